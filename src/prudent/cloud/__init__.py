@@ -1,0 +1,1 @@
+"""Machines that can be rented: their catalog and their prices."""

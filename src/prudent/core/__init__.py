@@ -1,0 +1,1 @@
+"""What every part of Prudent speaks in: spaces, money, errors, seeds, units."""

@@ -1,0 +1,1 @@
+"""Self-contained HTML reports and plots, made from results alone."""

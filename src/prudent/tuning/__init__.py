@@ -1,0 +1,1 @@
+"""Find the cheapest way to run a job, within a budget."""

@@ -1,0 +1,1 @@
+"""Place scientific workflows on mixed machines: simulate, schedule, execute."""
