@@ -1,0 +1,124 @@
+"""A price answers what a run costs and how long money lasts."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prudent.core.errors import BadInput
+from prudent.core.money import ROUNDING_USD, Price
+
+rates = st.floats(min_value=0.001, max_value=100.0)
+minimums = st.sampled_from([0.0, 1.0, 60.0, 3600.0])
+
+
+def price(usd_per_h: float = 0.096, minimum_s: float = 0.0) -> Price:
+    return Price(usd_per_h, "2025-01-01", "test", minimum_s)
+
+
+def test_an_hour_costs_the_hourly_price() -> None:
+    assert price().cost_usd(3600) == pytest.approx(0.096)
+
+
+def test_short_runs_cost_the_minimum() -> None:
+    billed = price(3.6, minimum_s=60)
+    assert billed.cost_usd(1) == pytest.approx(0.06)
+    assert billed.cost_usd(60) == pytest.approx(0.06)
+    assert billed.cost_usd(61) == pytest.approx(0.061)
+
+
+def test_a_run_that_never_started_costs_nothing() -> None:
+    assert price(minimum_s=60).cost_usd(0) == 0.0
+
+
+def test_a_free_price_lasts_for_ever() -> None:
+    free = price(0.0, minimum_s=60)
+    assert free.seconds_for(0) == math.inf
+    assert free.cost_usd(math.inf) == 0.0
+
+
+def test_money_below_the_minimum_buys_no_time() -> None:
+    billed = price(3.6, minimum_s=60)
+    assert billed.seconds_for(0.0599) == 0.0
+    assert billed.seconds_for(0.06) == 60.0
+    assert billed.seconds_for(0.06 - ROUNDING_USD / 10) == 60.0
+    assert billed.seconds_for(0.12) == pytest.approx(120)
+
+
+def test_no_money_buys_no_time() -> None:
+    assert price().seconds_for(0.0) == 0.0
+    assert price().seconds_for(-1.0) == 0.0
+
+
+@given(rate=rates, minimum_s=minimums, usd=st.floats(min_value=0.0, max_value=1e4))
+def test_what_money_buys_never_costs_more_than_that_money(rate: float, minimum_s: float, usd: float) -> None:
+    billed = price(rate, minimum_s)
+    assert billed.cost_usd(billed.seconds_for(usd)) <= usd * (1 + 1e-12) + ROUNDING_USD
+
+
+@given(rate=rates, minimum_s=minimums, seconds=st.floats(min_value=1e-3, max_value=1e6))
+def test_the_bill_pays_for_the_run(rate: float, minimum_s: float, seconds: float) -> None:
+    billed = price(rate, minimum_s)
+    lasts = billed.seconds_for(billed.cost_usd(seconds))
+    assert lasts >= max(seconds, minimum_s) * (1 - 1e-9)
+
+
+@given(rate=rates, count=st.integers(min_value=1, max_value=100), seconds=st.floats(0.0, 1e6))
+def test_many_machines_cost_as_many_times(rate: float, count: int, seconds: float) -> None:
+    one = price(rate, minimum_s=60)
+    assert one.times(count).cost_usd(seconds) == pytest.approx(count * one.cost_usd(seconds))
+
+
+def test_a_cluster_keeps_date_source_and_minimum() -> None:
+    cluster = price(0.1, minimum_s=60).times(3)
+    assert (cluster.date, cluster.source, cluster.minimum_s) == ("2025-01-01", "test", 60)
+
+
+@pytest.mark.parametrize("wrong", [-0.1, math.nan, math.inf])
+def test_an_impossible_price_is_refused_with_its_source(wrong: float) -> None:
+    with pytest.raises(BadInput, match="table runs"):
+        Price(wrong, "2025-01-01", "table runs.csv")
+
+
+@pytest.mark.parametrize("wrong", [-60.0, math.nan, math.inf])
+def test_an_impossible_minimum_is_refused(wrong: float) -> None:
+    with pytest.raises(BadInput, match="minimum"):
+        Price(1.0, "2025-01-01", "test", minimum_s=wrong)
+
+
+def test_a_date_is_iso_or_unknown() -> None:
+    assert Price(1.0, "", "an old table").date == ""
+    with pytest.raises(BadInput, match="2025-01-31"):
+        Price(1.0, "January", "test")
+
+
+@pytest.mark.parametrize("wrong", [-1.0, math.nan])
+def test_impossible_times_are_refused(wrong: float) -> None:
+    with pytest.raises(BadInput, match="seconds"):
+        price().cost_usd(wrong)
+
+
+def test_impossible_amounts_are_refused() -> None:
+    with pytest.raises(BadInput, match="not a number"):
+        price().seconds_for(math.nan)
+    with pytest.raises(BadInput, match="machines"):
+        price().times(-1)
+
+
+@given(rate=rates, minimum_s=minimums)
+def test_prices_survive_a_journal(rate: float, minimum_s: float) -> None:
+    before = price(rate, minimum_s)
+    assert Price.from_dict(json.loads(json.dumps(before.to_dict()))) == before
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [({"usd_per_h": 1.0}, "lacks 'date'"), ({**price().to_dict(), "usd_per_h": "dear"}, "damaged")],
+)
+def test_a_damaged_record_is_refused(record: dict[str, object], says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        Price.from_dict(record)
