@@ -1,0 +1,231 @@
+"""The documentation is true: its links lead somewhere, and its code does what it says.
+
+On a page, blocks run from top to bottom in one empty folder:
+
+- `python` blocks share one interpreter; with `>>>` prompts the answers are compared too;
+- `sh` blocks run in bash, and `console` blocks are a command after `$` with the output it must print
+  (`...` stands for anything);
+- a block whose first line is only a file name in a comment (`# job.yaml`) is saved under that name;
+- a `csv` or `text` block is prose, unless the line before it is `<!-- file: runs.csv -->`;
+- `<!-- not run: why -->` before a block leaves it out, with the reason in plain sight.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+_BLOCK = re.compile(
+    r"(?:^<!-- (?P<mark>file|not run): (?P<note>.+?) -->\n)?^```(?P<kind>[a-z]*)\n(?P<code>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+_SAVED_AS = re.compile(r"# (?P<name>[\w./-]+\.\w+)\n")
+_LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)#\s]+)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of a page, and what is to be done with it."""
+
+    kind: str
+    code: str
+    line: int
+    save_as: str | None
+    left_out_because: str | None
+
+
+def blocks(text: str) -> list[Block]:
+    found = []
+    for match in _BLOCK.finditer(text):
+        mark, note, code = match["mark"], match["note"], match["code"]
+        named = _SAVED_AS.match(code)
+        name = note if mark == "file" else named["name"] if named else None
+        reason = note if mark == "not run" else None
+        line = text.count("\n", 0, match.start("code"))
+        found.append(Block(match["kind"], code, line, name, reason))
+    return found
+
+
+class Reader:
+    """Somebody who follows a page literally, in a folder of their own."""
+
+    def __init__(self, page: Path, folder: Path) -> None:
+        self.page = page
+        self.folder = folder
+        self.names: dict[str, Any] = {"__name__": "__main__"}
+        self.ran = 0
+
+    def follow(self, block: Block) -> None:
+        if block.left_out_because:
+            return
+        if block.save_as:
+            target = self.folder / block.save_as
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(block.code)
+        elif block.kind == "python":
+            self._python(block)
+        elif block.kind == "sh":
+            self._shell(block.code, block.line)
+        elif block.kind == "console":
+            self._console(block)
+
+    def _python(self, block: Block) -> None:
+        self.ran += 1
+        if ">>>" not in block.code:
+            code = compile("\n" * block.line + block.code, str(self.page), "exec")
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(code, self.names)
+            return
+        test = doctest.DocTestParser().get_doctest(
+            block.code, self.names, self.page.name, str(self.page), block.line
+        )
+        said = io.StringIO()
+        doctest.DocTestRunner(optionflags=FLAGS).run(test, out=said.write, clear_globs=False)
+        self.names.update(test.globs)
+        assert not said.getvalue(), said.getvalue()
+
+    def _console(self, block: Block) -> None:
+        for part in re.split(r"^\$ ", block.code, flags=re.MULTILINE)[1:]:
+            command, _, wanted = part.partition("\n")
+            got = self._shell(command, block.line)
+            if wanted.strip():
+                same = doctest.OutputChecker().check_output(wanted, got, FLAGS)
+                assert same, f"{self.page.name}:{block.line}: `{command}` printed\n{got}\nnot\n{wanted}"
+
+    def _shell(self, script: str, line: int) -> str:
+        self.ran += 1
+        # `make` inside `make test` would never end: that the target exists and would run is checked instead.
+        script = re.sub(r"^make (?=\w)", f"make -n -C '{ROOT}' ", script, flags=re.MULTILINE)
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=self.folder,
+            env=reader_environment(),
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        said = f"{self.page.name}:{line}: exit code {done.returncode}\n{script}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, said
+        return done.stdout
+
+
+def reader_environment() -> dict[str, str]:
+    """A plain terminal of 100 columns in which `prudent` and `python` are this environment's."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return {**os.environ, "PATH": path, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100"}
+
+
+def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(config), "-d", str(site)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def identify(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=identify)
+def test_every_block_of_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    reader = Reader(page, tmp_path)
+    for block in blocks(page.read_text()):
+        reader.follow(block)
+    if page.parent.name == "tutorial" or page.name == "README.md":
+        assert reader.ran > 0, "a tutorial without code that runs teaches nothing"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=identify)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    text = page.read_text()
+    found = blocks(text)
+    assert len(found) * 2 == len(re.findall(r"^```", text, re.MULTILINE)), (
+        "a fence is not closed, or indented"
+    )
+    nameless = [block.line for block in found if not block.kind]
+    assert not nameless, f"{page.name}: say the language of the blocks at lines {nameless}"
+
+
+@pytest.mark.parametrize("page", [path for path in sorted(ROOT.glob("*.md")) if path.is_file()], ids=identify)
+def test_links_of_the_front_pages_lead_somewhere(page: Path) -> None:
+    targets = [match["target"] for match in _LINK.finditer(page.read_text())]
+    lost = [target for target in targets if "://" not in target and not (ROOT / target).exists()]
+    assert not lost
+
+
+def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
+    done = build(ROOT / "mkdocs.yml", tmp_path / "site")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site" / "tutorial" / "first-study" / "index.html").is_file()
+
+
+@pytest.mark.parametrize(
+    "flaw",
+    ["[gone](how-to/nowhere.md)", "[moved](reference/goal.md#no-such-heading)", "[root](/reference/goal.md)"],
+)
+def test_a_broken_link_fails_the_build(tmp_path: Path, flaw: str) -> None:
+    shutil.copytree(DOCS, tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    with (tmp_path / "docs" / "index.md").open("a") as page:
+        page.write(f"\n{flaw}\n")
+    done = build(tmp_path / "mkdocs.yml", tmp_path / "site")
+    assert done.returncode != 0
+    assert "strict mode" in done.stderr
+
+
+def test_a_page_that_nobody_can_reach_fails_the_build(tmp_path: Path) -> None:
+    shutil.copytree(DOCS, tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    (tmp_path / "docs" / "lost.md").write_text("# Lost\n")
+    done = build(tmp_path / "mkdocs.yml", tmp_path / "site")
+    assert done.returncode != 0
+    assert "lost.md" in done.stderr
+
+
+class TestReader:
+    """The reader itself notices what is wrong: otherwise the tests above could not fail."""
+
+    def follow(self, text: str, folder: Path) -> Reader:
+        reader = Reader(ROOT / "README.md", folder)
+        for block in blocks(text):
+            reader.follow(block)
+        return reader
+
+    def test_python_blocks_share_names(self, tmp_path: Path) -> None:
+        reader = self.follow("```python\na = 1\n```\n\n```python\n>>> a + 1\n2\n```\n", tmp_path)
+        assert reader.ran == 2
+
+    def test_a_wrong_answer_is_noticed(self, tmp_path: Path) -> None:
+        with pytest.raises(AssertionError, match="Expected"):
+            self.follow("```python\n>>> 1 + 1\n3\n```\n", tmp_path)
+
+    def test_a_failing_command_is_noticed(self, tmp_path: Path) -> None:
+        with pytest.raises(AssertionError, match="exit code 3"):
+            self.follow("```sh\nexit 3\n```\n", tmp_path)
+
+    def test_wrong_output_is_noticed(self, tmp_path: Path) -> None:
+        with pytest.raises(AssertionError, match="printed"):
+            self.follow("```console\n$ echo one\ntwo\n```\n", tmp_path)
+
+    def test_a_named_block_is_saved_and_used(self, tmp_path: Path) -> None:
+        text = "```yaml\n# job.yaml\nname: x\n```\n\n```console\n$ tail -1 job.yaml\nname: x\n```\n"
+        assert self.follow(text, tmp_path).ran == 1
+
+    def test_a_block_left_out_needs_its_reason(self, tmp_path: Path) -> None:
+        assert self.follow("<!-- not run: needs an account -->\n```sh\nexit 3\n```\n", tmp_path).ran == 0
