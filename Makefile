@@ -46,7 +46,7 @@ types: $(VENV)/.installed-test ## types only
 
 layers: $(VENV)/.installed-test ## import layers only
 	$(call say,import layers)
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 docs: $(VENV)/.installed-test ## build the documentation into site/; a broken link fails
 	$(call say,docs)

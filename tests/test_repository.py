@@ -178,7 +178,7 @@ def test_ci_runs_what_the_readme_says_and_nothing_more() -> None:
 
 def test_make_says_what_is_missing_in_one_sentence(tmp_path: Path) -> None:
     old = tmp_path / "old-python"
-    old.write_text("#!/bin/sh\ncase \"$2\" in *print*) echo 'Python 3.9';; esac\nexit 1\n")
+    old.write_text("#!/bin/sh\ncase \"$2\" in *print*) echo 'Python 3.9';; *) exit 1;; esac\n")
     old.chmod(0o755)
     command = ["make", "-C", str(ROOT), "test", f"PYTHON={old}", f"VENV={tmp_path / 'venv'}"]
     done = subprocess.run(
