@@ -1,0 +1,250 @@
+"""What can be varied: one parameter of a space, its values, its features and its small steps."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from prudent.core.errors import BadInput
+from prudent.core.ranges import Integer, Real
+from prudent.core.values import Features, Value, find, is_number, need_name, place, plain
+
+__all__ = ["Categorical", "Constant", "Integer", "Ordinal", "Parameter", "Real"]
+
+
+class Parameter(Protocol):
+    """What a space asks of a parameter; implement it to bring another kind.
+
+    The space calls `check` on values that come from outside and the others on canonical values.
+    Two optional attributes are used where they exist: `feature_names` (one name per column of `encode`), and
+    `fact_names` with `facts(value)`, which let a rule say `cluster.vcpus` about the parameter `cluster`.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def finite(self) -> bool:
+        """Whether the values can be listed."""
+        ...
+
+    @property
+    def size(self) -> int | None:
+        """How many values there are, or None."""
+        ...
+
+    @property
+    def values(self) -> Sequence[Value]:
+        """Every value, in a fixed order; only for a finite parameter."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """The number of features of `encode`."""
+        ...
+
+    def check(self, value: Value) -> Value:
+        """The canonical value that is meant, or BadInput."""
+        ...
+
+    def encode(self, value: Value) -> Features:
+        """Features in [0, 1] for a model."""
+        ...
+
+    def from_unit(self, u: float) -> Value:
+        """The value at place u in [0, 1): uniform u gives the values a fair share on their scale."""
+        ...
+
+    def neighbours(self, value: Value, rng: np.random.Generator) -> Value:
+        """A value a small random step away (the same one if there is no other)."""
+        ...
+
+
+def _listed(name: str, values: Iterable[Value]) -> tuple[Value, ...]:
+    need_name(name)
+    if isinstance(values, str):
+        raise BadInput(f'The values of "{name}" are one text, "{values}"; give a list.')
+    listed = tuple(plain(name, value) for value in values)
+    if not listed:
+        raise BadInput(f'Parameter "{name}" has no values; list at least one.')
+    seen: set[Hashable] = set()
+    for value in listed:
+        if value in seen:
+            raise BadInput(f'Parameter "{name}" lists the value {value!r} twice; remove one.')
+        seen.add(value)
+    return listed
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """What the parameters given as a list share."""
+
+    name: str
+    values: Sequence[Value]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", _listed(self.name, self.values))
+
+    @property
+    def finite(self) -> bool:
+        return True
+
+    @property
+    def size(self) -> int:
+        return len(self.values)
+
+    @cached_property
+    def _index(self) -> dict[Hashable, int]:
+        return {value: rank for rank, value in enumerate(self.values)}
+
+    def rank(self, value: Value) -> int:
+        """The place of a value in the list."""
+        return find(self.name, self._index, value)
+
+    def check(self, value: Value) -> Value:
+        return self.values[self.rank(value)]
+
+    def from_unit(self, u: float) -> Value:
+        return self.values[min(int(u * len(self.values)), len(self.values) - 1)]
+
+    def _shown(self) -> str:
+        shown = ", ".join(str(value) for value in self.values[:8])
+        return shown + (f", … ({len(self.values)} values)" if len(self.values) > 8 else "")
+
+
+@dataclass(frozen=True)
+class Categorical(_Listed):
+    """Values without an order, such as a machine family: one column each (two values share one column).
+
+    >>> kind = Categorical("kind", ["adam", "sgd", "lion"])
+    >>> kind.encode("sgd")
+    (0.0, 1.0, 0.0)
+    >>> kind.check("sdg")
+    Traceback (most recent call last):
+    ...
+    prudent.core.errors.BadInput: Unknown value of "kind" "sdg". Did you mean "sgd"? Choose one of: \
+adam, sgd, lion.
+    """
+
+    @property
+    def width(self) -> int:
+        return 1 if len(self.values) <= 2 else len(self.values)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        if self.width > 1:
+            return tuple(f"{self.name}={value}" for value in self.values)
+        return (f"{self.name}={self.values[-1]}",)
+
+    def encode(self, value: Value) -> Features:
+        rank = self.rank(value)
+        if self.width == 1:
+            return (float(rank),)
+        return tuple(float(rank == column) for column in range(self.width))
+
+    def neighbours(self, value: Value, rng: np.random.Generator) -> Value:
+        if len(self.values) == 1:
+            return self.values[0]
+        others = int(rng.integers(len(self.values) - 1))
+        return self.values[others + (others >= self.rank(value))]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self._shown()}"
+
+
+@dataclass(frozen=True)
+class Ordinal(_Listed):
+    """An ordered list. Numbers are sorted and lie where their (log) value is; other values lie at their rank.
+
+    >>> Ordinal("batch", [1, 10, 100], log=True).encode(10)
+    (0.5,)
+    >>> Ordinal("size", ["small", "medium", "large"]).encode("large")
+    (1.0,)
+    """
+
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.numeric:
+            object.__setattr__(self, "values", tuple(sorted(self.values)))
+        if self.log and not (self.numeric and self.values[0] > 0):
+            raise BadInput(f'The log scale of "{self.name}" needs numbers above zero; drop the log scale.')
+
+    @cached_property
+    def numeric(self) -> bool:
+        """Whether all values are numbers."""
+        return all(is_number(value) for value in self.values)
+
+    @property
+    def width(self) -> int:
+        return 1
+
+    @cached_property
+    def _places(self) -> tuple[float, ...]:
+        if len(self.values) == 1:
+            return (0.0,)
+        marks = [float(value) for value in self.values] if self.numeric else [*map(float, range(self.size))]
+        return tuple(place(mark, marks[0], marks[-1], self.log) for mark in marks)
+
+    def encode(self, value: Value) -> Features:
+        return (self._places[self.rank(value)],)
+
+    def neighbours(self, value: Value, rng: np.random.Generator) -> Value:
+        rank, last = self.rank(value), self.size - 1
+        if last == 0:
+            return self.values[0]
+        step = 1 if rank == 0 else -1 if rank == last else int(rng.choice((-1, 1)))
+        return self.values[rank + step]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self._shown()}{' (log scale)' if self.log else ' (in order)'}"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A value that is not varied but belongs to the configuration; no feature tells it."""
+
+    name: str
+    value: Value
+
+    def __post_init__(self) -> None:
+        need_name(self.name)
+        object.__setattr__(self, "value", plain(self.name, self.value))
+
+    @property
+    def finite(self) -> bool:
+        return True
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return (self.value,)
+
+    @property
+    def width(self) -> int:
+        return 0
+
+    def check(self, value: Value) -> Value:
+        find(self.name, {self.value: 0}, value)
+        return self.value
+
+    def encode(self, value: Value) -> Features:
+        self.check(value)
+        return ()
+
+    def from_unit(self, u: float) -> Value:
+        return self.value
+
+    def neighbours(self, value: Value, rng: np.random.Generator) -> Value:
+        return self.value
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.value} (constant)"
