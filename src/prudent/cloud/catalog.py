@@ -1,0 +1,184 @@
+"""Machines that can be rented, what they have and what they cost.
+
+The bundled list holds on-demand prices of AWS for Linux in us-east-1 (N. Virginia), without local
+taxes, valid on the date that each row carries. Every family was checked against at least one
+public list of that region's prices; inside a family AWS prices sizes in proportion (exceptions,
+such as c4 and m3, are rounded to a tenth of a cent), and the tests hold that too. Prices change and
+differ between regions: what you really pay goes into a CSV of your own, which overrides or extends
+the list (see `Catalog.load`).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from prudent.cloud.billing import MINIMUM_S, on_demand
+from prudent.cloud.cluster import cluster_text, parse_cluster, parse_fleet
+from prudent.cloud.price_table import PriceRow, parse_price_table, read_price_table
+from prudent.cloud.speed import mips_of, speed_of
+from prudent.core.errors import BadInput, unknown
+from prudent.core.money import Price
+
+__all__ = ["Catalog", "Machine", "cluster_text", "parse_cluster", "parse_fleet"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One machine type: its size, its price, and how fast it roughly is.
+
+    `speed` is that of one vCPU relative to the third generation, `mips` that of the whole machine;
+    both are estimates (see `prudent.cloud.speed`). `memory_gb` is 0 where a list does not say.
+    """
+
+    name: str
+    vcpus: int
+    memory_gb: float
+    family: str
+    gpus: int
+    gpu: str
+    price: Price
+    region: str
+    speed: float
+    mips: float
+
+    @property
+    def usd_per_vcpu_h(self) -> float:
+        """What one vCPU costs for an hour, to compare sizes by."""
+        return self.price.usd_per_h / self.vcpus
+
+
+class Catalog:
+    """The machine types by name.
+
+    >>> catalog = Catalog.load()
+    >>> catalog["m5.large"].price.usd_per_h
+    0.096
+    >>> catalog.cheapest(vcpus=4, memory_gb=30).name
+    'r6g.xlarge'
+    >>> catalog["m5.lagre"]  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    prudent.core.errors.BadInput: Unknown machine type "m5.lagre". Did you mean "m5.large"? Choose one of: ...
+    """
+
+    def __init__(self, machines: Iterable[Machine]) -> None:
+        self._machines = {machine.name: machine for machine in machines}
+
+    @classmethod
+    def load(cls, extra_csv: Path | str | None = None) -> Catalog:
+        """The bundled catalog; rows of the user's own CSV override or extend it.
+
+        An own row that has a bundled name changes the cells it fills and keeps the others. The
+        bundled date is never kept: it says when another price was valid.
+        """
+        bundled = _bundled()
+        if extra_csv is None:
+            return bundled
+        path = Path(extra_csv)
+        machines = dict(bundled._machines)
+        for row in read_price_table(path):
+            machines[row.name] = _machine(row, machines.get(row.name), f"catalog {path.name}")
+        return cls(machines.values())
+
+    def __getitem__(self, name: str) -> Machine:
+        try:
+            return self._machines[name]
+        except KeyError:
+            raise unknown("machine type", name, sorted(self._machines)) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._machines
+
+    def __iter__(self) -> Iterator[Machine]:
+        return iter(self.machines())
+
+    def __len__(self) -> int:
+        return len(self._machines)
+
+    def families(self) -> tuple[str, ...]:
+        """The names of all families, sorted."""
+        return tuple(sorted({machine.family for machine in self._machines.values()}))
+
+    def machines(self, family: str | None = None) -> tuple[Machine, ...]:
+        """All machines, or those of one family, from small to large."""
+        if family is not None and family not in self.families():
+            raise unknown("machine family", family, self.families())
+        chosen = (machine for machine in self._machines.values() if family in (None, machine.family))
+        return tuple(sorted(chosen, key=_by_size))
+
+    def matching(self, pattern: str) -> tuple[Machine, ...]:
+        """The machines that a name or a wildcard like `c5.*` means, from small to large.
+
+        >>> [machine.name for machine in Catalog.load().matching("m3.*")]
+        ['m3.medium', 'm3.large', 'm3.xlarge', 'm3.2xlarge']
+        """
+        if not any(sign in pattern for sign in "*?["):
+            return (self[pattern],)
+        found = fnmatch.filter(self._machines, pattern)
+        if not found:
+            patterns = [f"{family}.*" for family in self.families()]
+            raise unknown("machine types", pattern, patterns)
+        return tuple(sorted((self._machines[name] for name in found), key=_by_size))
+
+    def cheapest(self, vcpus: int = 1, memory_gb: float = 0.0, gpus: int = 0) -> Machine:
+        """The cheapest machine that has at least this much."""
+        enough = [
+            machine
+            for machine in self._machines.values()
+            if machine.vcpus >= vcpus and machine.memory_gb >= memory_gb and machine.gpus >= gpus
+        ]
+        if not enough:
+            raise BadInput(
+                f"No machine has {vcpus} vCPUs, {memory_gb:g} GB and {gpus} GPUs: "
+                "ask for less, or add such a machine with a price list of your own."
+            )
+        return min(enough, key=lambda machine: (machine.price.usd_per_h, machine.name))
+
+
+def _by_size(machine: Machine) -> tuple[str, int, float, float, str]:
+    return machine.family, machine.vcpus, machine.memory_gb, machine.price.usd_per_h, machine.name
+
+
+@cache
+def _bundled() -> Catalog:
+    source = "aws_on_demand.csv"
+    text = resources.files("prudent.cloud").joinpath("data", source).read_text(encoding="utf-8")
+    rows = parse_price_table(text.splitlines(), source)
+    return Catalog(_machine(row, None, f"catalog aws {row.region}") for row in rows)
+
+
+def _machine(row: PriceRow, known: Machine | None, source: str) -> Machine:
+    """A row made whole: by the machine it overrides, else by what an unknown machine is taken for."""
+    base = known or _unknown_machine(row.name, row.family)
+    vcpus = row.vcpus or base.vcpus
+    speed = row.speed or base.speed
+    resized = (vcpus, speed) != (base.vcpus, base.speed)
+    return Machine(
+        name=row.name,
+        vcpus=vcpus,
+        memory_gb=base.memory_gb if row.memory_gb is None else row.memory_gb,
+        family=row.family or base.family,
+        gpus=base.gpus if row.gpus is None else row.gpus,
+        gpu=row.gpu or base.gpu,
+        price=on_demand(
+            row.price_usd_per_h,
+            row.date or "",
+            source,
+            base.price.minimum_s if row.minimum_s is None else row.minimum_s,
+        ),
+        region=row.region or base.region,
+        speed=speed,
+        mips=row.mips or (mips_of(vcpus, speed) if resized else base.mips),
+    )
+
+
+def _unknown_machine(name: str, family: str | None) -> Machine:
+    family = family or name.split(".", maxsplit=1)[0]
+    speed = speed_of(family)
+    no_price = Price(0.0, "", "none", MINIMUM_S)
+    return Machine(name, 1, 0.0, family, 0, "", no_price, "", speed, mips_of(1, speed))
