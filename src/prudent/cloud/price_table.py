@@ -60,7 +60,7 @@ def parse_price_table(lines: Iterable[str], source: str) -> list[PriceRow]:
             line = _Line(source, reader.line_num, header, cells)
             row = _row(line)
             if row.name in seen:
-                raise line.error("name", f"it stands on line {seen[row.name]} already; keep one of the two")
+                raise line.error("name", f"stands on line {seen[row.name]} already; keep one of the two")
             seen[row.name] = reader.line_num
             rows.append(row)
     except csv.Error as error:

@@ -3,7 +3,7 @@
 The rule has two parts, both simple on purpose:
 
 - *speed* of one slot (a vCPU) relative to the third generation (m3, c3, r3): 15 % more with each
-  generation. That is the gain which AWS states for M6i over M5 at the same price.
+  generation. AWS states up to that much for M6i over M5, at the same price.
 - *MIPS* of a whole machine: `1000 x speed x vcpus^0.685`. An m3.medium (1 vCPU) then has the 1000 and
   an m3.2xlarge (8 vCPU) the 4156 MIPS that a published study of workflow scheduling measured and
   simulated with; the exponent below 1 is theirs: eight vCPUs do four times the work of one.
