@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
-from prudent.core.parameters import Parameter
+from prudent.core.parameters import Categorical, Parameter
 from prudent.core.ranges import Integer, Real
 from prudent.core.values import Value
 
@@ -51,9 +51,9 @@ class Encoder:
     def distances(self, features: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
         """How far each row is from a target; two categories are as far apart as the two ends of a range."""
         squares = (features - target) ** 2
-        for _, columns in self.groups:
-            if columns.stop - columns.start > 1:
-                squares[:, columns] /= 2.0
+        for parameter, (_, columns) in zip(self._parameters, self.groups, strict=True):
+            if parameter.width > 1:
+                squares[:, columns] /= 2.0 if isinstance(parameter, Categorical) else parameter.width
         return np.asarray(np.sqrt(squares.sum(axis=1)))
 
     def _columns(self, parameter: Parameter, values: list[Value]) -> NDArray[np.float64]:

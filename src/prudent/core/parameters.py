@@ -103,7 +103,10 @@ class _Listed:
 
     def rank(self, value: Value) -> int:
         """The place of a value in the list."""
-        return find(self.name, self._index, value)
+        try:
+            return self._index[value]
+        except (KeyError, TypeError):
+            return find(self.name, self._index, value)
 
     def check(self, value: Value) -> Value:
         return self.values[self.rank(value)]

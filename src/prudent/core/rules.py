@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -63,7 +64,10 @@ class Rule:
         """The rule that a text says; BadInput names the place that is wrong."""
         if not isinstance(text, str) or not text.strip():
             raise BadInput(f'The rule {text!r} is empty; write a condition such as "workers <= 8".')
-        return _Reader(text).rule(_tree(text), text)
+        try:
+            return _Reader(text).rule(_tree(text), text)
+        except RecursionError:
+            raise BadInput("The rule is nested too deeply; write it with fewer brackets and signs.") from None
 
     def __call__(self, configuration: Facts) -> bool:
         return bool(self._evaluate(configuration))
@@ -97,10 +101,13 @@ class Rule:
 
 
 def _tree(text: str) -> ast.expr:
+    flat = " ".join(text.split("\n")).strip()
     try:
-        return ast.parse(text.strip().replace("\n", " "), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        column = getattr(error, "offset", None) or 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python's remarks on style are not for the rule's author
+            return ast.parse(flat, mode="eval").body
+    except (SyntaxError, ValueError, MemoryError) as error:
+        column = getattr(error, "offset", None) or len(flat) + 1
         raise BadInput(
             f'The rule "{text}" cannot be read at character {column}; write conditions such as '
             "\"workers <= 8 and vm != 't2.small'\", with == for equality and text in quotes."

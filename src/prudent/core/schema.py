@@ -87,7 +87,9 @@ def _from_mapping(name: str, spec: Mapping[Any, Any], kinds: Mapping[str, Kind])
     kind = _kind(name, spec, kinds)
     options = {str(key): value for key, value in spec.items() if key != kind}
     if kind in kinds:
-        return kinds[kind](name, {kind: spec[kind], **options} if options else spec[kind])
+        for option in options:
+            raise BadInput(f'Option "{option}" stands beside {kind} in "{name}"; move it under {kind}.')
+        return kinds[kind](name, spec[kind])
     for option in options:
         if option not in _OPTIONS[kind]:
             raise unknown(f'option of "{name}"', option, sorted(_OPTIONS[kind]) or ["(none)"])

@@ -25,6 +25,9 @@ Configuration: TypeAlias = dict[str, Value]
 Condition: TypeAlias = Callable[[Mapping[str, Value]], bool]
 
 
+_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
 class Space:
     """Parameters, with a rule that excludes combinations, or with the only configurations that there are.
 
@@ -57,6 +60,7 @@ small, large.
             raise BadInput(f'Parameter "{twice}" is given twice; rename or remove one.')
         self._encoder = Encoder(self.parameters)
         self._factual = [p for p in self.parameters if hasattr(p, "facts") and hasattr(p, "fact_names")]
+        self._facts: dict[tuple[str, Value], Mapping[str, Value]] = {}
         self._rule = self._bound(Rule.parse(rule) if isinstance(rule, str) else rule)
         self._stages = self._staged()
         self._points: dict[str, Configuration] | None = None
@@ -85,7 +89,7 @@ small, large.
         layers:        {constant: [64, 64]}           # a constant that is a list
         ```
         `kinds` adds others: {"machine": make} reads `cluster: {machine: …}` by `make("cluster", …)`, handing
-        it what stands under the key, or the whole mapping if there are options beside it.
+        it what stands under the key.
         A rule may be a text or a list of texts that must all hold.
 
         >>> print(Space.parse({"rate": {"log": ["1e-5", "1e-1"]}, "batch": [16, 64, 256], "epochs": 20}))
@@ -233,6 +237,8 @@ small, large.
 
     def allows(self, configuration: Mapping[str, Value]) -> bool:
         """Whether the rule allows a canonical configuration."""
+        if self._rule is None:
+            return True
         return all(self._passes(depth, configuration) for depth in range(len(self._stages)))
 
     def _canonical(self, configuration: Mapping[str, Value]) -> Configuration:
@@ -255,10 +261,14 @@ small, large.
         facts = (f"{p.name}.{fact}" for p in self._factual for fact in getattr(p, "fact_names", ()))
 
         def check(name: str, text: str) -> None:
-            if name in self._parameters:
-                self._parameters[name].check(text)
+            meant = self._parameters[name].check(text) if name in self._parameters else text
+            if meant != text:
+                raise BadInput(f"The rule compares {name} with {text!r}; write the value as {meant!r}.")
 
-        return rule.bind([*self.names, *facts], check)
+        bound = rule.bind([*self.names, *facts], check)
+        asked = {name.split(".")[0] for name in rule.names if "." in name}
+        self._factual = [p for p in self._factual if p.name in asked]
+        return bound
 
     def _staged(self) -> list[list[Condition]]:
         """For each parameter in turn, what can be judged once it is chosen."""
@@ -283,9 +293,15 @@ small, large.
         known = dict(configuration)
         for parameter in self._factual:
             if parameter.name in configuration:
-                facts: Mapping[str, Value] = parameter.facts(configuration[parameter.name])
-                known.update({f"{parameter.name}.{fact}": value for fact, value in facts.items()})
+                known.update(self._facts_of(parameter, configuration[parameter.name]))
         return known
+
+    def _facts_of(self, parameter: Any, value: Value) -> Mapping[str, Value]:
+        place = (parameter.name, value)
+        if place not in self._facts:
+            facts = parameter.facts(value).items()
+            self._facts[place] = {f"{parameter.name}.{fact}": known for fact, known in facts}
+        return self._facts[place]
 
     # Identity
 
@@ -294,7 +310,7 @@ small, large.
         return self._text(self._canonical(configuration))
 
     def _text(self, canonical: Mapping[str, Value]) -> str:
-        return json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return _JSON.encode(canonical)
 
     def fingerprint(self) -> str:
         """Tells spaces apart, so that the journal of another space can be refused."""

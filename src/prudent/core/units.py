@@ -180,8 +180,8 @@ def format_duration(seconds: float) -> str:
 
 def _length(seconds: float) -> str:
     """Each bound lies where rounding would reach the next larger unit."""
-    if seconds < 0.09995:
-        return f"{seconds * 1000:.1f} ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.3g} ms"
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     if seconds < 3599.5:

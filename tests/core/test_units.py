@@ -1,0 +1,140 @@
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prudent.core.errors import BadInput
+from prudent.core.units import (
+    Quantity,
+    format_duration,
+    format_money,
+    format_quantity,
+    format_size,
+    parse_in,
+    parse_quantity,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "unit"),
+    [
+        ("5 min", 300.0, "s"),
+        ("5min", 300.0, "s"),
+        ("2 h", 7200.0, "s"),
+        ("1 d", 86400.0, "s"),
+        ("250 ms", 0.25, "s"),
+        ("30 Seconds", 30.0, "s"),
+        ("1 h 30 min", 5400.0, "s"),
+        ("1h30min", 5400.0, "s"),
+        ("$2", 2.0, "usd"),
+        ("$ 2.50", 2.5, "usd"),
+        ("2 usd", 2.0, "usd"),
+        ("$2 usd", 2.0, "usd"),
+        ("5 cents", 0.05, "usd"),
+        ("-$5", -5.0, "usd"),
+        ("85 %", 0.85, "1"),
+        ("85%", 0.85, "1"),
+        ("512 MB", 512.0, "mb"),
+        ("4 GB", 4000.0, "mb"),
+        ("1 MiB", 1.048576, "mb"),
+        ("0.85", 0.85, ""),
+        ("1e-3", 0.001, ""),
+        ("1_000", 1000.0, ""),
+        (300, 300.0, ""),
+    ],
+)
+def test_quantities_come_in_base_units(text: str, value: float, unit: str) -> None:
+    assert parse_quantity(text) == Quantity(value, unit)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "five", "min", "1,000", "--5", "nan", "inf", math.nan, math.inf, True, None, "1.2.3"]
+)
+def test_rubbish_is_refused_with_an_example(text: object) -> None:
+    with pytest.raises(BadInput, match='such as "5 min"'):
+        parse_quantity(text)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"), [("5 minuts", "minutes"), ("5 m", "min"), ("3 dolars", "dollars")]
+)
+def test_unknown_unit_is_guessed(text: str, meant: str) -> None:
+    with pytest.raises(BadInput, match=f'Did you mean "{meant}"'):
+        parse_quantity(text)
+
+
+def test_two_quantities_in_one_are_refused() -> None:
+    for text in ("$2 min", "5 min $2", "3 4"):
+        with pytest.raises(BadInput):
+            parse_quantity(text)
+
+
+def test_parse_in_wants_its_own_kind() -> None:
+    assert parse_in("5 min", "s") == 300.0
+    assert parse_in(12, "usd") == 12.0
+    with pytest.raises(
+        BadInput, match=r'is a time, but an amount of money is needed here; write it like "\$2"'
+    ):
+        parse_in("5 min", "usd")
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"),
+    [
+        (0.0028, "$0.0028"),
+        (12.3, "$12.30"),
+        (0, "$0.00"),
+        (0.5, "$0.50"),
+        (0.0464, "$0.0464"),
+        (0.99996, "$1.00"),
+        (0.9994, "$0.999"),
+        (0.09996, "$0.10"),
+        (1234567.891, "$1,234,567.89"),
+        (-3, "-$3.00"),
+    ],
+)
+def test_money(usd: float, text: str) -> None:
+    assert format_money(usd) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (35.7, "35.7 s"),
+        (268, "4 min 28 s"),
+        (7500, "2 h 05 min"),
+        (59.96, "1 min 00 s"),
+        (3599.6, "1 h 00 min"),
+        (0, "0 s"),
+        (0.0123, "12.3 ms"),
+        (0.5, "500 ms"),
+        (3 * 86400 + 4 * 3600, "3 d 04 h"),
+        (-90, "-1 min 30 s"),
+    ],
+)
+def test_duration(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
+
+
+def test_other_quantities_read_well() -> None:
+    assert format_size(4000) == "4 GB"
+    assert format_quantity(0.853, "1") == "85.3 %"
+    assert format_quantity(0.85, "") == "0.85"
+    assert str(parse_quantity("300 s")) == "5 min 00 s"
+
+
+@settings(deadline=None)
+@given(st.floats(0.001, 1e7))
+def test_a_duration_reads_back(seconds: float) -> None:
+    back = parse_quantity(format_duration(seconds))
+    assert back.unit == "s"
+    assert back.value == pytest.approx(seconds, rel=0.05)
+
+
+@settings(deadline=None)
+@given(st.floats(-1e6, 1e6))
+def test_money_reads_back(usd: float) -> None:
+    back = parse_quantity(format_money(usd).replace(",", ""))
+    assert back.unit == "usd"
+    assert back.value == pytest.approx(usd, rel=0.006, abs=1e-300)
