@@ -1,1 +1,62 @@
 """Place scientific workflows on mixed machines: simulate, schedule, execute."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from prudent.workflows.activation import Activation, File
+    from prudent.workflows.distribution import Distribution
+    from prudent.workflows.execution import Assignment, Attempt, Execution
+    from prudent.workflows.fleet import Fleet, Vm
+    from prudent.workflows.plan import Plan
+    from prudent.workflows.schedulers.registry import Proposal, Scheduler, schedulers
+    from prudent.workflows.scheduling import schedule, simulate
+    from prudent.workflows.workflow import Workflow
+    from prudent.workflows.world import World
+
+_PLACES = {
+    "Activation": "activation",
+    "Assignment": "execution",
+    "Attempt": "execution",
+    "Distribution": "distribution",
+    "Execution": "execution",
+    "File": "activation",
+    "Fleet": "fleet",
+    "Plan": "plan",
+    "Proposal": "schedulers.registry",
+    "Scheduler": "schedulers.registry",
+    "Vm": "fleet",
+    "Workflow": "workflow",
+    "World": "world",
+    "schedule": "scheduling",
+    "schedulers": "schedulers.registry",
+    "simulate": "scheduling",
+}
+
+__all__ = [
+    "Activation",
+    "Assignment",
+    "Attempt",
+    "Distribution",
+    "Execution",
+    "File",
+    "Fleet",
+    "Plan",
+    "Proposal",
+    "Scheduler",
+    "Vm",
+    "Workflow",
+    "World",
+    "schedule",
+    "schedulers",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: the compiler behind the simulator takes half a second to load."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

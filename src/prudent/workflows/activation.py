@@ -1,0 +1,60 @@
+"""One step of a workflow: a program run once, with the files it reads and writes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from prudent.core.errors import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file as one activation sees it: two readers may have measured different sizes."""
+
+    name: str
+    size_bytes: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.size_bytes >= 0:
+            raise BadInput(
+                f'File "{self.name}" has size {self.size_bytes:g} bytes; give a size of zero or more.'
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """A program to run once.
+
+    `runtime_s` is the run time at the reference speed (1000 MIPS); on another machine it scales with speed.
+    `runtimes_s` holds run times known for a machine by name (measured, or given); these win over scaling.
+    `members` names the activations that were merged into this one by clustering.
+    """
+
+    id: str
+    program: str = ""
+    runtime_s: float = 0.0
+    inputs: tuple[File, ...] = ()
+    outputs: tuple[File, ...] = ()
+    command: tuple[str, ...] = ()
+    runtimes_s: Mapping[str, float] = field(default_factory=dict)
+    members: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise BadInput("An activation has no id; give every activation an id of its own.")
+        for run_s in (self.runtime_s, *self.runtimes_s.values()):
+            if not (run_s >= 0 and math.isfinite(run_s)):
+                raise BadInput(
+                    f'Activation "{self.id}" has run time {run_s:g} s; give a finite number of zero or more.'
+                )
+
+    def staged(self) -> dict[str, float]:
+        """What has to be brought in: distinct inputs that it does not write itself, and their bytes.
+
+        >>> Activation("a", inputs=(File("x", 5), File("x", 5), File("y", 2)), outputs=(File("y", 2),)).staged()
+        {'x': 5}
+        """
+        written = {file.name for file in self.outputs}
+        return {file.name: file.size_bytes for file in self.inputs if file.name not in written}

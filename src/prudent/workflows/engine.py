@@ -1,0 +1,344 @@
+"""The discrete-event simulation: events in, placements by a rule, times and money out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from prudent.workflows.agent import learn
+from prudent.workflows.compiled import compiled, inlined
+from prudent.workflows.graph import Floats, Ints
+from prudent.workflows.policies import PLAN, PRIORITY, Q_LEARNING, is_ordered, pick, quickest_lane
+from prudent.workflows.queues import KIND, drop_first, push, put_in_bag, take_from_bag
+from prudent.workflows.records import (
+    DOWN, FAILED, FINISH, IDLE, IS_READY, LOCAL, NETWORK, OUTCOME_DONE, OUTCOME_FAILED, OUTCOME_LOST, READY,
+    RUNNING, SUCCEEDED, VM_DOWN, VM_UP, WAITING, Records,
+)  # fmt: skip
+from prudent.workflows.staging import arrival_s, computing_s, missing_bytes
+
+
+@compiled
+def run(
+    tasks: Records,
+    links: Records,
+    lanes: Records,
+    vms: Records,
+    rules: Records,
+    run_s: Floats,
+    fails_at: Floats,
+    drift: Floats,
+    lives_s: Floats,
+    seq: Ints,
+    events: Records,
+    bag: Records,
+    log: Records,
+    present: Any,
+    q: Floats,
+    mind: Records,
+    habits: Records,
+    random: Any,
+) -> None:
+    """Play one run to its end, in place.
+
+    `rules.policy` PLAN follows `seq`: the activations of a lane in order are seq[lane.next:lane.last]. PRIORITY
+    gives the ready activation of largest `priority` the idle lane on which it ends first.
+    """
+    sizes = np.zeros(2, np.int64)
+    if rules[0].boots_late == 0:
+        for vm in range(len(vms)):
+            _boot(lanes, vms, rules, lives_s, events, sizes, vm, 0.0)
+    for task in range(len(tasks)):
+        if tasks[task].missing == 0:
+            _release(tasks, rules, events, bag, sizes, task, 0.0)
+    now = 0.0
+    while True:
+        if rules[0].policy == PLAN:
+            _follow_plan(tasks, links, lanes, vms, rules, run_s, fails_at, drift, lives_s, seq, events, sizes, log,
+                         present, now)  # fmt: skip
+        while sizes[1] > 0:
+            if rules[0].policy == PLAN:
+                at, lane = 0, quickest_lane(tasks, links, lanes, rules, run_s, present, bag[0].task, now)
+            else:
+                at, lane = pick(tasks, links, lanes, rules, run_s, present, bag, sizes, q, mind, random, now)
+            if lane < 0:
+                break
+            task = bag[at].task
+            take_from_bag(bag, sizes, at, is_ordered(rules[0].policy))
+            _start(tasks, links, lanes, vms, rules, run_s, fails_at, drift, lives_s, events, sizes, log, present,
+                   task, lane, now)  # fmt: skip
+        if sizes[0] == 0 or rules[0].done == len(tasks):
+            return
+        now = events[0].time
+        while sizes[0] > 0 and events[0].time == now:
+            kind, name, mark = events[0].code // KIND, events[0].code % KIND, events[0].mark
+            drop_first(events, sizes)
+            if kind == FINISH:
+                if lanes[name].mark == mark:
+                    _finish(tasks, links, lanes, vms, rules, fails_at, events, bag, sizes, log, present, q, mind,
+                            habits, name, now)  # fmt: skip
+            elif kind == READY:
+                _become_ready(tasks, rules, bag, sizes, name, now)
+            elif kind == VM_UP:
+                _set_lanes(lanes, name, IDLE)
+            elif vms[name].life == mark:
+                _lose_vm(tasks, lanes, vms, rules, lives_s, seq, events, bag, sizes, log, present, name, now)
+
+
+@compiled
+def _boot(
+    lanes: Records, vms: Records, rules: Records, lives_s: Floats, events: Records, sizes: Ints, vm: int, now: float
+) -> None:
+    """Start a VM: its lanes open when it is up, and its end is already known to the weather."""
+    if vms[vm].from_s < 0.0:
+        vms[vm].from_s = now
+    up = now + vms[vm].boot_s
+    vms[vm].up_s = up
+    if up > now and rules[0].boots_late == 0:
+        _set_lanes(lanes, vm, DOWN)
+        push(events, sizes, up, VM_UP * KIND + vm, 0)
+    life = vms[vm].life
+    if life < lives_s.shape[1] and lives_s[vm, life] < math.inf:
+        push(events, sizes, up + lives_s[vm, life], VM_DOWN * KIND + vm, life)
+
+
+@inlined
+def _set_lanes(lanes: Records, vm: int, state: int) -> None:
+    for lane in range(len(lanes)):
+        if lanes[lane].vm == vm:
+            lanes[lane].task = state
+
+
+@inlined
+def _release(
+    tasks: Records, rules: Records, events: Records, bag: Records, sizes: Ints, task: int, now: float
+) -> None:
+    """All parents are done: ready now, or when the engine has noticed."""
+    at_s = tasks[task].heard_s + tasks[task].engine_s
+    if at_s > now:
+        tasks[task].status = WAITING
+        push(events, sizes, at_s, READY * KIND + task, 0)
+    else:
+        _become_ready(tasks, rules, bag, sizes, task, now)
+
+
+@inlined
+def _become_ready(tasks: Records, rules: Records, bag: Records, sizes: Ints, task: int, now: float) -> None:
+    tasks[task].status = IS_READY
+    tasks[task].ready_s = now
+    policy = rules[0].policy
+    if policy != PLAN or tasks[task].orphan == 1:
+        key = -tasks[task].priority if policy == PRIORITY else now
+        put_in_bag(bag, sizes, task, key, is_ordered(policy))
+
+
+@inlined
+def _follow_plan(
+    tasks: Records,
+    links: Records,
+    lanes: Records,
+    vms: Records,
+    rules: Records,
+    run_s: Floats,
+    fails_at: Floats,
+    drift: Floats,
+    lives_s: Floats,
+    seq: Ints,
+    events: Records,
+    sizes: Ints,
+    log: Records,
+    present: Any,
+    now: float,
+) -> None:
+    """Start what is next on each idle lane, if it is ready."""
+    for lane in range(len(lanes)):
+        if lanes[lane].task == IDLE and lanes[lane].next < lanes[lane].last:
+            task = seq[lanes[lane].next]
+            if tasks[task].status == IS_READY:
+                _start(tasks, links, lanes, vms, rules, run_s, fails_at, drift, lives_s, events, sizes, log,
+                       present, task, lane, now)  # fmt: skip
+
+
+@inlined
+def _start(
+    tasks: Records,
+    links: Records,
+    lanes: Records,
+    vms: Records,
+    rules: Records,
+    run_s: Floats,
+    fails_at: Floats,
+    drift: Floats,
+    lives_s: Floats,
+    events: Records,
+    sizes: Ints,
+    log: Records,
+    present: Any,
+    task: int,
+    lane: int,
+    now: float,
+) -> None:
+    """Occupy the lane until the attempt ends, well or not."""
+    vm = lanes[lane].vm
+    if vms[vm].from_s < 0.0:
+        _boot(lanes, vms, rules, lives_s, events, sizes, vm, now)
+    begin = max(now, vms[vm].up_s)
+    fetched = missing_bytes(tasks, links, lanes, rules, present, task, vm)
+    rules[0].moved_bytes += fetched
+    if rules[0].storage == NETWORK:
+        begin = max(begin, arrival_s(tasks, links, lanes, rules, task, vm))
+    ready = begin + tasks[task].hold_s + tasks[task].stage_s
+    if rules[0].storage == LOCAL:
+        ready += fetched / rules[0].bytes_per_s
+        for at in range(tasks[task].staged, tasks[task].written):
+            present[vm, links[at].other] = 1
+    work_s = run_s[task, lanes[lane].kind]
+    end = ready + computing_s(vms[vm].speed, drift, vm, rules[0].drift_period_s, ready, work_s)
+    part = fails_at[task, tasks[task].attempt]
+    if part < 1.0:
+        end = begin + (end - begin) * part
+    tasks[task].status = RUNNING
+    tasks[task].lane = lane
+    tasks[task].start_s = begin
+    row = rules[0].log
+    rules[0].log += 1
+    log[row].task = task
+    log[row].lane = lane
+    log[row].start_s = begin
+    lanes[lane].task = task
+    lanes[lane].row = row
+    lanes[lane].mark += 1
+    push(events, sizes, end, FINISH * KIND + lane, lanes[lane].mark)
+
+
+@inlined
+def _finish(
+    tasks: Records,
+    links: Records,
+    lanes: Records,
+    vms: Records,
+    rules: Records,
+    fails_at: Floats,
+    events: Records,
+    bag: Records,
+    sizes: Ints,
+    log: Records,
+    present: Any,
+    q: Floats,
+    mind: Records,
+    habits: Records,
+    lane: int,
+    now: float,
+) -> None:
+    """An attempt ends: its children hear of it, or it is tried again."""
+    task, vm, row = lanes[lane].task, lanes[lane].vm, lanes[lane].row
+    lanes[lane].task = IDLE
+    vms[vm].last_s = now
+    log[row].end_s = now
+    if fails_at[task, tasks[task].attempt] < 1.0:
+        log[row].outcome = OUTCOME_FAILED
+        _fail(tasks, rules, fails_at.shape[1], bag, sizes, task, now)
+        return
+    log[row].outcome = OUTCOME_DONE
+    tasks[task].status = SUCCEEDED
+    tasks[task].finish_s = now
+    rules[0].done += 1
+    if rules[0].policy == PLAN and tasks[task].orphan == 0:
+        lanes[lane].next += 1
+    if rules[0].storage == LOCAL:
+        for at in range(tasks[task].written, tasks[task].end):
+            present[vm, links[at].other] = 1
+    for at in range(tasks[task].children, tasks[task].staged):
+        child = links[at].other
+        tasks[child].missing -= 1
+        tasks[child].heard_s = max(tasks[child].heard_s, now + tasks[task].post_s)
+        if tasks[child].missing == 0:
+            _release(tasks, rules, events, bag, sizes, child, now)
+    if rules[0].policy == Q_LEARNING:
+        executed_s, queued_s = now - tasks[task].start_s, tasks[task].start_s - tasks[task].ready_s
+        learn(lanes, bag, sizes, q, mind, habits, task, vm, executed_s, queued_s)
+
+
+@inlined
+def _fail(
+    tasks: Records, rules: Records, attempts: int, bag: Records, sizes: Ints, task: int, now: float
+) -> None:
+    tasks[task].attempt += 1
+    if tasks[task].attempt == attempts:
+        tasks[task].status = FAILED
+        rules[0].dead += 1
+    else:
+        rules[0].retries += 1
+        _become_ready(tasks, rules, bag, sizes, task, now)
+
+
+@compiled
+def _lose_vm(
+    tasks: Records,
+    lanes: Records,
+    vms: Records,
+    rules: Records,
+    lives_s: Floats,
+    seq: Ints,
+    events: Records,
+    bag: Records,
+    sizes: Ints,
+    log: Records,
+    present: Any,
+    vm: int,
+    now: float,
+) -> None:
+    """A VM breaks: what ran on it starts again elsewhere or later, what lay on it is gone."""
+    gone = vms[vm].mortal == 1
+    if rules[0].storage == LOCAL:
+        present[vm, :] = 0
+    for lane in range(len(lanes)):
+        if lanes[lane].vm != vm:
+            continue
+        task = lanes[lane].task
+        lanes[lane].task = IDLE if rules[0].boots_late == 1 and not gone else DOWN
+        lanes[lane].mark += 1
+        if gone and rules[0].policy == PLAN:
+            for at in range(lanes[lane].next, lanes[lane].last):
+                _orphan(tasks, bag, sizes, seq[at])
+            lanes[lane].next = lanes[lane].last
+        if task >= 0:
+            log[lanes[lane].row].end_s = now
+            log[lanes[lane].row].outcome = OUTCOME_LOST
+            vms[vm].last_s = now
+            rules[0].retries += 1
+            _become_ready(tasks, rules, bag, sizes, task, now)
+    vms[vm].life += 1
+    if not gone:
+        _boot(lanes, vms, rules, lives_s, events, sizes, vm, now)
+
+
+@inlined
+def _orphan(tasks: Records, bag: Records, sizes: Ints, task: int) -> None:
+    """An activation planned for a VM that is gone goes to whichever lane is free."""
+    tasks[task].orphan = 1
+    if tasks[task].status == IS_READY:
+        put_in_bag(bag, sizes, task, tasks[task].ready_s, True)
+
+
+@compiled
+def bill_usd(vms: Records, rules: Records, vm: int, rented_s: float) -> float:
+    """What a VM costs that was rented for so long."""
+    billed_s = max(rented_s, vms[vm].minimum_s)
+    if rules[0].grain_s > 0.0:
+        billed_s = max(math.ceil(billed_s / rules[0].grain_s - 1e-9), 1.0) * rules[0].grain_s
+    return billed_s * vms[vm].price  # type: ignore[no-any-return]
+
+
+@compiled
+def totals(vms: Records, rules: Records, log: Records) -> Floats:
+    """Makespan (s), busy time (s) and cost (USD), over all attempts."""
+    sums = np.zeros(3)
+    for row in range(rules[0].log):
+        sums[0] = max(sums[0], log[row].end_s)
+        sums[1] += log[row].end_s - log[row].start_s
+    for vm in range(len(vms)):
+        if vms[vm].last_s >= 0.0:
+            sums[2] += bill_usd(vms, rules, vm, vms[vm].last_s - vms[vm].from_s)
+    return sums

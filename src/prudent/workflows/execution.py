@@ -1,0 +1,116 @@
+"""What a run did: the same fields whether it was simulated or real."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from prudent.workflows.fleet import Fleet
+from prudent.workflows.workflow import Workflow
+
+if TYPE_CHECKING:
+    from prudent.workflows.simulator import Trace
+
+Outcome = Literal["done", "failed", "lost"]
+_OUTCOMES: tuple[Outcome, ...] = ("done", "failed", "lost")
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """An activation on a slot of a VM, from start to finish."""
+
+    activation: str
+    vm: str
+    slot: int
+    start_s: float
+    finish_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at an activation: done, failed by itself, or lost with its VM."""
+
+    activation: str
+    vm: str
+    slot: int
+    start_s: float
+    finish_s: float
+    outcome: Outcome
+
+
+@dataclass(frozen=True, eq=False)
+class Execution:
+    """A run's times and money; the lists are built when first asked for, so that fast runs stay fast.
+
+    `busy_s` is the sum over all attempts of the time they held a slot; `makespan_s` the end of the last one.
+    """
+
+    workflow: Workflow
+    fleet: Fleet
+    trace: Trace
+
+    @property
+    def makespan_s(self) -> float:
+        """When the last activation ended."""
+        return self.trace.makespan_s
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds that slots were held, over all attempts."""
+        return self.trace.busy_s
+
+    @property
+    def cost_usd(self) -> float:
+        """The bill for all VMs, each from its boot to its last use."""
+        return self.trace.cost_usd
+
+    @property
+    def moved_bytes(self) -> float:
+        """Bytes that were transferred."""
+        return self.trace.moved_bytes
+
+    @property
+    def retries(self) -> int:
+        """Attempts that had to be made again."""
+        return self.trace.retries
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether every activation was done in the end."""
+        return self.trace.done == len(self.workflow)
+
+    @property
+    def utilisation(self) -> float:
+        """Busy time over the time that slots were there, until the end of the run."""
+        offered_s = self.makespan_s * len(self.fleet.lanes)
+        return self.busy_s / offered_s if offered_s else 0.0
+
+    @cached_property
+    def unfinished(self) -> tuple[str, ...]:
+        """Activations that were not done: failed too often, behind one that did, or without any VM left."""
+        done = self.trace.tasks["status"] == 4
+        return tuple(a.id for a, ok in zip(self.workflow.activations, done, strict=True) if not ok)
+
+    @cached_property
+    def assignments(self) -> dict[str, Assignment]:
+        """Where every finished activation ran, by id, first to start first."""
+        return {
+            attempt.activation: Assignment(
+                attempt.activation, attempt.vm, attempt.slot, attempt.start_s, attempt.finish_s
+            )
+            for attempt in self.timeline
+            if attempt.outcome == "done"
+        }
+
+    @cached_property
+    def timeline(self) -> tuple[Attempt, ...]:
+        """Every attempt in order of its start."""
+        log, vms, lanes = self.trace.log, self.fleet.vms, self.fleet.lanes
+        rows = sorted(log.tolist(), key=lambda row: (row[0], row[1], row[2]))
+        attempts = []
+        for start_s, end_s, task, lane, outcome in rows:
+            vm, slot = lanes[lane]
+            name = self.workflow.activations[task].id
+            attempts.append(Attempt(name, vms[vm].name, slot, start_s, end_s, _OUTCOMES[outcome]))
+        return tuple(attempts)

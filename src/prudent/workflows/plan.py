@@ -1,0 +1,131 @@
+"""A plan: which activation on which VM, in which order; saved as JSON and checked when it is used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prudent.core.errors import BadInput, did_you_mean
+from prudent.workflows.execution import Assignment
+from prudent.workflows.fleet import Fleet, Vm
+from prudent.workflows.simulator import Placement
+from prudent.workflows.workflow import Workflow
+
+_FORMAT = "prudent-plan-1"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Assignments by activation id, first to start first, with the times expected in the calm world.
+
+    `details` holds what a scheduler wants to tell (a learning curve, say); plain values only.
+
+    >>> from prudent.workflows.workflow import Workflow, Activation
+    >>> from prudent.workflows.fleet import Fleet, Vm
+    >>> from prudent.workflows.world import World
+    >>> from prudent.workflows.scheduling import schedule
+    >>> workflow = Workflow("two", (Activation("a", runtime_s=3), Activation("b", runtime_s=4)), (("a", "b"),))
+    >>> plan = schedule(workflow, Fleet((Vm("v", "mine"),)), World(), scheduler="heft")
+    >>> plan.makespan_s, list(plan.assignments)
+    (7.0, ['a', 'b'])
+    """
+
+    workflow: str
+    fingerprint: str
+    scheduler: str
+    fleet: Fleet
+    assignments: Mapping[str, Assignment]
+    makespan_s: float
+    busy_s: float
+    cost_usd: float
+    world: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self, workflow: Workflow, fleet: Fleet | None = None) -> None:
+        """Refuse a plan that was not made for this workflow, or that this fleet cannot follow."""
+        for name in workflow.index:
+            if name not in self.assignments:
+                raise BadInput(f'The plan misses activation "{name}"; plan workflow "{workflow.name}" again.')
+        for name in self.assignments:
+            if name not in workflow.index:
+                raise BadInput(
+                    f'The plan names activation "{name}", which workflow "{workflow.name}" does not have.'
+                    f"{did_you_mean(name, workflow.index)} Plan this workflow again."
+                )
+        if self.fingerprint != workflow.fingerprint:
+            raise BadInput(
+                f'The plan was made for another workflow ("{self.workflow}", {self.fingerprint}), not for '
+                f'"{workflow.name}" ({workflow.fingerprint}); plan this one.'
+            )
+        self._check_vms(fleet or self.fleet)
+
+    def placement(self, workflow: Workflow, fleet: Fleet | None = None) -> Placement:
+        """The plan as arrays, checked against what it is used for."""
+        fleet = fleet or self.fleet
+        self.check(workflow, fleet)
+        lane_of = {(fleet.vms[vm].name, slot): lane for lane, (vm, slot) in enumerate(fleet.lanes)}
+        lane = np.empty(len(workflow), dtype=np.int64)
+        position = {workflow.index[name]: at for at, name in enumerate(workflow.order)}
+        keys = []
+        for assignment in self.assignments.values():
+            at = workflow.index[assignment.activation]
+            lane[at] = lane_of[assignment.vm, assignment.slot]
+            keys.append((assignment.start_s, position[at], at))
+        order = np.array([at for _, _, at in sorted(keys)], dtype=np.int64)
+        return Placement(lane, order)
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan as JSON."""
+        document = {
+            "format": _FORMAT,
+            "workflow": self.workflow,
+            "fingerprint": self.fingerprint,
+            "scheduler": self.scheduler,
+            "options": dict(self.options),
+            "seed": self.seed,
+            "world": dict(self.world),
+            "makespan_s": self.makespan_s,
+            "busy_s": self.busy_s,
+            "cost_usd": self.cost_usd,
+            "details": dict(self.details),
+            "fleet": [asdict(vm) for vm in self.fleet.vms],
+            "assignments": [asdict(assignment) for assignment in self.assignments.values()],
+        }
+        Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """Read a plan that `save` wrote."""
+        try:
+            document = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise BadInput(f'Cannot read plan "{path}" ({error.strerror}); check the path.') from None
+        except ValueError as error:
+            raise BadInput(f'Plan "{path}" is not valid JSON ({error}); plan again.') from None
+        if not isinstance(document, dict) or document.pop("format", None) != _FORMAT:
+            raise BadInput(f'"{path}" is not a plan of this version; make one with `prudent schedule`.')
+        try:
+            rows = [Assignment(**row) for row in document.pop("assignments")]
+            fleet = Fleet(tuple(Vm(**row) for row in document.pop("fleet")))
+            plan = cls(assignments={row.activation: row for row in rows}, fleet=fleet, **document)
+        except (TypeError, KeyError) as error:
+            raise BadInput(f'Plan "{path}" is incomplete ({error}); plan again.') from None
+        if len(plan.assignments) < len(rows):
+            raise BadInput(f'Plan "{path}" places an activation twice; plan again.')
+        return plan
+
+    def _check_vms(self, fleet: Fleet) -> None:
+        for assignment in self.assignments.values():
+            at = fleet.index.get(assignment.vm)
+            if at is None or assignment.slot >= fleet.vms[at].slots:
+                raise BadInput(
+                    f'The plan uses slot {assignment.slot} of VM "{assignment.vm}", which this fleet does not '
+                    f"have.{did_you_mean(assignment.vm, fleet.index)} Plan again for this fleet."
+                )

@@ -1,0 +1,165 @@
+"""Rules that place ready activations on idle lanes while the simulation runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from prudent.workflows.agent import choose_lane
+from prudent.workflows.chance import uniform
+from prudent.workflows.compiled import compiled, inlined
+from prudent.workflows.graph import Floats, Ints
+from prudent.workflows.records import IDLE, SHARED, Records
+from prudent.workflows.staging import estimate_s, missing_bytes
+
+PLAN, FCFS, ROUND_ROBIN, MIN_MIN, MAX_MIN, MCT, DATA_AWARE, RANDOM, PRIORITY, Q_LEARNING = range(10)
+
+
+@inlined
+def is_ordered(policy: int) -> bool:
+    """Whether the rule takes ready activations in the order of a key; the others look at all of them."""
+    return policy not in (MIN_MIN, MAX_MIN, RANDOM)
+
+
+@inlined
+def pick(
+    tasks: Records,
+    links: Records,
+    lanes: Records,
+    rules: Records,
+    run_s: Floats,
+    present: Any,
+    bag: Records,
+    sizes: Ints,
+    q: Floats,
+    mind: Records,
+    random: Any,
+    now: float,
+) -> tuple[int, int]:
+    """Position in the bag and lane of the next placement; lane -1 when no lane is idle."""
+    policy = rules[0].policy
+    if policy in (MIN_MIN, MAX_MIN):
+        return _pick_extreme(tasks, links, lanes, rules, run_s, present, bag, sizes, now)
+    if policy == RANDOM:
+        return int(uniform(random) * sizes[1]), _random_lane(lanes, random)
+    if policy == FCFS:
+        return 0, _next_idle(lanes, 0)
+    if policy == ROUND_ROBIN:
+        lane = _next_idle(lanes, rules[0].turn)
+        if lane >= 0:
+            rules[0].turn = (lane + 1) % len(lanes)
+        return 0, lane
+    task = bag[0].task
+    if policy == Q_LEARNING:
+        return 0, choose_lane(lanes, q, mind, random, task)
+    if policy == DATA_AWARE:
+        return 0, _nearest_lane(tasks, links, lanes, rules, present, task)
+    return 0, quickest_lane(tasks, links, lanes, rules, run_s, present, task, now)
+
+
+@compiled
+def quickest_lane(
+    tasks: Records,
+    links: Records,
+    lanes: Records,
+    rules: Records,
+    run_s: Floats,
+    present: Any,
+    task: int,
+    now: float,
+) -> int:
+    """The idle lane on which the activation ends first, the earlier of equals."""
+    best, best_s = -1, 0.0
+    for lane in range(len(lanes)):
+        if lanes[lane].task == IDLE:
+            held_s = estimate_s(tasks, links, lanes, rules, run_s, present, task, lane, now)
+            if best < 0 or held_s < best_s:
+                best, best_s = lane, held_s
+    return best
+
+
+@inlined
+def _next_idle(lanes: Records, turn: int) -> int:
+    for step in range(len(lanes)):
+        lane = (turn + step) % len(lanes)
+        if lanes[lane].task == IDLE:
+            return lane
+    return -1
+
+
+@compiled
+def _random_lane(lanes: Records, random: Any) -> int:
+    idle = 0
+    for lane in range(len(lanes)):
+        idle += lanes[lane].task == IDLE
+    if idle == 0:
+        return -1
+    skip = int(uniform(random) * idle)
+    for lane in range(len(lanes)):
+        if lanes[lane].task == IDLE:
+            if skip == 0:
+                return lane
+            skip -= 1
+    return -1
+
+
+@compiled
+def _nearest_lane(
+    tasks: Records, links: Records, lanes: Records, rules: Records, present: Any, task: int
+) -> int:
+    """The idle lane to which the fewest bytes have to move."""
+    best, least = -1, 0.0
+    for lane in range(len(lanes)):
+        if lanes[lane].task == IDLE:
+            away = missing_bytes(tasks, links, lanes, rules, present, task, lanes[lane].vm)
+            if best < 0 or away < least:
+                best, least = lane, away
+    return best
+
+
+@compiled
+def _pick_extreme(
+    tasks: Records,
+    links: Records,
+    lanes: Records,
+    rules: Records,
+    run_s: Floats,
+    present: Any,
+    bag: Records,
+    sizes: Ints,
+    now: float,
+) -> tuple[int, int]:
+    """Min-min: the pair that ends first. Max-min: of every activation's best pair, the one that ends last."""
+    choice = _distinct_lanes(lanes, rules, run_s.shape[1])
+    best_at, best_lane, best_s = 0, -1, 0.0
+    if len(choice) == 0:
+        return 0, -1
+    sign = -1.0 if rules[0].policy == MAX_MIN else 1.0
+    for at in range(sizes[1]):
+        task = bag[at].task
+        lane = choice[0]
+        held_s = estimate_s(tasks, links, lanes, rules, run_s, present, task, lane, now)
+        for other in choice[1:]:
+            other_s = estimate_s(tasks, links, lanes, rules, run_s, present, task, other, now)
+            if other_s < held_s:
+                lane, held_s = other, other_s
+        before = sign * held_s < sign * best_s or (held_s == best_s and task < bag[best_at].task)
+        if best_lane < 0 or before:
+            best_at, best_lane, best_s = at, lane, held_s
+    return best_at, best_lane
+
+
+@compiled
+def _distinct_lanes(lanes: Records, rules: Records, kinds: int) -> Ints:
+    """The idle lanes; on shared storage those of one kind are alike, so the first stands for its kind."""
+    choice = np.empty(len(lanes), np.int64)
+    known = np.zeros(kinds, np.uint8)
+    size = 0
+    for lane in range(len(lanes)):
+        kind = lanes[lane].kind
+        if lanes[lane].task == IDLE and (rules[0].storage != SHARED or known[kind] == 0):
+            known[kind] = 1
+            choice[size] = lane
+            size += 1
+    return choice[:size]

@@ -1,0 +1,92 @@
+"""Two binary heaps in arrays: events by time, then kind, then id; ready activations by key, then id.
+
+So every run is deterministic. `sizes` is (number of events, number of ready activations).
+"""
+
+from __future__ import annotations
+
+from prudent.workflows.compiled import compiled, inlined
+from prudent.workflows.graph import Ints
+from prudent.workflows.records import Records
+
+KIND = 1 << 40
+"""An event's code is kind * KIND + id, so that one comparison orders both."""
+
+
+@inlined
+def push(events: Records, sizes: Ints, time: float, code: int, mark: int) -> None:
+    """Add an event; `mark` tells one that was overtaken from a valid one."""
+    at = sizes[0]
+    sizes[0] += 1
+    while at > 0:
+        up = (at - 1) >> 1
+        if events[up].time < time or (events[up].time == time and events[up].code <= code):
+            break
+        events[at] = events[up]
+        at = up
+    events[at].time = time
+    events[at].code = code
+    events[at].mark = mark
+
+
+@inlined
+def drop_first(events: Records, sizes: Ints) -> None:
+    """Remove the first event (at position 0)."""
+    sizes[0] -= 1
+    size = sizes[0]
+    time, code = events[size].time, events[size].code
+    at = 0
+    while True:
+        down = 2 * at + 1
+        if down >= size:
+            break
+        right = down + 1
+        if right < size and (
+            events[right].time < events[down].time
+            or (events[right].time == events[down].time and events[right].code < events[down].code)
+        ):
+            down = right
+        if time < events[down].time or (time == events[down].time and code <= events[down].code):
+            break
+        events[at] = events[down]
+        at = down
+    events[at] = events[size]
+
+
+@inlined
+def put_in_bag(bag: Records, sizes: Ints, task: int, key: float, ordered: bool) -> None:
+    """Add a ready activation; an ordered bag is a heap, others are in no order."""
+    at = sizes[1]
+    sizes[1] += 1
+    while ordered and at > 0:
+        up = (at - 1) >> 1
+        if bag[up].key < key or (bag[up].key == key and bag[up].task < task):
+            break
+        bag[at] = bag[up]
+        at = up
+    bag[at].key = key
+    bag[at].task = task
+
+
+@inlined
+def take_from_bag(bag: Records, sizes: Ints, at: int, ordered: bool) -> None:
+    """Remove the entry at a position (0 in an ordered bag)."""
+    sizes[1] -= 1
+    size = sizes[1]
+    key, task = bag[size].key, bag[size].task
+    while ordered:
+        down = 2 * at + 1
+        if down >= size:
+            break
+        right = down + 1
+        if right < size and (
+            bag[right].key < bag[down].key
+            or (bag[right].key == bag[down].key and bag[right].task < bag[down].task)
+        ):
+            down = right
+        if key < bag[down].key or (key == bag[down].key and task < bag[down].task):
+            break
+        bag[at] = bag[down]
+        at = down
+    bag[at].key = key
+    bag[at].task = task

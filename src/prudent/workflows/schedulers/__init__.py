@@ -1,0 +1,1 @@
+"""Schedulers by name, one small module each."""

@@ -1,0 +1,82 @@
+"""What a scheduler is, and the list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from importlib import import_module
+from typing import Any, Protocol
+
+from prudent.core.errors import BadInput, unknown
+from prudent.workflows.problem import Problem
+from prudent.workflows.simulator import Placement
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """A placement and what the scheduler has to tell about it (plain values, saved with the plan)."""
+
+    placement: Placement
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Scheduler(Protocol):
+    """Turns a problem into a placement; deterministic for a seed.
+
+    `schedule` and `simulate` call it. A scheduler that decides while the run goes on names its rule in `policy`
+    (see `policies`), and `simulate` then lets the engine decide; for the others `policy` is None and `propose`
+    is called before the run. Options are the fields of the implementing dataclass.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name in the registry."""
+
+    @property
+    def policy(self) -> int | None:
+        """The engine's rule, or None for a scheduler that plans in advance."""
+
+    def propose(self, problem: Problem, seed: int) -> Proposal:
+        """Place every activation."""
+
+
+_MODULES = {
+    "fcfs": "online:Fcfs",
+    "round-robin": "online:RoundRobin",
+    "min-min": "online:MinMin",
+    "max-min": "online:MaxMin",
+    "mct": "online:Mct",
+    "data-aware": "online:DataAware",
+    "random": "online:Random",
+    "heft": "heft:Heft",
+    "cpop": "cpop:Cpop",
+    "peft": "peft:Peft",
+    "q-learning": "qlearning:QLearning",
+}
+
+
+def schedulers() -> tuple[str, ...]:
+    """The names there are."""
+    return tuple(_MODULES)
+
+
+def register(name: str, place: str) -> None:
+    """Add a scheduler as `module:Class`; the module is only imported when the name is used."""
+    _MODULES[name] = place
+
+
+def scheduler_named(name: str, options: Mapping[str, Any] | None = None) -> Scheduler:
+    """The scheduler of that name, with its options set."""
+    if name not in _MODULES:
+        raise unknown("scheduler", name, _MODULES)
+    module, _, word = _MODULES[name].partition(":")
+    if "." not in module:
+        module = f"prudent.workflows.schedulers.{module}"
+    make: Callable[..., Scheduler] = getattr(import_module(module), word)
+    known = [each.name for each in fields(make) if each.init]  # type: ignore[arg-type]
+    for option in options or {}:
+        if option not in known:
+            if not known:
+                raise BadInput(f'Scheduler "{name}" has no option "{option}"; leave it out.')
+            raise unknown(f"option of {name}", option, known)
+    return make(**(options or {}))

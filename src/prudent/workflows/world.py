@@ -1,0 +1,98 @@
+"""What surrounds the machines: storage, overheads, luck, and how the bill is made."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from prudent.core.errors import BadInput, unknown
+from prudent.workflows.distribution import Distribution
+
+Storage = Literal["shared", "local", "network"]
+Billing = Literal["second", "hour"]
+Boot = Literal["start", "first-use"]
+
+_TIMES = ("engine_s", "queue_s", "post_s", "clustering_s", "boot_s")
+_OPTIONAL = ("speed", "drift", "vm_lifetime_s", "spot_lifetime_s")
+_CHOICES = {"storage": ("shared", "local", "network"), "billing": ("second", "hour"), "boot": ("start", "first-use")}
+ZERO = Distribution("constant", 0.0)
+
+
+@dataclass(frozen=True)
+class World:
+    """The surroundings of a run; by default nothing is slow, late, or broken.
+
+    Storage. `shared`: an activation first reads its distinct inputs (those it does not write itself) at
+    `bandwidth_mb_s` (10^6 bytes a second), without contention. `local`: only those that are not yet on its VM;
+    what was read or written there stays there. `network`: a file travels from the VM of its writer while the
+    receiver may still be busy, and costs nothing on the same VM (the model of the HEFT paper).
+
+    Overheads, drawn once per activation: `engine_s` from its last parent until it may be scheduled, `queue_s`
+    on the VM before it starts, `post_s` until its children hear of it, `clustering_s` for merged ones.
+
+    Luck. `speed`: a factor for each VM (1 is as promised). `drift`: another, new every `drift_period_s`.
+    `failure_rate`: the chance that one attempt fails, at a random point; it is tried again `retries` times.
+    `vm_lifetime_s`: time until a VM breaks; it boots again, what ran or lay on it is lost. `spot_lifetime_s`:
+    time until a spot VM is taken away for good.
+
+    Money. A VM is paid from its boot (`boot`: at the start, or at its first use) to its last use, by the second
+    with the machine's minimum, or by started hours. One that is never used costs nothing.
+    """
+
+    storage: Storage = "shared"
+    bandwidth_mb_s: float = 15.0
+    engine_s: Distribution = ZERO
+    queue_s: Distribution = ZERO
+    post_s: Distribution = ZERO
+    clustering_s: Distribution = ZERO
+    speed: Distribution | None = None
+    drift: Distribution | None = None
+    drift_period_s: float = 600.0
+    failure_rate: float = 0.0
+    retries: int = 3
+    vm_lifetime_s: Distribution | None = None
+    spot_lifetime_s: Distribution | None = None
+    boot_s: Distribution = ZERO
+    boot: Boot = "start"
+    billing: Billing = "second"
+
+    def __post_init__(self) -> None:
+        for name, options in _CHOICES.items():
+            if getattr(self, name) not in options:
+                raise unknown(name, getattr(self, name), options)
+        for name in (*_TIMES, *_OPTIONAL):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, Distribution.parse(value))
+        if not (self.bandwidth_mb_s > 0 and math.isfinite(self.bandwidth_mb_s)):
+            raise BadInput(f"The bandwidth is {self.bandwidth_mb_s:g} MB/s; give a number above zero.")
+        if not 0 <= self.failure_rate < 1:
+            raise BadInput(f"The failure rate is {self.failure_rate:g}; give a number from 0 to below 1.")
+        if self.retries < 0:
+            raise BadInput(f"There are {self.retries} retries; give zero or more.")
+        if not self.drift_period_s > 0:
+            raise BadInput(f"The drift period is {self.drift_period_s:g} s; give a number above zero.")
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether two runs in it are always the same."""
+        lucky = (self.speed, self.drift, self.vm_lifetime_s, self.spot_lifetime_s)
+        fixed = all(getattr(self, name).kind == "constant" for name in _TIMES)
+        return fixed and not self.failure_rate and all(value is None for value in lucky)
+
+    def calm(self) -> World:
+        """The same world with every overhead at its mean and no luck: what a planner knows."""
+        means = {name: Distribution("constant", getattr(self, name).mean) for name in _TIMES}
+        nothing: dict[str, Any] = dict.fromkeys(_OPTIONAL)
+        return replace(self, failure_rate=0.0, **means, **nothing)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What differs from the default, as plain values."""
+        default = World()
+        told = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value != getattr(default, each.name):
+                told[each.name] = str(value) if isinstance(value, Distribution) else value
+        return told
