@@ -1,0 +1,1 @@
+"""Things that can be run at a configuration; all alike to a study."""

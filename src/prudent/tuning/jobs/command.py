@@ -1,0 +1,300 @@
+"""A shell command as a job, run on this machine; it reports by lines like `PRUDENT {"accuracy": 0.81}`."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from prudent.core.errors import BadInput
+from prudent.core.money import Price
+from prudent.core.space import Space
+from prudent.tuning.jobs.declared import (
+    declared_fraction,
+    declared_measures,
+    declared_seconds,
+    fingerprint_of,
+)
+from prudent.tuning.jobs.exits import outcome
+from prudent.tuning.jobs.leftovers import PidFile, reap, trial_name
+from prudent.tuning.jobs.lines import Lines
+from prudent.tuning.jobs.logs import Log, cannot_write
+from prudent.tuning.jobs.pricing import Priced, pricing
+from prudent.tuning.jobs.process import ProcessTree, new_cookie
+from prudent.tuning.jobs.procfs import Identity
+from prudent.tuning.jobs.reports import Reports
+from prudent.tuning.jobs.template import Template, texts_of
+from prudent.tuning.jobs.timeline import Timeline
+from prudent.tuning.trial import CUT, FAILED, Configuration, Outcome, Progress
+
+_CHUNK = 1 << 16
+_DRAIN_S = 2.0  # how long the last output may take to arrive after the command has ended
+_FIRST_WORD = re.compile(r"\s*(?:\w+=[\w./:,-]*\s+)*(?P<word>[\w./+-]+)(?=\s|;|&|\||$)")
+_ODD = re.compile(r"\W")
+
+
+class CommandJob:
+    """A shell command with `{parameter}` places as a job.
+
+    The command runs in `directory`, in a session of its own. It finds its parameters in its places
+    (quoted for the shell) and in the environment (`PRUDENT_LEARNING_RATE`, and `PRUDENT_TRIAL`), and
+    reports by printing lines `PRUDENT {"accuracy": 0.81, "progress": 0.4}`; of each measure the last
+    value counts, and other output is its own affair. `PYTHONUNBUFFERED` is set, so that a Python
+    program's lines arrive when they are printed.
+
+    What it prints is kept in `logs` as `trial-0003.out` and `.err`, with a `.pid` beside them while it
+    runs; `reap` ends what an interrupted study left running. Without `logs` neither is kept.
+    A cut asks the command and everything it started to end (SIGTERM), and kills it after `grace_s`.
+    `setup_s` is billed before every run; a run that lasts `timeout_s` fails.
+
+    >>> space = Space.parse({"rate": [0.1, 0.01]})
+    >>> job = CommandJob("echo 'PRUDENT {{\\"error\\": '{rate}'}}'", space, ["error"], price=3.6)
+    >>> run = job.start({"rate": 0.1}, number=1)
+    >>> run.next(until_s=60).measures
+    {'error': 0.1}
+    >>> run.next(until_s=60).status
+    'finished'
+    """
+
+    virtual = False
+
+    def __init__(
+        self,
+        command: str | Sequence[str],
+        space: Space,
+        measures: Sequence[str] = (),
+        price: Priced = None,
+        fraction: str | None = None,
+        setup_s: float = 0.0,
+        directory: Path | str = Path("."),
+        logs: Path | str | None = None,
+        grace_s: float = 5.0,
+        environment: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.space = space
+        self.measures = declared_measures(measures)
+        self.fraction = declared_fraction(fraction, space)
+        self.setup_s = declared_seconds("The set-up time", setup_s)
+        self.grace_s = declared_seconds("The grace time", grace_s)
+        self.timeout_s = None if timeout_s is None else declared_seconds("The time-out", timeout_s)
+        self.directory = _folder(Path(directory))
+        self.logs = None if logs is None else Path(logs).resolve()
+        self._said = command if isinstance(command, str) else list(command)
+        self._template = Template.parse(command, space)
+        self._pricing = pricing(price, space)
+        self._environment = _texts(environment or {})
+        first = self._first_word()
+        _check_exists(first, self.directory, {**os.environ, **self._environment})
+        self.name = name or Path(first or "command").name
+
+    def price(self, configuration: Configuration) -> Price:
+        return self._pricing.price(self.space.check(configuration))
+
+    def start(self, configuration: Configuration, number: int) -> CommandRun:
+        """Begin a run; BadInput or RunFailed if its files cannot be written, before anything runs."""
+        chosen = self.space.check(configuration)
+        out, err = self._log(number, "out"), self._log(number, "err")
+        cookie = new_cookie()
+        note = PidFile(number, cookie, Identity.of(os.getpid()))
+        tree = None
+        try:
+            self._note(note)
+            command = self._template.fill(chosen)
+            tree = ProcessTree(command, self.directory, self._variables(chosen, number), cookie)
+            self._note(PidFile(number, cookie, note.owner, tree.identity))
+        except BaseException as error:
+            _abandon(tree, out, err)
+            self._forget(number)
+            if isinstance(error, OSError):
+                why = f"could not start: {error.strerror or error}; mend the command or the machine."
+                return CommandRun.unstarted(Outcome(FAILED, 0.0, {}, why, started=False))
+            raise
+        return CommandRun(tree, out, err, self, number)
+
+    def reap(self) -> tuple[int, ...]:
+        """End what an interrupted study left running; answers the numbers of those trials."""
+        return () if self.logs is None else reap(self.logs, self.grace_s)
+
+    def fingerprint(self) -> str:
+        return fingerprint_of(
+            "command",
+            self._said,
+            self.space.fingerprint(),
+            self.measures,
+            self._pricing.fingerprint(),
+            self.fraction,
+            self.setup_s,
+        )
+
+    def _forget(self, number: int) -> None:
+        if self.logs is not None:
+            PidFile.path(self.logs, number).unlink(missing_ok=True)
+
+    def _note(self, note: PidFile) -> None:
+        if self.logs is not None:
+            note.write(self.logs)
+
+    def _log(self, number: int, stream: str) -> Log:
+        if self.logs is None:
+            return Log(None)
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(self.logs, error) from error
+        return Log(self.logs / f"{trial_name(number)}.{stream}")
+
+    def _variables(self, configuration: Configuration, number: int) -> dict[str, str]:
+        values = {_variable(name): text for name, text in texts_of(self.space, configuration).items()}
+        ours = {"PRUDENT_TRIAL": str(number), **values}
+        return {"PYTHONUNBUFFERED": "1", **os.environ, **ours, **self._environment}
+
+    def _first_word(self) -> str | None:
+        """The program, where it stands in the command as it is."""
+        head = self._template.words[0][0]
+        if not isinstance(head, str):
+            return None
+        if self._template.is_list:
+            return head if len(self._template.words[0]) == 1 else None
+        found = _FIRST_WORD.match(head)
+        whole = found is not None and (found.end() < len(head) or len(self._template.words[0]) == 1)
+        return found["word"] if found is not None and whole else None
+
+
+class CommandRun:
+    """One command under way: two threads keep what it prints, a third waits for its end."""
+
+    def __init__(self, tree: ProcessTree, out: Log, err: Log, job: CommandJob, number: int) -> None:
+        self._tree: ProcessTree | None = tree
+        self._job = job
+        self._number = number
+        self._reports = Reports(job.measures)
+        self._timeline = Timeline(job.setup_s)
+        self._logs = (out, err)
+        readers = [
+            threading.Thread(target=self._read, args=(tree.stdout, out, True), daemon=True),
+            threading.Thread(target=self._read, args=(tree.stderr, err, False), daemon=True),
+        ]
+        self._watcher = threading.Thread(target=self._watch, args=(tree, readers), daemon=True)
+        for thread in (*readers, self._watcher):
+            thread.start()
+
+    @classmethod
+    def unstarted(cls, outcome: Outcome) -> CommandRun:
+        """The run of a command that could not begin."""
+        run = cls.__new__(cls)
+        run._tree, run._timeline = None, Timeline()
+        run._timeline.add(outcome)
+        return run
+
+    def next(self, until_s: float) -> Progress | Outcome | None:
+        if self._tree is None or self._job.timeout_s is None or self._job.timeout_s > until_s:
+            return self._timeline.next(until_s)
+        limit_s = self._job.timeout_s
+        event = self._timeline.next(limit_s)
+        if event is not None:
+            return event
+        why = f"took longer than its time-out of {limit_s:g} s"
+        return Outcome(FAILED, limit_s, self._end(), why)
+
+    def cut(self, at_s: float, why: str) -> Outcome:
+        return Outcome(CUT, at_s, self._end(), why)
+
+    def elapsed_s(self) -> float:
+        """How long the run has lasted, set-up included."""
+        return self._timeline.now_s()
+
+    def _end(self) -> dict[str, float]:
+        """End everything; answers the measures seen before."""
+        if self._tree is None:
+            return {}
+        seen = self._reports.measures
+        self._tree.end(self._job.grace_s)
+        self._watcher.join(2 * _DRAIN_S)
+        return seen
+
+    def _read(self, stream: IO[bytes], log: Log, reports: bool) -> None:
+        """Keep a stream until it closes; nothing that comes in may stop the command from going on."""
+        lines = Lines()
+        with stream:
+            while chunk := stream.read(_CHUNK):
+                log.write(chunk)
+                if reports:
+                    self._take(lines.feed(chunk))
+        log.close()
+        if reports:
+            self._take(lines.rest())
+
+    def _take(self, lines: list[str]) -> None:
+        now_s = self._timeline.now_s()
+        for line in lines:
+            progress = self._reports.line(line, now_s)
+            if progress is not None:
+                self._timeline.add(progress)
+
+    def _watch(self, tree: ProcessTree, readers: list[threading.Thread]) -> None:
+        tree.wait()
+        ended_s = self._timeline.now_s()
+        code = tree.close()
+        for reader in readers:
+            reader.join(_DRAIN_S)
+        out, err = self._logs
+        # The last lines are read after the end, yet were printed before it.
+        time_s = max(ended_s, self._timeline.latest_s())
+        last_line = err.last_line or (out.last_line if code else "")
+        result = outcome(code, ended_s - self._job.setup_s, time_s, self._reports, last_line)
+        problem = out.problem or err.problem
+        if problem:
+            why = f"{result.why}; {problem}" if result.why else problem
+            result = Outcome(result.status, result.time_s, result.measures, why, result.started)
+        self._job._forget(self._number)
+        self._timeline.add(result)
+
+
+def _abandon(tree: ProcessTree | None, out: Log, err: Log) -> None:
+    """Leave nothing behind of a run that could not begin."""
+    out.close()
+    err.close()
+    if tree is not None:
+        tree.end(0.0)
+        tree.wait()
+        tree.close()
+        tree.stdout.close()
+        tree.stderr.close()
+
+
+def _folder(path: Path) -> Path:
+    if not path.is_dir():
+        raise BadInput(f'There is no folder "{path}" to run the command in; create it, or name another one.')
+    return path.resolve()
+
+
+def _texts(environment: Mapping[str, str]) -> dict[str, str]:
+    for name, value in environment.items():
+        if not isinstance(name, str) or not isinstance(value, str) or not name or "=" in name:
+            raise BadInput(f"The environment variable {name}={value!r} is no text; put it in quotes.")
+    return dict(environment)
+
+
+def _variable(name: str) -> str:
+    """
+    >>> _variable("learning-rate")
+    'PRUDENT_LEARNING_RATE'
+    """
+    return f"PRUDENT_{_ODD.sub('_', name).upper()}"
+
+
+def _check_exists(word: str | None, directory: Path, environment: Mapping[str, str]) -> None:
+    """Refuse a program that is not there, before a trial fails by it; the shell knows best."""
+    if word is None:
+        return
+    asked = ["/bin/sh", "-c", 'command -v -- "$1"', "sh", word]
+    found = subprocess.run(asked, cwd=directory, env=dict(environment), capture_output=True, check=False)
+    if found.returncode:
+        beside = f" Did you mean ./{word}?" if (directory / word).is_file() else ""
+        raise BadInput(f'There is no command "{word}".{beside} Check its spelling, the PATH and the folder.')

@@ -1,0 +1,58 @@
+"""The contract between a study and whatever runs its configurations."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from prudent.core.money import Price
+from prudent.core.space import Space
+from prudent.tuning.trial import Configuration, Outcome, Progress
+
+
+@runtime_checkable
+class Run(Protocol):
+    """One run under way. A study is the only caller, and calls it from one thread at a time."""
+
+    def next(self, until_s: float) -> Progress | Outcome | None:
+        """The next thing that happens at or before `until_s` seconds after the start.
+
+        None means: nothing did, and the run has now lasted `until_s`. After an `Outcome` the run
+        is over and `next` is not called again. A live run waits; a replayed one answers at once.
+        """
+
+    def cut(self, at_s: float, why: str) -> Outcome:
+        """End the run early, children included; `at_s` is how long it has lasted."""
+
+
+@runtime_checkable
+class Job(Protocol):
+    """Something that can be run at every configuration of its space.
+
+    `virtual` says that its runs answer at once and their clocks are compared instead of waited for
+    (a table of measured runs); `fraction` names the parameter that is the share of the data used.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def space(self) -> Space: ...
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """What runs report besides time_s and cost_usd."""
+
+    @property
+    def fraction(self) -> str | None: ...
+
+    @property
+    def virtual(self) -> bool: ...
+
+    def price(self, configuration: Configuration) -> Price:
+        """What a configuration costs per hour, known before it runs."""
+
+    def start(self, configuration: Configuration, number: int) -> Run:
+        """Begin a run; `number` is the trial's, for the names of its files."""
+
+    def fingerprint(self) -> str:
+        """A short text that changes when the job becomes another one: a journal belongs to one job."""

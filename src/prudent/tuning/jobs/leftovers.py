@@ -1,0 +1,101 @@
+"""A note per running trial, so that a resumed study can end what an interrupted one left running."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from prudent.tuning.jobs.logs import cannot_write
+from prudent.tuning.jobs.process import end, signal_all
+from prudent.tuning.jobs.procfs import Identity, Process, belonging
+
+
+@dataclass(frozen=True)
+class PidFile:
+    """Which process runs a trial, and which study it belongs to.
+
+    Written once before the command starts (its cookie alone finds it then) and again with its number.
+    """
+
+    trial: int
+    cookie: str
+    owner: Identity | None
+    process: Identity | None = None
+
+    @staticmethod
+    def path(folder: Path, trial: int) -> Path:
+        return folder / f"{trial_name(trial)}.pid"
+
+    def write(self, folder: Path) -> Path:
+        path = self.path(folder, self.trial)
+        said = {
+            "trial": self.trial,
+            "cookie": self.cookie,
+            "owner": self.owner.to_dict() if self.owner else None,
+            **(self.process.to_dict() if self.process else {}),
+        }
+        fresh = path.with_suffix(".pid.new")
+        try:
+            fresh.write_text(json.dumps(said), encoding="utf-8")
+            os.replace(fresh, path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
+            raise cannot_write(path, error) from error
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> PidFile | None:
+        """The note at `path`; None where it is torn or was not written by us."""
+        try:
+            said = json.loads(path.read_text(encoding="utf-8"))
+            owner = said["owner"]
+            return cls(
+                int(said["trial"]),
+                str(said["cookie"]) or "no cookie",
+                Identity(int(owner["pid"]), str(owner["started"])) if owner else None,
+                Identity(int(said["pid"]), str(said["started"])) if "pid" in said else None,
+            )
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def members(self) -> list[Process]:
+        """What still runs of it: found by its cookie, and by its session while its first process lives."""
+        lives = self.process is not None and self.process.alive
+        return belonging(self.cookie, self.process.pid if self.process and lives else None)
+
+
+def trial_name(trial: int) -> str:
+    """
+    >>> trial_name(3)
+    'trial-0003'
+    """
+    return f"trial-{trial:04d}"
+
+
+def reap(folder: Path, grace_s: float) -> tuple[int, ...]:
+    """End what earlier studies left running and noted in `folder`; answers the numbers of those trials.
+
+    A process is ended only if it is the one that was noted: same number and same start time, or with
+    the cookie of that run in its environment. Runs of a study that is still alive are left alone.
+    """
+    ended = []
+    for path, note in _notes(folder):
+        if note is not None:
+            if note.owner is not None and note.owner.alive:
+                continue
+            if note.members():
+                end(note.members, signal_all, grace_s)
+                ended.append(note.trial)
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+    return tuple(ended)
+
+
+def _notes(folder: Path) -> Iterator[tuple[Path, PidFile | None]]:
+    for path in sorted(folder.glob("trial-*.pid")):
+        yield path, PidFile.read(path)

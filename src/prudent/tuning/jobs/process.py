@@ -1,0 +1,156 @@
+"""A shell command with everything it starts: begun in a session of its own, ended as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO
+
+from prudent.tuning.jobs.procfs import Identity, Process, belonging
+
+COOKIE = "PRUDENT_RUN"
+"""The environment variable by which all descendants of a run are known."""
+
+_POLL_S = 0.02
+_DYING_S = 5.0  # how long a killed process may take to vanish (one that waits for a disk cannot hurry)
+
+
+class ProcessTree:
+    """A running command, its children and theirs.
+
+    The number of the first process names its session and group, and stays reserved until `close`, so
+    that no signal can reach a stranger that was given the same number.
+    """
+
+    def __init__(
+        self,
+        command: str,
+        directory: Path,
+        environment: Mapping[str, str],
+        cookie: str,
+    ) -> None:
+        self.cookie = cookie
+        outer = environment.get(COOKIE)
+        # A run inside a run carries both words: ending the outer one must find it too.
+        carried = {COOKIE: f"{outer}:{cookie}" if outer else cookie}
+        self._popen = subprocess.Popen(
+            command,
+            shell=True,
+            executable="/bin/sh",
+            cwd=directory,
+            env={**environment, **carried},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+        self._lock = threading.Lock()
+        self._ending = False
+        self._reaped = False
+        self._identity = Identity.of(self._popen.pid)
+        # Not left running when Python ends without having cut it.
+        self._finalizer = weakref.finalize(self, _kill_group, self._popen.pid, os.getpid())
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def identity(self) -> Identity:
+        return self._identity or Identity(self.pid, "")
+
+    @property
+    def stdout(self) -> IO[bytes]:
+        assert self._popen.stdout is not None
+        return self._popen.stdout
+
+    @property
+    def stderr(self) -> IO[bytes]:
+        assert self._popen.stderr is not None
+        return self._popen.stderr
+
+    def wait(self) -> None:
+        """Until the command itself has ended; it is not forgotten yet, so its number stays reserved."""
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    def close(self) -> int:
+        """After `wait`: end what the command left behind, and answer its exit code."""
+        with self._lock:
+            ending = self._ending
+        if not ending:
+            end(self.members, self._signal, grace_s=0.0)
+        with self._lock:
+            self._reaped = True
+            self._finalizer.detach()
+            return self._popen.wait()
+
+    def end(self, grace_s: float) -> None:
+        """Ask everything to stop, and kill what is left after the grace time."""
+        with self._lock:
+            self._ending = True
+        end(self.members, self._signal, grace_s)
+
+    def members(self) -> list[Process]:
+        with self._lock:
+            session = None if self._reaped else self.pid
+        return belonging(self.cookie, session)
+
+    def _signal(self, members: list[Process], number: signal.Signals) -> None:
+        with self._lock:
+            grouped = not self._reaped
+            if grouped:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.pid, number)
+        # The group got it in one stroke; a second SIGTERM would make many programs give up their clean-up.
+        signal_all([one for one in members if not (grouped and one.group == self.pid)], number)
+
+
+def new_cookie() -> str:
+    return secrets.token_hex(16)
+
+
+def signal_all(members: list[Process], number: signal.Signals) -> None:
+    for process in members:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process.pid, number)
+
+
+def end(
+    find: Callable[[], list[Process]],
+    send: Callable[[list[Process], signal.Signals], None],
+    grace_s: float,
+) -> None:
+    """SIGTERM to all that `find` finds, SIGKILL to what is left after `grace_s`; returns when none is left.
+
+    An interrupt (Ctrl-C) while waiting kills at once.
+    """
+    try:
+        if grace_s > 0 and (members := find()):
+            send(members, signal.SIGTERM)
+            send(members, signal.SIGCONT)  # a stopped process would not hear it
+            give_up_s = time.monotonic() + grace_s
+            while find() and time.monotonic() < give_up_s:
+                time.sleep(_POLL_S)
+        give_up_s = time.monotonic() + _DYING_S
+        # Looked for again each time: what is being killed may have started another one.
+        while (members := find()) and time.monotonic() < give_up_s:
+            send(members, signal.SIGKILL)
+            time.sleep(_POLL_S / 10)
+    except BaseException:
+        send(find(), signal.SIGKILL)
+        raise
+
+
+def _kill_group(pid: int, owner: int) -> None:
+    if os.getpid() == owner:  # a fork of this program that ends must not end its parent's runs
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
