@@ -1,5 +1,67 @@
-"""Prudent: think ahead before paying for it."""
+"""Prudent: think ahead before paying for it.
+
+Names are imported when they are first used, so that `import prudent` stays quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from prudent._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from prudent.core.errors import BadInput, PrudentError, RunFailed
+    from prudent.core.space import Space
+    from prudent.tuning.goal import Goal
+    from prudent.tuning.jobs.command import CommandJob
+    from prudent.tuning.jobs.function import FunctionJob
+    from prudent.tuning.jobs.table import TableJob
+    from prudent.tuning.result import Result
+    from prudent.tuning.strategies.registry import strategies
+    from prudent.tuning.study import Study
+    from prudent.tuning.trial import Trial
+    from prudent.tuning.tune import tune
+
+_PLACES = {
+    "BadInput": "prudent.core.errors",
+    "PrudentError": "prudent.core.errors",
+    "RunFailed": "prudent.core.errors",
+    "Space": "prudent.core.space",
+    "Goal": "prudent.tuning.goal",
+    "CommandJob": "prudent.tuning.jobs.command",
+    "FunctionJob": "prudent.tuning.jobs.function",
+    "TableJob": "prudent.tuning.jobs.table",
+    "Result": "prudent.tuning.result",
+    "strategies": "prudent.tuning.strategies.registry",
+    "Study": "prudent.tuning.study",
+    "Trial": "prudent.tuning.trial",
+    "tune": "prudent.tuning.tune",
+}
+
+__all__ = [
+    "BadInput",
+    "CommandJob",
+    "FunctionJob",
+    "Goal",
+    "PrudentError",
+    "Result",
+    "RunFailed",
+    "Space",
+    "Study",
+    "TableJob",
+    "Trial",
+    "__version__",
+    "strategies",
+    "tune",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'prudent' has no attribute {name!r}")
+    value = getattr(import_module(_PLACES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,177 @@
+"""What the history makes us believe of every candidate: its cost, its measures, whether it works."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.core.seeds import rng_for
+from prudent.tuning.acquisition import normal_cdf
+from prudent.tuning.history import History
+from prudent.tuning.problem import Candidates, Problem
+from prudent.tuning.surrogates.gp import GaussianProcess, Scale, Settings, weigh
+from prudent.tuning.trial import CUT, FAILED, Trial
+
+Array = NDArray[np.float64]
+
+CHEAPEST_USD_PER_S = 1e-9 / 3600.0
+"""A free machine counts as next to free: the logarithm of its cost stays finite and follows its time."""
+
+
+class Belief(Protocol):
+    """A Gaussian belief at each candidate: mean (m,), std (m,)."""
+
+    mean: Array
+    std: Array
+
+    def given(self, indices: NDArray[np.int64], values: Array) -> tuple[Array, Array]:
+        """Mean and std (k, m) after pretending paths of samples: candidate indices and values (k, h)."""
+
+
+def checkpoint(samples: int) -> int:
+    """The number of samples at which hyper-parameters were last weighed: all at first, then ever rarer.
+
+    Weighing costs O(samples³) and changes less and less; conditioning on all samples goes on.
+    """
+    if samples <= 24:
+        return samples
+    step = 4
+    while samples >= step * 12:
+        step *= 2
+    return samples - samples % step
+
+
+class Learner:
+    """Turns a history into beliefs. Pure in the history; it only remembers what it computed before."""
+
+    def __init__(self, problem: Problem, surrogate: str, seed: int, n_trees: int = 10) -> None:
+        self._problem = problem
+        self._surrogate = surrogate
+        self._seed = seed
+        self._n_trees = n_trees
+        self._features: dict[int, tuple[Array, float]] = {}
+        self._settings: dict[tuple[object, ...], Settings] = {}
+
+    def log_cost(self, history: History, pool: Candidates) -> Belief:
+        """The belief of log(time x price), cut runs counted as "at least this"."""
+        trials = [trial for trial in history.working if trial.time_s > 0]
+        X, usd_per_s = self._rows(trials)
+        y = np.log([max(trial.time_s, 1e-6) for trial in trials]) + np.log(usd_per_s)
+        is_cut = np.array([trial.status == CUT for trial in trials])
+        pending, _ = self._pending_rows(history)
+        if self._surrogate == "trees":
+            return self._trees(trials, X, _imputed(trials, y, is_cut), pool, pending)
+        return self._process("cost", trials, X, y, is_cut, pool, pending)
+
+    def measure(self, name: str, history: History, pool: Candidates) -> Belief:
+        """The belief of a measure that runs report at their end."""
+        trials = [trial for trial in history.trials if trial.finished and name in trial.measures]
+        X, _ = self._rows(trials)
+        y = np.array([trial.measures[name] for trial in trials], dtype=np.float64)
+        pending, _ = self._pending_rows(history)
+        if self._surrogate == "trees":
+            return self._trees(trials, X, y, pool, pending)
+        return self._process(name, trials, X, y, np.zeros(len(y), dtype=np.bool_), pool, pending)
+
+    def works(self, history: History, pool: Candidates) -> Array:
+        """The probability that a candidate does not fail; 1 while nothing failed."""
+        trials = [trial for trial in history.trials if trial.status != CUT]
+        failed = np.array([trial.status == FAILED for trial in trials], dtype=np.bool_)
+        if not failed.any():
+            return np.ones(len(pool))
+        X, _ = self._rows(trials)
+        y = np.where(failed, 0.0, 1.0)
+        belief = self._process("works", trials, X, y, np.zeros(len(y), dtype=np.bool_), pool, X[:0])
+        return np.maximum(normal_cdf((belief.mean - 0.5) / np.maximum(belief.std, 0.05)), 1e-3)
+
+    def _rows(self, trials: Sequence[Trial]) -> tuple[Array, Array]:
+        """Features (n, width) and price per second (n,) of trials."""
+        missing = [trial for trial in trials if trial.number not in self._features]
+        if missing:
+            encoded = self._problem.candidates(trial.configuration for trial in missing)
+            for trial, row, price in zip(missing, encoded.features, encoded.usd_per_s, strict=True):
+                self._features[trial.number] = (row, max(float(price), CHEAPEST_USD_PER_S))
+        if not trials:
+            return np.empty((0, self._problem.space.width)), np.empty(0)
+        rows = [self._features[trial.number] for trial in trials]
+        return np.stack([row for row, _ in rows]), np.array([price for _, price in rows])
+
+    def _pending_rows(self, history: History) -> tuple[Array, Array]:
+        encoded = self._problem.candidates(proposal.configuration for proposal in history.pending)
+        return encoded.features, encoded.usd_per_s
+
+    def _process(
+        self,
+        name: str,
+        trials: Sequence[Trial],
+        X: Array,
+        y: Array,
+        is_cut: NDArray[np.bool_],
+        pool: Candidates,
+        pending: Array,
+    ) -> GaussianProcess:
+        settings = self._weighed(name, trials, X, y, is_cut)
+        y, extra = _without_cuts(X, y, is_cut, settings)
+        groups = self._problem.groups
+        if len(pending):
+            # A trial under way counts as if it came out as expected: no second one beside it.
+            there = GaussianProcess.fit(X, y, pending, groups, self._seed, settings, extra)
+            X, y = np.concatenate([X, pending]), np.concatenate([y, there.mean])
+            extra = np.concatenate([extra, np.zeros(len(pending))])
+        return GaussianProcess.fit(X, y, pool.features, groups, self._seed, settings, extra)
+
+    def _weighed(
+        self, name: str, trials: Sequence[Trial], X: Array, y: Array, is_cut: NDArray[np.bool_]
+    ) -> Settings:
+        size = checkpoint(len(trials))
+        key = (name, *(trial.number for trial in trials[:size]))
+        if key not in self._settings:
+            X, y, is_cut = X[:size], y[:size], is_cut[:size]
+            guess = np.where(is_cut, y + 0.5 * max(float(y.std()), 0.3), y)
+            scale = Scale.of(guess)
+            settings = weigh(X, (guess - scale.mean) / scale.deviation, self._problem.groups, self._seed)
+            if is_cut.any():
+                values, extra = _without_cuts(X, y, is_cut, settings)
+                scale = Scale.of(values)
+                standard = (values - scale.mean) / scale.deviation
+                settings = weigh(X, standard, self._problem.groups, self._seed, extra)
+            self._settings[key] = settings
+        return self._settings[key]
+
+    def _trees(self, trials: Sequence[Trial], X: Array, y: Array, pool: Candidates, pending: Array) -> Belief:
+        from prudent.tuning.strategies.forest import Forest
+
+        rng = rng_for(self._seed, "trees", len(trials))
+        if len(pending):
+            there = Forest.fit(X, y, pending, rng, self._n_trees)
+            X, y = np.concatenate([X, pending]), np.concatenate([y, there.mean])
+        return Forest.fit(X, y, pool.features, rng, self._n_trees)
+
+
+def _without_cuts(X: Array, y: Array, is_cut: NDArray[np.bool_], settings: Settings) -> tuple[Array, Array]:
+    """Values and extra noise after cut runs became pseudo-observations, by the weightiest setting."""
+    if not is_cut.any():
+        return y, np.zeros(len(y))
+    from prudent.tuning.surrogates.censored import pseudo_observations
+
+    measured = y[~is_cut] if (~is_cut).sum() >= 2 else y
+    scale = Scale(float(measured.mean()), max(float(y.std()), 0.3))
+    noise = np.full(len(y), float(settings.noise[0]))
+    values, spreads = pseudo_observations(
+        X, (y - scale.mean) / scale.deviation, is_cut, noise, settings.scales[0], 1.0
+    )
+    return values * scale.deviation + scale.mean, np.maximum(spreads - noise, 0.0)
+
+
+def _imputed(trials: Sequence[Trial], y: Array, is_cut: NDArray[np.bool_]) -> Array:
+    """Values for a model that takes no noise: an estimate from progress, or a step above the bound."""
+    out = y.copy()
+    for place in map(int, np.flatnonzero(is_cut)):
+        estimate = trials[place].estimate.get("time_s")
+        grown = math.log(estimate / trials[place].time_s) if estimate else 0.7
+        out[place] += max(grown, 0.0)
+    return out

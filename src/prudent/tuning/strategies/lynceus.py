@@ -1,0 +1,211 @@
+"""OBOL and Lynceus: look-ahead Bayesian optimisation that counts every dollar.
+
+Minimise C(x) subject to constraints while the sum of what is spent stays within the budget. After a few first
+runs each decision weighs expected, constrained improvement, the future it opens included, against what it costs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.core.units import format_money
+from prudent.tuning.acquisition import probability_below
+from prudent.tuning.goal import COST, TIME, Constraint
+from prudent.tuning.history import History
+from prudent.tuning.problem import Candidates, Problem
+from prudent.tuning.strategies.beliefs import CHEAPEST_USD_PER_S, Belief, Learner
+from prudent.tuning.strategies.lookahead import Foresight, Outlook, choose
+from prudent.tuning.strategies.options import need
+from prudent.tuning.strategies.pool import look_at
+from prudent.tuning.strategies.start import first_configurations
+from prudent.tuning.strategies.strategy import best_configuration
+from prudent.tuning.trial import Configuration, Proposal
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LynceusOptions:
+    """How Lynceus thinks; the defaults are those that our benchmarks chose."""
+
+    lookahead: int = 0
+    nodes: int = 3
+    gamma: float = 0.9
+    epsilon: float = 0.0
+    start: Literal["price", "latin", "random", "sobol"] = "price"
+    start_trials: int = 4
+    surrogate: Literal["gp", "trees"] = "gp"
+    trees: int = 10
+    confidence: float = 0.5
+
+    def __post_init__(self) -> None:
+        need(0 <= self.lookahead <= 4, "lookahead must be 0 to 4; each step costs `nodes` times more.")
+        need(1 <= self.nodes <= 9, "nodes must be 1 to 9; 3 is usual.")
+        need(0 < self.gamma <= 1, "gamma must be above 0 and at most 1; 0.9 is usual.")
+        need(self.epsilon >= 0, "epsilon must be 0 or more; 0 goes on while there is money.")
+        need(self.start_trials >= 1, "start_trials must be at least 1.")
+        need(self.trees >= 2, "trees must be at least 2; 10 is usual.")
+        need(0.5 <= self.confidence < 1, "confidence must be at least 0.5 and below 1; 0.99 is the paper's.")
+
+
+@dataclass(frozen=True)
+class ObolOptions(LynceusOptions):
+    """As the paper has it: trees, a random start, two steps ahead, 99 % sure of paying."""
+
+    lookahead: int = 2
+    start: Literal["price", "latin", "random", "sobol"] = "random"
+    start_trials: int = 12
+    surrogate: Literal["gp", "trees"] = "trees"
+    confidence: float = 0.99
+
+
+class Lynceus:
+    """Constrained expected improvement per dollar, looking ahead."""
+
+    Options: type[LynceusOptions] = LynceusOptions
+
+    def __init__(self, problem: Problem, options: LynceusOptions, seed: int) -> None:
+        self._problem = problem
+        self._options = options
+        self._seed = seed
+        self._learner = Learner(problem, options.surrogate, seed, options.trees)
+        self._start: list[Configuration] | None = None
+
+    def propose(self, history: History, money_left: float) -> Proposal | None:
+        first = self._first(history)
+        if first is not None:
+            return first
+        pool, allowed = look_at(self._problem, history, self._seed)
+        if not allowed.any():
+            return None
+        belief, outlook = self._outlook(history, pool)
+        best = self._best_loss(history, belief)
+        sight = self._sight()
+        if not self._problem.early_stop:
+            allowed = allowed & outlook.affordable(belief.mean, belief.std, money_left, sight.confidence_z)
+        choice = choose(outlook, belief, allowed, best, money_left, sight)
+        if choice is None or choice.reward <= self._options.epsilon:
+            return None
+        likely = math.exp(float(outlook.cost_mean[choice.index] + 2 * outlook.cost_std[choice.index]))
+        return Proposal(
+            pool.configurations[choice.index],
+            self._why(outlook, choice.index, choice.bill_usd),
+            expected_usd=choice.bill_usd,
+            likely_usd=min(likely, money_left),
+        )
+
+    def recommend(self, history: History) -> Configuration | None:
+        return best_configuration(history)
+
+    def _first(self, history: History) -> Proposal | None:
+        """The next of the first trials; more of them while no trial has told anything about cost."""
+        told = sum(trial.time_s > 0 for trial in history.working)
+        taken = len(history) + len(history.pending)
+        wanted = self._options.start_trials
+        if taken >= wanted and told > 0:
+            return None
+        tried = {self._problem.space.key(c) for c in history.configurations}
+        count = max(wanted, 2 * taken + 1)
+        for configuration in self._starters(count):
+            if self._problem.space.key(configuration) not in tried:
+                return Proposal(configuration, f"first look, {self._options.start} start")
+        return None
+
+    def _starters(self, count: int) -> list[Configuration]:
+        if self._start is None or len(self._start) < count:
+            self._start = first_configurations(self._problem, self._options.start, count, self._seed)
+        return self._start
+
+    def _sight(self) -> Foresight:
+        from scipy.special import ndtri
+
+        options = self._options
+        return Foresight(options.lookahead, options.nodes, options.gamma, float(ndtri(options.confidence)))
+
+    def _outlook(self, history: History, pool: Candidates) -> tuple[Belief, Outlook]:
+        """The belief of the objective, and everything else the goal speaks of, at the candidates."""
+        problem, goal = self._problem, self._problem.goal
+        cost = self._learner.log_cost(history, pool)
+        log_price = np.log(np.maximum(pool.usd_per_s, CHEAPEST_USD_PER_S))
+        bound, others = np.full(len(pool), np.inf), self._learner.works(history, pool)
+        for constraint in goal.constraints:
+            limit = _as_log_cost(constraint, log_price)
+            if limit is None:
+                belief = self._learner.measure(constraint.measure, history, pool)
+                others = others * _probability(belief, constraint)
+            elif constraint.is_upper:
+                bound = np.minimum(bound, limit)
+        cap = bound.copy() if problem.early_stop else np.full(len(pool), np.inf)
+        floor = np.where(pool.minimum_s > 0, np.log(np.maximum(pool.minimum_s, 1e-9)) + log_price, -np.inf)
+        if goal.measure == COST:
+            outlook = Outlook(True, cost.mean, cost.std, bound, floor, others, cap, problem.early_stop)
+            return cost, outlook
+        others = others * probability_below(cost.mean, cost.std, bound)
+        unbounded = np.full(len(pool), np.inf)
+        outlook = Outlook(False, cost.mean, cost.std, unbounded, floor, others, cap, False)
+        return self._objective(history, pool, cost, log_price), outlook
+
+    def _objective(self, history: History, pool: Candidates, cost: Belief, log_price: Array) -> Belief:
+        goal = self._problem.goal
+        if goal.measure == TIME:
+            return _Shifted(cost, -log_price, 1.0 if goal.minimise else -1.0)
+        belief = self._learner.measure(goal.measure, history, pool)
+        return _Shifted(belief, np.zeros(len(pool)), 1.0 if goal.minimise else -1.0)
+
+    def _best_loss(self, history: History, belief: Belief) -> float:
+        """y*: the best feasible loss; while there is none, worse than anything seen by three deviations."""
+        goal = self._problem.goal
+        losses = [self._loss(t.values[goal.measure]) for t in history.working if goal.measure in t.values]
+        if history.best is not None:
+            return self._loss(history.best.values[goal.measure])
+        return max(losses, default=float(belief.mean.max())) + 3.0 * float(belief.std.max())
+
+    def _loss(self, value: float) -> float:
+        """An objective value in the scale of its belief."""
+        goal = self._problem.goal
+        if goal.measure in (COST, TIME):
+            value = math.log(max(value, 1e-12))
+        return goal.loss(value)
+
+    def _why(self, outlook: Outlook, index: int, bill_usd: float) -> str:
+        mean, std = float(outlook.cost_mean[index]), float(outlook.cost_std[index])
+        expected = format_money(math.exp(mean))
+        return f"expects {expected} a run (x/÷ {math.exp(std):.1f}), for about {format_money(bill_usd)} now"
+
+
+class Obol(Lynceus):
+    """The same with the settings of the first paper."""
+
+    Options = ObolOptions
+
+
+class _Shifted:
+    """A belief with an offset per candidate and perhaps its sign turned: time from cost, loss from gain."""
+
+    def __init__(self, belief: Belief, offset: Array, sign: float) -> None:
+        self._belief, self._offset, self._sign = belief, offset, sign
+        self.mean = sign * (belief.mean + offset)
+        self.std = belief.std
+
+    def given(self, indices: NDArray[np.int64], values: Array) -> tuple[Array, Array]:
+        mean, std = self._belief.given(indices, self._sign * values - self._offset[indices])
+        return self._sign * (mean + self._offset), std
+
+
+def _as_log_cost(constraint: Constraint, log_price: Array) -> Array | None:
+    """A bound on time or cost as a bound on the log cost of each candidate; None for other measures."""
+    if constraint.measure == COST:
+        return np.full(len(log_price), math.log(max(constraint.bound, 1e-12)))
+    if constraint.measure == TIME:
+        return math.log(max(constraint.bound, 1e-9)) + log_price
+    return None
+
+
+def _probability(belief: Belief, constraint: Constraint) -> Array:
+    below = probability_below(belief.mean, belief.std, constraint.bound)
+    return below if constraint.is_upper else 1.0 - below

@@ -1,0 +1,50 @@
+"""Strategies by name; a strategy's module is imported when it is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, cast
+
+from prudent.core.errors import BadInput, unknown
+from prudent.tuning.problem import Problem
+from prudent.tuning.strategies.options import read_options
+from prudent.tuning.strategies.strategy import Strategy
+
+_PACKAGE = "prudent.tuning.strategies"
+
+# name -> (module, class); the class has a dataclass `Options` and is built from (problem, options, seed).
+_STRATEGIES: dict[str, tuple[str, str]] = {
+    "random": ("simple", "Random"),
+    "grid": ("simple", "Grid"),
+    "cherrypick": ("cherrypick", "CherryPick"),
+    "obol": ("lynceus", "Obol"),
+    "lynceus": ("lynceus", "Lynceus"),
+}
+
+
+def strategies() -> list[str]:
+    """The names that `strategy=` takes."""
+    return list(_STRATEGIES)
+
+
+def register(name: str, module: str, class_name: str) -> None:
+    """Add a strategy of your own: its module (a full dotted name) and class."""
+    if name in _STRATEGIES:
+        raise BadInput(f'There is a strategy "{name}" already; choose another name.')
+    _STRATEGIES[name] = (module, class_name)
+
+
+def build(name: str, problem: Problem, options: Mapping[str, Any], seed: int) -> Strategy:
+    """The strategy of that name, with its options checked."""
+    if name not in _STRATEGIES:
+        raise unknown("strategy", name, _STRATEGIES)
+    module, class_name = _STRATEGIES[name]
+    kind: Any = getattr(import_module(module if "." in module else f"{_PACKAGE}.{module}"), class_name)
+    return cast(Strategy, kind(problem, read_options(kind.Options, options, name), seed))
+
+
+def default_strategy(problem: Problem) -> str:
+    """The best strategy for a goal, by our benchmarks."""
+    del problem
+    return "lynceus"

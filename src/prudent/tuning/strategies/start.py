@@ -1,0 +1,48 @@
+"""The first trials, chosen before anything was measured."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from prudent.core.seeds import rng_for
+from prudent.tuning.problem import Candidates, Problem
+from prudent.tuning.trial import Configuration
+
+CHEAP_SHARE = 0.15
+"""The price-aware start chooses among this share of the configurations, the cheapest per hour."""
+POOL = 4096
+
+
+def first_configurations(problem: Problem, method: str, count: int, seed: int) -> list[Configuration]:
+    """The configurations of the initial design, in the order in which they are to be run."""
+    rng = rng_for(seed, "start", method)
+    if method == "price":
+        return _cheap_and_different(problem, count, rng)
+    return problem.space.sample(count, rng, method)
+
+
+def _cheap_and_different(problem: Problem, count: int, rng: np.random.Generator) -> list[Configuration]:
+    """Price-aware: the first at random among the cheapest, each next the farthest from those chosen.
+
+    Nothing is known of run times yet, but prices are: a bad guess on a cheap cluster costs little. Spread
+    over the other parameters it teaches as much about them as one on a dear cluster.
+    """
+    pool = _pool(problem, rng)
+    bound = np.quantile(pool.usd_per_h, CHEAP_SHARE)
+    cheap = np.flatnonzero(pool.usd_per_h <= bound)
+    features = pool.features[cheap]
+    chosen = [int(rng.integers(len(cheap)))]
+    distance = np.full(len(cheap), np.inf)
+    while len(chosen) < min(count, len(cheap)):
+        step = ((features - features[chosen[-1]]) ** 2).sum(axis=1)
+        distance = np.minimum(distance, step)
+        ties = distance + 1e-6 * rng.random(len(cheap))
+        ties[chosen] = -1.0
+        chosen.append(int(ties.argmax()))
+    return [pool.configurations[cheap[place]] for place in chosen]
+
+
+def _pool(problem: Problem, rng: np.random.Generator) -> Candidates:
+    if problem.listed:
+        return problem.everything
+    return problem.candidates(problem.space.sample(POOL, rng, "random"))

@@ -1,0 +1,42 @@
+"""The contract of a strategy, and what every strategy needs."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.tuning.history import History
+from prudent.tuning.problem import Problem
+from prudent.tuning.trial import Configuration, Proposal
+
+
+@runtime_checkable
+class Strategy(Protocol):
+    """Chooses what to run next. Pure: same problem, options, seed and history, same answer.
+
+    A study calls `propose` whenever it has room for another trial, with the money that is neither
+    spent nor reserved; trials under way are in `history.pending`. None means: enough. `recommend` may be
+    called at any time; None while it has nothing to recommend.
+    """
+
+    def propose(self, history: History, money_left: float) -> Proposal | None: ...
+
+    def recommend(self, history: History) -> Configuration | None: ...
+
+
+def best_configuration(history: History) -> Configuration | None:
+    """What most strategies recommend: the best feasible trial."""
+    best = history.best
+    return None if best is None else dict(best.configuration)
+
+
+def untried(problem: Problem, history: History) -> NDArray[np.bool_]:
+    """Which of a listed space's configurations were neither tried nor are under way."""
+    mask = np.ones(len(problem.everything), dtype=np.bool_)
+    for configuration in history.configurations:
+        place = problem.index(configuration)
+        if place >= 0:
+            mask[place] = False
+    return mask
