@@ -1,0 +1,316 @@
+"""Bagged random trees: a quick regression model for few samples that says how sure it is.
+
+The trees' answers at a point are read as a Gaussian (Lynceus, Nephele). What sets this implementation
+apart from a library's forest is the look-ahead: thousands of "what if this run came out so?" per decision,
+each with the answers of an ensemble refitted to it, at the price of the few nodes that it changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from prudent.core.errors import BadInput, unknown
+from prudent.tuning.surrogates import growth
+from prudent.tuning.surrogates.cuts import ANYWHERE, BETWEEN, GOLDEN, MIDDLE, Array, Rules, mixed
+
+CUTS = {"middle": MIDDLE, "between": BETWEEN, "anywhere": ANYWHERE}
+_LARGEST = 1e100
+_POISSON = np.cumsum(np.exp(-1.0) / np.cumprod([1.0, *range(1, 13)]))
+_BAGGING = np.uint64(0xA0761D6478BD642F)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trees:
+    """An ensemble of regression trees, fitted on construction and never changed.
+
+    Each tree grows on a bootstrap of the samples (Poisson(1) copies of each), looks at a random subset of
+    the features in each node, cuts where the variance falls most, and is not pruned. `predict` gives the
+    mean and the sample deviation of the trees' answers, the variance no smaller than `variance_floor`.
+
+    The generator gives one number, the seed; all else follows from it: the same data, settings and seed
+    make the same trees, in any thread and whatever was computed before. Candidates and fantasies may come
+    in any order without a change to their answers; the order of samples and features matters as a seed does.
+
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 0.0]])
+    >>> trees = Trees.fit(X, np.array([1.0, 2.0, 3.0, 4.0]), np.random.default_rng(7))
+    >>> mean, std = trees.predict(X)
+    >>> bool(mean[0] < mean[3]), mean.shape, bool((std > 0).all())
+    (True, (4,), True)
+    """
+
+    samples: tuple[Array, Array, Array, Array]  # x (d, n), code (d, n), y (n,), weight (t, n)
+    ranked: tuple[Array, Array]  # each feature's values in ascending order, and their ranks, (d, n)
+    nodes: tuple[Array, Array, Array, Array]  # rows, links, levels, keys, as in `growth`
+    bare: Array  # (t,) the trees whose bootstrap drew nothing, which stand on all samples
+    rules: Rules
+    bootstrap: bool
+    variance_floor: float
+
+    @classmethod
+    def fit(
+        cls,
+        X: Array,
+        y: Array,
+        rng: np.random.Generator,
+        n_trees: int = 10,
+        *,
+        features_per_split: int | None = None,
+        min_leaf: int = 1,
+        cuts: str = "anywhere",
+        bootstrap: bool = True,
+        variance_floor: float | None = None,
+    ) -> Trees:
+        """Fit to samples X (n, d) with answers y (n,).
+
+        Args:
+            rng: asked for one number.
+            features_per_split: how many features a node compares; two thirds of them unless said.
+            min_leaf: least number of bootstrapped copies in a leaf.
+            cuts: where a feature is cut: "middle" the best mid-point between neighbours (Lynceus, Weka),
+                "between" at random between the best neighbours, "anywhere" at random between the node's
+                least and greatest value (extremely randomised). The last is the default: from few samples it
+                predicts better, and its deviations are nearer to the true errors.
+            bootstrap: False gives every tree all samples, which then agree at the samples.
+            variance_floor: the least variance of a prediction, for where all trees agree; 0.0001 of the
+                variance of y unless said.
+        """
+        x, y = _matrix("X", X), _vector("y", y)
+        if y.shape[0] != x.shape[1] or x.size == 0:
+            raise BadInput(
+                f"X has {x.shape[1]} rows and y {y.shape[0]} values; give both for each of 1 or more samples."
+            )
+        rules = _rules(x.shape[0], n_trees, features_per_split, min_leaf, cuts)
+        floor = 1e-4 * float(np.var(y)) + 1e-12 if variance_floor is None else float(variance_floor)
+        if not 0.0 < floor < np.inf:
+            raise BadInput(f"The variance floor is {variance_floor}; give a positive number.")
+        roots = mixed(
+            rng.integers(2**63, dtype=np.uint64) + np.arange(1, n_trees + 1, dtype=np.uint64) * GOLDEN
+        )
+        weight = _weights(roots, 0, y.size) if bootstrap else np.ones((n_trees, y.size))
+        bare: Array = np.logical_not(weight.any(axis=1))
+        weight[bare] = 1.0
+        code, ranked = _ranks(x)
+        nodes = _grown((x, code, y, weight), rules, roots)
+        return cls((x, code, y, weight), ranked, nodes, bare, rules, bootstrap, floor)
+
+    def predict(self, Xc: Array) -> tuple[Array, Array]:
+        """Mean and deviation (m,) at the candidates Xc (m, d)."""
+        _, mean, std = self._placed(self._candidates(Xc))
+        return mean, std
+
+    def predict_trees(self, Xc: Array) -> Array:
+        """What each tree answers, (n_trees, m), at the candidates Xc (m, d)."""
+        answer: Array = self._placed(self._candidates(Xc))[0][2]
+        return answer
+
+    def fantasies(self, Xf: Array, yf: Array, Xc: Array) -> tuple[Array, Array]:
+        """Mean and deviation (k, m) at the candidates Xc (m, d), after a refit to each of k fantasies.
+
+        Fantasy i is one sample more, Xf[i] with the answer yf[i]: Xf (k, d), yf (k,); or q samples more:
+        Xf (k, q, d), yf (k, q). Every tree answers as that of `Trees.fit` with the same seed on the samples
+        followed by the fantasy's, to the last bit. That all fantasies share their randomness is meant:
+        their differences come from the fantasies, not from luck in drawing. The floor is that of the fit.
+
+        >>> trees = Trees.fit(np.array([[0.0], [1.0]]), np.array([1.0, 2.0]), np.random.default_rng(1), 100)
+        >>> mean, _ = trees.fantasies(np.array([[2.0], [2.0]]), np.array([3.0, 9.0]), np.array([[2.0]]))
+        >>> bool(mean[0, 0] < mean[1, 0])
+        True
+        """
+        return self._after(Xf, yf, Xc, keep=False)
+
+    def conditioned(self, Xf: Array, yf: Array, Xc: Array) -> tuple[Array, Array]:
+        """As `fantasies`, but approximate and some times quicker: every cut stands.
+
+        A new sample only changes the leaves that it falls in: they are cut between it and the samples they
+        hold. Where the new sample lies the answer is that of the refit. Elsewhere it misses the cuts further
+        up that a refit would now make differently, which is most of what a refit changes far away.
+        """
+        return self._after(Xf, yf, Xc, keep=True)
+
+    def _candidates(self, Xc: Array) -> Array:
+        xc = _matrix("the candidates", Xc)
+        d = self.samples[0].shape[0]
+        if xc.shape[0] != d:
+            raise BadInput(
+                f"The candidates have {xc.shape[0]} features, the samples {d}; give both the same."
+            )
+        return xc
+
+    def _placed(self, xc: Array) -> tuple[tuple[Array, Array, Array], Array, Array]:
+        _, links, levels, keys = self.nodes
+        t, m = keys.shape[0], xc.shape[1]
+        places = np.empty((t, m), np.int32), np.zeros((*keys.shape, 2), np.int32), np.empty((t, m))
+        room = np.empty(m, np.int32), np.empty(keys.shape[1] + 1, np.int32)
+        mean, std = np.empty(m), np.empty(m)
+        growth.place(xc, links, levels, places, room, self.variance_floor, mean, std)
+        return places, mean, std
+
+    def _after(self, Xf: Array, yf: Array, Xc: Array, keep: bool) -> tuple[Array, Array]:
+        xc = self._candidates(Xc)
+        new_x, new_y = _additions(Xf, yf, self.samples[0].shape[0])
+        (k, d, q), m = new_x.shape, xc.shape[1]
+        mean, std = np.empty((k, m)), np.empty((k, m))
+        if mean.size == 0:
+            return mean, std
+        x, code, y, weight = (
+            np.concatenate([a, np.empty((*a.shape[:-1], q), a.dtype)], -1) for a in self.samples
+        )
+        n = self.samples[2].size
+        code[:, :n] = self.samples[1] * (q + 1) + q
+        weight[:, n:] = _weights(self.nodes[3][:, 0], n, n + q) if self.bootstrap else 1.0
+        ranks = (int(self.ranked[1].max()) + 2) * (q + 1)
+        t, nodes = weight.shape[0], 2 * (n + q) - 1
+        growth.refit(
+            (x, code, y, weight), self.rules, self.nodes, self.bare, xc, self._placed(xc)[0],
+            (new_x, _ranks_between(self.ranked, new_x), new_y), keep,
+            np.empty((q + 2, 3), np.int32), _room_for_nodes(t, n + q),
+            (np.empty(m, np.int32), np.empty((nodes, 2), np.int32)), np.empty((t, m)),
+            _room(d, n + q, m, ranks), self.variance_floor, mean, std,
+        )  # fmt: skip
+        return mean, std
+
+
+def fantasies(
+    X: Array,
+    y: Array,
+    Xf: Array,
+    yf: Array,
+    Xc: Array,
+    rng: np.random.Generator,
+    n_trees: int = 10,
+    **settings: Any,
+) -> tuple[Array, Array]:
+    """`Trees.fit(X, y, rng, n_trees, **settings).fantasies(Xf, yf, Xc)` in one call."""
+    return Trees.fit(X, y, rng, n_trees, **settings).fantasies(Xf, yf, Xc)
+
+
+def _numbers(what: str, values: Array) -> Array:
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise BadInput(f"Trees need numbers in {what}; encode words as numbers first.") from None
+    if not (np.abs(array) <= _LARGEST).all():
+        raise BadInput(
+            f"Trees need finite numbers in {what}; drop or fill what is NaN, infinite or above 1e100."
+        )
+    return array
+
+
+def _matrix(what: str, values: Array) -> Array:
+    """Checked and feature-major: trees read one feature of many rows, never one row."""
+    array = _numbers(what, values)
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise BadInput(f"The shape of {what} is {array.shape}; give rows x features, at least one feature.")
+    return np.ascontiguousarray(array.T)
+
+
+def _vector(what: str, values: Array) -> Array:
+    array = _numbers(what, values)
+    if array.ndim != 1:
+        raise BadInput(f"The shape of {what} is {array.shape}; give one number a row.")
+    return np.ascontiguousarray(array)
+
+
+def _additions(Xf: Array, yf: Array, d: int) -> tuple[Array, Array]:
+    """Fantasies checked and brought to (k, d, q) and (k, q)."""
+    new_x, new_y = _numbers("the fantasies", Xf), _numbers("the fantasies' answers", yf)
+    if new_x.ndim == 2:
+        new_x, new_y = new_x[:, None], new_y[..., None]
+    if new_x.ndim != 3 or new_x.shape[:2] != new_y.shape or new_x.shape[2] != d:
+        raise BadInput(
+            f"The fantasies have the shape {np.shape(Xf)} and their answers {np.shape(yf)}; "
+            f"give (k, {d}) and (k,), or (k, q, {d}) and (k, q)."
+        )
+    return np.ascontiguousarray(new_x.transpose(0, 2, 1)), np.ascontiguousarray(new_y)
+
+
+def _rules(d: int, n_trees: int, features_per_split: int | None, min_leaf: int, cuts: str) -> Rules:
+    if cuts not in CUTS:
+        raise unknown("kind of cut", cuts, CUTS)
+    per_split = -(-2 * d // 3) if features_per_split is None else features_per_split
+    if not 1 <= per_split <= d:
+        raise BadInput(f"A split cannot look at {per_split} of {d} features; give 1 to {d}.")
+    if min_leaf < 1 or n_trees < 1:
+        raise BadInput(f"{n_trees} trees with {min_leaf} samples a leaf cannot be; give at least 1 of each.")
+    return int(per_split), int(min_leaf), CUTS[cuts]
+
+
+def _weights(roots: Array, first: int, end: int) -> Array:
+    """How often the samples first..end stand in each tree's bootstrap: Poisson(1), by tree and row number."""
+    rows = np.arange(first + 1, end + 1, dtype=np.uint64)
+    uniform = (mixed((roots[:, None] ^ _BAGGING) + rows * GOLDEN) >> np.uint64(11)) * 2.0**-53
+    weights: Array = np.searchsorted(_POISSON, uniform, side="right").astype(np.float64)
+    return weights
+
+
+def _ranks(x: Array) -> tuple[Array, tuple[Array, Array]]:
+    """The dense rank of each value in its feature, and (values in order, their ranks)."""
+    features = np.arange(x.shape[0])[:, None]
+    order = x.argsort(axis=1)
+    values = x[features, order]
+    ranks = np.zeros(x.shape, np.int32)
+    np.cumsum(values[:, 1:] != values[:, :-1], axis=1, out=ranks[:, 1:])
+    code = np.empty(x.shape, np.int32)
+    code[features, order] = ranks
+    return code, (values, ranks)
+
+
+def _ranks_between(ranked: tuple[Array, Array], new_x: Array) -> Array:
+    """Ranks of new values (k, d, q) where a known value of rank i has i (q + 1) + q.
+
+    The q ranks below a known value are for the new ones in the gap, in the order of the fantasy's own values.
+    """
+    values, ranks = ranked
+    q = new_x.shape[2]
+    smaller = (new_x[:, :, None, :] < new_x[:, :, :, None]).sum(axis=3)
+    code = np.empty(new_x.shape, np.int32)
+    for f in range(new_x.shape[1]):
+        at = np.searchsorted(values[f], new_x[:, f])
+        code[:, f] = np.append(ranks[f], ranks[f, -1] + 1)[at] * (q + 1)
+        known = np.append(values[f], np.inf)[at] == new_x[:, f]
+        code[:, f] += np.where(known, q, smaller[:, f]).astype(np.int32)
+    return code
+
+
+def _room(d: int, n: int, m: int, ranks: int) -> tuple[tuple[Array, Array, Array, Array], Array, Array]:
+    bench = (
+        np.empty(d, np.int32),
+        np.empty((ranks, 2)),
+        np.empty(ranks, np.int32),
+        np.zeros((ranks + 63) >> 6, np.uint64),
+    )
+    return bench, np.empty(max(n, m), np.int32), np.empty(n + 1, np.int32)
+
+
+def _room_for_nodes(t: int, n: int) -> tuple[Array, Array, Array, Array]:
+    nodes = 2 * n - 1
+    return (
+        np.empty((t, n), np.int32),
+        np.empty((t, nodes, 4), np.int32),
+        np.empty((t, nodes, 2)),
+        np.empty((t, nodes), np.uint64),
+    )
+
+
+def _grown(
+    samples: tuple[Array, Array, Array, Array], rules: Rules, roots: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Grow trees: to add all samples to trees that have none. One compiled function then serves both."""
+    x, code, y, _ = samples
+    (d, n), t = x.shape, roots.size
+    fresh = _room_for_nodes(t, n)
+    leaf = np.zeros((t, 1, 4), np.int32)
+    leaf[:, :, growth.FEATURE] = -1
+    no_rows, nothing = np.empty((t, 0), np.int32), np.empty((t, 0))
+    growth.refit(
+        samples, rules, (no_rows, leaf, np.zeros((t, 1, 2)), roots[:, None]), np.ones(t, np.bool_),
+        np.empty((d, 0)), (no_rows, np.zeros((t, 1, 2), np.int32), nothing),
+        (x[None], code[None], y[None]), False,
+        np.empty((n + 2, 3), np.int32), fresh,
+        (np.empty(0, np.int32), np.zeros((2 * n - 1, 2), np.int32)), nothing,
+        _room(d, n, 0, n), 0.0, np.empty((1, 0)), np.empty((1, 0)),
+    )  # fmt: skip
+    return fresh
