@@ -60,8 +60,16 @@ class Model:
 
 @pytest.mark.parametrize(
     "function",
-    [by_name, by_configuration, with_default, with_anything, Model(), partial(with_default, extra=0)]
-    + [lambda c: c["depth"] * c["rate"], lambda rate, depth: depth * rate],
+    [
+        by_name,
+        by_configuration,
+        with_default,
+        with_anything,
+        Model(),
+        partial(with_default, extra=0),
+        lambda c: c["depth"] * c["rate"],
+        lambda rate, depth: depth * rate,
+    ],
 )
 def test_it_is_called_by_its_arguments(function: Callable[..., Any], follow: Follow) -> None:
     assert ending(function, follow).measures == {"error": pytest.approx(0.2)}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -134,7 +136,8 @@ class CommandJob:
 
     def _forget(self, number: int) -> None:
         if self.logs is not None:
-            PidFile.path(self.logs, number).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                PidFile.path(self.logs, number).unlink(missing_ok=True)
 
     def _note(self, note: PidFile) -> None:
         if self.logs is not None:
@@ -241,8 +244,9 @@ class CommandRun:
         tree.wait()
         ended_s = self._timeline.now_s()
         code = tree.close()
+        give_up_s = time.monotonic() + _DRAIN_S
         for reader in readers:
-            reader.join(_DRAIN_S)
+            reader.join(max(0.0, give_up_s - time.monotonic()))
         out, err = self._logs
         # The last lines are read after the end, yet were printed before it.
         time_s = max(ended_s, self._timeline.latest_s())

@@ -80,7 +80,8 @@ class ProcessTree:
 
     def wait(self) -> None:
         """Until the command itself has ended; it is not forgotten yet, so its number stays reserved."""
-        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        with contextlib.suppress(ChildProcessError):  # somebody in this program has counted it already
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
 
     def close(self) -> int:
         """After `wait`: end what the command left behind, and answer its exit code."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,6 +17,8 @@ from prudent.tuning.jobs.declared import ELAPSED, PROGRESS
 from prudent.tuning.trial import Progress
 
 Row = Mapping[str, str]
+
+_ROUNDING_S = 0.01  # tables give times with two decimals
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,14 @@ def recorded(
         )
     values = {name: table.number(row, name, line) for name in measures}
     known = {name: value for name, value in values.items() if value is not None}
-    seen = tuple(progress for progress in traces.of(row) if progress.elapsed_s <= time_s)
-    return Recorded(time_s, usd_per_h, known, seen)
+    return Recorded(time_s, usd_per_h, known, tuple(_until(time_s, traces.of(row))))
+
+
+def _until(time_s: float, trace: Iterable[Progress]) -> Iterator[Progress]:
+    """What was shown while the run lasted; a check at its very end may have been rounded beyond it."""
+    for progress in trace:
+        if progress.elapsed_s <= time_s + _ROUNDING_S:
+            yield replace(progress, elapsed_s=min(progress.elapsed_s, time_s))
 
 
 def read_traces(table: Table, path: Path, measures: Sequence[str], taken: Collection[str] = ()) -> Traces:

@@ -106,7 +106,7 @@ def _parts(text: str, space: Space, quoting: bool) -> Iterator[str | Place]:
             close = text.find("}", at)
             name = text[at + 1 : close] if close > at else text[at + 1 :]
             if close < 0 or name not in places:
-                raise BadInput(f"{unknown('place', name, places)} {_BRACES}")
+                raise BadInput(f"{unknown('place', name[:40], places)} {_BRACES}")
             if plain:
                 yield plain
             yield Place(name, quotes)

@@ -1,0 +1,303 @@
+"""Ending what runs: children, grand-children, daemons, the deaf and the left over; never a stranger."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prudent.core.space import Space
+from prudent.tuning.jobs.command import CommandJob, CommandRun
+from prudent.tuning.jobs.leftovers import PidFile
+from prudent.tuning.jobs.procfs import Identity, Process, belonging
+from prudent.tuning.trial import CUT, FINISHED, Outcome, Progress
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+
+Follow = Callable[..., tuple[list[Progress], Outcome]]
+
+SPACE = Space.parse({"depth": [1, 2]})
+
+REGROUP = (
+    "import os; os.setpgid(0, 0); os.system(f'echo other-group {{os.getpid()}} >> pids'); "
+    "os.execvp('sleep', ['sleep', '1000'])"
+)
+FAMILY = f"""
+# A child that does not hear SIGTERM, a grand-child, one in another group, and one that is a daemon.
+sh -c "trap '' TERM; echo deaf \\$\\$ >> pids; while :; do sleep 0.05; done" &
+sh -c 'sh -c "echo grandchild \\$\\$ >> pids; exec sleep 1000" & wait' &
+{sys.executable} -S -c "{REGROUP}" &
+setsid sh -c 'echo daemon $$ >> pids; exec sleep 1000' &
+echo leader $$ >> pids
+echo PRUDENT '{{{{"ready": 1}}}}'
+wait
+"""
+
+
+def job(command: str, folder: Path, **more: Any) -> CommandJob:
+    return CommandJob(command, SPACE, ["ready"], directory=folder, logs=folder / "logs", **more)
+
+
+def start(command: str, folder: Path, **more: Any) -> CommandRun:
+    return job(command, folder, **more).start({"depth": 1}, 3)
+
+
+def wait_for(what: Callable[[], Any], limit_s: float = 10.0) -> Any:
+    give_up_s = time.monotonic() + limit_s
+    while not (answer := what()):
+        assert time.monotonic() < give_up_s, "waited too long"
+        time.sleep(0.01)
+    return answer
+
+
+def pids(folder: Path, count: int) -> dict[str, int]:
+    """The processes that wrote their numbers down, once there are that many."""
+
+    def read() -> dict[str, int] | None:
+        path = folder / "pids"
+        found = dict(line.split() for line in path.read_text().splitlines()) if path.exists() else {}
+        return {name: int(pid) for name, pid in found.items()} if len(found) == count else None
+
+    answer: dict[str, int] = wait_for(read)
+    return answer
+
+
+def alive(numbers: dict[str, int]) -> list[str]:
+    return [name for name, pid in numbers.items() if Process.read(pid) is not None]
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that nobody may touch."""
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as process:
+        yield process
+        assert process.poll() is None, "a stranger was killed"
+        process.kill()
+
+
+def test_a_cut_ends_the_whole_family(tmp_path: Path, stranger: Any) -> None:
+    run = start(FAMILY, tmp_path, grace_s=0.3)
+    family = pids(tmp_path, 5)
+    assert isinstance(run.next(10), Progress)
+    assert len(alive(family)) == 5
+    began_s = time.monotonic()
+    outcome = run.cut(1.0, "too dear")
+    assert outcome == Outcome(CUT, 1.0, {"ready": 1}, "too dear")
+    assert alive(family) == []
+    assert 0.3 <= time.monotonic() - began_s < 5
+    assert not list((tmp_path / "logs").glob("*.pid"))
+
+
+def test_the_grace_time_ends_when_nothing_runs_any_more(tmp_path: Path) -> None:
+    run = start("echo leader $$ >> pids; sleep 1000", tmp_path, grace_s=60.0)
+    family = pids(tmp_path, 1)
+    began_s = time.monotonic()
+    run.cut(1.0, "")
+    assert time.monotonic() - began_s < 10
+    assert alive(family) == []
+
+
+def test_children_have_the_grace_time_to_end_well(tmp_path: Path) -> None:
+    child = (
+        "trap 'sleep 0.2; echo saved > saved; exit' TERM; echo child $$ >> pids; while :; do sleep 0.02; done"
+    )
+    run = start(f'sh -c "{child}" & wait'.replace("$$", "\\$\\$"), tmp_path, grace_s=20.0)
+    family = pids(tmp_path, 1)
+    run.cut(1.0, "")
+    assert (tmp_path / "saved").read_text() == "saved\n"
+    assert alive(family) == []
+
+
+def test_sigterm_comes_once(tmp_path: Path) -> None:
+    code = (
+        "import signal, time\n"
+        "def note(*_): open('heard', 'a').write('x')\n"
+        "signal.signal(signal.SIGTERM, note)\n"
+        "open('pids', 'w').write('only 1')\n"
+        "end = time.monotonic() + 0.5\n"
+        "while time.monotonic() < end: time.sleep(0.01)\n"
+    )
+    (tmp_path / "work.py").write_text(code)
+    run = start(f"{sys.executable} -S work.py", tmp_path, grace_s=20.0)
+    wait_for((tmp_path / "pids").exists)
+    run.cut(1.0, "")
+    assert (tmp_path / "heard").read_text() == "x"
+
+
+def test_a_stopped_process_is_ended_too(tmp_path: Path) -> None:
+    run = start("echo leader $$ >> pids; kill -STOP $$; sleep 1000", tmp_path, grace_s=20.0)
+    family = pids(tmp_path, 1)
+    began_s = time.monotonic()
+    run.cut(1.0, "")
+    assert alive(family) == []
+    assert time.monotonic() - began_s < 10
+
+
+def test_what_a_finished_command_leaves_behind_is_ended(
+    tmp_path: Path, follow: Follow, stranger: Any
+) -> None:
+    # The child holds the pipes open, which must not keep the run from ending either.
+    command = "sh -c 'trap \"\" TERM; echo child $$ >> pids; while :; do sleep 0.1; done' & " + (
+        "while [ ! -e pids ]; do sleep 0.01; done; echo PRUDENT '{{\"ready\": 1}}'"
+    )
+    _, outcome = follow(start(command, tmp_path))
+    assert outcome.status == FINISHED
+    assert outcome.time_s < 5
+    assert alive(pids(tmp_path, 1)) == []
+
+
+def test_a_run_that_escaped_completely_does_not_hold_the_study(tmp_path: Path, follow: Follow) -> None:
+    escape = "env -i setsid sh -c 'echo lost $$ >> pids; exec sleep 6' & sleep 0.3"
+    command = f"echo PRUDENT '{{{{\"ready\": 1}}}}'; {escape}"
+    began_s = time.monotonic()
+    _, outcome = follow(start(command, tmp_path))
+    assert outcome.status == FINISHED
+    assert time.monotonic() - began_s < 6
+    for pid in pids(tmp_path, 1).values():
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_an_interrupt_while_cutting_kills_at_once(tmp_path: Path, monkeypatch: Any) -> None:
+    run = start("trap '' TERM; echo leader $$ >> pids; while :; do sleep 0.05; done", tmp_path, grace_s=60.0)
+    family = pids(tmp_path, 1)
+    sleep = time.sleep
+
+    def interrupted(seconds: float) -> None:
+        monkeypatch.setattr(time, "sleep", sleep)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run.cut(1.0, "")
+    wait_for(lambda: alive(family) == [])
+
+
+LEFT = """
+import os, sys, time
+from pathlib import Path
+from prudent.core.space import Space
+from prudent.tuning.jobs.command import CommandJob
+job = CommandJob(sys.argv[1], Space.parse({"depth": [1, 2]}), ["ready"], logs="logs")
+run = job.start({"depth": 1}, 3)
+run.next(20)
+if sys.argv[2] == "wait":
+    print("up", flush=True)
+    time.sleep(100)
+elif sys.argv[2] == "raise":
+    raise SystemExit(1)
+os.kill(os.getpid(), 9)
+"""
+
+
+def study(command: str, folder: Path, how: str) -> subprocess.Popen[str]:
+    asked = [sys.executable, "-c", LEFT, command, how]
+    return subprocess.Popen(asked, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+def test_a_resumed_study_ends_what_a_killed_one_left(tmp_path: Path, stranger: Any) -> None:
+    with study(FAMILY, tmp_path, "die") as killed:
+        assert killed.wait(30) == -signal.SIGKILL
+    family = pids(tmp_path, 5)
+    assert len(alive(family)) == 5
+    noted = json.loads((tmp_path / "logs" / "trial-0003.pid").read_text())
+    assert noted["pid"] == family["leader"]
+    assert Identity(noted["pid"], noted["started"]).alive
+    assert job("true", tmp_path, grace_s=0.2).reap() == (3,)
+    assert alive(family) == []
+    assert not list((tmp_path / "logs").glob("*.pid"))
+    assert job("true", tmp_path).reap() == ()
+
+
+def test_children_are_found_when_their_leader_is_gone(tmp_path: Path) -> None:
+    with study(FAMILY, tmp_path, "die") as killed:
+        killed.wait(30)
+    family = pids(tmp_path, 5)
+    os.kill(family["leader"], signal.SIGKILL)
+    wait_for(lambda: "leader" not in alive(family))
+    assert job("true", tmp_path, grace_s=0.2).reap() == (3,)
+    assert alive(family) == []
+
+
+def test_the_runs_of_a_living_study_are_left_alone(tmp_path: Path) -> None:
+    with study(FAMILY, tmp_path, "wait") as living:
+        assert living.stdout is not None
+        assert living.stdout.readline() == "up\n"
+        assert job("true", tmp_path).reap() == ()
+        assert len(alive(pids(tmp_path, 5))) == 5
+        living.kill()
+    assert job("true", tmp_path, grace_s=0.2).reap() == (3,)
+
+
+def test_its_own_runs_are_not_left_over(tmp_path: Path) -> None:
+    running = job("echo leader $$ >> pids; sleep 1000", tmp_path)
+    run = running.start({"depth": 1}, 3)
+    family = pids(tmp_path, 1)
+    assert running.reap() == ()
+    assert alive(family) == ["leader"]
+    run.cut(1.0, "")
+
+
+def test_a_program_that_ends_takes_its_runs_along(tmp_path: Path) -> None:
+    with study("echo leader $$ >> pids; sleep 1000", tmp_path, "raise") as ended:
+        # It waits for a report that never comes; so it is told to end instead.
+        family = pids(tmp_path, 1)
+        ended.send_signal(signal.SIGINT)
+        assert ended.wait(30) != 0
+    wait_for(lambda: alive(family) == [])
+
+
+@pytest.mark.parametrize("started", ["", "other boot:1"])
+def test_a_number_that_was_given_away_is_nobody_we_know(
+    started: str, tmp_path: Path, stranger: subprocess.Popen[bytes]
+) -> None:
+    PidFile(7, "0" * 32, None, Identity(stranger.pid, started)).write(tmp_path)
+    torn = PidFile.path(tmp_path, 8)
+    torn.write_text('{"trial": 8, "cook')
+    assert CommandJob("true", SPACE, logs=tmp_path).reap() == ()
+    assert not list(tmp_path.glob("*.pid"))
+
+
+def test_a_note_without_a_cookie_finds_nobody(tmp_path: Path, stranger: Any) -> None:
+    note = {"trial": 1, "cookie": "", "owner": None}
+    (tmp_path / "trial-0001.pid").write_text(json.dumps(note))
+    assert CommandJob("true", SPACE, logs=tmp_path).reap() == ()
+
+
+def test_reaping_without_logs_is_no_work(tmp_path: Path) -> None:
+    assert CommandJob("true", SPACE).reap() == ()
+    assert CommandJob("true", SPACE, logs=tmp_path / "none").reap() == ()
+
+
+def test_a_run_inside_a_run_carries_both_cookies(tmp_path: Path, follow: Follow, monkeypatch: Any) -> None:
+    monkeypatch.setenv("PRUDENT_RUN", "outer")
+    follow(start("echo $PRUDENT_RUN; echo PRUDENT '{{\"ready\": 1}}'", tmp_path))
+    first = (tmp_path / "logs" / "trial-0003.out").read_text().splitlines()[0]
+    assert first.startswith("outer:")
+    assert len(first) > len("outer:") + 16
+
+
+def test_a_process_is_known_by_its_number_and_start() -> None:
+    me = Identity.of(os.getpid())
+    assert me is not None
+    assert me.alive
+    assert not Identity(me.pid, me.started + "0").alive
+    assert Identity.of(2**22 + 1) is None
+
+
+def test_a_zombie_is_gone() -> None:
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert Process.read(process.pid) is None
+    process.wait()
+
+
+def test_nobody_belongs_to_an_unknown_cookie() -> None:
+    assert belonging("f" * 32) == []
