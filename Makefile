@@ -56,9 +56,10 @@ unit: $(VENV)/.installed-test ## tests, doctests and the tutorials only
 	$(call say,pytest)
 	@$(RUN) $(BIN)/pytest -n $(WORKERS)
 
-bench: $(VENV)/.installed-bench ## the figures of docs/explanation/benchmarks.md, measured again (slow)
+bench: $(VENV)/.installed-bench ## measure again what the documentation claims (slow; PRUDENT_DATA names the data)
 	$(call say,benchmarks)
-	@$(BIN)/python -m benchmarks
+	@for script in benchmarks/*.py; do \
+	  printf '%s\n' "$$script" && $(BIN)/python "$$script" || exit 1; done
 
 clean: ## remove the environment and everything built
 	@rm -rf '$(VENV)' site build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
