@@ -83,6 +83,15 @@ def test_fantasies_are_refits_to_the_last_bit(
         np.testing.assert_allclose(std[i], expected[1], rtol=1e-12)
 
 
+def test_a_bootstrap_that_drew_nothing_gives_way_to_a_fantasy() -> None:
+    X, y = np.array([[0.0], [1.0]]), np.array([1.0, 2.0])
+    trees = Trees.fit(X, y, rng_for(1), 200, variance_floor=FLOOR)
+    assert 10 < trees.bare.sum() < 50  # exp(-2) of 200
+    more = Trees.fit(np.vstack([X, [[2.0]]]), np.append(y, 9.0), rng_for(1), 200, variance_floor=FLOOR)
+    after, _ = trees.fantasies(np.array([[2.0]]), np.array([9.0]), X)
+    np.testing.assert_array_equal(after[0], more.predict(X)[0])
+
+
 @settings(deadline=None, max_examples=40)
 @given(samples(), trees_settings, st.randoms(use_true_random=False))
 def test_order_of_candidates_and_fantasies_is_nothing(

@@ -177,7 +177,10 @@ def _add(
     order: Array, spans: Array, answer: Array, bench: Bench, spare: Array, stack: Array, path: Array,
 ) -> None:  # fmt: skip
     """Send all rows down, as far as new ones among them change something, and correct the tree's answers."""
-    top = _descend(path, 0, links, 0, 0, _gather(rows, weight, n if bare else 0))
+    count = _gather(rows, weight, n if bare else 0)
+    top = _descend(path, 0, links, 0, 0, count)
+    if bare:  # then the base tree's rows are stand-ins, and do not count
+        top = 1 if count > 0 else 0
     while top:
         top -= 1
         node = np.int64(path[top, 0])

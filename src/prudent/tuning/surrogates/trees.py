@@ -161,10 +161,12 @@ class Trees:
         n = self.samples[2].size
         code[:, :n] = self.samples[1] * (q + 1) + q
         weight[:, n:] = _weights(self.nodes[3][:, 0], n, n + q) if self.bootstrap else 1.0
+        bare = self.bare & weight[:, n:].any(axis=1)
+        weight[self.bare & ~bare, n:] = 1.0
         ranks = (int(self.ranked[1].max()) + 2) * (q + 1)
         t, nodes = weight.shape[0], 2 * (n + q) - 1
         growth.refit(
-            (x, code, y, weight), self.rules, self.nodes, self.bare, xc, self._placed(xc)[0],
+            (x, code, y, weight), self.rules, self.nodes, bare, xc, self._placed(xc)[0],
             (new_x, _ranks_between(self.ranked, new_x), new_y), keep,
             np.empty((q + 2, 3), np.int32), _room_for_nodes(t, n + q),
             (np.empty(m, np.int32), np.empty((nodes, 2), np.int32)), np.empty((t, m)),
