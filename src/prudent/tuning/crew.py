@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -40,7 +41,12 @@ class Crew(Protocol):
 
     members: dict[int, Member]
 
-    def add(self, number: int, run: Run) -> None: ...
+    @property
+    def now_s(self) -> float:
+        """The study's clock: seconds since it began, those of earlier sessions included."""
+
+    def add(self, number: int, run: Run, started_s: float) -> None:
+        """Take a run in; a replayed one began at `started_s`, a live one begins now."""
 
     def wait(self, limit_of: LimitOf) -> tuple[Member, Progress | Outcome | Reached]: ...
 
@@ -50,12 +56,16 @@ class Crew(Protocol):
 class VirtualCrew:
     """Replayed runs: the clock jumps to whatever happens next, in the order of (time, number)."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_s: float = 0.0) -> None:
         self.members: dict[int, Member] = {}
-        self._now_s = 0.0
+        self._now_s = now_s
 
-    def add(self, number: int, run: Run) -> None:
-        self.members[number] = Member(number, run, started_s=self._now_s)
+    @property
+    def now_s(self) -> float:
+        return self._now_s
+
+    def add(self, number: int, run: Run, started_s: float) -> None:
+        self.members[number] = Member(number, run, started_s)
 
     def remove(self, number: int) -> None:
         del self.members[number]
@@ -84,11 +94,16 @@ class VirtualCrew:
 class LiveCrew:
     """Real runs: listens to each in turn, a slice at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_s: float = 0.0) -> None:
         self.members: dict[int, Member] = {}
+        self._zero_s = time.monotonic() - now_s
 
-    def add(self, number: int, run: Run) -> None:
-        self.members[number] = Member(number, run)
+    @property
+    def now_s(self) -> float:
+        return time.monotonic() - self._zero_s
+
+    def add(self, number: int, run: Run, started_s: float) -> None:
+        self.members[number] = Member(number, run, started_s)
 
     def remove(self, number: int) -> None:
         del self.members[number]

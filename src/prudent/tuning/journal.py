@@ -13,13 +13,15 @@ from prudent.core.errors import BadInput, RunFailed
 Fact = dict[str, Any]
 
 FORMAT = 1
+_ANOTHER = "set it as it was, or begin another journal."
 
 
 class Journal:
     """A file of JSON lines, opened by one study at a time.
 
-    A line is a fact: `study` (what is studied, first), `asked` (a trial begins), `told` (it ended,
-    with its charge). A last line that was torn by a crash is cut off when the file is opened.
+    A line is a fact: `study` (what is studied, first), `asked` (a trial begins), `extended` (more money
+    is put aside for it), `told` (it ended, with its charge). A last line that was torn by a crash is cut
+    off when the file is opened.
     """
 
     def __init__(self, path: Path, file: BinaryIO, facts: list[Fact]) -> None:
@@ -33,13 +35,13 @@ class Journal:
         path = Path(path)
         exists = path.exists() and path.stat().st_size > 0
         if exists and not resume:
-            raise BadInput(f'"{path}" holds a study already; resume it with --resume or name another file.')
+            raise BadInput(f'"{path}" holds a study already; go on with --resume or name another file.')
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = path.open("a+b", buffering=0)
         except OSError as error:
             raise BadInput(
-                f'Cannot write the journal "{path}" ({error.strerror}); choose a folder that you may write to.'
+                f'Cannot write the journal "{path}" ({error.strerror}); choose a folder you may write to.'
             ) from error
         try:
             _lock(file, path)
@@ -49,6 +51,7 @@ class Journal:
                 _check_header(facts[0], header, path)
             else:
                 journal.write({"fact": "study", "format": FORMAT, **header})
+                _sync_folder(path.parent)
         except BaseException:
             file.close()
             raise
@@ -66,8 +69,8 @@ class Journal:
         except OSError as error:
             _cut_off(self._file, start)
             raise RunFailed(
-                f'Cannot write to the journal "{self.path}" ({error.strerror}); make room and go on with --resume, '
-                "everything recorded so far is kept."
+                f'Cannot write to the journal "{self.path}" ({error.strerror}); make room and go on '
+                "with --resume, everything recorded so far is kept."
             ) from error
         self.facts.append(fact)
 
@@ -131,12 +134,18 @@ def _check_header(found: Fact, expected: Mapping[str, Any], path: Path) -> None:
     if found.get("format") != FORMAT:
         raise BadInput(f'"{path}" has format {found.get("format")}; this version reads format {FORMAT}.')
     wanted = json.loads(json.dumps(dict(expected), default=_plain))
+    if not wanted.get("known"):
+        wanted.pop("known", None)  # the journal remembers what it was handed in; nobody needs to say it again
     for name, value in wanted.items():
-        if found.get(name) != value:
-            raise BadInput(
-                f'"{path}" is the journal of another study: its {name} is {found.get(name)!r}, '
-                f"here it is {value!r}; name another file or set it as it was."
-            )
+        if found.get(name) == value:
+            continue
+        if name in ("job", "known"):
+            what = "the job has changed" if name == "job" else "it was handed in other earlier trials"
+            raise BadInput(f'"{path}" is the journal of another study: {what}; {_ANOTHER}')
+        raise BadInput(
+            f'"{path}" is the journal of another study: its {name} is {found.get(name)!r}, '
+            f"here it is {value!r}; {_ANOTHER}"
+        )
 
 
 def _plain(value: object) -> object:
@@ -154,6 +163,15 @@ def _lock(file: BinaryIO, path: Path) -> None:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         raise BadInput(f'Another process is running the study "{path}"; wait for it or stop it.') from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """The name of a new file is on the disk only after its folder is."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _cut_off(file: BinaryIO, size: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,19 +13,24 @@ from prudent.core.errors import BadInput
 from prudent.core.ledger import Entry, Ledger, Reservation
 from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.space import Space
+from prudent.core.units import format_money
 from prudent.tuning import censoring
 from prudent.tuning.goal import Goal
 from prudent.tuning.history import History
-from prudent.tuning.journal import Journal
+from prudent.tuning.journal import Fact, Journal
 from prudent.tuning.limits import OUT_OF_MONEY, Limit, early_limit
 from prudent.tuning.problem import Problem
 from prudent.tuning.strategies.registry import build, default_strategy
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Outcome, Progress, Proposal, Trial
 
+UNKNOWN_SHARE = 0.25
+"""What is put aside for a run of which nothing is known: this share of the money left. The run may go on
+beyond it while there is money, but others can start beside it."""
+
 
 @dataclass(frozen=True)
 class Ask:
-    """A trial to run: its number, where, and at what price."""
+    """A trial to run: its number, where, and at what price; `at_s` is when, on the study's own clock."""
 
     number: int
     configuration: Configuration
@@ -32,6 +38,7 @@ class Ask:
     why: str
     decision_s: float
     proposal: Proposal
+    at_s: float = 0.0
 
 
 class Study:
@@ -71,16 +78,22 @@ class Study:
         self.seed = seed
         self.strategy = build(self.strategy_name, self.problem, dict(options or {}), seed)
         self.ledger = Ledger(budget_usd)
+        check_budget(self.problem, budget_usd)
+        self.clock_s = 0.0
         self.known = tuple(self._as_known(trial, -place) for place, trial in enumerate(warm_start, start=1))
         self._trials: list[Trial] = []
         self._open: dict[int, tuple[Ask, Reservation]] = {}
-        self._again: list[Ask] = []
+        self._again: list[tuple[Ask, float]] = []
         self._next_number = 1
         self._journal: Journal | None = None
         if journal is not None:
             header = self._header(fingerprint, dict(options or {}))
             self._journal = Journal.open(journal, header, resume)
-            self._replay(self._journal.facts)
+            try:
+                self._replay(self._journal.facts)
+            except BaseException:
+                self._journal.close()
+                raise
 
     # What there is
 
@@ -116,10 +129,15 @@ class Study:
 
     # Ask and tell
 
-    def ask(self) -> Ask | None:
-        """The next trial, its money reserved; None when the strategy has enough or the money is gone."""
+    def ask(self, at_s: float = 0.0) -> Ask | None:
+        """The next trial, its money reserved; None when the strategy has enough or the money is gone.
+
+        Trials that were under way when a study was interrupted come first. `at_s` is the time on the
+        clock of whoever runs the trials: with it a resumed study can put them side by side again.
+        """
         if self._again:
-            return self._begin(self._again.pop(0))
+            again, wish_usd = self._again.pop(0)
+            return self._begin(again, wish_usd)
         left = self.ledger.left_usd
         if left <= ROUNDING_USD:
             return None
@@ -131,7 +149,9 @@ class Study:
         price = self.problem.price(proposal.configuration)
         if price.seconds_for(left) <= 0:
             return None
-        ask = Ask(self._next_number, proposal.configuration, price, proposal.why, decision_s, proposal)
+        number = self._next_number
+        ask = Ask(number, proposal.configuration, price, proposal.why, decision_s, proposal, at_s)
+        wish_usd = self._wish(ask, left)
         self._record(
             "asked",
             number=ask.number,
@@ -140,8 +160,10 @@ class Study:
             decision_s=decision_s,
             expected_usd=proposal.expected_usd,
             likely_usd=proposal.likely_usd,
+            reserved_usd=_finite(wish_usd),
+            at_s=at_s,
         )
-        return self._begin(ask)
+        return self._begin(ask, wish_usd)
 
     def limit(self, number: int) -> Limit:
         """When a trial under way must be cut; may come nearer when another trial ends well."""
@@ -152,7 +174,11 @@ class Study:
     def extend(self, number: int) -> bool:
         """Reserve more for a trial that used up its reservation: as much again, if it is there."""
         _, reservation = self._open_trial(number)
-        return self.ledger.extend_up_to(reservation, max(reservation.usd, ROUNDING_USD * 10)) > ROUNDING_USD
+        more = self.ledger.extend_up_to(reservation, max(reservation.usd, ROUNDING_USD * 10))
+        if more <= ROUNDING_USD:
+            return False
+        self._record("extended", number=number, reserved_usd=_finite(reservation.usd))
+        return True
 
     def tell(
         self,
@@ -172,11 +198,17 @@ class Study:
             outcome = Outcome(status, time_s, measures or {}, why)
         ask, reservation = self._open_trial(number)
         outcome = self._complete(outcome)
-        entry = self._settle(ask, reservation, outcome)
-        trial = self._trial(ask, outcome, entry.usd if entry else 0.0, progress)
-        self._record("told", trial=trial.to_dict(), charge=entry.to_dict() if entry else None)
+        charge = self._charge(ask, reservation, outcome)
+        trial = self._trial(ask, outcome, charge.usd if charge else 0.0, progress)
+        # On the disk first: if that fails the trial is still under way, and can be told again.
+        self._record("told", trial=trial.to_dict(), charge=charge.to_dict() if charge else None)
+        if charge is None:
+            self.ledger.release(reservation)
+        else:
+            self.ledger.settle_usd(reservation, charge.usd, charge.seconds, charge.price, note=charge.note)
         del self._open[number]
         self._trials.append(trial)
+        self.clock_s = max(self.clock_s, ask.at_s + trial.time_s)
         return trial
 
     def abandon(self, number: int) -> None:
@@ -191,13 +223,19 @@ class Study:
 
     # Inside
 
-    def _begin(self, ask: Ask) -> Ask:
-        left = self.ledger.left_usd
-        minimum = ask.price.cost_usd(ask.price.minimum_s)
+    def _wish(self, ask: Ask, left: float) -> float:
+        """How much to reserve first; a run that needs more asks for more."""
         likely = ask.proposal.likely_usd
-        wish = left if likely is None else min(left, max(likely, minimum))
-        self._open[ask.number] = (ask, self.ledger.reserve(f"trial {ask.number}", wish))
+        if likely is None:
+            early = early_limit(self.problem, ask.configuration, ask.price, self.best)
+            likely = min(ask.price.cost_usd(early.seconds), left * UNKNOWN_SHARE)
+        return min(left, max(likely, ask.price.cost_usd(ask.price.minimum_s)))
+
+    def _begin(self, ask: Ask, wish_usd: float) -> Ask:
+        reserved = self.ledger.reserve(f"trial {ask.number}", min(wish_usd, self.ledger.left_usd))
+        self._open[ask.number] = (ask, reserved)
         self._next_number = max(self._next_number, ask.number + 1)
+        self.clock_s = max(self.clock_s, ask.at_s)
         return ask
 
     def _open_trial(self, number: int) -> tuple[Ask, Reservation]:
@@ -214,16 +252,16 @@ class Study:
             return outcome
         return replace(outcome, status=FAILED, why=f"it ended without reporting {missing[0]}")
 
-    def _settle(self, ask: Ask, reservation: Reservation, outcome: Outcome) -> Entry | None:
+    def _charge(self, ask: Ask, reservation: Reservation, outcome: Outcome) -> Entry | None:
+        """What a run costs; nothing if it could not start."""
         if not outcome.started or outcome.time_s == 0:
-            self.ledger.release(reservation)
             return None
         usd = ask.price.cost_usd(outcome.time_s)
         if usd > reservation.usd:
             self.ledger.extend_up_to(reservation, usd - reservation.usd)
         # A live run ends a blink after its limit; the budget is a promise, so the charge stops there.
         charge = min(usd, reservation.usd)
-        return self.ledger.settle_usd(reservation, charge, outcome.time_s, ask.price, note=outcome.status)
+        return Entry(reservation.label, charge, outcome.time_s, ask.price, note=outcome.status)
 
     def _trial(self, ask: Ask, outcome: Outcome, spent_usd: float, progress: Sequence[Progress]) -> Trial:
         cost_usd = ask.price.cost_usd(outcome.time_s)
@@ -247,7 +285,7 @@ class Study:
         )
 
     def _estimate(self, outcome: Outcome, progress: Sequence[Progress]) -> dict[str, float]:
-        """What progress tells: the likely full time of a cut run; of a finished one, how good that guess is."""
+        """What progress tells: the likely full time of a cut run; of a finished one, how far off."""
         if not progress:
             return {}
         if outcome.status == CUT:
@@ -275,31 +313,76 @@ class Study:
             "options": dict(options),
             "early_stop": self.problem.early_stop,
             "seed": self.seed,
+            "known": [trial.to_dict() for trial in self.known],
         }
 
     def _record(self, fact: str, **values: Any) -> None:
         if self._journal is not None:
             self._journal.write({"fact": fact, **values})
 
-    def _replay(self, facts: Sequence[Mapping[str, Any]]) -> None:
-        asked: dict[int, Ask] = {}
-        for fact in facts:
-            if fact["fact"] == "asked":
-                ask = self._asked(fact)
-                asked[ask.number] = ask
-                self._next_number = ask.number + 1
-            elif fact["fact"] == "told":
-                trial = Trial.from_dict(fact["trial"])
-                asked.pop(trial.number, None)
-                self._trials.append(trial)
-                if fact["charge"] is not None:
-                    self.ledger.restore(Entry.from_dict(fact["charge"]))
+    def _replay(self, facts: Sequence[Fact]) -> None:
+        """Take up where the journal ends: what it knew, what was paid, and what was under way."""
+        asked: dict[int, tuple[Ask, float]] = {}
+        try:
+            self.known = tuple(self._recorded(trial) for trial in facts[0]["known"])
+            for fact in facts[1:]:
+                if fact["fact"] == "asked":
+                    asked[fact["number"]] = (self._asked(fact), _amount(fact["reserved_usd"]))
+                elif fact["fact"] == "extended":
+                    ask, _ = asked[fact["number"]]
+                    asked[fact["number"]] = (ask, _amount(fact["reserved_usd"]))
+                elif fact["fact"] == "told":
+                    self._told(fact, asked)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise BadInput(f"The journal lacks {error}; restore the file from a copy.") from error
         self._again = list(asked.values())
 
-    def _asked(self, fact: Mapping[str, Any]) -> Ask:
-        proposal = Proposal(fact["configuration"], fact["why"], fact["expected_usd"], fact["likely_usd"])
-        price = self.problem.price(proposal.configuration)
-        return Ask(fact["number"], proposal.configuration, price, proposal.why, fact["decision_s"], proposal)
+    def _asked(self, fact: Fact) -> Ask:
+        configuration = self.problem.space.check(fact["configuration"])
+        proposal = Proposal(configuration, fact["why"], fact["expected_usd"], fact["likely_usd"])
+        price, number, at_s = self.problem.price(configuration), fact["number"], fact["at_s"]
+        self._next_number = max(self._next_number, number + 1)
+        self.clock_s = max(self.clock_s, at_s)
+        return Ask(number, configuration, price, proposal.why, fact["decision_s"], proposal, at_s)
+
+    def _told(self, fact: Fact, asked: dict[int, tuple[Ask, float]]) -> None:
+        trial = self._recorded(fact["trial"])
+        ask, _ = asked.pop(trial.number)
+        self._trials.append(trial)
+        self.clock_s = max(self.clock_s, ask.at_s + trial.time_s)
+        if fact["charge"] is not None:
+            self.ledger.restore(Entry.from_dict(fact["charge"]))
+
+    def _recorded(self, said: Fact) -> Trial:
+        trial = Trial.from_dict(said)
+        # JSON knows no tuples; the space does.
+        return replace(trial, configuration=self.problem.space.check(trial.configuration))
+
+
+def check_budget(problem: Problem, budget_usd: float | None) -> None:
+    """Refuse a budget that cannot pay for the shortest run of the cheapest configuration."""
+    if budget_usd is None:
+        return
+    if budget_usd <= 0:
+        raise BadInput(f"The budget is {format_money(budget_usd)}; give an amount above 0.")
+    if not problem.listed:
+        return
+    everything = problem.everything
+    least = float((everything.minimum_s * everything.usd_per_s).min())
+    if least > budget_usd:
+        raise BadInput(
+            f"The budget of {format_money(budget_usd)} pays for no run: the cheapest configuration is billed "
+            f"at least {format_money(least)}; raise the budget or add cheaper machines."
+        )
+
+
+def _finite(usd: float) -> float | None:
+    """An amount for JSON, which has no infinity."""
+    return usd if math.isfinite(usd) else None
+
+
+def _amount(usd: float | None) -> float:
+    return math.inf if usd is None else usd
 
 
 def _priced(price: Callable[[Configuration], Price | float]) -> Callable[[Configuration], Price]:

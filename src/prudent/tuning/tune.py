@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prudent.core.errors import BadInput
-from prudent.core.units import format_money
+from prudent.core.errors import BadInput, RunFailed
 from prudent.tuning.crew import Crew, LiveCrew, Member, Reached, VirtualCrew
 from prudent.tuning.goal import Goal
 from prudent.tuning.jobs.job import Job
@@ -35,14 +34,24 @@ class Shown:
 
 
 @dataclass(frozen=True)
+class Extended:
+    """A trial under way got more money reserved."""
+
+    number: int
+
+
+@dataclass(frozen=True)
 class Ended:
     """A trial ended; the study's best and money are up to date."""
 
     trial: Trial
 
 
-Event = Started | Shown | Ended
+Event = Started | Shown | Extended | Ended
 Watch = Callable[[Event, Study], None]
+
+GIVE_UP = 10
+"""So many runs in a row that could not start, free of charge, mean that the job itself is broken."""
 
 
 def tune(
@@ -64,9 +73,9 @@ def tune(
     """Find the configuration of a job that meets a goal best, spending at most `budget_usd`.
 
     strategy=None takes the best one for this goal. With `early_stop` a run is cut once it cannot be the
-    answer. `parallel` runs at most so many trials at once. `journal` makes the study resumable; `warm_start` hands
-    in trials of earlier studies as free knowledge; `watch` is called with every event. An interrupt (Ctrl-C)
-    ends the runs under way and answers with what is known.
+    answer. `parallel` runs at most so many trials at once. `journal` makes the study resumable; `warm_start`
+    hands in trials of earlier studies as free knowledge; `watch` is called with every event. An interrupt
+    (Ctrl-C) ends the runs under way and answers with what is known.
     """
     if parallel < 1:
         raise BadInput(f"parallel is {parallel}; at least one trial must run at a time.")
@@ -87,31 +96,12 @@ def tune(
         warm_start=warm_start,
     )
     try:
-        check_budget(study)
-        crew: Crew = VirtualCrew() if job.virtual else LiveCrew()
+        crew: Crew = VirtualCrew(study.clock_s) if job.virtual else LiveCrew(study.clock_s)
         loop = _Loop(job, study, crew, parallel, watch or _silent, max_trials)
         interrupted = loop.run()
         return summary(study, job.name, interrupted)
     finally:
         study.close()
-
-
-def check_budget(study: Study) -> None:
-    """Refuse a budget that cannot pay for the shortest run of the cheapest configuration."""
-    budget = study.ledger.budget_usd
-    if budget is None:
-        return
-    if budget <= 0:
-        raise BadInput(f"The budget is {format_money(budget)}; give an amount above 0.")
-    if not study.problem.listed:
-        return
-    everything = study.problem.everything
-    least = float((everything.minimum_s * everything.usd_per_s).min())
-    if least > budget:
-        raise BadInput(
-            f"The budget of {format_money(budget)} pays for no run: the cheapest configuration is billed "
-            f"at least {format_money(least)}; raise the budget or add cheaper machines."
-        )
 
 
 def summary(study: Study, job_name: str, interrupted: bool = False) -> Result:
@@ -147,6 +137,7 @@ class _Loop:
         self._job, self._study, self._crew = job, study, crew
         self._parallel, self._watch = parallel, watch
         self._max_trials = math.inf if max_trials is None else max_trials
+        self._unstarted = 0
 
     def run(self) -> bool:
         """Work until nothing is left to do; True if it was interrupted."""
@@ -167,11 +158,11 @@ class _Loop:
         while len(self._crew.members) < self._parallel:
             if len(self._study.trials) + len(self._crew.members) >= self._max_trials:
                 return
-            ask = self._study.ask()
+            ask = self._study.ask(self._crew.now_s)
             if ask is None:
                 return
             self._watch(Started(ask), self._study)
-            self._crew.add(ask.number, self._job.start(dict(ask.configuration), ask.number))
+            self._crew.add(ask.number, self._job.start(dict(ask.configuration), ask.number), ask.at_s)
 
     def _handle(self, member: Member, event: Progress | Outcome | Reached) -> None:
         if isinstance(event, Progress):
@@ -184,6 +175,7 @@ class _Loop:
 
     def _limit(self, member: Member, limit: Limit) -> None:
         if limit.why == OUT_OF_MONEY and self._study.extend(member.number):
+            self._watch(Extended(member.number), self._study)
             return
         self._end(member, member.run.cut(limit.seconds, limit.why))
 
@@ -191,6 +183,12 @@ class _Loop:
         self._crew.remove(member.number)
         trial = self._study.tell(member.number, outcome, member.progress)
         self._watch(Ended(trial), self._study)
+        self._unstarted = 0 if outcome.started else self._unstarted + 1
+        if self._unstarted >= GIVE_UP:
+            raise RunFailed(
+                f"{GIVE_UP} runs in a row could not start, the last because: {outcome.why.rstrip('.')}; "
+                "mend the job, then go on with --resume."
+            )
 
     def _drop(self) -> None:
         """Stop what is under way without charging it; a resumed study begins it again."""
