@@ -70,6 +70,17 @@ def pids(folder: Path, count: int) -> dict[str, int]:
     return answer
 
 
+@pytest.fixture(autouse=True)
+def _nothing_left_running(tmp_path: Path) -> Iterator[None]:
+    """Whatever a test that fails could leave behind."""
+    yield
+    noted = (tmp_path / "pids").read_text().split()[1::2] if (tmp_path / "pids").exists() else []
+    for pid in noted:
+        process = Process.read(int(pid))
+        if process is not None and process.carries("PRUDENT_RUN="):
+            os.kill(process.pid, signal.SIGKILL)
+
+
 def alive(numbers: dict[str, int]) -> list[str]:
     return [name for name, pid in numbers.items() if Process.read(pid) is not None]
 

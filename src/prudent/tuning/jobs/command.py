@@ -108,6 +108,7 @@ class CommandJob:
         try:
             self._note(note)
             command = self._template.fill(chosen)
+            timeline = Timeline(self.setup_s)  # from here on it is paid for, the start of the process too
             tree = ProcessTree(command, self.directory, self._variables(chosen, number), cookie)
             self._note(PidFile(number, cookie, note.owner, tree.identity))
         except BaseException as error:
@@ -117,7 +118,7 @@ class CommandJob:
                 why = f"could not start: {error.strerror or error}; mend the command or the machine."
                 return CommandRun.unstarted(Outcome(FAILED, 0.0, {}, why, started=False))
             raise
-        return CommandRun(tree, out, err, self, number)
+        return CommandRun(tree, (out, err), timeline, self, number)
 
     def reap(self) -> tuple[int, ...]:
         """End what an interrupted study left running; answers the numbers of those trials."""
@@ -172,16 +173,18 @@ class CommandJob:
 class CommandRun:
     """One command under way: two threads keep what it prints, a third waits for its end."""
 
-    def __init__(self, tree: ProcessTree, out: Log, err: Log, job: CommandJob, number: int) -> None:
+    def __init__(
+        self, tree: ProcessTree, logs: tuple[Log, Log], timeline: Timeline, job: CommandJob, number: int
+    ) -> None:
         self._tree: ProcessTree | None = tree
         self._job = job
         self._number = number
         self._reports = Reports(job.measures)
-        self._timeline = Timeline(job.setup_s)
-        self._logs = (out, err)
+        self._timeline = timeline
+        self._logs = logs
         readers = [
-            threading.Thread(target=self._read, args=(tree.stdout, out, True), daemon=True),
-            threading.Thread(target=self._read, args=(tree.stderr, err, False), daemon=True),
+            threading.Thread(target=self._read, args=(tree.stdout, logs[0], True), daemon=True),
+            threading.Thread(target=self._read, args=(tree.stderr, logs[1], False), daemon=True),
         ]
         self._watcher = threading.Thread(target=self._watch, args=(tree, readers), daemon=True)
         for thread in (*readers, self._watcher):
