@@ -1,4 +1,7 @@
-"""Place scientific workflows on mixed machines: simulate, schedule, execute."""
+"""Place scientific workflows on mixed machines: simulate, schedule, execute.
+
+The names of all schedulers come from `scheduling.schedulers()`: here, `schedulers` is the folder of them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ if TYPE_CHECKING:
     from prudent.workflows.execution import Assignment, Attempt, Execution
     from prudent.workflows.fleet import Fleet, Vm
     from prudent.workflows.plan import Plan
-    from prudent.workflows.schedulers.registry import Proposal, Scheduler, schedulers
+    from prudent.workflows.schedulers.registry import Proposal, Scheduler
     from prudent.workflows.scheduling import schedule, simulate
     from prudent.workflows.workflow import Workflow
     from prudent.workflows.world import World
@@ -31,7 +34,6 @@ _PLACES = {
     "Workflow": "workflow",
     "World": "world",
     "schedule": "scheduling",
-    "schedulers": "schedulers.registry",
     "simulate": "scheduling",
 }
 
@@ -50,7 +52,6 @@ __all__ = [
     "Workflow",
     "World",
     "schedule",
-    "schedulers",
     "simulate",
 ]
 

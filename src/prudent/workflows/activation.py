@@ -53,7 +53,8 @@ class Activation:
     def staged(self) -> dict[str, float]:
         """What has to be brought in: distinct inputs that it does not write itself, and their bytes.
 
-        >>> Activation("a", inputs=(File("x", 5), File("x", 5), File("y", 2)), outputs=(File("y", 2),)).staged()
+        >>> files = File("x", 5), File("x", 5), File("y", 2)
+        >>> Activation("a", inputs=files, outputs=(File("y", 2),)).staged()
         {'x': 5}
         """
         written = {file.name for file in self.outputs}

@@ -1,12 +1,14 @@
 """The learning scheduler of WorkflowSim4RL inside the simulation: its tables, its choice, its reward.
 
 The workflow is in one of four states (ready, running, finished with success, finished with failure) and a
-machine in one of two (idle, running). Only (idle, ready) has a choice: the action "activation i to machine j",
-so the table is `q[i, j]`; the other states have one action each ("wait" or "end"), which keeps its first value.
+machine in one of two (idle, running). Only (idle, ready) has a choice: the action "activation i to machine
+j", so the table is `q[i, j]`; the other states have one action each ("wait" or "end"), which keeps its first
+value.
 
 When activation i ends on machine j, its index is P = alpha * t_exec + (1 - alpha) * t_queue. The reward is -1
-if P is above the mean of all indices by more than their deviation, +1 if it is below by more, else 0; smoothed
-per machine, e[j] += alpha * (r - e[j]). Then q[i, j] += rate * (e[j] + gamma * max q(next state, .) - q[i, j]).
+if P is above the mean of all indices by more than their deviation, +1 if it is below by more, else 0;
+smoothed per machine, e[j] += alpha * (r - e[j]). Then q[i, j] += rate * (e[j] + gamma * max q(next state, .)
+- q[i, j]).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ MIND = np.dtype([(name, np.float64) for name in
     ("alpha", "gamma", "rate", "epsilon", "initial_q", "reward")], align=True)  # fmt: skip
 """The parameters, and the sum of rewards of an episode."""
 HABIT = np.dtype([(name, np.float64) for name in ("count", "mean", "squares", "efficiency")], align=True)
-"""Running mean and deviation of P, and the smoothed reward: row 0 over all machines, row 1 + j of machine j."""
+"""Running mean and deviation of P, and the smoothed reward: row 0 of all machines, row 1 + j of machine j."""
 
 
 @compiled
@@ -102,4 +104,4 @@ def _best_next(lanes: Records, bag: Records, sizes: Ints, q: Floats, mind: Recor
             vm = lanes[lane].vm
             for at in range(sizes[1]):
                 best = max(best, q[bag[at].task, vm])
-    return best if best > -np.inf else mind[0].initial_q  # type: ignore[no-any-return]
+    return best if best > -np.inf else mind[0].initial_q

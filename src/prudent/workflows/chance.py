@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from prudent.workflows.compiled import compiled, inlined
+from prudent.workflows.compiled import inlined
 
 
 @inlined

@@ -16,5 +16,5 @@ def compiled(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """Compile into the caller: for small steps of a hot loop, where handing over arrays costs more than the step."""
+    """Compile into the caller: for steps of a hot loop where handing over arrays costs more than the step."""
     return cast(Function, njit(cache=True, forceinline=True)(function))

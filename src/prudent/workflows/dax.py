@@ -43,7 +43,7 @@ def parse(text: str, name: str = "workflow") -> Workflow:
         raise BadInput(f'"{name}" is not well-formed XML ({error}); give a DAX file.') from None
     if _local(root.tag) != "adag":
         raise BadInput(f'"{name}" starts with <{_local(root.tag)}>, not <adag>; give a DAX file.')
-    stamped = _GENERATOR_STAMP <= set(root.attrib) and root.get("version", "").startswith("2.")
+    stamped = set(root.attrib) >= _GENERATOR_STAMP and root.get("version", "").startswith("2.")
     trace = _Trace(stamped)
     agreed = _agreed_negative(root) if stamped else set()
     for element in root:
@@ -96,9 +96,7 @@ def _activation(job: ElementTree.Element, trace: _Trace, agreed: set[str]) -> Ac
     return Activation(name, job.get("name", ""), runtime_s, tuple(inputs), tuple(outputs), command)
 
 
-def _uses(
-    element: ElementTree.Element, job: str, trace: _Trace, agreed: set[str]
-) -> tuple[File, str]:
+def _uses(element: ElementTree.Element, job: str, trace: _Trace, agreed: set[str]) -> tuple[File, str]:
     name = element.get("name") or element.get("file")
     if not name:
         raise BadInput(f'Job "{job}" uses a file without a name; give it a "name" or "file" attribute.')
@@ -126,7 +124,9 @@ def _agreed_negative(root: ElementTree.Element) -> set[str]:
 
 
 def _several_writers(activations: list[Activation]) -> frozenset[str]:
-    counts = Counter(name for activation in activations for name in {file.name for file in activation.outputs})
+    counts = Counter(
+        name for activation in activations for name in {file.name for file in activation.outputs}
+    )
     return frozenset(name for name, count in counts.items() if count > 1)
 
 

@@ -10,11 +10,26 @@ import numpy as np
 from prudent.workflows.agent import learn
 from prudent.workflows.compiled import compiled, inlined
 from prudent.workflows.graph import Floats, Ints
-from prudent.workflows.policies import PLAN, PRIORITY, Q_LEARNING, is_ordered, pick, quickest_lane
+from prudent.workflows.policies import PLAN, PRIORITY, Q_LEARNING, is_ordered, pick
 from prudent.workflows.queues import KIND, drop_first, push, put_in_bag, take_from_bag
 from prudent.workflows.records import (
-    DOWN, FAILED, FINISH, IDLE, IS_READY, LOCAL, NETWORK, OUTCOME_DONE, OUTCOME_FAILED, OUTCOME_LOST, READY,
-    RUNNING, SUCCEEDED, VM_DOWN, VM_UP, WAITING, Records,
+    DOWN,
+    FAILED,
+    FINISH,
+    IDLE,
+    IS_READY,
+    LOCAL,
+    NETWORK,
+    OUTCOME_DONE,
+    OUTCOME_FAILED,
+    OUTCOME_LOST,
+    READY,
+    RUNNING,
+    SUCCEEDED,
+    VM_DOWN,
+    VM_UP,
+    WAITING,
+    Records,
 )  # fmt: skip
 from prudent.workflows.staging import arrival_s, computing_s, missing_bytes
 
@@ -42,8 +57,8 @@ def run(
 ) -> None:
     """Play one run to its end, in place.
 
-    `rules.policy` PLAN follows `seq`: the activations of a lane in order are seq[lane.next:lane.last]. PRIORITY
-    gives the ready activation of largest `priority` the idle lane on which it ends first.
+    `rules.policy` PLAN follows `seq`: the activations of a lane in order are seq[lane.next:lane.last].
+    PRIORITY gives the ready activation of largest `priority` the idle lane on which it ends first.
     """
     sizes = np.zeros(2, np.int64)
     if rules[0].boots_late == 0:
@@ -55,40 +70,77 @@ def run(
     now = 0.0
     while True:
         if rules[0].policy == PLAN:
-            _follow_plan(tasks, links, lanes, vms, rules, run_s, fails_at, drift, lives_s, seq, events, sizes, log,
-                         present, now)  # fmt: skip
+            _follow_plan(
+                tasks, links, lanes, vms, rules, run_s, fails_at, drift, lives_s, seq, events, sizes, log,
+                present, now,
+            )  # fmt: skip
         while sizes[1] > 0:
-            if rules[0].policy == PLAN:
-                at, lane = 0, quickest_lane(tasks, links, lanes, rules, run_s, present, bag[0].task, now)
-            else:
-                at, lane = pick(tasks, links, lanes, rules, run_s, present, bag, sizes, q, mind, random, now)
+            at, lane = pick(tasks, links, lanes, rules, run_s, present, bag, sizes, q, mind, random, now)
             if lane < 0:
                 break
             task = bag[at].task
             take_from_bag(bag, sizes, at, is_ordered(rules[0].policy))
-            _start(tasks, links, lanes, vms, rules, run_s, fails_at, drift, lives_s, events, sizes, log, present,
-                   task, lane, now)  # fmt: skip
+            _start(
+                tasks, links, lanes, vms, rules, run_s, fails_at, drift, lives_s, events, sizes, log,
+                present, task, lane, now,
+            )  # fmt: skip
         if sizes[0] == 0 or rules[0].done == len(tasks):
             return
         now = events[0].time
         while sizes[0] > 0 and events[0].time == now:
-            kind, name, mark = events[0].code // KIND, events[0].code % KIND, events[0].mark
-            drop_first(events, sizes)
-            if kind == FINISH:
-                if lanes[name].mark == mark:
-                    _finish(tasks, links, lanes, vms, rules, fails_at, events, bag, sizes, log, present, q, mind,
-                            habits, name, now)  # fmt: skip
-            elif kind == READY:
-                _become_ready(tasks, rules, bag, sizes, name, now)
-            elif kind == VM_UP:
-                _set_lanes(lanes, name, IDLE)
-            elif vms[name].life == mark:
-                _lose_vm(tasks, lanes, vms, rules, lives_s, seq, events, bag, sizes, log, present, name, now)
+            _happen(
+                tasks, links, lanes, vms, rules, fails_at, lives_s, seq, events, bag, sizes, log, present, q,
+                mind, habits, now,
+            )  # fmt: skip
+
+
+@inlined
+def _happen(
+    tasks: Records,
+    links: Records,
+    lanes: Records,
+    vms: Records,
+    rules: Records,
+    fails_at: Floats,
+    lives_s: Floats,
+    seq: Ints,
+    events: Records,
+    bag: Records,
+    sizes: Ints,
+    log: Records,
+    present: Any,
+    q: Floats,
+    mind: Records,
+    habits: Records,
+    now: float,
+) -> None:
+    """Take the first event and let it happen, unless it was overtaken."""
+    kind, name, mark = events[0].code // KIND, events[0].code % KIND, events[0].mark
+    drop_first(events, sizes)
+    if kind == FINISH:
+        if lanes[name].mark == mark:
+            _finish(
+                tasks, links, lanes, vms, rules, fails_at, events, bag, sizes, log, present, q, mind, habits,
+                name, now,
+            )  # fmt: skip
+    elif kind == READY:
+        _become_ready(tasks, rules, bag, sizes, name, now)
+    elif kind == VM_UP:
+        _set_lanes(lanes, name, IDLE)
+    elif vms[name].life == mark:
+        _lose_vm(tasks, lanes, vms, rules, lives_s, seq, events, bag, sizes, log, present, name, now)
 
 
 @compiled
 def _boot(
-    lanes: Records, vms: Records, rules: Records, lives_s: Floats, events: Records, sizes: Ints, vm: int, now: float
+    lanes: Records,
+    vms: Records,
+    rules: Records,
+    lives_s: Floats,
+    events: Records,
+    sizes: Ints,
+    vm: int,
+    now: float,
 ) -> None:
     """Start a VM: its lanes open when it is up, and its end is already known to the weather."""
     if vms[vm].from_s < 0.0:
@@ -98,6 +150,8 @@ def _boot(
     if up > now and rules[0].boots_late == 0:
         _set_lanes(lanes, vm, DOWN)
         push(events, sizes, up, VM_UP * KIND + vm, 0)
+    else:
+        _set_lanes(lanes, vm, IDLE)
     life = vms[vm].life
     if life < lives_s.shape[1] and lives_s[vm, life] < math.inf:
         push(events, sizes, up + lives_s[vm, life], VM_DOWN * KIND + vm, life)
@@ -156,8 +210,10 @@ def _follow_plan(
         if lanes[lane].task == IDLE and lanes[lane].next < lanes[lane].last:
             task = seq[lanes[lane].next]
             if tasks[task].status == IS_READY:
-                _start(tasks, links, lanes, vms, rules, run_s, fails_at, drift, lives_s, events, sizes, log,
-                       present, task, lane, now)  # fmt: skip
+                _start(
+                    tasks, links, lanes, vms, rules, run_s, fails_at, drift, lives_s, events, sizes, log,
+                    present, task, lane, now,
+                )  # fmt: skip
 
 
 @inlined
@@ -297,7 +353,7 @@ def _lose_vm(
         if lanes[lane].vm != vm:
             continue
         task = lanes[lane].task
-        lanes[lane].task = IDLE if rules[0].boots_late == 1 and not gone else DOWN
+        lanes[lane].task = DOWN
         lanes[lane].mark += 1
         if gone and rules[0].policy == PLAN:
             for at in range(lanes[lane].next, lanes[lane].last):
@@ -320,25 +376,3 @@ def _orphan(tasks: Records, bag: Records, sizes: Ints, task: int) -> None:
     tasks[task].orphan = 1
     if tasks[task].status == IS_READY:
         put_in_bag(bag, sizes, task, tasks[task].ready_s, True)
-
-
-@compiled
-def bill_usd(vms: Records, rules: Records, vm: int, rented_s: float) -> float:
-    """What a VM costs that was rented for so long."""
-    billed_s = max(rented_s, vms[vm].minimum_s)
-    if rules[0].grain_s > 0.0:
-        billed_s = max(math.ceil(billed_s / rules[0].grain_s - 1e-9), 1.0) * rules[0].grain_s
-    return billed_s * vms[vm].price  # type: ignore[no-any-return]
-
-
-@compiled
-def totals(vms: Records, rules: Records, log: Records) -> Floats:
-    """Makespan (s), busy time (s) and cost (USD), over all attempts."""
-    sums = np.zeros(3)
-    for row in range(rules[0].log):
-        sums[0] = max(sums[0], log[row].end_s)
-        sums[1] += log[row].end_s - log[row].start_s
-    for vm in range(len(vms)):
-        if vms[vm].last_s >= 0.0:
-            sums[2] += bill_usd(vms, rules, vm, vms[vm].last_s - vms[vm].from_s)
-    return sums

@@ -73,8 +73,9 @@ class Fleet:
     ) -> Fleet:
         """A fleet from words like `8*m3.medium,3*m3.2xlarge`; `spot:` before a type makes it a spot VM.
 
-        `slots="vm"`: one activation at a time, at the speed of the whole machine. `slots="vcpu"`: one per vCPU,
-        each at that part of the machine's speed. `mips` overrides the catalog's speed for whole machines.
+        `slots="vm"`: one activation at a time, at the speed of the whole machine. `slots="vcpu"`: one per
+        vCPU, each at that part of the machine's speed. `mips` overrides the catalog's speed for whole
+        machines.
         """
         from prudent.cloud.catalog import Catalog, parse_fleet
 

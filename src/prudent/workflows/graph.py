@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,8 @@ class Graph(NamedTuple):
     """n activations by position; lists of lists as (ptr, values): those of i are values[ptr[i]:ptr[i + 1]].
 
     `edge_bytes` runs along `parents`: what the child reads that this parent wrote. `staged` are the inputs an
-    activation has to fetch (distinct, not written by itself), `foreign_bytes` those of them nobody here writes.
+    activation has to fetch (distinct, not written by itself), `foreign_bytes` those of them nobody here
+    writes.
     """
 
     runtime_s: Floats
@@ -47,9 +49,8 @@ def flatten(workflow: Workflow) -> Graph:
     file_ids: dict[str, int] = {}
     staged = [activation.staged() for activation in activations]
     written = [dict.fromkeys(file.name for file in activation.outputs) for activation in activations]
-    for names in (*staged, *written):
-        for name in names:
-            file_ids.setdefault(name, len(file_ids))
+    for name in chain(*staged, *written):
+        file_ids.setdefault(name, len(file_ids))
     flow = _flows(workflow, staged, writers)
     parents = [[index[parent] for parent in workflow.parents[activation.id]] for activation in activations]
     children = [[index[child] for child in workflow.children[activation.id]] for activation in activations]
@@ -66,10 +67,14 @@ def flatten(workflow: Workflow) -> Graph:
         ),
         parent_ptr=parent_ptr,
         parents=parent_values,
-        edge_bytes=np.array([flow.get((p, c), 0.0) for c, row in enumerate(parents) for p in row], dtype=np.float64),
+        edge_bytes=np.array(
+            [flow.get((p, c), 0.0) for c, row in enumerate(parents) for p in row], dtype=np.float64
+        ),
         child_ptr=child_ptr,
         children=child_values,
-        child_bytes=np.array([flow.get((p, c), 0.0) for p, row in enumerate(children) for c in row], dtype=np.float64),
+        child_bytes=np.array(
+            [flow.get((p, c), 0.0) for p, row in enumerate(children) for c in row], dtype=np.float64
+        ),
         staged_ptr=staged_ptr,
         staged=staged_values,
         staged_sizes=np.array([size for names in staged for size in names.values()], dtype=np.float64),

@@ -29,7 +29,8 @@ class Plan:
     >>> from prudent.workflows.fleet import Fleet, Vm
     >>> from prudent.workflows.world import World
     >>> from prudent.workflows.scheduling import schedule
-    >>> workflow = Workflow("two", (Activation("a", runtime_s=3), Activation("b", runtime_s=4)), (("a", "b"),))
+    >>> pair = Activation("a", runtime_s=3), Activation("b", runtime_s=4)
+    >>> workflow = Workflow("two", pair, (("a", "b"),))
     >>> plan = schedule(workflow, Fleet((Vm("v", "mine"),)), World(), scheduler="heft")
     >>> plan.makespan_s, list(plan.assignments)
     (7.0, ['a', 'b'])
@@ -126,6 +127,6 @@ class Plan:
             at = fleet.index.get(assignment.vm)
             if at is None or assignment.slot >= fleet.vms[at].slots:
                 raise BadInput(
-                    f'The plan uses slot {assignment.slot} of VM "{assignment.vm}", which this fleet does not '
+                    f'The plan uses slot {assignment.slot} of VM "{assignment.vm}", which the fleet does not '
                     f"have.{did_you_mean(assignment.vm, fleet.index)} Plan again for this fleet."
                 )

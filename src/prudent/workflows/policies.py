@@ -43,19 +43,19 @@ def pick(
         return _pick_extreme(tasks, links, lanes, rules, run_s, present, bag, sizes, now)
     if policy == RANDOM:
         return int(uniform(random) * sizes[1]), _random_lane(lanes, random)
-    if policy == FCFS:
-        return 0, _next_idle(lanes, 0)
-    if policy == ROUND_ROBIN:
-        lane = _next_idle(lanes, rules[0].turn)
-        if lane >= 0:
-            rules[0].turn = (lane + 1) % len(lanes)
-        return 0, lane
     task = bag[0].task
-    if policy == Q_LEARNING:
-        return 0, choose_lane(lanes, q, mind, random, task)
-    if policy == DATA_AWARE:
-        return 0, _nearest_lane(tasks, links, lanes, rules, present, task)
-    return 0, quickest_lane(tasks, links, lanes, rules, run_s, present, task, now)
+    if policy == FCFS:
+        lane = _next_idle(lanes, 0)
+    elif policy == ROUND_ROBIN:
+        lane = _next_idle(lanes, rules[0].turn)
+        rules[0].turn = (lane + 1) % len(lanes) if lane >= 0 else rules[0].turn
+    elif policy == Q_LEARNING:
+        lane = choose_lane(lanes, q, mind, random, task)
+    elif policy == DATA_AWARE:
+        lane = _nearest_lane(tasks, links, lanes, rules, present, task)
+    else:
+        lane = quickest_lane(tasks, links, lanes, rules, run_s, present, task, now)
+    return 0, lane
 
 
 @compiled

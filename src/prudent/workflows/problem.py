@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +12,12 @@ from numpy.typing import NDArray
 from prudent.core.seeds import rng_for
 from prudent.workflows.fleet import Fleet
 from prudent.workflows.graph import Floats, Graph
-from prudent.workflows.records import LANE, LINK, LOCAL, SHARED, TASK, VM, WORLD, Records
+from prudent.workflows.records import LANE, LINK, TASK, VM, WORLD, Records
 from prudent.workflows.workflow import Workflow
 from prudent.workflows.world import World
 
 _STORAGE = {"shared": 0, "local": 1, "network": 2}
+_SIDES = ("parents", "children", "staged", "written")
 _LIVES = 32
 """A VM breaks at most this often in one run, so that every run ends."""
 _DRIFTS = 128
@@ -87,8 +89,7 @@ class _Same:
 
 @lru_cache(maxsize=16)
 def _bring_together(same_workflow: _Same, same_fleet: _Same, world: World) -> Problem:
-    workflow, fleet = same_workflow.thing, same_fleet.thing
-    assert isinstance(workflow, Workflow) and isinstance(fleet, Fleet)
+    workflow, fleet = cast(Workflow, same_workflow.thing), cast(Fleet, same_fleet.thing)
     kinds: dict[tuple[str, float], int] = {}
     for vm in fleet.vms:
         kinds.setdefault((vm.machine, vm.speed), len(kinds))
@@ -126,7 +127,7 @@ def _tasks(graph: Graph, world: World) -> tuple[Records, Records]:
     offsets = np.concatenate([[0], np.cumsum(counts.T.ravel())])
     tasks = np.zeros(n, dtype=TASK)
     links = np.zeros(offsets[-1], dtype=LINK)
-    for side, (name, (ptr, values, sizes)) in enumerate(zip(("parents", "children", "staged", "written"), sides)):
+    for side, (name, (ptr, values, sizes)) in enumerate(zip(_SIDES, sides, strict=True)):
         first = offsets[side : 4 * n : 4]
         tasks[name] = first
         places = np.repeat(first - ptr[:-1], counts[side]) + np.arange(len(values))
@@ -172,7 +173,9 @@ def weather_of(problem: Problem, world: World, seed: int) -> Weather:
     tasks["engine_s"] = world.engine_s.draw(rng_for(seed, "weather", "engine"), n)
     tasks["post_s"] = world.post_s.draw(rng_for(seed, "weather", "post"), n)
     tasks["hold_s"] = world.queue_s.draw(rng_for(seed, "weather", "queue"), n)
-    tasks["hold_s"] += world.clustering_s.draw(rng_for(seed, "weather", "clustering"), n) * problem.graph.merged
+    tasks["hold_s"] += (
+        world.clustering_s.draw(rng_for(seed, "weather", "clustering"), n) * problem.graph.merged
+    )
     vms["boot_s"] = world.boot_s.draw(rng_for(seed, "weather", "boot"), m)
     if world.speed is not None:
         vms["speed"] = _factors(world.speed.draw(rng_for(seed, "weather", "speed"), m))
@@ -210,6 +213,3 @@ def _lives(problem: Problem, world: World, vms: Records, seed: int) -> Floats:
 def _factors(drawn: Floats) -> Floats:
     """A machine that stands still would never finish: a factor is at least one hundredth."""
     return np.maximum(drawn, 0.01)
-
-
-__all__ = ["SHARED", "Problem", "Weather", "bring_together", "weather_of"]

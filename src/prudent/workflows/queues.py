@@ -5,7 +5,7 @@ So every run is deterministic. `sizes` is (number of events, number of ready act
 
 from __future__ import annotations
 
-from prudent.workflows.compiled import compiled, inlined
+from prudent.workflows.compiled import inlined
 from prudent.workflows.graph import Ints
 from prudent.workflows.records import Records
 

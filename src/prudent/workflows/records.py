@@ -39,7 +39,10 @@ TASK = _record(
 LINK = _record("bytes", "other")
 LANE = _record("", "vm kind task mark row next last")
 VM = _record("price minimum_s speed boot_s from_s up_s last_s", "kind mortal life")
-WORLD = _record("bytes_per_s grain_s drift_period_s moved_bytes", "storage boots_late policy done retries log turn dead seed")
+WORLD = _record(
+    "bytes_per_s grain_s drift_period_s moved_bytes",
+    "storage boots_late policy done retries log turn dead seed",
+)
 EVENT = _record("time", "code mark")
 ENTRY = _record("key", "task")
 ATTEMPT = _record("start_s end_s", "task lane outcome")

@@ -11,10 +11,12 @@ from prudent.workflows.fleet import Fleet
 from prudent.workflows.plan import Plan
 from prudent.workflows.policies import PLAN
 from prudent.workflows.problem import Problem, bring_together, weather_of
-from prudent.workflows.schedulers.registry import Proposal, Scheduler, scheduler_named
+from prudent.workflows.schedulers.registry import Proposal, Scheduler, scheduler_named, schedulers
 from prudent.workflows.simulator import play
 from prudent.workflows.workflow import Workflow
 from prudent.workflows.world import World
+
+__all__ = ["plan_of", "schedule", "schedulers", "simulate"]
 
 
 def schedule(
@@ -70,7 +72,8 @@ def simulate(
 ) -> Execution:
     """Play one run in one realisation of the world (the seed's).
 
-    A plan is followed as it stands; a rule like `fcfs` decides as things happen; a static scheduler plans first.
+    A plan is followed as it stands; a rule like `fcfs` decides as things happen; a static scheduler plans
+    first.
     """
     world = world or World()
     problem = bring_together(workflow, fleet, world)

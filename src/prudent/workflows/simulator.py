@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.workflows.agent import HABIT, MIND
-from prudent.workflows.engine import run, totals
+from prudent.workflows.bill import totals
+from prudent.workflows.engine import run
 from prudent.workflows.graph import Floats, Ints
 from prudent.workflows.policies import PLAN, PRIORITY
 from prudent.workflows.problem import Problem, Weather
@@ -19,7 +20,7 @@ _NOTHING = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Where and in which order: `lane[i]` of activation i; `order` lists all activations, first to start first."""
+    """Where and in which order: `lane[i]` of activation i; `order` lists all, first to start first."""
 
     lane: Ints
     order: Ints
@@ -46,7 +47,7 @@ class Trace:
     done: int
 
     def placement(self, order: Ints) -> Placement:
-        """The lanes that were used, by start; `order` (parents first) settles what started at the same time."""
+        """The lanes that were used, by start; `order` (parents first) settles equal starts."""
         return placed(self.tasks, order)
 
 
@@ -73,7 +74,12 @@ def play(
     seed: int = 0,
 ) -> Trace:
     """Play one run: by a rule (`policies`), or a placement as planned (policy PLAN)."""
-    tasks, lanes, vms, rules = weather.tasks.copy(), problem.lanes.copy(), weather.vms.copy(), weather.rules.copy()
+    tasks, lanes, vms, rules = (
+        weather.tasks.copy(),
+        problem.lanes.copy(),
+        weather.vms.copy(),
+        weather.rules.copy(),
+    )
     rules["policy"] = policy
     seq = _NOTHING
     if policy == PLAN and placement is not None:
@@ -83,8 +89,8 @@ def play(
     events, bag, log, present = _memory(problem, weather)
     random: NDArray[np.uint64] = np.array([seed & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64)
     run(
-        tasks, problem.links, lanes, vms, rules, problem.run_s, weather.fails_at, weather.drift, weather.lives_s,
-        seq, events, bag, log, present, learner.q, learner.mind, learner.habits, random,
+        tasks, problem.links, lanes, vms, rules, problem.run_s, weather.fails_at, weather.drift,
+        weather.lives_s, seq, events, bag, log, present, learner.q, learner.mind, learner.habits, random,
     )  # fmt: skip
     sums = totals(vms, rules, log)
     at_end = rules[0]

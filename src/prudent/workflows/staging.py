@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prudent.workflows.compiled import compiled, inlined
+from prudent.workflows.compiled import inlined
 from prudent.workflows.graph import Floats
 from prudent.workflows.records import LOCAL, NETWORK, SHARED, Records
 
@@ -67,7 +67,9 @@ def estimate_s(
 
 
 @inlined
-def computing_s(factor: float, drift: Floats, vm: int, period_s: float, start_s: float, work_s: float) -> float:
+def computing_s(
+    factor: float, drift: Floats, vm: int, period_s: float, start_s: float, work_s: float
+) -> float:
     """Time for `work_s` seconds of promised speed when the speed is factor times the drift of the moment."""
     count = drift.shape[1]
     if count == 1:

@@ -49,7 +49,9 @@ def parse(text: str, name: str = "workflow") -> Workflow:
         activations = tuple(_activation(task) for task in tasks)
         gathered = frozenset(own.get("gathered", ()))
     except (TypeError, AttributeError, KeyError, ValueError) as error:
-        raise BadInput(f'"{name}" does not follow WfFormat ({error}); give a WfFormat 1.4 or 1.5 file.') from None
+        raise BadInput(
+            f'"{name}" does not follow WfFormat ({error}); give a WfFormat 1.4 or 1.5 file.'
+        ) from None
     return Workflow(document.get("name") or name, activations, tuple(_edges(tasks)), gathered)
 
 
@@ -119,7 +121,9 @@ def _tasks_of_15(body: dict[str, Any]) -> list[_Task]:
     by_id = {task.id: task for task in tasks}
     for entry in (body.get("execution") or {}).get("tasks", []):
         if entry["id"] not in by_id:
-            raise BadInput(f'The execution names task "{entry["id"]}", which is not specified; add or remove it.')
+            raise BadInput(
+                f'The execution names task "{entry["id"]}", which is not specified; add or remove it.'
+            )
         _add_run(by_id[entry["id"]], entry)
     return tasks
 

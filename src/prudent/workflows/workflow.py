@@ -126,7 +126,8 @@ class Workflow:
                     order.append(child)
         if len(order) < len(self.activations):
             raise BadInput(
-                f'Workflow "{self.name}" has a cycle: {" -> ".join(self._cycle(left))}. Remove one of the edges.'
+                f'Workflow "{self.name}" has a cycle: {" -> ".join(self._cycle(left))}. '
+                "Remove one of the edges."
             )
         return tuple(order)
 

@@ -15,7 +15,11 @@ Boot = Literal["start", "first-use"]
 
 _TIMES = ("engine_s", "queue_s", "post_s", "clustering_s", "boot_s")
 _OPTIONAL = ("speed", "drift", "vm_lifetime_s", "spot_lifetime_s")
-_CHOICES = {"storage": ("shared", "local", "network"), "billing": ("second", "hour"), "boot": ("start", "first-use")}
+_CHOICES = {
+    "storage": ("shared", "local", "network"),
+    "billing": ("second", "hour"),
+    "boot": ("start", "first-use"),
+}
 ZERO = Distribution("constant", 0.0)
 
 
@@ -24,9 +28,9 @@ class World:
     """The surroundings of a run; by default nothing is slow, late, or broken.
 
     Storage. `shared`: an activation first reads its distinct inputs (those it does not write itself) at
-    `bandwidth_mb_s` (10^6 bytes a second), without contention. `local`: only those that are not yet on its VM;
-    what was read or written there stays there. `network`: a file travels from the VM of its writer while the
-    receiver may still be busy, and costs nothing on the same VM (the model of the HEFT paper).
+    `bandwidth_mb_s` (10^6 bytes a second), without contention. `local`: only those that are not yet on its
+    VM; what was read or written there stays there. `network`: a file travels from the VM of its writer while
+    the receiver may still be busy, and costs nothing on the same VM (the model of the HEFT paper).
 
     Overheads, drawn once per activation: `engine_s` from its last parent until it may be scheduled, `queue_s`
     on the VM before it starts, `post_s` until its children hear of it, `clustering_s` for merged ones.
@@ -36,8 +40,8 @@ class World:
     `vm_lifetime_s`: time until a VM breaks; it boots again, what ran or lay on it is lost. `spot_lifetime_s`:
     time until a spot VM is taken away for good.
 
-    Money. A VM is paid from its boot (`boot`: at the start, or at its first use) to its last use, by the second
-    with the machine's minimum, or by started hours. One that is never used costs nothing.
+    Money. A VM is paid from its boot (`boot`: at the start, or at its first use) to its last use, by the
+    second with the machine's minimum, or by started hours. One that is never used costs nothing.
     """
 
     storage: Storage = "shared"
@@ -83,9 +87,9 @@ class World:
 
     def calm(self) -> World:
         """The same world with every overhead at its mean and no luck: what a planner knows."""
-        means = {name: Distribution("constant", getattr(self, name).mean) for name in _TIMES}
-        nothing: dict[str, Any] = dict.fromkeys(_OPTIONAL)
-        return replace(self, failure_rate=0.0, **means, **nothing)
+        known: dict[str, Any] = dict.fromkeys(_OPTIONAL)
+        known |= {name: Distribution("constant", getattr(self, name).mean) for name in _TIMES}
+        return replace(self, failure_rate=0.0, **known)
 
     def to_dict(self) -> dict[str, Any]:
         """What differs from the default, as plain values."""

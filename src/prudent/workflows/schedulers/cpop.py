@@ -16,7 +16,7 @@ from prudent.workflows.schedulers.timetable import by_priority, fill
 
 @dataclass(frozen=True)
 class Cpop:
-    """The critical path on the one slot that runs it fastest; the rest by priority, each where it ends first."""
+    """The critical path on the one slot that runs it fastest; the others each where they end first."""
 
     name: ClassVar[str] = "cpop"
     policy: ClassVar[int | None] = None

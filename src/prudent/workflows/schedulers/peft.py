@@ -31,7 +31,7 @@ class Peft:
 
 
 def optimistic_cost_s(problem: Problem) -> Floats:
-    """OCT(i, k) = max over children c of min over VMs w of (OCT(c, w) + held(c, w) + edge unless w is the same VM).
+    """OCT(i, k) = max over children c of min over VMs w of (OCT(c, w) + held(c, w) + edge if w is another).
 
     The table depends on a VM only through its kind, so it has one column per kind.
     """

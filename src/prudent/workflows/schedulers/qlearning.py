@@ -1,4 +1,4 @@
-"""Q-learning as in WorkflowSim4RL: an episode is a simulated run, the best episode's placement is the plan."""
+"""Q-learning as in WorkflowSim4RL: an episode is a simulated run, the best one's placement is the plan."""
 
 from __future__ import annotations
 
@@ -73,9 +73,11 @@ class QLearning:
         return Tables(q, self._time_alone(problem))
 
     def _time_alone(self, problem: Problem) -> np.ndarray:
-        """Before the first episode every activation runs alone, on the first machine: that is what is usual."""
+        """Before the first episode every activation runs alone, on the first machine: that is usual."""
         habits = np.zeros(1 + len(problem.vms), dtype=HABIT)
-        alone_s = problem.tasks["hold_s"] + problem.tasks["stage_s"] + problem.run_s[:, problem.lanes[0]["kind"]]
+        alone_s = (
+            problem.tasks["hold_s"] + problem.tasks["stage_s"] + problem.run_s[:, problem.lanes[0]["kind"]]
+        )
         for index in self.alpha * alone_s:
             remember(habits, 0, index)
         return habits

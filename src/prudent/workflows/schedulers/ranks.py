@@ -30,7 +30,7 @@ def mean_held_s(problem: Problem) -> Floats:
 
 
 def seconds_per_byte(problem: Problem) -> float:
-    """What an edge costs between two VMs: nothing on shared storage, where reading is part of the activation."""
+    """What an edge costs between two VMs: nothing on shared storage, where each activation reads."""
     return 0.0 if problem.world.storage == "shared" else 1.0 / float(problem.rules[0]["bytes_per_s"])
 
 

@@ -23,9 +23,9 @@ class Proposal:
 class Scheduler(Protocol):
     """Turns a problem into a placement; deterministic for a seed.
 
-    `schedule` and `simulate` call it. A scheduler that decides while the run goes on names its rule in `policy`
-    (see `policies`), and `simulate` then lets the engine decide; for the others `policy` is None and `propose`
-    is called before the run. Options are the fields of the implementing dataclass.
+    `schedule` and `simulate` call it. A scheduler that decides while the run goes on names its rule in
+    `policy` (see `policies`), and `simulate` then lets the engine decide; for the others `policy` is None and
+    `propose` is called before the run. Options are the fields of the implementing dataclass.
     """
 
     @property

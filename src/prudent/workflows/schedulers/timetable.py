@@ -20,9 +20,7 @@ GAP = np.dtype([("start_s", np.float64), ("end_s", np.float64), ("before", np.in
 _NO_BONUS = np.zeros((1, 1))
 
 
-def fill(
-    problem: Problem, order: Ints, bonus_s: Floats = _NO_BONUS, pinned: Ints | None = None
-) -> Placement:
+def fill(problem: Problem, order: Ints, bonus_s: Floats = _NO_BONUS, pinned: Ints | None = None) -> Placement:
     """Place activations one by one (parents first), each where it ends first, in a gap if it fits.
 
     `bonus_s[i, k]` is added to the end of activation i on a lane of kind k before lanes are compared;
@@ -39,7 +37,9 @@ def fill(
     present = np.zeros((held, problem.files), dtype=np.uint8)
     if pinned is None:
         pinned = np.full(len(tasks), -1, dtype=np.int64)
-    _fill(tasks, problem.links, lanes, problem.rules, problem.run_s, present, order, bonus_s, pinned, gaps, last)
+    _fill(
+        tasks, problem.links, lanes, problem.rules, problem.run_s, present, order, bonus_s, pinned, gaps, last
+    )
     return placed(tasks, problem.graph.order)
 
 
@@ -108,7 +108,7 @@ def _needs(
 
 @compiled
 def _first_fit(gaps: Records, gap: int, ready_s: float, held_s: float) -> tuple[int, float]:
-    """The earliest gap that is long enough; gaps are walked from the last, those before `ready_s` not at all."""
+    """The earliest gap that is long enough; walked from the last, down to the one at `ready_s`."""
     best, best_start = gap, max(gaps[gap].start_s, ready_s)
     while gaps[gap].start_s > ready_s and gaps[gap].before >= 0:
         gap = gaps[gap].before

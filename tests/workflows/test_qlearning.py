@@ -1,0 +1,125 @@
+"""The learning scheduler: rewards by hand, tables that survive, and better plans than fcfs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from prudent.core.errors import BadInput
+from prudent.workflows import Activation, Fleet, Vm, Workflow, World, schedule
+from prudent.workflows.agent import HABIT, remember, reward
+from prudent.workflows.generate import generate, shapes
+from prudent.workflows.problem import bring_together
+from prudent.workflows.schedulers.qlearning import QLearning
+from prudent.workflows.schedulers.tables import Tables
+
+FLEET = Fleet.parse("4*m3.medium,1*m3.2xlarge")
+
+
+def habits_of(*indices: float):
+    habits = np.zeros(1, dtype=HABIT)
+    for index in indices:
+        remember(habits, 0, index)
+    return habits
+
+
+def test_reward_compares_with_what_is_usual():
+    habits = habits_of(8, 10, 12)
+    assert habits["mean"][0] == 10
+    deviation = np.sqrt(8 / 3)
+    assert reward(habits, 10 + deviation + 0.01) == -1
+    assert reward(habits, 10 - deviation - 0.01) == 1
+    assert reward(habits, 10) == 0
+    assert reward(habits_of(5), 1) == 0
+
+
+def test_one_step_by_hand():
+    # One activation on one VM: P = 0.5 * 10 = 5 equals the mean, so r = 0, e = 0; nothing is ready then, so
+    # Q = 0.2 + 1.0 * (0 + 0.5 * 0.2 - 0.2) = 0.1.
+    workflow = Workflow("w", (Activation("a", runtime_s=10),))
+    problem = bring_together(workflow, Fleet((Vm("v", "m"),)), World())
+    learning = QLearning(episodes=1)
+    tables = learning._first_tables(problem)
+    learner = learning._learner(tables)
+    learning._play(problem, learner, 0, 0)
+    assert tables.q[0, 0] == pytest.approx(0.1)
+    assert tables.habits["count"].tolist() == [2, 1]
+
+
+def test_fast_machines_become_preferred():
+    workflow = Workflow("w", tuple(Activation(f"t{at}", runtime_s=20) for at in range(6)))
+    fleet = Fleet((Vm("slow", "s", 500), Vm("fast", "f", 4000)))
+    problem = bring_together(workflow, fleet, World())
+    learning = QLearning(episodes=30, epsilon=0.5)
+    tables = learning._first_tables(problem)
+    learner = learning._learner(tables)
+    for episode in range(30):
+        learning._play(problem, learner, 3, episode)
+    assert learner.habits["efficiency"][2] > learner.habits["efficiency"][1]
+    assert learner.q[:, 1].mean() > learner.q[:, 0].mean()
+
+
+@pytest.mark.parametrize("shape", shapes())
+def test_beats_first_come_first_served(shape):
+    workflow = generate(shape, 60, seed=2)
+    learned = schedule(workflow, FLEET, World(), scheduler="q-learning", seed=7)
+    assert learned.makespan_s < schedule(workflow, FLEET, World(), scheduler="fcfs").makespan_s
+    curve = learned.details["learning_curve_s"]
+    assert len(curve) == 100
+    assert min(curve) == pytest.approx(learned.makespan_s)
+
+
+def test_tables_are_saved_and_carried_on(tmp_path):
+    workflow = generate("montage", 40, seed=1)
+    path = tmp_path / "tables.npz"
+    options = {"episodes": 10, "tables": str(path)}
+    schedule(workflow, FLEET, World(), scheduler="q-learning", options=options, seed=7)
+    more = schedule(
+        workflow, FLEET, World(), scheduler="q-learning", options={**options, "carry_on": True}, seed=7
+    )
+    whole = schedule(workflow, FLEET, World(), scheduler="q-learning", options={"episodes": 20}, seed=7)
+    assert more.details == whole.details
+    assert more.assignments == whole.assignments
+    kept = Tables.load(path, bring_together(workflow, FLEET, World()))
+    assert len(kept.makespans_s) == 20
+    assert kept.placement is not None
+
+
+def test_tables_of_another_workflow_are_refused(tmp_path):
+    path = tmp_path / "tables.npz"
+    options = {"episodes": 2, "tables": str(path)}
+    schedule(generate("montage", 40), FLEET, World(), scheduler="q-learning", options=options)
+    with pytest.raises(BadInput, match="another workflow"):
+        schedule(
+            generate("sipht", 40),
+            FLEET,
+            World(),
+            scheduler="q-learning",
+            options={**options, "carry_on": True},
+        )
+    path.write_text("nothing")
+    with pytest.raises(BadInput, match="holds no tables"):
+        schedule(
+            generate("montage", 40),
+            FLEET,
+            World(),
+            scheduler="q-learning",
+            options={**options, "carry_on": True},
+        )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"episodes": 0}, {"epsilon": 2}, {"alpha": -1}, {"gamma": 1.5}, {"rate": 7}, {"carry_on": True}],
+)
+def test_bad_options(options):
+    with pytest.raises(BadInput):
+        schedule(generate("montage", 9), FLEET, World(), scheduler="q-learning", options=options)
+
+
+def test_learns_in_the_world_as_it_is():
+    world = World(speed="lognormal(1, 0.5)")
+    plan = schedule(
+        generate("sipht", 30), FLEET, world, scheduler="q-learning", options={"episodes": 20}, seed=1
+    )
+    assert len(set(plan.details["learning_curve_s"])) > 10
