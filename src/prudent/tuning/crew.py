@@ -85,9 +85,11 @@ class VirtualCrew:
             member.upcoming, member.seen_s = None, _time_of(member)
             self._now_s = max(self._now_s, member.started_s + _elapsed(event))
             return member, event
-        # A limit that came nearer (another run ended well) cannot lie in the past of this one.
-        member.seen_s = max(limit.seconds, self._now_s - member.started_s)
-        self._now_s = member.started_s + member.seen_s
+        # A limit that came nearer (another run ended well) cannot lie in the past of this one; what is
+        # past by rounding alone is not.
+        past_s = self._now_s - member.started_s
+        member.seen_s = limit.seconds if past_s <= limit.seconds + 1e-9 * max(1.0, self._now_s) else past_s
+        self._now_s = max(self._now_s, member.started_s + member.seen_s)
         return member, Reached(Limit(member.seen_s, limit.why))
 
 

@@ -33,6 +33,8 @@ class Journal:
     def open(cls, path: str | Path, header: Mapping[str, Any], resume: bool) -> Journal:
         """Begin a journal, or take one up again; it must be of the same study as `header`."""
         path = Path(path)
+        if path.exists() and not path.is_file():
+            raise BadInput(f'"{path}" is no ordinary file; name one that a journal can be written to.')
         exists = path.exists() and path.stat().st_size > 0
         if exists and not resume:
             raise BadInput(f'"{path}" holds a study already; go on with --resume or name another file.')
