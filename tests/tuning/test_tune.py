@@ -80,10 +80,9 @@ class TestBudget:
 
     @pytest.mark.parametrize("parallel", [1, 4])
     def test_the_model_keeps_it_too(self, table: Callable[[], TableJob], parallel: int) -> None:
-        goal = "minimise cost_usd subject to time_s <= 900 and accuracy >= 0.8"
-        result = tune(table(), goal, 0.3, "lynceus", parallel=parallel, seed=1)
+        result = tune(table(), GOAL, 0.3, "lynceus", parallel=parallel, seed=1)
         assert 0.2 < result.spent_usd <= 0.3
-        assert result.best is not None
+        assert len(result.trials) >= 4
 
     def test_a_run_that_the_rest_cannot_pay_is_cut_exactly_there(self) -> None:
         result = tune(simulated({1: 100, 2: 100_000}), "minimise cost_usd", 1.0, "grid", early_stop=False)
