@@ -79,7 +79,8 @@ def test_not_dax():
 
 def test_generators_faults_are_mended_only_under_its_stamp():
     body = (
-        '<job id="A" runtime="-1"><uses file="x" link="output" size="-8"/><uses file="o" link="output"/></job>'
+        '<job id="A" runtime="-1"><uses file="x" link="output" size="-8"/>'
+        '<uses file="o" link="output"/></job>'
         '<job id="B"><uses file="x" link="input" size="-8"/><uses file="o" link="output"/></job>'
         '<child ref="B"><parent ref="A"/></child>'
     )
@@ -90,6 +91,15 @@ def test_generators_faults_are_mended_only_under_its_stamp():
     assert len(workflow.notes) == 3
     with pytest.raises(BadInput):
         parse(dax(body))
+
+
+def test_a_generated_trace_has_the_edges_it_declares():
+    body = (
+        '<job id="A" runtime="1"><uses file="x" link="output" size="8"/></job>'
+        '<job id="B" runtime="1"><uses file="x" link="input" size="8"/></job>'
+    )
+    assert parse(dax(body, STAMP)).edges == ()
+    assert parse(dax(body)).edges == (("A", "B"),)
 
 
 def test_a_stamp_does_not_excuse_sizes_that_disagree():

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from prudent.workflows.chance import uniform
-from prudent.workflows.compiled import compiled
+from prudent.workflows.compiled import bare
 from prudent.workflows.graph import Floats, Ints
 from prudent.workflows.records import IDLE, Records
 
@@ -30,7 +30,7 @@ HABIT = np.dtype([(name, np.float64) for name in ("count", "mean", "squares", "e
 """Running mean and deviation of P, and the smoothed reward: row 0 of all machines, row 1 + j of machine j."""
 
 
-@compiled
+@bare
 def choose_lane(lanes: Records, q: Floats, mind: Records, random: Any, task: int) -> int:
     """Any idle lane with probability epsilon, else one on the machine of largest q, equals by lot."""
     explores = uniform(random) < mind[0].epsilon
@@ -48,7 +48,7 @@ def choose_lane(lanes: Records, q: Floats, mind: Records, random: Any, task: int
     return best
 
 
-@compiled
+@bare
 def remember(habits: Records, row: int, index: float) -> None:
     """Add one index to a running mean and deviation (Welford)."""
     habits[row].count += 1.0
@@ -57,7 +57,7 @@ def remember(habits: Records, row: int, index: float) -> None:
     habits[row].squares += away * (index - habits[row].mean)
 
 
-@compiled
+@bare
 def reward(habits: Records, index: float) -> float:
     """Punish what is slower than usual by more than the deviation, praise what is faster."""
     usual = habits[0]
@@ -71,7 +71,7 @@ def reward(habits: Records, index: float) -> float:
     return 0.0
 
 
-@compiled
+@bare
 def learn(
     lanes: Records,
     bag: Records,
@@ -95,7 +95,7 @@ def learn(
     q[task, vm] += mind[0].rate * (target - q[task, vm])
 
 
-@compiled
+@bare
 def _best_next(lanes: Records, bag: Records, sizes: Ints, q: Floats, mind: Records) -> float:
     """The largest q of the state after: over ready activations and idle machines, else that of waiting."""
     best = -np.inf

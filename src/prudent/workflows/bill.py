@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from prudent.workflows.compiled import compiled
+from prudent.workflows.compiled import bare, compiled
 from prudent.workflows.graph import Floats
 from prudent.workflows.records import Records
 
 
-@compiled
+@bare
 def bill_usd(vms: Records, rules: Records, vm: int, rented_s: float) -> float:
     """What a VM costs that was rented for so long."""
     billed_s = max(rented_s, vms[vm].minimum_s)

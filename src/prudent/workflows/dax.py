@@ -35,7 +35,8 @@ def parse(text: str, name: str = "workflow") -> Workflow:
     The public gallery's generator has faults, mended only in files that bear its stamp (DAX 2 with its five
     counters): it drew some run times below zero (taken as the shortest) and some sizes (the sign is dropped
     where writer and readers agree), and its Montage activations all write a `fit.txt` of their own under one
-    name (such files become `gathered`). What was mended is said in the workflow's notes.
+    name (such files become `gathered`). Its edges are taken as declared, without those that files would add.
+    What was mended is said in the workflow's notes.
     """
     try:
         root = ElementTree.fromstring(text.encode())
@@ -59,14 +60,15 @@ def parse(text: str, name: str = "workflow") -> Workflow:
 
 
 def _finish(trace: _Trace, name: str) -> Workflow:
-    gathered = _several_writers(trace.activations) if trace.generated else frozenset()
+    several = _several_writers(trace.activations) if trace.generated else frozenset()
+    gathered = several | (_undeclared(trace) if trace.generated else frozenset())
     notes = []
     if trace.mended:
         notes.append(f"{trace.mended} file sizes below zero were taken without their sign")
     if trace.short:
         notes.append(f"{trace.short} run times below zero were taken as {SHORTEST_RUN_S} s")
-    if gathered:
-        notes.append(f"files with several writers, one copy each: {', '.join(sorted(gathered))}")
+    if several:
+        notes.append(f"files with several writers, one copy each: {', '.join(sorted(several))}")
     return Workflow(name, tuple(trace.activations), tuple(trace.edges), gathered, tuple(notes))
 
 
@@ -128,6 +130,18 @@ def _several_writers(activations: list[Activation]) -> frozenset[str]:
         name for activation in activations for name in {file.name for file in activation.outputs}
     )
     return frozenset(name for name, count in counts.items() if count > 1)
+
+
+def _undeclared(trace: _Trace) -> frozenset[str]:
+    """Files that would add an edge the trace does not have; a trace of a run knows what ran before what."""
+    edges = set(trace.edges)
+    writer = {file.name: activation.id for activation in trace.activations for file in activation.outputs}
+    return frozenset(
+        name
+        for activation in trace.activations
+        for name in activation.staged()
+        if name in writer and (writer[name], activation.id) not in edges
+    )
 
 
 def _argument_text(element: ElementTree.Element) -> list[str]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from prudent.workflows.agent import learn
-from prudent.workflows.compiled import compiled, inlined
+from prudent.workflows.compiled import bare, inlined
 from prudent.workflows.graph import Floats, Ints
 from prudent.workflows.policies import PLAN, PRIORITY, Q_LEARNING, is_ordered, pick
-from prudent.workflows.queues import KIND, drop_first, push, put_in_bag, take_from_bag
+from prudent.workflows.queues import KIND, KIND_BITS, drop_first, push, put_in_bag, take_from_bag
 from prudent.workflows.records import (
     DOWN,
     FAILED,
@@ -34,7 +32,7 @@ from prudent.workflows.records import (
 from prudent.workflows.staging import arrival_s, computing_s, missing_bytes
 
 
-@compiled
+@bare
 def run(
     tasks: Records,
     links: Records,
@@ -48,6 +46,8 @@ def run(
     seq: Ints,
     events: Records,
     bag: Records,
+    sizes: Ints,
+    choice: Ints,
     log: Records,
     present: Any,
     q: Floats,
@@ -60,7 +60,7 @@ def run(
     `rules.policy` PLAN follows `seq`: the activations of a lane in order are seq[lane.next:lane.last].
     PRIORITY gives the ready activation of largest `priority` the idle lane on which it ends first.
     """
-    sizes = np.zeros(2, np.int64)
+    sizes[2] = len(lanes)
     if rules[0].boots_late == 0:
         for vm in range(len(vms)):
             _boot(lanes, vms, rules, lives_s, events, sizes, vm, 0.0)
@@ -69,15 +69,15 @@ def run(
             _release(tasks, rules, events, bag, sizes, task, 0.0)
     now = 0.0
     while True:
-        if rules[0].policy == PLAN:
+        if rules[0].policy == PLAN and sizes[2] > 0:
             _follow_plan(
                 tasks, links, lanes, vms, rules, run_s, fails_at, drift, lives_s, seq, events, sizes, log,
                 present, now,
             )  # fmt: skip
-        while sizes[1] > 0:
-            at, lane = pick(tasks, links, lanes, rules, run_s, present, bag, sizes, q, mind, random, now)
-            if lane < 0:
-                break
+        while sizes[1] > 0 and sizes[2] > 0:
+            at, lane = pick(
+                tasks, links, lanes, rules, run_s, present, bag, sizes, choice, q, mind, random, now
+            )
             task = bag[at].task
             take_from_bag(bag, sizes, at, is_ordered(rules[0].policy))
             _start(
@@ -115,7 +115,7 @@ def _happen(
     now: float,
 ) -> None:
     """Take the first event and let it happen, unless it was overtaken."""
-    kind, name, mark = events[0].code // KIND, events[0].code % KIND, events[0].mark
+    kind, name, mark = events[0].code >> KIND_BITS, events[0].code & (KIND - 1), events[0].mark
     drop_first(events, sizes)
     if kind == FINISH:
         if lanes[name].mark == mark:
@@ -126,12 +126,12 @@ def _happen(
     elif kind == READY:
         _become_ready(tasks, rules, bag, sizes, name, now)
     elif kind == VM_UP:
-        _set_lanes(lanes, name, IDLE)
+        _set_lanes(lanes, sizes, name, IDLE)
     elif vms[name].life == mark:
         _lose_vm(tasks, lanes, vms, rules, lives_s, seq, events, bag, sizes, log, present, name, now)
 
 
-@compiled
+@bare
 def _boot(
     lanes: Records,
     vms: Records,
@@ -148,19 +148,20 @@ def _boot(
     up = now + vms[vm].boot_s
     vms[vm].up_s = up
     if up > now and rules[0].boots_late == 0:
-        _set_lanes(lanes, vm, DOWN)
+        _set_lanes(lanes, sizes, vm, DOWN)
         push(events, sizes, up, VM_UP * KIND + vm, 0)
     else:
-        _set_lanes(lanes, vm, IDLE)
+        _set_lanes(lanes, sizes, vm, IDLE)
     life = vms[vm].life
     if life < lives_s.shape[1] and lives_s[vm, life] < math.inf:
         push(events, sizes, up + lives_s[vm, life], VM_DOWN * KIND + vm, life)
 
 
-@inlined
-def _set_lanes(lanes: Records, vm: int, state: int) -> None:
+@bare
+def _set_lanes(lanes: Records, sizes: Ints, vm: int, state: int) -> None:
     for lane in range(len(lanes)):
         if lanes[lane].vm == vm:
+            sizes[2] += (state == IDLE) - (lanes[lane].task == IDLE)
             lanes[lane].task = state
 
 
@@ -263,6 +264,7 @@ def _start(
     log[row].lane = lane
     log[row].start_s = begin
     lanes[lane].task = task
+    sizes[2] -= 1
     lanes[lane].row = row
     lanes[lane].mark += 1
     push(events, sizes, end, FINISH * KIND + lane, lanes[lane].mark)
@@ -290,6 +292,7 @@ def _finish(
     """An attempt ends: its children hear of it, or it is tried again."""
     task, vm, row = lanes[lane].task, lanes[lane].vm, lanes[lane].row
     lanes[lane].task = IDLE
+    sizes[2] += 1
     vms[vm].last_s = now
     log[row].end_s = now
     if fails_at[task, tasks[task].attempt] < 1.0:
@@ -329,7 +332,7 @@ def _fail(
         _become_ready(tasks, rules, bag, sizes, task, now)
 
 
-@compiled
+@bare
 def _lose_vm(
     tasks: Records,
     lanes: Records,
@@ -353,6 +356,7 @@ def _lose_vm(
         if lanes[lane].vm != vm:
             continue
         task = lanes[lane].task
+        sizes[2] -= task == IDLE
         lanes[lane].task = DOWN
         lanes[lane].mark += 1
         if gone and rules[0].policy == PLAN:

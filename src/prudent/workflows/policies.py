@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from prudent.workflows.agent import choose_lane
 from prudent.workflows.chance import uniform
-from prudent.workflows.compiled import compiled, inlined
+from prudent.workflows.compiled import bare, inlined
 from prudent.workflows.graph import Floats, Ints
 from prudent.workflows.records import IDLE, SHARED, Records
 from prudent.workflows.staging import estimate_s, missing_bytes
@@ -32,6 +30,7 @@ def pick(
     present: Any,
     bag: Records,
     sizes: Ints,
+    choice: Ints,
     q: Floats,
     mind: Records,
     random: Any,
@@ -40,7 +39,7 @@ def pick(
     """Position in the bag and lane of the next placement; lane -1 when no lane is idle."""
     policy = rules[0].policy
     if policy in (MIN_MIN, MAX_MIN):
-        return _pick_extreme(tasks, links, lanes, rules, run_s, present, bag, sizes, now)
+        return _pick_extreme(tasks, links, lanes, rules, run_s, present, bag, sizes, choice, now)
     if policy == RANDOM:
         return int(uniform(random) * sizes[1]), _random_lane(lanes, random)
     task = bag[0].task
@@ -58,7 +57,7 @@ def pick(
     return 0, lane
 
 
-@compiled
+@bare
 def quickest_lane(
     tasks: Records,
     links: Records,
@@ -81,14 +80,16 @@ def quickest_lane(
 
 @inlined
 def _next_idle(lanes: Records, turn: int) -> int:
-    for step in range(len(lanes)):
-        lane = (turn + step) % len(lanes)
+    for lane in range(turn, len(lanes)):
+        if lanes[lane].task == IDLE:
+            return lane
+    for lane in range(turn):
         if lanes[lane].task == IDLE:
             return lane
     return -1
 
 
-@compiled
+@bare
 def _random_lane(lanes: Records, random: Any) -> int:
     idle = 0
     for lane in range(len(lanes)):
@@ -104,7 +105,7 @@ def _random_lane(lanes: Records, random: Any) -> int:
     return -1
 
 
-@compiled
+@bare
 def _nearest_lane(
     tasks: Records, links: Records, lanes: Records, rules: Records, present: Any, task: int
 ) -> int:
@@ -118,7 +119,7 @@ def _nearest_lane(
     return best
 
 
-@compiled
+@bare
 def _pick_extreme(
     tasks: Records,
     links: Records,
@@ -128,19 +129,19 @@ def _pick_extreme(
     present: Any,
     bag: Records,
     sizes: Ints,
+    choice: Ints,
     now: float,
 ) -> tuple[int, int]:
     """Min-min: the pair that ends first. Max-min: of every activation's best pair, the one that ends last."""
-    choice = _distinct_lanes(lanes, rules, run_s.shape[1])
+    count = _distinct_lanes(lanes, rules, run_s.shape[1], choice)
     best_at, best_lane, best_s = 0, -1, 0.0
-    if len(choice) == 0:
-        return 0, -1
     sign = -1.0 if rules[0].policy == MAX_MIN else 1.0
     for at in range(sizes[1]):
         task = bag[at].task
         lane = choice[0]
         held_s = estimate_s(tasks, links, lanes, rules, run_s, present, task, lane, now)
-        for other in choice[1:]:
+        for place in range(1, count):
+            other = choice[place]
             other_s = estimate_s(tasks, links, lanes, rules, run_s, present, task, other, now)
             if other_s < held_s:
                 lane, held_s = other, other_s
@@ -150,16 +151,20 @@ def _pick_extreme(
     return best_at, best_lane
 
 
-@compiled
-def _distinct_lanes(lanes: Records, rules: Records, kinds: int) -> Ints:
-    """The idle lanes; on shared storage those of one kind are alike, so the first stands for its kind."""
-    choice = np.empty(len(lanes), np.int64)
-    known = np.zeros(kinds, np.uint8)
+@bare
+def _distinct_lanes(lanes: Records, rules: Records, kinds: int, choice: Ints) -> int:
+    """Put the idle lanes into `choice` and count them.
+
+    On shared storage lanes of one kind are alike, so the first stands for its kind; which kinds were seen is
+    noted behind the lanes.
+    """
     size = 0
+    seen = len(lanes)
+    choice[seen : seen + kinds] = 0
     for lane in range(len(lanes)):
-        kind = lanes[lane].kind
-        if lanes[lane].task == IDLE and (rules[0].storage != SHARED or known[kind] == 0):
-            known[kind] = 1
+        at = seen + lanes[lane].kind
+        if lanes[lane].task == IDLE and (rules[0].storage != SHARED or choice[at] == 0):
+            choice[at] = 1
             choice[size] = lane
             size += 1
-    return choice[:size]
+    return size

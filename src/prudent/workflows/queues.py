@@ -1,6 +1,6 @@
 """Two binary heaps in arrays: events by time, then kind, then id; ready activations by key, then id.
 
-So every run is deterministic. `sizes` is (number of events, number of ready activations).
+So every run is deterministic. `sizes` is (number of events, of ready activations, of idle lanes).
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from prudent.workflows.compiled import inlined
 from prudent.workflows.graph import Ints
 from prudent.workflows.records import Records
 
-KIND = 1 << 40
+KIND_BITS = 40
+KIND = 1 << KIND_BITS
 """An event's code is kind * KIND + id, so that one comparison orders both."""
 
 

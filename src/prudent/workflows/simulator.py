@@ -87,10 +87,13 @@ def play(
     if policy == PRIORITY and priority is not None:
         tasks["priority"] = priority
     events, bag, log, present = _memory(problem, weather)
+    sizes = np.zeros(3, dtype=np.int64)
+    choice = np.zeros(len(lanes) + problem.run_s.shape[1], dtype=np.int64)
     random: NDArray[np.uint64] = np.array([seed & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64)
     run(
         tasks, problem.links, lanes, vms, rules, problem.run_s, weather.fails_at, weather.drift,
-        weather.lives_s, seq, events, bag, log, present, learner.q, learner.mind, learner.habits, random,
+        weather.lives_s, seq, events, bag, sizes, choice, log, present, learner.q, learner.mind,
+        learner.habits, random,
     )  # fmt: skip
     sums = totals(vms, rules, log)
     at_end = rules[0]

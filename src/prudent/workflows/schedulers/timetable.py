@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from prudent.workflows.compiled import compiled
+from prudent.workflows.compiled import bare, compiled
 from prudent.workflows.graph import Floats, Ints
 from prudent.workflows.problem import Problem
 from prudent.workflows.queues import put_in_bag, take_from_bag
@@ -43,7 +43,7 @@ def fill(problem: Problem, order: Ints, bonus_s: Floats = _NO_BONUS, pinned: Int
     return placed(tasks, problem.graph.order)
 
 
-@compiled
+@bare
 def _fill(
     tasks: Records,
     links: Records,
@@ -84,7 +84,7 @@ def _fill(
                 present[lanes[best].vm, links[at].other] = 1
 
 
-@compiled
+@bare
 def _needs(
     tasks: Records,
     links: Records,
@@ -106,7 +106,7 @@ def _needs(
     return held_s, ready_s
 
 
-@compiled
+@bare
 def _first_fit(gaps: Records, gap: int, ready_s: float, held_s: float) -> tuple[int, float]:
     """The earliest gap that is long enough; walked from the last, down to the one at `ready_s`."""
     best, best_start = gap, max(gaps[gap].start_s, ready_s)
@@ -118,7 +118,7 @@ def _first_fit(gaps: Records, gap: int, ready_s: float, held_s: float) -> tuple[
     return best, best_start
 
 
-@compiled
+@bare
 def _occupy(gaps: Records, last: Ints, used: int, lane: int, gap: int, start_s: float, end_s: float) -> int:
     """Cut a stretch out of a gap; an emptied gap stays, with no length. Returns the number of gaps used."""
     if start_s <= gaps[gap].start_s:
@@ -141,7 +141,7 @@ def by_priority(problem: Problem, priority: Floats) -> Ints:
 
 @compiled
 def _by_priority(missing: Ints, tasks: Records, links: Records, priority: Floats, bag: Records) -> Ints:
-    sizes = np.zeros(2, np.int64)
+    sizes = np.zeros(3, np.int64)
     order = np.empty(len(tasks), np.int64)
     for task in range(len(tasks)):
         if missing[task] == 0:
