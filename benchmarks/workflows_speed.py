@@ -60,10 +60,9 @@ def main() -> None:
             start = time.process_time()
             bring_together(large, vms, world)
             prepared = time.process_time() - start
-            spent = cpu_s(lambda large=large, vms=vms: schedule(large, vms, world, "heft"), repeats=1)  # type: ignore[misc]
-            print(
-                f"heft: {size:7,} activations on {machines:5,} VMs: {spent:6.2f} s (arrays made in {prepared:.2f} s)"
-            )
+            spent = cpu_s(lambda large=large, vms=vms: schedule(large, vms, world, "heft"), repeats=1)
+            what = f"{size:7,} activations on {machines:5,} VMs"
+            print(f"heft: {what}: {spent:6.2f} s (arrays made in {prepared:.2f} s)")
 
 
 if __name__ == "__main__":
