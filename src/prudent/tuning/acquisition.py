@@ -30,10 +30,10 @@ def normal_cdf(z: Array) -> Array:
 def expected_improvement(
     mean: Array, std: Array, best: float | Array, bound: float | Array = math.inf
 ) -> Array:
-    """E[(best - Y)⁺ · 1(Y <= bound)] for Y ~ N(mean, std²): improvement that keeps an upper bound on Y itself.
+    """E[(best - Y)⁺ · 1(Y <= bound)] for Y ~ N(mean, std²): improvement that keeps a bound on Y itself.
 
-    (best - μ) Φ(z) + σ φ(z), z = (min(best, bound) - μ) / σ. Where the constraint is on the very quantity that is
-    minimised (time = cost / price), this is exact; the product EI · P(constraint) would count it twice.
+    (best - μ) Φ(z) + σ φ(z), z = (min(best, bound) - μ) / σ. Where the constraint is on the very quantity
+    that is minimised (time = cost / price), this is exact; EI · P(constraint) would count it twice.
 
     >>> ei = expected_improvement(np.array([0.0]), np.array([1.0]), 0.0)
     >>> round(float(ei[0]), 4)
@@ -49,7 +49,7 @@ def probability_below(mean: Array, std: Array, bound: float | Array) -> Array:
 
 
 def expected_bill(mean: Array, std: Array, cap: float | Array) -> Array:
-    """E[min(e^Y, e^cap)] for Y ~ N(mean, std²) the logarithm of the cost: what a run that is cut at a cap costs.
+    """E[min(e^Y, e^cap)], Y ~ N(mean, std²) the logarithm of the cost: what a run cut at a cap costs.
 
     >>> bill = expected_bill(np.array([0.0]), np.array([1e-9]), math.inf)
     >>> round(float(bill[0]), 6)

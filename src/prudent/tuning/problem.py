@@ -60,6 +60,7 @@ class Problem:
     fraction: str | None = None
     early_stop: bool = True
     keys: dict[str, int] = field(default_factory=dict, repr=False)
+    places: dict[tuple[tuple[str, object], ...], int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.goal.check_measures(self.measures)
@@ -104,7 +105,10 @@ class Problem:
     def index(self, configuration: Configuration) -> int:
         """The place of a configuration in `everything`; -1 where it is not in the space."""
         _ = self.everything
-        return self.keys.get(self.space.key(configuration), -1)
+        spelled = tuple(configuration.items())
+        if spelled not in self.places:
+            self.places[spelled] = self.keys.get(self.space.key(configuration), -1)
+        return self.places[spelled]
 
     def candidates(self, configurations: Iterable[Configuration]) -> Candidates:
         """Encode configurations, with their prices."""

@@ -22,6 +22,10 @@ CHEAPEST_USD_PER_S = 1e-9 / 3600.0
 """A free machine counts as next to free: the logarithm of its cost stays finite and follows its time."""
 
 
+USUAL_LOG_COST = 0.7
+"""How much log costs usually differ within a space: by a factor of two, give or take."""
+
+
 class Belief(Protocol):
     """A Gaussian belief at each candidate: mean (m,), std (m,)."""
 
@@ -30,6 +34,18 @@ class Belief(Protocol):
 
     def given(self, indices: NDArray[np.int64], values: Array) -> tuple[Array, Array]:
         """Mean and std (k, m) after pretending paths of samples: candidate indices and values (k, h)."""
+
+
+class Ignorance:
+    """The belief before any run has told a measure: the same of every candidate."""
+
+    def __init__(self, size: int) -> None:
+        self.mean, self.std = np.zeros(size), np.ones(size)
+
+    def given(self, indices: NDArray[np.int64], values: Array) -> tuple[Array, Array]:
+        del values
+        shape = (len(indices), len(self.mean))
+        return np.zeros(shape), np.ones(shape)
 
 
 def checkpoint(samples: int) -> int:
@@ -65,11 +81,15 @@ class Learner:
         pending, _ = self._pending_rows(history)
         if self._surrogate == "trees":
             return self._trees(trials, X, _imputed(trials, y, is_cut), pool, pending)
-        return self._process("cost", trials, X, y, is_cut, pool, pending)
+        return self._process("cost", trials, X, y, is_cut, pool, pending, USUAL_LOG_COST)
 
-    def measure(self, name: str, history: History, pool: Candidates) -> Belief:
-        """The belief of a measure that runs report at their end."""
+    def measure(self, name: str, history: History, pool: Candidates) -> Belief | None:
+        """The belief of a measure that runs report at their end; None while no run has."""
         trials = [trial for trial in history.trials if trial.finished and name in trial.measures]
+        if not trials:
+            return None
+        if not trials:
+            return Ignorance(len(pool))
         X, _ = self._rows(trials)
         y = np.array([trial.measures[name] for trial in trials], dtype=np.float64)
         pending, _ = self._pending_rows(history)
@@ -113,30 +133,37 @@ class Learner:
         is_cut: NDArray[np.bool_],
         pool: Candidates,
         pending: Array,
+        usual: float | None = None,
     ) -> GaussianProcess:
-        settings = self._weighed(name, trials, X, y, is_cut)
-        y, extra = _without_cuts(X, y, is_cut, settings)
+        settings = self._weighed(name, trials, X, y, is_cut, usual)
+        y, extra = _without_cuts(X, y, is_cut, settings, usual)
         groups = self._problem.groups
         if len(pending):
             # A trial under way counts as if it came out as expected: no second one beside it.
-            there = GaussianProcess.fit(X, y, pending, groups, self._seed, settings, extra)
+            there = GaussianProcess.fit(X, y, pending, groups, self._seed, settings, extra, usual)
             X, y = np.concatenate([X, pending]), np.concatenate([y, there.mean])
             extra = np.concatenate([extra, np.zeros(len(pending))])
-        return GaussianProcess.fit(X, y, pool.features, groups, self._seed, settings, extra)
+        return GaussianProcess.fit(X, y, pool.features, groups, self._seed, settings, extra, usual)
 
     def _weighed(
-        self, name: str, trials: Sequence[Trial], X: Array, y: Array, is_cut: NDArray[np.bool_]
+        self,
+        name: str,
+        trials: Sequence[Trial],
+        X: Array,
+        y: Array,
+        is_cut: NDArray[np.bool_],
+        usual: float | None,
     ) -> Settings:
         size = checkpoint(len(trials))
         key = (name, *(trial.number for trial in trials[:size]))
         if key not in self._settings:
             X, y, is_cut = X[:size], y[:size], is_cut[:size]
             guess = np.where(is_cut, y + 0.5 * max(float(y.std()), 0.3), y)
-            scale = Scale.of(guess)
+            scale = Scale.of(guess, usual)
             settings = weigh(X, (guess - scale.mean) / scale.deviation, self._problem.groups, self._seed)
             if is_cut.any():
-                values, extra = _without_cuts(X, y, is_cut, settings)
-                scale = Scale.of(values)
+                values, extra = _without_cuts(X, y, is_cut, settings, usual)
+                scale = Scale.of(values, usual)
                 standard = (values - scale.mean) / scale.deviation
                 settings = weigh(X, standard, self._problem.groups, self._seed, extra)
             self._settings[key] = settings
@@ -152,17 +179,18 @@ class Learner:
         return Forest.fit(X, y, pool.features, rng, self._n_trees)
 
 
-def _without_cuts(X: Array, y: Array, is_cut: NDArray[np.bool_], settings: Settings) -> tuple[Array, Array]:
+def _without_cuts(
+    X: Array, y: Array, is_cut: NDArray[np.bool_], settings: Settings, usual: float | None
+) -> tuple[Array, Array]:
     """Values and extra noise after cut runs became pseudo-observations, by the weightiest setting."""
     if not is_cut.any():
         return y, np.zeros(len(y))
     from prudent.tuning.surrogates.censored import pseudo_observations
 
-    measured = y[~is_cut] if (~is_cut).sum() >= 2 else y
-    scale = Scale(float(measured.mean()), max(float(y.std()), 0.3))
+    scale = Scale.of(y, usual)
     noise = np.full(len(y), float(settings.noise[0]))
     values, spreads = pseudo_observations(
-        X, (y - scale.mean) / scale.deviation, is_cut, noise, settings.scales[0], 1.0
+        X, (y - scale.mean) / scale.deviation, is_cut, noise, settings.scales[0]
     )
     return values * scale.deviation + scale.mean, np.maximum(spreads - noise, 0.0)
 

@@ -28,8 +28,8 @@ BREADTH = 512
 class Outlook:
     """What the goal makes of beliefs at m candidates.
 
-    Objective values are losses in the belief's own scale (log cost, or a measure with its sign). `is_cost` says
-    that the objective is the logarithm of the cost. cost_mean, cost_std: the belief of the log cost.
+    Objective values are losses in the belief's own scale (log cost, or a measure with its sign); `is_cost`
+    says that the objective is the logarithm of the cost. cost_mean, cost_std: the belief of the log cost.
     bound: the largest objective value that keeps the constraints on the objective itself (time, cost);
     floor: the least it can be (billing minimum); others: probability that everything else holds.
     cap: log of the most a run is allowed to cost before it is cut, without regard to the best run.
@@ -92,7 +92,7 @@ class Foresight:
 def choose(
     outlook: Outlook, belief: Belief, allowed: Mask, best: float, money_left: float, sight: Foresight
 ) -> Choice | None:
-    """The candidate with the best reward per dollar, as far ahead as `sight` reaches; None if none is allowed."""
+    """The candidate with the best reward per dollar, looking ahead by `sight`; None if none is allowed."""
     mean, std = belief.mean, belief.std
     reward = outlook.reward(mean, std, best)
     bill = outlook.bill(mean, std, best, money_left)

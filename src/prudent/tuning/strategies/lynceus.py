@@ -1,7 +1,7 @@
 """OBOL and Lynceus: look-ahead Bayesian optimisation that counts every dollar.
 
 Minimise C(x) subject to constraints while the sum of what is spent stays within the budget. After a few first
-runs each decision weighs expected, constrained improvement, the future it opens included, against what it costs.
+runs each decision weighs expected, constrained improvement, with the future it opens, against what it costs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from prudent.tuning.goal import COST, TIME, Constraint
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
 from prudent.tuning.strategies.beliefs import CHEAPEST_USD_PER_S, Belief, Learner
-from prudent.tuning.strategies.lookahead import Foresight, Outlook, choose
+from prudent.tuning.strategies.lookahead import Choice, Foresight, Mask, Outlook, choose
 from prudent.tuning.strategies.options import need
 from prudent.tuning.strategies.pool import look_at
 from prudent.tuning.strategies.start import first_configurations
@@ -38,7 +38,7 @@ class LynceusOptions:
     gamma: float = 0.9
     epsilon: float = 0.0
     start: Literal["price", "latin", "random", "sobol"] = "price"
-    start_trials: int = 4
+    start_trials: int = 3
     surrogate: Literal["gp", "trees"] = "gp"
     trees: int = 10
     confidence: float = 0.5
@@ -74,22 +74,19 @@ class Lynceus:
         self._options = options
         self._seed = seed
         self._learner = Learner(problem, options.surrogate, seed, options.trees)
-        self._start: list[Configuration] | None = None
+        self._starts: dict[int, list[Configuration]] = {}
 
     def propose(self, history: History, money_left: float) -> Proposal | None:
-        first = self._first(history)
-        if first is not None:
-            return first
+        if self._is_early(history):
+            return self._first(history)
         pool, allowed = look_at(self._problem, history, self._seed)
+        allowed = allowed & self._eligible(pool)
         if not allowed.any():
             return None
         belief, outlook = self._outlook(history, pool)
         best = self._best_loss(history, belief)
-        sight = self._sight()
-        if not self._problem.early_stop:
-            allowed = allowed & outlook.affordable(belief.mean, belief.std, money_left, sight.confidence_z)
-        choice = choose(outlook, belief, allowed, best, money_left, sight)
-        if choice is None or choice.reward <= self._options.epsilon:
+        choice = self._choose(outlook, belief, allowed, best, money_left)
+        if choice is None or self._is_enough(choice, history):
             return None
         likely = math.exp(float(outlook.cost_mean[choice.index] + 2 * outlook.cost_std[choice.index]))
         return Proposal(
@@ -102,24 +99,43 @@ class Lynceus:
     def recommend(self, history: History) -> Configuration | None:
         return best_configuration(history)
 
-    def _first(self, history: History) -> Proposal | None:
-        """The next of the first trials; more of them while no trial has told anything about cost."""
-        told = sum(trial.time_s > 0 for trial in history.working)
+    def _choose(
+        self, outlook: Outlook, belief: Belief, allowed: Mask, best: float, money_left: float
+    ) -> Choice | None:
+        sight = self._sight()
+        if not self._problem.early_stop:
+            allowed = allowed & outlook.affordable(belief.mean, belief.std, money_left, sight.confidence_z)
+        return choose(outlook, belief, allowed, best, money_left, sight)
+
+    def _is_enough(self, choice: Choice, history: History) -> bool:
+        """Whether the best that could be run next is not worth it."""
+        del history
+        return choice.reward <= self._options.epsilon
+
+    def _eligible(self, pool: Candidates) -> Mask:
+        """Candidates that this strategy considers at all."""
+        return np.ones(len(pool), dtype=np.bool_)
+
+    def _is_early(self, history: History) -> bool:
+        """Whether the first trials are still on, or none has told anything to learn from yet."""
         taken = len(history) + len(history.pending)
-        wanted = self._options.start_trials
-        if taken >= wanted and told > 0:
-            return None
+        measure = self._problem.goal.measure
+        if measure in (COST, TIME):
+            told = any(trial.time_s > 0 for trial in history.working)
+        else:
+            told = any(trial.finished and measure in trial.measures for trial in history)
+        return taken < self._options.start_trials or not told
+
+    def _first(self, history: History) -> Proposal | None:
+        """The next of the first trials; more of them while none has told anything."""
         tried = {self._problem.space.key(c) for c in history.configurations}
-        count = max(wanted, 2 * taken + 1)
-        for configuration in self._starters(count):
+        count = max(self._options.start_trials, 2 * len(tried) + 1)
+        if count not in self._starts:
+            self._starts[count] = first_configurations(self._problem, self._options.start, count, self._seed)
+        for configuration in self._starts[count]:
             if self._problem.space.key(configuration) not in tried:
                 return Proposal(configuration, f"first look, {self._options.start} start")
         return None
-
-    def _starters(self, count: int) -> list[Configuration]:
-        if self._start is None or len(self._start) < count:
-            self._start = first_configurations(self._problem, self._options.start, count, self._seed)
-        return self._start
 
     def _sight(self) -> Foresight:
         from scipy.special import ndtri
@@ -137,7 +153,7 @@ class Lynceus:
             limit = _as_log_cost(constraint, log_price)
             if limit is None:
                 belief = self._learner.measure(constraint.measure, history, pool)
-                others = others * _probability(belief, constraint)
+                others = others * (0.5 if belief is None else _probability(belief, constraint))
             elif constraint.is_upper:
                 bound = np.minimum(bound, limit)
         cap = bound.copy() if problem.early_stop else np.full(len(pool), np.inf)
@@ -155,6 +171,7 @@ class Lynceus:
         if goal.measure == TIME:
             return _Shifted(cost, -log_price, 1.0 if goal.minimise else -1.0)
         belief = self._learner.measure(goal.measure, history, pool)
+        assert belief is not None, "the first trials go on until the objective was measured"
         return _Shifted(belief, np.zeros(len(pool)), 1.0 if goal.minimise else -1.0)
 
     def _best_loss(self, history: History, belief: Belief) -> float:

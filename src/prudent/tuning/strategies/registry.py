@@ -11,15 +11,17 @@ from prudent.tuning.problem import Problem
 from prudent.tuning.strategies.options import read_options
 from prudent.tuning.strategies.strategy import Strategy
 
-_PACKAGE = "prudent.tuning.strategies"
+_HERE = "prudent.tuning.strategies"
 
 # name -> (module, class); the class has a dataclass `Options` and is built from (problem, options, seed).
 _STRATEGIES: dict[str, tuple[str, str]] = {
-    "random": ("simple", "Random"),
-    "grid": ("simple", "Grid"),
-    "cherrypick": ("cherrypick", "CherryPick"),
-    "obol": ("lynceus", "Obol"),
-    "lynceus": ("lynceus", "Lynceus"),
+    "random": (f"{_HERE}.simple", "Random"),
+    "grid": (f"{_HERE}.simple", "Grid"),
+    "cherrypick": (f"{_HERE}.classic", "CherryPick"),
+    "gp-ei": (f"{_HERE}.classic", "GpEi"),
+    "gp-eic": (f"{_HERE}.classic", "GpEic"),
+    "obol": (f"{_HERE}.lynceus", "Obol"),
+    "lynceus": (f"{_HERE}.lynceus", "Lynceus"),
 }
 
 
@@ -29,7 +31,7 @@ def strategies() -> list[str]:
 
 
 def register(name: str, module: str, class_name: str) -> None:
-    """Add a strategy of your own: its module (a full dotted name) and class."""
+    """Add a strategy of your own: the module it is imported from, and its class."""
     if name in _STRATEGIES:
         raise BadInput(f'There is a strategy "{name}" already; choose another name.')
     _STRATEGIES[name] = (module, class_name)
@@ -40,7 +42,7 @@ def build(name: str, problem: Problem, options: Mapping[str, Any], seed: int) ->
     if name not in _STRATEGIES:
         raise unknown("strategy", name, _STRATEGIES)
     module, class_name = _STRATEGIES[name]
-    kind: Any = getattr(import_module(module if "." in module else f"{_PACKAGE}.{module}"), class_name)
+    kind: Any = getattr(import_module(module), class_name)
     return cast(Strategy, kind(problem, read_options(kind.Options, options, name), seed))
 
 

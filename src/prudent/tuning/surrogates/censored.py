@@ -10,93 +10,79 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from prudent.tuning.surrogates.gp_kernels import cholesky, matern52, solve_lower_many
+from prudent.tuning.surrogates.gp import safe_cholesky
+from prudent.tuning.surrogates.gp_kernels import matern52
 
 Array = NDArray[np.float64]
 
-SWEEPS = 4
+ROUNDS = 12
+SETTLED = 1e-3
+"""Rounds end when no precision changes by more than this share of itself."""
 DAMPING = 0.7
-VAGUE = 1e4
-"""Noise of a pseudo-observation that says nothing, relative to the signal's variance."""
+VAGUE = 1e-4
+"""Least precision of a pseudo-observation, relative to the signal's: it says nothing, but is finite."""
 
 
-@njit(cache=True)
-def _hazard(z: float) -> float:
-    """φ(z) / Φ(z), by its asymptote in the far tail where Φ underflows."""
-    if z < -30.0:
-        return -z + 1.0 / -z
-    return math.exp(-0.5 * z * z) / math.sqrt(2 * math.pi) / (0.5 * math.erfc(-z / math.sqrt(2.0)))
-
-
-@njit(cache=True)
-def _posterior(prior: Array, precision: Array, shift: Array) -> tuple[Array, Array]:
-    """Covariance and mean from prior covariance and site parameters: (K⁻¹ + T)⁻¹ by B = I + √T K √T."""
-    size = len(precision)
-    root = np.sqrt(precision)
-    matrix = np.empty((size, size))
-    for i in range(size):
-        for j in range(size):
-            matrix[i, j] = root[i] * prior[i, j] * root[j]
-        matrix[i, i] += 1.0
-    factor = cholesky(matrix)
-    scaled = np.empty((size, size))
-    for i in range(size):
-        for j in range(size):
-            scaled[i, j] = root[i] * prior[i, j]
-    half = solve_lower_many(factor, scaled)
-    covariance = prior - half.T @ half
-    return covariance, covariance @ shift
-
-
-@njit(cache=True)
 def pseudo_observations(
-    X: Array, y: Array, is_cut: NDArray[np.bool_], noise: Array, scales: Array, variance: float
+    X: Array, y: Array, is_cut: NDArray[np.bool_], noise: Array, scales: Array
 ) -> tuple[Array, Array]:
     """Values and noise (both (n,)) of the Gaussian observations that stand for the data.
 
-    y: measured values, or the lower bounds where `is_cut`; noise: variance of each observation, all in
-    the units of standardised y; variance: the signal's. Measured rows come back as they were.
+    y: measured values, or lower bounds where `is_cut`, standardised; noise: variance of each observation
+    relative to the signal's. Measured rows come back as they were. All sites are updated together, damped,
+    until they settle: O(n³) a round.
     """
-    size = len(y)
-    prior = matern52(X, X, scales) * variance
-    precision, shift = np.zeros(size), np.zeros(size)
-    for i in range(size):
-        if not is_cut[i]:
-            precision[i] = 1.0 / noise[i]
-            shift[i] = y[i] / noise[i]
-    covariance, mean = _posterior(prior, precision, shift)
-    for _ in range(SWEEPS):
-        for i in range(size):
-            if not is_cut[i]:
-                continue
-            cavity_precision = max(1.0 / covariance[i, i] - precision[i], 1e-10)
-            cavity_variance = 1.0 / cavity_precision
-            cavity_mean = cavity_variance * (mean[i] / covariance[i, i] - shift[i])
-            spread = math.sqrt(noise[i] + cavity_variance)
-            z = (cavity_mean - y[i]) / spread
-            hazard = _hazard(z)
-            new_mean = cavity_mean + cavity_variance * hazard / spread
-            shrink = cavity_variance / (spread * spread) * hazard * (z + hazard)
-            new_variance = cavity_variance * max(1.0 - shrink, 1e-6)
-            site = max(1.0 / new_variance - cavity_precision, 1.0 / VAGUE)
-            site_shift = (site + cavity_precision) * new_mean - cavity_precision * cavity_mean
-            step = DAMPING * (site - precision[i])
-            precision[i] += step
-            shift[i] += DAMPING * (site_shift - shift[i])
-            column = covariance[:, i].copy()
-            scale = step / (1.0 + step * column[i])
-            for a in range(size):
-                weight = scale * column[a]
-                for b in range(size):
-                    covariance[a, b] -= weight * column[b]
-            mean = covariance @ shift
-        covariance, mean = _posterior(prior, precision, shift)
+    prior = matern52(X, X, scales)
+    precision = np.where(is_cut, VAGUE, 1.0 / noise)
+    shift = precision * y
+    for _ in range(ROUNDS):
+        variance, mean = _marginals(prior, precision, shift)
+        site, site_shift = _sites(
+            variance[is_cut], mean[is_cut], precision[is_cut], shift[is_cut], y[is_cut], noise[is_cut]
+        )
+        change = np.abs(site - precision[is_cut]) / site
+        precision[is_cut] += DAMPING * (site - precision[is_cut])
+        shift[is_cut] += DAMPING * (site_shift - shift[is_cut])
+        if float(change.max()) < SETTLED:
+            break
     values, spreads = y.copy(), noise.copy()
-    for i in range(size):
-        if is_cut[i]:
-            values[i] = shift[i] / precision[i]
-            spreads[i] = 1.0 / precision[i]
+    values[is_cut] = shift[is_cut] / precision[is_cut]
+    spreads[is_cut] = 1.0 / precision[is_cut]
     return values, spreads
+
+
+def _marginals(prior: Array, precision: Array, shift: Array) -> tuple[Array, Array]:
+    """Variance and mean (n,) of (K⁻¹ + T)⁻¹, through the well-conditioned B = I + √T K √T."""
+    from scipy.linalg import solve_triangular
+
+    root = np.sqrt(precision)
+    factor = safe_cholesky(np.eye(len(root)) + root[:, None] * prior * root)
+    half = solve_triangular(factor, root[:, None] * prior, lower=True, check_finite=False)
+    variance = np.maximum(np.diag(prior) - np.einsum("ij,ij->j", half, half), 1e-10)
+    return variance, prior @ shift - half.T @ (half @ shift)
+
+
+def _sites(
+    variance: Array, mean: Array, precision: Array, shift: Array, bound: Array, noise: Array
+) -> tuple[Array, Array]:
+    """Precision and shift of each one-sided statement that match the moments of its tilted marginal."""
+    cavity_precision = np.maximum(1.0 / variance - precision, 1e-6)
+    cavity_mean = (mean / variance - shift) / cavity_precision
+    cavity_variance = 1.0 / cavity_precision
+    spread = np.sqrt(noise + cavity_variance)
+    z = (cavity_mean - bound) / spread
+    hazard = _hazard(z)
+    new_mean = cavity_mean + cavity_variance * hazard / spread
+    shrink = cavity_variance / spread**2 * hazard * (z + hazard)
+    new_variance = cavity_variance * np.clip(1.0 - shrink, 1e-6, 1.0)
+    site = np.maximum(1.0 / new_variance - cavity_precision, VAGUE)
+    return site, (site + cavity_precision) * new_mean - cavity_precision * cavity_mean
+
+
+def _hazard(z: Array) -> Array:
+    """φ(z) / Φ(z), by logarithms where Φ underflows."""
+    from scipy.special import log_ndtr
+
+    return np.asarray(np.exp(-0.5 * z * z - 0.5 * math.log(2 * math.pi) - log_ndtr(z)))

@@ -19,12 +19,9 @@ from prudent.tuning.surrogates import gp_kernels as kernels
 
 Array = NDArray[np.float64]
 
-SETTINGS = 96
-"""How many settings of the hyper-parameters are weighed in the first round."""
-REFINED = 48
-"""How many more are drawn around the best of them."""
-KEPT = 8
-"""How many carry on to the predictions; the others have next to no weight."""
+# Settings of the hyper-parameters weighed in the first round, drawn around the best of them in the second,
+# and kept for predictions, by the number of samples: more samples leave less doubt and cost more to weigh.
+_EFFORTS = ((40, 96, 48, 8), (120, 64, 32, 4), (10**9, 32, 16, 2))
 _MEDIAN_SCALE, _SPREAD_SCALE = 1.0, 1.0
 _MEDIAN_NOISE, _SPREAD_NOISE = 0.005, 1.5
 
@@ -46,12 +43,19 @@ class Scale:
     deviation: float
 
     @classmethod
-    def of(cls, y: Array, floor: float = 0.05) -> Scale:
-        return cls(float(y.mean()), max(float(y.std()), floor))
+    def of(cls, y: Array, usual: float | None = None) -> Scale:
+        """From samples; `usual` is the deviation expected before there are any, worth three of them.
+
+        Without it three alike samples would pass for certainty about all the rest.
+        """
+        mean, variance, count = float(y.mean()), float(y.var()), len(y)
+        if usual is not None:
+            variance = (count * variance + 3.0 * usual**2) / (count + 3.0)
+        return cls(mean, max(math.sqrt(variance), 1e-6 * max(abs(mean), 1.0)))
 
 
 def weigh(
-    X: Array, y: Array, groups: Sequence[slice], seed: int, extra_noise: Array | None = None, keep: int = KEPT
+    X: Array, y: Array, groups: Sequence[slice], seed: int, extra_noise: Array | None = None
 ) -> Settings:
     """A weighted sample of the posterior of the hyper-parameters, by importance sampling in two rounds.
 
@@ -60,18 +64,20 @@ def weigh(
     uncertainty; a point estimate would be sure too early.
     """
     rng = rng_for(seed, "gp settings", len(groups))
+    spread, refined, keep = next(effort[1:] for effort in _EFFORTS if len(y) <= effort[0])
     extra = np.zeros(len(y)) if extra_noise is None else extra_noise
-    first = _spread(SETTINGS, len(groups) + 1, rng)
-    score = _score(first, X, y, groups, extra)
+    distances = np.stack([_square_distances(X[:, group]) for group in groups])
+    first = _spread(spread, len(groups) + 1, rng)
+    score = _score(first, distances, y, extra)
     best = first[np.argsort(-score, kind="stable")[:keep]]
-    second = np.repeat(best, -(-REFINED // len(best)), axis=0)[:REFINED]
+    second = np.repeat(best, -(-refined // len(best)), axis=0)[:refined]
     second = second + 0.35 * rng.standard_normal(second.shape)
     draws = np.concatenate([first, second])
-    score = np.concatenate([score, _score(second, X, y, groups, extra)])
+    score = np.concatenate([score, _score(second, distances, y, extra)])
     order = np.argsort(-score, kind="stable")[:keep]
     weights = np.exp(score[order] - score[order[0]])
-    scales, noise = _decode(draws[order], groups, X.shape[1])
-    return Settings(scales, noise, weights / weights.sum())
+    scales, noise = _decode(draws[order])
+    return Settings(_by_column(scales, groups, X.shape[1]), noise, weights / weights.sum())
 
 
 def _spread(count: int, width: int, rng: np.random.Generator) -> Array:
@@ -82,17 +88,28 @@ def _spread(count: int, width: int, rng: np.random.Generator) -> Array:
     return np.asarray(ndtri((strata + rng.random((count, width))) / count), dtype=np.float64)
 
 
-def _score(draws: Array, X: Array, y: Array, groups: Sequence[slice], extra: Array) -> Array:
-    scales, noise = _decode(draws, groups, X.shape[1])
+def _square_distances(columns: Array) -> Array:
+    return np.asarray(((columns[:, None, :] - columns[None, :, :]) ** 2).sum(axis=2))
+
+
+def _score(draws: Array, distances: Array, y: Array, extra: Array) -> Array:
+    scales, noise = _decode(draws)
     prior = -0.5 * (draws**2).sum(axis=1)
-    return np.asarray(kernels.evidences(X, y, scales, noise[:, None] + extra[None, :]) + prior)
+    return np.asarray(kernels.evidences(distances, y, scales**-2, noise[:, None] + extra[None, :]) + prior)
 
 
-def _decode(draws: Array, groups: Sequence[slice], width: int) -> tuple[Array, Array]:
-    scales = np.ones((len(draws), width))
-    for column, group in enumerate(groups):
-        scales[:, group] = _MEDIAN_SCALE * np.exp(_SPREAD_SCALE * draws[:, [column]])
+def _decode(draws: Array) -> tuple[Array, Array]:
+    """Length scales (h, groups) and noise (h,) behind standard normal draws (h, groups + 1)."""
+    scales = _MEDIAN_SCALE * np.exp(_SPREAD_SCALE * draws[:, :-1])
     return scales, _MEDIAN_NOISE * np.exp(_SPREAD_NOISE * draws[:, -1])
+
+
+def _by_column(scales: Array, groups: Sequence[slice], width: int) -> Array:
+    """Length scales (h, groups) laid out for the columns of the features (h, width)."""
+    out = np.ones((len(scales), width))
+    for place, group in enumerate(groups):
+        out[:, group] = scales[:, [place]]
+    return out
 
 
 @dataclass(frozen=True)
@@ -113,12 +130,12 @@ class Component:
 
     @property
     def mean(self) -> Array:
-        return self.white @ self.reach
+        return np.asarray(self.white @ self.reach)
 
     @property
     def share(self) -> Array:
         """The part of the prior variance that is left at each candidate."""
-        return np.maximum(1.0 - np.einsum("ij,ij->j", self.reach, self.reach), 1e-9)
+        return np.asarray(np.maximum(1.0 - np.einsum("ij,ij->j", self.reach, self.reach), 1e-9))
 
 
 class GaussianProcess:
@@ -153,13 +170,14 @@ class GaussianProcess:
         seed: int,
         settings: Settings | None = None,
         extra_noise: Array | None = None,
+        usual: float | None = None,
     ) -> GaussianProcess:
         """Condition on samples X (n, width), y (n,); predict at candidates (m, width).
 
         `extra_noise` (n,) is added to the noise of single samples, relative to the variance of y:
-        an estimate (of a run that was cut) weighs less than a measurement.
+        an estimate (of a run that was cut) weighs less than a measurement. `usual`: see `Scale.of`.
         """
-        scale = Scale.of(y)
+        scale = Scale.of(y, usual)
         standard = (y - scale.mean) / scale.deviation
         if settings is None:
             settings = weigh(X, standard, groups, seed, extra_noise)
@@ -192,12 +210,16 @@ class GaussianProcess:
 def _condition(
     X: Array, y: Array, candidates: Array, settings: Settings, h: int, extra_noise: Array | None
 ) -> Component:
+    from scipy.linalg import solve_triangular
+
     scales, noise = settings.scales[h], float(settings.noise[h])
     matrix = kernels.matern52(X, X, scales)
     matrix[np.diag_indices(len(y))] += noise if extra_noise is None else noise + extra_noise
-    factor = kernels.cholesky(matrix)
-    white = kernels.solve_lower(factor, y)
-    reach = kernels.solve_lower_many(factor, kernels.matern52(X, candidates, scales))
+    factor = safe_cholesky(matrix)
+    white = solve_triangular(factor, y, lower=True, check_finite=False)
+    reach = solve_triangular(
+        factor, kernels.matern52(X, candidates, scales), lower=True, check_finite=False, overwrite_b=True
+    )
     shape = kernels.PRIOR_SHAPE + len(y) / 2.0 - 1.0
     variance = (kernels.PRIOR_SCALE + float(white @ white) / 2.0) / max(shape, 1.0)
     return Component(scales, noise, factor, white, reach, variance, float(settings.weights[h]))
@@ -230,6 +252,11 @@ def _walk(
     return mean, share
 
 
-def log_normal_mean(mean: Array, std: Array) -> Array:
-    """The mean of exp(Y) for Y ~ N(mean, std²), kept finite."""
-    return np.exp(np.minimum(mean + np.minimum(std, 3.0) ** 2 / 2, math.log(1e300)))
+def safe_cholesky(matrix: Array) -> Array:
+    """The lower factor, with as much added to the diagonal as it takes: duplicates of a row must not fail."""
+    jitter = kernels.PIVOT_FLOOR
+    while True:
+        try:
+            return np.asarray(np.linalg.cholesky(matrix + jitter * np.eye(len(matrix))))
+        except np.linalg.LinAlgError:
+            jitter *= 100.0

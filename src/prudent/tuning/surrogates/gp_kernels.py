@@ -1,14 +1,23 @@
-"""Compiled pieces of the Gaussian process: kernel matrix, growing Cholesky factor, marginal likelihood."""
+"""Compiled pieces of the Gaussian process: the kernel matrix and the marginal likelihood."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TypeVar, cast
 
+import numba
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+_Function = TypeVar("_Function", bound=Callable[..., object])
+
+
+def compiled(function: _Function) -> _Function:
+    """Compile once, keep on disk; sums may be reordered."""
+    return cast(_Function, numba.njit(cache=True, fastmath=True)(function))
+
 
 PIVOT_FLOOR = 1e-10
 """Smallest pivot of a Cholesky factor: duplicates of a row must not make it fail."""
@@ -18,91 +27,67 @@ PIVOT_FLOOR = 1e-10
 PRIOR_SHAPE, PRIOR_SCALE = 2.0, 1.0
 
 
-@njit(cache=True)
+@compiled
 def matern52(left: Array, right: Array, scales: Array) -> Array:
     """k(x, x') = (1 + r + r²/3) exp(-r), r = sqrt(5) · |(x - x') / scales|; shape (left, right)."""
     rows, columns, width = left.shape[0], right.shape[0], left.shape[1]
     out = np.empty((rows, columns))
-    scaled_left, scaled_right = left / scales, right / scales
+    scaled_left, scaled_right = left / scales, np.ascontiguousarray((right / scales).T)
     for i in range(rows):
+        row = np.zeros(columns)
+        for k in range(width):
+            here = scaled_left[i, k]
+            for j in range(columns):
+                step = here - scaled_right[k, j]
+                row[j] += step * step
         for j in range(columns):
-            square = 0.0
-            for k in range(width):
-                step = scaled_left[i, k] - scaled_right[j, k]
-                square += step * step
-            r = math.sqrt(5.0 * square)
+            r = math.sqrt(5.0 * row[j])
             out[i, j] = (1.0 + r + r * r / 3.0) * math.exp(-r)
     return out
 
 
-@njit(cache=True)
-def cholesky(matrix: Array) -> Array:
-    """The lower factor, row by row, so that a longer history only adds rows."""
+@compiled
+def _factor(matrix: Array) -> None:
+    """The lower Cholesky factor, in place of the matrix's lower half."""
     size = matrix.shape[0]
-    factor = np.zeros((size, size))
     for i in range(size):
         for j in range(i + 1):
             total = matrix[i, j]
             for k in range(j):
-                total -= factor[i, k] * factor[j, k]
+                total -= matrix[i, k] * matrix[j, k]
             if i == j:
-                factor[i, i] = math.sqrt(max(total, PIVOT_FLOOR))
+                matrix[i, i] = math.sqrt(max(total, PIVOT_FLOOR))
             else:
-                factor[i, j] = total / factor[j, j]
-    return factor
+                matrix[i, j] = total / matrix[j, j]
 
 
-@njit(cache=True)
-def solve_lower(factor: Array, right: Array) -> Array:
-    """factor⁻¹ · right for one vector."""
-    out = right.copy()
-    for i in range(len(out)):
-        total = out[i]
-        for k in range(i):
-            total -= factor[i, k] * out[k]
-        out[i] = total / factor[i, i]
-    return out
+@compiled
+def evidences(distances: Array, y: Array, weights: Array, noise: Array) -> Array:
+    """Log marginal likelihood, up to a constant, of many settings; the signal variance is integrated out.
 
-
-@njit(cache=True)
-def solve_lower_many(factor: Array, right: Array) -> Array:
-    """factor⁻¹ · right for a matrix, sweeping along its rows."""
-    out = right.copy()
-    rows, columns = out.shape
-    for i in range(rows):
-        for k in range(i):
-            weight = factor[i, k]
-            for j in range(columns):
-                out[i, j] -= weight * out[k, j]
-        pivot = factor[i, i]
-        for j in range(columns):
-            out[i, j] /= pivot
-    return out
-
-
-@njit(cache=True)
-def evidence(X: Array, y: Array, scales: Array, noise: Array) -> float:
-    """Log marginal likelihood, up to a constant, with the signal variance integrated out.
-
-    `noise` is each sample's variance relative to the signal's.
+    distances (g, n, n): squared distances by group of features; weights (h, g): 1 / length scale² of each;
+    noise (h, n): each sample's variance relative to the signal's.
     """
-    size = len(y)
-    matrix = matern52(X, X, scales)
-    for i in range(size):
-        matrix[i, i] += noise[i]
-    factor = cholesky(matrix)
-    white = solve_lower(factor, y)
-    log_det, square = 0.0, 0.0
-    for i in range(size):
-        log_det += math.log(factor[i, i])
-        square += white[i] * white[i]
-    return -log_det - (PRIOR_SHAPE + size / 2.0) * math.log(PRIOR_SCALE + square / 2.0)
-
-
-@njit(cache=True)
-def evidences(X: Array, y: Array, scales: Array, noise: Array) -> Array:
-    """The evidence of many hyper-parameter settings: scales (h, width), noise (h, samples)."""
-    out = np.empty(scales.shape[0])
-    for h in range(scales.shape[0]):
-        out[h] = evidence(X, y, scales[h], noise[h])
+    groups, size = distances.shape[0], len(y)
+    out = np.empty(len(weights))
+    matrix, white = np.empty((size, size)), np.empty(size)
+    for h in range(len(weights)):
+        for i in range(size):
+            for j in range(i):
+                square = 0.0
+                for g in range(groups):
+                    square += weights[h, g] * distances[g, i, j]
+                r = math.sqrt(5.0 * square)
+                matrix[i, j] = (1.0 + r + r * r / 3.0) * math.exp(-r)
+            matrix[i, i] = 1.0 + noise[h, i]
+        _factor(matrix)
+        log_det, square = 0.0, 0.0
+        for i in range(size):
+            total = y[i]
+            for k in range(i):
+                total -= matrix[i, k] * white[k]
+            white[i] = total / matrix[i, i]
+            log_det += math.log(matrix[i, i])
+            square += white[i] * white[i]
+        out[h] = -log_det - (PRIOR_SHAPE + size / 2.0) * math.log(PRIOR_SCALE + square / 2.0)
     return out

@@ -1,0 +1,88 @@
+"""Bayesian optimisation as users know it: a Gaussian process and expected improvement, whatever a run costs.
+
+CherryPick, GP-EI and GP-EIc differ from Lynceus in what they leave out (price, look-ahead, budget), so they
+are written as that difference. On a job with a data fraction they use the full data only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from prudent.tuning.history import History
+from prudent.tuning.problem import Candidates, Problem
+from prudent.tuning.strategies.beliefs import Belief
+from prudent.tuning.strategies.lookahead import Choice, Mask, Outlook
+from prudent.tuning.strategies.lynceus import Lynceus, LynceusOptions
+from prudent.tuning.strategies.options import need
+
+
+@dataclass(frozen=True)
+class ClassicOptions:
+    """How many first trials, and how they are drawn."""
+
+    start: Literal["price", "latin", "random", "sobol"] = "latin"
+    start_trials: int = 3
+
+    def __post_init__(self) -> None:
+        need(self.start_trials >= 1, "start_trials must be at least 1.")
+
+
+@dataclass(frozen=True)
+class CherryPickOptions(ClassicOptions):
+    """It stops when EI is below `stop_below` of the best cost and at least `least_trials` were run."""
+
+    stop_below: float = 0.1
+    least_trials: int = 6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        need(self.stop_below >= 0, "stop_below must be 0 or more; 0.1 is the paper's.")
+
+
+class GpEic(Lynceus):
+    """Constrained expected improvement, not divided by the bill."""
+
+    Options: type = ClassicOptions
+
+    def __init__(self, problem: Problem, options: ClassicOptions, seed: int) -> None:
+        super().__init__(
+            problem, LynceusOptions(start=options.start, start_trials=options.start_trials), seed
+        )
+
+    def _choose(
+        self, outlook: Outlook, belief: Belief, allowed: Mask, best: float, money_left: float
+    ) -> Choice | None:
+        reward = np.where(allowed, outlook.reward(belief.mean, belief.std, best), -1.0)
+        index = int(reward.argmax())
+        bill = outlook.bill(belief.mean, belief.std, best, money_left)
+        return Choice(index, float(reward[index]), float(bill[index]))
+
+    def _eligible(self, pool: Candidates) -> Mask:
+        return np.array([self._problem.is_full(c) for c in pool.configurations], dtype=np.bool_)
+
+
+class GpEi(GpEic):
+    """Expected improvement of the objective alone; constraints only judge the answer."""
+
+    def _outlook(self, history: History, pool: Candidates) -> tuple[Belief, Outlook]:
+        belief, outlook = super()._outlook(history, pool)
+        free = np.full(len(pool), np.inf)
+        return belief, dataclasses.replace(outlook, bound=free, others=np.ones(len(pool)))
+
+
+class CherryPick(GpEic):
+    """GP on cost with EIc; stops when little more is to be gained."""
+
+    Options = CherryPickOptions
+
+    def __init__(self, problem: Problem, options: CherryPickOptions, seed: int) -> None:
+        super().__init__(problem, options, seed)
+        self._stop = options
+
+    def _is_enough(self, choice: Choice, history: History) -> bool:
+        # The objective is a logarithm where it is cost or time, so its improvement is a share of the best.
+        return len(history) >= self._stop.least_trials and choice.reward < self._stop.stop_below
