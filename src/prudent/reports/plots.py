@@ -1,0 +1,177 @@
+"""Figures: plain Plotly descriptions that a page draws in its own colours, light or dark.
+
+A figure is data, so a report can be made without a browser and tested by its numbers. Colours are the names
+of the page's CSS variables (`--finished`); the page replaces them when it draws, and again when the reader
+switches between light and dark. What distinguishes marks is never the colour alone.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from prudent.reports import words
+
+Trace = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a kind of mark looks: its colour on the page and its symbol."""
+
+    colour: str
+    symbol: str
+    size: int = 9
+
+
+STYLES = {
+    "feasible": Style("--finished", "circle"),
+    "infeasible": Style("--finished", "circle-open"),
+    "cut": Style("--cut", "triangle-up-open", 10),
+    "failed": Style("--failed", "x-thin", 9),
+    "best": Style("--best", "star", 15),
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A Plotly figure and what it shows in words, for those who cannot see it."""
+
+    name: str
+    alt: str
+    traces: Sequence[Trace]
+    layout: Mapping[str, Any] = field(default_factory=dict)
+    height_px: int = 340
+
+    def __html__(self) -> str:
+        """The fragment that a template places; it is drawn when it comes into view."""
+        from prudent.reports.page import data
+
+        described = {"data": list(self.traces), "layout": {**dict(self.layout), "height": self.height_px}}
+        name, alt = html.escape(self.name), html.escape(self.alt)
+        return (
+            f'<div class="figure" id="{name}" role="img" aria-label="{alt}" '
+            f'style="height:{self.height_px}px">'
+            f'<script type="application/json">{data(described)}</script></div>'
+        )
+
+
+def plain(text: object) -> str:
+    """Text for a label or a hover box: Plotly reads tags there, so what users wrote is escaped.
+
+    >>> plain("<b>8 & more</b>")
+    '&lt;b&gt;8 &amp; more&lt;/b&gt;'
+    """
+    return html.escape(str(text), quote=False)
+
+
+def lines(*said: object) -> str:
+    """Several lines of plain text for a hover box."""
+    return "<br>".join(plain(line) for line in said if line not in ("", None))
+
+
+def marks(kind: str, name: str, points: Iterable[tuple[Any, float, str]]) -> Trace:
+    """Dots of one kind at (x, y), each with its hover text."""
+    style, found = STYLES[kind], list(points)
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": plain(name),
+        "x": [x for x, _, _ in found],
+        "y": [y for _, y, _ in found],
+        "text": [text for _, _, text in found],
+        "hovertemplate": "%{text}<extra></extra>",
+        "marker": {
+            "symbol": style.symbol,
+            "size": style.size,
+            "color": style.colour,
+            "line": {"color": style.colour, "width": 2 if style.symbol.endswith(("open", "thin")) else 0},
+        },
+    }
+
+
+def steps(name: str, points: Sequence[tuple[float, float]], colour: str, dash: str = "solid") -> Trace:
+    """A line that keeps its height until the next point."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": plain(name),
+        "x": [x for x, _ in points],
+        "y": [y for _, y in points],
+        "line": {"shape": "hv", "color": colour, "width": 2.5, "dash": dash},
+        "hoverinfo": "skip",
+    }
+
+
+def band(x: Sequence[Any], low: Sequence[float], high: Sequence[float], colour: str) -> list[Trace]:
+    """A shaded area between two curves, without a place in the legend."""
+    quiet: Trace = {
+        "type": "scatter",
+        "mode": "lines",
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "x": list(x),
+    }
+    edge = {"width": 0, "color": colour}
+    return [
+        {**quiet, "y": list(low), "line": edge},
+        {**quiet, "y": list(high), "line": edge, "fill": "tonexty", "fillcolor": colour},
+    ]
+
+
+def axis(measure: str, values: Iterable[float], log: bool, title: str | None = None) -> dict[str, Any]:
+    """An axis for a measure that holds all these values, with ticks in its unit.
+
+    >>> axis("cost_usd", [0.01, 0.09], log=True)["ticktext"]
+    ['$0.01', '$0.03', '$0.10']
+    """
+    numbers = [number for number in values if math.isfinite(number) and (number > 0 or not log)]
+    low, high = (min(numbers), max(numbers)) if numbers else (1.0, 2.0)
+    shown = plain(words.label(measure) if title is None else title)
+    if log:
+        return {"title": {"text": shown}, "type": "log", **_log_scale(measure, low, high)}
+    room = 0.06 * ((high - low) or abs(high) or 1.0)
+    ticks = _even_ticks(low - room, high + room)
+    return {
+        "title": {"text": shown},
+        "range": [low - room, high + room],
+        "tickvals": ticks,
+        "ticktext": [words.amount(measure, tick) for tick in ticks],
+    }
+
+
+def wide(values: Sequence[float], factor: float = 5.0) -> bool:
+    """Whether values spread so much that only a log scale shows them all."""
+    return bool(values) and min(values) > 0 and max(values) / min(values) > factor
+
+
+def _log_scale(measure: str, low: float, high: float) -> dict[str, Any]:
+    room = max(0.06 * math.log10(high / low), 0.04)
+    ends = [math.log10(low) - room, math.log10(high) + room]
+    decades = range(math.floor(ends[0]), math.ceil(ends[1]) + 1)
+    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 6)):
+        ticks = [digit * 10.0**power for power in decades for digit in digits]
+        ticks = [tick for tick in ticks if ends[0] <= math.log10(tick) <= ends[1]]
+        if len(ticks) >= 3:
+            break
+    if len(ticks) < 3:
+        ticks = _even_ticks(10 ** ends[0], 10 ** ends[1])
+    return {"range": ends, "tickvals": ticks, "ticktext": [words.amount(measure, tick) for tick in ticks]}
+
+
+def _even_ticks(low: float, high: float, about: int = 4) -> list[float]:
+    """Round numbers between two ends.
+
+    >>> _even_ticks(0.0, 1.0)
+    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    >>> _even_ticks(0.011, 0.012)
+    [0.011, 0.0112, 0.0114, 0.0116, 0.0118, 0.012]
+    """
+    rough = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = min((digit * power for digit in (1, 2, 5, 10)), key=lambda step: abs(step - rough))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(rank * step, 12 - math.floor(math.log10(step))) for rank in range(first, last + 1)]

@@ -1,0 +1,291 @@
+"""The report of a tuning run: the answer, the money, every trial, what was learned, how to repeat it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prudent._version import __version__
+from prudent.core.ledger import Entry
+from prudent.reports import charts, page, words
+from prudent.reports.effects import Effect, effects
+from prudent.reports.foresight import Foretold, foretold, hit_rate, prospects
+from prudent.reports.model import Model
+from prudent.reports.plots import Figure
+from prudent.tuning.goal import COST, TIME, Constraint
+from prudent.tuning.history import History
+from prudent.tuning.problem import Problem
+from prudent.tuning.result import Result
+from prudent.tuning.trial import CUT, FAILED, FINISHED
+
+
+def write_tuning_report(
+    result: Result,
+    problem: Problem,
+    path: Path,
+    *,
+    options: Mapping[str, Any] | None = None,
+    beside: Sequence[Result] = (),
+    note: str = "",
+) -> Path:
+    """Write a self-contained HTML page about a tuning run; answers where it is.
+
+    `options` are those given to the strategy. `beside` are results of other strategies for the same goal, to
+    compare with. `note` is a remark for the top, such as where the prices come from.
+    """
+    return page.write(tuning_report(result, problem, options=options, beside=beside, note=note), path)
+
+
+def tuning_report(
+    result: Result,
+    problem: Problem,
+    *,
+    options: Mapping[str, Any] | None = None,
+    beside: Sequence[Result] = (),
+    note: str = "",
+) -> str:
+    """The page itself, as text."""
+    learned = _learned(result, problem)
+    progress = charts.progress(result, beside)
+    figures = [figure for figure in (progress, *learned.figures) if figure is not None]
+    return page.render(
+        "tuning.html.j2",
+        figures,
+        title=f"Tuning {result.job}" if result.job else "Tuning report",
+        note=note,
+        result=result,
+        goal=result.goal,
+        answer=result.best or result.nearest,
+        checks=_checks(result),
+        comparison=_comparison(result),
+        money=_money(result),
+        progress=progress,
+        beside=[result, *beside] if beside else [],
+        reach=_reach(result, beside),
+        names=problem.space.names,
+        measures=_measures(result),
+        learned=learned,
+        entries=result.entries,
+        rate=_rate,
+        options=dict(options or {}),
+        problem=problem,
+        call=_call(result, problem, dict(options or {})),
+        version=__version__,
+        kind_of=charts.kind_of,
+    )
+
+
+# The answer
+
+
+@dataclass(frozen=True)
+class Check:
+    """A constraint and how the answer keeps it; `margin` is the distance to the bound, relative to it."""
+
+    constraint: Constraint
+    value: float | None
+    holds: bool
+    margin: float
+
+
+def _checks(result: Result) -> list[Check]:
+    answer = result.best or result.nearest
+    if answer is None:
+        return []
+    checks = []
+    for constraint in result.goal.constraints:
+        value = answer.values.get(constraint.measure)
+        distance = math.inf if value is None else abs(value - constraint.bound)
+        margin = distance / max(abs(constraint.bound), 1e-12)
+        checks.append(Check(constraint, value, constraint.holds(value), margin))
+    return checks
+
+
+def _comparison(result: Result) -> str:
+    """The answer beside the other finished runs, in a sentence."""
+    goal, best = result.goal, result.best
+    others = [t.values[goal.measure] for t in result.trials if t.finished and goal.measure in t.values]
+    if best is None or len(others) < 3 or goal.measure not in (COST, TIME) or not goal.minimise:
+        return ""
+    least = best.values[goal.measure]
+    if least <= 0 or max(others) / least < 1.05:
+        return ""
+    middle = sorted(others)[len(others) // 2]
+    what = "dearest" if goal.measure == COST else "slowest"
+    return (
+        f"Of the {len(others)} runs that finished, the {what} took {words.times(max(others) / least)} "
+        f"as much, the middle one {words.times(middle / least)}."
+    )
+
+
+# The money
+
+
+@dataclass(frozen=True)
+class Share:
+    """What went into trials that ended in one way."""
+
+    status: str
+    trials: int
+    usd: float
+    part: float
+
+
+@dataclass(frozen=True)
+class Money:
+    """Where the budget went; parts are shares of the budget, or of what was spent where there is none."""
+
+    budget_usd: float | None
+    spent_usd: float
+    left_usd: float | None
+    shares: tuple[Share, ...]
+    left_part: float
+
+
+def _money(result: Result) -> Money:
+    budget, spent = result.budget_usd, result.spent_usd
+    whole = max(budget or 0.0, spent) or 1.0
+    shares = []
+    for status in (FINISHED, CUT, FAILED):
+        found = [trial for trial in result.trials if trial.status == status]
+        usd = math.fsum(trial.spent_usd for trial in found)
+        shares.append(Share(status, len(found), usd, usd / whole))
+    left = None if budget is None else max(budget - spent, 0.0)
+    return Money(budget, spent, left, tuple(shares), (left or 0.0) / whole)
+
+
+def _reach(result: Result, beside: Sequence[Result]) -> dict[str, float | None]:
+    """For each strategy, what it had spent when it had reached the best value of the worst of them."""
+    everyone = [result, *beside]
+    if not beside or any(other.best is None for other in everyone):
+        return {}
+    goal = result.goal
+    bar = max(goal.loss(other.best.values[goal.measure]) for other in everyone if other.best)
+    found: dict[str, float | None] = {}
+    for other in everyone:
+        path = charts.best_so_far(other)
+        found[other.strategy] = next((usd for usd, y in path if goal.loss(y) <= bar), None)
+    return found
+
+
+def _measures(result: Result) -> list[str]:
+    """Every measure that a trial reported, those of the goal first, without cost and time."""
+    named = [*result.goal.measures, *(name for trial in result.trials for name in trial.measures)]
+    return [name for name in dict.fromkeys(named) if name not in (COST, TIME)]
+
+
+# What was learned
+
+
+@dataclass(frozen=True)
+class ParameterEffect:
+    """The figures of one parameter, and in words how much it matters to the objective."""
+
+    parameter: str
+    says: str
+    figures: tuple[tuple[str, Figure], ...]
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """How good the model's expectations of a measure were."""
+
+    measure: str
+    figure: Figure
+    runs: int
+    hits: float
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What the model can tell; empty where too few runs told it anything."""
+
+    effects: tuple[ParameterEffect, ...] = ()
+    expectations: tuple[Expectations, ...] = ()
+    prospects: Any = None
+
+    @property
+    def figures(self) -> list[Figure]:
+        small = [figure for effect in self.effects for _, figure in effect.figures]
+        return [*small, *(expectation.figure for expectation in self.expectations)]
+
+
+def _learned(result: Result, problem: Problem) -> Learned:
+    history = History(result.goal, (*result.known, *result.trials))
+    model = Model(problem, result.seed)
+    if not model.knows(COST, history):
+        return Learned()
+    return Learned(
+        _effects(model, history, result),
+        _expectations(model, history),
+        prospects(model, history, result.best, result.seed),
+    )
+
+
+def _effects(model: Model, history: History, result: Result) -> tuple[ParameterEffect, ...]:
+    found = effects(model, history, result.seed)
+    answer = result.best.configuration if result.best else None
+    spans: dict[str, list[float]] = {}
+    for shown in (shown for group in found.values() for shown in group):
+        spans.setdefault(shown.measure, []).extend([*shown.low.tolist(), *shown.high.tolist()])
+    bounds = {m: [c.bound for c in result.goal.constraints if c.measure == m] for m in spans}
+    described = []
+    for place, (parameter, group) in enumerate(found.items()):
+        pictures = tuple(
+            (
+                s.measure,
+                charts.effect(s, answer, bounds[s.measure], spans[s.measure], f"effect-{place}-{number}"),
+            )
+            for number, s in enumerate(group)
+        )
+        described.append(ParameterEffect(parameter, _says(group[0]), pictures))
+    return tuple(described)
+
+
+def _says(effect: Effect) -> str:
+    """How much the objective varies with a parameter, in words."""
+    what = words.label(effect.measure)
+    if effect.log_measure:
+        said = f"{what} varies {words.times(effect.span)}"
+    else:
+        said = f"{what} varies by {words.amount(effect.measure, effect.span)}"
+    return said if effect.strength >= 0.5 else f"{said}, within what the model is unsure of"
+
+
+def _expectations(model: Model, history: History) -> tuple[Expectations, ...]:
+    found: list[Expectations] = []
+    for measure in model.measures:
+        if measure == TIME and COST in model.measures:
+            continue  # time is cost without its price: the same errors again
+        told: list[Foretold] = foretold(model, measure, history)
+        if told:
+            figure = charts.forecast(told, measure, f"forecast-{len(found)}")
+            found.append(Expectations(measure, figure, len(told), hit_rate(told)))
+    return tuple(found)
+
+
+# The ledger, and how to repeat it
+
+
+def _rate(entry: Entry) -> str:
+    """The hourly price of an entry, with all the digits that the bill was made with."""
+    return f"${entry.price.usd_per_h:.10g}"
+
+
+def _call(result: Result, problem: Problem, options: Mapping[str, Any]) -> str:
+    """The Python call that repeats this study, given the job."""
+    lines = [
+        "prudent.tune(",
+        "    job,",
+        f"    {str(result.goal)!r},",
+        f"    budget_usd={result.budget_usd!r},",
+        f"    strategy={result.strategy!r},",
+        *([f"    options={dict(options)!r},"] if options else []),
+        f"    early_stop={problem.early_stop!r},",
+        f"    seed={result.seed!r},",
+        ")",
+    ]
+    return "\n".join(lines)

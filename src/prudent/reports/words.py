@@ -1,0 +1,86 @@
+"""Numbers and values as people read them: a measure's name tells its unit."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from prudent.core.units import format_duration, format_money, format_size
+
+COST, TIME = "cost_usd", "time_s"
+_LABELS = {COST: "cost", TIME: "time"}
+
+
+def label(measure: str) -> str:
+    """A measure in words: its name without the unit, which the number shows.
+
+    >>> label("cost_usd"), label("accuracy"), label("warm_up_s")
+    ('cost', 'accuracy', 'warm up')
+    """
+    for suffix in ("_usd", "_mb", "_s"):
+        if measure.endswith(suffix):
+            measure = measure.removesuffix(suffix)
+            break
+    return _LABELS.get(measure, measure.replace("_", " "))
+
+
+def amount(measure: str, value: float | None) -> str:
+    """A measured number with its unit.
+
+    >>> amount("cost_usd", 0.00234), amount("time_s", 90), amount("accuracy", 0.97123), amount("loss", None)
+    ('$0.00234', '1 min 30 s', '0.9712', '–')
+    """
+    if value is None or math.isnan(value):
+        return "–"
+    if measure.endswith("_usd"):
+        return format_money(value)
+    if measure.endswith("_s"):
+        return format_duration(value)
+    return format_size(value) if measure.endswith("_mb") else f"{value:.4g}"
+
+
+def value(said: Any) -> str:
+    """A parameter's value: text as it is, numbers short, everything else as JSON writes it.
+
+    >>> value("m5.large"), value(0.30000000000000004), value(True), value((64, 8))
+    ('m5.large', '0.3', 'true', '[64, 8]')
+    """
+    if isinstance(said, str):
+        return said
+    if isinstance(said, float):
+        return f"{said:.4g}"
+    return json.dumps(said, ensure_ascii=False, default=str)
+
+
+def share(part: float) -> str:
+    """A part of a whole, as precise as it is worth.
+
+    >>> share(0.4321), share(0.0004), share(0.99999), share(0)
+    ('43 %', 'under 0.1 %', 'over 99.9 %', '0 %')
+    """
+    if 0 < part < 0.001:
+        return "under 0.1 %"
+    if 0.999 < part < 1:
+        return "over 99.9 %"
+    digits = 1 if 0 < part < 0.1 or 0.9 < part < 1 else 0
+    return f"{100 * part:.{digits}f} %"
+
+
+def times(factor: float) -> str:
+    """How many times as much.
+
+    >>> times(3.456), times(12.3), times(150.4)
+    ('3.5 times', '12 times', '150 times')
+    """
+    return f"{factor:.1f} times" if factor < 9.95 else f"{factor:.0f} times"
+
+
+def sentence(configuration: Mapping[str, Any]) -> str:
+    """A configuration in one line.
+
+    >>> sentence({"vm": "m5.large", "workers": 4})
+    'vm m5.large, workers 4'
+    """
+    return ", ".join(f"{name} {value(said)}" for name, said in configuration.items())
