@@ -1,0 +1,160 @@
+"""`prudent demo`: tune a real training job on this machine, next to random search with the same money."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from prudent.cli.console import complain, out, say_json
+from prudent.core.errors import BadInput, PrudentError
+from prudent.core.units import USD, format_money, parse_in
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from prudent.cli.live import View
+    from prudent.tuning.jobs.function import FunctionJob
+    from prudent.tuning.result import Result
+
+GOAL = "minimise cost_usd subject to accuracy >= 0.97 and time_s <= 4 s"
+BUDGET = "$0.03"
+INTERRUPTED, NOT_FOUND = 130, 1
+OURS, THEIRS = "lynceus", "random"
+
+
+def demo(
+    budget: Annotated[str, typer.Option(help="What each of the two strategies may spend.")] = BUDGET,
+    goal: Annotated[str, typer.Option(help="Another goal; measures are cost_usd, time_s, accuracy.")] = GOAL,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed.")] = 0,
+    folder: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("prudent-demo"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON, nothing else.")] = False,
+) -> None:
+    """Tune a real training job on this machine, in under two minutes; no account, no network."""
+    if find_spec("sklearn") is None:
+        raise BadInput(
+            "The demo trains with scikit-learn, which is not installed; "
+            'install it with: pip install "prudent[demo]".'
+        )
+    money = parse_in(budget, USD)
+    from prudent.cli.demo_workers import Workers, digits_job
+
+    console = out()
+    if not as_json:
+        _introduce(console, goal, money)
+    results: list[Result] = []
+    with Workers() as workers:
+        job = digits_job(workers)
+        for strategy in (OURS, THEIRS):
+            results.append(_study(job, goal, money, strategy, seed, console, as_json))
+            if results[-1].interrupted:
+                break
+    written = _report(results, job, folder / "report.html")
+    if as_json:
+        say_json({**{r.strategy: r.to_dict() for r in results}, "report": str(written) if written else None})
+    else:
+        for line in _ending(results, written):
+            console.print(line)
+    if any(result.interrupted for result in results):
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(0 if results[0].best is not None else NOT_FOUND)
+
+
+def _introduce(console: Console, goal: str, budget_usd: float) -> None:
+    from prudent.cli.demo_workers import MACHINE, WORKERS, price, space
+
+    one = price({"cluster": f"1*{MACHINE}"})
+    console.print("[bold]Prudent demo[/]: committees of neural networks that learn to read digits, for real.")
+    console.print(f"Goal    {goal}", markup=False)
+    console.print(
+        f"Space   {space().size:,} configurations: how many machines (1 to {WORKERS}), how much data, "
+        "which networks, how they learn",
+        markup=False,
+    )
+    console.print(
+        f"Money   {format_money(budget_usd)} for each strategy; a worker process counts as one {MACHINE} at "
+        f"${one.usd_per_h:g} an hour\n"
+        f"        ({one.date}), by the second and without the minute that a cloud bills at least",
+        markup=False,
+        style="dim",
+    )
+    console.print()
+
+
+def _study(
+    job: FunctionJob, goal: str, budget_usd: float, strategy: str, seed: int, console: Console, quiet: bool
+) -> Result:
+    from prudent.tuning.goal import Goal
+    from prudent.tuning.tune import tune
+
+    wanted = Goal.parse(goal)
+    view = _view(job, wanted, budget_usd, console, quiet)
+    with view:
+        result = tune(job, wanted, budget_usd, strategy, seed=seed, watch=view.watch)
+    if not quiet:
+        console.print()
+    return result
+
+
+def _view(job: FunctionJob, goal: Any, budget_usd: float, console: Console, quiet: bool) -> View:
+    from prudent.cli.board import Board
+    from prudent.cli.live import Lines, Screen, Silent
+
+    if quiet:
+        return Silent()
+    board = Board(job.name, goal, budget_usd, virtual=False)
+    return Screen(board, console) if console.is_terminal else Lines(board, console)
+
+
+def _report(results: list[Result], job: FunctionJob, path: Path) -> Path | None:
+    """Write the report; one that cannot be written must not cost the answer."""
+    from prudent.reports.tuning import write_tuning_report
+    from prudent.tuning.problem import Problem
+
+    first = results[0]
+    problem = Problem(job.space, first.goal, job.price, job.measures, job.fraction)
+    note = (
+        "Every run was really trained on this machine, and its seconds measured; a worker process counts as "
+        "one rented machine at its list price, by the second and without the minute that a cloud bills at "
+        "least. Random search had the same money and the same time-outs."
+    )
+    try:
+        return write_tuning_report(first, problem, path, beside=results[1:], note=note)
+    except PrudentError as error:
+        complain(str(error))
+        return None
+
+
+def _ending(results: list[Result], written: Path | None) -> list[RenderableType]:
+    from rich.table import Table
+    from rich.text import Text
+
+    from prudent.cli.answer import answer
+    from prudent.core.units import format_duration
+
+    lines: list[RenderableType] = []
+    if results[0].interrupted:
+        lines.append(Text("Interrupted; this is what was known by then.", style="yellow"))
+    if results[0].best is not None or len(results) == 1:
+        lines += answer(results[0])[1 if results[0].interrupted else 0 :]
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for heading in ("Same money", "a run costs", "takes", "accuracy", "trials", "spent"):
+        table.add_column(heading, justify="left" if heading == "Same money" else "right", no_wrap=True)
+    for result in results:
+        best = result.best
+        found = (
+            ("nothing feasible", "", "")
+            if best is None
+            else (
+                format_money(best.cost_usd),
+                format_duration(best.time_s),
+                f"{best.measures['accuracy']:.4f}",
+            )
+        )
+        table.add_row(result.strategy, *found, str(len(result.trials)), format_money(result.spent_usd))
+    lines += ["", table]
+    if written is not None:
+        lines += ["", Text.assemble(("Report  ", "bold"), str(written))]
+    return lines

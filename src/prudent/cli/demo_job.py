@@ -1,0 +1,133 @@
+"""The program that `prudent demo` tunes: a worker that trains neural networks on handwritten digits.
+
+`python -m prudent.cli.demo_job` reads one task a line on stdin and answers with a line per epoch. A task is a
+share of a committee of small networks; what a line carries are the votes of that share on the test images,
+so that whoever asked can add up the votes of several workers. An empty task stops the one under way.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Votes = NDArray[np.float32]
+
+CLASSES = 10
+TEST_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Task:
+    """Train the networks `members` (their seeds) on a share of the data, for so many epochs."""
+
+    run: int
+    members: tuple[int, ...]
+    hidden: int
+    learning_rate: float
+    batch: int
+    epochs: int
+    fraction: float
+
+    def line(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def parse(cls, line: str) -> Task:
+        said = json.loads(line)
+        return cls(**{**said, "members": tuple(said["members"])})
+
+
+@dataclass(frozen=True, eq=False)
+class Digits:
+    """scikit-learn's bundled images of digits, always split alike."""
+
+    train_x: Any
+    train_y: Any
+    test_x: Any
+    test_y: Any
+
+    @classmethod
+    def load(cls) -> Digits:
+        from sklearn.datasets import load_digits
+        from sklearn.model_selection import train_test_split
+
+        x, y = load_digits(return_X_y=True)
+        split = train_test_split(x / 16.0, y, test_size=TEST_SHARE, random_state=0, stratify=y)
+        return cls(split[0], split[2], split[1], split[3])
+
+
+def train(task: Task, digits: Digits) -> Iterator[Votes]:
+    """After each epoch, the sum of the members' class probabilities on the test images."""
+    import numpy as np
+    from sklearn.neural_network import MLPClassifier
+
+    count = max(int(task.fraction * len(digits.train_x)), task.batch)
+    x, y = digits.train_x[:count], digits.train_y[:count]
+    networks = [
+        MLPClassifier(
+            (task.hidden,), learning_rate_init=task.learning_rate, batch_size=task.batch, random_state=seed
+        )
+        for seed in task.members
+    ]
+    for _ in range(task.epochs):
+        votes = np.zeros((len(digits.test_x), CLASSES), dtype=np.float32)
+        for network in networks:
+            network.partial_fit(x, y, classes=range(CLASSES))
+            votes += network.predict_proba(digits.test_x)
+        yield votes
+
+
+def packed(votes: Votes) -> str:
+    """Votes as text; `unpacked` gives them back."""
+    return base64.b64encode(votes.astype("<f4").tobytes()).decode()
+
+
+def unpacked(text: str) -> Votes:
+    import numpy as np
+
+    return np.frombuffer(base64.b64decode(text), dtype="<f4").reshape(-1, CLASSES)
+
+
+def serve(source: IO[str], target: IO[str]) -> None:
+    """Work on tasks until the input ends; the newest line counts."""
+    digits = Digits.load()
+    tasks: queue.Queue[str | None] = queue.Queue()
+    threading.Thread(target=_listen, args=(source, tasks), daemon=True).start()
+    _say(target, {"ready": digits.test_y.tolist()})
+    while (line := tasks.get()) is not None:
+        if not line.strip():
+            _say(target, {"idle": True})
+            continue
+        task = Task.parse(line)
+        for epoch, votes in enumerate(train(task, digits), start=1):
+            if not tasks.empty():  # something newer: this run was cut
+                break
+            _say(target, {"run": task.run, "epoch": epoch, "votes": packed(votes)})
+
+
+def _listen(source: IO[str], tasks: queue.Queue[str | None]) -> None:
+    for line in source:
+        tasks.put(line)
+    tasks.put(None)
+
+
+def _say(target: IO[str], said: dict[str, Any]) -> None:
+    target.write(json.dumps(said) + "\n")
+    target.flush()
+
+
+if __name__ == "__main__":
+    # Ctrl-C is for the program that asked; it ends its workers by closing their input.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    serve(sys.stdin, sys.stdout)

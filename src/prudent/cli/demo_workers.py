@@ -1,0 +1,166 @@
+"""The rented machines of `prudent demo`: worker processes on this computer, and the job they do together."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from prudent.cli.demo_job import Task, unpacked
+from prudent.cloud.machine_parameter import MachineParameter
+from prudent.core.errors import RunFailed
+from prudent.core.money import Price
+from prudent.core.parameters import Ordinal
+from prudent.core.space import Space
+from prudent.tuning.jobs.function import FunctionJob
+from prudent.tuning.trial import Configuration
+
+MACHINE = "p3.2xlarge"
+WORKERS = 2
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_START_S = 60.0
+_EPOCH_S = 60.0
+
+cluster = MachineParameter("cluster", [MACHINE], range(1, WORKERS + 1))
+
+
+class Workers:
+    """Worker processes, started once and used by one run after another.
+
+    They stand for machines that are up: what a run takes is training and the talk between workers, not the
+    start of Python. Each has one thread, so that two workers are about twice as fast as one.
+    """
+
+    def __init__(self, size: int = WORKERS) -> None:
+        self._said: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
+        self._runs = count(1)
+        environment = {**os.environ, **dict.fromkeys(_THREADS, "1")}
+        self._processes = [
+            subprocess.Popen(
+                [sys.executable, "-m", "prudent.cli.demo_job"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env=environment,
+            )
+            for _ in range(size)
+        ]
+        for place in range(size):
+            threading.Thread(target=self._listen, args=(place,), daemon=True).start()
+
+    def __enter__(self) -> Workers:
+        try:
+            for _ in self._processes:
+                self._truth = self._hear(_START_S)["ready"]
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes; what they do is not needed any more."""
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    stream.close()
+
+    def train(self, configuration: Configuration) -> Generator[dict[str, float], None, None]:
+        """One run: the committee's accuracy after each epoch, its members shared out among the workers."""
+        size, _ = cluster.cluster(configuration["cluster"])
+        run, epochs, members = next(self._runs), configuration["epochs"], configuration["members"]
+        settings = {name: configuration[name] for name in ("hidden", "learning_rate", "batch", "fraction")}
+        votes: dict[int, list[Any]] = {}
+        try:
+            for place in range(size):
+                share = tuple(range(place, members, size))
+                self._tell(place, Task(run, share, epochs=epochs, **settings).line())
+            for epoch in range(1, epochs + 1):
+                while len(votes.get(epoch, ())) < size:
+                    said = self._hear(_EPOCH_S)
+                    if said.get("run") == run:
+                        votes.setdefault(said["epoch"], []).append(unpacked(said["votes"]))
+                right = sum(votes.pop(epoch)).argmax(axis=1) == self._truth
+                yield {"accuracy": float(right.mean()), "progress": epoch / epochs}
+        finally:
+            self._rest(size)
+
+    def _rest(self, size: int) -> None:
+        """Wait until the workers of a run are idle, lest the next run pay for what is left of it."""
+        for place in range(size):
+            self._tell(place, "")
+        idle = 0
+        while idle < size:
+            idle += "idle" in self._hear(_EPOCH_S)
+
+    def _tell(self, place: int, line: str) -> None:
+        stream = self._processes[place].stdin
+        assert stream is not None
+        try:
+            stream.write(line + "\n")
+            stream.flush()
+        except (OSError, ValueError) as error:
+            raise RunFailed("A worker of the demo has ended; start the demo again.") from error
+
+    def _hear(self, seconds: float) -> dict[str, Any]:
+        try:
+            _, said = self._said.get(timeout=seconds)
+        except queue.Empty:
+            raise RunFailed(
+                f"A worker of the demo said nothing for {seconds:g} s; try on a machine less busy."
+            ) from None
+        if said is None:
+            raise RunFailed("A worker of the demo has ended; start the demo again.")
+        return said
+
+    def _listen(self, place: int) -> None:
+        stream = self._processes[place].stdout
+        assert stream is not None
+        try:
+            for line in stream:
+                self._said.put((place, json.loads(line)))
+        except ValueError:  # closed while being read
+            pass
+        self._said.put((place, None))
+
+
+def price(configuration: Configuration) -> Price:
+    """The list price of the machines, without the 60 seconds that a cloud bills at least.
+
+    Runs of the demo take seconds; with the minimum every one would cost the same.
+    """
+    listed = cluster.price(configuration["cluster"])
+    return replace(listed, minimum_s=0.0, source=f"{listed.source}, by the second")
+
+
+def space() -> Space:
+    """What may be chosen: the machines, the data, the networks and how they learn."""
+    return Space(
+        [
+            cluster,
+            Ordinal("fraction", [0.25, 0.5, 1.0]),
+            Ordinal("members", [4, 8, 16], log=True),
+            Ordinal("hidden", [16, 64, 256], log=True),
+            Ordinal("learning_rate", [0.0003, 0.001, 0.003, 0.01, 0.03], log=True),
+            Ordinal("batch", [16, 64, 256], log=True),
+            Ordinal("epochs", [4, 8, 16, 32], log=True),
+        ]
+    )
+
+
+def digits_job(workers: Workers) -> FunctionJob:
+    """Training on digits as a job of a study."""
+    return FunctionJob(workers.train, space(), ["accuracy"], price, name="digits")
