@@ -1,0 +1,114 @@
+"""Simulated annealing of a draft: worse plans are accepted less and less often, the best is kept."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from prudent.workflows.chance import uniform
+from prudent.workflows.compiled import bare
+from prudent.workflows.graph import Floats, Ints
+from prudent.workflows.search.aim import Aim, energy, latest_s
+from prudent.workflows.search.draft import Draft
+from prudent.workflows.search.ground import Ground
+from prudent.workflows.search.moves import draw, try_move, undo
+from prudent.workflows.search.walk import copy, cost_usd, keep, walk
+
+
+@bare
+def anneal(
+    ground: Ground,
+    draft: Draft,
+    aim: Aim,
+    spread: float,
+    hot: float,
+    cold: float,
+    tries: int,
+    enough: float,
+    random: Any,
+    path: Ints,
+    move: Ints,
+    best_lane: Ints,
+    best_order: Ints,
+    best: Floats,
+) -> None:
+    """Change the draft `tries` times; `best` (energy, makespan, cost) and its plan are improved in place.
+
+    Temperatures fall from `hot` to `cold`, as shares of the energy. Ends early when the energy is `enough`.
+    """
+    makespan_s = walk(ground, draft, 0, math.inf)
+    keep(draft, 0)
+    usd = cost_usd(ground, draft)
+    now = energy(aim, makespan_s, usd) + spread * _crowding(draft)
+    length = _critical(ground, draft, path)
+    scale = now
+    for turn in range(tries):
+        heat = scale * hot * (cold / hot) ** (turn / tries)
+        limit = now - heat * math.log(1.0 - uniform(random))
+        task = draw(random, len(draft.order))
+        if uniform(random) < 0.6:
+            task = path[draw(random, length)]
+        first = try_move(ground, draft, random, task, move)
+        if first < 0:
+            continue
+        makespan_s = walk(ground, draft, first, latest_s(aim, limit))
+        if makespan_s == math.inf:
+            undo(draft, move)
+            continue
+        usd = cost_usd(ground, draft)
+        plain = energy(aim, makespan_s, usd)
+        then = plain + spread * _crowding(draft)
+        if then > limit:
+            undo(draft, move)
+            continue
+        keep(draft, first)
+        now = then
+        length = _critical(ground, draft, path)
+        if plain < best[0] - 1e-9 * scale:
+            best[0], best[1], best[2] = plain, makespan_s, usd
+            copy(draft.lane, best_lane)
+            copy(draft.order, best_order)
+            if plain <= enough:
+                return
+
+
+@bare
+def _crowding(draft: Draft) -> float:
+    """The mean time at which lanes fall idle: of two equal makespans the less crowded one leads further."""
+    total = 0.0
+    for lane in range(len(draft.lane_free_s)):
+        total += max(draft.lane_free_s[lane], 0.0)
+    return total / len(draft.lane_free_s)
+
+
+@bare
+def _critical(ground: Ground, draft: Draft, path: Ints) -> int:
+    """The activations that hold up the end, last first; how many they are."""
+    last = draft.order[0]
+    for task in draft.order:
+        if draft.finish_s[task] > draft.finish_s[last]:
+            last = task
+    path[0] = last
+    length = 1
+    task, at = last, draft.place[last]
+    slack_s = 1e-9 * draft.finish_s[last]
+    while at > 0:
+        due_s = draft.start_s[task] - slack_s
+        before = -1
+        for link in range(ground.beneath[task], ground.beneath[task + 1]):
+            parent = ground.parents[link]
+            if draft.finish_s[parent] + ground.post_s[parent] + ground.engine_s[task] >= due_s:
+                before = parent
+        if before < 0:
+            lane = draft.lane[task]
+            at -= 1
+            while at >= 0 and draft.lane[draft.order[at]] != lane:
+                at -= 1
+            if at < 0 or draft.finish_s[draft.order[at]] < due_s:
+                return length
+            before = draft.order[at]
+        task = before
+        at = draft.place[task]
+        path[length] = task
+        length += 1
+    return length
