@@ -1,0 +1,301 @@
+"""The workers that stand for a plan's VMs: on this machine, or at a Dask scheduler that runs already."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prudent.core.errors import BadInput, PrudentError, RunFailed
+from prudent.workflows.execute.command import Order, carry_out, stop
+from prudent.workflows.fleet import Fleet
+
+_START_S = 60.0
+_ANSWER_S = 10.0
+
+
+@dataclass(frozen=True)
+class Told:
+    """A worker tells how an activation begins or ends."""
+
+    fact: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Gone:
+    """The worker of this VM is gone."""
+
+    vm: str
+
+
+Event = Told | Gone
+
+
+class Crew:
+    """Dask workers by the name of the VM they stand for.
+
+    What a worker has to tell comes through the scheduler as an event, in one stream with the news that a
+    worker is gone: if the end of an activation was heard, it counts, even if its worker dies right after.
+    """
+
+    def __init__(self, client: Any, addresses: Mapping[str, str], pids: Mapping[str, int]) -> None:
+        self.vms = set(addresses)
+        self.pids = dict(pids)
+        self._client = client
+        self._addresses = dict(addresses)
+        self._slotted = _with_slots(client)
+        self._events: queue.Queue[Event] = queue.Queue()
+        self._futures: dict[tuple[str, int], Any] = {}
+        self._topic = ""
+
+    def begin(self, run: str) -> None:
+        """Listen to the workers; nothing may be started before."""
+        self._topic = f"prudent-{run}"
+        self._client.subscribe_topic(self._topic, self._heard)
+        self._client.subscribe_topic("all", self._noticed)
+
+    def start(self, order: Order) -> None:
+        """Run an activation on the worker of its VM, and on no other."""
+        address = self._addresses[order.vm]
+        future = self._client.submit(
+            _carry_out,
+            order,
+            self._topic,
+            key=f"prudent-{order.run}-{order.activation}-{order.attempt}",
+            workers=[address],
+            allow_other_workers=False,
+            resources={"slot": 1} if address in self._slotted else None,
+            retries=0,
+            pure=False,
+        )
+        self._futures[order.activation, order.attempt] = future
+        future.add_done_callback(lambda done: self._ended(done, order))
+
+    def next_event(self, patience_s: float) -> Event | None:
+        """The next news, or None when there is none for so long; RunFailed if the scheduler is gone."""
+        try:
+            return self._events.get(timeout=patience_s)
+        except queue.Empty:
+            if self._client.status != "running":
+                raise RunFailed(
+                    "The connection to the Dask scheduler was lost; start it again and go on with --resume."
+                ) from None
+            return None
+
+    def forget(self, activation: str, attempt: int) -> None:
+        """Nobody waits for this attempt any more."""
+        future = self._futures.pop((activation, attempt), None)
+        if future is not None:
+            with contextlib.suppress(Exception):
+                future.cancel(force=True)
+
+    def dismiss(self, vm: str) -> None:
+        """This VM's worker is gone: do not ask it."""
+        self.vms.discard(vm)
+        self._addresses.pop(vm, None)
+
+    def ask(self, vm: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function on a VM's worker."""
+        try:
+            future = self._client.submit(function, *arguments, workers=[self._addresses[vm]], pure=False)
+            return future.result(timeout=_START_S)
+        except PrudentError:
+            raise
+        except ModuleNotFoundError as error:
+            raise BadInput(
+                f"The worker for VM {vm} cannot import {error.name}; install the same Prudent on all workers."
+            ) from None
+        except Exception as error:
+            raise RunFailed(f"The worker for VM {vm} does not answer ({error}); start it again.") from error
+
+    def end(self, run: str) -> None:
+        """End all commands of a run that still run."""
+        with contextlib.suppress(Exception):
+            self._client.run(stop, run, workers=list(self._addresses.values()), on_error="ignore")
+        with contextlib.suppress(Exception):
+            self._client.cancel(list(self._futures.values()), force=True)
+
+    def hush(self) -> None:
+        """Stop listening; otherwise the scheduler complains when the connection closes."""
+        with contextlib.suppress(Exception):
+            for topic in (self._topic, "all"):
+                if topic:
+                    self._client.unsubscribe_topic(topic)
+
+    def _heard(self, event: tuple[float, Any]) -> None:
+        self._events.put(Told(json.loads(event[1])))
+
+    def _noticed(self, event: tuple[float, Any]) -> None:
+        said = event[1]
+        if isinstance(said, dict) and said.get("action") == "remove-worker":
+            for vm, address in self._addresses.items():
+                if address == said.get("worker"):
+                    self._events.put(Gone(vm))
+
+    def _ended(self, future: Any, order: Order) -> None:
+        """Dask itself could not run it (the command's own failures are told): say why."""
+        if future.status != "error":
+            return
+        error = future.exception()
+        why = f"the worker could not run it ({type(error).__name__}: {error})"
+        fact = {"fact": "ended", "activation": order.activation, "vm": order.vm, "slot": order.slot}
+        fact |= {"attempt": order.attempt, "outcome": "failed", "error": why, "stderr": "", "took_s": 0.0}
+        self._events.put(Told(fact))
+
+
+def _carry_out(order: Order, topic: str) -> None:
+    """On the worker: run, and tell through the scheduler."""
+    from distributed import get_worker
+
+    worker = get_worker()
+
+    def tell(fact: dict[str, Any]) -> None:
+        worker.log_event(topic, json.dumps(fact))
+
+    tell(carry_out(order, tell))
+
+
+@contextlib.contextmanager
+def crew_for(fleet: Fleet, used: set[str], address: str | None) -> Iterator[Crew]:
+    """The crew for the VMs in use: new workers on this machine, or those of the scheduler at `address`."""
+    try:
+        import distributed  # noqa: F401
+    except ModuleNotFoundError:
+        raise BadInput(
+            'Running workflows needs Dask, which is not installed; install "prudent[workflows]".'
+        ) from None
+    members = {vm.name: vm.slots for vm in fleet.vms if vm.name in used}
+    with _local(members) if address is None else _existing(members, address) as crew:
+        try:
+            yield crew
+        finally:
+            crew.hush()
+
+
+@contextlib.contextmanager
+def _local(members: Mapping[str, int]) -> Iterator[Crew]:
+    import distributed
+
+    scratch = tempfile.mkdtemp(prefix="prudent-")
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        cluster = stack.enter_context(
+            distributed.LocalCluster(  # type: ignore[no-untyped-call]
+                n_workers=0, processes=True, dashboard_address=None, silence_logs=60, local_directory=scratch
+            )
+        )
+        pids = stack.enter_context(_nest(cluster.scheduler_address, scratch, members))
+        connection = distributed.Client(cluster, set_as_default=False)  # type: ignore[no-untyped-call]
+        client = stack.enter_context(connection)
+        _wait_for(client, members)
+        yield Crew(client, _by_name(client), pids)
+
+
+@contextlib.contextmanager
+def _nest(address: str, scratch: str, members: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    command = [sys.executable, "-m", "prudent.workflows.execute.nest", address, scratch]
+    process = subprocess.Popen(
+        [*command, json.dumps(dict(members))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        said = [json.loads(process.stdout.readline() or "{}") for _ in members]
+        if not all(said):
+            raise RunFailed("Worker processes could not be started on this machine; see the message above.")
+        yield {line["vm"]: line["pid"] for line in said}
+    finally:
+        process.stdin.close()
+        process.stdout.close()
+        process.wait()
+
+
+@contextlib.contextmanager
+def _existing(members: Mapping[str, int], address: str) -> Iterator[Crew]:
+    from distributed import Client
+
+    with _connection(Client, address) as client:
+        yield Crew(client, _matched(_workers(client), members, address), {})
+
+
+@contextlib.contextmanager
+def _connection(make: Any, address: str) -> Iterator[Any]:
+    try:
+        with _silence():
+            client = make(address, timeout=_ANSWER_S, set_as_default=False)
+    except (OSError, ValueError, RuntimeError, TimeoutError) as error:
+        why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise BadInput(
+            f'No Dask scheduler answers at "{address}" ({why}); start one with `dask scheduler`, correct the '
+            "address, or leave it out to use workers on this machine."
+        ) from None
+    with client:
+        yield client
+
+
+def _matched(workers: Mapping[str, Any], members: Mapping[str, int], address: str) -> dict[str, str]:
+    """A worker for each VM: the one with its name, else one that nobody named, with slots enough."""
+    by_name = {str(info["name"]): at for at, info in workers.items()}
+    matched = {vm: by_name[vm] for vm in members if vm in by_name}
+    free = sorted(
+        (at for at in workers if at not in matched.values()), key=lambda at: (workers[at]["nthreads"], at)
+    )
+    for vm, slots in members.items():
+        if vm in matched:
+            continue
+        fitting = [at for at in free if workers[at]["nthreads"] >= slots]
+        if not fitting:
+            raise BadInput(
+                f"The plan uses {len(members)} VMs, but the scheduler at {address} has {len(workers)} "
+                f"workers and none left with {slots} threads for VM {vm}; start more, like "
+                f"`dask worker {address} --name {vm} --nthreads {slots}`."
+            )
+        matched[vm] = fitting[0]
+        free.remove(fitting[0])
+    return matched
+
+
+def _wait_for(client: Any, members: Mapping[str, int]) -> None:
+    try:
+        client.wait_for_workers(len(members), timeout=_START_S)
+    except TimeoutError:
+        raise RunFailed(
+            f"{len(members)} workers did not start within {_START_S:.0f} s; use a smaller fleet."
+        ) from None
+
+
+def _workers(client: Any) -> dict[str, Any]:
+    return dict(client.scheduler_info(n_workers=-1)["workers"])
+
+
+def _by_name(client: Any) -> dict[str, str]:
+    return {str(info["name"]): address for address, info in _workers(client).items()}
+
+
+def _with_slots(client: Any) -> set[str]:
+    return {at for at, info in _workers(client).items() if "slot" in (info.get("resources") or {})}
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Dask logs every try to connect; the user gets one sentence instead."""
+    import logging
+
+    logger = logging.getLogger("distributed")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 10)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,138 @@
+"""Who may start next: a plan followed as things happen. Pure: no clock, no I/O."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from prudent.workflows.workflow import Workflow
+
+Lane = tuple[str, int]
+"""A slot of a VM: the VM's name and the slot's number."""
+MOST_LOSSES = 3
+"""An activation that was lost with so many VMs is suspected of ending them, and given up."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start this activation now, on this slot; `attempt` counts from 1."""
+
+    activation: str
+    lane: Lane
+    attempt: int
+
+
+class Dispatcher:
+    """Each lane runs its activations in the planned order; the first waits until its parents are done.
+
+    A failing activation is tried again at once on the same lane, `retries` times. One that fails for good
+    takes its descendants with it (`blocked`); everything else goes on. When a VM is lost, whoever drives this
+    asks for `waiting`, plans those anew and calls `place`.
+    """
+
+    def __init__(
+        self,
+        workflow: Workflow,
+        queues: Mapping[Lane, Iterable[str]],
+        done: Iterable[str] = (),
+        retries: int = 0,
+        attempts: Mapping[str, int] | None = None,
+    ) -> None:
+        self.workflow = workflow
+        self.done = set(done)
+        self.running: dict[str, Lane] = {}
+        self.given_up: set[str] = set()
+        self.blocked: dict[str, str] = {}
+        self.dead: set[str] = set()
+        self._retries = retries
+        self._attempts = dict(attempts or {})
+        self._failures: dict[str, int] = {}
+        self._losses: dict[str, int] = {}
+        self._missing = {
+            name: sum(parent not in self.done for parent in parents)
+            for name, parents in workflow.parents.items()
+        }
+        self._queues = {lane: deque(names) for lane, names in queues.items()}
+
+    @property
+    def waiting(self) -> list[str]:
+        """Activations that have a lane but have not started, in the order of the lanes."""
+        return [name for queue in self._queues.values() for name in queue]
+
+    @property
+    def over(self) -> bool:
+        """Nothing runs, and nothing will."""
+        return not self.running and not any(self._queues.values())
+
+    def starts(self) -> list[Start]:
+        """What starts now; it counts as running from here on."""
+        busy = set(self.running.values())
+        found = []
+        for lane, queue in self._queues.items():
+            if lane in busy or not queue or self._missing[queue[0]]:
+                continue
+            name = queue.popleft()
+            self.running[name] = lane
+            self._attempts[name] = self._attempts.get(name, 0) + 1
+            found.append(Start(name, lane, self._attempts[name]))
+        return found
+
+    def finish(self, name: str) -> None:
+        """An activation is done."""
+        del self.running[name]
+        self.done.add(name)
+        for child in self.workflow.children[name]:
+            self._missing[child] -= 1
+
+    def fail(self, name: str) -> bool:
+        """An attempt failed by itself; answers whether there will be another."""
+        lane = self.running.pop(name)
+        self._failures[name] = self._failures.get(name, 0) + 1
+        if self._failures[name] > self._retries:
+            self._give_up(name)
+            return False
+        self._queues[lane].appendleft(name)
+        return True
+
+    def lose(self, vm: str) -> list[str]:
+        """A VM is gone; answers what ran on it. What it had is `orphaned` until `place`."""
+        self.dead.add(vm)
+        ran = [name for name, lane in self.running.items() if lane[0] == vm]
+        for name in ran:
+            lane = self.running.pop(name)
+            self._losses[name] = self._losses.get(name, 0) + 1
+            if self._losses[name] >= MOST_LOSSES:
+                self._give_up(name)
+            else:
+                self._queues[lane].appendleft(name)
+        return ran
+
+    @property
+    def orphaned(self) -> list[str]:
+        """Activations that wait for a VM that is gone."""
+        return [name for lane, queue in self._queues.items() if lane[0] in self.dead for name in queue]
+
+    def place(self, queues: Mapping[Lane, Iterable[str]]) -> None:
+        """Replace all queues by new ones, which hold the same activations on VMs that are there."""
+        fresh = {lane: deque(names) for lane, names in queues.items()}
+        if sorted(name for queue in fresh.values() for name in queue) != sorted(self.waiting):
+            raise AssertionError("the new plan does not hold the activations that wait")
+        self._queues = fresh
+
+    def stop(self) -> None:
+        """Start nothing any more."""
+        for queue in self._queues.values():
+            queue.clear()
+
+    def _give_up(self, name: str) -> None:
+        self.given_up.add(name)
+        doomed = [name]
+        for each in doomed:
+            for child in self.workflow.children[each]:
+                if child not in self.blocked:
+                    self.blocked[child] = name
+                    doomed.append(child)
+        for queue in self._queues.values():
+            for child in [each for each in queue if each in self.blocked]:
+                queue.remove(child)

@@ -1,0 +1,74 @@
+"""Commands must not outlive the process that started them, however it ends.
+
+A worker that is killed cannot clean up: its command would go on and write the same files as its repetition
+on another VM. So every worker has one small guard process, which is told of every command's process group
+and kills the open ones when the pipe from its worker breaks.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from functools import cache
+
+_PROGRAM = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+groups = set()
+for line in sys.stdin:
+    (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
+for group in groups:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        pass
+"""
+
+
+class Guard:
+    """The guard of this process; `watch` and `forget` may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # A session of its own: Ctrl-C at the terminal must not end the guard before its worker.
+        self._popen = subprocess.Popen(
+            [sys.executable, "-S", "-E", "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            bufsize=0,
+        )
+
+    def watch(self, group: int) -> None:
+        """Kill this process group if this process ends before `forget`."""
+        self._tell(f"+{group}\n")
+
+    def forget(self, group: int) -> None:
+        """The group has ended by itself; its number may be given to others."""
+        self._tell(f"-{group}\n")
+
+    def close(self) -> None:
+        """End the guard; groups still watched are killed."""
+        assert self._popen.stdin is not None
+        self._popen.stdin.close()
+        self._popen.wait()
+
+    def _tell(self, line: str) -> None:
+        assert self._popen.stdin is not None
+        with self._lock:
+            self._popen.stdin.write(line.encode())
+
+
+def guard() -> Guard:
+    """This process's guard, started when first asked for; a fork gets its own."""
+    return _guard_of(os.getpid())
+
+
+@cache
+def _guard_of(pid: int) -> Guard:
+    del pid
+    return Guard()

@@ -1,0 +1,97 @@
+"""The journal of a run: one fact a line, written as it happens, so that a killed run can go on."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from prudent.core.errors import BadInput
+
+Fact = dict[str, Any]
+VERSION = 1
+
+
+class Journal:
+    """Appends facts; only one process at a time may have it open."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("ab")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise BadInput(f'Another run is writing "{path}"; wait for it, or name another folder.') from None
+        self._mend()
+
+    def write(self, fact: Fact) -> None:
+        """On disk before this returns."""
+        self._file.write(json.dumps(fact, allow_nan=False).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _mend(self) -> None:
+        """A line that was cut by a crash is ended, so that the next fact has a line of its own."""
+        with self.path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            if not size:
+                return
+            file.seek(size - 1)
+            whole = file.read(1) == b"\n"
+        if not whole:
+            self._file.write(b"\n")
+
+
+def read_facts(path: Path) -> list[Fact]:
+    """All facts of a journal; a line that was cut by a crash is left out, damage elsewhere is an error."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise BadInput(
+            f'Cannot read the journal "{path}" ({error.strerror}); name the run\'s folder.'
+        ) from None
+    facts: list[Fact] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            fact = json.loads(line)
+            if not isinstance(fact, dict):
+                raise ValueError("not an object")
+            facts.append(fact)
+        except ValueError:
+            if _was_cut(lines, number):
+                continue
+            raise BadInput(
+                f'Line {number} of "{path}" is damaged; restore the file from a copy, or run again.'
+            ) from None
+    if not facts or facts[0].get("fact") != "run" or facts[0].get("version") != VERSION:
+        raise BadInput(f'"{path}" is not the journal of a run of this version; name the folder of one.')
+    return facts
+
+
+def _was_cut(lines: list[bytes], number: int) -> bool:
+    """A crash cuts the last line, or the one before a new session began."""
+    rest = [line for line in lines[number:] if line.strip()]
+    if not rest:
+        return True
+    try:
+        following = json.loads(rest[0])
+    except ValueError:
+        return False
+    return isinstance(following, dict) and following.get("fact") == "session"

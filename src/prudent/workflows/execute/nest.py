@@ -1,0 +1,93 @@
+"""Worker processes on this machine, one for each VM: `python -m prudent.workflows.execute.nest`.
+
+Dask is imported once, then the process forks: ten workers start about as fast as one. All of them end when
+the pipe from the program that started the nest breaks, so that none outlives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+_ENDING_S = 5
+
+
+def main() -> None:
+    """Arguments: the scheduler's address, a folder for scratch files, {VM: slots} as JSON."""
+    address, scratch, said = sys.argv[1:]
+    import distributed
+
+    from prudent.workflows.execute import command
+
+    del command
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    children: dict[int, str] = {}
+    for name, slots in json.loads(said).items():
+        child = os.fork()
+        if child == 0:
+            _serve(distributed, address, scratch, name, slots)
+        children[child] = name
+        sys.stdout.write(json.dumps({"vm": name, "pid": child}) + "\n")
+        sys.stdout.flush()
+    sys.stdin.read()  # until whoever started us ends
+    _end(children)
+
+
+def _serve(distributed: Any, address: str, scratch: str, name: str, slots: int) -> None:
+    os.close(0)
+    os.open(os.devnull, os.O_RDONLY)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that drives us
+
+    async def serve() -> None:
+        worker = distributed.Worker(
+            address,
+            name=name,
+            nthreads=slots,
+            resources={"slot": slots},
+            local_directory=scratch,
+            dashboard=False,
+            dashboard_address=None,
+            memory_limit=0,
+        )
+        async with worker:
+            await worker.finished()
+
+    code = 1
+    try:
+        asyncio.run(serve())
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _end(children: dict[int, str]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for child in list(children):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, number)
+        for child in list(children):
+            if _gone(child, _ENDING_S if number == signal.SIGTERM else None):
+                del children[child]
+
+
+def _gone(child: int, patience_s: float | None) -> bool:
+    give_up_s = time.monotonic() + (patience_s or 60.0)
+    while time.monotonic() < give_up_s:
+        try:
+            if os.waitpid(child, os.WNOHANG)[0]:
+                return True
+        except ChildProcessError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""`execute`: follow a plan with real commands, note everything, mend what breaks."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from prudent.core.errors import BadInput
+from prudent.workflows.execute.agenda import Agenda, Ground, Manner, Notes, Watch
+from prudent.workflows.execute.crew import crew_for
+from prudent.workflows.execute.journal import Fact, Journal, read_facts
+from prudent.workflows.execute.record import JOURNAL, LOGS, PLAN, WORKFLOW, Run
+from prudent.workflows.execute.session import Session
+from prudent.workflows.plan import Plan
+from prudent.workflows.workflow import Workflow
+
+
+def execute(
+    plan: Plan,
+    workflow: Workflow,
+    folder: str | Path,
+    *,
+    directory: str | Path = ".",
+    address: str | None = None,
+    retries: int = 1,
+    timeout_s: float | None = None,
+    resume: bool = False,
+    replay: float | None = None,
+    stop_at_failure: bool = False,
+    watch: Watch | None = None,
+    check: bool = True,
+) -> Run:
+    """Run every activation's command on the worker that stands for its planned VM; answers with the `Run`.
+
+    `folder` keeps the run: journal, logs, copies of plan and workflow. With `resume`, what is done there and
+    still holds is skipped. Commands run in `directory`, where the files are. `address` is that of a Dask
+    scheduler; without it, workers are started on this machine. A failing activation is tried `retries` times
+    more, and ended after `timeout_s`. `replay=0.01` rehearses: instead of commands, sleeps of a hundredth of
+    the planned time. `watch` hears every fact of the journal. Unless `check` is False, a run that does not
+    finish raises RunFailed; what was done is kept either way.
+    """
+    plan.check(workflow)
+    manner = Manner(Path(directory).resolve(), retries, timeout_s, replay, stop_at_failure)
+    _check_commands(workflow, manner)
+    folder = Path(folder)
+    earlier = _earlier(folder, workflow, manner, resume)
+    _prepare(folder, plan, workflow)
+    used = {assignment.vm for assignment in plan.assignments.values()}
+    with ExitStack() as stack:
+        notes = Notes(stack.enter_context(Journal(folder / JOURNAL)), watch)
+        crew = None if address is None else stack.enter_context(crew_for(plan.fleet, used, address))
+        agenda = Agenda.of(workflow, manner, earlier, Ground(manner.directory, crew))
+        agenda.open(notes, plan, workflow, manner)
+        if agenda.reasons:
+            crew = crew or stack.enter_context(crew_for(plan.fleet, used, None))
+            Session(plan, workflow, manner, folder, notes, crew, agenda).run()
+    run = Run.read(folder)
+    return run.check() if check else run
+
+
+def _check_commands(workflow: Workflow, manner: Manner) -> None:
+    silent = [activation.id for activation in workflow.activations if not activation.command]
+    if silent and manner.replay is None:
+        raise BadInput(
+            f'{len(silent)} of {len(workflow)} activations have no command ("{silent[0]}" first), so nothing '
+            "can be run: DAX traces have none; give a WfFormat file with commands, or rehearse with a replay."
+        )
+
+
+def _earlier(folder: Path, workflow: Workflow, manner: Manner, resume: bool) -> list[Fact]:
+    """The facts of earlier sessions, checked to be of the same workflow and manner."""
+    path = folder / JOURNAL
+    if not path.exists() or not path.stat().st_size:
+        return []
+    if not resume:
+        raise BadInput(f'There is a run in "{folder}" already; go on with --resume, or name another folder.')
+    facts = read_facts(path)
+    if facts[0]["fingerprint"] != workflow.fingerprint:
+        raise BadInput(
+            f'The run in "{folder}" is of another workflow ("{facts[0]["workflow"]}"); name another folder.'
+        )
+    if facts[0].get("replay") != manner.replay:
+        raise BadInput(
+            f'The run in "{folder}" is {"a rehearsal" if facts[0].get("replay") else "not a rehearsal"}; '
+            "go on in the same way, or name another folder."
+        )
+    return facts
+
+
+def _prepare(folder: Path, plan: Plan, workflow: Workflow) -> None:
+    try:
+        (folder / LOGS).mkdir(parents=True, exist_ok=True)
+        plan.save(folder / PLAN)
+        workflow.write(folder / WORKFLOW)
+    except OSError as error:
+        raise BadInput(
+            f'Cannot write to the run\'s folder "{folder}" ({error.strerror}); choose another.'
+        ) from None
