@@ -75,8 +75,9 @@ class Study:
     ) -> None:
         self.problem = Problem(space, Goal.parse(goal), _priced(price), tuple(measures), fraction, early_stop)
         self.strategy_name = strategy or default_strategy(self.problem)
+        self.options = dict(options or {})
         self.seed = seed
-        self.strategy = build(self.strategy_name, self.problem, dict(options or {}), seed)
+        self.strategy = build(self.strategy_name, self.problem, self.options, seed)
         self.ledger = Ledger(budget_usd)
         check_budget(self.problem, budget_usd)
         self.clock_s = 0.0
@@ -87,10 +88,10 @@ class Study:
         self._next_number = 1
         self._journal: Journal | None = None
         if journal is not None:
-            header = self._header(fingerprint, dict(options or {}))
+            header = self._header(fingerprint)
             self._journal = Journal.open(journal, header, resume)
             try:
-                self._replay(self._journal.facts)
+                self.replay(self._journal.facts)
             except BaseException:
                 self._journal.close()
                 raise
@@ -305,12 +306,12 @@ class Study:
 
     # The journal
 
-    def _header(self, fingerprint: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    def _header(self, fingerprint: str) -> dict[str, Any]:
         return {
             "job": fingerprint or self.problem.space.fingerprint(),
             "goal": str(self.goal),
             "strategy": self.strategy_name,
-            "options": dict(options),
+            "options": self.options,
             "early_stop": self.problem.early_stop,
             "seed": self.seed,
             "known": [trial.to_dict() for trial in self.known],
@@ -320,7 +321,7 @@ class Study:
         if self._journal is not None:
             self._journal.write({"fact": fact, **values})
 
-    def _replay(self, facts: Sequence[Fact]) -> None:
+    def replay(self, facts: Sequence[Fact]) -> None:
         """Take up where the journal ends: what it knew, what was paid, and what was under way."""
         asked: dict[int, tuple[Ask, float]] = {}
         try:

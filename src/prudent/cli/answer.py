@@ -1,0 +1,143 @@
+"""The end of a study, in a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from prudent.cli.console import measure_text, value_text
+from prudent.core.units import format_duration, format_money
+from prudent.tuning.goal import COST, TIME, Constraint
+from prudent.tuning.result import Result
+from prudent.tuning.trial import CUT, FAILED, FINISHED, Trial
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_LABEL = 15
+
+
+def answer(result: Result) -> list[RenderableType]:
+    """What was found, what it cost, and how it compares; what came nearest if nothing was found."""
+    lines: list[RenderableType] = []
+    if result.interrupted:
+        lines.append(
+            Text("Interrupted; what ran was stopped and is not charged. Go on with --resume.", style="yellow")
+        )
+    if result.best is not None:
+        lines.append(_found(result, result.best))
+    else:
+        lines += [Text(sentence, style="yellow") for sentence in shortfall(result)]
+    lines.append(_row("Spent", _spent(result)))
+    return lines
+
+
+def files(journal: Path, report: Path | None, logs: Path | None) -> list[RenderableType]:
+    """Where the rest is."""
+    rows = [("Report", report), ("Journal", journal), ("Logs", logs)]
+    return [_row(label, _shown(path), "dim") for label, path in rows if path is not None]
+
+
+def _found(result: Result, best: Trial) -> Table:
+    table = _grid()
+    head = f"{format_money(best.cost_usd)} a run, {format_duration(best.time_s)}"
+    table.add_row(Text("Best", style="bold"), Text(head, style="bold green"))
+    for name, value in best.measures.items():
+        table.add_row("", Text(f"{name} {measure_text(name, value)}"))
+    recommended = result.recommended or best.configuration
+    for name, value in recommended.items():
+        table.add_row(Text(f"  {name}", style="dim"), Text(value_text(value)))
+    comparison = compared(result, best)
+    if comparison:
+        table.add_row(Text("Compared", style="bold"), Text(comparison))
+    return table
+
+
+def compared(result: Result, best: Trial) -> str:
+    """The best against the average of what was tried; a cut run counts with what it would have taken."""
+    goal = result.goal
+    worked = [trial for trial in (*result.known, *result.trials) if trial.status != FAILED]
+    tried = [value for trial in worked if (value := _in_full(trial, goal.measure)) is not None]
+    if len(tried) < 2:
+        return ""
+    mean, value = fmean(tried), best.values[goal.measure]
+    average = f"the average of the {len(tried)} tried, {measure_text(goal.measure, mean)}"
+    if goal.measure in (COST, TIME) and value > 0 and goal.minimise:
+        at_least = "at least " if any(trial.status == CUT for trial in worked) else ""
+        return f"{at_least}{mean / value:.1f} times less than {average}"
+    return f"{goal.measure} {measure_text(goal.measure, value)} against {average}"
+
+
+def _in_full(trial: Trial, measure: str) -> float | None:
+    value = trial.values.get(measure)
+    if value is None or trial.status != CUT or measure not in (COST, TIME) or trial.time_s == 0:
+        return value
+    return value * max(trial.estimate.get(TIME, trial.time_s) / trial.time_s, 1.0)
+
+
+def shortfall(result: Result) -> Iterator[str]:
+    """Why there is no answer, and what came nearest."""
+    counts = {status: sum(t.status == status for t in result.trials) for status in (FINISHED, CUT, FAILED)}
+    nearest = result.nearest
+    if not result.trials:
+        yield "Nothing was tried: the budget pays for no further run; raise it with --budget."
+    elif nearest is not None:
+        yield "No configuration that was tried keeps every constraint."
+        yield f"Nearest was trial #{nearest.number}: " + "; ".join(_misses(result, nearest)) + "."
+    elif counts[FAILED] == len(result.trials):
+        first = result.trials[0]
+        yield f"All {counts[FAILED]} trials failed; the first said: {first.why}"
+    else:
+        yield (
+            f"No run ended by itself: {counts[CUT]} were cut and {counts[FAILED]} failed, "
+            "so none can be called the answer; raise the budget or loosen the goal."
+        )
+
+
+def _misses(result: Result, trial: Trial) -> Iterator[str]:
+    for constraint in result.goal.constraints:
+        value = trial.values.get(constraint.measure)
+        if not constraint.holds(value):
+            yield f"{_shown_value(constraint, value)}, but {constraint} is wanted"
+
+
+def _shown_value(constraint: Constraint, value: float | None) -> str:
+    if value is None:
+        return f"{constraint.measure} was not measured"
+    shown = f"{constraint.measure} was {measure_text(constraint.measure, value)}"
+    return f"{shown} (off by {constraint.excess(value):.1%})"
+
+
+def _spent(result: Result) -> Text:
+    of = f" of {format_money(result.budget_usd)}" if result.budget_usd is not None else ""
+    counts = {status: sum(t.status == status for t in result.trials) for status in (FINISHED, CUT, FAILED)}
+    told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    trials = f"{len(result.trials)} trial{'s' if len(result.trials) != 1 else ''}"
+    known = f", {len(result.known)} known before" if result.known else ""
+    return Text(f"{format_money(result.spent_usd)}{of} on {trials}{f' ({told})' if told else ''}{known}")
+
+
+def _row(label: str, text: Text | str, style: str = "") -> Table:
+    table = _grid()
+    table.add_row(Text(label, style="bold"), text if isinstance(text, Text) else Text(text, style=style))
+    return table
+
+
+def _grid() -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(min_width=_LABEL, no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _shown(path: Path) -> str:
+    """A path as short as it can be said from here."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

@@ -1,0 +1,68 @@
+"""All commands as one program; each is imported when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from prudent._version import __version__
+from prudent.core.errors import unknown
+
+# name -> (module, function)
+COMMANDS = {
+    "tune": ("prudent.cli.tune", "tune"),
+    "report": ("prudent.cli.report", "report"),
+    "demo": ("prudent.cli.demo", "demo"),
+    "prices": ("prudent.cli.prices", "prices"),
+}
+
+UsageError: Any = typer.BadParameter.__mro__[1]
+"""What typer raises for arguments it cannot use; it has no public name there."""
+
+
+class _Lazy(TyperGroup):
+    """Typer's group, with commands that are imported late."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for name, (module, _) in COMMANDS.items() if find_spec(module) is not None]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return _command(cmd_name) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise unknown("command", args[0], COMMANDS)
+        return super().resolve_command(ctx, args)
+
+
+def group() -> Any:
+    """The whole program, to be called with arguments."""
+    app = typer.Typer(
+        cls=_Lazy,
+        name="prudent",
+        no_args_is_help=True,
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(prudent)
+    return typer.main.get_group(app)
+
+
+def prudent(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False,
+) -> None:
+    """Think ahead before paying: find the cheapest way to run heavy jobs on rented machines."""
+    if version:
+        typer.echo(f"prudent {__version__}")
+        raise typer.Exit
+
+
+def _command(name: str) -> Any:
+    module, function = COMMANDS[name]
+    app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
+    app.command(name)(getattr(import_module(module), function))
+    return typer.main.get_command(app)

@@ -1,0 +1,213 @@
+"""`prudent tune JOB.yaml`: find the cheapest configuration within a budget."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from prudent.cli.answer import answer, files
+from prudent.cli.board import Board
+from prudent.cli.console import complain, out, say, say_json
+from prudent.cli.live import Lines, Screen, Silent, View
+from prudent.cli.places import Places
+from prudent.cli.plan import plan
+from prudent.core.errors import BadInput, PrudentError
+from prudent.tuning.dry_run import dry_run as look_ahead
+from prudent.tuning.dry_run import endless
+from prudent.tuning.job_file import JobFile
+from prudent.tuning.jobs.job import Job
+from prudent.tuning.problem import Problem
+from prudent.tuning.result import Result
+from prudent.tuning.study import Study
+from prudent.tuning.trial import Trial
+from prudent.tuning.tune import tune as run_study
+from prudent.tuning.warm_start import earlier_trials
+from prudent.tuning.yaml_text import read_yaml
+
+INTERRUPTED, NOT_FOUND = 130, 1
+
+
+def tune(
+    job_file: Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The job, its goal and its budget.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen; run nothing.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the study whose journal exists.")
+    ] = False,
+    goal: Annotated[str | None, typer.Option(help="Another goal than the file's.")] = None,
+    budget: Annotated[str | None, typer.Option(help="Another budget, such as $2.")] = None,
+    strategy: Annotated[str | None, typer.Option(help="Another strategy, such as random.")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", help="An option of the strategy, name=value; repeatable."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Another seed.")] = None,
+    parallel: Annotated[int | None, typer.Option(min=1, help="Run up to so many trials at once.")] = None,
+    early_stop: Annotated[
+        bool | None,
+        typer.Option(
+            "--early-stop/--no-early-stop", help="Cut runs that cannot be the answer, or let them end."
+        ),
+    ] = None,
+    max_trials: Annotated[int | None, typer.Option(min=1, help="Stop after so many trials.")] = None,
+    warm_start: Annotated[
+        list[Path] | None,
+        typer.Option(help="The journal of an earlier study, as free knowledge; repeatable."),
+    ] = None,
+    journal: Annotated[
+        Path | None, typer.Option(help="Where to record the study; NAME.prudent/journal.jsonl otherwise.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Where to write the HTML report; NAME.prudent/report.html otherwise.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")] = False,
+) -> None:
+    """Find the cheapest configuration of a job that keeps its constraints, within a budget."""
+    said = JobFile.read(job_file).changed(
+        goal,
+        budget,
+        strategy,
+        read_options(option or ()),
+        seed=seed,
+        parallel=parallel,
+        early_stop=early_stop,
+        max_trials=max_trials,
+    )
+    places = Places.of(said, journal, report)
+    job = said.build(places.logs)
+    known = [trial for path in warm_start or () for trial in earlier_trials(path, job.space)]
+    sketch = study_of(said, job, known)
+    if dry_run:
+        _show_plan(said, job, sketch, as_json)
+        return
+    if endless(sketch, said.max_trials):
+        raise BadInput(
+            "Nothing would end this study: no money is spent and the space has no end; "
+            "set a budget and a price, or --max-trials."
+        )
+    result = _run(said, job, places, known, resume, _view(said, job, as_json))
+    written = write_report(result, said, job, places.report)
+    _show(result, places, written, as_json, live=not job.virtual)
+    raise typer.Exit(INTERRUPTED if result.interrupted else 0 if result.best is not None else NOT_FOUND)
+
+
+def study_of(said: JobFile, job: Job, known: Sequence[Trial] = ()) -> Study:
+    """The study that a job file describes, without a journal: to look at, not to run."""
+    return Study(
+        job.space,
+        said.goal,
+        job.price,
+        said.budget_usd,
+        said.strategy,
+        said.options,
+        measures=job.measures,
+        fraction=job.fraction,
+        early_stop=said.early_stop,
+        seed=said.seed,
+        warm_start=known,
+    )
+
+
+def read_options(said: Sequence[str]) -> dict[str, Any]:
+    """Options as typed, `lookahead=1`; values are read as YAML reads them.
+
+    >>> read_options(["lookahead=1", "start=latin"])
+    {'lookahead': 1, 'start': 'latin'}
+    """
+    options: dict[str, Any] = {}
+    for text in said:
+        name, sign, value = text.partition("=")
+        if not sign or not name.strip():
+            raise BadInput(f'"{text}" is no option; write it like --option lookahead=1.')
+        options[name.strip()] = read_yaml(value)
+    return options
+
+
+def write_report(result: Result, said: JobFile, job: Job, path: Path) -> Path | None:
+    """Write the HTML report; a report that cannot be written must not cost the answer."""
+    from prudent.reports.tuning import write_tuning_report
+
+    problem = Problem(job.space, said.goal, job.price, tuple(job.measures), job.fraction, said.early_stop)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return write_tuning_report(result, problem, path, options=said.options)
+    except (OSError, PrudentError) as error:
+        complain(
+            f"the report could not be written ({error}); the journal has everything, try prudent report."
+        )
+        return None
+
+
+def _run(said: JobFile, job: Job, places: Places, known: Sequence[Trial], resume: bool, view: View) -> Result:
+    left_over = getattr(job, "reap", None)
+    if resume and left_over is not None:
+        left_over()
+    with _ended_by_signals(), view:
+        return run_study(
+            job,
+            said.goal,
+            said.budget_usd,
+            said.strategy,
+            said.options,
+            said.early_stop,
+            said.parallel,
+            said.seed,
+            journal=places.journal,
+            resume=resume,
+            warm_start=known,
+            watch=view.watch,
+            max_trials=said.max_trials,
+        )
+
+
+def _view(said: JobFile, job: Job, as_json: bool) -> View:
+    if as_json:
+        return Silent()
+    console = out()
+    setup_s = float(getattr(job, "setup_s", 0.0))
+    board = Board(said.name, said.goal, said.budget_usd, job.virtual, setup_s)
+    return Screen(board, console) if console.is_terminal else Lines(board, console)
+
+
+def _show_plan(said: JobFile, job: Job, sketch: Study, as_json: bool) -> None:
+    dry = look_ahead(job, sketch)
+    if as_json:
+        say_json({"job": said.name, **dry.to_dict()})
+        return
+    say(out(), *plan(said.name, dry))
+
+
+def _show(result: Result, places: Places, written: Path | None, as_json: bool, live: bool) -> None:
+    if as_json:
+        paths = {"journal": str(places.journal), "report": str(written) if written else None}
+        say_json({**result.to_dict(), **paths})
+        return
+    say(out(), "", *answer(result), *files(places.journal, written, _logs(places) if live else None))
+
+
+def _logs(places: Places) -> Path | None:
+    return places.logs if places.logs.is_dir() else None
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """A polite request to end (SIGTERM, a closed terminal) ends a study as Ctrl-C does."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
+        yield
+        return
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
