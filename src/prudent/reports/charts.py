@@ -220,9 +220,9 @@ def _note(text: str, x: float) -> dict[str, Any]:
         "text": plain(text),
         "x": x,
         "yref": "paper",
-        "y": 1,
+        "y": 0,
         "xanchor": "right",
-        "yanchor": "top",
+        "yanchor": "bottom",
         "showarrow": False,
         "font": {"color": "--muted", "size": 12},
     }

@@ -19,6 +19,8 @@ VALUES = 16
 """Values of a parameter that are asked about; a longer list is thinned out."""
 BACKGROUND = 80
 """Configurations over which an answer is averaged, at each value."""
+TELLING = 0.5
+"""The strength from which an effect is more than doubt."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +71,7 @@ def effects(model: Model, history: History, seed: int) -> dict[str, list[Effect]
         for name in cases:
             parameter = model.problem.space[name]
             found[name].append(_effect(parameter, measure, tuple(cases[name]), forecast, rows[name]))
-    return dict(sorted(found.items(), key=lambda item: -item[1][0].strength))
+    return dict(sorted(found.items(), key=lambda item: -max(effect.strength for effect in item[1])))
 
 
 def _laid_out(

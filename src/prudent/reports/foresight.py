@@ -110,7 +110,8 @@ def prospects(model: Model, history: History, best: Trial | None, seed: int) -> 
     found = better.any(axis=1)
     gain = 0.0 if best is None else float(np.where(found, bar - losses.min(axis=1), 0.0).mean())
     likeliest = _likeliest(goal, beliefs, pool, rows, better.mean(axis=0))
-    return Prospects(len(pool), float(found.mean()), gain, likeliest)
+    # Half a draw each way: none of a thousand draws is no proof of never.
+    return Prospects(len(pool), (float(found.sum()) + 0.5) / (DRAWS + 1.0), gain, likeliest)
 
 
 def _untested(model: Model, history: History, seed: int) -> Candidates:

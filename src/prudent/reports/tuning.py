@@ -11,7 +11,7 @@ from typing import Any
 from prudent._version import __version__
 from prudent.core.ledger import Entry
 from prudent.reports import charts, page, words
-from prudent.reports.effects import Effect, effects
+from prudent.reports.effects import TELLING, Effect, effects
 from prudent.reports.foresight import Foretold, foretold, hit_rate, prospects
 from prudent.reports.model import Model
 from prudent.reports.plots import Figure
@@ -105,19 +105,18 @@ def _checks(result: Result) -> list[Check]:
 
 
 def _comparison(result: Result) -> str:
-    """The answer beside the other finished runs, in a sentence."""
+    """The answer beside the other runs that keep the goal, in a sentence."""
     goal, best = result.goal, result.best
-    others = [t.values[goal.measure] for t in result.trials if t.finished and goal.measure in t.values]
-    if best is None or len(others) < 3 or goal.measure not in (COST, TIME) or not goal.minimise:
+    others = [trial.values[goal.measure] for trial in result.trials if trial.feasible]
+    if best is None or len(others) < 2 or goal.measure not in (COST, TIME) or not goal.minimise:
         return ""
     least = best.values[goal.measure]
     if least <= 0 or max(others) / least < 1.05:
         return ""
-    middle = sorted(others)[len(others) // 2]
     what = "dearest" if goal.measure == COST else "slowest"
     return (
-        f"Of the {len(others)} runs that finished, the {what} took {words.times(max(others) / least)} "
-        f"as much, the middle one {words.times(middle / least)}."
+        f"Of the {len(others)} runs that keep the goal, the {what} takes {words.times(max(others) / least)} "
+        "as much."
     )
 
 
@@ -228,10 +227,11 @@ def _learned(result: Result, problem: Problem) -> Learned:
 def _effects(model: Model, history: History, result: Result) -> tuple[ParameterEffect, ...]:
     found = effects(model, history, result.seed)
     answer = result.best.configuration if result.best else None
-    spans: dict[str, list[float]] = {}
+    by_measure: dict[str, list[Effect]] = {}
     for shown in (shown for group in found.values() for shown in group):
-        spans.setdefault(shown.measure, []).extend([*shown.low.tolist(), *shown.high.tolist()])
-    bounds = {m: [c.bound for c in result.goal.constraints if c.measure == m] for m in spans}
+        by_measure.setdefault(shown.measure, []).append(shown)
+    bounds = {m: [c.bound for c in result.goal.constraints if c.measure == m] for m in by_measure}
+    spans = {measure: _axis_values(group, bounds[measure]) for measure, group in by_measure.items()}
     described = []
     for place, (parameter, group) in enumerate(found.items()):
         pictures = tuple(
@@ -241,18 +241,33 @@ def _effects(model: Model, history: History, result: Result) -> tuple[ParameterE
             )
             for number, s in enumerate(group)
         )
-        described.append(ParameterEffect(parameter, _says(group[0]), pictures))
+        described.append(ParameterEffect(parameter, _says(group), pictures))
     return tuple(described)
 
 
-def _says(effect: Effect) -> str:
-    """How much the objective varies with a parameter, in words."""
-    what = words.label(effect.measure)
-    if effect.log_measure:
-        said = f"{what} varies {words.times(effect.span)}"
+def _axis_values(effects: Sequence[Effect], bounds: Sequence[float]) -> list[float]:
+    """What the axis of a measure must hold: every effect, and a bound that lies near."""
+    values = [float(number) for effect in effects for number in (*effect.low, *effect.high)]
+    low, high = min(values), max(values)
+    if effects[0].log_measure:
+        near = [bound for bound in bounds if low / 2 <= bound <= high * 2]
     else:
-        said = f"{what} varies by {words.amount(effect.measure, effect.span)}"
-    return said if effect.strength >= 0.5 else f"{said}, within what the model is unsure of"
+        near = [bound for bound in bounds if low - (high - low) / 2 <= bound <= high + (high - low) / 2]
+    return values + near
+
+
+def _says(group: Sequence[Effect]) -> str:
+    """What a parameter moves by more than the model is unsure of, in words."""
+    said: list[str] = []
+    for effect in group:
+        if effect.strength < TELLING or (effect.measure == TIME and said):
+            continue  # time follows cost, whose price is known
+        what = words.label(effect.measure)
+        if effect.log_measure:
+            said.append(f"{what} varies {words.times(effect.span)}")
+        else:
+            said.append(f"{what} varies by {words.amount(effect.measure, effect.span)}")
+    return ", ".join(said) or "no effect beyond what the model is unsure of"
 
 
 def _expectations(model: Model, history: History) -> tuple[Expectations, ...]:
