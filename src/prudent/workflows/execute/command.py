@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -49,7 +50,7 @@ class Order:
 
 def carry_out(order: Order, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Run the command; tells when it begins, answers how it ended. What a command does never raises."""
-    tell({"fact": "started", **_who(order)})
+    tell({"fact": "started", **_who(order), "host": platform.node(), "pid": os.getpid()})
     begun_s = time.monotonic()
     answer: dict[str, Any] = {"fact": "ended", **_who(order), "error": "", "stderr": "", "exit_code": None}
     if order.sleep_s is not None:

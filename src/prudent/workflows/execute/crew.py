@@ -15,6 +15,7 @@ from typing import Any
 
 from prudent.core.errors import BadInput, PrudentError, RunFailed
 from prudent.workflows.execute.command import Order, carry_out, stop
+from prudent.workflows.execute.nest import READY
 from prudent.workflows.fleet import Fleet
 
 _START_S = 60.0
@@ -45,9 +46,8 @@ class Crew:
     worker is gone: if the end of an activation was heard, it counts, even if its worker dies right after.
     """
 
-    def __init__(self, client: Any, addresses: Mapping[str, str], pids: Mapping[str, int]) -> None:
+    def __init__(self, client: Any, addresses: Mapping[str, str]) -> None:
         self.vms = set(addresses)
-        self.pids = dict(pids)
         self._client = client
         self._addresses = dict(addresses)
         self._slotted = _with_slots(client)
@@ -188,18 +188,18 @@ def _local(members: Mapping[str, int]) -> Iterator[Crew]:
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         cluster = stack.enter_context(
             distributed.LocalCluster(  # type: ignore[no-untyped-call]
-                n_workers=0, processes=True, dashboard_address=None, silence_logs=60, local_directory=scratch
+                n_workers=0, processes=True, dashboard_address="127.0.0.1:0", silence_logs=60, local_directory=scratch
             )
         )
-        pids = stack.enter_context(_nest(cluster.scheduler_address, scratch, members))
+        stack.enter_context(_nest(cluster.scheduler_address, scratch, members))
         connection = distributed.Client(cluster, set_as_default=False)  # type: ignore[no-untyped-call]
         client = stack.enter_context(connection)
         _wait_for(client, members)
-        yield Crew(client, _by_name(client), pids)
+        yield Crew(client, _by_name(client))
 
 
 @contextlib.contextmanager
-def _nest(address: str, scratch: str, members: Mapping[str, int]) -> Iterator[dict[str, int]]:
+def _nest(address: str, scratch: str, members: Mapping[str, int]) -> Iterator[None]:
     command = [sys.executable, "-m", "prudent.workflows.execute.nest", address, scratch]
     process = subprocess.Popen(
         [*command, json.dumps(dict(members))],
@@ -211,10 +211,9 @@ def _nest(address: str, scratch: str, members: Mapping[str, int]) -> Iterator[di
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        said = [json.loads(process.stdout.readline() or "{}") for _ in members]
-        if not all(said):
+        if process.stdout.readline() != READY:
             raise RunFailed("Worker processes could not be started on this machine; see the message above.")
-        yield {line["vm"]: line["pid"] for line in said}
+        yield
     finally:
         process.stdin.close()
         process.stdout.close()
@@ -226,7 +225,7 @@ def _existing(members: Mapping[str, int], address: str) -> Iterator[Crew]:
     from distributed import Client
 
     with _connection(Client, address) as client:
-        yield Crew(client, _matched(_workers(client), members, address), {})
+        yield Crew(client, _matched(_workers(client), members, address))
 
 
 @contextlib.contextmanager

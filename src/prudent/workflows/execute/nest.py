@@ -16,6 +16,8 @@ import sys
 import time
 from typing import Any
 
+READY = "ready\n"
+"""Said when all workers were started."""
 _ENDING_S = 5
 
 
@@ -34,8 +36,8 @@ def main() -> None:
         if child == 0:
             _serve(distributed, address, scratch, name, slots)
         children[child] = name
-        sys.stdout.write(json.dumps({"vm": name, "pid": child}) + "\n")
-        sys.stdout.flush()
+    sys.stdout.write(READY)
+    sys.stdout.flush()
     sys.stdin.read()  # until whoever started us ends
     _end(children)
 
@@ -53,7 +55,7 @@ def _serve(distributed: Any, address: str, scratch: str, name: str, slots: int) 
             resources={"slot": slots},
             local_directory=scratch,
             dashboard=False,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             memory_limit=0,
         )
         async with worker:
