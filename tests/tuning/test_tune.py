@@ -271,3 +271,11 @@ def test_the_result_is_plain_json(table: Callable[[], TableJob]) -> None:
     said = json.loads(json.dumps(result.to_dict()))
     assert said["spent_usd"] == result.spent_usd
     assert len(said["trials"]) == len(said["charges"]) == len(result.trials)
+
+
+def test_a_space_smaller_than_the_start_is_searched_whole() -> None:
+    """The price-aware start must not run dry in a space of which the cheapest share is one configuration."""
+    job = simulated({1: 900.0, 2: 400.0, 3: 250.0, 4: 100.0})
+    result = tune(job, "minimise cost_usd subject to time_s <= 600", 10.0, "lynceus")
+    assert result.best is not None
+    assert len(result.trials) == 4

@@ -30,6 +30,9 @@ def _cheap_and_different(problem: Problem, count: int, rng: np.random.Generator)
     pool = _pool(problem, rng)
     bound = np.quantile(pool.usd_per_h, CHEAP_SHARE)
     cheap = np.flatnonzero(pool.usd_per_h <= bound)
+    if len(cheap) < count:
+        # A small space: as many of the cheapest as are asked for, so that the start never runs dry.
+        cheap = np.argsort(pool.usd_per_h, kind="stable")[:count]
     features = pool.features[cheap]
     chosen = [int(rng.integers(len(cheap)))]
     distance = np.full(len(cheap), np.inf)
