@@ -59,6 +59,20 @@ def lower_bounds(workflow: Workflow, fleet: Fleet, world: World | None = None) -
     return Bounds(path_s, work_s, tight_s)
 
 
+def least_cost_usd(problem: Problem) -> float:
+    """A bill that no plan is below: every activation where it is cheapest, all slots of its VM shared.
+
+    A VM is paid at least while something runs on it, and at least for its minimum.
+    """
+    lanes_of_vm = np.bincount(problem.lanes["vm"], minlength=len(problem.vms))
+    rate = problem.vms["price"] / lanes_of_vm
+    held_s = problem.run_s + (problem.tasks["hold_s"] + problem.tasks["stage_s"])[:, None]
+    kinds = held_s.shape[1]
+    least_rate = np.array([rate[problem.vms["kind"] == kind].min() for kind in range(kinds)])
+    work_usd = float((held_s * least_rate).min(axis=1).sum())
+    return max(work_usd, float((problem.vms["price"] * problem.vms["minimum_s"]).min()))
+
+
 def _shares(held_s: Floats, counts: Ints) -> Floats:
     """Rows of what each activation adds to the work bound, one row per choice of weights.
 

@@ -5,11 +5,21 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from prudent.workflows.adaptation import go_adrift, observe
 from prudent.workflows.agent import learn
 from prudent.workflows.compiled import bare, inlined
 from prudent.workflows.graph import Floats, Ints
-from prudent.workflows.policies import PLAN, PRIORITY, Q_LEARNING, is_ordered, pick
-from prudent.workflows.queues import KIND, KIND_BITS, drop_first, push, put_in_bag, take_from_bag
+from prudent.workflows.policies import ADAPTIVE, PLAN, PRIORITY, Q_LEARNING, is_ordered, pick
+from prudent.workflows.queues import (
+    KIND,
+    KIND_BITS,
+    drop_first,
+    push,
+    put_in_bag,
+    put_in_line,
+    take_from_bag,
+    take_from_line,
+)
 from prudent.workflows.records import (
     DOWN,
     FAILED,
@@ -58,7 +68,8 @@ def run(
     """Play one run to its end, in place.
 
     `rules.policy` PLAN follows `seq`: the activations of a lane in order are seq[lane.next:lane.last].
-    PRIORITY gives the ready activation of largest `priority` the idle lane on which it ends first.
+    PRIORITY gives the ready activation of largest `priority` the idle lane on which it ends first. ADAPTIVE
+    follows `seq` until something takes another time than promised, then goes on by `adaptation`.
     """
     sizes[2] = len(lanes)
     if rules[0].boots_late == 0:
@@ -69,17 +80,22 @@ def run(
             _release(tasks, rules, events, bag, sizes, task, 0.0)
     now = 0.0
     while True:
-        if rules[0].policy == PLAN and sizes[2] > 0:
+        if follows_plan(rules) and sizes[2] > 0:
             _follow_plan(
                 tasks, links, lanes, vms, rules, run_s, fails_at, drift, lives_s, seq, events, sizes, log,
                 present, now,
             )  # fmt: skip
         while sizes[1] > 0 and sizes[2] > 0:
             at, lane = pick(
-                tasks, links, lanes, rules, run_s, present, bag, sizes, choice, q, mind, random, now
+                tasks, links, lanes, vms, rules, run_s, present, bag, sizes, choice, q, mind, random, now
             )
+            if lane < 0:
+                break
             task = bag[at].task
-            take_from_bag(bag, sizes, at, is_ordered(rules[0].policy))
+            if rules[0].policy == ADAPTIVE:
+                take_from_line(bag, sizes, at)
+            else:
+                take_from_bag(bag, sizes, at, is_ordered(rules[0].policy))
             _start(
                 tasks, links, lanes, vms, rules, run_s, fails_at, drift, lives_s, events, sizes, log,
                 present, task, lane, now,
@@ -89,9 +105,16 @@ def run(
         now = events[0].time
         while sizes[0] > 0 and events[0].time == now:
             _happen(
-                tasks, links, lanes, vms, rules, fails_at, lives_s, seq, events, bag, sizes, log, present, q,
-                mind, habits, now,
+                tasks, links, lanes, vms, rules, run_s, fails_at, lives_s, seq, events, bag, sizes, log,
+                present, q, mind, habits, now,
             )  # fmt: skip
+
+
+@inlined
+def follows_plan(rules: Records) -> bool:
+    """Whether lanes work off what was planned for them."""
+    policy = rules[0].policy
+    return policy == PLAN or (policy == ADAPTIVE and rules[0].adrift == 0)  # type: ignore[no-any-return]
 
 
 @inlined
@@ -101,6 +124,7 @@ def _happen(
     lanes: Records,
     vms: Records,
     rules: Records,
+    run_s: Floats,
     fails_at: Floats,
     lives_s: Floats,
     seq: Ints,
@@ -120,8 +144,8 @@ def _happen(
     if kind == FINISH:
         if lanes[name].mark == mark:
             _finish(
-                tasks, links, lanes, vms, rules, fails_at, events, bag, sizes, log, present, q, mind, habits,
-                name, now,
+                tasks, links, lanes, vms, rules, run_s, fails_at, events, bag, sizes, log, present, q, mind,
+                habits, name, now,
             )  # fmt: skip
     elif kind == READY:
         _become_ready(tasks, rules, bag, sizes, name, now)
@@ -183,7 +207,10 @@ def _become_ready(tasks: Records, rules: Records, bag: Records, sizes: Ints, tas
     tasks[task].status = IS_READY
     tasks[task].ready_s = now
     policy = rules[0].policy
-    if policy != PLAN or tasks[task].orphan == 1:
+    if policy == ADAPTIVE:
+        if rules[0].adrift == 1:
+            put_in_line(bag, sizes, task, -tasks[task].priority)
+    elif policy != PLAN or tasks[task].orphan == 1:
         key = -tasks[task].priority if policy == PRIORITY else now
         put_in_bag(bag, sizes, task, key, is_ordered(policy))
 
@@ -251,6 +278,7 @@ def _start(
         for at in range(tasks[task].staged, tasks[task].written):
             present[vm, links[at].other] = 1
     work_s = run_s[task, lanes[lane].kind]
+    lanes[lane].computes_s = ready
     end = ready + computing_s(vms[vm].speed, drift, vm, rules[0].drift_period_s, ready, work_s)
     part = fails_at[task, tasks[task].attempt]
     if part < 1.0:
@@ -277,6 +305,7 @@ def _finish(
     lanes: Records,
     vms: Records,
     rules: Records,
+    run_s: Floats,
     fails_at: Floats,
     events: Records,
     bag: Records,
@@ -297,14 +326,20 @@ def _finish(
     log[row].end_s = now
     if fails_at[task, tasks[task].attempt] < 1.0:
         log[row].outcome = OUTCOME_FAILED
+        if rules[0].policy == ADAPTIVE and rules[0].adrift == 0:
+            go_adrift(tasks, rules, bag, sizes)
         _fail(tasks, rules, fails_at.shape[1], bag, sizes, task, now)
         return
     log[row].outcome = OUTCOME_DONE
     tasks[task].status = SUCCEEDED
     tasks[task].finish_s = now
     rules[0].done += 1
-    if rules[0].policy == PLAN and tasks[task].orphan == 0:
+    if follows_plan(rules) and tasks[task].orphan == 0:
         lanes[lane].next += 1
+    if rules[0].policy == ADAPTIVE:
+        as_planned = observe(vms, vm, run_s[task, lanes[lane].kind], now - lanes[lane].computes_s)
+        if not as_planned and rules[0].adrift == 0:
+            go_adrift(tasks, rules, bag, sizes)
     if rules[0].storage == LOCAL:
         for at in range(tasks[task].written, tasks[task].end):
             present[vm, links[at].other] = 1
@@ -350,6 +385,8 @@ def _lose_vm(
 ) -> None:
     """A VM breaks: what ran on it starts again elsewhere or later, what lay on it is gone."""
     gone = vms[vm].mortal == 1
+    if rules[0].policy == ADAPTIVE and rules[0].adrift == 0:
+        go_adrift(tasks, rules, bag, sizes)
     if rules[0].storage == LOCAL:
         present[vm, :] = 0
     for lane in range(len(lanes)):

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from prudent.core.errors import BadInput, did_you_mean
+from prudent.core.errors import BadInput, did_you_mean, unknown
 from prudent.workflows.execution import Assignment
 from prudent.workflows.fleet import Fleet, Vm
+from prudent.workflows.front import POLICIES, FrontPoint, Policy
 from prudent.workflows.simulator import Placement
 from prudent.workflows.workflow import Workflow
 
@@ -23,7 +24,10 @@ _FORMAT = "prudent-plan-1"
 class Plan:
     """Assignments by activation id, first to start first, with the times expected in the calm world.
 
-    `details` holds what a scheduler wants to tell (a learning curve, say); plain values only.
+    `details` holds what a scheduler wants to tell (a learning curve, say); plain values only. `policy`:
+    "static" is followed to the letter; "adaptive" until something takes another time than promised, then the
+    rest goes by rank to where it is expected to end first; "frugal" is adaptive, but rents no VM that the
+    plan did not. `front` lists what else there is between fast and cheap, fastest first.
 
     >>> from prudent.workflows.workflow import Workflow, Activation
     >>> from prudent.workflows.fleet import Fleet, Vm
@@ -48,6 +52,13 @@ class Plan:
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     details: Mapping[str, Any] = field(default_factory=dict)
+    policy: Policy = "static"
+    front: tuple[FrontPoint, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "front", tuple(self.front))
+        if self.policy not in POLICIES:
+            raise unknown("policy of a plan", self.policy, POLICIES)
 
     def check(self, workflow: Workflow, fleet: Fleet | None = None) -> None:
         """Refuse a plan that was not made for this workflow, or that this fleet cannot follow."""
@@ -96,6 +107,8 @@ class Plan:
             "busy_s": self.busy_s,
             "cost_usd": self.cost_usd,
             "details": dict(self.details),
+            "policy": self.policy,
+            "front": [asdict(point) for point in self.front],
             "fleet": [asdict(vm) for vm in self.fleet.vms],
             "assignments": [asdict(assignment) for assignment in self.assignments.values()],
         }
@@ -115,7 +128,10 @@ class Plan:
         try:
             rows = [Assignment(**row) for row in document.pop("assignments")]
             fleet = Fleet(tuple(Vm(**row) for row in document.pop("fleet")))
-            plan = cls(assignments={row.activation: row for row in rows}, fleet=fleet, **document)
+            front = tuple(_point(**row) for row in document.pop("front", ()))
+            plan = cls(
+                assignments={row.activation: row for row in rows}, fleet=fleet, front=front, **document
+            )
         except (TypeError, KeyError) as error:
             raise BadInput(f'Plan "{path}" is incomplete ({error}); plan again.') from None
         if len(plan.assignments) < len(rows):
@@ -130,3 +146,7 @@ class Plan:
                     f'The plan uses slot {assignment.slot} of VM "{assignment.vm}", which the fleet does not '
                     f"have.{did_you_mean(assignment.vm, fleet.index)} Plan again for this fleet."
                 )
+
+
+def _point(makespan_s: float, cost_usd: float, lanes: list[int], order: list[int]) -> FrontPoint:
+    return FrontPoint(makespan_s, cost_usd, tuple(lanes), tuple(order))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from prudent.workflows.adaptation import pick_adaptively
 from prudent.workflows.agent import choose_lane
 from prudent.workflows.chance import uniform
 from prudent.workflows.compiled import bare, inlined
@@ -11,7 +12,7 @@ from prudent.workflows.graph import Floats, Ints
 from prudent.workflows.records import IDLE, SHARED, Records
 from prudent.workflows.staging import estimate_s, missing_bytes
 
-PLAN, FCFS, ROUND_ROBIN, MIN_MIN, MAX_MIN, MCT, DATA_AWARE, RANDOM, PRIORITY, Q_LEARNING = range(10)
+PLAN, FCFS, ROUND_ROBIN, MIN_MIN, MAX_MIN, MCT, DATA_AWARE, RANDOM, PRIORITY, Q_LEARNING, ADAPTIVE = range(11)
 
 
 @inlined
@@ -25,6 +26,7 @@ def pick(
     tasks: Records,
     links: Records,
     lanes: Records,
+    vms: Records,
     rules: Records,
     run_s: Floats,
     present: Any,
@@ -36,8 +38,10 @@ def pick(
     random: Any,
     now: float,
 ) -> tuple[int, int]:
-    """Position in the bag and lane of the next placement; lane -1 when no lane is idle."""
+    """Position in the bag and lane of the next placement; lane -1 when nothing should start now."""
     policy = rules[0].policy
+    if policy == ADAPTIVE:
+        return pick_adaptively(tasks, links, lanes, vms, rules, run_s, present, bag, sizes, now)
     if policy in (MIN_MIN, MAX_MIN):
         return _pick_extreme(tasks, links, lanes, rules, run_s, present, bag, sizes, choice, now)
     if policy == RANDOM:

@@ -70,6 +70,26 @@ def put_in_bag(bag: Records, sizes: Ints, task: int, key: float, ordered: bool) 
 
 
 @inlined
+def put_in_line(bag: Records, sizes: Ints, task: int, key: float) -> None:
+    """Add a ready activation to a bag that is kept sorted, for rules that look at many in order."""
+    at = sizes[1]
+    sizes[1] += 1
+    while at > 0 and (bag[at - 1].key > key or (bag[at - 1].key == key and bag[at - 1].task > task)):
+        bag[at] = bag[at - 1]
+        at -= 1
+    bag[at].key = key
+    bag[at].task = task
+
+
+@inlined
+def take_from_line(bag: Records, sizes: Ints, at: int) -> None:
+    """Remove the entry at a position of a sorted bag."""
+    sizes[1] -= 1
+    for place in range(at, sizes[1]):
+        bag[place] = bag[place + 1]
+
+
+@inlined
 def take_from_bag(bag: Records, sizes: Ints, at: int, ordered: bool) -> None:
     """Remove the entry at a position (0 in an ordered bag)."""
     sizes[1] -= 1

@@ -37,11 +37,20 @@ TASK = _record(
     "status missing attempt lane orphan",
 )
 LINK = _record("bytes", "other")
-LANE = _record("", "vm kind task mark row next last")
-VM = _record("price minimum_s speed boot_s from_s up_s last_s", "kind mortal life")
+LANE = _record(
+    # When what runs here began to compute; when the lane is expected to be free (scratch of a rule).
+    "computes_s free_s",
+    # Whether the adaptive rule must not use it.
+    "vm kind task mark row next last closed",
+)
+VM = _record(
+    # Computing time promised for what was done here, and seen.
+    "price minimum_s speed boot_s from_s up_s last_s promised_s seen_s",
+    "kind mortal life",
+)
 WORLD = _record(
     "bytes_per_s grain_s drift_period_s moved_bytes",
-    "storage boots_late policy done retries log turn dead seed",
+    "storage boots_late policy done retries log turn dead seed adrift",
 )
 EVENT = _record("time", "code mark")
 ENTRY = _record("key", "task")

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from prudent.core.errors import BadInput
 from prudent.core.seeds import rng_for
 from prudent.workflows.execution import Execution
 from prudent.workflows.fleet import Fleet
+from prudent.workflows.following import follow
+from prudent.workflows.front import Policy
 from prudent.workflows.plan import Plan
 from prudent.workflows.policies import PLAN
 from prudent.workflows.problem import Problem, bring_together, weather_of
@@ -16,14 +19,14 @@ from prudent.workflows.simulator import play
 from prudent.workflows.workflow import Workflow
 from prudent.workflows.world import World
 
-__all__ = ["plan_of", "schedule", "schedulers", "simulate"]
+__all__ = ["alternative", "plan_of", "schedule", "schedulers", "simulate"]
 
 
 def schedule(
     workflow: Workflow,
     fleet: Fleet,
     world: World | None = None,
-    scheduler: str | Scheduler = "heft",
+    scheduler: str | Scheduler = "prudent",
     options: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Plan:
@@ -59,7 +62,21 @@ def plan_of(
         options=dict(options),
         seed=seed,
         details=dict(proposal.details),
+        policy=proposal.policy,
+        front=proposal.front,
     )
+
+
+def alternative(plan: Plan, at: int, workflow: Workflow) -> Plan:
+    """The plan behind a point of a plan's front, to be followed in its place."""
+    if not 0 <= at < len(plan.front):
+        raise BadInput(f"The plan has {len(plan.front)} alternatives and no number {at}; count from 0.")
+    plan.check(workflow)
+    problem = bring_together(workflow, plan.fleet, World(**plan.world))
+    # A choice that was made for its price is to keep it.
+    policy: Policy = "frugal" if plan.policy != "static" else "static"
+    proposal = Proposal(plan.front[at].placement, plan.details, policy, plan.front)
+    return plan_of(problem, proposal, plan.scheduler, plan.options, plan.seed)
 
 
 def simulate(
@@ -72,20 +89,20 @@ def simulate(
 ) -> Execution:
     """Play one run in one realisation of the world (the seed's).
 
-    A plan is followed as it stands; a rule like `fcfs` decides as things happen; a static scheduler plans
-    first.
+    A plan is followed as its `policy` says; a rule like `fcfs` decides as things happen; other schedulers
+    plan first.
     """
     world = world or World()
     problem = bring_together(workflow, fleet, world)
     weather = weather_of(problem, world, seed)
     if isinstance(plan_or_scheduler, Plan):
-        trace = play(problem, weather, PLAN, placement=plan_or_scheduler.placement(workflow, fleet))
-        return Execution(workflow, fleet, trace)
+        placement = plan_or_scheduler.placement(workflow, fleet)
+        return Execution(workflow, fleet, follow(problem, weather, placement, plan_or_scheduler.policy))
     chosen = plan_or_scheduler
     if isinstance(chosen, str):
         chosen = scheduler_named(chosen, options)
     if chosen.policy is not None:
         luck = int(rng_for(seed, "scheduler", chosen.name).integers(1 << 62))
         return Execution(workflow, fleet, play(problem, weather, chosen.policy, seed=luck))
-    placement = chosen.propose(problem, seed).placement
-    return Execution(workflow, fleet, play(problem, weather, PLAN, placement=placement))
+    proposal = chosen.propose(problem, seed)
+    return Execution(workflow, fleet, follow(problem, weather, proposal.placement, proposal.policy))

@@ -11,7 +11,7 @@ from prudent.workflows.agent import HABIT, MIND
 from prudent.workflows.bill import totals
 from prudent.workflows.engine import run
 from prudent.workflows.graph import Floats, Ints
-from prudent.workflows.policies import PLAN, PRIORITY
+from prudent.workflows.policies import ADAPTIVE, PLAN
 from prudent.workflows.problem import Problem, Weather
 from prudent.workflows.records import ATTEMPT, ENTRY, EVENT, LOCAL, Records
 
@@ -70,10 +70,14 @@ def play(
     *,
     placement: Placement | None = None,
     priority: Floats | None = None,
+    closed: NDArray[np.bool_] | None = None,
     learner: Learner = _NO_LEARNER,
     seed: int = 0,
 ) -> Trace:
-    """Play one run: by a rule (`policies`), or a placement as planned (policy PLAN)."""
+    """Play one run: by a rule (`policies`), or a placement as planned (PLAN, or ADAPTIVE).
+
+    ADAPTIVE needs a `priority` for each activation and does not use the lanes that are `closed`.
+    """
     tasks, lanes, vms, rules = (
         weather.tasks.copy(),
         problem.lanes.copy(),
@@ -82,10 +86,12 @@ def play(
     )
     rules["policy"] = policy
     seq = _NOTHING
-    if policy == PLAN and placement is not None:
+    if policy in (PLAN, ADAPTIVE) and placement is not None:
         seq = _sequences(lanes, placement)
-    if policy == PRIORITY and priority is not None:
+    if priority is not None:
         tasks["priority"] = priority
+    if closed is not None:
+        lanes["closed"] = closed
     events, bag, log, present = _memory(problem, weather)
     sizes = np.zeros(3, dtype=np.int64)
     choice = np.zeros(len(lanes) + problem.run_s.shape[1], dtype=np.int64)

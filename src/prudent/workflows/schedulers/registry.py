@@ -8,16 +8,22 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from prudent.core.errors import BadInput, unknown
+from prudent.workflows.front import FrontPoint, Policy
 from prudent.workflows.problem import Problem
 from prudent.workflows.simulator import Placement
 
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """A placement and what the scheduler has to tell about it (plain values, saved with the plan)."""
+    """A placement and what the scheduler has to tell about it (plain values, saved with the plan).
+
+    `policy` says how it is to be followed, `front` what else there is between fast and cheap.
+    """
 
     placement: Placement
     details: Mapping[str, Any] = field(default_factory=dict)
+    policy: Policy = "static"
+    front: tuple[FrontPoint, ...] = ()
 
 
 class Scheduler(Protocol):
@@ -52,6 +58,7 @@ _MODULES = {
     "cpop": "cpop:Cpop",
     "peft": "peft:Peft",
     "q-learning": "qlearning:QLearning",
+    "prudent": "prudent:Prudent",
 }
 
 

@@ -9,7 +9,7 @@ from prudent.workflows.compiled import inlined
 
 
 class Aim(NamedTuple):
-    """energy = time_weight * makespan + cost_weight * cost + late_weight * lateness + over_weight * excess."""
+    """time_weight * makespan + cost_weight * cost, plus late_weight * lateness + over_weight * excess."""
 
     time_weight: float = 1.0
     cost_weight: float = 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from prudent.workflows.chance import uniform
 from prudent.workflows.compiled import bare
@@ -15,14 +15,26 @@ from prudent.workflows.search.moves import draw, try_move, undo
 from prudent.workflows.search.walk import copy, cost_usd, keep, walk
 
 
+class Heat(NamedTuple):
+    """How bold the search is.
+
+    The temperature falls from `first` to `last`, as shares of the energy. `focus`: how often an activation is
+    taken from those that hold up the end. `crowding`: what the mean end of lanes adds to the energy, so that
+    plans of one makespan are not all alike.
+    """
+
+    first: float = 0.003
+    last: float = 0.00003
+    focus: float = 0.6
+    crowding: float = 0.05
+
+
 @bare
 def anneal(
     ground: Ground,
     draft: Draft,
     aim: Aim,
-    spread: float,
-    hot: float,
-    cold: float,
+    heat: Heat,
     tries: int,
     enough: float,
     random: Any,
@@ -34,19 +46,19 @@ def anneal(
 ) -> None:
     """Change the draft `tries` times; `best` (energy, makespan, cost) and its plan are improved in place.
 
-    Temperatures fall from `hot` to `cold`, as shares of the energy. Ends early when the energy is `enough`.
+    Only plans within the aim's deadline and budget count as best. Ends early when the energy is `enough`.
     """
     makespan_s = walk(ground, draft, 0, math.inf)
     keep(draft, 0)
     usd = cost_usd(ground, draft)
-    now = energy(aim, makespan_s, usd) + spread * _crowding(draft)
+    now = energy(aim, makespan_s, usd) + heat.crowding * _crowding(draft)
     length = _critical(ground, draft, path)
     scale = now
     for turn in range(tries):
-        heat = scale * hot * (cold / hot) ** (turn / tries)
-        limit = now - heat * math.log(1.0 - uniform(random))
+        temperature = scale * heat.first * (heat.last / heat.first) ** (turn / tries)
+        limit = now - temperature * math.log(1.0 - uniform(random))
         task = draw(random, len(draft.order))
-        if uniform(random) < 0.6:
+        if uniform(random) < heat.focus:
             task = path[draw(random, length)]
         first = try_move(ground, draft, random, task, move)
         if first < 0:
@@ -57,14 +69,15 @@ def anneal(
             continue
         usd = cost_usd(ground, draft)
         plain = energy(aim, makespan_s, usd)
-        then = plain + spread * _crowding(draft)
+        then = plain + heat.crowding * _crowding(draft)
         if then > limit:
             undo(draft, move)
             continue
         keep(draft, first)
         now = then
         length = _critical(ground, draft, path)
-        if plain < best[0] - 1e-9 * scale:
+        allowed = makespan_s <= aim.deadline_s and usd <= aim.budget_usd
+        if allowed and plain < best[0] - 1e-9 * scale:
             best[0], best[1], best[2] = plain, makespan_s, usd
             copy(draft.lane, best_lane)
             copy(draft.order, best_order)

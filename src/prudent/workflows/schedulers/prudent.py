@@ -1,0 +1,190 @@
+"""Our best: every classic plan as a start, a search from there, and a plan that adapts when followed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from prudent.core.errors import BadInput, RunFailed, unknown
+from prudent.workflows.bounds import Bounds, least_cost_usd, lower_bounds
+from prudent.workflows.front import FrontPoint, undominated
+from prudent.workflows.problem import Problem
+from prudent.workflows.schedulers.registry import Proposal, scheduler_named
+from prudent.workflows.schedulers.subfleets import placements_on_parts
+from prudent.workflows.search.aim import Aim
+from prudent.workflows.search.anneal import Heat
+from prudent.workflows.search.searcher import Found, Searcher
+
+OBJECTIVES = ("makespan", "cost")
+BASELINES = (
+    "heft", "peft", "cpop", "mct", "min-min", "max-min", "fcfs", "round-robin", "data-aware",
+)  # fmt: skip
+_QUICK = ("heft", "mct")
+_QUICK_FROM = 5_000_000
+"""With more pairs of activation and lane than this, only the quick baselines are tried."""
+_HEATS = (Heat(), Heat(0.01, 0.0001), Heat(0.003, 0.00003), Heat(0.001, 0.00001))
+_THRIFTY = (Heat(0.01, 0.0001, 0.1, 0.0), Heat(0.003, 0.00003, 0.1, 0.0))
+_ANSWER_SHARE = 0.7
+"""This part of the changes is tried for the answer, the rest for the front."""
+
+
+@dataclass(frozen=True)
+class Prudent:
+    """The best classic plan, then simulated annealing over places and order.
+
+    `objective` is "makespan" or "cost"; `deadline_s` and `budget_usd` hold in the calm world. `evaluations`:
+    how many changes are tried (by default what takes 10 to 20 s for 1000 activations); the answer depends on
+    it and on the seed alone, unless `seconds` makes the search stop earlier. `front`: how many points of time
+    against money are searched for; 0 for none. `adapt`: whether the plan says to adapt when it is followed.
+    """
+
+    objective: str = "makespan"
+    deadline_s: float | None = None
+    budget_usd: float | None = None
+    evaluations: int | None = None
+    seconds: float | None = None
+    front: int = 8
+    adapt: bool = True
+
+    name: ClassVar[str] = "prudent"
+    policy: ClassVar[int | None] = None
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise unknown("objective", self.objective, OBJECTIVES)
+        for name, unit in (("deadline_s", "s"), ("budget_usd", "USD"), ("seconds", "s")):
+            value = getattr(self, name)
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise BadInput(f"{name} is {value:g} {unit}; give a number above zero, or leave it out.")
+        if self.evaluations is not None and self.evaluations < 0:
+            raise BadInput(f"evaluations is {self.evaluations}; give zero or more.")
+        if self.front < 0:
+            raise BadInput(f"front is {self.front}; give how many points it should have, or 0 for none.")
+
+    def propose(self, problem: Problem, seed: int) -> Proposal:
+        """Deterministic for a seed and a number of evaluations."""
+        bounds = lower_bounds(problem.workflow, problem.fleet, problem.world)
+        self._refuse_the_impossible(problem, bounds)
+        searcher = Searcher(problem, seed, self.seconds or math.inf)
+        tries = default_evaluations(len(problem.tasks)) if self.evaluations is None else self.evaluations
+        baselines = _baselines(problem, searcher, seed)
+        starts = list(baselines.values())
+        if self.front or self._is_about_money:
+            starts += [searcher.judge(placement) for placement in placements_on_parts(problem)]
+        share = _ANSWER_SHARE if self.front else 1.0
+        answer = self._answer(searcher, starts, bounds, int(tries * share))
+        points = self._front(searcher, [*starts, answer], tries - int(tries * share))
+        details: dict[str, Any] = {
+            "lower_bound_s": bounds.tight_s,
+            "baselines_s": {name: found.makespan_s for name, found in baselines.items()},
+            "evaluations": searcher.tried,
+        }
+        policy = ("frugal" if self._is_about_money else "adaptive") if self.adapt else "static"
+        return Proposal(answer.placement, details, policy, points)  # type: ignore[arg-type]
+
+    @property
+    def _is_about_money(self) -> bool:
+        return self.objective == "cost" or self.budget_usd is not None
+
+    def _refuse_the_impossible(self, problem: Problem, bounds: Bounds) -> None:
+        if self.deadline_s is not None and self.deadline_s < bounds.tight_s:
+            raise BadInput(
+                f"The deadline of {self.deadline_s:g} s cannot be kept: no plan on this fleet takes under "
+                f"{bounds.tight_s:.6g} s; allow more time or add machines."
+            )
+        least_usd = least_cost_usd(problem)
+        if self.budget_usd is not None and self.budget_usd < least_usd:
+            raise BadInput(
+                f"The budget of ${self.budget_usd:g} cannot be kept: no plan on this fleet costs less than "
+                f"${least_usd:.4g}; allow more money or add cheaper machines."
+            )
+
+    def _aim(self, start: Found) -> Aim:
+        """The objective; the other measure counts a little, so that equal plans are not all alike."""
+        deadline_s = math.inf if self.deadline_s is None else self.deadline_s
+        budget_usd = math.inf if self.budget_usd is None else self.budget_usd
+        return aim_for(self.objective, start, deadline_s, budget_usd)
+
+    def _answer(self, searcher: Searcher, starts: list[Found], bounds: Bounds, tries: int) -> Found:
+        aim = self._aim(starts[0])
+        if not any(found.within(aim) for found in starts):
+            starts = [*starts, *self._rescue(searcher, starts, aim, tries // 4)]
+        allowed = sorted((found for found in starts if found.within(aim)), key=lambda each: each.energy(aim))
+        heats = _HEATS if self.objective == "makespan" else _THRIFTY
+        enough = bounds.tight_s * aim.time_weight if self.objective == "makespan" else 0.0
+        best = allowed[0]
+        for turn, heat in enumerate(heats):
+            # The second round starts elsewhere; the others from the best so far.
+            start = allowed[1] if turn == 1 and len(allowed) > 1 else best
+            found = searcher.improve(start, aim, heat, tries // len(heats), enough)
+            if found is not None and found.energy(aim) < best.energy(aim):
+                best = found
+        return best
+
+    def _rescue(self, searcher: Searcher, starts: list[Found], aim: Aim, tries: int) -> list[Found]:
+        """No start keeps the limits: look only for plans that do."""
+        for start in sorted(starts, key=lambda each: each.energy(aim))[:3]:
+            found = searcher.improve(start, aim, _HEATS[0], tries // 3)
+            if found is not None:
+                return [found]
+        fastest = min(found.makespan_s for found in starts)
+        cheapest = min(found.cost_usd for found in starts)
+        limits = [f"{self.deadline_s:g} s"] * (self.deadline_s is not None)
+        limits += [f"${self.budget_usd:g}"] * (self.budget_usd is not None)
+        raise RunFailed(
+            f"No plan was found within {' and '.join(limits)}, though nothing proves that there is none; the "
+            f"fastest found takes {fastest:.6g} s and the cheapest costs ${cheapest:.4g}; allow more."
+        )
+
+    def _front(self, searcher: Searcher, pool: list[Found], tries: int) -> tuple[FrontPoint, ...]:
+        """Cheap plans for deadlines between the fastest and the cheapest, each from the best known so far."""
+        if not self.front:
+            return ()
+        known = undominated(pool)
+        fastest, slowest = known[0], known[-1]
+        steps = max(self.front - 1, 1)
+        ratio = slowest.makespan_s / fastest.makespan_s if fastest.makespan_s > 0 else 1.0
+        for step in range(steps, 0, -1):
+            deadline_s = fastest.makespan_s * ratio ** (step / steps)
+            start = min(
+                (each for each in pool if each.makespan_s <= deadline_s), key=lambda each: each.cost_usd
+            )
+            aim = aim_for("cost", start, deadline_s, math.inf)
+            found = searcher.improve(start, aim, _THRIFTY[1], tries // steps)
+            if found is not None:
+                pool.append(found)
+        points = _thinned(undominated(pool), self.front)
+        return tuple(FrontPoint.of(each.placement, each.makespan_s, each.cost_usd) for each in points)
+
+
+def default_evaluations(activations: int) -> int:
+    """Enough to have settled for small workflows; about 15 s of one processor for larger ones."""
+    return max(min(1_200_000, 20_000 * activations, 1_200_000_000 // activations), 1)
+
+
+def aim_for(objective: str, start: Found, deadline_s: float, budget_usd: float) -> Aim:
+    """Weights such that a plan one per cent beyond a limit is as bad as one that is 20 per cent worse."""
+    usd, seconds = max(start.cost_usd, 1e-12), max(start.makespan_s, 1e-12)
+    time_weight, cost_weight = (1.0, 0.0) if objective == "makespan" else (1e-4 * usd / seconds, 1.0)
+    scale = seconds if objective == "makespan" else usd
+    late = 20.0 * scale / deadline_s if 0 < deadline_s < math.inf else 0.0
+    over = 20.0 * scale / budget_usd if budget_usd < math.inf else 0.0
+    return Aim(time_weight, cost_weight, deadline_s, late, budget_usd, over)
+
+
+def _baselines(problem: Problem, searcher: Searcher, seed: int) -> dict[str, Found]:
+    large = len(problem.tasks) * len(problem.lanes) > _QUICK_FROM
+    return {
+        name: searcher.judge(scheduler_named(name).propose(problem, seed).placement)
+        for name in (_QUICK if large else BASELINES)
+    }
+
+
+def _thinned(points: list[Found], most: int) -> list[Found]:
+    """At most so many, the two ends among them."""
+    if len(points) <= most:
+        return points
+    if most == 1:
+        return points[:1]
+    return [points[round(at * (len(points) - 1) / (most - 1))] for at in range(most)]

@@ -1,0 +1,100 @@
+"""The search as Python calls it: placements in, better placements out, counted in changes tried."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from prudent.core.seeds import rng_for
+from prudent.workflows.problem import Problem
+from prudent.workflows.replay import Replayer
+from prudent.workflows.search.aim import Aim, energy
+from prudent.workflows.search.anneal import Heat, anneal
+from prudent.workflows.search.draft import draft_of
+from prudent.workflows.search.ground import ground_of
+from prudent.workflows.simulator import Placement
+
+_SLICE = 20_000
+"""So many changes are tried between two looks at the clock, when there is a limit in seconds."""
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A placement with its makespan and cost."""
+
+    placement: Placement
+    makespan_s: float
+    cost_usd: float
+
+    def energy(self, aim: Aim) -> float:
+        """What the aim makes of it."""
+        return float(energy(aim, self.makespan_s, self.cost_usd))
+
+    def within(self, aim: Aim) -> bool:
+        """Whether it keeps the aim's deadline and budget."""
+        return self.makespan_s <= aim.deadline_s and self.cost_usd <= aim.budget_usd
+
+
+class Searcher:
+    """Searches for one problem; the same calls with the same seed give the same answers.
+
+    A clock, when one is given, only makes it stop earlier.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        seed: int,
+        seconds: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.problem = problem
+        self.seed = seed
+        self.tried = 0
+        self._ground = ground_of(problem)
+        self._replayer = Replayer(problem)
+        self._runs = 0
+        self._clock = clock
+        self._until = clock() + seconds if math.isfinite(seconds) else math.inf
+
+    def judge(self, placement: Placement) -> Found:
+        """What a placement takes and costs in the calm world."""
+        makespan_s, _, cost_usd = self._replayer(placement)
+        return Found(placement, makespan_s, cost_usd)
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the limit in seconds is reached."""
+        return self._until < math.inf and self._clock() >= self._until
+
+    def improve(self, start: Found, aim: Aim, heat: Heat, tries: int, enough: float = 0.0) -> Found | None:
+        """Anneal from a placement; the best found within the aim, which may be the start, or None."""
+        n = len(self.problem.tasks)
+        draft = draft_of(self._ground, start.placement)
+        lane, order = start.placement.lane.copy(), start.placement.order.copy()
+        first = start.energy(aim) if start.within(aim) else math.inf
+        best = np.array([first, start.makespan_s, start.cost_usd])
+        luck = rng_for(self.seed, "search", self._runs)
+        self._runs += 1
+        random = luck.integers(1 << 62, size=1).astype(np.uint64)
+        path, move = np.zeros(n, dtype=np.int64), np.zeros(4, dtype=np.int64)
+        timed = self._until < math.inf
+        step = min(_SLICE, tries) if timed else tries
+        ratio = heat.last / heat.first
+        enough *= 1 + _ROUNDING
+        for at in range(0, tries, max(step, 1)):
+            if self.out_of_time or best[0] <= enough:
+                break
+            # A run that is cut into slices cools down along the same curve as a whole one.
+            upto = min(at + step, tries)
+            part = heat._replace(
+                first=heat.first * ratio ** (at / tries), last=heat.first * ratio ** (upto / tries)
+            )
+            anneal(self._ground, draft, aim, part, upto - at, enough, random, path, move, lane, order, best)
+            self.tried += upto - at
+        return Found(Placement(lane, order), float(best[1]), float(best[2])) if best[0] < math.inf else None
