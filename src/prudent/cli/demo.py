@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from prudent.cli.live import View
+    from prudent.tuning.goal import Goal
     from prudent.tuning.jobs.function import FunctionJob
     from prudent.tuning.result import Result
 
@@ -45,15 +46,18 @@ def demo(
     for threads in SINGLE:
         os.environ.setdefault(threads, "1")
     from prudent.cli.demo_workers import Workers, digits_job
+    from prudent.tuning.goal import Goal
 
+    wanted = Goal.parse(goal)
+    wanted.check_measures(["accuracy"])
     console = out()
     if not as_json:
-        _introduce(console, goal, money)
+        _introduce(console, wanted, money)
     results: list[Result] = []
     with Workers() as workers:
         job = digits_job(workers)
         for strategy in (OURS, THEIRS):
-            results.append(_study(job, goal, money, strategy, seed, console, as_json))
+            results.append(_study(job, wanted, money, strategy, seed, console, as_json))
             if results[-1].interrupted:
                 break
     written = _report(results, job, folder / "report.html")
@@ -67,7 +71,7 @@ def demo(
     raise typer.Exit(0 if results[0].best is not None else NOT_FOUND)
 
 
-def _introduce(console: Console, goal: str, budget_usd: float) -> None:
+def _introduce(console: Console, goal: Goal, budget_usd: float) -> None:
     from prudent.cli.demo_workers import MACHINE, WORKERS, price, space
 
     one = price({"cluster": f"1*{MACHINE}"})
@@ -89,21 +93,19 @@ def _introduce(console: Console, goal: str, budget_usd: float) -> None:
 
 
 def _study(
-    job: FunctionJob, goal: str, budget_usd: float, strategy: str, seed: int, console: Console, quiet: bool
+    job: FunctionJob, goal: Goal, budget_usd: float, strategy: str, seed: int, console: Console, quiet: bool
 ) -> Result:
-    from prudent.tuning.goal import Goal
     from prudent.tuning.tune import tune
 
-    wanted = Goal.parse(goal)
-    view = _view(job, wanted, budget_usd, console, quiet)
+    view = _view(job, goal, budget_usd, console, quiet)
     with view:
-        result = tune(job, wanted, budget_usd, strategy, seed=seed, watch=view.watch)
+        result = tune(job, goal, budget_usd, strategy, seed=seed, watch=view.watch)
     if not quiet:
         console.print()
     return result
 
 
-def _view(job: FunctionJob, goal: Any, budget_usd: float, console: Console, quiet: bool) -> View:
+def _view(job: FunctionJob, goal: Goal, budget_usd: float, console: Console, quiet: bool) -> View:
     from prudent.cli.board import Board
     from prudent.cli.live import Lines, Screen, Silent
 
