@@ -188,7 +188,11 @@ def _local(members: Mapping[str, int]) -> Iterator[Crew]:
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         cluster = stack.enter_context(
             distributed.LocalCluster(  # type: ignore[no-untyped-call]
-                n_workers=0, processes=True, dashboard_address="127.0.0.1:0", silence_logs=60, local_directory=scratch
+                n_workers=0,
+                processes=True,
+                dashboard_address="127.0.0.1:0",
+                silence_logs=60,
+                local_directory=scratch,
             )
         )
         stack.enter_context(_nest(cluster.scheduler_address, scratch, members))

@@ -61,6 +61,11 @@ class Dispatcher:
         return [name for queue in self._queues.values() for name in queue]
 
     @property
+    def queues(self) -> dict[Lane, list[str]]:
+        """What every lane still has to start, first to start first."""
+        return {lane: list(queue) for lane, queue in self._queues.items()}
+
+    @property
     def over(self) -> bool:
         """Nothing runs, and nothing will."""
         return not self.running and not any(self._queues.values())

@@ -18,6 +18,7 @@ from prudent.workflows.workflow import Workflow
 from prudent.workflows.world import World
 
 JOURNAL, PLAN, WORKFLOW, LOGS, REPORT = "journal.jsonl", "plan.json", "workflow.json", "logs", "report.html"
+_LOGGED = ("start_s", "end_s", "task", "lane", "outcome")
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,10 @@ def execution_of(workflow: Workflow, plan: Plan, attempts: Iterable[Attempt]) ->
     log = np.zeros(len(rows), dtype=ATTEMPT)
     for at, row in enumerate(rows):
         task, lane = workflow.index[row.activation], lane_of[row.vm, row.slot]
-        log[at] = (row.start_s, row.finish_s, task, lane, codes[row.outcome])
+        for name, value in zip(
+            _LOGGED, (row.start_s, row.finish_s, task, lane, codes[row.outcome]), strict=True
+        ):
+            log[name][at] = value
         vm = vms[problem.lanes[lane]["vm"]]
         vm["from_s"] = (
             0.0 if plan.world.get("boot", "start") == "start" else _first(vm["from_s"], row.start_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,14 +12,20 @@ from prudent.workflows.activation import Activation
 from prudent.workflows.distribution import Distribution
 from prudent.workflows.execute.dispatch import Lane
 from prudent.workflows.fleet import Fleet
-from prudent.workflows.problem import bring_together
+from prudent.workflows.policies import PLAN
+from prudent.workflows.problem import Problem, bring_together, weather_of
 from prudent.workflows.schedulers import ranks
 from prudent.workflows.schedulers.timetable import fill
+from prudent.workflows.simulator import Placement, play
 from prudent.workflows.workflow import Workflow
 from prudent.workflows.world import World
 
+Queues = dict[Lane, list[str]]
+
 _NEARLY_DONE = 0.05
 """An activation that runs longer than expected is expected to take this part of its run time more."""
+_WORTH = 0.98
+"""A new plan has to take less than this part of the old one's time: estimates are not that sure."""
 
 
 def replan(
@@ -28,15 +34,45 @@ def replan(
     world: World,
     waiting: Collection[str],
     running: Mapping[str, tuple[Lane, float]],
-) -> dict[Lane, list[str]]:
+    current: Mapping[Lane, Sequence[str]] | None = None,
+) -> Queues:
     """Queues for every slot of `fleet` (the VMs left) that hold `waiting`, by earliest finish (HEFT).
 
     `running` tells where the others are and for how many seconds they have run: their slots are free only
-    when they end, and their children wait for them.
+    when they end, and their children wait for them. `current` are queues to keep unless new ones are better.
     """
     if not fleet.vms:
         raise RunFailed("No VM is left to run on; start workers and go on with --resume.")
     names = [name for name in workflow.order if name in waiting or name in running]
+    lanes = [(fleet.vms[vm].name, slot) for vm, slot in fleet.lanes]
+    problem = _rest(workflow, fleet, world, names, running)
+    at_lane = {lane: at for at, lane in enumerate(lanes)}
+    pinned = np.array(
+        [at_lane[running[name][0]] if name in running else -1 for name in names], dtype=np.int64
+    )
+    rank = ranks.upward(problem, ranks.mean_held_s(problem), ranks.seconds_per_byte(problem))
+    order = problem.graph.order
+    by_rank = order[np.lexsort((-rank[order], pinned[order] < 0))]
+    fresh = fill(problem, by_rank, pinned=pinned)
+    if current is not None:
+        as_it_is = _placement(names, at_lane, running, current)
+        if _makespan_s(problem, fresh) > _WORTH * _makespan_s(problem, as_it_is):
+            return {lane: list(current.get(lane, ())) for lane in lanes}
+    queues: Queues = {lane: [] for lane in lanes}
+    for at in fresh.order:
+        if names[at] not in running:
+            queues[lanes[fresh.lane[at]]].append(names[at])
+    return queues
+
+
+def _rest(
+    workflow: Workflow,
+    fleet: Fleet,
+    world: World,
+    names: Sequence[str],
+    running: Mapping[str, tuple[Lane, float]],
+) -> Problem:
+    """The problem that is left: VMs are up, what runs needs only the rest of its time."""
     machines = {vm.name: vm for vm in fleet.vms}
     rest = []
     for name in names:
@@ -45,23 +81,10 @@ def replan(
             (vm, _), lasted_s = running[name]
             activation = _rest_of(activation, machines[vm].machine, machines[vm].speed, lasted_s)
         rest.append(activation)
-    edges = tuple(edge for edge in workflow.edges if edge[0] in set(names) and edge[1] in set(names))
+    kept = set(names)
+    edges = tuple(edge for edge in workflow.edges if edge[0] in kept and edge[1] in kept)
     left = Workflow(workflow.name, tuple(rest), edges, workflow.gathered)
-    problem = bring_together(left, fleet, replace(world.calm(), boot_s=Distribution("constant", 0.0)))
-    lane_names = [(fleet.vms[vm].name, slot) for vm, slot in fleet.lanes]
-    lane_of = {lane: at for at, lane in enumerate(lane_names)}
-    pinned = np.array(
-        [lane_of[running[name][0]] if name in running else -1 for name in names], dtype=np.int64
-    )
-    rank = ranks.upward(problem, ranks.mean_held_s(problem), ranks.seconds_per_byte(problem))
-    order = problem.graph.order
-    by_rank = order[np.lexsort((-rank[order], pinned[order] < 0))]
-    placement = fill(problem, by_rank, pinned=pinned)
-    queues: dict[Lane, list[str]] = {lane: [] for lane in lane_names}
-    for at in placement.order:
-        if names[at] not in running:
-            queues[lane_names[placement.lane[at]]].append(names[at])
-    return queues
+    return bring_together(left, fleet, replace(world.calm(), boot_s=Distribution("constant", 0.0)))
 
 
 def _rest_of(activation: Activation, machine: str, speed: float, lasted_s: float) -> Activation:
@@ -69,3 +92,27 @@ def _rest_of(activation: Activation, machine: str, speed: float, lasted_s: float
     whole_s = activation.runtimes_s.get(machine, activation.runtime_s / speed)
     left_s = max(whole_s - lasted_s, _NEARLY_DONE * whole_s)
     return replace(activation, inputs=(), runtimes_s={**activation.runtimes_s, machine: left_s})
+
+
+def _placement(
+    names: Sequence[str],
+    at_lane: Mapping[Lane, int],
+    running: Mapping[str, tuple[Lane, float]],
+    queues: Mapping[Lane, Sequence[str]],
+) -> Placement:
+    """Queues as arrays; what runs is first on its lane."""
+    index = {name: at for at, name in enumerate(names)}
+    lane = np.empty(len(names), dtype=np.int64)
+    order = []
+    for name, (place, _) in running.items():
+        lane[index[name]] = at_lane[place]
+        order.append(index[name])
+    for place, queue in queues.items():
+        for name in queue:
+            lane[index[name]] = at_lane[place]
+            order.append(index[name])
+    return Placement(lane, np.array(order, dtype=np.int64))
+
+
+def _makespan_s(problem: Problem, placement: Placement) -> float:
+    return play(problem, weather_of(problem, problem.world, 0), PLAN, placement=placement).makespan_s

@@ -46,6 +46,8 @@ def execute(
     earlier = _earlier(folder, workflow, manner, resume)
     _prepare(folder, plan, workflow)
     used = {assignment.vm for assignment in plan.assignments.values()}
+    if plan.policy == "adaptive":  # it may turn to VMs that it had no need of at first
+        used = set(plan.fleet.index)
     with ExitStack() as stack:
         notes = Notes(stack.enter_context(Journal(folder / JOURNAL)), watch)
         crew = None if address is None else stack.enter_context(crew_for(plan.fleet, used, address))

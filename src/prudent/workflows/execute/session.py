@@ -24,6 +24,10 @@ from prudent.workflows.problem import bring_together
 from prudent.workflows.workflow import Workflow
 
 _TICK_S = 0.25
+_SURPRISE = 0.25
+"""An activation that takes so much more or less than planned makes an adaptive plan look again."""
+_PAUSE_S = 0.5
+"""Looking again takes time too: not more often than this."""
 
 
 class Session:
@@ -50,6 +54,7 @@ class Session:
         # A pause between two sessions is not part of the run: its clock goes on where it stopped.
         self._offset_s = agenda.offset_s
         self._zero_s = time.monotonic()
+        self._look_again_s = 0.0
         self.dispatcher = self._dispatcher(agenda)
 
     def run(self) -> None:
@@ -123,6 +128,8 @@ class Session:
         self._note(self._ending(fact, order))
         self.crew.forget(name, order.attempt)
         del self.orders[name]
+        if fact["outcome"] == "done":
+            self._adapt(name, order.vm, float(fact["took_s"]))
 
     def _ending(self, fact: Fact, order: Order) -> Fact:
         """The fact about an end, with times by our own clock: other machines' clocks may be wrong."""
@@ -172,6 +179,32 @@ class Session:
             self._replan(orphaned)
 
     def _replan(self, orphaned: list[str]) -> None:
+        """Plan all that waits anew, because some of it has no VM any more."""
+        queues = self._new_queues(keep=False)
+        lanes = {name: lane for lane, names in queues.items() for name in names}
+        moved = {name: lanes[name][0] for name in orphaned}
+        self._note({"fact": "replanned", "at_s": self.clock_s(), "why": "lost", "moved": moved})
+
+    def _adapt(self, name: str, vm: str, took_s: float) -> None:
+        """Plan all that waits anew if something took another time than planned, and if that is better."""
+        planned_s = self._planned_s(Start(name, (vm, 0), 1))
+        surprise_s = abs(took_s - planned_s)
+        small = surprise_s < _SURPRISE * planned_s or surprise_s < 0.01 * self.plan.makespan_s
+        early = time.monotonic() < self._look_again_s
+        if self.plan.policy == "static" or self.manner.replay is not None or small or early:
+            return
+        if not self.dispatcher.waiting:
+            return
+        before = {each: lane for lane, queue in self.dispatcher.queues.items() for each in queue}
+        begun_s = time.monotonic()
+        after = {each: lane for lane, queue in self._new_queues(keep=True).items() for each in queue}
+        self._look_again_s = time.monotonic() + max(_PAUSE_S, 10 * (time.monotonic() - begun_s))
+        moved = {each: lane[0] for each, lane in after.items() if lane != before[each]}
+        if moved:
+            self._note({"fact": "replanned", "at_s": self.clock_s(), "why": "surprise", "moved": moved})
+
+    def _new_queues(self, keep: bool) -> dict[Lane, list[str]]:
+        """Place what waits on the VMs that are left, with what was measured so far."""
         left = tuple(each for each in self.plan.fleet.vms if each.name in self.crew.vms)
         if not left:
             raise RunFailed(
@@ -185,11 +218,10 @@ class Session:
         known = self.workflow
         if self.manner.replay is None:
             known = learned(self.workflow, self.plan.fleet, self.world, [(self.plan.fleet, self._heard())])
-        queues = replan(known, Fleet(left), self.world, set(self.dispatcher.waiting), running)
+        current = self.dispatcher.queues if keep else None
+        queues = replan(known, Fleet(left), self.world, set(self.dispatcher.waiting), running, current)
         self.dispatcher.place(queues)
-        lanes = {name: lane for lane, names in queues.items() for name in names}
-        moved = {name: lanes[name][0] for name in orphaned}
-        self._note({"fact": "replanned", "at_s": now_s, "moved": moved})
+        return queues
 
     def _heard(self) -> list[Fact]:
         return [*self.earlier, *self.facts]

@@ -1,0 +1,176 @@
+"""Measured run times make the next plan better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from prudent.core.errors import BadInput
+from prudent.workflows import Activation, File, Fleet, Plan, Vm, Workflow, World, schedule
+from prudent.workflows.execute.estimates import learn_from, learned
+from prudent.workflows.execute.experience import teach_tables
+from prudent.workflows.execute.runner import execute
+from prudent.workflows.schedulers.qlearning import QLearning
+
+Step = Callable[..., Activation]
+NO_COST = World(bandwidth_mb_s=1e9)
+
+
+def facts(*rows: tuple[str, str, float]) -> list[dict[str, Any]]:
+    return [
+        {"fact": "ended", "outcome": "done", "activation": name, "vm": vm, "took_s": took_s}
+        for name, vm, took_s in rows
+    ]
+
+
+def workflow_of(*programs: str, runtime_s: float = 10.0) -> Workflow:
+    return Workflow("w", tuple(Activation(f"{p}{at}", p, runtime_s) for at, p in enumerate(programs)))
+
+
+class TestEstimates:
+    def test_nothing_measured_changes_nothing(self, two: Fleet) -> None:
+        workflow = workflow_of("x", "x")
+        assert learned(workflow, two, World(), [(two, [])]) == workflow
+
+    def test_a_measured_activation_is_near_its_measurement(self, two: Fleet) -> None:
+        workflow = workflow_of("x", "x", "y")
+        told = facts(("x0", "v1", 30.0), ("x1", "v1", 31.0), ("y2", "v2", 3.0))
+        better = learned(workflow, two, NO_COST, [(two, told)])
+        assert better["x0"].runtimes_s["m"] == pytest.approx(30, rel=0.1)
+        assert better["y2"].runtimes_s["m"] == pytest.approx(3, rel=0.25)
+        assert better["x0"].runtime_s == 10, "the first estimate stays, so that learning can start anew"
+
+    def test_one_not_measured_is_like_the_others_of_its_program(self, two: Fleet) -> None:
+        workflow = workflow_of("x", "x", "x", "y", "y")
+        told = facts(("x0", "v1", 30.0), ("x1", "v1", 30.0), ("y3", "v1", 5.0))
+        better = learned(workflow, two, NO_COST, [(two, told)])
+        assert better["x2"].runtimes_s["m"] == pytest.approx(30, rel=0.1)
+        assert better["y4"].runtimes_s["m"] == pytest.approx(5, rel=0.35)
+
+    def test_an_outlier_is_believed_half_as_repetitions_are_wholly(self, two: Fleet) -> None:
+        """Shrinkage: between the program's mean and the activation's own, the nearer the more often seen."""
+        workflow = workflow_of(*["x"] * 12)
+        usual = [(f"x{at}", "v1", 10.0) for at in range(1, 12)]
+        once = learned(workflow, two, NO_COST, [(two, facts(("x0", "v1", 15.0), *usual))])
+        runs = [(two, facts(("x0", "v1", 15.0), *usual))] * 6
+        often = learned(workflow, two, NO_COST, runs)
+        first, later = once["x0"].runtimes_s["m"], often["x0"].runtimes_s["m"]
+        assert 10.5 < first < later
+        assert later == pytest.approx(15, rel=0.05)
+
+    def test_a_machine_s_promised_speed_is_corrected_for_programs_it_never_ran(self) -> None:
+        fleet = Fleet((Vm("s", "slow", 1000), Vm("f", "fast", 4000)))
+        workflow = workflow_of("x", "x", "y", "y", "z")
+        told = facts(("x0", "s", 10), ("x1", "f", 10), ("y2", "s", 10), ("y3", "f", 10), ("z4", "s", 20))
+        better = learned(workflow, fleet, NO_COST, [(fleet, told)])
+        assert better["z4"].runtimes_s["fast"] == pytest.approx(20, rel=0.35), "not 20 / 4"
+
+    def test_time_to_read_inputs_is_not_counted_twice(self, two: Fleet) -> None:
+        workflow = Workflow("w", (Activation("x", "x", 1.0, (File("in", 30e6),)),))
+        world = World(bandwidth_mb_s=15)
+        better = learned(workflow, two, world, [(two, facts(("x", "v1", 5.0)))])
+        plan = schedule(better, two, world, scheduler="heft")
+        assert plan.makespan_s == pytest.approx(5.0, rel=0.2)
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_better_than_the_program_s_mean_and_than_each_activation_s_own(
+        self, two: Fleet, seed: int
+    ) -> None:
+        """Where truth varies between activations and between runs, the mix is nearer than either alone."""
+        rng = np.random.default_rng(seed)
+        workflow = workflow_of(*["x"] * 60, *["y"] * 60)
+        truth = {
+            a.id: 10 * (3 if a.program == "x" else 0.4) * np.exp(rng.normal(0, 0.2))
+            for a in workflow.activations
+        }
+        took = {name: [s * np.exp(rng.normal(0, 0.25)) for _ in range(2)] for name, s in truth.items()}
+        runs = [(two, facts(*((name, "v1", each[run]) for name, each in took.items()))) for run in range(2)]
+        better = learned(workflow, two, NO_COST, runs)
+
+        def off(guess: dict[str, float]) -> float:
+            return float(np.mean([np.log(guess[name] / truth[name]) ** 2 for name in truth]))
+
+        own = {name: float(np.exp(np.mean(np.log(each)))) for name, each in took.items()}
+        of_program = {
+            p: float(np.exp(np.mean([np.log(own[a.id]) for a in workflow.activations if a.program == p])))
+            for p in "xy"
+        }
+        mixed = off({name: better[name].runtimes_s["m"] for name in truth})
+        assert mixed < off({name: each[-1] for name, each in took.items()})
+        assert mixed < off(own)
+        assert mixed < off({a.id: of_program[a.program] for a in workflow.activations})
+
+
+class TestRealRuns:
+    """Programs that wait as long as a device would; the estimates are wrong by a factor of three."""
+
+    @pytest.fixture
+    def wrong(self, step: Step) -> Workflow:
+        """`scan` is said to take 0.9 s and takes 0.3 s; `fit` is said to take 0.3 s and takes 0.9 s."""
+        scans = [
+            step(f"scan{at}", f"sleep 0.3; md5sum in > s{at}", "in", f"s{at}", 0.9, "scan") for at in range(3)
+        ]
+        fits = [step(f"fit{at}", f"sleep 0.9; wc in > f{at}", "in", f"f{at}", 0.3, "fit") for at in range(3)]
+        last = step("sum", "cat s? f? > sum", "s0 s1 s2 f0 f1 f2", "sum", 0.05)
+        return Workflow("wrong", (*scans, *fits, last))
+
+    def test_the_second_real_run_is_faster_than_the_first(
+        self, wrong: Workflow, two: Fleet, ground: Path, tmp_path: Path
+    ) -> None:
+        first = schedule(wrong, two, World(), scheduler="heft")
+        one = execute(first, wrong, tmp_path / "one", directory=ground)
+        better = learn_from(wrong, two, World(), [tmp_path / "one"])
+        second = schedule(better, two, World(), scheduler="heft")
+        two_ = execute(second, better, tmp_path / "two", directory=ground)
+        assert two_.makespan_s < 0.85 * one.makespan_s
+        assert abs(two_.makespan_s / second.makespan_s - 1) < abs(one.makespan_s / first.makespan_s - 1)
+
+    def test_q_learning_counts_a_real_run_as_an_episode(
+        self, wrong: Workflow, two: Fleet, ground: Path, tmp_path: Path
+    ) -> None:
+        tables = str(tmp_path / "tables.npz")
+        options: dict[str, Any] = {"episodes": 20, "tables": tables}
+        first = schedule(wrong, two, World(), scheduler="q-learning", options=options, seed=1)
+        one = execute(first, wrong, tmp_path / "one", directory=ground)
+        before = dict(np.load(tables))
+        better = learn_from(wrong, two, World(), [tmp_path / "one"])
+        learner = QLearning(**options)
+        assert teach_tables(learner, better, two, World(), [tmp_path / "one"]) == 1
+        after = dict(np.load(tables))
+        assert len(after["makespans_s"]) == len(before["makespans_s"]) + 1
+        assert after["makespans_s"][-1] == one.makespan_s
+        assert not np.array_equal(after["q"], before["q"])
+        assert after["best_s"] == pytest.approx(one.makespan_s, rel=0.25), "judged anew by what was measured"
+        assert teach_tables(learner, better, two, World(), [tmp_path / "one"]) == 0, "once is enough"
+        second = schedule(better, two, World(), scheduler="q-learning", options={**options, "carry_on": True})
+        assert second.details["episodes"] == 41
+        assert second.makespan_s <= float(after["best_s"]) + 1e-9
+
+    def test_an_adaptive_plan_turns_round_on_the_way(
+        self, wrong: Workflow, two: Fleet, ground: Path, tmp_path: Path
+    ) -> None:
+        """The same wrong plan, once to the letter and once adapting to what it sees."""
+        static = schedule(wrong, two, World(), scheduler="heft")
+        plan = replace(static, policy="adaptive")
+        run = execute(plan, wrong, tmp_path / "run", directory=ground)
+        moves = [fact for fact in run.facts if fact["fact"] == "replanned"]
+        assert moves
+        assert moves[0]["why"] == "surprise"
+        assert run.succeeded
+
+    def test_a_rehearsal_teaches_nothing(self, wrong: Workflow, two: Fleet, tmp_path: Path) -> None:
+        execute(schedule(wrong, two, World(), scheduler="heft"), wrong, tmp_path / "run", replay=0.05)
+        with pytest.raises(BadInput, match="rehearsal and teaches nothing"):
+            learn_from(wrong, two, World(), [tmp_path / "run"])
+
+    def test_a_run_of_another_workflow(
+        self, letters: Workflow, plan_for: Callable[..., Plan], two: Fleet, ground: Path, tmp_path: Path
+    ) -> None:
+        execute(plan_for(letters), letters, tmp_path / "run", directory=ground)
+        with pytest.raises(BadInput, match=r'of another workflow \("letters"\)'):
+            learn_from(workflow_of("x"), two, World(), [tmp_path / "run"])
