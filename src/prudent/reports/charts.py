@@ -25,9 +25,10 @@ _DASHES = ("dash", "dot", "dashdot")
 
 
 def progress(result: Result, beside: Sequence[Result] = ()) -> Figure | None:
-    """The best run so far over the money spent, with every run as a dot."""
+    """The best run so far over the money spent, with every run that cost something as a dot."""
     measure = result.goal.measure
-    dots = [(spent, trial) for spent, trial in _spending(result) if measure in trial.values]
+    told = [(spent, trial) for spent, trial in _spending(result) if measure in trial.values]
+    dots = [(spent, trial) for spent, trial in told if trial.status != FAILED or trial.spent_usd > 0]
     heights = [trial.values[measure] for _, trial in dots]
     paths = [best_so_far(result), *(best_so_far(other) for other in beside)]
     if not dots:
@@ -49,6 +50,7 @@ def progress(result: Result, beside: Sequence[Result] = ()) -> Figure | None:
     everything = heights + [y for path in paths for _, y in path]
     ends = [0.0, result.budget_usd or 0.0, result.spent_usd, *(other.spent_usd for other in beside)]
     layout: dict[str, Any] = {
+        "showlegend": True,
         "xaxis": axis(COST, ends, log=False, title="money spent"),
         "yaxis": axis(measure, everything, log=measure in (COST, TIME) and wide(everything)),
     }

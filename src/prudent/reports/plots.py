@@ -134,7 +134,7 @@ def axis(measure: str, values: Iterable[float], log: bool, title: str | None = N
     if log:
         return {"title": {"text": shown}, "type": "log", **_log_scale(measure, low, high)}
     room = 0.06 * ((high - low) or abs(high) or 1.0)
-    ticks = _even_ticks(low - room, high + room)
+    ticks = [tick for tick in _even_ticks(low - room, high + room) if tick >= 0 or low < 0]
     return {
         "title": {"text": shown},
         "range": [low - room, high + room],

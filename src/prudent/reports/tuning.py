@@ -10,6 +10,7 @@ from typing import Any
 
 from prudent._version import __version__
 from prudent.core.ledger import Entry
+from prudent.core.values import is_number
 from prudent.reports import charts, page, words
 from prudent.reports.effects import TELLING, Effect, effects
 from prudent.reports.foresight import Foretold, foretold, hit_rate, prospects
@@ -66,6 +67,7 @@ def tuning_report(
         beside=[result, *beside] if beside else [],
         reach=_reach(result, beside),
         names=problem.space.names,
+        numeric=_numeric(result, problem),
         measures=_measures(result),
         learned=learned,
         entries=result.entries,
@@ -174,6 +176,15 @@ def _measures(result: Result) -> list[str]:
     """Every measure that a trial reported, those of the goal first, without cost and time."""
     named = [*result.goal.measures, *(name for trial in result.trials for name in trial.measures)]
     return [name for name in dict.fromkeys(named) if name not in (COST, TIME)]
+
+
+def _numeric(result: Result, problem: Problem) -> set[str]:
+    """The parameters whose every value is a number."""
+    return {
+        name
+        for name in problem.space.names
+        if all(is_number(trial.configuration[name]) for trial in result.trials)
+    }
 
 
 # What was learned
