@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import queue
 import shutil
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from prudent.core.errors import BadInput, PrudentError, RunFailed
+from prudent.core.errors import BadInput, RunFailed
 from prudent.workflows.execute.command import Order, carry_out, stop
 from prudent.workflows.execute.nest import READY
 from prudent.workflows.fleet import Fleet
@@ -106,14 +107,9 @@ class Crew:
         try:
             future = self._client.submit(function, *arguments, workers=[self._addresses[vm]], pure=False)
             return future.result(timeout=_START_S)
-        except PrudentError:
-            raise
-        except ModuleNotFoundError as error:
-            raise BadInput(
-                f"The worker for VM {vm} cannot import {error.name}; install the same Prudent on all workers."
-            ) from None
         except Exception as error:
-            raise RunFailed(f"The worker for VM {vm} does not answer ({error}); start it again.") from error
+            why = f"{type(error).__name__}: {error}".strip(": ")
+            raise RunFailed(f"The worker for VM {vm} does not answer ({why}); start it again.") from error
 
     def end(self, run: str) -> None:
         """End all commands of a run that still run."""
@@ -229,7 +225,9 @@ def _existing(members: Mapping[str, int], address: str) -> Iterator[Crew]:
     from distributed import Client
 
     with _connection(Client, address) as client:
-        yield Crew(client, _matched(_workers(client), members, address))
+        matched = _matched(_workers(client), members, address)
+        _check_install(client, matched)
+        yield Crew(client, matched)
 
 
 @contextlib.contextmanager
@@ -267,6 +265,16 @@ def _matched(workers: Mapping[str, Any], members: Mapping[str, int], address: st
         matched[vm] = fitting[0]
         free.remove(fitting[0])
     return matched
+
+
+def _check_install(client: Any, matched: Mapping[str, str]) -> None:
+    """A worker that cannot import what it is sent would never answer; this function it has for sure."""
+    found = client.run(importlib.util.find_spec, "prudent", workers=list(matched.values()))
+    for vm, address in matched.items():
+        if found.get(address) is None:
+            raise BadInput(
+                f"The worker at {address} (for VM {vm}) has no Prudent; install the same there."
+            )
 
 
 def _wait_for(client: Any, members: Mapping[str, int]) -> None:
