@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from prudent.core.seeds import rng_for
 from prudent.tuning.acquisition import normal_cdf
+from prudent.tuning.goal import Constraint
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
+from prudent.tuning.strategies.margins import margins_of
 from prudent.tuning.surrogates.gp import GaussianProcess, Scale, Settings, weigh
 from prudent.tuning.trial import CUT, FAILED, Trial
 
@@ -88,14 +90,25 @@ class Learner:
         trials = [trial for trial in history.trials if trial.finished and name in trial.measures]
         if not trials:
             return None
-        if not trials:
-            return Ignorance(len(pool))
         X, _ = self._rows(trials)
         y = np.array([trial.measures[name] for trial in trials], dtype=np.float64)
         pending, _ = self._pending_rows(history)
         if self._surrogate == "trees":
             return self._trees(trials, X, y, pool, pending)
         return self._process(name, trials, X, y, np.zeros(len(y), dtype=np.bool_), pool, pending)
+
+    def margin(self, constraint: Constraint, history: History, pool: Candidates) -> Belief | None:
+        """The belief of how well a constraint is kept (it holds from 0 on); None while no run has told."""
+        told = margins_of(constraint, history.trials)
+        if told is None:
+            return None
+        X, _ = self._rows(told.trials)
+        pending, _ = self._pending_rows(history)
+        if self._surrogate == "trees":
+            return self._trees(told.trials, X, told.values, pool, pending)
+        scaling = told.scaling
+        name, usual = f"{constraint} {scaling.kind}", scaling.usual
+        return self._process(name, told.trials, X, told.values, told.is_bound, pool, pending, usual)
 
     def works(self, history: History, pool: Candidates) -> Array:
         """The probability that a candidate does not fail; 1 while nothing failed."""

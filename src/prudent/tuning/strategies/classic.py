@@ -61,7 +61,8 @@ class GpEic(Lynceus):
         bill = outlook.bill(belief.mean, belief.std, best, money_left)
         return Choice(index, float(reward[index]), float(bill[index]))
 
-    def _eligible(self, pool: Candidates) -> Mask:
+    def _eligible(self, pool: Candidates, history: History) -> Mask:
+        del history
         return np.array([self._problem.is_full(c) for c in pool.configurations], dtype=np.bool_)
 
 
@@ -71,7 +72,7 @@ class GpEi(GpEic):
     def _outlook(self, history: History, pool: Candidates) -> tuple[Belief, Outlook]:
         belief, outlook = super()._outlook(history, pool)
         free = np.full(len(pool), np.inf)
-        return belief, dataclasses.replace(outlook, bound=free, others=np.ones(len(pool)))
+        return belief, dataclasses.replace(outlook, bound=free, others=np.ones(len(pool)), margins=())
 
 
 class CherryPick(GpEic):

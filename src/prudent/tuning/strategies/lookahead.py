@@ -2,19 +2,21 @@
 
 For every candidate x: reward R = EIc(x) and bill C = E[bill(x)]; with look-ahead left, for each
 Gauss-Hermite node of the belief at x: pretend it came out so, pay for it, choose the best follow-up x' and
-add its reward and bill with weight γ · w. The candidate with the best R / C is run.
+add its reward and bill with weight γ · w. The candidate with the best R / C is run. Constraints on other
+measures have nodes of their own (Nephele: N cost and M accuracy nodes), and their beliefs learn too.
 All paths of one depth are conditioned together, so a level costs O(paths x candidates).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.tuning.acquisition import expected_bill, expected_improvement, hermite_nodes
+from prudent.tuning.acquisition import expected_bill, expected_improvement, hermite_nodes, normal_cdf
 from prudent.tuning.strategies.beliefs import Belief
 
 Array = NDArray[np.float64]
@@ -31,7 +33,8 @@ class Outlook:
     Objective values are losses in the belief's own scale (log cost, or a measure with its sign); `is_cost`
     says that the objective is the logarithm of the cost. cost_mean, cost_std: the belief of the log cost.
     bound: the largest objective value that keeps the constraints on the objective itself (time, cost);
-    floor: the least it can be (billing minimum); others: probability that everything else holds.
+    floor: the least it can be (billing minimum); others: probability that everything else holds, but for
+    the constraints on measures, whose margins (at least 0 where they hold) have beliefs of their own.
     cap: log of the most a run is allowed to cost before it is cut, without regard to the best run.
     """
 
@@ -43,14 +46,23 @@ class Outlook:
     others: Array
     cap: Array
     cut_at_best: bool
+    margins: tuple[Belief, ...] = ()
 
-    def reward(self, mean: Array, std: Array, best: Array | float) -> Array:
-        """Expected improvement that keeps every constraint, for beliefs (…, m) and a best loss (…, 1)."""
+    @property
+    def holds(self) -> Array:
+        """The probability that all but the bounds on the objective hold, as things stand (m,)."""
+        return self.others * kept([(margin.mean, margin.std) for margin in self.margins])
+
+    def reward(self, mean: Array, std: Array, best: Array | float, holds: Array | None = None) -> Array:
+        """Expected improvement that keeps every constraint, for beliefs (…, m) and a best loss (…, 1).
+
+        `holds` is the probability that the rest holds, where it differs from how things stand.
+        """
         gain = expected_improvement(mean, std, best, self.bound)
         if self.is_cost and np.isfinite(self.floor).any():
             gain = gain - expected_improvement(mean, std, np.minimum(best, self.floor))
             gain = np.where(self.floor >= best, 0.0, np.maximum(gain, 0.0))
-        return gain * self.others
+        return gain * (self.holds if holds is None else holds)
 
     def bill(self, mean: Array, std: Array, best: Array | float, money_left: Array | float) -> Array:
         """Expected dollars for a run; (mean, std) is the objective's belief, the cost's if that is it."""
@@ -70,6 +82,14 @@ class Outlook:
         return np.asarray(upper <= np.log(np.maximum(money_left, 1e-12)))
 
 
+def kept(margins: Sequence[tuple[Array, Array]]) -> Array | float:
+    """The probability that every margin, believed N(mean, std²), is at least 0."""
+    chance: Array | float = 1.0
+    for mean, std in margins:
+        chance = chance * normal_cdf(mean / std)
+    return chance
+
+
 @dataclass(frozen=True)
 class Choice:
     """The candidate to run, its reward with the future's, and what it is expected to cost by itself."""
@@ -87,6 +107,18 @@ class Foresight:
     nodes: int
     gamma: float
     confidence_z: float
+    margin_nodes: int = 1
+
+    @property
+    def points(self) -> tuple[Array, Array, Array]:
+        """Nodes of the objective and of the margins, and the weight of each pair: (N · M,) each.
+
+        Several margins share their nodes: they are taken to come out well or badly together.
+        """
+        nodes, weights = hermite_nodes(self.nodes)
+        shifts, shares = hermite_nodes(self.margin_nodes)
+        pairs = np.repeat(nodes, len(shifts)), np.tile(shifts, len(nodes))
+        return *pairs, np.outer(weights, shares).reshape(-1)
 
 
 def choose(
@@ -122,37 +154,26 @@ def _future(
     sight: Foresight,
 ) -> tuple[Array, Array]:
     """Discounted reward and bill of what follows each of `firsts` (f,), level by level."""
-    nodes, weights = hermite_nodes(sight.nodes)
-    paths = firsts[:, None]
-    values = np.empty((len(firsts), 0))
-    mean, std = belief.mean[firsts], belief.std[firsts]
-    bests, money = np.full(len(firsts), best), np.full(len(firsts), money_left)
-    share = np.ones(len(firsts))
+    nodes, shifts, weights = sight.points
+    count = len(nodes)
+    trail = _Trail.start(outlook, belief, firsts, best, money_left)
     owner = np.arange(len(firsts))
     reward, bill = np.zeros(len(firsts)), np.zeros(len(firsts))
     for _ in range(sight.depth):
         # every path so far, once per node of the belief at its last step
-        count = len(nodes)
-        paths, values = np.repeat(paths, count, axis=0), np.repeat(values, count, axis=0)
-        outcomes = (mean[:, None] + std[:, None] * nodes).reshape(-1)
-        values = np.column_stack([values, outcomes])
-        share, owner = (share[:, None] * weights).reshape(-1), np.repeat(owner, count)
-        bests, money = np.repeat(bests, count), np.repeat(money, count)
-        last = paths[:, -1]
-        money = money - _paid(outlook, outcomes, last, bests)
-        bests = np.where(outcomes <= outlook.bound[last], np.minimum(bests, outcomes), bests)
-        step = _follow_up(outlook, belief, allowed, paths, values, bests, money, sight)
-        share = share * step.possible * sight.gamma
+        trail = trail.branch(outlook, nodes, shifts, weights)
+        owner = np.repeat(owner, count)
+        step = _follow_up(outlook, belief, allowed, trail, sight)
+        share = trail.share * step.possible * sight.gamma
         np.add.at(reward, owner, share * step.reward)
         np.add.at(bill, owner, share * step.bill)
-        paths = np.column_stack([paths, step.index])
-        mean, std = step.mean, step.std
+        trail = trail.extend(share, step)
     return reward, bill
 
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """The best follow-up of each path (k,)."""
+    """The best follow-up of each path (k,); margins: mean and std of each at it."""
 
     index: NDArray[np.int64]
     possible: Array
@@ -160,28 +181,97 @@ class _Step:
     bill: Array
     mean: Array
     std: Array
+    margins: list[tuple[Array, Array]]
 
 
-def _follow_up(
-    outlook: Outlook,
-    belief: Belief,
-    allowed: Mask,
-    paths: NDArray[np.int64],
-    values: Array,
-    bests: Array,
-    money: Array,
-    sight: Foresight,
-) -> _Step:
-    rows = np.arange(len(paths))
-    mean, std = belief.given(paths, values)
-    reward = outlook.reward(mean, std, bests[:, None])
-    free = outlook.affordable(mean, std, money[:, None], sight.confidence_z) & allowed
-    free[rows[:, None], paths] = False
+@dataclass(frozen=True, eq=False)
+class _Trail:
+    """Paths of pretended samples, k of them so far h long.
+
+    paths (k, h + 1) ends with the step not yet played; values (k, h) of the objective, and of each margin;
+    mean, std (k,) of the belief at the last step, and of each margin there; best loss, money left, weight.
+    """
+
+    paths: NDArray[np.int64]
+    values: Array
+    margin_values: list[Array]
+    mean: Array
+    std: Array
+    margins: list[tuple[Array, Array]]
+    bests: Array
+    money: Array
+    share: Array
+
+    @classmethod
+    def start(
+        cls, outlook: Outlook, belief: Belief, firsts: NDArray[np.int64], best: float, money_left: float
+    ) -> _Trail:
+        size = len(firsts)
+        return cls(
+            firsts[:, None],
+            np.empty((size, 0)),
+            [np.empty((size, 0)) for _ in outlook.margins],
+            belief.mean[firsts],
+            belief.std[firsts],
+            [(margin.mean[firsts], margin.std[firsts]) for margin in outlook.margins],
+            np.full(size, best),
+            np.full(size, money_left),
+            np.ones(size),
+        )
+
+    def branch(self, outlook: Outlook, nodes: Array, shifts: Array, weights: Array) -> _Trail:
+        """Play the last step of every path, once for each node (pair); k becomes k · nodes."""
+        count = len(nodes)
+        paths, last = np.repeat(self.paths, count, axis=0), np.repeat(self.paths[:, -1], count)
+        outcomes = (self.mean[:, None] + self.std[:, None] * nodes).reshape(-1)
+        margins = [(mean[:, None] + std[:, None] * shifts).reshape(-1) for mean, std in self.margins]
+        bests = np.repeat(self.bests, count)
+        money = np.repeat(self.money, count) - _paid(outlook, outcomes, last, bests)
+        holds = outcomes <= outlook.bound[last]
+        for margin in margins:
+            holds &= margin >= 0
+        return _Trail(
+            paths,
+            np.column_stack([np.repeat(self.values, count, axis=0), outcomes]),
+            [
+                np.column_stack([np.repeat(values, count, axis=0), margin])
+                for values, margin in zip(self.margin_values, margins, strict=True)
+            ],
+            outcomes,
+            np.zeros_like(outcomes),
+            [(margin, np.zeros_like(margin)) for margin in margins],
+            np.where(holds, np.minimum(bests, outcomes), bests),
+            money,
+            (self.share[:, None] * weights).reshape(-1),
+        )
+
+    def extend(self, share: Array, step: _Step) -> _Trail:
+        """The same paths with their follow-ups, not yet played."""
+        paths = np.column_stack([self.paths, step.index])
+        return replace(self, paths=paths, mean=step.mean, std=step.std, margins=step.margins, share=share)
+
+
+def _follow_up(outlook: Outlook, belief: Belief, allowed: Mask, trail: _Trail, sight: Foresight) -> _Step:
+    rows, bests, money = np.arange(len(trail.paths)), trail.bests[:, None], trail.money[:, None]
+    mean, std = belief.given(trail.paths, trail.values)
+    margins = [
+        margin.given(trail.paths, values)
+        for margin, values in zip(outlook.margins, trail.margin_values, strict=True)
+    ]
+    reward = outlook.reward(mean, std, bests, outlook.others * kept(margins))
+    free = outlook.affordable(mean, std, money, sight.confidence_z) & allowed
+    free[rows[:, None], trail.paths] = False
     worth = np.where(free, reward, -1.0)
     index = worth.argmax(axis=1)
-    possible = free[rows, index].astype(np.float64)
-    bill = outlook.bill(mean, std, bests[:, None], money[:, None])[rows, index]
-    return _Step(index, possible, reward[rows, index], bill, mean[rows, index], std[rows, index])
+    return _Step(
+        index,
+        free[rows, index].astype(np.float64),
+        reward[rows, index],
+        outlook.bill(mean, std, bests, money)[rows, index],
+        mean[rows, index],
+        std[rows, index],
+        [(here[rows, index], spread[rows, index]) for here, spread in margins],
+    )
 
 
 def _paid(outlook: Outlook, outcomes: Array, last: NDArray[np.int64], bests: Array) -> Array:

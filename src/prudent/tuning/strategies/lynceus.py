@@ -80,7 +80,7 @@ class Lynceus:
         if self._is_early(history):
             return self._first(history)
         pool, allowed = look_at(self._problem, history, self._seed)
-        allowed = allowed & self._eligible(pool)
+        allowed = allowed & self._eligible(pool, history)
         if not allowed.any():
             return None
         belief, outlook = self._outlook(history, pool)
@@ -112,9 +112,10 @@ class Lynceus:
         del history
         return choice.reward <= self._options.epsilon
 
-    def _eligible(self, pool: Candidates) -> Mask:
-        """Candidates that this strategy considers at all."""
-        return np.ones(len(pool), dtype=np.bool_)
+    def _eligible(self, pool: Candidates, history: History) -> Mask:
+        """Candidates that this strategy considers at all: those that can be the answer."""
+        del history
+        return np.array([self._problem.answers(c) for c in pool.configurations], dtype=np.bool_)
 
     def _is_early(self, history: History) -> bool:
         """Whether the first trials are still on, or none has told anything to learn from yet."""
@@ -149,21 +150,26 @@ class Lynceus:
         cost = self._learner.log_cost(history, pool)
         log_price = np.log(np.maximum(pool.usd_per_s, CHEAPEST_USD_PER_S))
         bound, others = np.full(len(pool), np.inf), self._learner.works(history, pool)
+        margins: list[Belief] = []
         for constraint in goal.constraints:
             limit = _as_log_cost(constraint, log_price)
             if limit is None:
-                belief = self._learner.measure(constraint.measure, history, pool)
-                others = others * (0.5 if belief is None else _probability(belief, constraint))
+                margin = self._learner.margin(constraint, history, pool)
+                margins += [] if margin is None else [margin]
             elif constraint.is_upper:
                 bound = np.minimum(bound, limit)
         cap = bound.copy() if problem.early_stop else np.full(len(pool), np.inf)
         floor = np.where(pool.minimum_s > 0, np.log(np.maximum(pool.minimum_s, 1e-9)) + log_price, -np.inf)
         if goal.measure == COST:
-            outlook = Outlook(True, cost.mean, cost.std, bound, floor, others, cap, problem.early_stop)
+            outlook = Outlook(
+                True, cost.mean, cost.std, bound, floor, others, cap, problem.early_stop, tuple(margins)
+            )
             return cost, outlook
         others = others * probability_below(cost.mean, cost.std, bound)
         unbounded = np.full(len(pool), np.inf)
-        outlook = Outlook(False, cost.mean, cost.std, unbounded, floor, others, cap, False)
+        outlook = Outlook(
+            False, cost.mean, cost.std, unbounded, floor, others, cap, False, tuple(margins)
+        )
         return self._objective(history, pool, cost, log_price), outlook
 
     def _objective(self, history: History, pool: Candidates, cost: Belief, log_price: Array) -> Belief:
@@ -221,8 +227,3 @@ def _as_log_cost(constraint: Constraint, log_price: Array) -> Array | None:
     if constraint.measure == TIME:
         return math.log(max(constraint.bound, 1e-9)) + log_price
     return None
-
-
-def _probability(belief: Belief, constraint: Constraint) -> Array:
-    below = probability_below(belief.mean, belief.std, constraint.bound)
-    return below if constraint.is_upper else 1.0 - below

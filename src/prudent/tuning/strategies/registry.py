@@ -22,6 +22,7 @@ _STRATEGIES: dict[str, tuple[str, str]] = {
     "gp-eic": (f"{_HERE}.classic", "GpEic"),
     "obol": (f"{_HERE}.lynceus", "Obol"),
     "lynceus": (f"{_HERE}.lynceus", "Lynceus"),
+    "nephele": (f"{_HERE}.nephele", "Nephele"),
 }
 
 
