@@ -12,10 +12,14 @@ from typer.core import TyperGroup
 from prudent._version import __version__
 from prudent.core.errors import unknown
 
-# name -> (module, function)
+# name -> (module, function, or a typer application with commands of its own)
 COMMANDS = {
     "tune": ("prudent.cli.tune", "tune"),
     "report": ("prudent.cli.report", "report"),
+    "schedule": ("prudent.cli.schedule", "schedule"),
+    "simulate": ("prudent.cli.simulate", "simulate"),
+    "execute": ("prudent.cli.execute", "execute"),
+    "workflow": ("prudent.cli.workflow", "workflow"),
     "demo": ("prudent.cli.demo", "demo"),
     "prices": ("prudent.cli.prices", "prices"),
 }
@@ -63,6 +67,9 @@ def prudent(
 
 def _command(name: str) -> Any:
     module, function = COMMANDS[name]
+    found = getattr(import_module(module), function)
+    if isinstance(found, typer.Typer):
+        return typer.main.get_group(found)
     app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
-    app.command(name)(getattr(import_module(module), function))
+    app.command(name)(found)
     return typer.main.get_command(app)

@@ -1,0 +1,141 @@
+"""`prudent execute PLAN`: run a plan's commands for real, on Dask workers that stand for its machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from prudent.cli.console import complain, out, say_json
+from prudent.cli.interrupt import ended_by_signals
+from prudent.cli.workflow_options import AsJson
+from prudent.core.errors import BadInput
+from prudent.core.units import SECONDS, parse_in
+
+if TYPE_CHECKING:
+    from prudent.workflows.execute.record import Run
+    from prudent.workflows.plan import Plan
+    from prudent.workflows.workflow import Workflow
+
+FAILED = 1
+
+
+def execute(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan that prudent schedule wrote.")],
+    workflow: Annotated[
+        Path | None, typer.Argument(metavar="WORKFLOW", help="The workflow; the plan tells where it was.")
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="The folder of the run (journal, logs, report); PLAN.run otherwise.")
+    ] = None,
+    directory: Annotated[
+        Path | None, typer.Option(help="Where the files are and commands run; the workflow's otherwise.")
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(help="A Dask scheduler, like tcp://host:8786; workers on this machine otherwise."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run; skip what is done.")] = False,
+    retries: Annotated[int, typer.Option(help="Try a failing activation so many times more.")] = 1,
+    timeout: Annotated[
+        str | None, typer.Option(help='End an activation that takes longer, such as "2 h".')
+    ] = None,
+    stop_at_failure: Annotated[
+        bool, typer.Option("--stop-at-failure", help="Start nothing more after a failure.")
+    ] = False,
+    replay: Annotated[
+        float | None,
+        typer.Option(metavar="SCALE", help="Rehearse: sleep the planned times x SCALE, run no command."),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Where to write the HTML report; RUN/report.html otherwise.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run every activation's command on the machine that the plan chose for it; keep a journal."""
+    from prudent.workflows.execute.record import REPORT
+    from prudent.workflows.execute.runner import execute as run_plan
+    from prudent.workflows.plan import Plan
+
+    followed = Plan.load(plan)
+    path = workflow or _workflow_of(followed, plan)
+    told = _told(followed, plan, path)
+    folder = run or plan.with_suffix(".run")
+    view = _view(followed, told, as_json)
+    with ended_by_signals(), view:
+        happened = run_plan(
+            followed,
+            told,
+            folder,
+            directory=directory or path.parent,
+            address=address,
+            retries=retries,
+            timeout_s=None if timeout is None else parse_in(timeout, SECONDS),
+            resume=resume,
+            replay=replay,
+            stop_at_failure=stop_at_failure,
+            watch=view.watch,
+            check=False,
+        )
+    written = _report(happened, told, report or folder / REPORT)
+    _show(happened, written, as_json)
+    raise typer.Exit(0 if happened.succeeded else FAILED)
+
+
+def _workflow_of(plan: Plan, path: Path) -> Path:
+    said = plan.details.get("workflow_path")
+    if not isinstance(said, str):
+        raise BadInput(f'The plan "{path}" does not say where its workflow is; name it after the plan.')
+    found = path.parent / said
+    if not found.is_file():
+        raise BadInput(f'The workflow of the plan is not at "{found}" any more; name it after the plan.')
+    return found
+
+
+def _told(plan: Plan, place: Path, path: Path) -> Workflow:
+    """The workflow with the estimates that the plan was made with."""
+    from prudent.workflows.execute.estimates import learn_from
+    from prudent.workflows.execute.record import world_of
+    from prudent.workflows.workflow import Workflow
+
+    told = Workflow.read(path)
+    folders = [place.parent / str(folder) for folder in plan.details.get("learned_from", ())]
+    if folders and all(folder.is_dir() for folder in folders):
+        plan.check(told)
+        return learn_from(told, plan.fleet, world_of(plan), folders)
+    return told
+
+
+def _view(plan: Plan, workflow: Workflow, as_json: bool) -> Any:
+    from prudent.cli.workflow_live import Lines, Progress, Screen, Silent
+
+    if as_json:
+        return Silent()
+    console, progress = out(), Progress(plan, workflow)
+    return Screen(progress, console) if console.is_terminal else Lines(progress, console)
+
+
+def _report(run: Run, workflow: Workflow, path: Path) -> Path | None:
+    from prudent.cli.schedule import write_report
+    from prudent.workflows.comparison import compare
+
+    return write_report(run.plan, workflow, compare(run.plan, workflow), path, run)
+
+
+def _show(run: Run, written: Path | None, as_json: bool) -> None:
+    from prudent.cli.workflow_answer import executed
+
+    if as_json:
+        say_json({**run.to_dict(), "report": str(written) if written else None})
+    else:
+        console = out()
+        for line in executed(run, written):
+            console.print(line)
+    for failure in run.failures[:3]:
+        complain(str(failure))
+    if not run.succeeded:
+        complain(
+            f"{len(run.execution.unfinished)} of {len(run.workflow)} activations are not done; mend the "
+            "cause and go on with --resume."
+        )

@@ -1,0 +1,76 @@
+"""`prudent workflow show | convert | generate`: look at workflows, write them, make new ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from prudent.cli.console import out, say_json
+from prudent.cli.workflow_options import AsJson, Seed, WorkflowPath, write_to
+
+workflow = typer.Typer(
+    help="Look at a workflow, write it as WfFormat, or make a synthetic one.",
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+Output = Annotated[Path, typer.Argument(metavar="OUTPUT", help="The WfFormat (JSON) file to write.")]
+
+
+@workflow.command()
+def show(path: WorkflowPath, as_json: AsJson = False) -> None:
+    """Show what a workflow consists of: programs, levels, files, the longest way through it."""
+    from prudent.cli.workflow_answer import described, description
+    from prudent.workflows.workflow import Workflow
+
+    told = Workflow.read(path)
+    if as_json:
+        say_json(description(told))
+        return
+    console = out()
+    for line in described(told):
+        console.print(line)
+
+
+@workflow.command()
+def convert(
+    path: WorkflowPath,
+    output: Output,
+    cluster: Annotated[
+        str | None, typer.Option(help="Merge activations: horizontal, vertical or balanced.")
+    ] = None,
+    per_level: Annotated[int, typer.Option(help="With --cluster: so many groups per level.")] = 8,
+    as_json: AsJson = False,
+) -> None:
+    """Write a workflow (DAX or WfFormat) as WfFormat 1.5."""
+    from prudent.workflows.clustering import cluster as merged
+    from prudent.workflows.workflow import Workflow
+
+    told = Workflow.read(path)
+    if cluster is not None:
+        told = merged(told, cluster, per_level)  # type: ignore[arg-type]
+    _write(told, output, as_json)
+
+
+@workflow.command()
+def generate(
+    shape: Annotated[str, typer.Argument(help="montage, cybershake, epigenomics, inspiral or sipht.")],
+    size: Annotated[int, typer.Argument(help="How many activations.")],
+    output: Output,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Make a synthetic workflow in the shape of a known scientific one."""
+    from prudent.workflows.generate import generate as make
+
+    _write(make(shape, size, seed), output, as_json)
+
+
+def _write(told: Any, output: Path, as_json: bool) -> None:
+    write_to(output, "workflow", told.write)
+    if as_json:
+        say_json({"workflow": told.name, "activations": len(told), "output": str(output)})
+    else:
+        out().print(f"{told.name}: {len(told):,} activations, {len(told.edges):,} edges, written to {output}")
