@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from prudent.tuning.study import Study
     from prudent.tuning.trial import Trial
     from prudent.tuning.tune import tune
+    from prudent.workflows.execute.runner import execute
+    from prudent.workflows.execution import Execution
+    from prudent.workflows.fleet import Fleet
+    from prudent.workflows.plan import Plan
+    from prudent.workflows.scheduling import schedule, schedulers, simulate
+    from prudent.workflows.workflow import Workflow
+    from prudent.workflows.world import World
 
 _PLACES = {
     "BadInput": "prudent.core.errors",
@@ -35,13 +42,25 @@ _PLACES = {
     "Study": "prudent.tuning.study",
     "Trial": "prudent.tuning.trial",
     "tune": "prudent.tuning.tune",
+    "Execution": "prudent.workflows.execution",
+    "Fleet": "prudent.workflows.fleet",
+    "Plan": "prudent.workflows.plan",
+    "Workflow": "prudent.workflows.workflow",
+    "World": "prudent.workflows.world",
+    "execute": "prudent.workflows.execute.runner",
+    "schedule": "prudent.workflows.scheduling",
+    "schedulers": "prudent.workflows.scheduling",
+    "simulate": "prudent.workflows.scheduling",
 }
 
 __all__ = [
     "BadInput",
     "CommandJob",
+    "Execution",
+    "Fleet",
     "FunctionJob",
     "Goal",
+    "Plan",
     "PrudentError",
     "Result",
     "RunFailed",
@@ -49,7 +68,13 @@ __all__ = [
     "Study",
     "TableJob",
     "Trial",
+    "Workflow",
+    "World",
     "__version__",
+    "execute",
+    "schedule",
+    "schedulers",
+    "simulate",
     "strategies",
     "tune",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
@@ -95,9 +96,17 @@ def _merged(name: str, parts: list[Activation]) -> Activation:
         sum(part.runtime_s for part in parts),
         tuple(inputs.values()),
         tuple(outputs.values()),
+        _one_after_the_other([part.command for part in parts]),
         runtimes_s=_summed([part.runtimes_s for part in parts]),
         members=tuple(member for part in parts for member in (part.members or (part.id,))),
     )
+
+
+def _one_after_the_other(commands: list[tuple[str, ...]]) -> tuple[str, ...]:
+    """One command for all parts, which ends at the first that fails; none if a part has none."""
+    if not all(commands):
+        return ()
+    return ("sh", "-c", " && ".join(shlex.join(command) for command in commands))
 
 
 def _summed(times: list[Mapping[str, float]]) -> dict[str, float]:

@@ -1,0 +1,238 @@
+"""The report of a workflow: the plan, what else there is, what it costs; after a run, how it really went."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from prudent._version import __version__
+from prudent.reports import page, words, workflow_charts
+from prudent.reports.plots import Figure
+from prudent.reports.workflow_graph import graph
+from prudent.workflows.bounds import lower_bounds
+from prudent.workflows.comparison import Compared
+from prudent.workflows.execute.record import Run
+from prudent.workflows.execution import Assignment, Attempt
+from prudent.workflows.plan import Plan
+from prudent.workflows.rent import Rent, calm_execution, rents
+from prudent.workflows.workflow import Workflow
+from prudent.workflows.world import World
+
+MOST_LISTED = 40
+_BOUND_UP_TO = 20_000
+"""Bounds of larger workflows take longer to find than they are worth in a report."""
+
+
+def write_workflow_report(
+    plan: Plan, workflow: Workflow, path: Path, *, beside: Sequence[Compared] = (), run: Run | None = None
+) -> Path:
+    """Write a self-contained HTML page about a plan and, if there is one, its real run."""
+    return page.write(workflow_report(plan, workflow, beside=beside, run=run), path)
+
+
+def workflow_report(
+    plan: Plan, workflow: Workflow, *, beside: Sequence[Compared] = (), run: Run | None = None
+) -> str:
+    """The page itself, as text."""
+    plan.check(workflow)
+    world = World(**dict(plan.world))
+    calm = calm_execution(plan, workflow)
+    bound_s = lower_bounds(workflow, plan.fleet, world).tight_s if len(workflow) <= _BOUND_UP_TO else 0.0
+    real = run.execution.timeline if run is not None else ()
+    pictures = _pictures(plan, workflow, calm.timeline, real, beside, bound_s)
+    rented = rents(run.execution, world) if run is not None else rents(calm, world)
+    return page.render(
+        "workflow.html.j2",
+        [figure for figure in pictures.values() if figure is not None],
+        title=f"Workflow {workflow.name}",
+        version=__version__,
+        plan=plan,
+        workflow=workflow,
+        world=world,
+        bound_s=bound_s,
+        used=len({assignment.vm for assignment in plan.assignments.values()}),
+        utilisation=calm.utilisation,
+        moved_mb=calm.moved_bytes / 1e6,
+        pictures=pictures,
+        beside=beside,
+        rented=rented,
+        machines=_machines(rented),
+        programs=_programs(plan, workflow, run),
+        run=run,
+        events=_events(run),
+        most=MOST_LISTED,
+        command=_command(plan),
+        followed=_POLICIES[plan.policy],
+    )
+
+
+_POLICIES = {
+    "static": "to the letter",
+    "adaptive": "until a time differs from the plan; then by rank, on whichever machine ends first",
+    "frugal": "until a time differs from the plan; then by rank, on the machines that are rented",
+}
+
+
+def _pictures(
+    plan: Plan,
+    workflow: Workflow,
+    planned: Sequence[Attempt],
+    real: Sequence[Attempt],
+    beside: Sequence[Compared],
+    bound_s: float,
+) -> dict[str, Figure | None]:
+    ends = [attempt.finish_s for attempt in (*planned, *real)]
+    end_s = max(ends, default=1.0) or 1.0
+    charts = workflow_charts
+    return {
+        "gantt": charts.gantt("gantt", workflow, plan.fleet, planned, end_s),
+        "reality": charts.gantt("reality", workflow, plan.fleet, real, end_s, legend=False) if real else None,
+        "utilisation": charts.utilisation(plan.fleet, planned, end_s, real),
+        "comparison": charts.comparison(plan, beside, bound_s) if len(beside) > 1 else None,
+        "front": charts.front(plan, beside),
+        "learning": charts.learning(plan),
+        "graph": graph(workflow, deciding_chain(plan, workflow)),
+    }
+
+
+def deciding_chain(plan: Plan, workflow: Workflow) -> list[str]:
+    """What decides the makespan: each waits for the one before, as its child or for its slot."""
+    lanes: dict[tuple[str, int], list[Assignment]] = defaultdict(list)
+    for assignment in sorted(plan.assignments.values(), key=lambda each: (each.start_s, each.finish_s)):
+        lanes[assignment.vm, assignment.slot].append(assignment)
+    before = {later.activation: earlier for lane in lanes.values() for earlier, later in pairwise(lane)}
+    last = max(plan.assignments.values(), key=lambda each: (each.finish_s, each.start_s))
+    chain = [last.activation]
+    while True:
+        waits = [plan.assignments[parent] for parent in workflow.parents[chain[-1]]]
+        waits += [before[chain[-1]]] if chain[-1] in before else []
+        if not waits:
+            return chain[::-1]
+        parents = set(workflow.parents[chain[-1]])
+        held = max(waits, key=lambda each: (round(each.finish_s, 6), each.activation in parents))
+        if held.activation in chain:
+            return chain[::-1]
+        chain.append(held.activation)
+
+
+@dataclass(frozen=True)
+class Machines:
+    """All machines of one type together."""
+
+    machine: str
+    count: int
+    usd_per_h: float
+    activations: int
+    busy_s: float
+    rented_s: float
+    cost_usd: float
+
+    @property
+    def utilisation(self) -> float:
+        """Busy time over rented time; above 1 where a machine has several slots."""
+        return self.busy_s / self.rented_s if self.rented_s else 0.0
+
+
+def _machines(rented: Sequence[Rent]) -> list[Machines]:
+    found: dict[str, list[Rent]] = defaultdict(list)
+    for rent in rented:
+        found[rent.machine].append(rent)
+    return [
+        Machines(
+            name,
+            len(some),
+            some[0].usd_per_h,
+            sum(rent.activations for rent in some),
+            sum(rent.busy_s for rent in some),
+            sum(rent.rented_s for rent in some),
+            sum(rent.cost_usd for rent in some),
+        )
+        for name, some in found.items()
+    ]
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program's activations: planned time and, after a run, measured."""
+
+    name: str
+    colour: str
+    count: int
+    planned_s: float
+    measured_s: float | None
+    runs: int
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured over planned."""
+        return None if self.measured_s is None or not self.planned_s else self.measured_s / self.planned_s
+
+
+def _programs(plan: Plan, workflow: Workflow, run: Run | None) -> list[Program]:
+    """Mean times by program, those with the most planned time first; measured where it ran."""
+    planned: dict[str, list[float]] = defaultdict(list)
+    measured: dict[str, list[float]] = defaultdict(list)
+    for name, each in plan.assignments.items():
+        planned[workflow[name].program].append(each.finish_s - each.start_s)
+    if run is not None:
+        for name, each in run.execution.assignments.items():
+            measured[workflow[name].program].append(each.finish_s - each.start_s)
+    colours = workflow_charts.palette(workflow)
+    found = [
+        Program(
+            name,
+            colours[name],
+            len(times),
+            sum(times) / len(times),
+            sum(measured[name]) / len(measured[name]) if measured[name] else None,
+            len(measured[name]),
+        )
+        for name, times in planned.items()
+    ]
+    return sorted(found, key=lambda each: -each.planned_s * each.count)
+
+
+def _events(run: Run | None) -> list[tuple[float, str]]:
+    """What went otherwise than planned, in the order in which it happened."""
+    if run is None:
+        return []
+    told: list[tuple[float, str]] = []
+    for fact in run.facts:
+        if fact["fact"] == "lost":
+            told.append((fact["at_s"], f"machine {fact['vm']} was lost"))
+        elif fact["fact"] == "replanned":
+            why = "after the loss" if fact.get("why") == "lost" else "because times differed from the plan"
+            told.append((fact["at_s"], f"{len(fact['moved'])} activations were planned anew {why}"))
+        elif fact["fact"] == "ended" and fact["outcome"] != "done":
+            again = "" if fact.get("final") else "; tried again"
+            told.append(
+                (
+                    fact["finish_s"],
+                    f"{fact['activation']} {fact['outcome']} on {fact['vm']}: {fact['error']}{again}",
+                )
+            )
+    return told
+
+
+def _command(plan: Plan) -> str:
+    """The command line that makes the same plan."""
+    path = plan.details.get("workflow_path", "WORKFLOW")
+    said: list[str] = [
+        "prudent schedule",
+        str(path),
+        f"--fleet '{plan.fleet}'",
+        f"--scheduler {plan.scheduler}",
+    ]
+    if any(vm.slots > 1 for vm in plan.fleet.vms):
+        said.append("--slots vcpu")
+    said += [f"--world '{name}={value}'" for name, value in plan.world.items()]
+    said += [
+        f"--option '{name}={words.value(value)}'"
+        for name, value in plan.options.items()
+        if name not in ("tables", "carry_on") and value is not None
+    ]
+    said += [f"--learn-from '{folder}'" for folder in plan.details.get("learned_from", ())]
+    return " \\\n    ".join([*said, f"--seed {plan.seed}"])

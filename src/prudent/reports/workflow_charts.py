@@ -1,0 +1,346 @@
+"""The figures of a workflow report."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from prudent.reports import words
+from prudent.reports.plots import Figure, Trace, axis, lines, marks, plain, steps, wide
+from prudent.workflows.comparison import Compared
+from prudent.workflows.execution import Attempt
+from prudent.workflows.fleet import Fleet
+from prudent.workflows.plan import Plan
+from prudent.workflows.workflow import Workflow
+
+COLOURS = 10
+"""So many programs have a colour of their own (`--p0` and on); the others share the last."""
+MOST_BARS = 1500
+"""With more activations, neighbours of one program on a slot are drawn as one bar."""
+MOST_NODES = 130
+"""With more activations, those of one program on a level are drawn as one node."""
+_LANE_PX = 22
+_CLOCK_STEPS_S = (10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172_800)
+
+
+def palette(workflow: Workflow) -> dict[str, str]:
+    """A colour for each program: those with the most work first."""
+    work: dict[str, float] = defaultdict(float)
+    for activation in workflow.activations:
+        work[activation.program] += activation.runtime_s + max(activation.runtimes_s.values(), default=0.0)
+    ranked = sorted(work, key=lambda program: -work[program])
+    return {program: f"--p{min(at, COLOURS - 1)}" for at, program in enumerate(ranked)}
+
+
+def gantt(
+    name: str,
+    workflow: Workflow,
+    fleet: Fleet,
+    attempts: Iterable[Attempt],
+    end_s: float,
+    legend: bool = True,
+) -> Figure:
+    """Every slot over time; a bar is an activation in its program's colour, hatched if it did not succeed."""
+    rows = _lane_names(fleet)
+    used = [attempt for attempt in attempts if attempt.finish_s > attempt.start_s]
+    shown = list(dict.fromkeys(rows[key] for key in rows if any((a.vm, a.slot) == key for a in used)))
+    colours = palette(workflow)
+    traces: list[Trace] = []
+    seen: set[str] = set()
+    for program in colours:
+        bars = _bars(workflow, used, program, end_s)
+        if bars:
+            first = colours[program] not in seen
+            seen.add(colours[program])
+            traces.append(_bar_trace(program, colours[program], bars, rows, legend and first, workflow))
+    layout = {
+        "barmode": "overlay",
+        "bargap": 0.22,
+        "xaxis": _time_axis(end_s),
+        "yaxis": {
+            "type": "category",
+            "categoryorder": "array",
+            "categoryarray": shown[::-1],
+            "title": {"text": ""},
+        },
+        "uniformtext": {"minsize": 9, "mode": "hide"},
+        "margin": {"l": 110, "r": 14, "t": 10, "b": 44},
+        "showlegend": legend,
+    }
+    alt = f"{len(used)} activations on {len(shown)} slots over {words.amount('time_s', end_s)}"
+    return Figure(name, alt, traces, layout, height_px=110 + _LANE_PX * max(len(shown), 3))
+
+
+Bar = tuple[tuple[str, int], float, float, str, str]
+
+
+def _bars(workflow: Workflow, attempts: Sequence[Attempt], program: str, end_s: float) -> list[Bar]:
+    """(slot, start, finish, outcome, what it is); neighbours are merged where there are too many."""
+    own = [attempt for attempt in attempts if workflow[attempt.activation].program == program]
+    bars: list[Bar] = []
+    if len(attempts) <= MOST_BARS:
+        return [((a.vm, a.slot), a.start_s, a.finish_s, a.outcome, a.activation) for a in own]
+    last: dict[tuple[str, int, str], int] = {}
+    counts: list[int] = []
+    for attempt in own:
+        key = attempt.vm, attempt.slot, attempt.outcome
+        at = last.get(key)
+        if at is not None and attempt.start_s - bars[at][2] < 0.002 * end_s:
+            lane, start_s, _, outcome, _ = bars[at]
+            counts[at] += 1
+            bars[at] = lane, start_s, attempt.finish_s, outcome, f"{counts[at]} activations"
+            continue
+        last[key] = len(bars)
+        counts.append(1)
+        bars.append(
+            (
+                (attempt.vm, attempt.slot),
+                attempt.start_s,
+                attempt.finish_s,
+                attempt.outcome,
+                attempt.activation,
+            )
+        )
+    return bars
+
+
+def _bar_trace(
+    program: str,
+    colour: str,
+    bars: Sequence[Bar],
+    rows: Mapping[tuple[str, int], str],
+    legend: bool,
+    workflow: Workflow,
+) -> Trace:
+    del workflow
+    hover = [
+        lines(
+            f"{what} ({program})" if program else what,
+            rows[lane],
+            f"{words.amount('time_s', start)} to {words.amount('time_s', finish)}",
+            f"takes {words.amount('time_s', finish - start)}",
+            "" if outcome == "done" else outcome,
+        )
+        for lane, start, finish, outcome, what in bars
+    ]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": plain(program or "no program named"),
+        "y": [rows[bar[0]] for bar in bars],
+        "base": [bar[1] for bar in bars],
+        "x": [bar[2] - bar[1] for bar in bars],
+        "text": [plain(program)] * len(bars),
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "textfont": {"color": "--paper", "size": 10},
+        "customdata": hover,
+        "hovertemplate": "%{customdata}<extra></extra>",
+        "marker": {
+            "color": colour,
+            "line": {"color": "--paper", "width": 0.6},
+            "pattern": {"shape": ["" if bar[3] == "done" else "/" for bar in bars], "solidity": 0.4},
+        },
+        "showlegend": legend,
+    }
+
+
+def utilisation(
+    fleet: Fleet, attempts: Sequence[Attempt], end_s: float, real: Sequence[Attempt] = ()
+) -> Figure:
+    """How many slots work at each moment, by plan and in reality."""
+    slots = len(fleet.lanes)
+    traces = []
+    for name, some, colour, dash in (
+        ("planned", attempts, "--accent", "solid" if not real else "dot"),
+        ("measured", real, "--best", "solid"),
+    ):
+        if some:
+            traces.append(steps(name, _busy(some), colour, dash))
+    if not real:
+        traces[0] |= {"fill": "tozeroy", "fillcolor": "--band"}
+    layout = {
+        "xaxis": _time_axis(end_s),
+        "yaxis": {"title": {"text": "busy slots"}, "range": [0, slots * 1.06], "rangemode": "tozero"},
+        "shapes": [_dotted(y=slots)],
+        "showlegend": bool(real),
+    }
+    return Figure("utilisation", f"busy slots over time, of {slots}", traces, layout, height_px=230)
+
+
+def _busy(attempts: Sequence[Attempt]) -> list[tuple[float, float]]:
+    changes: dict[float, int] = defaultdict(int)
+    for attempt in attempts:
+        changes[round(attempt.start_s, 6)] += 1
+        changes[round(attempt.finish_s, 6)] -= 1
+    points, busy = [(0.0, 0.0)], 0
+    for at_s in sorted(changes):
+        busy += changes[at_s]
+        points.append((at_s, float(busy)))
+    return points
+
+
+def comparison(plan: Plan, beside: Sequence[Compared], bound_s: float) -> Figure:
+    """The makespan of every scheduler, beside the bound that no plan can beat."""
+    ranked = sorted(beside, key=lambda each: -each.makespan_s)
+    texts = [words.amount("time_s", each.makespan_s) for each in ranked]
+    trace: Trace = {
+        "type": "bar",
+        "orientation": "h",
+        "y": [each.scheduler for each in ranked],
+        "x": [each.makespan_s for each in ranked],
+        "text": texts,
+        "textposition": "outside",
+        "cliponaxis": False,
+        "customdata": [
+            lines(each.scheduler, f"makespan {text}", f"cost {words.amount('cost_usd', each.cost_usd)}")
+            for each, text in zip(ranked, texts, strict=True)
+        ],
+        "hovertemplate": "%{customdata}<extra></extra>",
+        "marker": {"color": ["--best" if each.scheduler == plan.scheduler else "--bar" for each in ranked]},
+        "showlegend": False,
+    }
+    longest = max(each.makespan_s for each in ranked)
+    layout: dict[str, Any] = {
+        "xaxis": _time_axis(longest * 1.12, title="makespan"),
+        "yaxis": {"type": "category", "title": {"text": ""}},
+        "bargap": 0.3,
+        "margin": {"l": 96, "r": 24, "t": 22, "b": 44},
+    }
+    if bound_s > 0:
+        layout["shapes"] = [_dotted(x=bound_s)]
+        layout["annotations"] = [_note("no plan is faster", bound_s)]
+    takes = words.amount("time_s", plan.makespan_s)
+    alt = f"makespan of {len(ranked)} schedulers; {plan.scheduler} takes {takes}"
+    return Figure("comparison", alt, [trace], layout, height_px=90 + 26 * len(ranked))
+
+
+def front(plan: Plan, beside: Sequence[Compared]) -> Figure | None:
+    """Time against money: the choices there are, the plan, and the other schedulers."""
+    if len(plan.front) < 2:
+        return None
+    points = [(point.makespan_s, point.cost_usd) for point in plan.front]
+    line: Trace = {
+        **steps("choices: none is both faster and cheaper", points, "--accent"),
+        "mode": "lines+markers",
+        "marker": {"color": "--accent", "size": 7},
+        "text": [_choice(*point) for point in points],
+        "hoverinfo": "text",
+    }
+    others = [
+        (each.makespan_s, each.cost_usd, lines(each.scheduler, _choice(each.makespan_s, each.cost_usd)))
+        for each in beside
+        if each.scheduler != plan.scheduler
+    ]
+    star = (plan.makespan_s, plan.cost_usd, lines("this plan", _choice(plan.makespan_s, plan.cost_usd)))
+    traces = [line, marks("infeasible", "other schedulers", others), marks("best", "this plan", [star])]
+    xs = [x for x, _ in points] + [each[0] for each in others]
+    ys = [y for _, y in points] + [each[1] for each in others]
+    layout = {
+        "xaxis": axis("time_s", xs, log=True, title="makespan")
+        if wide(xs)
+        else _time_axis(max(xs) * 1.02, 0.9 * min(xs), "makespan"),
+        "yaxis": axis("cost_usd", ys, log=False, title="cost"),
+    }
+    return Figure("front", f"cost against makespan of {len(points)} plans", traces, layout, height_px=360)
+
+
+def _choice(makespan_s: float, cost_usd: float) -> str:
+    return f"{words.amount('time_s', makespan_s)}, {words.amount('cost_usd', cost_usd)}"
+
+
+def learning(plan: Plan) -> Figure | None:
+    """The makespan of every episode, and the best until then."""
+    curve = plan.details.get("learning_curve_s")
+    if not isinstance(curve, Sequence) or len(curve) < 2:
+        return None
+    episodes = [float(makespan_s) for makespan_s in curve]
+    best = [min(episodes[: at + 1]) for at in range(len(episodes))]
+    dots = [
+        (at + 1, makespan_s, lines(f"episode {at + 1}", words.amount("time_s", makespan_s)))
+        for at, makespan_s in enumerate(episodes)
+    ]
+    traces = [
+        {
+            **marks("infeasible", "each episode", dots),
+            "marker": {"color": "--finished", "size": 5, "opacity": 0.6},
+        },
+        steps("best so far", [(at + 1, value) for at, value in enumerate(best)], "--best"),
+    ]
+    layout = {
+        "xaxis": {"title": {"text": "episode"}, "range": [0, len(episodes) + 1]},
+        "yaxis": axis("time_s", episodes, log=False, title="makespan"),
+    }
+    return Figure("learning", f"makespan over {len(episodes)} episodes", traces, layout, height_px=300)
+
+
+def _lane_names(fleet: Fleet) -> dict[tuple[str, int], str]:
+    return {
+        (vm.name, slot): plain(vm.name if vm.slots == 1 else f"{vm.name} / {slot + 1}")
+        for vm in fleet.vms
+        for slot in range(vm.slots)
+    }
+
+
+def _time_axis(end_s: float, low_s: float = 0.0, title: str = "time") -> dict[str, Any]:
+    """From `low_s` to a little beyond the end, with ticks where a clock has them."""
+    ticks = _clock_ticks(low_s, end_s)
+    return {
+        "title": {"text": plain(title)},
+        "range": [low_s, (end_s * 1.01) or 1.0],
+        "tickvals": ticks,
+        "ticktext": [_tick(tick) for tick in ticks],
+    }
+
+
+def _tick(at_s: float) -> str:
+    """
+    >>> _tick(0.0), _tick(120.0), _tick(90.0), _tick(7200.0), _tick(10.0)
+    ('0', '2 min', '1 min 30 s', '2 h', '10 s')
+    """
+    if at_s == 0:
+        return "0"
+    for ending in (" 00 s", " 00 min", " 00 h"):
+        if words.amount("time_s", at_s).endswith(ending):
+            return words.amount("time_s", at_s).removesuffix(ending)
+    return words.amount("time_s", at_s).replace(".0 s", " s")
+
+
+def _clock_ticks(low_s: float, high_s: float, about: int = 6) -> list[float]:
+    """Round times: halves and quarters of minutes and hours, not tenths.
+
+    >>> _clock_ticks(0.0, 200.0), _clock_ticks(0.0, 3.0)
+    ([0.0, 30.0, 60.0, 90.0, 120.0, 150.0, 180.0], [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0])
+    """
+    rough = (high_s - low_s) / about
+    if rough <= 0:
+        return [low_s]
+    power = 10.0 ** math.floor(math.log10(rough))
+    sizes: Sequence[float] = (
+        [digit * power for digit in (1, 2, 5, 10)] if rough < 10 or rough > 172_800 else _CLOCK_STEPS_S
+    )
+    step = min(sizes, key=lambda each: abs(math.log(each / rough)))
+    first, last = math.ceil(low_s / step - 1e-9), math.floor(high_s / step + 1e-9)
+    return [round(float(rank * step), 9) for rank in range(first, last + 1)]
+
+
+def _dotted(x: float | None = None, y: float | None = None) -> dict[str, Any]:
+    line = {"type": "line", "line": {"color": "--muted", "dash": "dot", "width": 1.5}, "layer": "above"}
+    if x is not None:
+        return {**line, "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1}
+    return {**line, "y0": y, "y1": y, "xref": "paper", "x0": 0, "x1": 1}
+
+
+def _note(text: str, x: float) -> dict[str, Any]:
+    return {
+        "text": plain(text),
+        "x": x,
+        "yref": "paper",
+        "y": 1,
+        "yanchor": "bottom",
+        "showarrow": False,
+        "font": {"color": "--muted", "size": 12},
+    }
