@@ -23,6 +23,8 @@ _STRATEGIES: dict[str, tuple[str, str]] = {
     "obol": (f"{_HERE}.lynceus", "Obol"),
     "lynceus": (f"{_HERE}.lynceus", "Lynceus"),
     "nephele": (f"{_HERE}.nephele", "Nephele"),
+    "hyperband": (f"{_HERE}.hyperband", "Hyperband"),
+    "bohb": (f"{_HERE}.bohb", "Bohb"),
 }
 
 
