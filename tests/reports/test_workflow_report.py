@@ -134,9 +134,10 @@ def test_a_learning_curve_where_there_was_learning(workflow: Workflow, kit: Simp
 
 def test_plan_and_reality_stand_side_by_side(tmp_path: Path, kit: SimpleNamespace) -> None:
     """A real run, in which something fails: it is drawn, told and explained."""
+    said = "echo '<b>& no star</b>' >&2; exit 4"
     steps = (
         Activation("a", "make", 0.2, (), (File("a.out"),), ("sh", "-c", "sleep 0.2; touch a.out")),
-        Activation("b", "break", 0.1, (File("a.out"),), command=("sh", "-c", "echo '<b>& no star</b>'>&2; exit 4")),
+        Activation("b", "break", 0.1, (File("a.out"),), command=("sh", "-c", said)),
         Activation("c", "after", 0.1, (), (), ("true",)),
     )  # fmt: skip
     workflow = Workflow("real", steps, (("b", "c"),))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from prudent.workflows.plan import Plan
     from prudent.workflows.workflow import Workflow
 
-FAILED = 1
+FAILED, INTERRUPTED = 1, 130
 
 
 def execute(
@@ -63,21 +63,25 @@ def execute(
     told = _told(followed, plan, path)
     folder = run or plan.with_suffix(".run")
     view = _view(followed, told, as_json)
-    with ended_by_signals(), view:
-        happened = run_plan(
-            followed,
-            told,
-            folder,
-            directory=directory or path.parent,
-            address=address,
-            retries=retries,
-            timeout_s=None if timeout is None else parse_in(timeout, SECONDS),
-            resume=resume,
-            replay=replay,
-            stop_at_failure=stop_at_failure,
-            watch=view.watch,
-            check=False,
-        )
+    try:
+        with ended_by_signals(), view:
+            happened = run_plan(
+                followed,
+                told,
+                folder,
+                directory=directory or path.parent,
+                address=address,
+                retries=retries,
+                timeout_s=None if timeout is None else parse_in(timeout, SECONDS),
+                resume=resume,
+                replay=replay,
+                stop_at_failure=stop_at_failure,
+                watch=view.watch,
+                check=False,
+            )
+    except KeyboardInterrupt:
+        complain("interrupted; what ran was ended, what is done is kept. Go on with --resume.")
+        raise typer.Exit(INTERRUPTED) from None
     written = _report(happened, told, report or folder / REPORT)
     _show(happened, written, as_json)
     raise typer.Exit(0 if happened.succeeded else FAILED)

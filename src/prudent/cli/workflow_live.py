@@ -149,7 +149,7 @@ class Screen:
     """The live view: lanes with what ran and runs, what the plan wanted, and news below."""
 
     def __init__(self, progress: Progress, console: Console) -> None:
-        self._progress = progress
+        self._progress, self._console = progress, console
         self._live = Live(
             get_renderable=self._draw, console=console, refresh_per_second=4, vertical_overflow="crop"
         )
@@ -166,7 +166,7 @@ class Screen:
 
     def _draw(self) -> RenderableType:
         with self._progress._lock:
-            return draw(self._progress, self._live.console.width)
+            return draw(self._progress, self._console.width)
 
 
 def draw(progress: Progress, width: int) -> RenderableType:

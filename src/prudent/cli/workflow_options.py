@@ -73,13 +73,17 @@ def read_world(said: Sequence[str] | None, base: Mapping[str, Any] | None = None
 
     settings = read_settings(said, "--world", "bandwidth_mb_s=15")
     known = [each.name for each in fields(World)]
-    for name in settings:
+    for name, value in settings.items():
         if name not in known:
             raise unknown("setting of the world", name, known)
-    try:
-        return World(**{**dict(base or {}), **settings})
-    except (TypeError, ValueError) as error:
-        raise BadInput(f"A setting of the world does not fit ({error}); correct it.") from None
+        wanted = getattr(World(), name)
+        if isinstance(wanted, float | int) and (
+            isinstance(value, bool) or not isinstance(value, float | int)
+        ):
+            raise BadInput(
+                f'The world\'s {name} is "{value}"; give a number, like --world {name}={wanted:g}.'
+            )
+    return World(**{**dict(base or {}), **settings})
 
 
 def read_fleet(text: str, slots: str, mips: Sequence[str] | None, catalog: Path | None) -> Fleet:
