@@ -25,6 +25,8 @@ _STRATEGIES: dict[str, tuple[str, str]] = {
     "nephele": (f"{_HERE}.nephele", "Nephele"),
     "hyperband": (f"{_HERE}.hyperband", "Hyperband"),
     "bohb": (f"{_HERE}.bohb", "Bohb"),
+    "fabolas": (f"{_HERE}.fabulinus", "Fabolas"),
+    "fabulinus": (f"{_HERE}.fabulinus", "Fabulinus"),
 }
 
 

@@ -1,0 +1,206 @@
+"""Entropy search: how much a test would tell about where the optimum on the full data lies.
+
+p_opt(r) is the probability that representer r is the optimum, by Monte Carlo over joint posterior draws. A
+test is worth E_y[KL(p_opt(. | y) || uniform)] - KL(p_opt || uniform), y by Gauss-Hermite nodes. Draws are
+not made anew for every pretended outcome: each is moved to where that outcome puts it (Matheron's rule), f'
+= f + g (y - y_f), g = cov(f, y) / var(y) and y_f the outcome that goes with the draw. So all tests and
+outcomes share their random numbers, and one costs O(draws x representers).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.tuning.acquisition import hermite_nodes
+from prudent.tuning.surrogates.gp import safe_cholesky
+from prudent.tuning.surrogates.gp_kernels import compiled
+from prudent.tuning.surrogates.product_gp import Places, ProductProcess
+
+Array = NDArray[np.float64]
+
+Stacked = tuple[Array, Array, Array, Array, Array, Array, Array]
+"""The fields of `Draws`, several beliefs of them stacked."""
+
+FAR = 1e30
+"""Stands for infinity in compiled code, which may assume that there is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Joint draws of one belief: d at r representers, and the outcome of each of k tests that goes with each.
+
+    values (d, r); outcomes (k, d); gain (k, r): how a surprise at a test moves the representers; centre and
+    spread (k,): the predicted outcome; lower and upper (r,): where values must lie to be allowed.
+    """
+
+    values: Array
+    outcomes: Array
+    gain: Array
+    centre: Array
+    spread: Array
+    lower: Array
+    upper: Array
+
+
+def joint_draws(
+    process: ProductProcess,
+    h: int,
+    tests: Places,
+    representers: Places,
+    normals: Array,
+    band: tuple[Array, Array] | None = None,
+) -> Draws:
+    """Draws of setting h of a process in its own units; normals (d, r + 1) are the randomness."""
+    from scipy.linalg import solve_triangular
+
+    part, unit = process.components[h], process.scale.deviation
+    factor = safe_cholesky(process.between(h, representers, representers))
+    cross = process.between(h, tests, representers)
+    within = solve_triangular(factor, cross.T, lower=True, check_finite=False)
+    variance = part.share[tests] + part.noise
+    own = np.sqrt(np.maximum(variance - np.einsum("ij,ij->j", within, within), 1e-12))
+    root = math.sqrt(part.variance)
+    step = normals[:, :-1] @ factor.T, normals[:, :-1] @ within + normals[:, -1:] * own
+    mean = part.mean * unit + process.scale.mean
+    none = np.full(len(representers), FAR)
+    lower, upper = band or (-none, none)
+    return Draws(
+        mean[representers] + root * unit * step[0],
+        np.ascontiguousarray((mean[tests] + root * unit * step[1]).T),
+        np.ascontiguousarray(cross / variance[:, None]),
+        mean[tests],
+        root * unit * np.sqrt(variance),
+        np.clip(lower, -FAR, FAR),
+        np.clip(upper, -FAR, FAR),
+    )
+
+
+def information(beliefs: Sequence[Draws], sign: float, offset: Array, nodes: int) -> Array:
+    """Expected information (k,) of each test about the optimum, beyond what is known.
+
+    beliefs[0] is the objective's: sign · (value + offset) is what is maximised, offset (r,). The optimum is
+    sought among the representers whose values lie within the bounds of every belief; where none
+    does, it is the one that misses them by least. One belief without bounds: the entropy search of the paper.
+    """
+    points, weights = joint_nodes(len(beliefs), nodes)
+    stacked = _stacked(beliefs)
+    now = _expected_kl(_untouched(stacked), sign, offset, points[:1], np.ones(1))
+    return np.asarray(_expected_kl(stacked, sign, offset, points, weights)) - float(now[0])
+
+
+def _stacked(beliefs: Sequence[Draws]) -> Stacked:
+    return (
+        np.stack([belief.values for belief in beliefs]),
+        np.stack([belief.outcomes for belief in beliefs]),
+        np.stack([belief.gain for belief in beliefs]),
+        np.stack([belief.centre for belief in beliefs]),
+        np.stack([belief.spread for belief in beliefs]),
+        np.stack([belief.lower for belief in beliefs]),
+        np.stack([belief.upper for belief in beliefs]),
+    )
+
+
+def _untouched(stacked: Stacked) -> Stacked:
+    """One test that tells nothing: what is known now, by the same draws."""
+    values, outcomes, gain, centre, spread, lower, upper = stacked
+    nothing = np.zeros_like(gain[:, :1])
+    return values, outcomes[:, :1], nothing, centre[:, :1], spread[:, :1], lower, upper
+
+
+def joint_nodes(beliefs: int, nodes: int) -> tuple[Array, Array]:
+    """Standard normal nodes (m, beliefs) and weights (m,): Gauss-Hermite's product for two, a cross beyond.
+
+    >>> points, weights = joint_nodes(2, 3)
+    >>> points.shape, round(float(weights @ points[:, 0] ** 2), 12)
+    ((9, 2), 1.0)
+    """
+    line, weights = hermite_nodes(nodes)
+    if beliefs <= 2:
+        points = np.array(list(itertools.product(line, repeat=beliefs)))
+        return points, np.array([math.prod(pair) for pair in itertools.product(weights, repeat=beliefs)])
+    # Unscented: the mean, and two points along each axis that match the variance.
+    reach = math.sqrt(beliefs + 1.0)
+    cross = np.concatenate([np.zeros((1, beliefs)), reach * np.eye(beliefs), -reach * np.eye(beliefs)])
+    return cross, np.array([1.0 / (beliefs + 1.0), *([0.5 / (beliefs + 1.0)] * (2 * beliefs))])
+
+
+@compiled
+def _expected_kl(
+    stacked: Stacked,
+    sign: float,
+    offset: Array,
+    points: Array,
+    weights: Array,
+) -> Array:
+    """E KL(p_opt || uniform) (k,) over the nodes, for draws stacked by belief."""
+    values, outcomes, gain, centre, spread, lower, upper = stacked
+    beliefs, count, size = values.shape
+    tests = centre.shape[1]
+    out = np.zeros(tests)
+    wins, surprise = np.zeros(size), np.zeros(beliefs)
+    for k in range(tests):
+        for j in range(len(points)):
+            wins[:] = 0.0
+            for d in range(count):
+                for b in range(beliefs):
+                    surprise[b] = centre[b, k] + spread[b, k] * points[j, b] - outcomes[b, k, d]
+                best, place = -2.0 * FAR, 0
+                for r in range(size):
+                    first = values[0, d, r] + gain[0, k, r] * surprise[0]
+                    room = min(upper[0, r] - first, first - lower[0, r])
+                    for b in range(1, beliefs):
+                        value = values[b, d, r] + gain[b, k, r] * surprise[b]
+                        room = min(room, upper[b, r] - value, value - lower[b, r])
+                    worth = sign * (first + offset[r]) if room >= 0.0 else 1e-6 * FAR * room - 1e-3 * FAR
+                    if worth > best:
+                        best, place = worth, r
+                wins[place] += 1.0
+            out[k] += weights[j] * _kl(wins, count)
+    return out
+
+
+@compiled
+def _kl(wins: Array, count: int) -> float:
+    """KL(wins / count || uniform)."""
+    total = math.log(len(wins))
+    for r in range(len(wins)):
+        if wins[r] > 0.0:
+            total += wins[r] / count * math.log(wins[r] / count)
+    return total
+
+
+def information_of_marginals(
+    mean: Array, std: Array, weights: Array, now: tuple[Array, Array], normals: Array
+) -> Array:
+    """The same (k,) for a model that only gives marginals (trees): representers are drawn independently.
+
+    mean, std (k, nodes, r): after each test and outcome, the sign turned so that more is better; now: mean
+    and std (r,) before; normals (d, r) are shared by all.
+    """
+    count = len(normals)
+    known = _marginal_kl(now[0][None], now[1][None], normals, count)[0]
+    flat = _marginal_kl(mean.reshape(-1, mean.shape[-1]), std.reshape(-1, std.shape[-1]), normals, count)
+    return np.asarray(flat.reshape(mean.shape[:2]) @ weights - known)
+
+
+@compiled
+def _marginal_kl(mean: Array, std: Array, normals: Array, count: int) -> Array:
+    out, size = np.zeros(len(mean)), mean.shape[1]
+    wins = np.zeros(size)
+    for k in range(len(mean)):
+        wins[:] = 0.0
+        for d in range(count):
+            best, place = -2.0 * FAR, 0
+            for r in range(size):
+                value = mean[k, r] + std[k, r] * normals[d, r]
+                if value > best:
+                    best, place = value, r
+            wins[place] += 1.0
+        out[k] = _kl(wins, count)
+    return out

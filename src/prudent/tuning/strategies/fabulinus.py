@@ -1,0 +1,280 @@
+"""Fabolas and Fabulinus: learn on a part of the data which configuration is best on all of it.
+
+Maximise A(x, 1) subject to C(x, 1) <= C_max (or any goal about the full data), testing only fractions s < 1.
+After a thrifty start each step runs the (x, s) that tells most about the optimum at s = 1 per dollar. The
+answer is the best predicted configuration at s = 1, tested or not, among those that keep the constraints
+almost surely.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.core.seeds import rng_for
+from prudent.core.units import format_money
+from prudent.tuning.acquisition import hermite_nodes
+from prudent.tuning.goal import COST, TIME
+from prudent.tuning.history import History
+from prudent.tuning.problem import Candidates, Problem
+from prudent.tuning.strategies.beliefs import Learner
+from prudent.tuning.strategies.entropy import Draws, information, information_of_marginals, joint_draws
+from prudent.tuning.strategies.extrapolation import Curve, Extrapolator, ForestCurve, ProcessCurve, Warp
+from prudent.tuning.strategies.first_looks import FirstLooks
+from prudent.tuning.strategies.foretelling import foretold
+from prudent.tuning.strategies.options import need
+from prudent.tuning.strategies.prospect import Band, Prospect, bill_usd, incumbent, prospect_of
+from prudent.tuning.strategies.subsampling import Field, Ground, Places
+from prudent.tuning.trial import Configuration, Proposal
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FabolasOptions:
+    """How Fabolas thinks; the defaults are those that our benchmarks chose.
+
+    `curves: paper` takes the bases of the paper, without trend and bends; `start_fractions: every` runs each
+    first configuration at every fraction below 1, as the paper does; `overhead_usd` is added to the bill of
+    a test: what deciding and starting a run is worth; `epsilon` stops when no test tells more than so many
+    nats.
+    """
+
+    surrogate: Literal["gp", "trees"] = "gp"
+    curves: Literal["power", "paper"] = "power"
+    representers: int = 40
+    draws: int = 64
+    nodes: int = 3
+    overhead_usd: float = 0.005
+    start: Literal["price", "latin", "random", "sobol"] = "latin"
+    start_configurations: int = 6
+    start_fractions: Literal["thrifty", "every"] = "thrifty"
+    confidence: float = 0.99
+    trees: int = 10
+    epsilon: float = 0.0
+
+    def __post_init__(self) -> None:
+        need(self.representers >= 2, "representers must be at least 2; 40 is usual.")
+        need(self.draws >= 8, "draws must be at least 8; 64 is usual.")
+        need(1 <= self.nodes <= 9, "nodes must be 1 to 9; 3 is usual.")
+        need(self.overhead_usd > 0, "overhead_usd must be above 0; a tenth of a cent is little.")
+        need(self.start_configurations >= 2, "start_configurations must be at least 2.")
+        need(0.5 <= self.confidence < 1, "confidence must be at least 0.5 and below 1; 0.99 is the paper's.")
+        need(self.trees >= 2, "trees must be at least 2; 10 is usual.")
+        need(self.epsilon >= 0, "epsilon must be 0 or more; 0 goes on while there is money.")
+
+
+@dataclass(frozen=True)
+class FabulinusOptions(FabolasOptions):
+    """How Fabulinus keeps the constraints in sight.
+
+    `acquisition: es` is the paper's ES · CEA, evaluated on the share `beta` of the tests that is best by CEA;
+    `constrained` seeks the optimum among draws that keep the constraints, and values what a test tells of
+    both.
+    """
+
+    acquisition: Literal["constrained", "es"] = "constrained"
+    beta: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        need(0 < self.beta <= 1, "beta must be above 0 and at most 1; 1 looks at every test.")
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What is believed at one moment."""
+
+    field: Field
+    cost: Curve
+    measures: dict[str, tuple[Curve, Warp]]
+    prospect: Prospect
+
+
+class Fabolas:
+    """Entropy search per dollar; constraints only judge the answer."""
+
+    Options: type = FabolasOptions
+
+    def __init__(self, problem: Problem, options: FabolasOptions, seed: int) -> None:
+        self._problem, self._options, self._seed = problem, options, seed
+        self._ground = Ground(problem, seed)
+        self._extrapolator = Extrapolator(
+            self._ground, options.surrogate, options.curves == "paper", seed, options.trees
+        )
+        self._learner = Learner(problem, "gp", seed)
+        self._first = FirstLooks(
+            problem,
+            self._ground.ladder[:-1],
+            options.start,
+            options.start_configurations,
+            options.start_fractions == "every",
+            seed,
+        )
+        self._views: dict[tuple[object, ...], View] = {}
+
+    def propose(self, history: History, money_left: float) -> Proposal | None:
+        first = self._first.next(history)
+        if first is not None:
+            return first
+        if not self._told(history):
+            return None
+        view = self._view(history)
+        tests = self._affordable(view, money_left)
+        if not len(tests):
+            return None
+        bill = bill_usd(view.field, view.cost, tests)
+        told = self._information(view, tests)
+        index = int((told / (bill + self._options.overhead_usd)).argmax())
+        if told[index] <= self._options.epsilon and self._options.epsilon > 0:
+            return None
+        place, usd = tests[index], float(bill[index])
+        likely = usd * math.exp(2.0 * min(float(view.cost.std[place]), 1.0))
+        why = f"tells most about the full data per dollar, for about {format_money(usd)}"
+        chosen = view.field.candidates.configurations[place]
+        return Proposal(dict(chosen), why, expected_usd=usd, likely_usd=min(likely, money_left))
+
+    def recommend(self, history: History) -> Configuration | None:
+        if not self._told(history):
+            return None
+        view = self._view(history)
+        full = view.field.full
+        value = view.prospect.value(view.prospect.objective.curve.mean[full], full)
+        place = full[int(incumbent(value, view.prospect.probability(full), self._options.confidence))]
+        return dict(view.field.candidates.configurations[place])
+
+    def predict(self, history: History, configuration: Configuration) -> dict[str, float]:
+        """What is expected of a configuration on the full data, and how surely; see `Predicting`."""
+        if not self._told(history):
+            return {}
+        at_full = self._problem.with_fraction(configuration, self._ground.ladder[-1])
+        field = self._ground.field(self._problem.candidates([at_full]), history)
+        view = self._seen(history, field)
+        return foretold(view.field, view.cost, view.measures, view.prospect)
+
+    def _told(self, history: History) -> bool:
+        """Whether there is something to learn from: a run with a time, and every measure of the goal."""
+        if not any(trial.time_s > 0 for trial in history.working):
+            return False
+        ended = [trial for trial in history if trial.finished]
+        return all(any(name in trial.measures for trial in ended) for name in self._reported)
+
+    @property
+    def _reported(self) -> tuple[str, ...]:
+        """The goal's measures that runs report themselves."""
+        return tuple(name for name in self._problem.goal.measures if name not in (COST, TIME))
+
+    def _view(self, history: History) -> View:
+        key = (*(t.number for t in history), *(str(p.configuration) for p in history.pending))
+        if key not in self._views:
+            self._views = {key: self._seen(history, self._ground.look(history))}
+        return self._views[key]
+
+    def _seen(self, history: History, field: Field) -> View:
+        cost = self._extrapolator.log_cost(history, field)
+        measures = {name: self._extrapolator.measure(name, history, field) for name in self._reported}
+        works = self._works(history, field.candidates)
+        return View(field, cost, measures, prospect_of(self._problem.goal, field, cost, measures, works))
+
+    def _works(self, history: History, candidates: Candidates) -> Array:
+        return self._learner.works(history, candidates)
+
+    def _affordable(self, view: View, money_left: float) -> Places:
+        """Untried tests that the money left pays for, a deviation above what is expected."""
+        tests, cost = view.field.tests, view.cost
+        upper = cost.mean[tests] + cost.std[tests]
+        return tests[upper <= math.log(max(money_left, 1e-12))]
+
+    def _information(self, view: View, tests: Places) -> Array:
+        """How much each test (k,) tells about the optimum on the full data."""
+        objective = view.prospect.objective
+        full = view.field.full
+        hope = view.prospect.sign * (objective.curve.mean + objective.offset) + objective.curve.std
+        return self._searched(view, tests, self._foremost(full, hope[full]), ())
+
+    def _foremost(self, full: Places, hope: Array) -> Places:
+        """The representers: where the optimum could well be."""
+        return full[np.argsort(-hope, kind="stable")[: self._options.representers]]
+
+    def _searched(self, view: View, tests: Places, chosen: Places, bands: tuple[Band, ...]) -> Array:
+        """Entropy search for the optimum among representers, within bands if there are any."""
+        objective = view.prospect.objective
+        if isinstance(objective.curve, ForestCurve):
+            return self._searched_in_trees(view, tests, chosen)
+        assert isinstance(objective.curve, ProcessCurve)
+        curves: list[tuple[Curve, Band | None]] = [(objective.curve, None)]
+        for band in bands:
+            if band.curve is objective.curve:
+                curves[0] = (band.curve, band)
+            else:
+                curves.append((band.curve, band))
+        rng = rng_for(self._seed, "draws")
+        settings = len(objective.curve.process.components)
+        out = np.zeros(len(tests))
+        for h in range(settings):
+            beliefs = [self._drawn(curve, band, h, tests, chosen, rng) for curve, band in curves]
+            offset = objective.offset[chosen]
+            out += information(beliefs, view.prospect.sign, offset, self._options.nodes)
+        return np.maximum(out / settings, 1e-9)
+
+    def _drawn(
+        self, curve: Curve, band: Band | None, h: int, tests: Places, chosen: Places, rng: np.random.Generator
+    ) -> Draws:
+        assert isinstance(curve, ProcessCurve)
+        normals = rng.standard_normal((self._options.draws, len(chosen) + 1))
+        bounds = None if band is None else (band.lower[chosen], band.upper[chosen])
+        return joint_draws(curve.process, h % len(curve.process.components), tests, chosen, normals, bounds)
+
+    def _searched_in_trees(self, view: View, tests: Places, chosen: Places) -> Array:
+        objective, sign = view.prospect.objective, view.prospect.sign
+        curve = objective.curve
+        assert isinstance(curve, ForestCurve)
+        line, weights = hermite_nodes(self._options.nodes)
+        outcomes = curve.mean[tests][:, None] + curve.std[tests][:, None] * line
+        repeated = np.repeat(tests, len(line))
+        mean, std = curve.given(repeated, outcomes.reshape(-1), chosen)
+        shape = (len(tests), len(line), len(chosen))
+        offset = objective.offset[chosen]
+        normals = rng_for(self._seed, "draws").standard_normal((4 * self._options.draws, len(chosen)))
+        after = (sign * (mean + offset)).reshape(shape), std.reshape(shape)
+        now = sign * (curve.mean[chosen] + offset), curve.std[chosen]
+        return np.maximum(information_of_marginals(*after, weights, now, normals), 1e-9)
+
+
+class Fabulinus(Fabolas):
+    """Entropy search per dollar that keeps the constraints in sight."""
+
+    Options = FabulinusOptions
+
+    def _information(self, view: View, tests: Places) -> Array:
+        options, prospect, full = self._options, view.prospect, view.field.full
+        assert isinstance(options, FabulinusOptions)
+        if not prospect.bands:
+            return super()._information(view, tests)
+        if options.acquisition == "constrained" and options.surrogate == "gp":
+            return self._searched(view, tests, self._foremost(full, self._hope(view)), prospect.bands)
+        promise = prospect.cea(tests, full, options.confidence)
+        out = np.zeros(len(tests))
+        count = max(1, math.ceil(options.beta * len(tests)))
+        luck = rng_for(self._seed, "beta", len(tests)).random(len(tests))
+        best = np.lexsort((luck, -promise))[:count]
+        out[best] = super()._information(view, tests[best]) * promise[best]
+        return out
+
+    def _hope(self, view: View) -> Array:
+        """An optimistic look at every configuration: its value times the chance that it is allowed."""
+        prospect, full = view.prospect, view.field.full
+        curve = prospect.objective.curve
+        value = prospect.value(curve.mean[full] + prospect.sign * curve.std[full], full)
+        chance = prospect.works[full].copy()
+        for band in prospect.bands:
+            mean, std = band.curve.mean[full], band.curve.std[full]
+            nearest = np.clip(mean, band.lower[full], band.upper[full])
+            mean = mean + np.clip(nearest - mean, -std, std)
+            chance *= band.probability(mean, std, full)
+        low = float(value.min())
+        return (value - low + 1e-12) * chance

@@ -1,0 +1,147 @@
+"""What a goal makes of beliefs: how good each configuration would be, and how surely allowed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.tuning.acquisition import normal_cdf
+from prudent.tuning.goal import COST, TIME, Goal
+from prudent.tuning.strategies.extrapolation import LOG, Curve, Warp
+from prudent.tuning.strategies.subsampling import Field, Places
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Aspect:
+    """A measure on the scale of its belief: value = warp.back(curve + offset), offset (p,)."""
+
+    curve: Curve
+    warp: Warp
+    offset: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """Where one curve must lie for the goal to be kept: lower (p,), upper (p,), on the curve's own scale."""
+
+    curve: Curve
+    lower: Array
+    upper: Array
+
+    def probability(self, mean: Array, std: Array, places: Places) -> Array:
+        """P(lower <= value <= upper) for beliefs (..., t) at places (t,)."""
+        above = normal_cdf((self.upper[places] - mean) / std)
+        below = normal_cdf((self.lower[places] - mean) / std)
+        return np.asarray(np.maximum(above - below, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Prospect:
+    """The goal at the places of a field, by what is believed.
+
+    sign: 1 where the objective is maximised, -1 where minimised; bands: what the constraints demand, one per
+    curve; works (p,): the probability that a run does not fail.
+    """
+
+    objective: Aspect
+    sign: float
+    bands: tuple[Band, ...]
+    works: Array
+
+    def value(self, mean: Array, places: Places) -> Array:
+        """The objective in its own units for means (..., t) at places (t,), turned so that more is better."""
+        return self.sign * self.objective.warp.back(mean + self.objective.offset[places])
+
+    def probability(self, places: Places) -> Array:
+        """P(every constraint holds) at places (t,)."""
+        out = self.works[places].copy()
+        for band in self.bands:
+            out *= band.probability(band.curve.mean[places], band.curve.std[places], places)
+        return out
+
+    def probability_after(self, tests: Places, places: Places) -> Array:
+        """The same (k, t) after each of k tests came out as predicted."""
+        out = np.broadcast_to(self.works[places], (len(tests), len(places))).copy()
+        for band in self.bands:
+            out *= band.probability(*band.curve.after(tests, places), places)
+        return out
+
+    def cea(self, tests: Places, places: Places, confidence: float) -> Array:
+        """Constrained expected accuracy (k,): what the incumbent promises after each test.
+
+        CEA(x, s) = A(x_inc, 1) · P(C(x_inc, 1) <= C_max) (equation 4.5), x_inc the incumbent of that model.
+        An objective that is minimised or negative counts by its rank between the worst and the best
+        predicted value.
+        """
+        mean, _ = self.objective.curve.after(tests, places)
+        value = self.value(mean, places)
+        chance = self.probability_after(tests, places)
+        chosen = incumbent(value, chance, confidence)
+        rows = np.arange(len(tests))
+        return np.asarray(_positive(value)[rows, chosen] * chance[rows, chosen])
+
+
+def _positive(value: Array) -> Array:
+    low, high = float(value.min()), float(value.max())
+    if low > 0:
+        return value
+    return np.asarray((value - low) / max(high - low, 1e-12))
+
+
+def incumbent(value: Array, chance: Array, confidence: float) -> NDArray[np.int64]:
+    """The best value among those allowed with the confidence wanted, along the last axis; else the likeliest.
+
+    >>> incumbent(np.array([[3.0, 2.0, 1.0]]), np.array([[0.5, 0.995, 0.999]]), 0.99).tolist()
+    [1]
+    >>> incumbent(np.array([[3.0, 2.0, 1.0]]), np.array([[0.5, 0.6, 0.55]]), 0.99).tolist()
+    [1]
+    """
+    sure = chance >= confidence
+    best = np.where(sure, value, -np.inf).argmax(axis=-1)
+    return np.asarray(np.where(sure.any(axis=-1), best, chance.argmax(axis=-1)))
+
+
+def prospect_of(
+    goal: Goal, field: Field, cost: Curve, measures: dict[str, tuple[Curve, Warp]], works: Array
+) -> Prospect:
+    """Read a goal on the scales of the beliefs: time is cost over price, so one curve serves both."""
+    none = np.zeros(len(field))
+
+    def aspect(measure: str) -> Aspect:
+        if measure == COST:
+            return Aspect(cost, LOG, none)
+        if measure == TIME:
+            return Aspect(cost, LOG, -field.log_price)
+        return Aspect(*measures[measure], none)
+
+    bands: dict[int, Band] = {}
+    for constraint in goal.constraints:
+        side = aspect(constraint.measure)
+        bound = float(side.warp.forward(np.array([constraint.bound]))[0]) - side.offset
+        if constraint.measure == COST and constraint.is_upper:
+            bound = np.where(_least_usd(field) > constraint.bound, -math.inf, bound)
+        band = bands.get(id(side.curve), Band(side.curve, none - math.inf, none + math.inf))
+        if constraint.is_upper:
+            band = Band(side.curve, band.lower, np.minimum(band.upper, bound))
+        else:
+            band = Band(side.curve, np.maximum(band.lower, bound), band.upper)
+        bands[id(side.curve)] = band
+    sign = -1.0 if goal.minimise else 1.0
+    return Prospect(aspect(goal.measure), sign, tuple(bands.values()), works)
+
+
+def _least_usd(field: Field) -> Array:
+    """What even the shortest run at each place is billed."""
+    return np.asarray(field.candidates.minimum_s * field.candidates.usd_per_s)
+
+
+def bill_usd(field: Field, cost: Curve, places: Places | Sequence[int]) -> Array:
+    """Expected dollars of a run at places; a wild uncertainty is not allowed to make it infinite."""
+    spread = np.minimum(cost.std[places], 1.5)
+    return np.asarray(np.maximum(np.exp(cost.mean[places] + spread**2 / 2.0), _least_usd(field)[places]))

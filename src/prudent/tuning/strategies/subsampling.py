@@ -1,0 +1,159 @@
+"""Places to look at when runs may use a part of the data: configurations, each at several fractions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.core.errors import BadInput
+from prudent.core.seeds import rng_for
+from prudent.tuning.history import History
+from prudent.tuning.problem import Candidates, Problem
+from prudent.tuning.trial import Configuration
+
+Array = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+WHOLE = 5000
+"""A list of configurations x fractions up to this size is looked at whole, else a part is drawn."""
+DRAWN = 300
+NEIGHBOURS = 20
+LADDER = 5
+"""Fractions looked at where they are a range: so many, evenly spaced on a log scale, the last one 1."""
+CHEAPEST_USD_PER_S = 1e-9 / 3600.0
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """What a decision looks at: p places (x, s).
+
+    features (p, width): the configuration x, without its fraction; fractions (p,): s; log_price (p,): log of
+    dollars per second; full: places at s = 1, which can be recommended; tests: untried places at s < 1.
+    """
+
+    candidates: Candidates
+    features: Array
+    fractions: Array
+    full: Places
+    tests: Places
+
+    @cached_property
+    def log_price(self) -> Array:
+        return np.log(np.maximum(self.candidates.usd_per_s, CHEAPEST_USD_PER_S))
+
+    def __len__(self) -> int:
+        return len(self.fractions)
+
+
+class Ground:
+    """The places of a problem with a fraction."""
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        if problem.fraction is None:
+            raise BadInput(
+                "This strategy learns from runs on a part of the data, but the job names no fraction; "
+                'add "fraction: PARAMETER" to the job, or choose another strategy such as lynceus.'
+            )
+        self._problem, self._seed = problem, seed
+        self._name: str = problem.fraction
+        if not self.ladder[:-1]:
+            raise BadInput(f'The fraction "{self._name}" has no value below 1; add smaller ones.')
+
+    @cached_property
+    def ladder(self) -> tuple[float, ...]:
+        """The fractions, ascending; the last is the full data."""
+        parameter = self._problem.space[self._name]
+        if parameter.finite and (parameter.size or 0) <= 4 * LADDER:
+            return tuple(sorted(float(str(value)) for value in parameter.values))
+        low, high = float(str(parameter.from_unit(0.0))), 1.0
+        steps = np.exp(np.linspace(np.log(low), np.log(high), LADDER))
+        return (*(float(str(parameter.check(float(step)))) for step in steps[:-1]), high)
+
+    @cached_property
+    def columns(self) -> Places:
+        """The columns of the features that tell about the configuration, not about its fraction."""
+        own = next(columns for name, columns in self._problem.space.groups if name == self._name)
+        width = max(group.stop for group in self._problem.groups)
+        return np.array([column for column in range(width) if not own.start <= column < own.stop])
+
+    @cached_property
+    def groups(self) -> list[slice]:
+        """Those columns by parameter, for length scales."""
+        own = next(columns for name, columns in self._problem.space.groups if name == self._name)
+        groups, start = [], 0
+        for group in self._problem.groups:
+            if group != own:
+                groups.append(slice(start, start + group.stop - group.start))
+                start += group.stop - group.start
+        return groups
+
+    def rows(self, configurations: Iterable[Configuration]) -> tuple[Array, Array, Array]:
+        """Features (n, width), fractions (n,) and log price per second (n,) of configurations."""
+        candidates = self._problem.candidates(configurations)
+        log_price = np.log(np.maximum(candidates.usd_per_s, CHEAPEST_USD_PER_S))
+        return self.features(candidates), self._fractions(candidates), log_price
+
+    def features(self, candidates: Candidates) -> Array:
+        return np.ascontiguousarray(candidates.features[:, self.columns])
+
+    def _fractions(self, candidates: Candidates) -> Array:
+        return np.array([float(c[self._name]) for c in candidates.configurations], dtype=np.float64)
+
+    def look(self, history: History) -> Field:
+        """The places for the next decision: all of a short list, else a part drawn for this decision."""
+        field = self.field(self._whole if self._whole is not None else self._drawn(history), history)
+        if not len(field.full):
+            raise BadInput("No configuration can be run on the full data; add some with a fraction of 1.")
+        return field
+
+    def field(self, candidates: Candidates, history: History) -> Field:
+        """Candidates as a field."""
+        fractions, key = self._fractions(candidates), self._problem.space.key
+        tried = {key(c) for c in history.configurations}
+        keys = self._keys if candidates is self._whole else [key(c) for c in candidates.configurations]
+        is_fresh = np.array([k not in tried for k in keys], dtype=np.bool_)
+        is_full = np.isclose(fractions, 1.0)
+        return Field(
+            candidates,
+            self.features(candidates),
+            fractions,
+            np.flatnonzero(is_full),
+            np.flatnonzero(~is_full & is_fresh),
+        )
+
+    @cached_property
+    def _keys(self) -> list[str]:
+        whole = self._whole
+        return [] if whole is None else [self._problem.space.key(c) for c in whole.configurations]
+
+    @cached_property
+    def _whole(self) -> Candidates | None:
+        if self._problem.listed and len(self._problem.everything) <= WHOLE:
+            return self._problem.everything
+        return None
+
+    def _drawn(self, history: History) -> Candidates:
+        space = self._problem.space
+        rng = rng_for(self._seed, "field", len(history) + len(history.pending))
+        drawn = space.sample(DRAWN, rng, "random")
+        tried = [dict(c) for c in history.configurations]
+        for configuration in self._leaders(history):
+            drawn += space.neighbours(configuration, rng, NEIGHBOURS)
+        return self._problem.candidates(self.climbed([*tried, *drawn]))
+
+    def _leaders(self, history: History) -> list[Configuration]:
+        goal = history.goal
+        told = [trial for trial in history if trial.finished and goal.measure in trial.values]
+        told.sort(key=lambda trial: goal.loss(trial.values[goal.measure]))
+        return [trial.configuration for trial in told[:LADDER]]
+
+    def climbed(self, configurations: Iterable[Configuration]) -> list[Configuration]:
+        """Every distinct configuration at every fraction of the ladder where the space allows it."""
+        space, top = self._problem.space, self.ladder[-1]
+        distinct = {space.key({**c, self._name: top}): c for c in configurations}
+        every = ({**c, self._name: fraction} for c in distinct.values() for fraction in self.ladder)
+        return [c for c in every if c in space]

@@ -1,0 +1,266 @@
+"""Gaussian process over (configuration x, fraction of the data s), made to speak about s = 1.
+
+k((x, s), (x', s')) = k52(x, x') · φ(s)ᵀ Σ φ(s') (Fabolas): Matérn 5/2 with a length scale per parameter, and
+Σ = L Lᵀ positive semi-definite through its Cholesky factor. Two terms are ours, both for the step from little
+data to all of it: a trend in s common to all configurations, under a vague prior, so that every run on
+little data teaches how all scale; and bends, smooth departures of a configuration from its curve, so that
+the step is not believed more than it deserves. Without them (`Shape.plain`) the kernel is the paper's.
+
+Hyper-parameters are averaged over an ensemble drawn by Markov chain Monte Carlo; a point estimate would be
+sure of the full data too early.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.core.seeds import rng_for
+from prudent.tuning.surrogates import product_kernels as kernels
+from prudent.tuning.surrogates.ensemble import spread, walk
+from prudent.tuning.surrogates.gp import Scale, safe_cholesky
+from prudent.tuning.surrogates.gp_kernels import PRIOR_SCALE, PRIOR_SHAPE
+
+Array = NDArray[np.float64]
+Places = NDArray[np.int64]
+Basis = Callable[[Array], Array]
+
+# By the number of samples: settings spread over the prior, walkers that start at the best, their steps, and
+# how many are kept. More samples leave less doubt and cost more.
+_EFFORTS = ((40, 192, 32, 24, 8), (100, 128, 24, 16, 8), (200, 64, 16, 10, 6), (10**9, 32, 12, 6, 4))
+# Medians (where not 1 or 0) and spreads of the priors; all but the tilt are log-normal.
+_SPREAD_SCALE = 1.0
+_SPREAD_TILT = 0.7
+_MEDIAN_SLOPE, _SPREAD_SLOPE = 0.5, 0.8
+_MEDIAN_NOISE, _SPREAD_NOISE = 0.005, 1.5
+_MEDIAN_BEND, _SPREAD_BEND = 0.2, 1.0
+_VAGUE_TREND = 4.0
+
+
+def saturating(s: Array) -> Array:
+    """φ(s) = (1, (1 - s)²): accuracy, as Fabolas has it. Shape (n, 2)."""
+    return np.column_stack([np.ones_like(s), (1.0 - s) ** 2])
+
+
+def proportional(s: Array) -> Array:
+    """φ(s) = (1, s): log cost, as Fabolas has it. Shape (n, 2)."""
+    return np.column_stack([np.ones_like(s), s])
+
+
+def power_law(s: Array) -> Array:
+    """φ(s) = (1, -log s / log 100): log error and log cost follow powers of the data size. Shape (n, 2).
+
+    0 at full data, 1 at a hundredth: the first coefficient is what is wanted, the value at s = 1.
+    """
+    return np.column_stack([np.ones_like(s), -np.log(s) / math.log(100.0)])
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How values depend on s: the basis, and whether there are a common trend and bends."""
+
+    basis: Basis = power_law
+    plain: bool = False
+
+    @property
+    def trend(self) -> float:
+        """Prior variance of the common trend's two coefficients, relative to a configuration's own."""
+        return 0.0 if self.plain else _VAGUE_TREND
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """Hyper-parameters, equally likely: scales (h, width), cholesky (h, 3), bend (h,), noise (h,)."""
+
+    scales: Array
+    cholesky: Array
+    bend: Array
+    noise: Array
+
+    def __len__(self) -> int:
+        return len(self.noise)
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """What was seen: features X (n, width), fractions s (n,), values y (n,), and noise beyond the usual (n,).
+
+    Values are standardised where a function says so; extra noise is relative to the variance of y.
+    """
+
+    X: Array
+    s: Array
+    y: Array
+    extra_noise: Array
+
+    def scaled(self, scale: Scale) -> Samples:
+        return Samples(self.X, self.s, (self.y - scale.mean) / scale.deviation, self.extra_noise)
+
+    def first(self, count: int) -> Samples:
+        return Samples(self.X[:count], self.s[:count], self.y[:count], self.extra_noise[:count])
+
+
+def draw_settings(samples: Samples, shape: Shape, groups: Sequence[slice], seed: int) -> Settings:
+    """A sample of the posterior of the hyper-parameters, given standardised samples.
+
+    Settings spread over the prior are weighed; the best of them are where the walkers of an ensemble start,
+    and where these end is the sample.
+    """
+    rng = rng_for(seed, "product settings", len(groups))
+    count, walkers, steps, keep = next(e[1:] for e in _EFFORTS if len(samples.y) <= e[0])
+    phi = shape.basis(samples.s)
+    distances = np.stack([_square_distances(samples.X[:, group]) for group in groups])
+    common = phi, kernels.bends(phi, phi), shape.trend * (phi @ phi.T)
+
+    def score(draws: Array) -> Array:
+        found = _decoded(draws, len(groups), shape)
+        noise = found.noise[:, None] + samples.extra_noise
+        evidence = kernels.evidences(
+            distances, common, samples.y, found.scales**-2, found.cholesky, found.bend, noise
+        )
+        return np.asarray(evidence - 0.5 * (draws**2).sum(axis=1))
+
+    first = spread(count, len(groups) + 4, rng)
+    best = rng.permutation(np.argsort(-score(first), kind="stable")[:walkers])
+    ended = walk(first[best], score, steps, rng)
+    found = _decoded(ended[rng.permutation(walkers)[:keep]], len(groups), shape)
+    scales = np.ones((keep, samples.X.shape[1]))
+    for place, group in enumerate(groups):
+        scales[:, group] = found.scales[:, [place]]
+    return Settings(scales, found.cholesky, found.bend, found.noise)
+
+
+def _square_distances(columns: Array) -> Array:
+    return np.asarray(((columns[:, None, :] - columns[None, :, :]) ** 2).sum(axis=2))
+
+
+def _decoded(draws: Array, groups: int, shape: Shape) -> Settings:
+    """Settings (scales by group) behind standard normal draws (h, groups + 4).
+
+    The factor's first entry is 1: the overall variance is integrated out.
+    """
+    tilt = _SPREAD_TILT * draws[:, groups]
+    slope = _MEDIAN_SLOPE * np.exp(_SPREAD_SLOPE * draws[:, groups + 1])
+    noise = _MEDIAN_NOISE * np.exp(_SPREAD_NOISE * draws[:, groups + 2])
+    bend = _MEDIAN_BEND * np.exp(_SPREAD_BEND * draws[:, groups + 3]) * (not shape.plain)
+    cholesky = np.column_stack([np.ones_like(tilt), tilt, slope])
+    return Settings(np.exp(_SPREAD_SCALE * draws[:, :groups]), cholesky, bend, noise)
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """One setting conditioned on the samples, seen at m places.
+
+    reach = factor⁻¹ K(samples, places) (n, m); white = factor⁻¹ y (n,); mean (m,); share (m,): the variance
+    left at each place. `variance` is the signal variance expected from the samples; all others are relative
+    to it.
+    """
+
+    scales: Array
+    cholesky: Array
+    bend: float
+    noise: float
+    reach: Array
+    mean: Array
+    share: Array
+    variance: float
+
+
+class ProductProcess:
+    """The belief over places (x, s), given samples: the mixture of the settings' posteriors.
+
+    >>> X, s = np.repeat(np.linspace(0, 1, 5), 3)[:, None], np.tile([0.1, 0.3, 0.5], 5)
+    >>> samples = Samples(X, s, np.sin(3 * X[:, 0]) - 0.2 * np.log(s), np.zeros(15))
+    >>> places = np.linspace(0, 1, 5)[:, None]
+    >>> belief = ProductProcess.fit(samples, places, np.ones(5), Shape(), [slice(0, 1)], seed=1)
+    >>> bool(np.abs(belief.mean - np.sin(3 * places[:, 0])).max() < 0.15)
+    True
+    """
+
+    def __init__(
+        self, components: Sequence[Component], scale: Scale, places: Array, phi: Array, trend: float
+    ) -> None:
+        self.components = tuple(components)
+        self.scale, self._places, self._phi, self._trend = scale, places, phi, trend
+        means = np.stack([part.mean for part in self.components])
+        inner = np.mean([part.variance * part.share for part in self.components], axis=0)
+        self.mean: Array = means.mean(axis=0) * scale.deviation + scale.mean
+        self.std: Array = np.sqrt(np.maximum(inner + means.var(axis=0), 1e-10)) * scale.deviation
+        noise = float(np.mean([part.variance * part.noise for part in self.components]))
+        self.noise_std: float = math.sqrt(noise) * scale.deviation
+
+    @classmethod
+    def fit(
+        cls,
+        samples: Samples,
+        places: Array,
+        fractions: Array,
+        shape: Shape,
+        groups: Sequence[slice],
+        seed: int,
+        settings: Settings | None = None,
+        usual: float | None = None,
+    ) -> ProductProcess:
+        """Condition on samples; predict at places (m, width) and fractions (m,).
+
+        `settings` saves drawing them; `usual` is the deviation of y expected before there are samples.
+        """
+        scale = Scale.of(samples.y, usual)
+        standard = samples.scaled(scale)
+        if settings is None:
+            settings = draw_settings(standard, shape, groups, seed)
+        phi = shape.basis(fractions)
+        components = [_conditioned(standard, (places, phi), settings, h, shape) for h in range(len(settings))]
+        return cls(components, scale, places, phi, shape.trend)
+
+    def between(self, h: int, rows: Places, columns: Places) -> Array:
+        """Posterior covariance (r, c) of setting h between places, relative to its signal variance."""
+        part = self.components[h]
+        prior = kernels.product_kernel(
+            (self._places[rows], self._phi[rows]),
+            (self._places[columns], self._phi[columns]),
+            part.scales,
+            part.cholesky,
+            part.bend,
+            self._trend,
+        )
+        return np.asarray(prior - part.reach[:, rows].T @ part.reach[:, columns])
+
+    def std_after(self, tests: Places, targets: Places) -> Array:
+        """Deviation (k, t) at targets after each of k tests came out at its mean: rank-one, no refit.
+
+        Conditioning on the mean leaves every mean, so the settings' disagreement stays what it was.
+        """
+        inner = np.zeros((len(tests), len(targets)))
+        for h, part in enumerate(self.components):
+            pivot = part.share[tests] + part.noise
+            left = part.share[targets] - self.between(h, tests, targets) ** 2 / pivot[:, None]
+            inner += part.variance * np.maximum(left, 1e-9)
+        means = np.stack([part.mean[targets] for part in self.components])
+        variance = inner / len(self.components) + means.var(axis=0)
+        return np.asarray(np.sqrt(np.maximum(variance, 1e-10)) * self.scale.deviation)
+
+
+def _conditioned(
+    samples: Samples, there: tuple[Array, Array], settings: Settings, h: int, shape: Shape
+) -> Component:
+    from scipy.linalg import solve_triangular
+
+    scales, cholesky = settings.scales[h], settings.cholesky[h]
+    bend, noise, trend = float(settings.bend[h]), float(settings.noise[h]), shape.trend
+    here = samples.X, shape.basis(samples.s)
+    matrix = kernels.product_kernel(here, here, scales, cholesky, bend, trend)
+    matrix[np.diag_indices(len(samples.y))] += noise + samples.extra_noise
+    factor = safe_cholesky(matrix)
+    white = solve_triangular(factor, samples.y, lower=True, check_finite=False)
+    cross = kernels.product_kernel(here, there, scales, cholesky, bend, trend)
+    reach = solve_triangular(factor, cross, lower=True, check_finite=False, overwrite_b=True)
+    degrees = PRIOR_SHAPE + len(samples.y) / 2.0 - 1.0
+    variance = (PRIOR_SCALE + float(white @ white) / 2.0) / max(degrees, 1.0)
+    prior = kernels.prior_variance(there[1], cholesky, bend, trend)
+    share = np.maximum(prior - np.einsum("ij,ij->j", reach, reach), 1e-9)
+    return Component(scales, cholesky, bend, noise, reach, white @ reach, share, variance)

@@ -1,0 +1,110 @@
+"""The kernel over (configuration, fraction of the data), and the evidence of its hyper-parameters."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.tuning.surrogates.gp_kernels import PIVOT_FLOOR, PRIOR_SCALE, PRIOR_SHAPE, compiled, matern52
+
+Array = NDArray[np.float64]
+
+BEND_SCALE = 0.3
+"""Length scale of the bends, in the second coordinate of the basis (its range is about 1)."""
+
+
+def product_kernel(
+    left: tuple[Array, Array],
+    right: tuple[Array, Array],
+    scales: Array,
+    cholesky: Array,
+    bend: float,
+    trend: float,
+) -> Array:
+    """k52(x, x') · (φᵀ Σ φ' + κ k52(φ₂, φ₂')) + τ φᵀ φ', for rows (X, φ); shape (left, right).
+
+    Σ = L Lᵀ with cholesky = (l11, l21, l22). κ (bend) and τ (trend) of 0 leave the kernel of Fabolas.
+    """
+    along = through(left[1], cholesky) @ through(right[1], cholesky).T
+    if bend > 0.0:
+        along += bend * bends(left[1], right[1])
+    return np.asarray(matern52(left[0], right[0], scales) * along + trend * (left[1] @ right[1].T))
+
+
+def through(phi: Array, cholesky: Array) -> Array:
+    """Rows Lᵀ φ (n, 2), whose inner products are φᵀ Σ φ'."""
+    return np.column_stack([cholesky[0] * phi[:, 0] + cholesky[1] * phi[:, 1], cholesky[2] * phi[:, 1]])
+
+
+def bends(phi: Array, other: Array) -> Array:
+    """Matérn 5/2 in the second coordinate of the basis, shape (n, m)."""
+    scale = np.array([BEND_SCALE])
+    return matern52(np.ascontiguousarray(phi[:, 1:]), np.ascontiguousarray(other[:, 1:]), scale)
+
+
+def prior_variance(phi: Array, cholesky: Array, bend: float, trend: float) -> Array:
+    """The kernel's diagonal (n,)."""
+    own = (through(phi, cholesky) ** 2).sum(axis=1) + bend
+    return np.asarray(own + trend * (phi**2).sum(axis=1))
+
+
+@compiled
+def evidences(
+    distances: Array,
+    common: tuple[Array, Array, Array],
+    y: Array,
+    weights: Array,
+    cholesky: Array,
+    bend: Array,
+    noise: Array,
+) -> Array:
+    """Log marginal likelihood, up to a constant, of many settings; the signal variance is integrated out.
+
+    distances (g, n, n): squared distances by group of features; common: φ(s) (n, 2), bends (n, n) and the
+    trend's kernel (n, n), the same for all settings; weights (h, g): 1 / length scale²; cholesky (h, 3);
+    bend (h,); noise (h, n): each sample's variance relative to the signal's.
+    """
+    phi, bent, trend = common
+    groups, size = distances.shape[0], len(y)
+    out = np.empty(len(weights))
+    matrix, white = np.empty((size, size)), np.empty(size)
+    first, second = np.empty(size), np.empty(size)
+    for h in range(len(weights)):
+        for i in range(size):
+            first[i] = cholesky[h, 0] * phi[i, 0] + cholesky[h, 1] * phi[i, 1]
+            second[i] = cholesky[h, 2] * phi[i, 1]
+        for i in range(size):
+            for j in range(i):
+                square = 0.0
+                for g in range(groups):
+                    square += weights[h, g] * distances[g, i, j]
+                r = math.sqrt(5.0 * square)
+                along = first[i] * first[j] + second[i] * second[j] + bend[h] * bent[i, j]
+                matrix[i, j] = (1.0 + r + r * r / 3.0) * math.exp(-r) * along + trend[i, j]
+            matrix[i, i] = first[i] ** 2 + second[i] ** 2 + bend[h] * bent[i, i] + trend[i, i] + noise[h, i]
+        out[h] = _evidence(matrix, y, white)
+    return out
+
+
+@compiled
+def _evidence(matrix: Array, y: Array, white: Array) -> float:
+    """Factor the lower half of the matrix in place; -log|L| - (a + n/2) log(b + |L⁻¹ y|² / 2)."""
+    log_det, square = 0.0, 0.0
+    for i in range(len(y)):
+        for j in range(i + 1):
+            total = matrix[i, j]
+            for k in range(j):
+                total -= matrix[i, k] * matrix[j, k]
+            if i == j:
+                matrix[i, i] = math.sqrt(max(total, PIVOT_FLOOR))
+            else:
+                matrix[i, j] = total / matrix[j, j]
+        total = y[i]
+        for k in range(i):
+            total -= matrix[i, k] * white[k]
+        white[i] = total / matrix[i, i]
+        log_det += math.log(matrix[i, i])
+        square += white[i] * white[i]
+    return -log_det - (PRIOR_SHAPE + len(y) / 2.0) * math.log(PRIOR_SCALE + square / 2.0)
