@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _LABEL = 15
+WORTH_TELLING = 1.1
+"""A saving by a smaller factor than this is within what runs differ by anyway."""
 
 
 def answer(result: Result) -> list[RenderableType]:
@@ -27,7 +29,11 @@ def answer(result: Result) -> list[RenderableType]:
     lines: list[RenderableType] = []
     if result.interrupted:
         lines.append(
-            Text("Interrupted; what ran was stopped and is not charged. Go on with --resume.", style="yellow")
+            Text(
+                "Interrupted. What was running has been stopped: it is not charged, and starts again from "
+                "its beginning when you go on with --resume.",
+                style="yellow",
+            )
         )
     if result.best is not None:
         lines.append(_found(result, result.best))
@@ -59,25 +65,23 @@ def _found(result: Result, best: Trial) -> Table:
 
 
 def compared(result: Result, best: Trial) -> str:
-    """The best against the average of what was tried; a cut run counts with what it would have taken."""
+    """The best against the average of the other runs that keep the goal; nothing where it is no better.
+
+    Runs that were cut, failed or break a constraint are no alternative, whatever they cost.
+    """
     goal = result.goal
-    worked = [trial for trial in (*result.known, *result.trials) if trial.status != FAILED]
-    tried = [value for trial in worked if (value := _in_full(trial, goal.measure)) is not None]
-    if len(tried) < 2:
+    others = [t for t in (*result.known, *result.trials) if t.feasible and t.number != best.number]
+    if not others:
         return ""
-    mean, value = fmean(tried), best.values[goal.measure]
-    average = f"the average of the {len(tried)} tried, {measure_text(goal.measure, mean)}"
-    if goal.measure in (COST, TIME) and value > 0 and goal.minimise:
-        at_least = "at least " if any(trial.status == CUT for trial in worked) else ""
-        return f"{at_least}{mean / value:.1f} times less than {average}"
-    return f"{goal.measure} {measure_text(goal.measure, value)} against {average}"
-
-
-def _in_full(trial: Trial, measure: str) -> float | None:
-    value = trial.values.get(measure)
-    if value is None or trial.status != CUT or measure not in (COST, TIME) or trial.time_s == 0:
-        return value
-    return value * max(trial.estimate.get(TIME, trial.time_s) / trial.time_s, 1.0)
+    mean, value = fmean(trial.values[goal.measure] for trial in others), best.values[goal.measure]
+    among = f"{len(others)} other runs that keep" if len(others) > 1 else "only other run that keeps"
+    average = f"{'the average of ' if len(others) > 1 else ''}the {among} the goal"
+    shown = measure_text(goal.measure, mean)
+    if goal.measure in (COST, TIME) and goal.minimise:
+        times = mean / value if value > 0 else 0.0
+        return f"{times:.1f} times less than {average}, {shown}" if times >= WORTH_TELLING else ""
+    here = measure_text(goal.measure, value)
+    return f"{goal.measure} {here} against {shown}, {average}" if here != shown else ""
 
 
 def shortfall(result: Result) -> Iterator[str]:

@@ -87,7 +87,8 @@ class Board:
         return self.clock() - self.begun_s
 
     def lasted_s(self, running: Running) -> float:
-        """How long a trial has run, by the clock it is billed by."""
+        """How long a trial has run, by the clock it is billed by: ending a run that is cut is not billed."""
         if self.virtual:
             return running.seen_s
-        return max(running.seen_s, self.clock() - running.begun_s + self.setup_s)
+        lasted_s = max(running.seen_s, self.clock() - running.begun_s + self.setup_s)
+        return min(lasted_s, running.limit.seconds)

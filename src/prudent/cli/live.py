@@ -8,25 +8,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from prudent.cli.board import Board, Money, Running
-from prudent.cli.console import configuration_text, measure_text, value_text
+from prudent.cli.console import configuration_text, measure_text
+from prudent.cli.trials import trials_table, varying
 from prudent.core.units import format_duration, format_money
 from prudent.tuning.limits import OUT_OF_MONEY
 from prudent.tuning.study import Study
-from prudent.tuning.trial import CUT, FAILED, FINISHED, Trial
+from prudent.tuning.trial import Configuration, Trial
 from prudent.tuning.tune import Ended, Event, Started
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-SIGNS = {FINISHED: ("✓", "green"), CUT: ("✂", "yellow"), FAILED: ("✗", "red")}
-LAST = 8
-"""So many of the last trials are shown."""
-MOST_COLUMNS = 6
+LEAST_BAR = 10
 
 
 class View(Protocol):
@@ -143,10 +140,10 @@ def draw(board: Board, width: int, over: bool = False) -> RenderableType:
             page.add_row(_running(board, running, width))
     if board.trials:
         page.add_row("")
-        page.add_row(trials_table(board, width))
+        page.add_row(trials_table(board.trials, board.best, board.goal, width))
     if board.best is not None and not over:
         page.add_row("")
-        page.add_row(_best(board.best))
+        page.add_row(_best(board, board.best))
     return page
 
 
@@ -167,12 +164,8 @@ def money_bar(money: Money, width: int) -> Text:
         return Text.assemble(
             ("Spent  ", "bold"), f"{format_money(money.spent_usd)}", ("  (no budget)", "dim")
         )
-    reserved_words = f"{format_money(money.reserved_usd)} reserved · " if money.reserved_usd else ""
-    words = (
-        f"  {format_money(money.spent_usd)} spent · {reserved_words}"
-        f"{format_money(max(money.left_usd or 0.0, 0.0))} left of {format_money(money.budget_usd)}"
-    )
-    room = max(width - len("Budget  ") - len(words), 10)
+    words = _money_words(money, width - len("Budget  ") - LEAST_BAR)
+    room = max(width - len("Budget  ") - len(words), LEAST_BAR)
     spent = min(round(room * money.spent_usd / money.budget_usd), room)
     reserved = min(round(room * money.reserved_usd / money.budget_usd), room - spent)
     return Text.assemble(
@@ -184,90 +177,65 @@ def money_bar(money: Money, width: int) -> Text:
     )
 
 
+def _money_words(money: Money, room: int) -> str:
+    """As much about the money as there is room for."""
+    spent, budget = format_money(money.spent_usd), format_money(money.budget_usd or 0.0)
+    reserved = f" · {format_money(money.reserved_usd)} reserved" if money.reserved_usd else ""
+    left = f" · {format_money(max(money.left_usd or 0.0, 0.0))} left of {budget}"
+    said = [f"  {spent} spent{reserved}{left}", f"  {spent} spent{left}", f"  {spent} of {budget}"]
+    return next((words for words in said if len(words) <= room), said[-1])
+
+
 def _running(board: Board, running: Running, width: int) -> Table:
-    """Two lines: what runs and how far it is, and why it was chosen."""
+    """Two lines: what runs, for how long and what money; why it was chosen, and how far it is."""
     lasted_s = board.lasted_s(running)
     limit_s = running.limit.seconds
     known = math.isfinite(limit_s) and running.limit.why != OUT_OF_MONEY
     length = f"{format_duration(lasted_s)}{f' of {format_duration(limit_s)}' if known else ''}"
-    done = f"{running.done:.0%}" if running.done is not None else ""
-    seen = [f"{name} {measure_text(name, value)}" for name, value in running.measures.items()]
     bill = format_money(running.ask.price.cost_usd(lasted_s))
-    number = f"  #{running.ask.number}  "
-    line = Table.grid()
-    line.width = width
-    line.add_column(no_wrap=True)
+    seen = [f"{name} {measure_text(name, value)}" for name, value in running.measures.items()]
+    done = [f"{running.done:.0%}"] if running.done is not None else []
+    lines = Table.grid()
+    lines.width = width
+    lines.add_column(no_wrap=True, min_width=len(number := f"  #{running.ask.number}  "))
+    lines.add_column(ratio=1)
+    what = configuration_text(_chosen(board, running.ask.configuration))
+    lines.add_row(Text(number, style="cyan"), _apart(Text(what), Text(f"{length}  {bill}")))
+    lines.add_row(
+        "", _apart(Text(running.ask.why, style="dim"), Text("  ".join([*done, *seen]), style="dim"))
+    )
+    return lines
+
+
+def _apart(left: Text, right: Text) -> Table:
+    """One line with something at both ends; the left one is shortened if they meet."""
+    line = Table.grid(expand=True)
     line.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
     line.add_column(justify="right", no_wrap=True)
-    now = "  ".join(part for part in (done, *seen, length, bill) if part)
-    line.add_row(
-        Text(number, style="cyan"), Text(configuration_text(running.ask.configuration)), Text(f"  {now}")
-    )
-    both = Table.grid()
-    both.add_column(no_wrap=True, overflow="ellipsis", max_width=width)
-    both.add_row(line)
-    both.add_row(Text(f"{' ' * len(number)}{running.ask.why}", style="dim"))
-    return both
+    line.add_row(left, Text("  ") + right if right.plain else right)
+    return line
 
 
-def trials_table(board: Board, width: int) -> Table:
-    """The last trials; a column for each parameter that varies, if there is room."""
-    shown = board.trials[-LAST:]
-    names = _varying(board.trials)
-    measures = list(dict.fromkeys(name for trial in board.trials for name in trial.measures))
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", title=None)
-    table.add_column("Trials", no_wrap=True, header_style="bold")
-    apart = len(names) <= MOST_COLUMNS and _width(names, shown) + 14 * len(measures) + 40 <= width
-    for name in names if apart else ["configuration"]:
-        table.add_column(escape(name), no_wrap=True, overflow="ellipsis")
-    for name in ("time", "cost", *(escape(name) for name in measures)):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True, overflow="ellipsis", style="dim", ratio=1 if not apart else None)
-    for trial in shown:
-        table.add_row(*_cells(trial, names, measures, apart, is_best=trial is board.best))
-    return table
-
-
-def _cells(trial: Trial, names: list[str], measures: list[str], apart: bool, is_best: bool) -> list[Text]:
-    sign, colour = SIGNS[trial.status]
-    style = "bold" if is_best else "" if trial.status == FINISHED else "dim"
-    chosen = {name: trial.configuration[name] for name in names}
-    where = [value_text(value) for value in chosen.values()] if apart else [configuration_text(chosen)]
-    at_least = ">" if trial.status == CUT else ""
-    values = [
-        measure_text(name, trial.measures[name]) if name in trial.measures else "–" for name in measures
-    ]
-    note = "best so far" if is_best else trial.why
-    return [
-        Text.assemble((f"  {sign} ", colour), (f"#{trial.number}", style)),
-        *(Text(text, style=style) for text in where),
-        Text(f"{at_least}{format_duration(trial.time_s)}", style=style),
-        Text(f"{at_least}{format_money(trial.cost_usd)}", style=style),
-        *(Text(text, style=style) for text in values),
-        Text(note, style="bold green" if is_best else "dim"),
-    ]
-
-
-def _varying(trials: tuple[Trial, ...]) -> list[str]:
-    """Parameters with more than one value so far; all of them while there is but one trial."""
-    names = list(trials[0].configuration)
-    varying = [name for name in names if len({value_text(t.configuration[name]) for t in trials}) > 1]
-    return varying or names
-
-
-def _width(names: list[str], trials: tuple[Trial, ...]) -> int:
-    columns = ([name, *(value_text(trial.configuration[name]) for trial in trials)] for name in names)
-    return sum(max(len(text) for text in column) + 2 for column in columns)
-
-
-def _best(trial: Trial) -> Text:
+def _best(board: Board, trial: Trial) -> Table:
+    """What it costs and how it is run; a long configuration goes on below itself, in full."""
     measures = "".join(f", {name} {measure_text(name, value)}" for name, value in trial.measures.items())
-    return Text.assemble(
-        ("Best  ", "bold"),
+    best = Table.grid(padding=(0, 2, 0, 0))
+    best.add_column(no_wrap=True)
+    best.add_column(overflow="fold")
+    told = Text.assemble(
         (f"{format_money(trial.cost_usd)} a run", "bold green"),
         f", {format_duration(trial.time_s)}{measures}  ",
-        (configuration_text(trial.configuration), "dim"),
+        (configuration_text(_chosen(board, trial.configuration)), "dim"),
     )
+    best.add_row(Text("Best", style="bold"), told)
+    return best
+
+
+def _chosen(board: Board, configuration: Configuration) -> Configuration:
+    """A configuration without what never varies."""
+    running = (running.ask.configuration for running in board.running.values())
+    names = varying([*(trial.configuration for trial in board.trials), *running])
+    return {name: configuration[name] for name in names}
 
 
 def format_clock(seconds: float) -> str:
