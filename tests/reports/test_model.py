@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from prudent.core.money import Price
 from prudent.core.parameters import Integer, Real
 from prudent.core.space import Space
 from prudent.reports.effects import effects
-from prudent.reports.foresight import foretold, hit_rate, prospects
-from prudent.reports.model import Model
+from prudent.reports.foresight import ASKED, foretold, hit_rate, prospects
+from prudent.reports.model import MOST, Model, sample
 from prudent.tuning.goal import Goal
 from prudent.tuning.history import History
 from prudent.tuning.jobs.function import FunctionJob
 from prudent.tuning.problem import Problem
+from prudent.tuning.trial import Trial
 from prudent.tuning.tune import tune
 
 GOAL = Goal.parse("minimise cost_usd")
@@ -92,3 +94,48 @@ def test_too_few_runs_say_nothing() -> None:
     model, history = studied(Space([Integer("work", 1, 12)]), lambda work: {"time_s": 1.0 * work}, trials=2)
     assert effects(model, history, seed=3) == {}
     assert prospects(model, history, history.best, seed=3) is None
+
+
+def long_history(trials: int, cut_from: int = 0) -> tuple[Model, History]:
+    """So many runs of a simple job; every second one from `cut_from` on was cut half-way."""
+    space = Space([Real("work", 1.0, 100.0, log=True)])
+    rng = np.random.default_rng(1)
+    made = []
+    for number in range(1, trials + 1):
+        work = float(rng.uniform(1.0, 100.0))
+        is_cut = number > cut_from and number % 2 == 0
+        time_s = 50.0 * work if is_cut else 100.0 * work
+        status, usd = "cut" if is_cut else "finished", time_s / 1000
+        made.append(Trial(number, {"work": work}, status, time_s, usd, usd, {}, feasible=not is_cut))
+    return Model(Problem(space, GOAL, lambda c: Price(3.6, "", "test")), 3), History(GOAL, tuple(made))
+
+
+def test_a_long_history_is_thinned_evenly_and_keeps_its_best() -> None:
+    _, history = long_history(1000)
+    thin = sample(history)
+    numbers = [trial.number for trial in thin]
+    assert len(thin) == MOST
+    assert numbers == sorted(numbers)
+    assert (numbers[0], numbers[-1]) == (1, 1000)
+    assert max(np.diff(numbers)) < 20
+    assert thin.best is history.best
+    assert sum(trial.finished for trial in thin) == MOST * 3 // 4, "what ended by itself tells more"
+    short = long_history(MOST)[1]
+    assert sample(short) is short
+
+
+def test_few_runs_that_ended_are_all_kept() -> None:
+    _, history = long_history(900)
+    few = tuple(replace(t, status="cut") if t.number > 40 else t for t in history)
+    ended = [trial.number for trial in few if trial.finished]
+    thin = sample(History(GOAL, few))
+    assert len(thin) == MOST
+    assert [trial.number for trial in thin if trial.finished] == ended
+
+
+def test_a_long_study_asks_for_as_many_forecasts_as_a_short_one_over_all_of_it() -> None:
+    model, history = long_history(120)
+    told = foretold(model, "cost_usd", history)
+    assert len(told) == ASKED
+    assert (told[0].number, told[-1].number) == (4, 120)
+    assert hit_rate(told) > 0.6

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,8 +24,6 @@ GOAL = "minimise cost_usd subject to accuracy >= 0.97 and time_s <= 4 s"
 BUDGET = "$0.03"
 INTERRUPTED, NOT_FOUND = 130, 1
 OURS, THEIRS = "lynceus", "random"
-SINGLE = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-"""Set before numpy is loaded: the cores belong to the workers, and small matrices gain nothing by threads."""
 
 
 def demo(
@@ -43,8 +40,6 @@ def demo(
             'install it with: pip install "prudent[demo]".'
         )
     money = parse_in(budget, USD)
-    for threads in SINGLE:
-        os.environ.setdefault(threads, "1")
     from prudent.cli.demo_workers import Workers, digits_job
     from prudent.tuning.goal import Goal
 

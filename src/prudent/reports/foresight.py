@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.seeds import rng_for
-from prudent.reports.model import FEWEST, Z80, Array, Forecast, Model, Rows
+from prudent.reports.model import FEWEST, Z80, Array, Forecast, Model, Rows, sample, spread
 from prudent.tuning.goal import COST, TIME, Constraint, Goal
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates
 from prudent.tuning.strategies.pool import look_at
 from prudent.tuning.trial import CUT, FAILED, Configuration, Trial
 
-LATEST = 60
-"""Runs for which the model is asked again what it had expected; in a longer study the latest."""
+ASKED = 30
+"""Runs for which the model is asked again what it had expected; in a longer study evenly spaced ones."""
 POOL = 4000
 JOINT = 150
 """Candidates that are drawn together; the others have next to no chance."""
@@ -45,21 +45,29 @@ class Foretold:
 
 def foretold(model: Model, measure: str, history: History) -> list[Foretold]:
     """For each run, the belief of a measure just before it: eight in ten should lie within the bounds."""
+    trials = sample(history).trials
+    open_places = [
+        place
+        for place in range(FEWEST, len(trials))
+        if _tells(trials[place], measure) and model.knows(measure, History(history.goal, trials[:place]))
+    ]
     found = []
-    trials = history.trials
-    for place in range(max(FEWEST, len(trials) - LATEST), len(trials)):
+    for place in spread(open_places, ASKED):
         trial, before = trials[place], History(history.goal, trials[:place])
         is_cut = trial.status == CUT
-        if trial.status == FAILED or measure not in trial.values or trial.known:
-            continue
-        if (is_cut and measure not in (COST, TIME)) or not model.knows(measure, before):
-            continue
         forecast = model.forecast(measure, before, model.problem.candidates([trial.configuration]))
         low, middle, high = (float(forecast.quantile(z)[0]) for z in (-Z80, 0.0, Z80))
         found.append(
             Foretold(trial.number, trial.configuration, middle, low, high, trial.values[measure], is_cut)
         )
     return found
+
+
+def _tells(trial: Trial, measure: str) -> bool:
+    """Whether a run of this study showed a measure; a cut one tells cost and time only, and those in part."""
+    if trial.known or trial.status == FAILED or measure not in trial.values:
+        return False
+    return trial.status != CUT or measure in (COST, TIME)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +15,16 @@ from prudent.tuning.problem import Candidates, Problem
 from prudent.tuning.strategies.beliefs import CHEAPEST_USD_PER_S, Learner
 from prudent.tuning.surrogates.gp import GaussianProcess
 from prudent.tuning.surrogates.gp_kernels import matern52
+from prudent.tuning.trial import CUT
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
+Item = TypeVar("Item")
 
 FEWEST = 3
 """Runs that a model must have seen; fewer are told better by themselves."""
+MOST = 300
+"""Runs that a model learns from: its work grows with their cube, and the 301st hardly changes a picture."""
 Z80 = 1.2815515655446004
 """Eight in ten outcomes of a Gaussian lie within so many deviations of its mean."""
 
@@ -110,6 +116,7 @@ class Model:
 
     def forecast(self, measure: str, history: History, pool: Candidates) -> Forecast:
         """The belief of a measure at candidates."""
+        history = sample(history)
         nothing = np.zeros(len(pool))
         if measure not in (COST, TIME):
             belief = self._learner.measure(measure, history, pool)
@@ -122,7 +129,35 @@ class Model:
 
     def works(self, history: History, pool: Candidates) -> Array:
         """The probability that a candidate does not fail."""
-        return self._learner.works(history, pool)
+        return self._learner.works(sample(history), pool)
+
+
+def sample(history: History, most: int = MOST) -> History:
+    """A history of at most so many runs; those that ended by themselves tell more than those that were cut.
+
+    Both are thinned out evenly, so that early and late runs stay; the best one always does.
+    """
+    trials = history.trials
+    if len(trials) <= most:
+        return history
+    cut = [trial for trial in trials if trial.status == CUT]
+    ended = spread([t for t in trials if t.status != CUT], most - min(len(cut), most // 4))
+    kept = {id(trial) for trial in (*ended, *spread(cut, most - len(ended)))}
+    if history.best is not None and id(history.best) not in kept:
+        kept.remove(id(ended[-1]))
+        kept.add(id(history.best))
+    return History(history.goal, tuple(trial for trial in trials if id(trial) in kept), history.pending)
+
+
+def spread(items: Sequence[Item], most: int) -> list[Item]:
+    """At most so many of the items, evenly spaced, the first and the last among them.
+
+    >>> spread(range(10), 4), spread("abc", 5)
+    ([0, 3, 6, 9], ['a', 'b', 'c'])
+    """
+    if len(items) <= most:
+        return list(items)
+    return [items[int(place)] for place in np.linspace(0, len(items) - 1, most).round()]
 
 
 def _root(covariance: Array) -> Array:

@@ -10,6 +10,7 @@ from typing import Any
 
 from prudent._version import __version__
 from prudent.core.ledger import Entry
+from prudent.core.threads import one_thread
 from prudent.core.values import is_number
 from prudent.reports import charts, page, words
 from prudent.reports.effects import TELLING, Effect, effects
@@ -48,8 +49,13 @@ def tuning_report(
     beside: Sequence[Result] = (),
     note: str = "",
 ) -> str:
-    """The page itself, as text."""
-    learned = _learned(result, problem)
+    """The page itself, as text.
+
+    Most of its time goes into the model: about the cube of the number of trials up to `model.MOST` of them,
+    and no more beyond, because the model then learns from an even sample; the rest grows with the trials.
+    """
+    with one_thread():
+        learned = _learned(result, problem)
     progress = charts.progress(result, beside)
     figures = [figure for figure in (progress, *learned.figures) if figure is not None]
     return page.render(
