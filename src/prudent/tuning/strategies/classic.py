@@ -61,9 +61,9 @@ class GpEic(Lynceus):
         bill = outlook.bill(belief.mean, belief.std, best, money_left)
         return Choice(index, float(reward[index]), float(bill[index]))
 
-    def _eligible(self, pool: Candidates, history: History) -> Mask:
-        del history
-        return np.array([self._problem.is_full(c) for c in pool.configurations], dtype=np.bool_)
+    @property
+    def _full_only(self) -> bool:
+        return self._problem.fraction is not None
 
 
 class GpEi(GpEic):

@@ -79,7 +79,7 @@ class Lynceus:
     def propose(self, history: History, money_left: float) -> Proposal | None:
         if self._is_early(history):
             return self._first(history)
-        pool, allowed = look_at(self._problem, history, self._seed)
+        pool, allowed = look_at(self._problem, history, self._seed, self._full_only)
         allowed = allowed & self._eligible(pool, history)
         if not allowed.any():
             return None
@@ -115,7 +115,14 @@ class Lynceus:
     def _eligible(self, pool: Candidates, history: History) -> Mask:
         """Candidates that this strategy considers at all: those that can be the answer."""
         del history
-        return np.array([self._problem.answers(c) for c in pool.configurations], dtype=np.bool_)
+        if not self._full_only:
+            return np.ones(len(pool), dtype=np.bool_)
+        return np.array([self._problem.is_full(c) for c in pool.configurations], dtype=np.bool_)
+
+    @property
+    def _full_only(self) -> bool:
+        """Whether runs on a part of the data are left out: they cannot answer a goal at full data."""
+        return self._problem.goal.speaks_of_full_data
 
     def _is_early(self, history: History) -> bool:
         """Whether the first trials are still on, or none has told anything to learn from yet."""
@@ -132,7 +139,9 @@ class Lynceus:
         tried = {self._problem.space.key(c) for c in history.configurations}
         count = max(self._options.start_trials, 2 * len(tried) + 1)
         if count not in self._starts:
-            self._starts[count] = first_configurations(self._problem, self._options.start, count, self._seed)
+            self._starts[count] = first_configurations(
+                self._problem, self._options.start, count, self._seed, self._full_only
+            )
         for configuration in self._starts[count]:
             if self._problem.space.key(configuration) not in tried:
                 return Proposal(configuration, f"first look, {self._options.start} start")
@@ -167,9 +176,7 @@ class Lynceus:
             return cost, outlook
         others = others * probability_below(cost.mean, cost.std, bound)
         unbounded = np.full(len(pool), np.inf)
-        outlook = Outlook(
-            False, cost.mean, cost.std, unbounded, floor, others, cap, False, tuple(margins)
-        )
+        outlook = Outlook(False, cost.mean, cost.std, unbounded, floor, others, cap, False, tuple(margins))
         return self._objective(history, pool, cost, log_price), outlook
 
     def _objective(self, history: History, pool: Candidates, cost: Belief, log_price: Array) -> Belief:
