@@ -14,6 +14,7 @@ from prudent.tuning.goal import Goal
 from prudent.tuning.jobs.job import Job
 from prudent.tuning.limits import OUT_OF_MONEY, Limit
 from prudent.tuning.result import Result
+from prudent.tuning.strategies.strategy import Predicting
 from prudent.tuning.study import Ask, Study
 from prudent.tuning.trial import Outcome, Progress, Trial
 
@@ -106,11 +107,14 @@ def tune(
 
 def summary(study: Study, job_name: str, interrupted: bool = False) -> Result:
     """The result of a study as it stands."""
-    history = study.history
+    history, recommended = study.history, study.recommended
+    prediction: dict[str, float] = {}
+    if recommended is not None and isinstance(study.strategy, Predicting):
+        prediction = study.strategy.predict(history, recommended)
     return Result(
         goal=study.goal,
         best=history.best,
-        recommended=study.recommended,
+        recommended=recommended,
         trials=study.trials,
         spent_usd=study.spent_usd,
         budget_usd=study.ledger.budget_usd,
@@ -121,6 +125,7 @@ def summary(study: Study, job_name: str, interrupted: bool = False) -> Result:
         known=study.known,
         interrupted=interrupted,
         job=job_name,
+        prediction=prediction,
     )
 
 

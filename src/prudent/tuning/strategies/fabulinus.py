@@ -47,7 +47,8 @@ class FabolasOptions:
     surrogate: Literal["gp", "trees"] = "gp"
     curves: Literal["power", "paper"] = "power"
     representers: int = 40
-    draws: int = 64
+    draws: int = 32
+    breadth: int = 256
     nodes: int = 3
     overhead_usd: float = 0.005
     start: Literal["price", "latin", "random", "sobol"] = "latin"
@@ -59,7 +60,8 @@ class FabolasOptions:
 
     def __post_init__(self) -> None:
         need(self.representers >= 2, "representers must be at least 2; 40 is usual.")
-        need(self.draws >= 8, "draws must be at least 8; 64 is usual.")
+        need(self.draws >= 8, "draws must be at least 8; 32 per setting of the model is usual.")
+        need(self.breadth >= 1, "breadth must be at least 1; so many tests are looked at closely.")
         need(1 <= self.nodes <= 9, "nodes must be 1 to 9; 3 is usual.")
         need(self.overhead_usd > 0, "overhead_usd must be above 0; a tenth of a cent is little.")
         need(self.start_configurations >= 2, "start_configurations must be at least 2.")
@@ -78,11 +80,11 @@ class FabulinusOptions(FabolasOptions):
     """
 
     acquisition: Literal["constrained", "es"] = "constrained"
-    beta: float = 1.0
+    beta: float = 0.25
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        need(0 < self.beta <= 1, "beta must be above 0 and at most 1; 1 looks at every test.")
+        need(0 < self.beta <= 1, "beta must be above 0 and at most 1; a tenth is the usual.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,12 +129,12 @@ class Fabolas:
         tests = self._affordable(view, money_left)
         if not len(tests):
             return None
-        bill = bill_usd(view.field, view.cost, tests)
-        told = self._information(view, tests)
-        index = int((told / (bill + self._options.overhead_usd)).argmax())
+        bill = bill_usd(view.field, view.cost, tests) + self._options.overhead_usd
+        told = self._information(view, tests, bill)
+        index = int((told / bill).argmax())
         if told[index] <= self._options.epsilon and self._options.epsilon > 0:
             return None
-        place, usd = tests[index], float(bill[index])
+        place, usd = tests[index], float(bill[index]) - self._options.overhead_usd
         likely = usd * math.exp(2.0 * min(float(view.cost.std[place]), 1.0))
         why = f"tells most about the full data per dollar, for about {format_money(usd)}"
         chosen = view.field.candidates.configurations[place]
@@ -189,19 +191,25 @@ class Fabolas:
         upper = cost.mean[tests] + cost.std[tests]
         return tests[upper <= math.log(max(money_left, 1e-12))]
 
-    def _information(self, view: View, tests: Places) -> Array:
-        """How much each test (k,) tells about the optimum on the full data."""
+    def _information(self, view: View, tests: Places, bill: Array) -> Array:
+        """How much each test (k,), which costs its bill (k,), tells about the optimum on the full data."""
         objective = view.prospect.objective
         full = view.field.full
         hope = view.prospect.sign * (objective.curve.mean + objective.offset) + objective.curve.std
-        return self._searched(view, tests, self._foremost(full, hope[full]), ())
+        return self._searched(view, tests, bill, self._foremost(full, hope[full]), ())
 
     def _foremost(self, full: Places, hope: Array) -> Places:
         """The representers: where the optimum could well be."""
         return full[np.argsort(-hope, kind="stable")[: self._options.representers]]
 
-    def _searched(self, view: View, tests: Places, chosen: Places, bands: tuple[Band, ...]) -> Array:
-        """Entropy search for the optimum among representers, within bands if there are any."""
+    def _searched(
+        self, view: View, tests: Places, bill: Array, chosen: Places, bands: tuple[Band, ...]
+    ) -> Array:
+        """Entropy search for the optimum among representers, within bands if there are any.
+
+        Only the tests that shrink the variance of the representers most per dollar are searched: a test that
+        moves none of them tells nothing.
+        """
         objective = view.prospect.objective
         if isinstance(objective.curve, ForestCurve):
             return self._searched_in_trees(view, tests, chosen)
@@ -212,14 +220,18 @@ class Fabolas:
                 curves[0] = (band.curve, band)
             else:
                 curves.append((band.curve, band))
+        shrunk = np.sum([_shrunk(curve, tests, chosen) for curve, _ in curves], axis=0) / bill
+        kept = np.sort(np.argsort(-shrunk, kind="stable")[: self._options.breadth])
         rng = rng_for(self._seed, "draws")
         settings = len(objective.curve.process.components)
-        out = np.zeros(len(tests))
+        out = np.zeros(len(kept))
         for h in range(settings):
-            beliefs = [self._drawn(curve, band, h, tests, chosen, rng) for curve, band in curves]
+            beliefs = [self._drawn(curve, band, h, tests[kept], chosen, rng) for curve, band in curves]
             offset = objective.offset[chosen]
             out += information(beliefs, view.prospect.sign, offset, self._options.nodes)
-        return np.maximum(out / settings, 1e-9)
+        told = np.zeros(len(tests))
+        told[kept] = np.maximum(out / settings, 1e-9)
+        return told
 
     def _drawn(
         self, curve: Curve, band: Band | None, h: int, tests: Places, chosen: Places, rng: np.random.Generator
@@ -239,10 +251,17 @@ class Fabolas:
         mean, std = curve.given(repeated, outcomes.reshape(-1), chosen)
         shape = (len(tests), len(line), len(chosen))
         offset = objective.offset[chosen]
-        normals = rng_for(self._seed, "draws").standard_normal((4 * self._options.draws, len(chosen)))
+        normals = rng_for(self._seed, "draws").standard_normal((8 * self._options.draws, len(chosen)))
         after = (sign * (mean + offset)).reshape(shape), std.reshape(shape)
         now = sign * (curve.mean[chosen] + offset), curve.std[chosen]
         return np.maximum(information_of_marginals(*after, weights, now, normals), 1e-9)
+
+
+def _shrunk(curve: Curve, tests: Places, targets: Places) -> Array:
+    """How much of the variance of a curve at targets each test takes away (k,), on average."""
+    assert isinstance(curve, ProcessCurve)
+    left = curve.process.shrinkage(tests, targets)
+    return np.asarray(left / max(float(left.max()), 1e-12))
 
 
 class Fabulinus(Fabolas):
@@ -250,19 +269,20 @@ class Fabulinus(Fabolas):
 
     Options = FabulinusOptions
 
-    def _information(self, view: View, tests: Places) -> Array:
+    def _information(self, view: View, tests: Places, bill: Array) -> Array:
         options, prospect, full = self._options, view.prospect, view.field.full
         assert isinstance(options, FabulinusOptions)
         if not prospect.bands:
-            return super()._information(view, tests)
+            return super()._information(view, tests, bill)
         if options.acquisition == "constrained" and options.surrogate == "gp":
-            return self._searched(view, tests, self._foremost(full, self._hope(view)), prospect.bands)
+            chosen = self._foremost(full, self._hope(view))
+            return self._searched(view, tests, bill, chosen, prospect.bands)
         promise = prospect.cea(tests, full, options.confidence)
         out = np.zeros(len(tests))
         count = max(1, math.ceil(options.beta * len(tests)))
         luck = rng_for(self._seed, "beta", len(tests)).random(len(tests))
         best = np.lexsort((luck, -promise))[:count]
-        out[best] = super()._information(view, tests[best]) * promise[best]
+        out[best] = super()._information(view, tests[best], bill[best]) * promise[best]
         return out
 
     def _hope(self, view: View) -> Array:

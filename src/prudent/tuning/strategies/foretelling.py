@@ -10,6 +10,7 @@ from prudent.tuning.acquisition import hermite_nodes
 from prudent.tuning.goal import COST, TIME
 from prudent.tuning.strategies.extrapolation import LOG, Curve, ProcessCurve, Warp
 from prudent.tuning.strategies.prospect import Prospect
+from prudent.tuning.strategies.strategy import with_word
 from prudent.tuning.strategies.subsampling import Field
 
 SURE_Z = 1.959963984540054
@@ -37,22 +38,9 @@ def _told(name: str, curve: Curve, warp: Warp, offset: float) -> dict[str, float
     around = warp.back(centre + spread * nodes)
     mean = float(weights @ around)
     deviation = math.sqrt(max(float(weights @ (around - mean) ** 2), 0.0))
-    stem, unit = _split(name)
     return {
         name: float(middle),
-        f"{stem}_std{unit}": deviation,
-        f"{stem}_low{unit}": float(low),
-        f"{stem}_high{unit}": float(high),
+        with_word(name, "std"): deviation,
+        with_word(name, "low"): float(low),
+        with_word(name, "high"): float(high),
     }
-
-
-def _split(name: str) -> tuple[str, str]:
-    """A unit stays at the end of a name: cost_usd gives cost_low_usd.
-
-    >>> _split("cost_usd"), _split("accuracy")
-    (('cost', '_usd'), ('accuracy', ''))
-    """
-    for unit in ("_usd", "_s", "_mb"):
-        if name.endswith(unit) and len(name) > len(unit):
-            return name[: -len(unit)], unit
-    return name, ""

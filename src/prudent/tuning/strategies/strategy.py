@@ -26,6 +26,31 @@ class Strategy(Protocol):
     def recommend(self, history: History) -> Configuration | None: ...
 
 
+@runtime_checkable
+class Predicting(Protocol):
+    """A strategy that recommends configurations it has not run, and says what it expects of them."""
+
+    def predict(self, history: History, configuration: Configuration) -> dict[str, float]:
+        """What a run of this configuration on the full data should come out as.
+
+        Each measure, cost_usd and time_s by name (the median), with its deviation and the ends of a 95 %
+        interval (accuracy_std, accuracy_low, accuracy_high; cost_low_usd, …), and `probability_feasible`, the
+        chance that it keeps every constraint. Empty while nothing is known.
+        """
+
+
+def with_word(measure: str, word: str) -> str:
+    """The key of a prediction for a word about a measure; the unit stays at the end.
+
+    >>> with_word("cost_usd", "low"), with_word("accuracy", "low")
+    ('cost_low_usd', 'accuracy_low')
+    """
+    for unit in ("_usd", "_s", "_mb"):
+        if measure.endswith(unit) and len(measure) > len(unit):
+            return f"{measure[: -len(unit)]}_{word}{unit}"
+    return f"{measure}_{word}"
+
+
 def best_configuration(history: History) -> Configuration | None:
     """What most strategies recommend: the best feasible trial."""
     best = history.best

@@ -230,6 +230,14 @@ class ProductProcess:
         )
         return np.asarray(prior - part.reach[:, rows].T @ part.reach[:, columns])
 
+    def shrinkage(self, tests: Places, targets: Places) -> Array:
+        """How much each of k tests would shrink the variance at targets, summed over them (k,)."""
+        out = np.zeros(len(tests))
+        for h, part in enumerate(self.components):
+            square = (self.between(h, tests, targets) ** 2).sum(axis=1)
+            out += part.variance * square / (part.share[tests] + part.noise)
+        return out
+
     def std_after(self, tests: Places, targets: Places) -> Array:
         """Deviation (k, t) at targets after each of k tests came out at its mean: rank-one, no refit.
 

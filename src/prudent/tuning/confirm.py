@@ -1,0 +1,141 @@
+"""Run what was recommended once, and see how far the prediction was off.
+
+A strategy that learns on parts of the data recommends what it never ran. One paid run turns the prediction
+into a measurement.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from prudent.core.errors import BadInput
+from prudent.core.ledger import Entry
+from prudent.core.units import format_money
+from prudent.tuning.crew import Crew, LiveCrew, Reached, VirtualCrew
+from prudent.tuning.goal import COST
+from prudent.tuning.jobs.job import Job
+from prudent.tuning.limits import OUT_OF_MONEY, Limit
+from prudent.tuning.result import Result
+from prudent.tuning.strategies.strategy import with_word
+from prudent.tuning.trial import FINISHED, Configuration, Outcome, Progress, Trial
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """What the recommended configuration did, beside what was predicted.
+
+    `errors` are measured minus predicted, by measure; `within` says whether the measured value lies between
+    the prediction's low and high. `charge` is None where the configuration had been run already and nothing
+    was paid.
+    """
+
+    trial: Trial
+    prediction: dict[str, Any] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)
+    within: dict[str, bool] = field(default_factory=dict)
+    charge: Entry | None = None
+
+    @property
+    def spent_usd(self) -> float:
+        return self.charge.usd if self.charge else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for `--json`."""
+        return {
+            "trial": self.trial.to_dict(),
+            "prediction": self.prediction,
+            "errors": self.errors,
+            "within": self.within,
+            "spent_usd": self.spent_usd,
+        }
+
+
+def confirm(job: Job, result: Result, budget_usd: float | None = None) -> Confirmation:
+    """Run the recommendation of a result once, with at most `budget_usd` (else what the study left over).
+
+    Refuses where the money cannot pay for the run as predicted. A run that turns out dearer is cut when the
+    money is gone. A recommendation that the study ran in full itself costs nothing more.
+    """
+    if result.recommended is None:
+        raise BadInput("There is no recommendation to confirm; tune with a larger budget first.")
+    configuration = job.space.check(result.recommended)
+    known = _known(job, result, configuration)
+    if known is not None:
+        return _compared(known, result, None)
+    left = _money(result, budget_usd)
+    _check_money(job, result, configuration, left)
+    number = max((trial.number for trial in result.trials), default=0) + 1
+    price = job.price(configuration)
+    outcome = _run(job, configuration, number, Limit(price.seconds_for(left), OUT_OF_MONEY))
+    cost_usd = price.cost_usd(outcome.time_s) if outcome.started else 0.0
+    paid_usd = min(cost_usd, left)
+    values = {**outcome.measures, "time_s": outcome.time_s, "cost_usd": cost_usd}
+    feasible = outcome.status == FINISHED and result.goal.feasible(values)
+    trial = Trial(
+        number,
+        configuration,
+        outcome.status,
+        outcome.time_s,
+        cost_usd,
+        paid_usd,
+        dict(outcome.measures),
+        feasible,
+        why=outcome.why,
+        chosen="confirms the recommendation",
+    )
+    return _compared(trial, result, Entry(f"trial {number}", paid_usd, outcome.time_s, price, note="confirm"))
+
+
+def _known(job: Job, result: Result, configuration: Configuration) -> Trial | None:
+    key = job.space.key(configuration)
+    ran = (trial for trial in result.trials if trial.finished)
+    return next((trial for trial in ran if job.space.key(trial.configuration) == key), None)
+
+
+def _money(result: Result, budget_usd: float | None) -> float:
+    if budget_usd is not None:
+        return budget_usd
+    return math.inf if result.budget_usd is None else max(result.budget_usd - result.spent_usd, 0.0)
+
+
+def _check_money(job: Job, result: Result, configuration: Configuration, left: float) -> None:
+    price = job.price(configuration)
+    expected = max(float(result.prediction.get(COST, 0.0)), price.cost_usd(price.minimum_s))
+    if left <= 0 or expected > left:
+        wanted = format_money(expected) if expected > 0 else "money"
+        raise BadInput(
+            f"Confirming the recommendation takes about {wanted}, but {format_money(left)} is left; "
+            "raise the budget of the confirmation, or tune with less."
+        )
+
+
+def _run(job: Job, configuration: Configuration, number: int, limit: Limit) -> Outcome:
+    crew: Crew = VirtualCrew() if job.virtual else LiveCrew()
+    crew.add(number, job.start(dict(configuration), number), 0.0)
+    member = crew.members[number]
+    try:
+        while True:
+            _, event = crew.wait(lambda _: limit)
+            if isinstance(event, Outcome):
+                return event
+            if isinstance(event, Reached):
+                return member.run.cut(limit.seconds, limit.why)
+            assert isinstance(event, Progress)
+    except BaseException:
+        member.run.cut(member.seen_s, "interrupted")
+        raise
+
+
+def _compared(trial: Trial, result: Result, charge: Entry | None) -> Confirmation:
+    """Set a finished run beside its prediction; a cut one is compared by nothing, it has no final values."""
+    foretold = result.prediction
+    measured = trial.values if trial.finished else {}
+    errors = {name: value - float(foretold[name]) for name, value in measured.items() if name in foretold}
+    within = {}
+    for name in errors:
+        low, high = (foretold.get(with_word(name, word)) for word in ("low", "high"))
+        if low is not None and high is not None:
+            within[name] = float(low) <= measured[name] <= float(high)
+    return Confirmation(trial, dict(foretold), errors, within, charge)
