@@ -77,8 +77,9 @@ def _front(plan: Plan) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("Time or money", header_style="bold", no_wrap=True)
     table.add_column("cost", justify="right", no_wrap=True)
-    for point in plan.front:
-        table.add_row(format_duration(point.makespan_s), format_money(point.cost_usd))
+    rows = [(format_duration(point.makespan_s), format_money(point.cost_usd)) for point in plan.front]
+    for row in dict.fromkeys(rows):
+        table.add_row(*row)
     return table
 
 
