@@ -272,9 +272,7 @@ def _check_install(client: Any, matched: Mapping[str, str]) -> None:
     found = client.run(importlib.util.find_spec, "prudent", workers=list(matched.values()))
     for vm, address in matched.items():
         if found.get(address) is None:
-            raise BadInput(
-                f"The worker at {address} (for VM {vm}) has no Prudent; install the same there."
-            )
+            raise BadInput(f"The worker at {address} (for VM {vm}) has no Prudent; install the same there.")
 
 
 def _wait_for(client: Any, members: Mapping[str, int]) -> None:
