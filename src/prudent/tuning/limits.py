@@ -14,6 +14,7 @@ TOO_SLOW = "took longer than the goal allows"
 TOO_DEAR = "cost more than the goal allows"
 NOT_CHEAPER = "its bill passed the best run so far"
 NOT_FASTER = "took longer than the best run so far"
+SURPRISE = "cost far more than expected"
 OUT_OF_MONEY = "the budget could not pay for more"
 
 

@@ -36,6 +36,10 @@ class Candidates:
     def usd_per_s(self) -> NDArray[np.float64]:
         return self.usd_per_h / 3600.0
 
+    def payable(self, money_usd: float) -> NDArray[np.bool_]:
+        """Which of them this money can start at all: it pays their billing minimum."""
+        return np.asarray(self.minimum_s * self.usd_per_s <= money_usd)
+
     def subset(self, indices: NDArray[np.int64]) -> Candidates:
         return Candidates(
             [self.configurations[i] for i in indices],

@@ -13,12 +13,13 @@ from prudent.core.errors import BadInput
 from prudent.core.ledger import Entry, Ledger, Reservation
 from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.space import Space
+from prudent.core.threads import one_thread
 from prudent.core.units import format_money
 from prudent.tuning import censoring
 from prudent.tuning.goal import Goal
 from prudent.tuning.history import History
 from prudent.tuning.journal import Fact, Journal
-from prudent.tuning.limits import OUT_OF_MONEY, Limit, early_limit
+from prudent.tuning.limits import NEVER, OUT_OF_MONEY, SURPRISE, Limit, early_limit
 from prudent.tuning.problem import Problem
 from prudent.tuning.strategies.registry import build, default_strategy
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Outcome, Progress, Proposal, Trial
@@ -143,7 +144,8 @@ class Study:
         if left <= ROUNDING_USD:
             return None
         clock = time.perf_counter()
-        proposal = self.strategy.propose(self.history, left)
+        with one_thread():
+            proposal = self.strategy.propose(self.history, left)
         decision_s = time.perf_counter() - clock
         if proposal is None:
             return None
@@ -161,6 +163,7 @@ class Study:
             decision_s=decision_s,
             expected_usd=proposal.expected_usd,
             likely_usd=proposal.likely_usd,
+            cap_usd=proposal.cap_usd,
             reserved_usd=_finite(wish_usd),
             at_s=at_s,
         )
@@ -170,7 +173,10 @@ class Study:
         """When a trial under way must be cut; may come nearer when another trial ends well."""
         ask, reservation = self._open_trial(number)
         money = Limit(ask.price.seconds_for(reservation.usd), OUT_OF_MONEY)
-        return min(early_limit(self.problem, ask.configuration, ask.price, self.best), money)
+        early = early_limit(self.problem, ask.configuration, ask.price, self.best)
+        cap_usd = ask.proposal.cap_usd if self.problem.early_stop else None
+        surprise = NEVER if cap_usd is None else Limit(ask.price.seconds_for(cap_usd), SURPRISE)
+        return min(early, surprise, money)
 
     def extend(self, number: int) -> bool:
         """Reserve more for a trial that used up its reservation: as much again, if it is there."""
@@ -340,7 +346,8 @@ class Study:
 
     def _asked(self, fact: Fact) -> Ask:
         configuration = self.problem.space.check(fact["configuration"])
-        proposal = Proposal(configuration, fact["why"], fact["expected_usd"], fact["likely_usd"])
+        expected, likely, cap = fact["expected_usd"], fact["likely_usd"], fact["cap_usd"]
+        proposal = Proposal(configuration, fact["why"], expected, likely, cap)
         price, number, at_s = self.problem.price(configuration), fact["number"], fact["at_s"]
         self._next_number = max(self._next_number, number + 1)
         self.clock_s = max(self.clock_s, at_s)

@@ -52,13 +52,15 @@ class Proposal:
     """A configuration to run next, and what the strategy expects of it.
 
     `expected_usd` is the mean of its predicted bill, `likely_usd` an amount it should not exceed
-    (what gets reserved first); `why` is a short reason for people.
+    (what gets reserved first); past `cap_usd` the run is cut, for it has become too dear a surprise (None:
+    never); `why` is a short reason for people.
     """
 
     configuration: Configuration
     why: str = ""
     expected_usd: float | None = None
     likely_usd: float | None = None
+    cap_usd: float | None = None
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,17 @@ CHEAPEST_USD_PER_S = 1e-9 / 3600.0
 """A free machine counts as next to free: the logarithm of its cost stays finite and follows its time."""
 
 
+LEAST_MEASURED = 3
+"""With fewer runs that ended by themselves, cut ones do not count towards the hyper-parameters."""
 USUAL_LOG_COST = 0.7
 """How much log costs usually differ within a space: by a factor of two, give or take."""
+
+
+TRUSTED, LEAST_DOUBT = 0.5, 0.2
+"""Guesses of a cut run's log time are used when typically off by no more than the first; never held surer
+than the second."""
+UNKNOWN_STRETCH = 0.7
+"""How much longer, in log time, a cut run is taken to be by a model that knows no bounds: twice as long."""
 
 
 class Belief(Protocol):
@@ -81,9 +90,10 @@ class Learner:
         y = np.log([max(trial.time_s, 1e-6) for trial in trials]) + np.log(usd_per_s)
         is_cut = np.array([trial.status == CUT for trial in trials])
         pending, _ = self._pending_rows(history)
+        y, is_cut, doubt = _with_estimates(trials, y, is_cut)
         if self._surrogate == "trees":
-            return self._trees(trials, X, _imputed(trials, y, is_cut), pool, pending)
-        return self._process("cost", trials, X, y, is_cut, pool, pending, USUAL_LOG_COST)
+            return self._trees(trials, X, y + np.where(is_cut, UNKNOWN_STRETCH, 0.0), pool, pending)
+        return self._process("cost", trials, X, y, is_cut, pool, pending, USUAL_LOG_COST, doubt)
 
     def measure(self, name: str, history: History, pool: Candidates) -> Belief | None:
         """The belief of a measure that runs report at their end; None while no run has."""
@@ -147,9 +157,11 @@ class Learner:
         pool: Candidates,
         pending: Array,
         usual: float | None = None,
+        doubt: Array | None = None,
     ) -> GaussianProcess:
-        settings = self._weighed(name, trials, X, y, is_cut, usual)
-        y, extra = _without_cuts(X, y, is_cut, settings, usual)
+        doubt = np.zeros(len(y)) if doubt is None else doubt
+        settings = self._weighed(name, trials, X, y, is_cut, usual, doubt)
+        y, extra = _without_cuts(X, y, is_cut, settings, usual, doubt)
         groups = self._problem.groups
         if len(pending):
             # A trial under way counts as if it came out as expected: no second one beside it.
@@ -166,16 +178,21 @@ class Learner:
         y: Array,
         is_cut: NDArray[np.bool_],
         usual: float | None,
+        doubt: Array,
     ) -> Settings:
         size = checkpoint(len(trials))
         key = (name, *(trial.number for trial in trials[:size]))
         if key not in self._settings:
-            X, y, is_cut = X[:size], y[:size], is_cut[:size]
-            guess = np.where(is_cut, y + 0.5 * max(float(y.std()), 0.3), y)
+            X, y, is_cut, doubt = X[:size], y[:size], is_cut[:size], doubt[:size]
+            if np.count_nonzero(~is_cut) < LEAST_MEASURED:
+                # Bounds alone look alike and would make long length scales, and so certainty, seem likely.
+                X, y, is_cut, doubt = X[~is_cut], y[~is_cut], is_cut[~is_cut], doubt[~is_cut]
+            guess = np.where(is_cut, y + 0.5 * Scale.of(y, usual).deviation, y)
             scale = Scale.of(guess, usual)
-            settings = weigh(X, (guess - scale.mean) / scale.deviation, self._problem.groups, self._seed)
+            standard, extra = (guess - scale.mean) / scale.deviation, doubt / scale.deviation**2
+            settings = weigh(X, standard, self._problem.groups, self._seed, extra)
             if is_cut.any():
-                values, extra = _without_cuts(X, y, is_cut, settings, usual)
+                values, extra = _without_cuts(X, y, is_cut, settings, usual, doubt)
                 scale = Scale.of(values, usual)
                 standard = (values - scale.mean) / scale.deviation
                 settings = weigh(X, standard, self._problem.groups, self._seed, extra)
@@ -193,26 +210,44 @@ class Learner:
 
 
 def _without_cuts(
-    X: Array, y: Array, is_cut: NDArray[np.bool_], settings: Settings, usual: float | None
+    X: Array, y: Array, is_cut: NDArray[np.bool_], settings: Settings, usual: float | None, doubt: Array
 ) -> tuple[Array, Array]:
-    """Values and extra noise after cut runs became pseudo-observations, by the weightiest setting."""
+    """Values and extra noise after cut runs became pseudo-observations, by the weightiest setting.
+
+    `doubt` is the variance of a value beyond the usual noise; the extra noise is relative to that of y.
+    """
+    extra = doubt / Scale.of(y, usual).deviation ** 2
     if not is_cut.any():
-        return y, np.zeros(len(y))
+        return y, extra
     from prudent.tuning.surrogates.censored import pseudo_observations
 
     scale = Scale.of(y, usual)
-    noise = np.full(len(y), float(settings.noise[0]))
+    base = float(settings.noise[0])
+    noise = base + extra
     values, spreads = pseudo_observations(
         X, (y - scale.mean) / scale.deviation, is_cut, noise, settings.scales[0]
     )
-    return values * scale.deviation + scale.mean, np.maximum(spreads - noise, 0.0)
+    return values * scale.deviation + scale.mean, np.maximum(spreads - base, 0.0)
 
 
-def _imputed(trials: Sequence[Trial], y: Array, is_cut: NDArray[np.bool_]) -> Array:
-    """Values for a model that takes no noise: an estimate from progress, or a step above the bound."""
-    out = y.copy()
+def _with_estimates(
+    trials: Sequence[Trial], y: Array, is_cut: NDArray[np.bool_]
+) -> tuple[Array, NDArray[np.bool_], Array]:
+    """Log costs in which a cut run's progress tells its full time, where such guesses have proved good.
+
+    Each finished run tells how far off its own guess half-way would have been. With at least two of them
+    right on average within `TRUSTED`, a guess counts as a measurement with that much doubt (a variance);
+    otherwise a cut run stays what it surely is: at least so long.
+    """
+    errors = [t.estimate["log_error"] for t in trials if "log_error" in t.estimate]
+    out, still_cut, doubt = y.copy(), is_cut.copy(), np.zeros(len(y))
+    typical = math.sqrt(float(np.mean(np.square(errors)))) if len(errors) >= 2 else math.inf
+    if typical > TRUSTED:
+        return out, still_cut, doubt
     for place in map(int, np.flatnonzero(is_cut)):
-        estimate = trials[place].estimate.get("time_s")
-        grown = math.log(estimate / trials[place].time_s) if estimate else 0.7
-        out[place] += max(grown, 0.0)
-    return out
+        guess = trials[place].estimate.get("time_s")
+        if guess is not None:
+            out[place] += max(math.log(guess / trials[place].time_s), 0.0)
+            still_cut[place] = False
+            doubt[place] = max(typical, LEAST_DOUBT) ** 2
+    return out, still_cut, doubt

@@ -144,6 +144,16 @@ def choose(
     return Choice(index, float(reward[index] + total[place]), float(bill[index]))
 
 
+def explore(outlook: Outlook, belief: Belief, allowed: Mask, best: float, money_left: float) -> Choice:
+    """Where least is known per dollar: for when nothing is feasible and the model sees no hope anywhere.
+
+    It is the model that must be wrong then, or the goal; only other runs can tell which.
+    """
+    bill = outlook.bill(belief.mean, belief.std, best, money_left)
+    index = int(np.where(allowed, (belief.std + outlook.cost_std) / bill, -1.0).argmax())
+    return Choice(index, 0.0, float(bill[index]))
+
+
 def _future(
     outlook: Outlook,
     belief: Belief,

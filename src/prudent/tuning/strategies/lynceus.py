@@ -19,7 +19,7 @@ from prudent.tuning.goal import COST, TIME, Constraint
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
 from prudent.tuning.strategies.beliefs import CHEAPEST_USD_PER_S, Belief, Learner
-from prudent.tuning.strategies.lookahead import Choice, Foresight, Mask, Outlook, choose
+from prudent.tuning.strategies.lookahead import Choice, Foresight, Mask, Outlook, choose, explore
 from prudent.tuning.strategies.options import need
 from prudent.tuning.strategies.pool import look_at
 from prudent.tuning.strategies.start import first_configurations
@@ -27,6 +27,10 @@ from prudent.tuning.strategies.strategy import best_configuration
 from prudent.tuning.trial import Configuration, Proposal
 
 Array = NDArray[np.float64]
+
+SURPRISE_FACTOR, SURPRISE_SHARE = 4.0, 0.25
+"""A run is cut when its bill passes this many times what was expected and this share of the money left:
+one bad guess, say about a far dearer cluster, must not eat the budget."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class LynceusOptions:
     gamma: float = 0.9
     epsilon: float = 0.0
     start: Literal["price", "latin", "random", "sobol"] = "price"
-    start_trials: int = 3
+    start_trials: int = 4
     surrogate: Literal["gp", "trees"] = "gp"
     trees: int = 10
     confidence: float = 0.5
@@ -78,15 +82,17 @@ class Lynceus:
 
     def propose(self, history: History, money_left: float) -> Proposal | None:
         if self._is_early(history):
-            return self._first(history)
+            return self._first(history, money_left)
         pool, allowed = look_at(self._problem, history, self._seed, self._full_only)
-        allowed = allowed & self._eligible(pool, history)
+        allowed = allowed & self._eligible(pool, history) & pool.payable(money_left)
         if not allowed.any():
             return None
         belief, outlook = self._outlook(history, pool)
         best = self._best_loss(history, belief)
         choice = self._choose(outlook, belief, allowed, best, money_left)
-        if choice is None or self._is_enough(choice, history):
+        if choice is not None and choice.reward <= 0 and history.best is None:
+            choice = explore(outlook, belief, allowed, best, money_left)
+        elif choice is None or self._is_enough(choice, history):
             return None
         likely = math.exp(float(outlook.cost_mean[choice.index] + 2 * outlook.cost_std[choice.index]))
         return Proposal(
@@ -94,6 +100,7 @@ class Lynceus:
             self._why(outlook, choice.index, choice.bill_usd),
             expected_usd=choice.bill_usd,
             likely_usd=min(likely, money_left),
+            cap_usd=max(SURPRISE_FACTOR * choice.bill_usd, SURPRISE_SHARE * money_left),
         )
 
     def recommend(self, history: History) -> Configuration | None:
@@ -134,7 +141,7 @@ class Lynceus:
             told = any(trial.finished and measure in trial.measures for trial in history)
         return taken < self._options.start_trials or not told
 
-    def _first(self, history: History) -> Proposal | None:
+    def _first(self, history: History, money_left: float) -> Proposal | None:
         """The next of the first trials; more of them while none has told anything."""
         tried = {self._problem.space.key(c) for c in history.configurations}
         count = max(self._options.start_trials, 2 * len(tried) + 1)
@@ -144,7 +151,8 @@ class Lynceus:
             )
         for configuration in self._starts[count]:
             if self._problem.space.key(configuration) not in tried:
-                return Proposal(configuration, f"first look, {self._options.start} start")
+                why = f"first look, {self._options.start} start"
+                return Proposal(configuration, why, cap_usd=SURPRISE_SHARE * money_left)
         return None
 
     def _sight(self) -> Foresight:

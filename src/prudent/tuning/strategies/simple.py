@@ -29,11 +29,11 @@ class Random:
         self._seed = seed
 
     def propose(self, history: History, money_left: float) -> Proposal | None:
-        del money_left
         taken = len(history) + len(history.pending)
         rng = rng_for(self._seed, "random", taken)
         if self._problem.listed:
-            free = np.flatnonzero(untried(self._problem, history))
+            payable = self._problem.everything.payable(money_left)
+            free = np.flatnonzero(untried(self._problem, history) & payable)
             if not len(free):
                 return None
             choice = self._problem.everything.configurations[int(rng.choice(free))]
@@ -58,11 +58,12 @@ class Grid:
         self._problem = problem
 
     def propose(self, history: History, money_left: float) -> Proposal | None:
-        del money_left
         space = self._problem.space
         tried = {space.key(configuration) for configuration in history.configurations}
         for configuration in space.configurations():
-            if space.key(configuration) not in tried:
+            if space.key(configuration) not in tried and self._problem.price(configuration).seconds_for(
+                money_left
+            ):
                 return Proposal(configuration, why="next on the grid")
         return None
 

@@ -1,0 +1,73 @@
+"""The tables of measured runs that benchmarks play on, where they are present."""
+
+from __future__ import annotations
+
+import csv
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import prudent
+from prudent.tuning.jobs.table import TableJob
+
+LYNCEUS = ("lynceus_cnn", "lynceus_rnn")
+_PARAMETERS = ["vm_type", "n_workers", "learning_rate", "batch_size", "synchronous"]
+
+
+def data_folder() -> Path:
+    """Where the measured runs are: PRUDENT_DATA, or ../shared/data beside the repository."""
+    default = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("PRUDENT_DATA", default))
+    if not (folder / "tuning").is_dir():
+        raise SystemExit(f"No measured runs in {folder}; set PRUDENT_DATA to the folder that holds tuning/.")
+    return folder
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one configuration costs."""
+
+    time_s: float
+    usd_per_h: float
+
+    @property
+    def cost_usd(self) -> float:
+        return self.time_s * self.usd_per_h / 3600
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A tuning problem with a known answer; `choices` spans the same configurations as a full grid."""
+
+    job: TableJob
+    goal: prudent.Goal
+    max_time_s: float
+    average_usd: float
+    optimum_usd: float
+    choices: dict[str, list[object]]
+    by_choice: dict[tuple[object, ...], Run]
+
+
+def lynceus_bench(name: str) -> Bench:
+    """Minimise the cost to reach the target within T_max, the 193rd smallest time."""
+    path = data_folder() / "tuning" / f"{name}.csv"
+    job = TableJob.read_csv(
+        path,
+        _PARAMETERS,
+        time="time_to_target_s",
+        measures=["accuracy"],
+        progress=path.with_name(f"{name}_progress.csv"),
+    )
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    runs = [Run(float(row["time_to_target_s"]), float(row["price_usd_per_h"])) for row in rows]
+    max_time_s = sorted(run.time_s for run in runs)[192]
+    grid = ["vm_type", "total_worker_cores", *_PARAMETERS[2:]]
+    choices: dict[str, list[object]] = {column: sorted({row[column] for row in rows}) for column in grid}
+    by_choice = {tuple(row[c] for c in grid): run for row, run in zip(rows, runs, strict=True)}
+    goal = prudent.Goal.parse(f"minimise cost_usd subject to time_s <= {max_time_s!r}")
+    average = float(np.mean([run.cost_usd for run in runs]))
+    optimum = min(run.cost_usd for run in runs if run.time_s <= max_time_s)
+    return Bench(job, goal, max_time_s, average, optimum, choices, by_choice)
