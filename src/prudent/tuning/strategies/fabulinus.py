@@ -27,7 +27,7 @@ from prudent.tuning.strategies.extrapolation import Curve, Extrapolator, ForestC
 from prudent.tuning.strategies.first_looks import FirstLooks
 from prudent.tuning.strategies.foretelling import foretold
 from prudent.tuning.strategies.options import need
-from prudent.tuning.strategies.prospect import Band, Prospect, bill_usd, incumbent, prospect_of
+from prudent.tuning.strategies.prospect import Band, Prospect, bill_usd, prospect_of
 from prudent.tuning.strategies.subsampling import Field, Ground, Places
 from prudent.tuning.trial import Configuration, Proposal
 
@@ -144,9 +144,7 @@ class Fabolas:
         if not self._told(history):
             return None
         view = self._view(history)
-        full = view.field.full
-        value = view.prospect.value(view.prospect.objective.curve.mean[full], full)
-        place = full[int(incumbent(value, view.prospect.probability(full), self._options.confidence))]
+        place = view.prospect.recommended(view.field.full, self._options.confidence)
         return dict(view.field.candidates.configurations[place])
 
     def predict(self, history: History, configuration: Configuration) -> dict[str, float]:

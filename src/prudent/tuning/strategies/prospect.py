@@ -16,6 +16,8 @@ from prudent.tuning.strategies.subsampling import Field, Places
 
 Array = NDArray[np.float64]
 
+HOPELESS = 0.01
+
 
 @dataclass(frozen=True, eq=False)
 class Aspect:
@@ -64,6 +66,25 @@ class Prospect:
         for band in self.bands:
             out *= band.probability(band.curve.mean[places], band.curve.std[places], places)
         return out
+
+    def excess(self, places: Places) -> Array:
+        """How far the predictions at places (t,) miss the constraints, on the scales of the beliefs."""
+        out = np.zeros(len(places))
+        for band in self.bands:
+            mean = band.curve.mean[places]
+            out += np.maximum(mean - band.upper[places], 0.0) + np.maximum(band.lower[places] - mean, 0.0)
+        return out
+
+    def recommended(self, places: Places, confidence: float) -> int:
+        """The place of the incumbent, tested or not.
+
+        Where not even the likeliest has a chance, a tail tells nothing: it is the one predicted to miss least.
+        """
+        chance = self.probability(places)
+        if float(chance.max()) < HOPELESS:
+            return int(places[int(self.excess(places).argmin())])
+        value = self.value(self.objective.curve.mean[places], places)
+        return int(places[int(incumbent(value, chance, confidence))])
 
     def probability_after(self, tests: Places, places: Places) -> Array:
         """The same (k, t) after each of k tests came out as predicted."""

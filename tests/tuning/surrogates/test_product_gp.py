@@ -1,0 +1,189 @@
+"""The process over (configuration, fraction): kernel, conditioning, what it says of full data."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prudent.tuning.surrogates import product_kernels as kernels
+from prudent.tuning.surrogates.ensemble import spread, walk
+from prudent.tuning.surrogates.gp import Scale
+from prudent.tuning.surrogates.gp_kernels import PRIOR_SCALE, PRIOR_SHAPE
+from prudent.tuning.surrogates.product_gp import (
+    ProductProcess,
+    Samples,
+    Settings,
+    Shape,
+    draw_settings,
+    power_law,
+    proportional,
+    saturating,
+)
+
+GROUPS = [slice(0, 1), slice(1, 3)]
+SHAPES = [Shape(), Shape(saturating, plain=True), Shape(proportional, plain=True)]
+
+
+def samples(count: int, seed: int = 0) -> Samples:
+    """Values that rise with the data, each configuration at its own rate."""
+    rng = np.random.default_rng(seed)
+    X, s = rng.random((count, 3)), rng.choice([0.02, 0.1, 0.3, 0.5], count)
+    y = np.sin(3 * X[:, 0]) + X[:, 1] + (0.3 + 0.2 * X[:, 2]) * np.log(s) + 0.01 * rng.standard_normal(count)
+    return Samples(X, s, y, np.zeros(count))
+
+
+def one_setting(width: int = 3) -> Settings:
+    return Settings(np.full((1, width), 0.7), np.array([[1.0, -0.3, 0.6]]), np.array([0.2]), np.array([0.01]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(2, 12),
+    st.integers(0, 10_000),
+    st.floats(-3, 3),
+    st.floats(0.01, 3),
+    st.floats(0, 2),
+    st.floats(0, 5),
+)
+def test_the_kernel_is_positive_semi_definite(
+    count: int, seed: int, tilt: float, slope: float, bend: float, trend: float
+) -> None:
+    some = samples(count, seed)
+    for basis in (power_law, saturating, proportional):
+        here = some.X, basis(some.s)
+        scales, cholesky = np.array([0.5, 1.0, 2.0]), np.array([1.0, tilt, slope])
+        matrix = kernels.product_kernel(here, here, scales, cholesky, bend, trend)
+        assert np.allclose(matrix, matrix.T)
+        assert np.linalg.eigvalsh(matrix).min() > -1e-9 * np.abs(matrix).max()
+        assert np.allclose(np.diag(matrix), kernels.prior_variance(here[1], cholesky, bend, trend))
+
+
+def test_without_our_terms_the_kernel_is_the_papers() -> None:
+    here = np.array([[0.1], [0.7]]), saturating(np.array([0.25, 1.0]))
+    cholesky = np.array([1.0, 0.4, 0.5])
+    found = kernels.product_kernel(here, here, np.array([0.8]), cholesky, 0.0, 0.0)
+    factor = np.array([[1.0, 0.0], [0.4, 0.5]])
+    sigma = factor @ factor.T
+    r = math.sqrt(5) * 0.6 / 0.8
+    matern = (1 + r + r * r / 3) * math.exp(-r)
+    phi = np.array([[1.0, 0.75**2], [1.0, 0.0]])
+    assert found[0, 1] == pytest.approx(matern * phi[0] @ sigma @ phi[1])
+    assert found[0, 0] == pytest.approx(phi[0] @ sigma @ phi[0])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_evidence_is_that_of_a_multivariate_t(shape: Shape) -> None:
+    some, found = samples(9), one_setting()
+    phi = shape.basis(some.s)
+    distances = np.stack(
+        [((some.X[:, None, g] - some.X[None, :, g]) ** 2).sum(axis=2) for g in (slice(0, 3),)]
+    )
+    common = phi, kernels.bends(phi, phi), shape.trend * (phi @ phi.T)
+    got = kernels.evidences(
+        distances,
+        common,
+        some.y,
+        found.scales[:, :1] ** -2,
+        found.cholesky,
+        found.bend,
+        np.full((1, 9), found.noise[0]),
+    )
+    matrix = kernels.product_kernel(
+        (some.X, phi), (some.X, phi), found.scales[0], found.cholesky[0], float(found.bend[0]), shape.trend
+    ) + found.noise[0] * np.eye(9)
+    _, log_det = np.linalg.slogdet(matrix)
+    square = some.y @ np.linalg.solve(matrix, some.y)
+    expected = -0.5 * log_det - (PRIOR_SHAPE + 4.5) * math.log(PRIOR_SCALE + square / 2)
+    assert got[0] == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_conditioning_is_that_of_the_textbook(shape: Shape) -> None:
+    some, found = samples(12), one_setting()
+    rng = np.random.default_rng(3)
+    places, fractions = rng.random((5, 3)), np.array([1.0, 1.0, 0.1, 0.5, 1.0])
+    belief = ProductProcess.fit(some, places, fractions, shape, GROUPS, 1, found)
+    scale = Scale.of(some.y)
+    y = (some.y - scale.mean) / scale.deviation
+    here, there = (some.X, shape.basis(some.s)), (places, shape.basis(fractions))
+    args = found.scales[0], found.cholesky[0], float(found.bend[0]), shape.trend
+    K = kernels.product_kernel(here, here, *args) + 0.01 * np.eye(12)
+    cross = kernels.product_kernel(here, there, *args)
+    part = belief.components[0]
+    assert np.allclose(part.mean, cross.T @ np.linalg.solve(K, y))
+    covariance = kernels.product_kernel(there, there, *args) - cross.T @ np.linalg.solve(K, cross)
+    assert np.allclose(part.share, np.diag(covariance), atol=1e-8)
+    every = np.arange(5)
+    assert np.allclose(belief.between(0, every, every), covariance, atol=1e-8)
+
+
+def test_a_test_that_comes_out_as_predicted_narrows_as_a_refit_would() -> None:
+    some, found, shape = samples(12), one_setting(), Shape()
+    rng = np.random.default_rng(3)
+    places, fractions = rng.random((6, 3)), np.array([0.1, 0.5, 1.0, 1.0, 1.0, 1.0])
+    belief = ProductProcess.fit(some, places, fractions, shape, GROUPS, 1, found)
+    tests, targets = np.array([0, 1]), np.array([2, 3, 4, 5])
+    quick = belief.std_after(tests, targets)
+    before = belief.components[0]
+    for row, test in enumerate(tests):
+        more = Samples(
+            np.vstack([some.X, places[test]]),
+            np.append(some.s, fractions[test]),
+            np.append(some.y, belief.mean[test]),
+            np.zeros(13),
+        )
+        after = ProductProcess.fit(more, places, fractions, shape, GROUPS, 1, found).components[0]
+        # The refit scales its variances anew; what is compared is the share of the prior that is left.
+        expected = np.sqrt(before.variance * after.share[targets]) * belief.scale.deviation
+        assert np.allclose(quick[row], expected, rtol=1e-6)
+    shrunk = belief.shrinkage(tests, targets)
+    gone = before.share[targets] - (quick / belief.scale.deviation) ** 2 / before.variance
+    assert np.allclose(shrunk, before.variance * gone.sum(axis=1), rtol=1e-6)
+
+
+def test_it_learns_the_full_data_from_parts_and_knows_what_it_does_not_know() -> None:
+    some = samples(40)
+    places = np.random.default_rng(9).random((60, 3))
+    truth = np.sin(3 * places[:, 0]) + places[:, 1]
+    belief = ProductProcess.fit(some, places, np.ones(60), Shape(), GROUPS, 4)
+    assert np.abs(belief.mean - truth).mean() < 0.2 * truth.std()
+    assert (np.abs(belief.mean - truth) < 3 * belief.std).mean() > 0.9
+    near = ProductProcess.fit(some, places, np.full(60, 0.5), Shape(), GROUPS, 4)
+    assert near.std.mean() < belief.std.mean()
+
+
+def test_hyper_parameters_are_a_sample_not_a_point() -> None:
+    some = samples(15)
+    standard = some.scaled(Scale.of(some.y))
+    found = draw_settings(standard, Shape(), GROUPS, seed=1)
+    assert len(found) >= 4
+    assert len(np.unique(found.scales[:, 0])) > len(found) // 2
+    again = draw_settings(standard, Shape(), GROUPS, seed=1)
+    assert (found.scales == again.scales).all()
+    assert (draw_settings(standard, Shape(plain=True), GROUPS, seed=1).bend == 0).all()
+
+
+def test_extra_noise_weighs_a_sample_down() -> None:
+    some, found = samples(10), one_setting()
+    doubtful = Samples(some.X, some.s, some.y, np.where(np.arange(10) == 0, 50.0, 0.0))
+    there = some.X[:1], some.s[:1]
+    sure = ProductProcess.fit(some, *there, Shape(), GROUPS, 1, found)
+    unsure = ProductProcess.fit(doubtful, *there, Shape(), GROUPS, 1, found)
+    assert unsure.std[0] > sure.std[0]
+    assert abs(sure.mean[0] - some.y[0]) < abs(unsure.mean[0] - some.y[0])
+
+
+def test_walkers_find_the_moments_of_a_gaussian() -> None:
+    rng = np.random.default_rng(0)
+    centre, deviation = np.array([1.0, -2.0]), np.array([0.5, 2.0])
+
+    def score(places: np.ndarray) -> np.ndarray:
+        return -0.5 * (((places - centre) / deviation) ** 2).sum(axis=1)
+
+    ended = walk(spread(400, 2, rng), score, 60, rng)
+    assert np.allclose(ended.mean(axis=0), centre, atol=0.35)
+    assert np.allclose(ended.std(axis=0), deviation, rtol=0.25)
