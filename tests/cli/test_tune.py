@@ -37,7 +37,6 @@ class TestAnswer:
             "workers",
             "Spent",
             "of $0.30",
-            "times less than",
             "report.html",
         ):
             assert words in done.out
@@ -226,6 +225,7 @@ class TestReport:
 
 
 class TestLive:
+    @pytest.mark.usefixtures("heeds_ctrl_c")
     def test_ctrl_c_ends_cleanly_with_the_best_so_far(self, command_job: Write, tmp_path: Path) -> None:
         path = command_job(command="test {x} = 1 || sleep 60; echo 'PRUDENT {{\"error\": 1}}'", name="slow")
         process = subprocess.Popen(
@@ -239,14 +239,22 @@ class TestLive:
         finally:
             process.kill()
         assert (process.returncode, err) == (130, "")
-        assert "Interrupted" in out
+        assert "not charged, and starts again from its beginning when you go on with --resume" in " ".join(
+            out.split()
+        )
         assert "Best" in out
         assert not list((tmp_path / "slow.prudent" / "logs").glob("*.pid"))
         resumed = subprocess.run(
             [*PROGRAM, "tune", str(path), "--resume", "--max-trials", "2", "--json"],
             capture_output=True, text=True, timeout=60, check=True,
         )  # fmt: skip
-        assert len(json.loads(resumed.stdout)["trials"]) == 2
+        again = json.loads(resumed.stdout)
+        assert len(again["trials"]) == 2
+        told = [
+            fact for fact in _facts(tmp_path / "slow.prudent" / "journal.jsonl") if fact["fact"] == "told"
+        ]
+        assert again["spent_usd"] == pytest.approx(sum(fact["charge"]["usd"] for fact in told))
+        assert again["spent_usd"] == pytest.approx(sum(trial["spent_usd"] for trial in again["trials"]))
 
     def test_a_terminal_gets_a_live_view(self, job: Write) -> None:
         import pty
@@ -271,6 +279,10 @@ class TestLive:
         text = said.decode()
         for words in ("Budget", "━", "Trials", "best so far", "Best", "Report"):
             assert words in text
+
+
+def _facts(journal: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in journal.read_text().splitlines()]
 
 
 def _read(path: Path) -> str:

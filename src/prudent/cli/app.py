@@ -69,7 +69,9 @@ def _command(name: str) -> Any:
     module, function = COMMANDS[name]
     found = getattr(import_module(module), function)
     if isinstance(found, typer.Typer):
-        return typer.main.get_group(found)
+        several = typer.main.get_group(found)
+        several.name = name  # for the list of commands
+        return several
     app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
     app.command(name)(found)
     return typer.main.get_command(app)
