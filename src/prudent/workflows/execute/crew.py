@@ -7,6 +7,7 @@ import importlib.util
 import json
 import queue
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,9 @@ from prudent.workflows.fleet import Fleet
 
 _START_S = 60.0
 _ANSWER_S = 10.0
+_SCHEMES = ("", "tcp", "tls")
+_PORT = 8786
+"""Where a Dask scheduler listens unless told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -233,6 +237,7 @@ def _existing(members: Mapping[str, int], address: str) -> Iterator[Crew]:
 @contextlib.contextmanager
 def _connection(make: Any, address: str) -> Iterator[Any]:
     try:
+        _knock(address)  # Dask's own client leaves threads behind when it cannot connect
         with _silence():
             client = make(address, timeout=_ANSWER_S, set_as_default=False)
     except (OSError, ValueError, RuntimeError, TimeoutError) as error:
@@ -243,6 +248,17 @@ def _connection(make: Any, address: str) -> Iterator[Any]:
         ) from None
     with client:
         yield client
+
+
+def _knock(address: str) -> None:
+    """Whether anybody listens there; an OSError or a ValueError says why not."""
+    scheme, _, place = address.rpartition("://")
+    if scheme not in _SCHEMES:
+        raise ValueError(f"{scheme} is not how Dask speaks, but tcp or tls")
+    host, colon, port = place.rpartition(":")
+    if not (colon and port.isdecimal()):
+        host, port = place, str(_PORT)
+    socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
 
 
 def _matched(workers: Mapping[str, Any], members: Mapping[str, int], address: str) -> dict[str, str]:
