@@ -75,6 +75,16 @@ def test_without_our_terms_the_kernel_is_the_papers() -> None:
     assert found[0, 0] == pytest.approx(phi[0] @ sigma @ phi[0])
 
 
+def test_rows_that_share_their_parts_have_the_same_kernel() -> None:
+    rng = np.random.default_rng(5)
+    X, phi = rng.random((4, 2))[rng.integers(4, size=12)], power_law(rng.choice([0.1, 0.5, 1.0], 12))
+    args = np.array([0.5, 2.0]), np.array([1.0, -0.4, 0.7]), 0.3, 4.0
+    grid, rows = kernels.Grid.of(X, phi), np.array([3, 0, 7])
+    expected = kernels.product_kernel((X, phi), (X, phi), *args)
+    assert np.allclose(kernels.grid_kernel(grid, grid, *args), expected)
+    assert np.allclose(kernels.grid_kernel(grid.subset(rows), grid, *args), expected[rows])
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_evidence_is_that_of_a_multivariate_t(shape: Shape) -> None:
     some, found = samples(9), one_setting()

@@ -9,7 +9,6 @@ outcomes share their random numbers, and one costs O(draws x representers).
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -114,16 +113,15 @@ def _untouched(stacked: Stacked) -> Stacked:
 
 
 def joint_nodes(beliefs: int, nodes: int) -> tuple[Array, Array]:
-    """Standard normal nodes (m, beliefs) and weights (m,): Gauss-Hermite's product for two, a cross beyond.
+    """Standard normal nodes (m, beliefs) and weights (m,): Gauss-Hermite's for one, a cross for several.
 
     >>> points, weights = joint_nodes(2, 3)
     >>> points.shape, round(float(weights @ points[:, 0] ** 2), 12)
-    ((9, 2), 1.0)
+    ((5, 2), 1.0)
     """
-    line, weights = hermite_nodes(nodes)
-    if beliefs <= 2:
-        points = np.array(list(itertools.product(line, repeat=beliefs)))
-        return points, np.array([math.prod(pair) for pair in itertools.product(weights, repeat=beliefs)])
+    if beliefs == 1:
+        line, weights = hermite_nodes(nodes)
+        return line[:, None], weights
     # Unscented: the mean, and two points along each axis that match the variance.
     reach = math.sqrt(beliefs + 1.0)
     cross = np.concatenate([np.zeros((1, beliefs)), reach * np.eye(beliefs), -reach * np.eye(beliefs)])
@@ -143,23 +141,27 @@ def _expected_kl(
     beliefs, count, size = values.shape
     tests = centre.shape[1]
     out = np.zeros(tests)
-    wins, surprise = np.zeros(size), np.zeros(beliefs)
+    wins, worth, room = np.zeros(size), np.empty(size), np.empty(size)
     for k in range(tests):
         for j in range(len(points)):
             wins[:] = 0.0
             for d in range(count):
-                for b in range(beliefs):
-                    surprise[b] = centre[b, k] + spread[b, k] * points[j, b] - outcomes[b, k, d]
-                best, place = -2.0 * FAR, 0
+                room[:] = FAR
+                # From the last to the first: what is left in `worth` is the objective's.
+                for b in range(beliefs - 1, -1, -1):
+                    surprise = centre[b, k] + spread[b, k] * points[j, b] - outcomes[b, k, d]
+                    for r in range(size):
+                        value = values[b, d, r] + gain[b, k, r] * surprise
+                        worth[r] = value
+                        room[r] = min(room[r], upper[b, r] - value, value - lower[b, r])
+                best = -2.0 * FAR
                 for r in range(size):
-                    first = values[0, d, r] + gain[0, k, r] * surprise[0]
-                    room = min(upper[0, r] - first, first - lower[0, r])
-                    for b in range(1, beliefs):
-                        value = values[b, d, r] + gain[b, k, r] * surprise[b]
-                        room = min(room, upper[b, r] - value, value - lower[b, r])
-                    worth = sign * (first + offset[r]) if room >= 0.0 else 1e-6 * FAR * room - 1e-3 * FAR
-                    if worth > best:
-                        best, place = worth, r
+                    allowed = sign * (worth[r] + offset[r])
+                    worth[r] = allowed if room[r] >= 0.0 else 1e-6 * FAR * room[r] - 1e-3 * FAR
+                    best = max(best, worth[r])
+                place = 0
+                while worth[place] < best:
+                    place += 1
                 wins[place] += 1.0
             out[k] += weights[j] * _kl(wins, count)
     return out
@@ -192,15 +194,16 @@ def information_of_marginals(
 @compiled
 def _marginal_kl(mean: Array, std: Array, normals: Array, count: int) -> Array:
     out, size = np.zeros(len(mean)), mean.shape[1]
-    wins = np.zeros(size)
+    wins, worth = np.zeros(size), np.empty(size)
     for k in range(len(mean)):
         wins[:] = 0.0
         for d in range(count):
             best, place = -2.0 * FAR, 0
             for r in range(size):
-                value = mean[k, r] + std[k, r] * normals[d, r]
-                if value > best:
-                    best, place = value, r
+                worth[r] = mean[k, r] + std[k, r] * normals[d, r]
+                best = max(best, worth[r])
+            while worth[place] < best:
+                place += 1
             wins[place] += 1.0
         out[k] = _kl(wins, count)
     return out

@@ -78,7 +78,7 @@ class Prospect:
     def recommended(self, places: Places, confidence: float) -> int:
         """The place of the incumbent, tested or not.
 
-        Where not even the likeliest has a chance, a tail tells nothing: it is the one predicted to miss least.
+        Where not even the likeliest has a chance, tails tell nothing: it is the one predicted to miss least.
         """
         chance = self.probability(places)
         if float(chance.max()) < HOPELESS:

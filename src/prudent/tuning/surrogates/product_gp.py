@@ -182,10 +182,10 @@ class ProductProcess:
     """
 
     def __init__(
-        self, components: Sequence[Component], scale: Scale, places: Array, phi: Array, trend: float
+        self, components: Sequence[Component], scale: Scale, grid: kernels.Grid, trend: float
     ) -> None:
         self.components = tuple(components)
-        self.scale, self._places, self._phi, self._trend = scale, places, phi, trend
+        self.scale, self._grid, self._trend = scale, grid, trend
         means = np.stack([part.mean for part in self.components])
         inner = np.mean([part.variance * part.share for part in self.components], axis=0)
         self.mean: Array = means.mean(axis=0) * scale.deviation + scale.mean
@@ -213,21 +213,15 @@ class ProductProcess:
         standard = samples.scaled(scale)
         if settings is None:
             settings = draw_settings(standard, shape, groups, seed)
-        phi = shape.basis(fractions)
-        components = [_conditioned(standard, (places, phi), settings, h, shape) for h in range(len(settings))]
-        return cls(components, scale, places, phi, shape.trend)
+        grid = kernels.Grid.of(places, shape.basis(fractions))
+        components = [_conditioned(standard, grid, settings, h, shape) for h in range(len(settings))]
+        return cls(components, scale, grid, shape.trend)
 
     def between(self, h: int, rows: Places, columns: Places) -> Array:
         """Posterior covariance (r, c) of setting h between places, relative to its signal variance."""
         part = self.components[h]
-        prior = kernels.product_kernel(
-            (self._places[rows], self._phi[rows]),
-            (self._places[columns], self._phi[columns]),
-            part.scales,
-            part.cholesky,
-            part.bend,
-            self._trend,
-        )
+        left, right = self._grid.subset(rows), self._grid.subset(columns)
+        prior = kernels.grid_kernel(left, right, part.scales, part.cholesky, part.bend, self._trend)
         return np.asarray(prior - part.reach[:, rows].T @ part.reach[:, columns])
 
     def shrinkage(self, tests: Places, targets: Places) -> Array:
@@ -254,7 +248,7 @@ class ProductProcess:
 
 
 def _conditioned(
-    samples: Samples, there: tuple[Array, Array], settings: Settings, h: int, shape: Shape
+    samples: Samples, there: kernels.Grid, settings: Settings, h: int, shape: Shape
 ) -> Component:
     from scipy.linalg import solve_triangular
 
@@ -265,10 +259,10 @@ def _conditioned(
     matrix[np.diag_indices(len(samples.y))] += noise + samples.extra_noise
     factor = safe_cholesky(matrix)
     white = solve_triangular(factor, samples.y, lower=True, check_finite=False)
-    cross = kernels.product_kernel(here, there, scales, cholesky, bend, trend)
+    cross = kernels.grid_kernel(kernels.Grid.of(*here), there, scales, cholesky, bend, trend)
     reach = solve_triangular(factor, cross, lower=True, check_finite=False, overwrite_b=True)
     degrees = PRIOR_SHAPE + len(samples.y) / 2.0 - 1.0
     variance = (PRIOR_SCALE + float(white @ white) / 2.0) / max(degrees, 1.0)
-    prior = kernels.prior_variance(there[1], cholesky, bend, trend)
+    prior = kernels.prior_variance(there.phi, cholesky, bend, trend)[there.phi_of]
     share = np.maximum(prior - np.einsum("ij,ij->j", reach, reach), 1e-9)
     return Component(scales, cholesky, bend, noise, reach, white @ reach, share, variance)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,56 @@ def product_kernel(
     if bend > 0.0:
         along += bend * bends(left[1], right[1])
     return np.asarray(matern52(left[0], right[0], scales) * along + trend * (left[1] @ right[1].T))
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Rows (x, φ) by their distinct parts: few configurations times fewer fractions make many rows.
+
+    row i is (X[x_of[i]], phi[phi_of[i]]).
+    """
+
+    X: Array
+    phi: Array
+    x_of: NDArray[np.int64]
+    phi_of: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, X: Array, phi: Array) -> Grid:
+        """From rows X (n, width) and phi (n, 2)."""
+        parts_x, x_of = np.unique(X, axis=0, return_inverse=True)
+        parts_phi, phi_of = np.unique(phi, axis=0, return_inverse=True)
+        return cls(parts_x, parts_phi, x_of.reshape(-1), phi_of.reshape(-1))
+
+    def subset(self, rows: NDArray[np.int64]) -> Grid:
+        used, x_of = np.unique(self.x_of[rows], return_inverse=True)
+        return Grid(self.X[used], self.phi, x_of, self.phi_of[rows])
+
+
+def grid_kernel(left: Grid, right: Grid, scales: Array, cholesky: Array, bend: float, trend: float) -> Array:
+    """`product_kernel` of the rows of two grids, each distinct pair of parts computed once."""
+    along = through(left.phi, cholesky) @ through(right.phi, cholesky).T
+    along += bend * bends(left.phi, right.phi)
+    common = trend * (left.phi @ right.phi.T)
+    matern = matern52(left.X, right.X, scales)
+    return _spread_out(matern, along, common, (left.x_of, left.phi_of), (right.x_of, right.phi_of))
+
+
+@compiled
+def _spread_out(
+    matern: Array,
+    along: Array,
+    common: Array,
+    left: tuple[NDArray[np.int64], NDArray[np.int64]],
+    right: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> Array:
+    out = np.empty((len(left[0]), len(right[0])))
+    for i in range(len(left[0])):
+        x, p = left[0][i], left[1][i]
+        for j in range(len(right[0])):
+            q = right[1][j]
+            out[i, j] = matern[x, right[0][j]] * along[p, q] + common[p, q]
+    return out
 
 
 def through(phi: Array, cholesky: Array) -> Array:
