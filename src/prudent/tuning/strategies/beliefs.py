@@ -46,17 +46,8 @@ class Belief(Protocol):
     def given(self, indices: NDArray[np.int64], values: Array) -> tuple[Array, Array]:
         """Mean and std (k, m) after pretending paths of samples: candidate indices and values (k, h)."""
 
-
-class Ignorance:
-    """The belief before any run has told a measure: the same of every candidate."""
-
-    def __init__(self, size: int) -> None:
-        self.mean, self.std = np.zeros(size), np.ones(size)
-
-    def given(self, indices: NDArray[np.int64], values: Array) -> tuple[Array, Array]:
-        del values
-        shape = (len(indices), len(self.mean))
-        return np.zeros(shape), np.ones(shape)
+    def narrowed(self, indices: NDArray[np.int64]) -> Belief:
+        """The same belief at some of the candidates only."""
 
 
 def checkpoint(samples: int) -> int:

@@ -24,6 +24,9 @@ class Forest:
         floor = max((0.05 * float(y.std())) ** 2, 1e-6)
         return cls(Trees.fit(X, y, rng, n_trees=n_trees, variance_floor=floor), pool)
 
+    def narrowed(self, indices: NDArray[np.int64]) -> Forest:
+        return Forest(self._trees, self._pool[indices])
+
     def given(self, indices: NDArray[np.int64], values: Array) -> tuple[Array, Array]:
         mean, std = self._trees.fantasies(self._pool[indices], values, self._pool)
         return mean, std

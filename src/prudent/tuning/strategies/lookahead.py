@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 BREADTH = 512
-"""At most so many candidates are followed into the future; beyond, the best of the first glance."""
+"""Look-ahead is about so many candidates, the best at first glance: it costs O(breadth²) a level."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +47,12 @@ class Outlook:
     cap: Array
     cut_at_best: bool
     margins: tuple[Belief, ...] = ()
+
+    def narrowed(self, indices: NDArray[np.int64]) -> Outlook:
+        """The same at some of the candidates only."""
+        arrays = ("cost_mean", "cost_std", "bound", "floor", "others", "cap")
+        parts = {name: getattr(self, name)[indices] for name in arrays}
+        return replace(self, **parts, margins=tuple(margin.narrowed(indices) for margin in self.margins))
 
     @property
     def holds(self) -> Array:
@@ -131,12 +137,14 @@ def choose(
     ratio = np.where(allowed, reward / bill, -1.0)
     if not allowed.any():
         return None
-    firsts = np.flatnonzero(allowed)
     if sight.depth == 0:
         index = int(ratio.argmax())
         return Choice(index, float(reward[index]), float(bill[index]))
-    if len(firsts) > BREADTH:
-        firsts = np.sort(np.argpartition(-ratio, BREADTH)[:BREADTH])
+    if len(ratio) > BREADTH:
+        near = np.sort(np.argpartition(-ratio, BREADTH)[:BREADTH])
+        choice = choose(outlook.narrowed(near), belief.narrowed(near), allowed[near], best, money_left, sight)
+        return None if choice is None else replace(choice, index=int(near[choice.index]))
+    firsts = np.flatnonzero(allowed)
     total, spent = _future(outlook, belief, allowed, firsts, best, money_left, sight)
     score = (reward[firsts] + total) / (bill[firsts] + spent)
     place = int(score.argmax())

@@ -230,6 +230,9 @@ class _Shifted:
         self.mean = sign * (belief.mean + offset)
         self.std = belief.std
 
+    def narrowed(self, indices: NDArray[np.int64]) -> _Shifted:
+        return _Shifted(self._belief.narrowed(indices), self._offset[indices], self._sign)
+
     def given(self, indices: NDArray[np.int64], values: Array) -> tuple[Array, Array]:
         mean, std = self._belief.given(indices, self._sign * values - self._offset[indices])
         return self._sign * (mean + self._offset), std

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,6 +188,11 @@ class GaussianProcess:
             if settings.weights[h] > 1e-3
         ]
         return cls(components, scale, candidates)
+
+    def narrowed(self, indices: NDArray[np.int64]) -> GaussianProcess:
+        """The same belief at some of the candidates only."""
+        components = [replace(part, reach=part.reach[:, indices]) for part in self.components]
+        return GaussianProcess(components, self.scale, self.candidates[indices])
 
     def given(self, indices: NDArray[np.int64], values: Array, keep: int = 2) -> tuple[Array, Array]:
         """Mean and deviation (k, m) after pretending paths of samples: indices (k, h), values (k, h).
