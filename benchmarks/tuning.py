@@ -116,12 +116,9 @@ def main() -> None:
     args = parser.parse_args()
     with ProcessPoolExecutor(args.workers) as workers:
         for mode, table in itertools.product(args.modes, args.tables):
-            print(
-                f"\n### {table}, {'runs in full' if mode == 'full' else 'with early time-out'}, {args.seeds} seeds\n"
-            )
-            print(
-                "| strategy | budget (avg) | optimum found | CNO median | CNO p90 | runs | decision, CPU ms |"
-            )
+            rules = "runs in full" if mode == "full" else "with early time-out"
+            print(f"\n### {table}, {rules}, {args.seeds} seeds\n")
+            print("| strategy | budget (avg) | found | CNO median | CNO p90 | runs | decision, CPU ms |")
             print("|---|---|---|---|---|---|---|")
             for contender, budget in itertools.product(args.contenders, args.budgets or BUDGETS[mode]):
                 tasks = [(contender, table, mode, budget, seed) for seed in range(args.seeds)]
@@ -132,9 +129,9 @@ def _row(contender: str, budget: float, scores: list[Score]) -> None:
     cno = np.array([score.cno for score in scores])
     runs = np.mean([score.runs for score in scores])
     decision_ms = 1000 * np.median([score.decision_s for score in scores])
-    found = np.mean(cno < 1 + 1e-9)
+    found, worst = np.mean(cno < 1 + 1e-9), np.quantile(cno, 0.9, method="higher")
     print(
-        f"| {contender} | {budget:g} | {found:.2f} | {np.median(cno):.2f} | {np.quantile(cno, 0.9, method='higher'):.2f} "
+        f"| {contender} | {budget:g} | {found:.2f} | {np.median(cno):.2f} | {worst:.2f} "
         f"| {runs:.0f} | {decision_ms:.0f} |",
         flush=True,
     )
