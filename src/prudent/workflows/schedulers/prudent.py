@@ -23,8 +23,11 @@ BASELINES = (
 _QUICK = ("heft", "mct")
 _QUICK_FROM = 5_000_000
 """With more pairs of activation and lane than this, only the quick baselines are tried."""
-_HEATS = (Heat(), Heat(0.01, 0.0001), Heat(0.003, 0.00003), Heat(0.001, 0.00001))
-_THRIFTY = (Heat(0.01, 0.0001, 0.1, 0.0), Heat(0.003, 0.00003, 0.1, 0.0))
+_SMALL = 300
+"""Up to so many activations there is time for several starts; more need one long run."""
+_ROUNDS_OF_SMALL = ((0, 1.0), (1, 1.0), (2, 3.0), (3, 3.0), (0, 10.0), (0, 1.0), (0, 0.3))
+_ROUNDS_OF_LARGE = ((0, 1.0), (0, 0.3))
+"""Rounds of a search: which start (0: the best so far), and the temperature's factor."""
 _ANSWER_SHARE = 0.7
 """This part of the changes is tried for the answer, the rest for the front."""
 
@@ -111,13 +114,13 @@ class Prudent:
         if not any(found.within(aim) for found in starts):
             starts = [*starts, *self._rescue(searcher, starts, aim, tries // 4)]
         allowed = sorted((found for found in starts if found.within(aim)), key=lambda each: each.energy(aim))
-        heats = _HEATS if self.objective == "makespan" else _THRIFTY
+        thrifty, n = self.objective == "cost", len(searcher.problem.tasks)
+        rounds = _ROUNDS_OF_SMALL if n <= _SMALL else _ROUNDS_OF_LARGE
         enough = bounds.tight_s * aim.time_weight if self.objective == "makespan" else 0.0
         best = allowed[0]
-        for turn, heat in enumerate(heats):
-            # The second round starts elsewhere; the others from the best so far.
-            start = allowed[1] if turn == 1 and len(allowed) > 1 else best
-            found = searcher.improve(start, aim, heat, tries // len(heats), enough)
+        for place, factor in rounds:
+            start = allowed[place] if 0 < place < len(allowed) else best
+            found = searcher.improve(start, aim, heat_for(n, factor, thrifty), tries // len(rounds), enough)
             if found is not None and found.energy(aim) < best.energy(aim):
                 best = found
         return best
@@ -125,7 +128,7 @@ class Prudent:
     def _rescue(self, searcher: Searcher, starts: list[Found], aim: Aim, tries: int) -> list[Found]:
         """No start keeps the limits: look only for plans that do."""
         for start in sorted(starts, key=lambda each: each.energy(aim))[:3]:
-            found = searcher.improve(start, aim, _HEATS[0], tries // 3)
+            found = searcher.improve(start, aim, heat_for(len(searcher.problem.tasks)), tries // 3)
             if found is not None:
                 return [found]
         fastest = min(found.makespan_s for found in starts)
@@ -143,7 +146,7 @@ class Prudent:
             return ()
         known = undominated(pool)
         fastest, slowest = known[0], known[-1]
-        steps = max(self.front - 1, 1)
+        steps, heat = max(self.front - 1, 1), heat_for(len(searcher.problem.tasks), thrifty=True)
         ratio = slowest.makespan_s / fastest.makespan_s if fastest.makespan_s > 0 else 1.0
         for step in range(steps, 0, -1):
             deadline_s = fastest.makespan_s * ratio ** (step / steps)
@@ -151,7 +154,7 @@ class Prudent:
                 (each for each in pool if each.makespan_s <= deadline_s), key=lambda each: each.cost_usd
             )
             aim = aim_for("cost", start, deadline_s, math.inf)
-            found = searcher.improve(start, aim, _THRIFTY[1], tries // steps)
+            found = searcher.improve(start, aim, heat, tries // steps)
             if found is not None:
                 pool.append(found)
         points = _thinned(undominated(pool), self.front)
@@ -160,7 +163,16 @@ class Prudent:
 
 def default_evaluations(activations: int) -> int:
     """Enough to have settled for small workflows; about 15 s of one processor for larger ones."""
-    return max(min(1_200_000, 20_000 * activations, 1_200_000_000 // activations), 1)
+    return max(min(2_000_000, 40_000 * activations, 1_200_000_000 // activations), 1)
+
+
+def heat_for(activations: int, factor: float = 1.0, thrifty: bool = False) -> Heat:
+    """A temperature at which one activation matters: the more there are, the less each adds to the whole.
+
+    A bill is seldom settled by what ends last, so a thrifty search looks everywhere.
+    """
+    first = factor * min(0.1 / activations, 0.01)
+    return Heat(first, first / 50, 0.1, 0.0) if thrifty else Heat(first, first / 50)
 
 
 def aim_for(objective: str, start: Found, deadline_s: float, budget_usd: float) -> Aim:

@@ -23,9 +23,9 @@ class Heat(NamedTuple):
     plans of one makespan are not all alike.
     """
 
-    first: float = 0.003
-    last: float = 0.00003
-    focus: float = 0.6
+    first: float
+    last: float
+    focus: float = 0.5
     crowding: float = 0.05
 
 
