@@ -19,8 +19,11 @@ from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Outcome
 
 PATIENCE = 60
 FULL_ONLY = ("cherrypick", "gp-ei", "gp-eic")
-OPTIONS: dict[str, dict[str, Any]] = {"obol": {"lookahead": 1, "start_trials": 4, "trees": 4}}
-"""Less thought than by default, where that would take the suite minutes."""
+OPTIONS: dict[tuple[str, bool], dict[str, Any]] = {
+    ("obol", True): {"lookahead": 1, "start_trials": 4, "trees": 4},
+    ("obol", False): {"lookahead": 0, "start_trials": 4, "trees": 4},
+}
+"""By strategy and whether the space is finite: less thought where the usual would take the suite minutes."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class World:
                 price,
                 more.pop("budget_usd", None),
                 strategy,
-                OPTIONS.get(strategy),
+                OPTIONS.get((strategy, space.finite)),
                 measures=["accuracy"],
                 fraction=self.fraction,
                 seed=seed,

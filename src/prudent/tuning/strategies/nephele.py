@@ -19,10 +19,11 @@ from prudent.tuning.goal import COST, TIME, Goal
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
 from prudent.tuning.strategies.beliefs import Belief
+from prudent.tuning.strategies.halving import Halving
 from prudent.tuning.strategies.lookahead import Choice, Foresight, Mask, Outlook
-from prudent.tuning.strategies.lynceus import Lynceus, LynceusOptions
+from prudent.tuning.strategies.lynceus import SURPRISE_SHARE, Lynceus, LynceusOptions
 from prudent.tuning.strategies.options import need
-from prudent.tuning.trial import Configuration, Trial
+from prudent.tuning.trial import Configuration, Proposal, Trial
 
 CHANCE = 0.02
 """A measure that misses its bound by no more than this share of it may do better by chance."""
@@ -33,19 +34,23 @@ class NepheleOptions(LynceusOptions):
     """How Nephele thinks; the defaults are those that our benchmarks chose.
 
     accuracy_nodes: M, nodes of each constraint's belief in look-ahead (`nodes` is N, of the cost).
-    start_usd: the first trials go on until so much is spent (the thesis: $5), instead of `start_trials`.
+    halving: the first trials are so many configurations on the least data, a third of them on more, and so
+    on; 0 starts with `start_trials` as `start` says, on any share of the data.
+    start_usd: the first trials go on until so much is spent (the thesis: $5).
     feasible: "means" considers only what keeps every constraint by its predicted mean, and runs something at
     random when there is nothing (the thesis); "probability" weighs every candidate by its chance.
     drop: leave out configurations that a run on another share of the data showed to be hopeless.
     """
 
     accuracy_nodes: int = 1
+    halving: int = 6
     start_usd: float | None = None
     feasible: Literal["probability", "means"] = "probability"
     drop: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        need(self.halving >= 0, "halving must be 0 (no such start) or more; 6 is usual.")
         need(1 <= self.accuracy_nodes <= 9, "accuracy_nodes must be 1 to 9; 1 and 3 are usual.")
         need(
             self.start_usd is None or self.start_usd > 0, "start_usd must be above 0; leave it out for none."
@@ -60,15 +65,29 @@ class Nephele(Lynceus):
     def __init__(self, problem: Problem, options: NepheleOptions, seed: int) -> None:
         super().__init__(problem, options, seed)
         self._nephele = options
+        self._halving: Halving | None = None
+        if problem.fraction is not None and options.halving and not self._full_only:
+            self._halving = Halving(problem, options.halving, seed)
 
     def _sight(self) -> Foresight:
         return dataclasses.replace(super()._sight(), margin_nodes=self._nephele.accuracy_nodes)
 
     def _is_early(self, history: History) -> bool:
-        if self._nephele.start_usd is None or super()._is_early(history):
-            return super()._is_early(history)
         spent = sum(trial.spent_usd for trial in history)
-        return spent + sum(p.expected_usd or 0.0 for p in history.pending) < self._nephele.start_usd
+        spent += sum(proposal.expected_usd or 0.0 for proposal in history.pending)
+        if self._nephele.start_usd is not None and spent < self._nephele.start_usd:
+            return True
+        if self._halving is not None and self._halving.next(history) is not None:
+            return True
+        return super()._is_early(history)
+
+    def _first(self, history: History, money_left: float) -> Proposal | None:
+        configuration = None if self._halving is None else self._halving.next(history)
+        if configuration is None:
+            return super()._first(history, money_left)
+        share = float(configuration[str(self._problem.fraction)])
+        why = f"first look, on {share:.3g} of the data"
+        return Proposal(configuration, why, cap_usd=SURPRISE_SHARE * money_left)
 
     def _choose(
         self, outlook: Outlook, belief: Belief, allowed: Mask, best: float, money_left: float
