@@ -76,7 +76,7 @@ def test_what_runs_how_far_it_is_what_it_costs_and_why(board: Board, study: Stud
     number = begin(board, study)
     study.extend(number)
     board.watch(Extended(number), study)
-    board.watch(Shown(number, Progress(10.0, {"accuracy": 0.5}, 0.4)), study)
+    board.watch(Shown(number, Progress(10.0, {"accuracy": 0.5, "memory_mb": 9.0}, 0.4)), study)
     clock.now_s += 40
     text = shown(board)
     assert "#1  workers=1 kind=plain epochs=20" in text

@@ -193,7 +193,8 @@ def _running(board: Board, running: Running, width: int) -> Table:
     known = math.isfinite(limit_s) and running.limit.why != OUT_OF_MONEY
     length = f"{format_duration(lasted_s)}{f' of {format_duration(limit_s)}' if known else ''}"
     bill = format_money(running.ask.price.cost_usd(lasted_s))
-    seen = [f"{name} {measure_text(name, value)}" for name, value in running.measures.items()]
+    told = [name for name in running.measures if name in board.goal.measures] or list(running.measures)
+    seen = [f"{name} {measure_text(name, running.measures[name])}" for name in told]
     done = [f"{running.done:.0%}"] if running.done is not None else []
     lines = Table.grid()
     lines.width = width
