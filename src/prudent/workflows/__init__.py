@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from prudent.workflows.distribution import Distribution
     from prudent.workflows.execution import Assignment, Attempt, Execution
     from prudent.workflows.fleet import Fleet, Vm
+    from prudent.workflows.front import FrontPoint
+    from prudent.workflows.judging import Judgement, judge
     from prudent.workflows.plan import Plan
     from prudent.workflows.schedulers.registry import Proposal, Scheduler
-    from prudent.workflows.scheduling import schedule, simulate
+    from prudent.workflows.scheduling import alternative, schedule, simulate
     from prudent.workflows.workflow import Workflow
     from prudent.workflows.world import World
 
@@ -27,12 +29,16 @@ _PLACES = {
     "Execution": "execution",
     "File": "activation",
     "Fleet": "fleet",
+    "FrontPoint": "front",
+    "Judgement": "judging",
     "Plan": "plan",
     "Proposal": "schedulers.registry",
     "Scheduler": "schedulers.registry",
     "Vm": "fleet",
     "Workflow": "workflow",
     "World": "world",
+    "alternative": "scheduling",
+    "judge": "judging",
     "schedule": "scheduling",
     "simulate": "scheduling",
 }
@@ -45,12 +51,16 @@ __all__ = [
     "Execution",
     "File",
     "Fleet",
+    "FrontPoint",
+    "Judgement",
     "Plan",
     "Proposal",
     "Scheduler",
     "Vm",
     "Workflow",
     "World",
+    "alternative",
+    "judge",
     "schedule",
     "simulate",
 ]

@@ -133,8 +133,8 @@ class Prudent:
                 return [found]
         fastest = min(found.makespan_s for found in starts)
         cheapest = min(found.cost_usd for found in starts)
-        limits = [f"{self.deadline_s:g} s"] * (self.deadline_s is not None)
-        limits += [f"${self.budget_usd:g}"] * (self.budget_usd is not None)
+        limits = [] if self.deadline_s is None else [f"{self.deadline_s:g} s"]
+        limits += [] if self.budget_usd is None else [f"${self.budget_usd:g}"]
         raise RunFailed(
             f"No plan was found within {' and '.join(limits)}, though nothing proves that there is none; the "
             f"fastest found takes {fastest:.6g} s and the cheapest costs ${cheapest:.4g}; allow more."
