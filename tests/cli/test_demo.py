@@ -30,7 +30,7 @@ QUICK: dict[str, Any] = {
     "batch": 256,
     "epochs": 4,
 }
-COMMAND = [sys.executable, "-c", "from prudent.cli.main import main; main()", "demo"]
+COMMAND = [sys.executable, "-c", "from prudent.cli.main import main; main()", "demo", "--no-workflow"]
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,7 @@ def demo(
     goal: Annotated[str, typer.Option(help="Another goal; measures are cost_usd, time_s, accuracy.")] = GOAL,
     seed: Annotated[int, typer.Option(min=0, help="Another seed.")] = 0,
     folder: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("prudent-demo"),
+    workflow: Annotated[bool, typer.Option(help="Also plan, run and learn a small workflow.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON, nothing else.")] = False,
 ) -> None:
     """Tune a real training job on this machine, in under two minutes; no account, no network."""
@@ -63,7 +64,20 @@ def demo(
             console.print(line)
     if any(result.interrupted for result in results):
         raise typer.Exit(INTERRUPTED)
+    if workflow and not as_json:
+        _workflow_part(console, folder, seed)
     raise typer.Exit(0 if results[0].best is not None else NOT_FOUND)
+
+
+def _workflow_part(console: Console, folder: Path, seed: int) -> None:
+    """A workflow on this machine's Dask workers, where Dask is installed."""
+    if find_spec("distributed") is None:
+        console.print('The workflow part needs Dask: pip install "prudent[workflows]".', markup=False)
+        return
+    from prudent.cli.demo_workflow import workflow_demo
+
+    console.print()
+    workflow_demo(console, folder / "workflow", seed)
 
 
 def _introduce(console: Console, goal: Goal, budget_usd: float) -> None:
