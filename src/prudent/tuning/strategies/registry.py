@@ -53,5 +53,6 @@ def build(name: str, problem: Problem, options: Mapping[str, Any], seed: int) ->
 
 def default_strategy(problem: Problem) -> str:
     """The best strategy for a goal, by our benchmarks."""
-    del problem
-    return "lynceus"
+    if problem.fraction is None:
+        return "lynceus"
+    return "fabulinus" if problem.goal.speaks_of_full_data else "nephele"
