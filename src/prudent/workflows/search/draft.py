@@ -10,15 +10,15 @@ from prudent.workflows.graph import Floats, Ints
 from prudent.workflows.search.ground import Ground
 from prudent.workflows.simulator import Placement
 
-BLOCK = 32
-"""After so many activations the state of all lanes is kept; a walk starts at the last such mark."""
+_LEAST_BLOCK = 32
 
 
 class Draft(NamedTuple):
     """`place[i]` is the position of activation i in `order`; the other arrays are the times of this order.
 
-    `free_s[b, l]`: when lane l is free before position b * BLOCK (-1: not used yet); `from_s` likewise for
-    the boot of VMs. The fields that begin with `new_` are those of the change that is tried.
+    After every `block` activations the state of all lanes is kept, so that a walk starts at the last such
+    mark. `free_s[b, l]`: when lane l is free before position b * block (-1: not used yet); `from_s` likewise
+    for the boot of VMs. The fields that begin with `new_` are those of the change that is tried.
     """
 
     lane: Ints
@@ -34,12 +34,15 @@ class Draft(NamedTuple):
     new_from_s: Floats
     lane_free_s: Floats
     vm_from_s: Floats
+    block: int
 
 
 def draft_of(ground: Ground, placement: Placement) -> Draft:
     """Room for a placement; its times are not set yet."""
     n, lanes, vms = len(placement.lane), len(ground.kind), len(ground.boot_s)
-    blocks = n // BLOCK + 1
+    # Keeping the state of many lanes takes as long as walking over as many activations.
+    block = max(_LEAST_BLOCK, lanes)
+    blocks = n // block + 1
     place = np.empty(n, dtype=np.int64)
     place[placement.order] = np.arange(n)
     return Draft(
@@ -56,4 +59,5 @@ def draft_of(ground: Ground, placement: Placement) -> Draft:
         new_from_s=np.zeros((blocks, vms)),
         lane_free_s=np.zeros(lanes),
         vm_from_s=np.zeros(vms),
+        block=block,
     )

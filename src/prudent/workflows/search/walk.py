@@ -9,7 +9,7 @@ from prudent.workflows.bill import bill_usd
 from prudent.workflows.compiled import bare, inlined
 from prudent.workflows.records import SHARED
 from prudent.workflows.replay import replay
-from prudent.workflows.search.draft import BLOCK, Draft
+from prudent.workflows.search.draft import Draft
 from prudent.workflows.search.ground import Ground
 
 
@@ -25,14 +25,14 @@ def walk(ground: Ground, draft: Draft, first: int, limit_s: float) -> float:
     """The makespan; infinite as soon as it must be above `limit_s`. Sets the draft's `new_` times."""
     if ground.rules[0].storage != SHARED:
         return _walk_records(ground, draft)
-    block = first // BLOCK
+    size, block = draft.block, first // draft.block
     _open(ground, draft, block)
     copy(draft.finish_s, draft.new_finish_s)
     free_s, from_s, finish_s = draft.lane_free_s, draft.vm_from_s, draft.new_finish_s
-    for at in range(block * BLOCK, len(draft.order)):
-        if at % BLOCK == 0:
-            copy(free_s, draft.new_free_s[at // BLOCK])
-            copy(from_s, draft.new_from_s[at // BLOCK])
+    for at in range(block * size, len(draft.order)):
+        if at % size == 0:
+            copy(free_s, draft.new_free_s[at // size])
+            copy(from_s, draft.new_from_s[at // size])
         task = draft.order[at]
         lane = draft.lane[task]
         vm = ground.vm[lane]
@@ -104,8 +104,8 @@ def cost_usd(ground: Ground, draft: Draft) -> float:
 def keep(draft: Draft, first: int) -> None:
     """The change that was walked becomes the draft."""
     copy(draft.new_finish_s, draft.finish_s)
-    block = first // BLOCK
-    for at in range(block * BLOCK, len(draft.order)):
+    block = first // draft.block
+    for at in range(block * draft.block, len(draft.order)):
         task = draft.order[at]
         draft.start_s[task] = draft.new_start_s[task]
     for row in range(block, len(draft.free_s)):
