@@ -162,8 +162,14 @@ class Prudent:
 
 
 def default_evaluations(activations: int) -> int:
-    """Enough to have settled for small workflows; about 15 s of one processor for larger ones."""
-    return max(min(2_000_000, 40_000 * activations, 1_200_000_000 // activations), 1)
+    """Enough to have settled for small workflows; 10 to 20 s of one processor for larger ones.
+
+    A change in a larger workflow takes longer than in proportion, because it no longer fits into caches.
+
+    >>> default_evaluations(8), default_evaluations(1000), default_evaluations(10_000)
+    (320000, 1200000, 60142)
+    """
+    return int(max(min(2_000_000, 40_000 * activations, 1_200_000 * (1000 / activations) ** 1.3), 1))
 
 
 def heat_for(activations: int, factor: float = 1.0, thrifty: bool = False) -> Heat:
