@@ -336,7 +336,7 @@ def test_a_browser_draws_the_figures_and_complains_of_nothing(study: Study, tmp_
     flags += ["--disable-component-update", "--disable-sync", "--enable-logging=stderr", "--dump-dom"]
     flags += [
         f"--user-data-dir={tmp_path / 'profile'}",
-        "--virtual-time-budget=8000",
+        "--virtual-time-budget=60000",
         "--window-size=1280,9000",
     ]
     done = subprocess.run(

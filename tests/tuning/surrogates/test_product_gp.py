@@ -197,3 +197,16 @@ def test_walkers_find_the_moments_of_a_gaussian() -> None:
     ended = walk(spread(400, 2, rng), score, 60, rng)
     assert np.allclose(ended.mean(axis=0), centre, atol=0.35)
     assert np.allclose(ended.std(axis=0), deviation, rtol=0.25)
+
+
+def test_the_power_expected_is_what_is_believed_where_nothing_speaks_against_it() -> None:
+    rng = np.random.default_rng(2)
+    X = rng.random((6, 1))
+    cost = Samples(X, np.full(6, 0.1), X[:, 0] + math.log(0.1), np.zeros(6))
+    there = X[:3], np.ones(3)
+    belief = ProductProcess.fit(cost, *there, Shape(power=1.0), [slice(0, 1)], 1)
+    # Only a tenth of the data was seen: all of it is expected to take ten times as long, with a doubt.
+    assert np.allclose(belief.mean, X[:3, 0], atol=0.3)
+    same = ProductProcess.fit(cost, X[:3], np.full(3, 0.1), Shape(power=1.0), [slice(0, 1)], 1)
+    assert np.allclose(same.mean, cost.y[:3], atol=0.1)
+    assert (belief.std > same.std).all()

@@ -66,7 +66,7 @@ def joint_draws(
     own = np.sqrt(np.maximum(variance - np.einsum("ij,ij->j", within, within), 1e-12))
     root = math.sqrt(part.variance)
     step = normals[:, :-1] @ factor.T, normals[:, :-1] @ within + normals[:, -1:] * own
-    mean = part.mean * unit + process.scale.mean
+    mean = part.mean * unit + process.scale.mean + process.offset
     none = np.full(len(representers), FAR)
     lower, upper = band or (-none, none)
     return Draws(

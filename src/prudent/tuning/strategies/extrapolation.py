@@ -152,7 +152,7 @@ class Extrapolator:
         y = np.log([max(trial.time_s, 1e-6) for trial in trials]) + log_price
         y = y + np.array([_missing(trial) for trial in trials])
         extra = np.array([CUT_NOISE * (trial.status == CUT) for trial in trials])
-        shape = Shape(proportional, plain=True) if self._paper else Shape(power_law)
+        shape = Shape(proportional, plain=True) if self._paper else Shape(power_law, power=1.0)
         return self._curve("cost", trials, Samples(X, s, y, extra), shape, history, field)
 
     def measure(self, name: str, history: History, field: Field) -> tuple[Curve, Warp]:
@@ -209,7 +209,7 @@ class Extrapolator:
         groups, size = self._ground.groups, checkpoint(len(trials))
         key = (name, *(trial.number for trial in trials[:size]))
         if key not in self._settings:
-            first = samples.first(size)
+            first = samples.first(size).without(shape)
             self._settings[key] = draw_settings(
                 first.scaled(Scale.of(first.y, usual)), shape, groups, self._seed
             )

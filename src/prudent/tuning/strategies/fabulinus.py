@@ -50,7 +50,7 @@ class FabolasOptions:
     draws: int = 32
     breadth: int = 256
     nodes: int = 3
-    overhead_usd: float = 0.005
+    overhead_usd: float = 0.003
     start: Literal["price", "latin", "random", "sobol"] = "latin"
     start_configurations: int = 6
     start_fractions: Literal["thrifty", "every"] = "thrifty"

@@ -61,10 +61,15 @@ def power_law(s: Array) -> Array:
 
 @dataclass(frozen=True)
 class Shape:
-    """How values depend on s: the basis, and whether there are a common trend and bends."""
+    """How values depend on s: the basis, whether there are a common trend and bends, and the power expected.
+
+    `power` is the slope in log s expected before anything was seen: 1 for a log cost, since work grows with
+    the data. The process learns how values depart from it.
+    """
 
     basis: Basis = power_law
     plain: bool = False
+    power: float = 0.0
 
     @property
     def trend(self) -> float:
@@ -99,6 +104,10 @@ class Samples:
 
     def scaled(self, scale: Scale) -> Samples:
         return Samples(self.X, self.s, (self.y - scale.mean) / scale.deviation, self.extra_noise)
+
+    def without(self, shape: Shape) -> Samples:
+        """What is left of the values after the power expected of them."""
+        return Samples(self.X, self.s, self.y - shape.power * np.log(self.s), self.extra_noise)
 
     def first(self, count: int) -> Samples:
         return Samples(self.X[:count], self.s[:count], self.y[:count], self.extra_noise[:count])
@@ -182,13 +191,13 @@ class ProductProcess:
     """
 
     def __init__(
-        self, components: Sequence[Component], scale: Scale, grid: kernels.Grid, trend: float
+        self, components: Sequence[Component], scale: Scale, grid: kernels.Grid, trend: float, offset: Array
     ) -> None:
         self.components = tuple(components)
-        self.scale, self._grid, self._trend = scale, grid, trend
+        self.scale, self.offset, self._grid, self._trend = scale, offset, grid, trend
         means = np.stack([part.mean for part in self.components])
         inner = np.mean([part.variance * part.share for part in self.components], axis=0)
-        self.mean: Array = means.mean(axis=0) * scale.deviation + scale.mean
+        self.mean: Array = means.mean(axis=0) * scale.deviation + scale.mean + offset
         self.std: Array = np.sqrt(np.maximum(inner + means.var(axis=0), 1e-10)) * scale.deviation
         noise = float(np.mean([part.variance * part.noise for part in self.components]))
         self.noise_std: float = math.sqrt(noise) * scale.deviation
@@ -209,13 +218,14 @@ class ProductProcess:
 
         `settings` saves drawing them; `usual` is the deviation of y expected before there are samples.
         """
+        samples = samples.without(shape)
         scale = Scale.of(samples.y, usual)
         standard = samples.scaled(scale)
         if settings is None:
             settings = draw_settings(standard, shape, groups, seed)
         grid = kernels.Grid.of(places, shape.basis(fractions))
         components = [_conditioned(standard, grid, settings, h, shape) for h in range(len(settings))]
-        return cls(components, scale, grid, shape.trend)
+        return cls(components, scale, grid, shape.trend, shape.power * np.log(fractions))
 
     def between(self, h: int, rows: Places, columns: Places) -> Array:
         """Posterior covariance (r, c) of setting h between places, relative to its signal variance."""
