@@ -1,8 +1,9 @@
 """The program that `prudent demo` tunes: a worker that trains neural networks on handwritten digits.
 
-`python -m prudent.cli.demo_job` reads one task a line on stdin and answers with a line per epoch. A task is a
-share of a committee of small networks; what a line carries are the votes of that share on the test images,
-so that whoever asked can add up the votes of several workers. An empty task stops the one under way.
+`python -m prudent.cli.demo_job` reads one task a line on stdin. A task is a share of a committee of small
+networks. The answer is a line whenever a network has seen the data once more, and a line per epoch with the
+votes of that share on the test images, so that whoever asked can add up the votes of several workers. An
+empty task stops the one under way.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING, Any
 
@@ -67,8 +68,16 @@ class Digits:
         return cls(split[0], split[2], split[1], split[3])
 
 
-def train(task: Task, digits: Digits) -> Iterator[Votes]:
-    """After each epoch, the sum of the members' class probabilities on the test images."""
+def _always() -> bool:
+    return True
+
+
+def train(task: Task, digits: Digits, go_on: Callable[[], bool] = _always) -> Iterator[Votes]:
+    """After each epoch, the sum of the members' class probabilities on the test images.
+
+    `go_on` is asked after each member: an epoch of a large committee is long, and a run that is cut should
+    end soon.
+    """
     import numpy as np
     from sklearn.neural_network import MLPClassifier
 
@@ -85,6 +94,8 @@ def train(task: Task, digits: Digits) -> Iterator[Votes]:
         for network in networks:
             network.partial_fit(x, y, classes=range(CLASSES))
             votes += network.predict_proba(digits.test_x)
+            if not go_on():
+                return
         yield votes
 
 
@@ -110,9 +121,12 @@ def serve(source: IO[str], target: IO[str]) -> None:
             _say(target, {"idle": True})
             continue
         task = Task.parse(line)
-        for epoch, votes in enumerate(train(task, digits), start=1):
-            if not tasks.empty():  # something newer: this run was cut
-                break
+
+        def go_on(run: int = task.run) -> bool:
+            _say(target, {"run": run, "member": "done"})
+            return tasks.empty()  # else there is something newer: this run was cut
+
+        for epoch, votes in enumerate(train(task, digits, go_on), start=1):
             _say(target, {"run": task.run, "epoch": epoch, "votes": packed(votes)})
 
 

@@ -26,7 +26,7 @@ MACHINE = "p3.2xlarge"
 WORKERS = 2
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _START_S = 60.0
-_EPOCH_S = 60.0
+_MEMBER_S = 60.0
 
 cluster = MachineParameter("cluster", [MACHINE], range(1, WORKERS + 1))
 
@@ -79,22 +79,28 @@ class Workers:
                     stream.close()
 
     def train(self, configuration: Configuration) -> Generator[dict[str, float], None, None]:
-        """One run: the committee's accuracy after each epoch, its members shared out among the workers."""
+        """One run, shared out among the workers: how far it is, and after each epoch the accuracy."""
         size, _ = cluster.cluster(configuration["cluster"])
         run, epochs, members = next(self._runs), configuration["epochs"], configuration["members"]
         settings = {name: configuration[name] for name in ("hidden", "learning_rate", "batch", "fraction")}
         votes: dict[int, list[Any]] = {}
+        steps_done = 0
         try:
             for place in range(size):
                 share = tuple(range(place, members, size))
                 self._tell(place, Task(run, share, epochs=epochs, **settings).line())
             for epoch in range(1, epochs + 1):
                 while len(votes.get(epoch, ())) < size:
-                    said = self._hear(_EPOCH_S)
-                    if said.get("run") == run:
+                    said = self._hear(_MEMBER_S)
+                    if said.get("run") != run:
+                        continue
+                    if "votes" in said:
                         votes.setdefault(said["epoch"], []).append(unpacked(said["votes"]))
+                    else:
+                        steps_done += 1
+                        yield {"progress": steps_done / (members * epochs)}
                 right = sum(votes.pop(epoch)).argmax(axis=1) == self._truth
-                yield {"accuracy": float(right.mean()), "progress": epoch / epochs}
+                yield {"accuracy": float(right.mean()), "progress": steps_done / (members * epochs)}
         finally:
             self._rest(size)
 
@@ -104,7 +110,7 @@ class Workers:
             self._tell(place, "")
         idle = 0
         while idle < size:
-            idle += "idle" in self._hear(_EPOCH_S)
+            idle += "idle" in self._hear(_MEMBER_S)
 
     def _tell(self, place: int, line: str) -> None:
         stream = self._processes[place].stdin
