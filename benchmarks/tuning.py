@@ -81,7 +81,6 @@ def optuna_tpe(bench: Bench, budget_usd: float, early: bool, seed: int) -> Score
 
 CONTENDERS: dict[str, Callable[[Bench, float, bool, int], Score]] = {
     "lynceus": ours("lynceus"),
-    "lynceus, look-ahead 0": ours("lynceus", lookahead=0),
     "lynceus, look-ahead 1": ours("lynceus", lookahead=1),
     "lynceus, look-ahead 2": ours("lynceus", lookahead=2),
     "lynceus, trees": ours("lynceus", surrogate="trees"),

@@ -54,14 +54,17 @@ def pseudo_observations(
 
 
 def _marginals(prior: Array, precision: Array, shift: Array) -> tuple[Array, Array]:
-    """Variance and mean (n,) of (K⁻¹ + T)⁻¹, through the well-conditioned B = I + √T K √T."""
-    from scipy.linalg import solve_triangular
+    """Variance and mean (n,) of (K⁻¹ + T)⁻¹ = √T⁻¹ (I - B⁻¹) √T⁻¹, with the well-conditioned B = I + √T K √T."""
+    from scipy.linalg.lapack import dtrtri
 
     root = np.sqrt(precision)
-    factor = safe_cholesky(np.eye(len(root)) + root[:, None] * prior * root)
-    half = solve_triangular(factor, root[:, None] * prior, lower=True, check_finite=False)
-    variance = np.maximum(np.diag(prior) - np.einsum("ij,ij->j", half, half), 1e-10)
-    return variance, prior @ shift - half.T @ (half @ shift)
+    matrix = prior * root
+    matrix *= root[:, None]
+    matrix[np.diag_indices(len(root))] += 1.0
+    inverse, _ = dtrtri(safe_cholesky(matrix).T, lower=0, overwrite_c=1)  # B⁻¹ = inverse · inverseᵀ
+    variance = np.maximum(1.0 - np.einsum("ij,ij->i", inverse, inverse), 1e-12) / precision
+    scaled = shift / root
+    return variance, (scaled - inverse @ (inverse.T @ scaled)) / root
 
 
 def _sites(
