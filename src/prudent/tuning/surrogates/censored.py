@@ -54,7 +54,7 @@ def pseudo_observations(
 
 
 def _marginals(prior: Array, precision: Array, shift: Array) -> tuple[Array, Array]:
-    """Variance and mean (n,) of (K⁻¹ + T)⁻¹ = √T⁻¹ (I - B⁻¹) √T⁻¹, with the well-conditioned B = I + √T K √T."""
+    """Variance and mean (n,) of (K⁻¹ + T)⁻¹ = √T⁻¹ (I - B⁻¹) √T⁻¹, B = I + √T K √T well-conditioned."""
     from scipy.linalg.lapack import dtrtri
 
     root = np.sqrt(precision)
