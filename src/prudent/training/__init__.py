@@ -1,0 +1,1 @@
+"""Training requests: data, algorithms and searches in, ranked and exported models out."""
