@@ -1,0 +1,1 @@
+"""What can be trained: the algorithms by name, their hyper-parameters, and the domains they serve."""

@@ -1,0 +1,153 @@
+"""Linear models: regression, classification by a hyperplane, and naive Bayes beside them."""
+
+from __future__ import annotations
+
+from prudent.training.algorithms.algorithm import Algorithm
+from prudent.training.algorithms.domains import CLASSIFICATION, REGRESSION
+from prudent.training.algorithms.hyperparameter import BOOLEAN, CHOICE, INTEGER, REAL, Hyperparameter, Search
+
+BINOMIAL = ("binomial-classification", "classification")
+MULTINOMIAL = ("multinomial-classification", "classification")
+ANY_CLASSES = ("binomial-classification", "multinomial-classification", "classification")
+
+
+def max_iter(default: int, search: Search | None = None) -> Hyperparameter:
+    return Hyperparameter("maxIter", INTEGER, default, "most iterations", low=0, search=search)
+
+
+def tol(default: float) -> Hyperparameter:
+    return Hyperparameter("tol", REAL, default, "improvement below which training ends", low=0)
+
+
+REG_PARAM = Hyperparameter(
+    "regParam",
+    REAL,
+    0.0,
+    "weight of the penalty beside the mean loss",
+    low=0,
+    search=Search(1e-5, 10.0, log=True),
+)
+ELASTIC_NET = Hyperparameter(
+    "elasticNetParam",
+    REAL,
+    0.0,
+    "0 for the squared penalty (ridge), 1 for the absolute one (lasso), between them a mixture",
+    low=0,
+    high=1,
+    search=Search(0.0, 1.0),
+)
+FIT_INTERCEPT = Hyperparameter("fitIntercept", BOOLEAN, True, "whether there is an intercept")
+STANDARDIZATION = Hyperparameter(
+    "standardization", BOOLEAN, True, "whether features are scaled to unit deviation for the penalty"
+)
+AGGREGATION = Hyperparameter("aggregationDepth", INTEGER, 2, "depth of the sum's tree", low=2, hint=True)
+SOLVER = ("auto", "normal", "l-bfgs")
+_FAMILIES = ("gaussian", "binomial", "poisson", "gamma", "tweedie")
+_LINKS = ("identity", "log", "inverse", "logit", "probit", "cloglog", "sqrt")
+_COMMON = (FIT_INTERCEPT, STANDARDIZATION, AGGREGATION)
+_ITERATIONS = max_iter(100)
+
+LINEAR = (
+    Algorithm(
+        "linear-regression",
+        REGRESSION,
+        ("regression",),
+        (
+            _ITERATIONS,
+            REG_PARAM,
+            ELASTIC_NET,
+            tol(1e-6),
+            *_COMMON,
+            Hyperparameter(
+                "loss", CHOICE, "squaredError", "what a residual costs", choices=("squaredError", "huber")
+            ),
+            Hyperparameter("epsilon", REAL, 1.35, "where huber turns linear", low=1, open_low=True),
+            Hyperparameter("solver", CHOICE, "auto", "how it is solved", choices=SOLVER, hint=True),
+        ),
+    ),
+    Algorithm(
+        "generalized-linear-regression",
+        REGRESSION,
+        ("regression",),
+        (
+            Hyperparameter(
+                "family",
+                CHOICE,
+                "gaussian",
+                "distribution of the target",
+                choices=_FAMILIES,
+                search=Search(values=("gaussian",)),
+            ),
+            Hyperparameter(
+                "link", CHOICE, None, "from mean to linear part; None: the family's own", choices=_LINKS
+            ),
+            Hyperparameter("variancePower", REAL, 0.0, "of the tweedie family: 0, or 1 and more", low=0),
+            Hyperparameter("linkPower", REAL, None, "of the tweedie family's link"),
+            max_iter(25),
+            Hyperparameter(
+                "regParam",
+                REAL,
+                0.0,
+                "weight of the squared penalty",
+                low=0,
+                search=Search(1e-5, 10.0, log=True),
+            ),
+            tol(1e-6),
+            FIT_INTERCEPT,
+            AGGREGATION,
+            Hyperparameter("solver", CHOICE, "irls", "how it is solved", choices=("irls",), hint=True),
+        ),
+        sensible=False,
+    ),
+    Algorithm(
+        "linear-support-vector-machine",
+        CLASSIFICATION,
+        BINOMIAL,
+        (
+            _ITERATIONS,
+            REG_PARAM,
+            tol(1e-6),
+            *_COMMON,
+            Hyperparameter("threshold", REAL, 0.0, "raw prediction from which it is the second class"),
+        ),
+        classes=2,
+    ),
+    Algorithm(
+        "binomial-logistic-regression",
+        CLASSIFICATION,
+        BINOMIAL,
+        (
+            _ITERATIONS,
+            REG_PARAM,
+            ELASTIC_NET,
+            tol(1e-6),
+            *_COMMON,
+            Hyperparameter("threshold", REAL, 0.5, "probability of the second class", low=0, high=1),
+        ),
+        classes=2,
+    ),
+    Algorithm(
+        "multinomial-logistic-regression",
+        CLASSIFICATION,
+        MULTINOMIAL,
+        (_ITERATIONS, REG_PARAM, ELASTIC_NET, tol(1e-6), *_COMMON),
+    ),
+    Algorithm(
+        "naive-bayes",
+        CLASSIFICATION,
+        ANY_CLASSES,
+        (
+            Hyperparameter(
+                "smoothing", REAL, 1.0, "added to every count", low=0, search=Search(1e-3, 10.0, log=True)
+            ),
+            Hyperparameter(
+                "modelType",
+                CHOICE,
+                "multinomial",
+                "what is assumed of features; only gaussian takes negative ones, bernoulli takes 0 and 1",
+                choices=("multinomial", "bernoulli", "gaussian", "complement"),
+                search=Search(values=("gaussian", "multinomial", "complement")),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,100 @@
+"""Clusters, neural networks, and a function to test searches with."""
+
+from __future__ import annotations
+
+from prudent.training.algorithms.algorithm import Algorithm
+from prudent.training.algorithms.domains import CLASSIFICATION, CLUSTERING, FUNCTION
+from prudent.training.algorithms.hyperparameter import CHOICE, INTEGER, REAL, Hyperparameter, Search
+from prudent.training.algorithms.linear import AGGREGATION, max_iter, tol
+
+_K = Hyperparameter("k", INTEGER, 2, "clusters", low=2, search=Search(2, 20, log=True, cheap=2))
+
+
+def _width(name: str, about: str) -> Hyperparameter:
+    return Hyperparameter(name, INTEGER, None, about, low=1)
+
+
+OTHERS = (
+    Algorithm(
+        "k-means",
+        CLUSTERING,
+        ("clustering",),
+        (
+            _K,
+            max_iter(20),
+            tol(1e-4),
+            Hyperparameter(
+                "initMode",
+                CHOICE,
+                "k-means||",
+                "how the first centres are found",
+                choices=("k-means||", "random"),
+                search=Search(values=("k-means||", "random")),
+            ),
+            Hyperparameter("initSteps", INTEGER, 2, "steps of k-means||", low=1),
+            Hyperparameter(
+                "distanceMeasure",
+                CHOICE,
+                "euclidean",
+                "what near means",
+                choices=("euclidean", "cosine"),
+            ),
+        ),
+    ),
+    Algorithm(
+        "gaussian-mixture-model",
+        CLUSTERING,
+        ("clustering",),
+        (_K, max_iter(100), tol(0.01), AGGREGATION),
+    ),
+    Algorithm(
+        "multilayer-perceptron-classifier",
+        CLASSIFICATION,
+        ("deep-learning", "classification", "binomial-classification", "multinomial-classification"),
+        (
+            Hyperparameter(
+                "numHiddenLayers", INTEGER, 1, "layers between the ends", low=0, search=Search(1, 3, cheap=1)
+            ),
+            Hyperparameter(
+                "hiddenLayersWidth",
+                INTEGER,
+                32,
+                "nodes in each of them",
+                low=1,
+                search=Search(8, 256, log=True, cheap=32),
+            ),
+            _width("inputLayerWidth", "features; None: as many as the data have"),
+            _width("outputLayerWidth", "classes; None: as many as the data have"),
+            max_iter(100, Search(20, 200, log=True, cheap=20)),
+            Hyperparameter(
+                "stepSize",
+                REAL,
+                0.01,
+                "learning rate",
+                low=0,
+                open_low=True,
+                search=Search(1e-4, 0.1, log=True),
+            ),
+            Hyperparameter(
+                "blockSize", INTEGER, 128, "rows in a step", low=1, search=Search(values=(32, 64, 128, 256))
+            ),
+            tol(1e-6),
+            Hyperparameter("regParam", REAL, 0.0, "weight decay", low=0, search=Search(1e-6, 1e-1, log=True)),
+            Hyperparameter(
+                "solver", CHOICE, "adam", "how weights are moved", choices=("adam", "l-bfgs", "gd")
+            ),
+        ),
+        iterative=True,
+        sensible=False,
+    ),
+    Algorithm(
+        "branin",
+        FUNCTION,
+        ("misc-functions",),
+        (
+            Hyperparameter("x1", REAL, 2.5, "first coordinate", search=Search(-5.0, 10.0)),
+            Hyperparameter("x2", REAL, 7.5, "second coordinate", search=Search(0.0, 15.0)),
+        ),
+        needs_data=False,
+    ),
+)
