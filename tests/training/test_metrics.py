@@ -118,7 +118,7 @@ def test_one_cluster_has_no_silhouette():
 
 
 def test_names_that_do_not_exist():
-    with pytest.raises(BadInput, match='mean "f1"'):
-        metrics.value_of_classes("f2", np.array([0]), np.array([0]), 2)
+    with pytest.raises(BadInput, match='mean "accuracy"'):
+        metrics.value_of_classes("acuracy", np.array([0]), np.array([0]), 2)
     with pytest.raises(BadInput, match='mean "rmse"'):
         metrics.value_of_numbers("rmsee", np.array([0.0]), np.array([0.0]))
