@@ -1,0 +1,207 @@
+"""From columns as they are written to float32 numbers: numeric, a category, or missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.core.errors import BadInput
+from prudent.training.data.batch import Batch
+from prudent.training.data.csv_files import MISSING, is_number
+from prudent.training.data.record_files import category_text
+from prudent.training.dataset import CATEGORICAL, NUMERIC, Column
+
+MOST_CATEGORIES = 1000
+"""A column keeps its most frequent categories up to this number; rarer ones count as missing, as one does
+that was never seen."""
+
+_MOST_COUNTED = 1_000_000
+_SLIP = 0.01
+_MANY = 50
+
+
+@dataclass
+class ColumnEncoder:
+    """Learns what a feature is while its values pass by.
+
+    A column is taken for numeric until a value says otherwise; `contradicted` then asks for another pass,
+    because the numbers given out before meant something else.
+    """
+
+    name: str
+    text: bool = False
+    contradicted: bool = False
+    seen: bool = False
+    codes: dict[str, int] = field(default_factory=dict)
+    counts: list[int] = field(default_factory=list)
+    odd: tuple[str, str] | None = None
+    """Where the first value stands that is no number, and the value, in a column of untyped text."""
+
+    def encode(self, batch: Batch) -> NDArray[np.float32]:
+        """The values of a batch as numbers, NaN where one is missing."""
+        values = batch.columns.get(self.name)
+        if values is None:
+            return np.full(batch.rows, np.nan, np.float32)
+        self.seen = self.seen or values.null_count < len(values)
+        if not self.text:
+            numbers = as_numbers(values, batch, self.name)
+            if numbers is not None:
+                return numbers
+            self.text = self.contradicted = True
+        return self._as_codes(values, batch)
+
+    def again(self) -> None:
+        """Forget what was counted, before another pass."""
+        self.contradicted, self.codes, self.counts = False, {}, []
+
+    def column(self) -> tuple[Column, NDArray[np.float32] | None]:
+        """The column, and for a category's number given out so far the final one (NaN: a rare one)."""
+        if not self.text:
+            return Column(self.name, NUMERIC), None
+        self._refuse_slips()
+        often = sorted(self.codes, key=lambda word: (-self.counts[self.codes[word]], word))[:MOST_CATEGORIES]
+        categories = tuple(sorted(often))
+        final = np.full(len(self.codes) + 1, np.nan, np.float32)
+        for number, word in enumerate(categories):
+            final[self.codes[word]] = number
+        return Column(self.name, CATEGORICAL, categories), final
+
+    def _as_codes(self, values: Any, batch: Batch) -> NDArray[np.float32]:
+        words, places = distinct(values)
+        counts = np.bincount(places[places >= 0], minlength=len(words))
+        numbers = np.full(len(words) + 1, np.nan, np.float32)  # the last is for missing values, at place -1
+        for word, count, place in zip(words, counts.tolist(), range(len(words)), strict=True):
+            if word not in self.codes and len(self.codes) >= _MOST_COUNTED:
+                continue
+            code = self.codes.setdefault(word, len(self.codes))
+            if code == len(self.counts):
+                self.counts.append(0)
+            self.counts[code] += count
+            numbers[place] = code
+            if batch.untyped and self.odd is None and not is_number(word):
+                first = int(np.flatnonzero(places == place)[0])
+                self.odd = (batch.where(first, self.name), word)
+        return numbers[places]
+
+    def _refuse_slips(self) -> None:
+        """A column of numbers with a word here and there is a slip, not a thousand categories."""
+        if self.odd is None:
+            return
+        numeric = [self.counts[code] for word, code in self.codes.items() if is_number(word)]
+        total = sum(self.counts)
+        if len(numeric) > _MANY and total - sum(numeric) < _SLIP * total:
+            where, word = self.odd
+            raise BadInput(
+                f'{where}: "{word}" is no number, but nearly all values of this column are; correct it, '
+                "or leave it empty if the value is missing."
+            )
+
+
+def encode_known(column: Column, batch: Batch) -> NDArray[np.float32]:
+    """The values of a column that training has seen; a category it has not seen is missing."""
+    values = batch.columns.get(column.name)
+    if values is None:
+        return np.full(batch.rows, np.nan, np.float32)
+    if column.kind == NUMERIC:
+        numbers = as_numbers(values, batch, column.name)
+        if numbers is None:
+            raise _not_numeric(values, batch, column.name)
+        return numbers
+    codes: Mapping[str, int] = {word: number for number, word in enumerate(column.categories)}
+    words, places = distinct(values)
+    table = np.array([*(codes.get(word, np.nan) for word in words), np.nan], np.float32)
+    return table[places]
+
+
+def as_numbers(values: Any, batch: Batch, name: str) -> NDArray[np.float32] | None:
+    """A column as numbers, or None if it holds text; an infinite number is refused."""
+    import pyarrow as pa
+
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        values, kind = values.dictionary_decode(), kind.value_type
+    if is_text(kind):
+        if not batch.untyped and values.null_count < len(values):
+            return None
+        found = _parsed(values)
+        if found is None:
+            return None
+        values = found
+    elif not (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_null(kind)
+    ):
+        raise BadInput(
+            f'The column "{name}" of "{batch.path.name}" holds {kind}, which is neither number nor text; '
+            'write it as a number, or leave it out with "features".'
+        )
+    wide = values.cast(pa.float64(), safe=False) if not pa.types.is_boolean(kind) else values.cast(pa.uint8())
+    with np.errstate(over="ignore"):
+        numbers: NDArray[np.float32] = wide.to_numpy(zero_copy_only=False).astype(np.float32)
+    if np.isinf(numbers).any():
+        place = int(np.flatnonzero(np.isinf(numbers))[0])
+        raise BadInput(
+            f"{batch.where(place, name)}: {wide[place]} is beyond what a model can compute with; correct it, "
+            "or leave it empty if the value is missing."
+        )
+    return numbers
+
+
+def distinct(values: Any) -> tuple[list[str], NDArray[np.int64]]:
+    """The different texts of a column, and for each row the place of its text among them, -1 if missing."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if not is_text(values.type):
+        plain = [None if v is None or v != v else category_text(v) for v in values.to_pylist()]  # noqa: PLR0124
+        values = pa.array(plain, pa.string())
+    encoded = cleaned(values).dictionary_encode()
+    places = compute.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return encoded.dictionary.to_pylist(), places
+
+
+def cleaned(values: Any) -> Any:
+    """Text without blanks around it, and missing where it says so."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    trimmed = compute.utf8_trim_whitespace(values)
+    missing = compute.is_in(trimmed, value_set=pa.array(MISSING, trimmed.type))
+    return compute.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
+
+
+def is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _parsed(values: Any) -> Any:
+    """Text as float64, or None where it is not numbers; blanks are only cut off where they are in the way."""
+    import pyarrow as pa
+
+    try:
+        return values.cast(pa.float64())
+    except pa.ArrowInvalid:
+        try:
+            return cleaned(values).cast(pa.float64())
+        except pa.ArrowInvalid:
+            return None
+
+
+def _not_numeric(values: Any, batch: Batch, name: str) -> BadInput:
+    words = values.to_pylist()
+    place = next((p for p, w in enumerate(words) if w is not None and not is_number(str(w).strip())), 0)
+    return BadInput(
+        f'{batch.where(place, name)}: "{words[place]}" is no number, but the model was trained on numbers '
+        "there; correct it, or leave it empty if the value is missing."
+    )

@@ -1,0 +1,75 @@
+"""How data are written: told, or seen from the name and the first bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from prudent.core.errors import BadInput, unknown
+
+LIBSVM, CSV, PARQUET, AVRO, JSON = "libsvm", "csv", "parquet", "avro", "json"
+FORMATS = (LIBSVM, CSV, PARQUET, AVRO, JSON)
+
+_OTHER_NAMES = {
+    "svmlight": LIBSVM,
+    "svm": LIBSVM,
+    "tsv": CSV,
+    "jsonl": JSON,
+    "ndjson": JSON,
+    "json-lines": JSON,
+}
+_ENDINGS = {
+    ".svm": LIBSVM,
+    ".libsvm": LIBSVM,
+    ".svmlight": LIBSVM,
+    ".csv": CSV,
+    ".tsv": CSV,
+    ".parquet": PARQUET,
+    ".pq": PARQUET,
+    ".avro": AVRO,
+    ".json": JSON,
+    ".jsonl": JSON,
+    ".ndjson": JSON,
+}
+_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+_LIBSVM_LINE = re.compile(rb"\s*[-+.\deE]+(\s+\d+:[-+.\deEnNaAiIfF]+)+\s*(#.*)?")
+
+
+def format_of(parts: Sequence[Path], said: str | None = None) -> str:
+    """The format of a file or of a folder's parts."""
+    if said is not None:
+        name = _OTHER_NAMES.get(said.lower(), said.lower())
+        if name not in FORMATS:
+            raise unknown("format", said, FORMATS)
+        return name
+    for ending in reversed(parts[0].suffixes):
+        if ending.lower() in _ENDINGS:
+            return _ENDINGS[ending.lower()]
+        if ending.lower() not in _COMPRESSED:
+            break
+    return _seen(parts[0])
+
+
+def _seen(path: Path) -> str:
+    with opened(path) as file:
+        head = file.read(1 << 16)
+    if head.startswith(b"PAR1"):
+        return PARQUET
+    if head.startswith(b"Obj\x01"):
+        return AVRO
+    if head.lstrip()[:1] == b"{":
+        return JSON
+    lines = [line for line in head.splitlines() if line.strip() and not line.lstrip().startswith(b"#")]
+    return LIBSVM if lines and _LIBSVM_LINE.fullmatch(lines[0]) else CSV
+
+
+def opened(path: Path) -> BinaryIO:
+    """The bytes of a file; one that is compressed by its name's ending is read through."""
+    import pyarrow as pa
+
+    try:
+        return cast(BinaryIO, pa.input_stream(str(path), compression="detect"))
+    except (OSError, pa.ArrowException) as error:
+        raise BadInput(f'Cannot read "{path}" ({error}); check the file and its rights.') from error

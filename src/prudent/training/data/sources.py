@@ -1,0 +1,127 @@
+"""Where data lie: a file, a folder of parts, a web address, a bucket; always answered as local files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from prudent.core.errors import BadInput, RunFailed, did_you_mean
+from prudent.training.data.fetch import OPEN, Policy, fetch
+
+_MOST_PARTS = 100_000
+
+
+def local_parts(path: str | Path, cache: Path, policy: Policy = OPEN) -> list[Path]:
+    """The files that hold the data, in the order of their names; what is far away is copied into `cache`.
+
+    A folder is all its files except those whose name begins with a dot or an underscore, as Spark and others
+    mark what is not data.
+    """
+    text = os.fspath(path)
+    scheme, _, rest = text.partition("://")
+    scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme.lower(), scheme.lower()) if rest else "file"
+    if scheme not in policy.schemes:
+        raise BadInput(
+            f'"{text}" cannot be read: {scheme} is no place for data here; use one of '
+            f"{', '.join(sorted(policy.schemes))}."
+        )
+    if scheme == "file":
+        return _here(Path(unquote(urlsplit(text).path)) if rest else Path(text), policy)
+    cache.mkdir(parents=True, exist_ok=True)
+    if scheme == "s3":
+        return _from_bucket(f"s3://{rest}", cache, policy)
+    return [fetch(text, cache / _cache_name(text, urlsplit(text).path), policy)]
+
+
+def _here(path: Path, policy: Policy) -> list[Path]:
+    path = path.expanduser()
+    if policy.roots is not None:
+        path = path.resolve()
+        if not any(path.is_relative_to(root.resolve()) for root in policy.roots):
+            raise BadInput(
+                f'"{path}" is outside the folders that are read here; put the data into one of them.'
+            )
+    try:
+        if path.is_file():
+            return [path]
+        if not path.exists():
+            near = [str(p.name) for p in path.parent.iterdir()] if path.parent.is_dir() else []
+            raise BadInput(
+                f'There is no file or folder "{path}".{did_you_mean(path.name, near)} Check the path.'
+            )
+        parts = sorted(p for p in path.rglob("*") if p.is_file() and _is_data(p.relative_to(path)))
+    except OSError as error:
+        raise BadInput(f'Cannot read "{path}" ({error.strerror}); check the path and its rights.') from error
+    if not parts:
+        raise BadInput(f'The folder "{path}" has no files in it; give a folder with data.')
+    if policy.roots is not None:
+        for part in parts:
+            _here(part, policy)  # a link can lead out of the folder
+    return parts
+
+
+def _is_data(path: Path) -> bool:
+    return not any(name.startswith((".", "_")) for name in path.parts)
+
+
+def _cache_name(address: str, path: str) -> str:
+    """A file name that keeps the endings, by which the format is known.
+
+    >>> _cache_name("http://host/a/data.csv.gz?x=1", "/a/data.csv.gz").endswith("data.csv.gz")
+    True
+    """
+    name = "".join(c if c.isalnum() or c in "._-" else "_" for c in unquote(path).rsplit("/", 1)[-1])
+    return f"{hashlib.blake2b(address.encode(), digest_size=8).hexdigest()}-{name[-80:]}"
+
+
+def _from_bucket(address: str, cache: Path, policy: Policy) -> list[Path]:
+    files, place = _file_system(), address.removeprefix("s3://").rstrip("/")
+    try:
+        if not place or "/" not in place:
+            raise BadInput(f'"{address}" names no file in the bucket; write it as s3://bucket/path.')
+        files.invalidate_cache()
+        found = files.find(place, detail=True)
+        sizes = {
+            name: int(fact["size"])
+            for name, fact in sorted(found.items())
+            if not name.endswith("/") and _is_data(Path(name[len(place) :].lstrip("/")))
+        }
+        if not sizes:
+            raise BadInput(f'There is nothing at "{address}"; check the bucket and the path.')
+        if len(sizes) > _MOST_PARTS or sum(sizes.values()) > policy.largest_mb * 1e6:
+            raise BadInput(
+                f'"{address}" is larger than the {policy.largest_mb:g} MB that are read here; use fewer.'
+            )
+        return [_copied(files, name, cache) for name in sizes]
+    except BadInput:
+        raise
+    except FileNotFoundError as error:
+        raise BadInput(f'There is nothing at "{address}"; check the bucket and the path.') from error
+    except Exception as error:  # the client's own errors have no common family
+        said = " ".join(str(error).split())
+        raise RunFailed(
+            f'Cannot read "{address}" ({said}); check the bucket and your credentials.'
+        ) from error
+
+
+def _copied(files: Any, name: str, cache: Path) -> Path:
+    to = cache / _cache_name(f"s3://{name}", name)
+    part = to.with_name(f".{to.name}.{os.getpid()}")
+    try:
+        files.get_file(name, str(part))
+        part.replace(to)
+    finally:
+        part.unlink(missing_ok=True)
+    return to
+
+
+def _file_system() -> Any:
+    try:
+        import fsspec
+
+        return fsspec.filesystem("s3", endpoint_url=os.environ.get("AWS_ENDPOINT_URL") or None)
+    except ImportError as error:
+        raise BadInput('Reading from s3:// needs more packages; pip install "prudent[aws,train]".') from error
