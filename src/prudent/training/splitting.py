@@ -1,0 +1,107 @@
+"""Which rows train and which rows judge: hold-out, k-fold and sub-samples, each a function of its seed.
+
+All of them are stratified where the labels are numbers of classes (integers): every class has its share
+everywhere, as far as its rows go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.core.errors import BadInput
+from prudent.core.seeds import rng_for
+
+Rows = NDArray[np.int64]
+
+HOLD_OUT_SHARE = 0.3
+"""The share of the rows that judge, as in Zygarde."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Row numbers, ascending; no row is in both."""
+
+    train: Rows
+    validation: Rows
+
+
+def hold_out(rows: int, y: NDArray[Any] | None, seed: int, share: float = HOLD_OUT_SHARE) -> Split:
+    """Keep a share of the rows for judging. A class with a single row stays among those that train.
+
+    >>> split = hold_out(10, np.array([0] * 6 + [1] * 4), seed=7)
+    >>> len(split.train), len(split.validation)
+    (7, 3)
+    """
+    if not 0 < share < 1:
+        raise BadInput(f"A hold-out share is between 0 and 1, not {share:g}; 0.3 is usual.")
+    if rows < 2:
+        raise BadInput("One row cannot be split into training and validation; give more rows.")
+    labels = _labels(rows, y)
+    order, place, size = _shuffled(labels, rng_for(seed, "hold-out"))
+    # The last of each class, in shuffled order, judge; the first never do, so that every class is learned.
+    key = (place + 0.5) / size[labels[order]]
+    key[place == 0] = -1.0
+    count = min(max(round(share * rows), 1), rows - 1)
+    ranked = order[np.argsort(key, kind="stable")]
+    return Split(np.sort(ranked[: rows - count]), np.sort(ranked[rows - count :]))
+
+
+def k_folds(rows: int, y: NDArray[Any] | None, seed: int, folds: int) -> list[Split]:
+    """Every row judges in exactly one of the splits; their sizes differ by one at most.
+
+    >>> [len(split.validation) for split in k_folds(10, None, seed=7, folds=3)]
+    [4, 3, 3]
+    """
+    if not 2 <= folds <= rows:
+        raise BadInput(
+            f"{rows} rows cannot be split into {folds} folds; choose between 2 and the number of rows."
+        )
+    order, _, _ = _shuffled(_labels(rows, y), rng_for(seed, "k-folds"))
+    fold = np.empty(rows, np.int64)
+    fold[order] = np.arange(rows) % folds  # class after class, dealt like cards
+    return [Split(np.flatnonzero(fold != each), np.flatnonzero(fold == each)) for each in range(folds)]
+
+
+def subsample(rows: Rows, y: NDArray[Any] | None, fraction: float, seed: int) -> Rows:
+    """A share of `rows` (row numbers; `y` is the whole target), at least one row of every class.
+
+    With the same seed a larger share contains the smaller one, so that what was seen on little data is still
+    there on more.
+
+    >>> rows = np.arange(100)
+    >>> small, large = subsample(rows, None, 0.1, 7), subsample(rows, None, 0.5, 7)
+    >>> len(small), len(large), bool(np.isin(small, large).all())
+    (10, 50, True)
+    """
+    if not 0 < fraction <= 1:
+        raise BadInput(f"A sub-sample is a share above 0 and up to 1 of the data, not {fraction:g}.")
+    rows = np.asarray(rows, np.int64)
+    if fraction == 1 or not len(rows):
+        return np.sort(rows)
+    labels = _labels(len(rows), None if y is None else np.asarray(y)[rows])
+    order, place, size = _shuffled(labels, rng_for(seed, "sub-sample"))
+    key = (place + 0.5) / size[labels[order]]
+    key[place == 0] = -1.0
+    count = max(int(np.ceil(fraction * len(rows) - 1e-9)), int((place == 0).sum()))
+    return np.sort(rows[order[np.argsort(key, kind="stable")[:count]]])
+
+
+def _labels(rows: int, y: NDArray[Any] | None) -> Rows:
+    """A class for each row; the same for all where there are no classes."""
+    if y is None or np.asarray(y).dtype.kind not in "iub":
+        return np.zeros(rows, np.int64)
+    return np.unique(y, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _shuffled(labels: Rows, rng: np.random.Generator) -> tuple[Rows, Rows, Rows]:
+    """All rows, class after class, shuffled within; the place of each in its class; the size of each class."""
+    mixed = rng.permutation(len(labels))
+    order = mixed[np.argsort(labels[mixed], kind="stable")]
+    size = np.bincount(labels, minlength=1)
+    starts = np.concatenate([[0], np.cumsum(size)[:-1]])
+    place = np.arange(len(labels)) - starts[labels[order]]
+    return order, place, size
