@@ -153,7 +153,7 @@ def _read(path: Path) -> dict[str, Any]:
         said = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise BadInput(
-            f'"{path.parent}" is no model folder: it has no {path.name}; give a folder that prudent train wrote.'
+            f'"{path.parent}" is no model folder: it has no {path.name}; give one that prudent train wrote.'
         ) from error
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path, error) from error

@@ -98,7 +98,7 @@ def _labels(rows: int, y: NDArray[Any] | None) -> Rows:
 
 
 def _shuffled(labels: Rows, rng: np.random.Generator) -> tuple[Rows, Rows, Rows]:
-    """All rows, class after class, shuffled within; the place of each in its class; the size of each class."""
+    """All rows, class after class, shuffled within; the place of each in its class; the classes' sizes."""
     mixed = rng.permutation(len(labels))
     order = mixed[np.argsort(labels[mixed], kind="stable")]
     size = np.bincount(labels, minlength=1)

@@ -147,8 +147,8 @@ def _numbers(name: str, values: Any, batch: Batch) -> NDArray[np.float64]:
             words = values.to_pylist()
             place = next((p for p, word in enumerate(words) if not is_number(word)), 0)
             raise BadInput(
-                f'{batch.where(place, name)}: "{words[place]}" is no number, as regression needs; correct it, '
-                "or use a classification domain."
+                f'{batch.where(place, name)}: "{words[place]}" is no number, as regression needs; '
+                "correct it, or use a classification domain."
             ) from error
     elif as_numbers(values, batch, name) is None:
         raise BadInput(f'The target "{name}" is not numeric; use a classification domain.')
