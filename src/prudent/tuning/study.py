@@ -161,9 +161,9 @@ class Study:
             configuration=ask.configuration,
             why=ask.why,
             decision_s=decision_s,
-            expected_usd=proposal.expected_usd,
-            likely_usd=proposal.likely_usd,
-            cap_usd=proposal.cap_usd,
+            expected_usd=_finite(proposal.expected_usd),
+            likely_usd=_finite(proposal.likely_usd),
+            cap_usd=_finite(proposal.cap_usd),
             reserved_usd=_finite(wish_usd),
             at_s=at_s,
         )
@@ -384,9 +384,9 @@ def check_budget(problem: Problem, budget_usd: float | None) -> None:
         )
 
 
-def _finite(usd: float) -> float | None:
-    """An amount for JSON, which has no infinity."""
-    return usd if math.isfinite(usd) else None
+def _finite(usd: float | None) -> float | None:
+    """An amount for JSON, which has no infinity (a share of a budget without end)."""
+    return usd if usd is not None and math.isfinite(usd) else None
 
 
 def _amount(usd: float | None) -> float:

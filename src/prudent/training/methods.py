@@ -1,0 +1,183 @@
+"""What a request comes to for each method: where to look, how often, and where it is cheap to begin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prudent.core.parameters import Constant, Ordinal, Parameter
+from prudent.core.space import Configuration, Space
+from prudent.training.algorithms.algorithm import Algorithm
+from prudent.training.algorithms.hyperparameter import Hyperparameter
+from prudent.training.algorithms.registry import algorithm, sensible
+from prudent.training.engine import DataShape
+from prudent.training.request import BAYESIAN, Method, TrainingRequest, Transform
+from prudent.training.transforms import settings_of
+
+FRACTION = "fraction"
+FRUGAL = "frugal"
+"""The search of a request that names none: cheap settings first, then better ones near them."""
+
+ON_PARTS = ("nephele", "hyperband", "bohb", "fabolas", "fabulinus")
+"""Searches that begin on a part of the data."""
+
+LEAST_ROWS = 100
+"""No part of the data has fewer rows than this."""
+ENOUGH_ROWS = 10_000
+"""The frugal search begins on so many rows; smaller data are used whole."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One method: its algorithm, the space that is searched, and how many trials do without a budget.
+
+    `fraction` names the parameter of the space that is the share of the training rows; `cheap` is the
+    configuration that trains fastest.
+    """
+
+    index: int
+    algorithm: Algorithm
+    space: Space
+    search: str
+    fraction: str | None
+    enough: int
+    cheap: Configuration
+
+    def parts(self, configuration: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], float]:
+        """Hyper-parameters, transforms and the share of the data that a configuration of the space means."""
+        chosen: dict[str, Any] = {}
+        transforms: dict[str, dict[str, Any]] = {}
+        share = 1.0
+        for name, value in configuration.items():
+            transform, dot, setting = name.partition(".")
+            if name == self.fraction:
+                share = float(value)
+            elif dot:
+                transforms.setdefault(transform, {})[setting] = value
+            else:
+                chosen[name] = value
+        return chosen, transforms, share
+
+
+def search_of(request: TrainingRequest) -> str:
+    """The strategy that a request's `parameterSearch` means."""
+    said = request.parameter_search
+    return FRUGAL if said is None else "gp-ei" if said == BAYESIAN else said
+
+
+def plans(request: TrainingRequest, shape: DataShape | None = None) -> tuple[Plan, ...]:
+    """A plan for each method of the request, or for what is sensible where it names none.
+
+    `shape` tells how many classes and rows there are; without it nothing is left out.
+    """
+    methods = request.methods or tuple(
+        Method(algorithm=found.name) for found in sensible(request.domain, shape.classes if shape else 0)
+    )
+    search = search_of(request)
+    return tuple(_plan(index, method, request, search, shape) for index, method in enumerate(methods))
+
+
+def _plan(index: int, method: Method, request: TrainingRequest, search: str, shape: DataShape | None) -> Plan:
+    found = algorithm(method.algorithm)
+    parameters = _hyperparameters(found, method, search) + _transforms(request.transforms)
+    shares = _shares(search, shape.rows if shape and found.needs_data else 0)
+    searched = [parameter for parameter in parameters if parameter.size != 1]
+    enough = _enough(search, Space(parameters), len(searched))
+    cheap = {parameter.name: _cheap(found, parameter) for parameter in parameters}
+    if shares:
+        parameters = [*parameters, Ordinal(FRACTION, shares, log=True)]
+        cheap[FRACTION] = shares[0]
+    fraction = FRACTION if shares else None
+    return Plan(index, found, Space(parameters), search, fraction, enough, cheap)
+
+
+def _hyperparameters(found: Algorithm, method: Method, search: str) -> list[Parameter]:
+    """Those that the method names; where it names none at all, those that are worth a search."""
+    if method.hyperparameters is None and search != "grid":
+        looked = [parameter.searched() for parameter in found.hyperparameters if parameter.search]
+        return looked or [_fixed(found)]
+    said = method.hyperparameters or ()
+    parameters = [_searched(found[item.param], item.model_dump()) for item in said]
+    return parameters or [_fixed(found)]
+
+
+def _fixed(found: Algorithm) -> Parameter:
+    """A space needs a parameter: one that stays at its default."""
+    first = next(parameter for parameter in found.hyperparameters if parameter.default is not None)
+    return Constant(first.name, first.default)
+
+
+def _searched(parameter: Hyperparameter, said: Mapping[str, Any]) -> Parameter:
+    if said.get("range") is not None:
+        low, high = said["range"]
+        return parameter.of_range(low, high, said.get("scale") == "log", said.get("type") == "integer")
+    return parameter.of_values(said["values"]) if said.get("values") else parameter.searched()
+
+
+def _transforms(asked: Sequence[Transform]) -> list[Parameter]:
+    parameters: list[Parameter] = []
+    for transform in asked:
+        for name, setting in settings_of(transform.name).items():
+            full = _renamed(setting, f"{transform.name}.{name}")
+            said = transform.settings.get(name, setting.default)
+            if isinstance(said, Mapping):
+                parameters.append(_searched(full, said))
+            else:
+                parameters.append(full.of_values(said if isinstance(said, (list, tuple)) else [said]))
+    return parameters
+
+
+def _renamed(setting: Hyperparameter, name: str) -> Hyperparameter:
+    from dataclasses import replace
+
+    return replace(setting, name=name)
+
+
+def _shares(search: str, rows: int) -> tuple[float, ...]:
+    """Shares of the data to learn on, the least first; none where the search uses all of them."""
+    if search in ON_PARTS:
+        least = max(LEAST_ROWS / rows if rows else 0.0, 1 / 27)
+        return (*(share for share in (1 / 27, 1 / 9, 1 / 3) if share >= least), 1.0)
+    if search == FRUGAL and rows > 2 * ENOUGH_ROWS:
+        steps = math.ceil(math.log(rows / ENOUGH_ROWS, 4))
+        return tuple(4.0**-step for step in range(steps, -1, -1))
+    return ()
+
+
+def _enough(search: str, space: Space, searched: int) -> int:
+    """How many trials a method gets when no budget ends it.
+
+    A grid is looked at whole. Of a finite space a third is drawn (as in the paper, 4 of 12); otherwise ten
+    trials for each hyper-parameter, which is what most advise.
+    """
+    size = space.size
+    if search == "grid" and size is not None:
+        return size
+    if size is None:
+        return min(10 * searched, 60)
+    return max(min(math.ceil(size / 3), 10 * searched, 60), min(size, 4))
+
+
+def _cheap(found: Algorithm, parameter: Parameter) -> Any:
+    """The value that trains fastest, or else the default, or else the nearest that the space has."""
+    if parameter.size == 1:
+        return parameter.values[0]
+    own = {known.name: known for known in found.hyperparameters}.get(parameter.name)
+    wishes = [own.search.cheap if own and own.search else None, own.default if own else None]
+    for wish in wishes:
+        near = None if wish is None else _nearest(parameter, wish)
+        if near is not None:
+            return near
+    return parameter.from_unit(0.0 if parameter.finite else 0.5)
+
+
+def _nearest(parameter: Parameter, wish: Any) -> Any:
+    if isinstance(wish, (int, float)) and not isinstance(wish, bool):
+        if parameter.finite and (parameter.size or 0) <= 10_000:
+            numbers = [value for value in parameter.values if isinstance(value, (int, float))]
+            return min(numbers, key=lambda value: abs(value - wish), default=None)
+        low, high = parameter.from_unit(0.0), parameter.from_unit(1.0 - 1e-12)
+        return parameter.check(min(max(wish, low), high))
+    return wish if parameter.finite and wish in parameter.values else None

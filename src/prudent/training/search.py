@@ -1,0 +1,385 @@
+"""The search of a request: trials of all methods side by side, until a limit is reached or all is tried."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from prudent.core.ledger import Entry as Charge
+from prudent.core.ledger import Ledger, Reservation
+from prudent.core.money import ROUNDING_USD, Price
+from prudent.core.units import format_duration, format_money
+from prudent.training.allocation import Standing, choose
+from prudent.training.engine import Session, TrialSpec
+from prudent.training.leaderboard import Entry, Failure
+from prudent.training.methods import Plan
+from prudent.training.request import TrainingRequest
+from prudent.training.seekers import Seeker, Told, Wish
+from prudent.tuning.jobs.job import Run
+from prudent.tuning.limits import OUT_OF_MONEY
+from prudent.tuning.trial import FINISHED, Configuration, Outcome, Progress
+
+GIVE_UP = 25
+"""A method whose first trials all failed, so many of them, is not tried further (a grid is)."""
+SHORTEST_S, LONGEST_S, SHARE = 0.001, 0.05, 0.02
+"""A run is listened to for this share of its age, within these bounds: short runs are seen at once."""
+LEFT_FOR_PROOF = 0.2
+"""What a search that never uses all the data leaves of a budget, to train what it recommends."""
+
+TIME_UP = "the time was up"
+
+
+@dataclass(frozen=True)
+class Started:
+    """A trial begins."""
+
+    number: int
+    algorithm: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A trial under way reported something."""
+
+    number: int
+    algorithm: str
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A trial ended, with a model or with a reason."""
+
+    result: Entry | Failure
+
+
+Event = Started | Shown | Ended
+Watch = Callable[[Event], None]
+
+
+@dataclass
+class _Member:
+    """A trial under way."""
+
+    number: int
+    index: int
+    wish: Wish
+    run: Run
+    began_s: float
+    limit_s: float
+    reservation: Reservation
+    heard_s: float = 0.0
+    progress: list[Progress] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the search has to keep to: the price of a trial, how many run at once, when it must end."""
+
+    price: Price
+    parallelism: int
+    price_of_all_usd: float | None
+    time_s: float | None
+    trials: int | None
+    deadline_left_s: float = math.inf
+    metric: str = ""
+
+    @classmethod
+    def of(
+        cls, request: TrainingRequest, price: Price, parallelism: int, elapsed_s: float, metric: str
+    ) -> Terms:
+        budget, deadline = request.budget, request.deadline
+        left = math.inf if deadline is None else deadline.left_s(datetime.now(UTC), elapsed_s)
+        # The answer has to be there by then, so the last models need a moment to be put in their places.
+        left = left if math.isinf(left) else left - min(2.0, 0.02 * max(left, 0.0))
+        return cls(price, parallelism, budget.usd, budget.time_s, budget.trials, left, metric)
+
+    @property
+    def limited(self) -> bool:
+        """Whether a budget ends the search, rather than each method's own number of trials."""
+        return (self.price_of_all_usd, self.time_s, self.trials) != (None, None, None)
+
+    def less(self, share: float) -> Terms:
+        """The same with a share of the budget put by."""
+        keep = 1.0 - share
+
+        def part(amount: float | None) -> float | None:
+            return None if amount is None else amount * keep
+
+        trials = None if self.trials is None else max(1, math.floor(self.trials * keep))
+        return Terms(
+            self.price,
+            self.parallelism,
+            part(self.price_of_all_usd),
+            part(self.time_s),
+            trials,
+            self.deadline_left_s * keep,
+            self.metric,
+        )
+
+
+class Search:
+    """Runs the trials of some plans; `entries` and `failures` grow as trials end.
+
+    Trials of earlier sessions are taken in first, and paid for already. The clock is that of the whole
+    request: what earlier sessions took counts. Numbers of trials begin after `first`.
+    """
+
+    def __init__(
+        self,
+        plans: Sequence[Plan],
+        seekers: Sequence[Seeker],
+        session: Session,
+        request: TrainingRequest,
+        work: Path,
+        terms: Terms,
+        watch: Watch | None = None,
+        first: int = 0,
+    ) -> None:
+        self._first = first
+        self._plans, self._seekers, self._session = plans, seekers, session
+        self._request, self._work, self._terms = request, work, terms
+        self._watch = watch or (lambda event: None)
+        self.entries: list[Entry] = []
+        self.failures: list[Failure] = []
+        self.ended = ""
+        self.ledger = Ledger(terms.price_of_all_usd)
+        self._standings = [Standing() for _ in plans]
+        self._open = set(range(len(plans)))
+        self._waiting: set[int] = set()
+        self._members: dict[int, _Member] = {}
+        self._zero_s = time.monotonic()
+        for index, seeker in enumerate(seekers):
+            for told in seeker.earlier():
+                self._take_in(index, told)
+
+    # What there is
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._zero_s
+
+    @property
+    def trials(self) -> int:
+        return len(self.entries) + len(self.failures)
+
+    @property
+    def running(self) -> int:
+        return len(self._members)
+
+    # The loop
+
+    def run(self) -> bool:
+        """Work until nothing is left to do; True if it was interrupted."""
+        try:
+            self._fill()
+            while self._members:
+                member, event = self._hear()
+                self._handle(member, event)
+                self._fill()
+        except KeyboardInterrupt:
+            self.ended = "it was interrupted"
+            self._drop()
+            return True
+        except BaseException:
+            self._drop()
+            raise
+        return False
+
+    def _fill(self) -> None:
+        while len(self._members) < self._terms.parallelism:
+            over = self._over()
+            ready = [index for index in sorted(self._open) if index not in self._waiting]
+            if over or not ready:
+                if not self._members:
+                    self.ended = over or "everything was tried"
+                return
+            index = choose(self._standings, ready, self._in_turn, self._request.seed)
+            if not self._start(index):
+                if any(member.index == index for member in self._members.values()):
+                    self._waiting.add(index)
+                else:
+                    self._open.discard(index)
+
+    @property
+    def _in_turn(self) -> bool:
+        return self._plans[0].search in ("random", "grid")
+
+    def _over(self) -> str:
+        """Why no further trial may start; empty while it may."""
+        terms = self._terms
+        if terms.trials is not None and self.trials + len(self._members) >= terms.trials:
+            return f"{terms.trials} trials were made"
+        if self.ledger.left_usd <= ROUNDING_USD:
+            return f"the budget of {format_money(terms.price_of_all_usd or 0.0)} is spent"
+        if self._left_s() <= 0:
+            if terms.time_s is not None and self.elapsed_s >= terms.time_s:
+                return f"the {format_duration(terms.time_s)} are over"
+            return "the deadline has come"
+        return ""
+
+    def _left_s(self) -> float:
+        budget_s = math.inf if self._terms.time_s is None else self._terms.time_s
+        return min(budget_s, self._terms.deadline_left_s) - self.elapsed_s
+
+    def _start(self, index: int) -> bool:
+        """Begin a trial of a method; False if it has none to begin now."""
+        plan, standing = self._plans[index], self._standings[index]
+        if not self._terms.limited and standing.started >= plan.enough:
+            return False
+        wish = self._seekers[index].ask()
+        if wish is None:
+            return False
+        number = self._number(index, wish.number)
+        hyperparameters, transforms, fraction = plan.parts(wish.configuration)
+        left_s = self._left_s()
+        spec = TrialSpec(
+            number,
+            plan.algorithm.name,
+            plan.algorithm.complete(hyperparameters),
+            transforms,
+            fraction,
+            self._request.seed,
+            self._folder(index, wish.number),
+            None if math.isinf(left_s) else left_s,
+        )
+        reservation = self.ledger.reserve(f"trial {number}", self._likely_usd(standing))
+        standing.started += 1
+        began_s = time.monotonic()
+        run = self._session.start(spec)
+        self._members[number] = _Member(number, index, wish, run, began_s, left_s, reservation)
+        self._watch(Started(number, plan.algorithm.name, wish.why))
+        return True
+
+    def _number(self, index: int, own: int) -> int:
+        """A number for each trial of the request that follows from its method and its place there."""
+        return self._first + (own - 1) * len(self._plans) + index + 1
+
+    def _folder(self, index: int, own: int) -> Path:
+        return self._work / f"{self._plans[index].index}-{own}"
+
+    def _likely_usd(self, standing: Standing) -> float:
+        """What to put aside for a trial: twice what its method's trials took, or a share of what is left."""
+        left = self.ledger.left_usd
+        if math.isinf(left):
+            return 0.0
+        mean_s = standing.spent_s / standing.ended if standing.ended else math.inf
+        return min(2.0 * self._terms.price.cost_usd(mean_s), left / (2.0 * self._terms.parallelism))
+
+    # Runs under way
+
+    def _hear(self) -> tuple[_Member, Progress | Outcome | None]:
+        """The next thing that a run says; None for a run that has reached its limit."""
+        while True:
+            for member in list(self._members.values()):
+                age_s = time.monotonic() - member.began_s
+                slice_s = min(max(SHARE * age_s, SHORTEST_S), LONGEST_S)
+                limit_s = min(member.limit_s, self._paid_until_s(member))
+                event = member.run.next(min(max(age_s, member.heard_s) + slice_s, limit_s))
+                member.heard_s = max(member.heard_s, time.monotonic() - member.began_s)
+                if event is not None or member.heard_s >= limit_s:
+                    return member, event
+
+    def _paid_until_s(self, member: _Member) -> float:
+        if self.ledger.budget_usd is None:
+            return math.inf
+        return self._terms.price.seconds_for(member.reservation.usd)
+
+    def _handle(self, member: _Member, event: Progress | Outcome | None) -> None:
+        if isinstance(event, Progress):
+            member.progress.append(event)
+            self._watch(Shown(member.number, self._plans[member.index].algorithm.name, event))
+        elif isinstance(event, Outcome):
+            self._end(member, event)
+        elif member.heard_s >= member.limit_s:
+            self._end(member, member.run.cut(member.heard_s, TIME_UP))
+        elif self.ledger.extend_up_to(member.reservation, max(member.reservation.usd, 1e-6)) <= ROUNDING_USD:
+            self._end(member, member.run.cut(member.heard_s, OUT_OF_MONEY))
+
+    def _end(self, member: _Member, outcome: Outcome) -> None:
+        del self._members[member.number]
+        index = member.index
+        self._waiting.discard(index)
+        cost_usd = self._charge(member, outcome)
+        # On the disk first: a model that is paid for is never lost.
+        self._seekers[index].tell(member.wish, outcome, member.progress, cost_usd)
+        result = self._record(index, member.wish.number, member.wish.configuration, outcome, cost_usd)
+        self._watch(Ended(result))
+
+    def _charge(self, member: _Member, outcome: Outcome) -> float:
+        price, usd = self._terms.price, 0.0
+        if outcome.started:
+            usd = price.cost_usd(outcome.time_s)
+        if usd > member.reservation.usd:
+            self.ledger.extend_up_to(member.reservation, usd - member.reservation.usd)
+        # A run ends a blink after its limit; the budget is a promise, so the charge stops there.
+        usd = min(usd, member.reservation.usd)
+        if outcome.time_s > 0 and outcome.started:
+            self.ledger.settle_usd(member.reservation, usd, outcome.time_s, price, note=outcome.status)
+        else:
+            self.ledger.release(member.reservation)
+        return usd
+
+    def _drop(self) -> None:
+        """Stop what is under way without charging it; a resumed request begins it again."""
+        for member in list(self._members.values()):
+            member.run.cut(member.heard_s, "interrupted")
+            self._seekers[member.index].abandon(member.wish)
+        self._members.clear()
+
+    # What is known
+
+    def _take_in(self, index: int, told: Told) -> None:
+        """A trial of an earlier session."""
+        self._standings[index].started += 1
+        if told.cost_usd > 0:
+            number = self._number(index, told.number)
+            charge = Charge(f"trial {number}", told.cost_usd, told.outcome.time_s, self._terms.price)
+            self.ledger.restore(charge)
+        self._zero_s -= told.outcome.time_s / self._terms.parallelism
+        self._record(index, told.number, told.configuration, told.outcome, told.cost_usd)
+
+    def _record(
+        self, index: int, own: int, configuration: Configuration, outcome: Outcome, cost_usd: float
+    ) -> Entry | Failure:
+        plan, standing = self._plans[index], self._standings[index]
+        hyperparameters, transforms, fraction = plan.parts(configuration)
+        if plan.fraction is not None:
+            transforms = {**transforms, "sample": {"fraction": fraction}}
+        number, measures = self._number(index, own), outcome.measures
+        finished = outcome.status == FINISHED and "score" in measures
+        standing.note(outcome.time_s, measures["score"] if finished else None)
+        if not finished:
+            why = outcome.why or "it gave no score"
+            failure = Failure(number, plan.algorithm.name, hyperparameters, why, cost_usd)
+            self.failures.append(failure)
+            hopeless = standing.ended >= GIVE_UP and math.isinf(standing.best) and plan.search != "grid"
+            if hopeless:
+                self._open.discard(index)
+            return failure
+        entry = Entry(
+            0,
+            plan.algorithm.name,
+            hyperparameters,
+            measures["score"],
+            self._terms.metric,
+            measures.get("value", measures["score"]),
+            str(self._folder(index, own)),
+            measures.get("train_s", outcome.time_s),
+            measures.get("predict_ms", 0.0),
+            cost_usd,
+            number,
+            transforms,
+        )
+        self.entries.append(entry)
+        return entry
+
+
+def standing(entry: Entry) -> tuple[float, int]:
+    """The key that puts the best model first; of equal ones the one that was tried first."""
+    return -entry.score, entry.trial

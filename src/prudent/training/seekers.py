@@ -1,0 +1,227 @@
+"""What chooses the next trial of a method, and remembers on the disk what the trials gave.
+
+Random and grid need no model and no history, so they have a quick path: the n-th configuration follows from
+the seed and n alone, and memory holds one small number a trial. Every other search is a study.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from prudent.core.money import Price
+from prudent.core.parameters import Integer
+from prudent.core.sampling import sample
+from prudent.core.seeds import rng_for
+from prudent.core.space import Configuration, Space
+from prudent.training.methods import FRUGAL, Plan
+from prudent.tuning.journal import Journal
+from prudent.tuning.problem import LISTED
+from prudent.tuning.strategies.registry import register, strategies
+from prudent.tuning.study import Study
+from prudent.tuning.trial import Outcome, Progress
+
+SCORE = "score"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A trial that a method would like: its number among that method's trials, and where."""
+
+    number: int
+    configuration: Configuration
+    why: str
+
+
+@dataclass(frozen=True)
+class Told:
+    """A trial of a method that ended, in this session or an earlier one."""
+
+    number: int
+    configuration: Configuration
+    outcome: Outcome
+    cost_usd: float
+
+
+class Seeker(Protocol):
+    """Ask for a trial, tell how it went; what was told is on the disk."""
+
+    def ask(self) -> Wish | None: ...
+
+    def tell(self, wish: Wish, outcome: Outcome, progress: list[Progress], cost_usd: float) -> None: ...
+
+    def abandon(self, wish: Wish) -> None:
+        """Forget a trial under way; a resumed search begins it again."""
+
+    def earlier(self) -> Iterator[Told]:
+        """The trials of earlier sessions."""
+
+    def recommended(self) -> Configuration | None:
+        """A configuration that the search believes in but has not run on all the data, if there is one."""
+
+    def close(self) -> None: ...
+
+
+class Quick:
+    """Random or grid: the n-th configuration is known at once."""
+
+    def __init__(self, plan: Plan, seed: int, fingerprint: str, journal: Path, resume: bool) -> None:
+        self._order = _Order(plan.space, plan.search == "random", seed)
+        header = {"job": fingerprint, "search": plan.search, "seed": seed}
+        self._journal = Journal.open(journal, header, resume)
+        told = [fact for fact in self._journal.facts if fact["fact"] == "told"]
+        self._earlier = [
+            Told(
+                fact["number"],
+                plan.space.check(fact["configuration"]),
+                Outcome(fact["status"], fact["time_s"], fact["measures"], fact["why"], fact["started"]),
+                fact["cost_usd"],
+            )
+            for fact in told
+        ]
+        self._done = {fact["number"] for fact in told}
+        self._journal.facts.clear()
+        self._next = 0
+
+    def ask(self) -> Wish | None:
+        while True:
+            self._next += 1
+            configuration = self._order.at(self._next - 1)
+            if configuration is None:
+                return None
+            if self._next not in self._done:
+                return Wish(self._next, configuration, "next in order" if self._order.listed else "drawn")
+
+    def tell(self, wish: Wish, outcome: Outcome, progress: list[Progress], cost_usd: float) -> None:
+        del progress
+        self._journal.write(
+            {
+                "fact": "told",
+                "number": wish.number,
+                "configuration": wish.configuration,
+                "status": outcome.status,
+                "time_s": outcome.time_s,
+                "measures": dict(outcome.measures),
+                "why": outcome.why,
+                "started": outcome.started,
+                "cost_usd": cost_usd,
+            }
+        )
+        self._journal.facts.clear()  # they are on the disk; ten thousand trials need no memory
+
+    def abandon(self, wish: Wish) -> None:
+        del wish
+
+    def earlier(self) -> Iterator[Told]:
+        yield from self._earlier
+        self._earlier = []
+
+    def recommended(self) -> Configuration | None:
+        return None
+
+    def close(self) -> None:
+        self._journal.close()
+
+
+class _Order:
+    """The configurations of a space in a fixed order, by number: as they lie, or drawn without repetition."""
+
+    def __init__(self, space: Space, shuffled: bool, seed: int) -> None:
+        self._space, self._seed = space, seed
+        self.size = space.size
+        self.listed = self.size is not None and (not shuffled or self.size <= LISTED)
+        self._places = None
+        if shuffled and self.listed:
+            self._places = rng_for(seed, "random").permutation(self.size or 0)
+        self._seen: set[bytes] = set()
+        self._draws = 0
+        self._drawn = 0
+
+    def at(self, number: int) -> Configuration | None:
+        """The configuration of that number; drawn ones are asked for in order, from 0."""
+        if self.listed:
+            if number >= (self.size or 0):
+                return None
+            return self._place(number if self._places is None else int(self._places[number]))
+        assert number == self._drawn
+        while self.size is None or len(self._seen) < self.size:
+            rng = rng_for(self._seed, "random", self._draws)
+            self._draws += 1
+            [configuration] = sample(self._space, 1, rng)
+            mark = hashlib.blake2b(self._space.key(configuration).encode(), digest_size=8).digest()
+            if mark not in self._seen:
+                self._seen.add(mark)
+                self._drawn += 1
+                return configuration
+        return None
+
+    def _place(self, number: int) -> Configuration:
+        """The configuration at a place of the listing, the last parameter changing fastest."""
+        chosen: dict[str, Any] = {}
+        for parameter in reversed(self._space.parameters):
+            values = parameter.range if isinstance(parameter, Integer) else parameter.values
+            number, rank = divmod(number, len(values))
+            chosen[parameter.name] = values[rank]
+        return {name: chosen[name] for name in self._space.names}
+
+
+class Studied:
+    """Any other strategy, as a study of its own."""
+
+    def __init__(
+        self, plan: Plan, seed: int, fingerprint: str, journal: Path, resume: bool, price: Price
+    ) -> None:
+        if FRUGAL not in strategies():
+            register(FRUGAL, "prudent.training.frugal", "Frugal")
+        self._foresees = plan.search in ("fabolas", "fabulinus")
+        options = {"cheap": tuple(plan.cheap.items())} if plan.search == FRUGAL else {}
+        self._study = Study(
+            plan.space,
+            f"maximise {SCORE}" + (" at full data" if self._foresees else ""),
+            lambda configuration: price,
+            None,
+            plan.search,
+            options,
+            measures=(SCORE,),
+            fraction=plan.fraction,
+            early_stop=False,
+            seed=seed,
+            fingerprint=fingerprint,
+            journal=journal,
+            resume=resume,
+        )
+        self._before = len(self._study.trials)
+
+    def ask(self) -> Wish | None:
+        ask = self._study.ask()
+        return None if ask is None else Wish(ask.number, ask.configuration, ask.why)
+
+    def tell(self, wish: Wish, outcome: Outcome, progress: list[Progress], cost_usd: float) -> None:
+        del cost_usd  # by the same price
+        self._study.tell(wish.number, outcome, progress)
+
+    def abandon(self, wish: Wish) -> None:
+        self._study.abandon(wish.number)
+
+    def earlier(self) -> Iterator[Told]:
+        for trial in self._study.trials[: self._before]:
+            outcome = Outcome(trial.status, trial.time_s, trial.measures, trial.why)
+            yield Told(trial.number, trial.configuration, outcome, trial.spent_usd)
+
+    def recommended(self) -> Configuration | None:
+        return self._study.recommended if self._foresees else None
+
+    def close(self) -> None:
+        self._study.close()
+
+
+def seeker(plan: Plan, seed: int, fingerprint: str, journal: Path, resume: bool, price: Price) -> Seeker:
+    """What chooses the trials of a plan."""
+    own_seed = int(rng_for(seed, "method", plan.index).integers(2**31))
+    named = f"{fingerprint} {plan.index} {plan.algorithm.name} {plan.space.fingerprint()}"
+    if plan.search in ("random", "grid"):
+        return Quick(plan, own_seed, named, journal, resume)
+    return Studied(plan, own_seed, named, journal, resume, price)

@@ -1,0 +1,200 @@
+"""From a request to ranked models in a folder."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from prudent.cloud.catalog import Catalog
+from prudent.core.errors import RunFailed, unknown
+from prudent.core.money import Price
+from prudent.core.parameters import Constant
+from prudent.core.space import Space
+from prudent.training.algorithms.domains import FUNCTION, domain
+from prudent.training.engine import Engine, Session
+from prudent.training.functions import FunctionSession
+from prudent.training.leaderboard import Entry, Failure, Leaderboard
+from prudent.training.methods import Plan, plans
+from prudent.training.output import Output
+from prudent.training.request import TrainingRequest
+from prudent.training.search import LEFT_FOR_PROOF, Search, Terms, Watch, standing
+from prudent.training.seekers import Seeker, seeker
+
+ENGINES = {
+    "local": ("prudent.training.engines.local.engine", "LocalEngine"),
+    "spark": ("prudent.training.engines.spark.engine", "SparkEngine"),
+}
+
+
+def train(
+    request: TrainingRequest | Mapping[str, Any] | str | Path,
+    engine: str | Engine = "local",
+    out: str | Path = "models/",
+    *,
+    master: str | None = None,
+    resume: bool = False,
+    watch: Watch | None = None,
+) -> Leaderboard:
+    """Train what a request asks for, and rank it.
+
+    `request` is a mapping, a JSON text or the path of a JSON document. The models are put into `out`, each in
+    a folder named by rank, algorithm and score, beside `leaderboard.json` and `leaderboard.csv`. `master` is
+    the address of a Spark cluster. `resume` goes on with an interrupted request in the same folder, or with a
+    finished one that has got a larger budget; no trial is paid twice. `watch` is called with every event. An
+    interrupt (Ctrl-C) ends the trials under way and answers with what is there.
+    """
+    began_s = time.monotonic()
+    asked = TrainingRequest.parse(request)
+    chosen = engine_of(engine, master)
+    output = Output(out, asked, chosen.name, resume)
+    parallelism = asked.parallelism or cores()
+    with ExitStack() as stack:
+        session = stack.enter_context(_session(asked, chosen, output, parallelism))
+        race = _Race(asked, session, output, parallelism, began_s, watch, stack)
+        entries, failures, spent_usd, ended = race.run()
+        placed = output.place(entries, session.description)
+    output.tidy()
+    board = Leaderboard(
+        placed,
+        tuple(failures),
+        asked.domain,
+        race.metric,
+        chosen.name,
+        str(output.folder),
+        time.monotonic() - began_s,
+        spent_usd,
+        ended,
+    )
+    output.write(board)
+    return board
+
+
+def engine_of(engine: str | Engine, master: str | None = None) -> Engine:
+    """The engine of that name, imported when it is first used."""
+    if not isinstance(engine, str):
+        return engine
+    if engine not in ENGINES:
+        raise unknown("engine", engine, ENGINES)
+    module, name = ENGINES[engine]
+    try:
+        kind: Any = getattr(import_module(module), name)
+        built: Engine = kind(master=master) if engine == "spark" else kind()
+    except ImportError as error:
+        extra = "spark" if engine == "spark" else "train"
+        raise RunFailed(
+            f'The engine "{engine}" lacks {error.name}; install it with: pip install "prudent[{extra}]".'
+        ) from error
+    return built
+
+
+def cores() -> int:
+    """The processors that this program may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def trial_price(request: TrainingRequest, parallelism: int) -> Price:
+    """What an hour of a trial costs: the machine's price, shared by the trials that run on it at once.
+
+    The machine is the request's own, or the first that its computational resources name, or the smallest
+    general one with a processor for each trial.
+    """
+    catalog = Catalog.load()
+    resources = request.computational_resources
+    named = [found.ec2_instance for found in resources.instances] if resources else []
+    name = request.machine or next((type_ for type_ in named if type_ in catalog), None)
+    roomy = [machine for machine in catalog.machines("m5") if machine.vcpus >= parallelism]
+    machine = catalog[name] if name else (roomy or list(catalog.machines("m5"))[-1:])[0]
+    rate = machine.price.usd_per_h / parallelism
+    # The machine is rented for the request: its billing minimum is not due for every trial.
+    return Price(rate, machine.price.date, f"{machine.price.source} {machine.name} / {parallelism}")
+
+
+def _session(request: TrainingRequest, engine: Engine, output: Output, parallelism: int) -> Session:
+    if domain(request.domain).task == FUNCTION:
+        return FunctionSession()
+    output.engine_work.mkdir(parents=True, exist_ok=True)
+    return engine.open(request, output.engine_work, parallelism)
+
+
+class _Race:
+    """The search of one request: of its methods, and then of what they recommend but did not run."""
+
+    def __init__(
+        self,
+        request: TrainingRequest,
+        session: Session,
+        output: Output,
+        parallelism: int,
+        began_s: float,
+        watch: Watch | None,
+        stack: ExitStack,
+    ) -> None:
+        self._request, self._session, self._output = request, session, output
+        self._stack, self._watch = stack, watch
+        self.metric = request.metric or domain(request.domain).metric_for(session.shape.classes)
+        self._price = trial_price(request, parallelism)
+        elapsed_s = time.monotonic() - began_s
+        self._terms = Terms.of(request, self._price, parallelism, elapsed_s, self.metric)
+
+    def run(self) -> tuple[list[Entry], list[Failure], float, str]:
+        """Models best first, failures, money spent, and why it ended."""
+        asked = plans(self._request, self._session.shape)
+        foresees = asked[0].search in ("fabolas", "fabulinus")
+        terms = self._terms.less(LEFT_FOR_PROOF) if foresees else self._terms
+        seekers = [self._seeker(plan) for plan in asked]
+        search = self._search(asked, seekers, terms)
+        interrupted = search.run()
+        ran = [search]
+        if foresees and not interrupted:
+            proofs = _proofs(asked, seekers)
+            again = [self._seeker(plan) for plan in proofs]
+            numbers = [entry.trial for entry in search.entries] + [one.trial for one in search.failures]
+            last = max(numbers, default=0)
+            ran.append(self._search(proofs, again, self._rest(search), last))
+            ran[-1].run()
+        entries = sorted((entry for part in ran for entry in part.entries), key=standing)
+        failures = [failure for part in ran for failure in part.failures]
+        return entries, failures, sum(part.ledger.spent_usd for part in ran), search.ended
+
+    def _seeker(self, plan: Plan) -> Seeker:
+        journal = self._output.journal(plan.index, plan.algorithm.name)
+        request, price = self._request, self._terms.price
+        found = seeker(plan, request.seed, request.fingerprint(), journal, True, price)
+        self._stack.callback(found.close)
+        return found
+
+    def _search(
+        self, asked: Sequence[Plan], seekers: Sequence[Seeker], terms: Terms, first: int = 0
+    ) -> Search:
+        trials = self._output.trials
+        return Search(asked, seekers, self._session, self._request, trials, terms, self._watch, first)
+
+    def _rest(self, search: Search) -> Terms:
+        """What a search has left of the whole."""
+        terms = self._terms
+        usd, time_s = terms.price_of_all_usd, terms.time_s
+        return replace(
+            terms,
+            price_of_all_usd=None if usd is None else max(usd - search.ledger.spent_usd, 0.0),
+            time_s=None if time_s is None else max(time_s - search.elapsed_s, 0.0),
+            trials=None,
+            deadline_left_s=terms.deadline_left_s - search.elapsed_s,
+        )
+
+
+def _proofs(asked: Sequence[Plan], seekers: Sequence[Seeker]) -> list[Plan]:
+    """What the methods recommend, each to be trained once on all the data."""
+    found = []
+    for plan, seeking in zip(asked, seekers, strict=True):
+        configuration = seeking.recommended()
+        if configuration is not None and plan.fraction is not None:
+            whole = {**configuration, plan.fraction: 1.0}
+            space = Space([Constant(name, value) for name, value in whole.items()])
+            found.append(replace(plan, index=len(asked) + plan.index, space=space, search="grid", enough=1))
+    return found
