@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
 
 from prudent._version import __version__
+from prudent.training.description import write_facts
 from prudent.training.engine import DataShape, Facts, TrialSpec
 from prudent.tuning.trial import CUT, FINISHED, Outcome, Progress
 
@@ -63,7 +62,7 @@ class _Evaluation:
         spent_s = time.perf_counter() - clock
         facts = Facts("value", value, -value, spent_s, 0.0, None, 0, 0, {"prudent": __version__})
         self._spec.folder.mkdir(parents=True, exist_ok=True)
-        (self._spec.folder / "facts.json").write_text(json.dumps(asdict(facts)))
+        write_facts(self._spec.folder, facts)
         measures = {"score": -value, "value": value, "train_s": spent_s, "predict_ms": 0.0}
         return Outcome(FINISHED, spent_s, measures)
 

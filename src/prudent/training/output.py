@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from prudent._version import __version__
 from prudent.core.errors import BadInput
+from prudent.training.algorithms.registry import algorithm, algorithms
+from prudent.training.description import read_description, read_facts, write_description
+from prudent.training.engine import TrialSpec
 from prudent.training.leaderboard import Entry, Leaderboard
 from prudent.training.request import TrainingRequest
+from prudent.training.search import SAMPLE
 
-MODELS, WORK = "models", ".work"
-_OURS = {MODELS, WORK, "leaderboard.json", "leaderboard.csv", "report.html"}
+WORK = ".work"
+_OURS = {WORK, "leaderboard.json", "leaderboard.csv", "report.html"}
+_MODEL = re.compile(rf"\d+-({'|'.join(algorithms())})-.+")
 _COLUMNS = (
     "rank",
     "algorithm",
@@ -34,7 +39,7 @@ _COLUMNS = (
 
 
 class Output:
-    """Where a request's models go. `trials` holds them under their working names until they are ranked."""
+    """Where a request's models go; until they are ranked they lie in `trials`, under their trial's number."""
 
     def __init__(self, out: str | Path, request: TrainingRequest, engine: str, resume: bool) -> None:
         self.folder = Path(out)
@@ -65,7 +70,7 @@ class Output:
         held = sorted(path.name for path in self.folder.iterdir()) if self.folder.exists() else []
         if not held:
             return
-        strangers = [name for name in held if name not in _OURS]
+        strangers = [name for name in held if name not in _OURS and not _MODEL.fullmatch(name)]
         if strangers or not self._note.exists():
             raise BadInput(
                 f'"{self.folder}" holds something else ({(strangers or held)[0]}); '
@@ -89,69 +94,52 @@ class Output:
                 )
 
     def _take_back(self) -> None:
-        """A request that goes on ranks its models anew: they get their working names back."""
-        models = self.folder / MODELS
-        for place in sorted(models.iterdir()) if models.exists() else ():
-            name = _read(place / "model.json").get("trial_folder")
-            if name:
-                place.rename(self.trials / str(name))
-        if models.exists():
-            shutil.rmtree(models)
+        """A request that goes on ranks its models anew: they get their trials' numbers back."""
+        for place in sorted(self.folder.iterdir()):
+            if _MODEL.fullmatch(place.name):
+                place.rename(self.trials / str(read_description(place).trial))
 
     def journal(self, index: int, algorithm: str) -> Path:
         return self.work / f"{index}-{algorithm}.jsonl"
 
     # The end
 
-    def place(self, ranked: Iterable[Entry], described: Mapping[str, Any]) -> tuple[Entry, ...]:
-        """Move every model to models/<rank>-<algorithm>-<score> with its description; best first."""
-        entries = list(ranked)
-        models = self.folder / MODELS
-        models.mkdir(exist_ok=True)
-        digits = len(str(len(entries)))
+    def place(self, ranked: Sequence[Entry], described: Mapping[str, Any]) -> tuple[Entry, ...]:
+        """Move every model to <rank>-<algorithm>-<score> and describe it; `ranked` has the best first."""
+        digits = len(str(len(ranked)))
         placed = []
-        for rank, entry in enumerate(entries, start=1):
-            folder = models / f"{rank:0{digits}d}-{entry.algorithm}-{entry.score:.4f}"
+        for rank, entry in enumerate(ranked, start=1):
+            folder = self.folder / f"{rank:0{digits}d}-{entry.algorithm}-{entry.score:.4f}"
             here = Path(entry.model_path)
-            now = replace(entry, rank=rank, model_path=str(folder))
-            said = self._description(now, here, described)
-            (here / "model.json").write_text(json.dumps(said, indent=1, ensure_ascii=False))
+            self._describe(entry, here, described)
             here.rename(folder)
-            placed.append(now)
+            placed.append(replace(entry, rank=rank, model_path=str(folder)))
         return tuple(placed)
 
-    def _description(self, entry: Entry, here: Path, described: Mapping[str, Any]) -> dict[str, Any]:
+    def _describe(self, entry: Entry, here: Path, described: Mapping[str, Any]) -> None:
         """What there is to know of a model, enough to use it and to train it again."""
-        request, facts = self._request, _read(here / "facts.json")
-        transforms = {name: kept for name, kept in entry.transforms.items() if name != "sample"}
-        return {
-            **described,
-            "algorithm": entry.algorithm,
-            "hyperparameters": dict(entry.hyperparameters),
-            "transforms": transforms,
-            "fraction": entry.transforms.get("sample", {}).get("fraction", 1.0),
-            "domain": request.domain,
-            "score": entry.score,
-            "metric": entry.metric,
-            "value": entry.value,
-            "train_s": entry.train_s,
-            "predict_ms": entry.predict_ms,
-            "cost_usd": entry.cost_usd,
-            "rank": entry.rank,
-            "trial": entry.trial,
-            "trial_folder": here.name,
-            "seed": request.seed,
-            "engine": self._engine,
-            "validation": request.validation.model_dump(exclude_none=True)
-            or {"holdout": request.validation.share},
-            "dataset": request.dataset.model_dump(mode="json", exclude_none=True)
-            if request.dataset
-            else None,
-            "export_difference": facts.get("export_difference"),
-            "rows_trained": facts.get("rows_trained"),
-            "rows_validated": facts.get("rows_validated"),
-            "versions": {"prudent": __version__, **facts.get("versions", {})},
-        }
+        request = self._request
+        asked = {**(request.dataset.model_dump(mode="json", exclude_none=True) if request.dataset else {})}
+        asked["validation"] = request.validation.model_dump(exclude_none=True)
+        given = algorithm(entry.algorithm).complete(entry.hyperparameters)
+        spec = TrialSpec(
+            entry.trial,
+            entry.algorithm,
+            {name: value for name, value in given.items() if value is not None},
+            {name: settings for name, settings in entry.transforms.items() if name != SAMPLE},
+            float(entry.transforms.get(SAMPLE, {}).get("fraction", 1.0)),
+            request.seed,
+            here,
+        )
+        write_description(
+            here,
+            data=described,
+            spec=spec,
+            facts=read_facts(here),
+            domain=request.domain,
+            engine=self._engine,
+            request=asked,
+        )
 
     def write(self, board: Leaderboard) -> None:
         """The ranking as JSON and CSV."""
@@ -171,11 +159,3 @@ class Output:
         shutil.rmtree(self.engine_work, ignore_errors=True)
         for left in self.trials.iterdir() if self.trials.exists() else ():
             shutil.rmtree(left, ignore_errors=True)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,6 +31,8 @@ LEFT_FOR_PROOF = 0.2
 """What a search that never uses all the data leaves of a budget, to train what it recommends."""
 
 TIME_UP = "the time was up"
+SAMPLE = "sample"
+"""The transform under which an entry tells that its model saw a share of the rows."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,10 @@ class _Member:
 
 @dataclass(frozen=True)
 class Terms:
-    """What the search has to keep to: the price of a trial, how many run at once, when it must end."""
+    """What the search has to keep to: the price of a trial, how many run at once, when it must end.
+
+    `methods` is how many methods share the trials' numbers.
+    """
 
     price: Price
     parallelism: int
@@ -88,6 +93,7 @@ class Terms:
     trials: int | None
     deadline_left_s: float = math.inf
     metric: str = ""
+    methods: int = 1
 
     @classmethod
     def of(
@@ -111,15 +117,12 @@ class Terms:
         def part(amount: float | None) -> float | None:
             return None if amount is None else amount * keep
 
-        trials = None if self.trials is None else max(1, math.floor(self.trials * keep))
-        return Terms(
-            self.price,
-            self.parallelism,
-            part(self.price_of_all_usd),
-            part(self.time_s),
-            trials,
-            self.deadline_left_s * keep,
-            self.metric,
+        return replace(
+            self,
+            price_of_all_usd=part(self.price_of_all_usd),
+            time_s=part(self.time_s),
+            trials=None if self.trials is None else max(1, math.floor(self.trials * keep)),
+            deadline_left_s=self.deadline_left_s * keep,
         )
 
 
@@ -127,7 +130,7 @@ class Search:
     """Runs the trials of some plans; `entries` and `failures` grow as trials end.
 
     Trials of earlier sessions are taken in first, and paid for already. The clock is that of the whole
-    request: what earlier sessions took counts. Numbers of trials begin after `first`.
+    request: what earlier sessions took counts.
     """
 
     def __init__(
@@ -139,9 +142,7 @@ class Search:
         work: Path,
         terms: Terms,
         watch: Watch | None = None,
-        first: int = 0,
     ) -> None:
-        self._first = first
         self._plans, self._seekers, self._session = plans, seekers, session
         self._request, self._work, self._terms = request, work, terms
         self._watch = watch or (lambda event: None)
@@ -258,10 +259,10 @@ class Search:
 
     def _number(self, index: int, own: int) -> int:
         """A number for each trial of the request that follows from its method and its place there."""
-        return self._first + (own - 1) * len(self._plans) + index + 1
+        return (own - 1) * self._terms.methods + self._plans[index].index + 1
 
     def _folder(self, index: int, own: int) -> Path:
-        return self._work / f"{self._plans[index].index}-{own}"
+        return self._work / str(self._number(index, own))
 
     def _likely_usd(self, standing: Standing) -> float:
         """What to put aside for a trial: twice what its method's trials took, or a share of what is left."""
@@ -350,7 +351,7 @@ class Search:
         plan, standing = self._plans[index], self._standings[index]
         hyperparameters, transforms, fraction = plan.parts(configuration)
         if plan.fraction is not None:
-            transforms = {**transforms, "sample": {"fraction": fraction}}
+            transforms = {**transforms, SAMPLE: {"fraction": fraction}}
         number, measures = self._number(index, own), outcome.measures
         finished = outcome.status == FINISHED and "score" in measures
         standing.note(outcome.time_s, measures["score"] if finished else None)

@@ -146,6 +146,7 @@ class _Race:
         """Models best first, failures, money spent, and why it ended."""
         asked = plans(self._request, self._session.shape)
         foresees = asked[0].search in ("fabolas", "fabulinus")
+        self._terms = replace(self._terms, methods=len(asked) * (2 if foresees else 1))
         terms = self._terms.less(LEFT_FOR_PROOF) if foresees else self._terms
         seekers = [self._seeker(plan) for plan in asked]
         search = self._search(asked, seekers, terms)
@@ -154,9 +155,7 @@ class _Race:
         if foresees and not interrupted:
             proofs = _proofs(asked, seekers)
             again = [self._seeker(plan) for plan in proofs]
-            numbers = [entry.trial for entry in search.entries] + [one.trial for one in search.failures]
-            last = max(numbers, default=0)
-            ran.append(self._search(proofs, again, self._rest(search), last))
+            ran.append(self._search(proofs, again, self._rest(search)))
             ran[-1].run()
         entries = sorted((entry for part in ran for entry in part.entries), key=standing)
         failures = [failure for part in ran for failure in part.failures]
@@ -169,11 +168,8 @@ class _Race:
         self._stack.callback(found.close)
         return found
 
-    def _search(
-        self, asked: Sequence[Plan], seekers: Sequence[Seeker], terms: Terms, first: int = 0
-    ) -> Search:
-        trials = self._output.trials
-        return Search(asked, seekers, self._session, self._request, trials, terms, self._watch, first)
+    def _search(self, asked: Sequence[Plan], seekers: Sequence[Seeker], terms: Terms) -> Search:
+        return Search(asked, seekers, self._session, self._request, self._output.trials, terms, self._watch)
 
     def _rest(self, search: Search) -> Terms:
         """What a search has left of the whole."""
