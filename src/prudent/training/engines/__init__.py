@@ -1,0 +1,1 @@
+"""Where models are trained: on this machine, or on a Spark cluster."""

@@ -1,0 +1,57 @@
+"""The engine that trains in processes of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prudent.training.engine import Session
+from prudent.training.engines.local.session import LocalSession, open_pool
+from prudent.training.functions import FunctionSession
+
+LOCAL = "local"
+
+
+class LocalEngine:
+    """Trains with NumPy, scikit-learn and torch, in parallel processes that share the data.
+
+    `memory_mb` is how much a trial may use beside the shared data; a trial that wants more fails. By default
+    the trials that run at a time share what memory is free when the session opens.
+    """
+
+    name = LOCAL
+
+    def __init__(self, memory_mb: float | None = None) -> None:
+        self._memory_mb = memory_mb
+
+    def open(self, request: Any, work: Path, parallelism: int) -> Session:
+        """Read the request's data while the workers' libraries load."""
+        from prudent.training.data.reading import read_dataset
+
+        source = request.dataset
+        if source is None:
+            return FunctionSession()
+        pool = open_pool(parallelism, work, tuple(method.algorithm for method in request.methods))
+        try:
+            dataset = read_dataset(
+                source.path,
+                source.format,
+                source.target,
+                source.features,
+                domain=request.domain,
+                cache=work / "data",
+            )
+            return LocalSession(
+                dataset,
+                request.domain,
+                request.metric,
+                request.validation,
+                request.seed,
+                work,
+                parallelism,
+                memory_mb=self._memory_mb,
+                pool=pool,
+            )
+        except BaseException:
+            pool.close()
+            raise

@@ -1,0 +1,85 @@
+"""What a report draws of a model: where it errs, what it looks at, how it learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.core.seeds import rng_for
+from prudent.training.algorithms.domains import CLASSIFICATION, CLUSTERING, REGRESSION
+from prudent.training.engines.local.lesson import Judge, Model, Part
+from prudent.training.engines.local.steps import Step
+from prudent.training.metrics import confusion, silhouettes
+
+_POINTS = 2000
+_FEATURES = 30  # bars that a chart can show
+
+
+def picture(
+    judge: Judge, model: Model, held_out: Part, steps: Sequence[Step], names: Sequence[str], seed: int
+) -> dict[str, Any]:
+    """Everything there is to draw, as plain lists."""
+    drawn = _DRAWN[judge.task](judge, model, held_out, seed)
+    if model.importance is not None:
+        for step in steps:
+            names = step.names(names)
+        drawn["importance"] = _importance(model.importance, names)
+    course = model.course
+    if course is not None:
+        drawn["curve"] = {
+            "step": list(course.step),
+            "train": list(course.train),
+            "validation": list(course.validation),
+        }
+        drawn["stopped"] = {"at": course.best, "of": course.of, "why": course.why}
+    return drawn
+
+
+def _confusion(judge: Judge, model: Model, held_out: Part, seed: int) -> dict[str, Any]:
+    del seed
+    counts = confusion(held_out.target, model.predict(held_out.X), judge.classes)
+    return {"confusion": {"labels": list(range(judge.classes)), "counts": counts.tolist()}}
+
+
+def _residuals(judge: Judge, model: Model, held_out: Part, seed: int) -> dict[str, Any]:
+    del judge
+    rows = _some(len(held_out.X), seed)
+    predicted = model.predict(held_out.X[rows])
+    return {"residuals": {"predicted": _short(predicted), "actual": _short(held_out.target[rows])}}
+
+
+def _silhouettes(judge: Judge, model: Model, held_out: Part, seed: int) -> dict[str, Any]:
+    del judge
+    clusters = model.predict(held_out.X)
+    values = silhouettes(held_out.X, clusters)
+    rows = _some(len(clusters), seed)
+    return {"silhouette": {"cluster": clusters[rows].tolist(), "value": _short(values[rows])}}
+
+
+_DRAWN: dict[str, Callable[[Judge, Model, Part, int], dict[str, Any]]] = {
+    CLASSIFICATION: _confusion,
+    REGRESSION: _residuals,
+    CLUSTERING: _silhouettes,
+}
+
+
+def _importance(weights: NDArray[np.float64], names: Sequence[str]) -> dict[str, Any]:
+    """The features that weigh most, as shares of the whole."""
+    total = float(weights.sum())
+    shares = weights / total if total > 0 else weights
+    first = np.argsort(-shares, kind="stable")[:_FEATURES]
+    return {"feature": [names[number] for number in first], "value": _short(shares[first])}
+
+
+def _some(rows: int, seed: int) -> NDArray[np.int64]:
+    if rows <= _POINTS:
+        return np.arange(rows)
+    return np.sort(rng_for(seed, "picture").choice(rows, _POINTS, replace=False))
+
+
+def _short(values: NDArray[Any]) -> list[float]:
+    """Six digits are more than a picture shows, and make a third of the file."""
+    return [float(f"{value:.6g}") for value in values]

@@ -1,0 +1,155 @@
+"""Warm workers, kept between trials, replaced when they end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import prudent
+from prudent.core.errors import RunFailed
+from prudent.training.engines.local.server import PACKET
+
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_SERVER = "import sys; from prudent.training.engines.local.server import main; main(sys.argv[1:])"
+LIMIT = "limit"
+_LEAVE_S = 2.0
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a worker must know before its first trial."""
+
+    store: str
+    task: str
+    metric: str
+    classes: int
+    seed: int
+    threads: int
+    memory_mb: float
+
+
+@dataclass(frozen=True, eq=False)
+class Worker:
+    """A process that trains, and the line to it."""
+
+    pid: int
+    line: Connection
+
+
+class Pool:
+    """A server to fork from, and the workers that have nothing to do.
+
+    The server starts at once and loads `libraries` while the caller reads data.
+    """
+
+    def __init__(self, size: int, threads: int, libraries: Sequence[str], log: Path) -> None:
+        self.size = size
+        self.threads = threads
+        self.setup: Setup | None = None
+        self._lock = threading.Lock()
+        self._idle: list[Worker] = []
+        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, log.open("ab") as sink:
+            self._server = subprocess.Popen(
+                [sys.executable, "-P", "-c", _SERVER, str(theirs.fileno())],
+                env={**os.environ, **_environment(threads)},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                start_new_session=True,
+            )
+        self._log = log
+        self.load(libraries)
+
+    def load(self, libraries: Sequence[str]) -> None:
+        """Have libraries ready in workers to come."""
+        self._orders.send(json.dumps({"load": list(libraries)}).encode())
+
+    def take(self) -> Worker:
+        """A worker that is free, a new one if none is."""
+        with self._lock:
+            return self._idle.pop() if self._idle else self._fork()
+
+    def give_back(self, worker: Worker) -> None:
+        """It is free again; one too many leaves."""
+        with self._lock:
+            if len(self._idle) < self.size:
+                self._idle.append(worker)
+                return
+        self.end(worker)
+
+    def end(self, worker: Worker) -> str:
+        """End a worker, whatever it is doing; answers what it died of if it had ended before."""
+        worker.line.close()
+        with self._lock:
+            answer = self._ask({"end": worker.pid})
+        return _cause(int(answer["status"]))
+
+    def close(self) -> None:
+        """End everything; the server takes its workers with it."""
+        for worker in self._idle:
+            worker.line.close()
+        self._idle.clear()
+        self._orders.close()
+        try:
+            self._server.wait(_LEAVE_S)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+            self._server.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _fork(self) -> Worker:
+        assert self.setup is not None
+        ours, theirs = socket.socketpair()
+        with theirs:
+            answer = self._ask({"fork": asdict(self.setup)}, [theirs.fileno()])
+        return Worker(int(answer["pid"]), Connection(ours.detach()))
+
+    def _ask(self, order: dict[str, Any], handles: Sequence[int] = ()) -> dict[str, Any]:
+        packet = b""
+        with contextlib.suppress(ConnectionError):
+            socket.send_fds(self._orders, [json.dumps(order).encode()], list(handles))
+            packet = self._orders.recv(PACKET)
+        if not packet:
+            raise RunFailed(f"The process that starts workers has ended; its last words are in {self._log}.")
+        answer: dict[str, Any] = json.loads(packet)
+        return answer
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """Threads as many as each worker has cores, and this very package whatever the path says."""
+    home = str(Path(prudent.__file__).parents[1])
+    path = os.pathsep.join(part for part in (home, os.environ.get("PYTHONPATH", "")) if part)
+    return {**dict.fromkeys(_THREADS, str(threads)), "PYTHONPATH": path}
+
+
+def _cause(status: int) -> str:
+    """What a process died of, for people."""
+    number = os.waitstatus_to_exitcode(status)
+    if number == -signal.SIGALRM:
+        return LIMIT
+    if number == -signal.SIGKILL:
+        return "It was killed, most likely for lack of memory; use less data or parallelism 1."
+    if number < 0:
+        return f"It crashed ({signal.Signals(-number).name}); leave this combination out."
+    return f"It ended by itself with code {number}; leave this combination out."

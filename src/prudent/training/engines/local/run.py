@@ -1,0 +1,102 @@
+"""A trial under way in a worker."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from prudent.training.engine import TrialSpec
+from prudent.training.engines.local.pool import LIMIT, Pool, Worker
+from prudent.training.engines.local.worker import FINISHED as DONE
+from prudent.training.engines.local.worker import PROGRESS, Message
+from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
+
+_LONGEST_WAIT_S = 3600.0  # a poll refuses to wait for ever in one go
+
+
+class LocalRun:
+    """Listens to the worker that trains a trial; gives it back when the trial is over.
+
+    The clock starts when the worker has the trial, and is the worker's own: a caller who listens late does
+    not make a trial longer.
+    """
+
+    def __init__(self, pool: Pool, spec: TrialSpec) -> None:
+        self._pool = pool
+        self._spec = replace(
+            spec, hyperparameters=dict(spec.hyperparameters), transforms=dict(spec.transforms)
+        )
+        self._worker = self._begin()
+        self._zero_s = time.monotonic()
+        self._seen: dict[str, float] = {}
+        self._upcoming: Progress | Outcome | None = None
+        self._over = False
+
+    def next(self, until_s: float) -> Progress | Outcome | None:
+        while self._upcoming is None:
+            left_s = until_s - (time.monotonic() - self._zero_s)
+            if self._worker.line.poll(min(max(left_s, 0.0), _LONGEST_WAIT_S)):
+                self._upcoming = self._hear()
+            elif left_s <= 0:
+                return None
+        event = self._upcoming
+        if (event.elapsed_s if isinstance(event, Progress) else event.time_s) > until_s:
+            return None
+        self._upcoming = None
+        return event
+
+    def cut(self, at_s: float, why: str) -> Outcome:
+        if not self._over:
+            self._over = True
+            self._pool.end(self._worker)
+        forget(self._spec)
+        return Outcome(CUT, at_s, self._seen, why)
+
+    def fileno(self) -> int:
+        """For `multiprocessing.connection.wait`: ready when there is something to hear."""
+        return self._worker.line.fileno()
+
+    def _begin(self) -> Worker:
+        while True:
+            worker = self._pool.take()
+            try:
+                worker.line.send(self._spec)
+            except ConnectionError:  # it ended while nobody used it
+                self._pool.end(worker)
+            else:
+                return worker
+
+    def _hear(self) -> Progress | Outcome:
+        try:
+            message: Message = self._worker.line.recv()
+        except (EOFError, ConnectionError):
+            return self._died()
+        at_s = max(0.0, message.at_s - self._zero_s)
+        self._seen.update(message.measures)
+        if message.kind == PROGRESS:
+            return Progress(at_s, message.measures, message.done)
+        self._over = True
+        if message.last:
+            self._pool.end(self._worker)
+        else:
+            self._pool.give_back(self._worker)
+        if message.kind == DONE:
+            return Outcome(FINISHED, at_s, message.measures)
+        forget(self._spec)
+        return Outcome(FAILED, at_s, self._seen, message.why)
+
+    def _died(self) -> Outcome:
+        at_s = time.monotonic() - self._zero_s
+        self._over = True
+        why = self._pool.end(self._worker)
+        forget(self._spec)
+        if why == LIMIT:
+            at_s = min(at_s, self._spec.limit_s or at_s)
+            why = f"It was not ready within its limit of {self._spec.limit_s:g} s; allow more."
+        return Outcome(FAILED, at_s, self._seen, why)
+
+
+def forget(spec: TrialSpec) -> None:
+    """Remove what an unfinished trial may have written: where there are facts, there is a model."""
+    for name in ("facts.json", ".facts.json", "model.onnx"):
+        (spec.folder / name).unlink(missing_ok=True)

@@ -1,0 +1,131 @@
+"""One trial from beginning to end, in a worker: prepare, fit, measure, export, check, write down."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prudent.core.errors import RunFailed
+from prudent.core.seeds import rng_for
+from prudent.training.algorithms.domains import score_of
+from prudent.training.algorithms.registry import algorithm
+from prudent.training.engine import Facts, TrialSpec
+from prudent.training.engines.local.builders import builder, made_by
+from prudent.training.engines.local.exporting import check, export
+from prudent.training.engines.local.lesson import Course, Judge, Lesson, Model, Report
+from prudent.training.engines.local.pictures import picture
+from prudent.training.engines.local.preparing import FINAL, Kitchen, Prepared
+from prudent.training.engines.local.store import Store
+from prudent.training.engines.local.versions import versions
+
+FACTS, MODEL = "facts.json", "model.onnx"
+
+
+@dataclass(frozen=True, eq=False)
+class Workshop:
+    """What a worker keeps between trials: the data, how to measure, how many threads it may use."""
+
+    store: Store
+    kitchen: Kitchen
+    judge: Judge
+    threads: int
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A model with what it was made from and how it did."""
+
+    model: Model
+    prepared: Prepared
+    value: float
+
+
+def train(workshop: Workshop, spec: TrialSpec, report: Report) -> Facts:
+    """Train what the spec says, and leave `model.onnx` and `facts.json` in its folder."""
+    chosen = algorithm(spec.algorithm).complete(spec.hyperparameters)
+    splits = workshop.store.splits
+    began_s = time.perf_counter()
+    values: list[float] = []
+    courses: list[Course] = []
+    for number in range(len(splits)):
+        measured = _fit(workshop, spec, chosen, number, _share(report, number, len(splits)))
+        values.append(measured.value)
+        courses += [measured.model.course] if measured.model.course is not None else []
+    value = float(np.mean(values))
+    delivered = measured
+    if len(splits) > 1:
+        delivered = _fit(workshop, spec, chosen, FINAL, _silent, steps=_usual(courses))
+    train_s = time.perf_counter() - began_s
+    if not np.isfinite(value):
+        raise RunFailed(f"The {workshop.judge.metric} is {value}; try a smaller step or a larger regParam.")
+    steps = delivered.prepared.steps
+    model = export(delivered.model, steps, workshop.store.X.shape[1])
+    found = check(model, delivered.model, steps, workshop.store.sample, workshop.threads)
+    facts = Facts(
+        metric=workshop.judge.metric,
+        value=value,
+        score=score_of(workshop.judge.metric, value),
+        train_s=train_s,
+        predict_ms=found.predict_ms,
+        export_difference=found.difference,
+        rows_trained=len(delivered.prepared.rows.X),
+        rows_validated=sum(len(split.validation) for split in splits),
+        versions=versions(made_by(spec.algorithm)),
+        picture=_drawn(workshop, measured, spec.seed),
+    )
+    _write(spec.folder, model, facts)
+    return facts
+
+
+def _fit(
+    workshop: Workshop,
+    spec: TrialSpec,
+    chosen: Mapping[str, Any],
+    split: int,
+    report: Report,
+    steps: int | None = None,
+) -> Fitted:
+    prepared = workshop.kitchen.prepare(split, spec.fraction, spec.transforms, chosen.get("maxCategories"))
+    seed = int(rng_for(spec.seed, "fit", spec.algorithm).integers(2**31 - 1))
+    lesson = Lesson(prepared.rows, prepared.held_out, workshop.judge, seed, workshop.threads, report, steps)
+    model = builder(spec.algorithm)(lesson, chosen)
+    if prepared.held_out is None:
+        return Fitted(model, prepared, math.nan)
+    X = prepared.held_out.X
+    return Fitted(model, prepared, workshop.judge.value(prepared.held_out.y, model.predict(X), X))
+
+
+def _drawn(workshop: Workshop, fitted: Fitted, seed: int) -> dict[str, Any]:
+    assert fitted.prepared.held_out is not None
+    names = [column.name for column in workshop.store.columns]
+    return picture(workshop.judge, fitted.model, fitted.prepared.held_out, fitted.prepared.steps, names, seed)
+
+
+def _silent(score: float, done: float) -> None:
+    """Nobody is told of the final fit: its score so far is not measured."""
+
+
+def _share(report: Report, fold: int, folds: int) -> Report:
+    """Progress of one fold as progress of all."""
+    return lambda score, done: report(score, (fold + done) / folds)
+
+
+def _usual(courses: Sequence[Course]) -> int | None:
+    """How many steps were best in the folds, on average: the final fit has no rows to find out."""
+    return round(float(np.mean([course.best for course in courses]))) if courses else None
+
+
+def _write(folder: Path, model: bytes, facts: Facts) -> None:
+    """The facts last: where they are, the model is whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MODEL).write_bytes(model)
+    unfinished = folder / f".{FACTS}"
+    unfinished.write_text(json.dumps(asdict(facts)))
+    unfinished.rename(folder / FACTS)

@@ -1,0 +1,113 @@
+"""A worker: trains one trial after the other, and says how it went."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import signal
+import time
+import warnings
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from prudent.core.errors import PrudentError
+from prudent.training.engine import TrialSpec
+from prudent.training.engines.local.lesson import Judge
+from prudent.training.engines.local.preparing import Kitchen
+from prudent.training.engines.local.store import Store
+from prudent.training.engines.local.trial import Workshop, train
+
+PROGRESS, FINISHED, FAILED = "progress", "finished", "failed"
+_MB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a worker says; `at_s` is on the machine's monotonic clock, which all its processes share.
+
+    `last` says that the worker ends now: after running out of memory nothing in it can be trusted.
+    """
+
+    kind: str
+    at_s: float
+    measures: dict[str, float] = field(default_factory=dict)
+    done: float | None = None
+    why: str = ""
+    last: bool = False
+
+
+def work(handle: int, setup: dict[str, Any]) -> None:
+    """Take trials from the connection until it is closed."""
+    warnings.simplefilter("ignore")
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    limit_memory(setup["memory_mb"])
+    connection = Connection(handle)
+    workshop = open_workshop(setup)
+    while True:
+        try:
+            spec: TrialSpec = connection.recv()
+        except (EOFError, ConnectionResetError):
+            return
+        # The kernel ends this process at its limit, whatever library it is deep in.
+        signal.setitimer(signal.ITIMER_REAL, spec.limit_s or 0.0)
+        message = attempt(workshop, spec, connection)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        connection.send(message)
+        if message.last:
+            return
+
+
+def open_workshop(setup: dict[str, Any]) -> Workshop:
+    """The data and how to measure."""
+    store = Store.read(Path(setup["store"]))
+    kept_bytes = int(setup["memory_mb"] * _MB / 8)
+    judge = Judge(setup["task"], setup["metric"], setup["classes"])
+    return Workshop(store, Kitchen(store, setup["seed"], kept_bytes), judge, setup["threads"])
+
+
+def attempt(workshop: Workshop, spec: TrialSpec, connection: Connection) -> Message:
+    """Train, and turn whatever goes wrong into a reason."""
+
+    def report(score: float, done: float) -> None:
+        connection.send(Message(PROGRESS, time.monotonic(), {"score": score}, done))
+
+    try:
+        facts = train(workshop, spec, report)
+    except Exception as error:  # noqa: BLE001 - whatever a library raises ends its trial only
+        starved = isinstance(error, MemoryError) or "alloc" in str(error)
+        why = "It ran out of memory; use less data or a smaller model." if starved else reason(error)
+        return Message(FAILED, time.monotonic(), why=why, last=starved)
+    measures = {
+        "score": facts.score,
+        "value": facts.value,
+        "train_s": facts.train_s,
+        "predict_ms": facts.predict_ms,
+    }
+    return Message(FINISHED, time.monotonic(), measures)
+
+
+def reason(error: Exception) -> str:
+    """Why a trial failed, in one line."""
+    said = " ".join(str(error).split())
+    if isinstance(error, PrudentError):
+        return said
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def limit_memory(most_mb: float) -> None:
+    """Let allocations beyond `most_mb` fail, in this process and while it is still able to say so.
+
+    The limit is on private memory, so neither libraries nor the shared data count. And if the whole machine
+    runs short, this process is the one to be sacrificed.
+    """
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500")
+    used = 0
+    with contextlib.suppress(OSError):
+        pages = int(Path("/proc/self/statm").read_text().split()[5])
+        used = pages * resource.getpagesize()
+    with contextlib.suppress(OSError, ValueError):
+        limit = int(used + most_mb * _MB)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
