@@ -1,14 +1,18 @@
-"""A table of measured runs made on the spot, for every test that replays one."""
+"""What several tests need: a table of measured runs, and model folders, made on the spot."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from prudent.training.dataset import CATEGORICAL, Column, Dataset
+from prudent.training.description import MODEL_FILE, data_description, write_description, write_facts
+from prudent.training.engine import Facts, TrialSpec
 from prudent.tuning.jobs.table import TableJob
 
 
@@ -57,3 +61,87 @@ def table(tmp_path: Path) -> Callable[[], TableJob]:
         )
 
     return read
+
+
+# Models of the shape that every engine exports, without training anything
+
+COLUMNS = (Column("age"), Column("colour", CATEGORICAL, ("green", "red")), Column("weight"))
+"""`x = age (40 if missing) + 100 * red + weight (0 if missing)` is what these models look at."""
+
+
+def _graph(classes: int, threshold: float) -> Any:
+    from onnx import TensorProto, helper
+    from onnx import numpy_helper as numpy
+
+    def constant(name: str, values: Any, kind: Any) -> Any:
+        return numpy.from_array(np.array(values, kind), name)
+
+    nodes = [
+        helper.make_node("IsNaN", ["features"], ["missing"]),
+        helper.make_node("Where", ["missing", "instead", "features"], ["filled"]),
+        helper.make_node("MatMul", ["filled", "weights"], ["x"]),
+    ]
+    constants = [
+        constant("instead", [40, 0, 0], np.float32),
+        constant("weights", [[1], [100], [1]], np.float32),
+        constant("threshold", [threshold], np.float32),
+    ]
+    kind = TensorProto.INT64 if classes else TensorProto.FLOAT
+    outputs = [helper.make_tensor_value_info("prediction", kind, [None])]
+    if classes:
+        constants += [constant("one", [1], np.float32), constant("axes", [1], np.int64)]
+        nodes += [
+            helper.make_node("Sub", ["x", "threshold"], ["above"]),
+            helper.make_node("Sigmoid", ["above"], ["yes"]),
+            helper.make_node("Sub", ["one", "yes"], ["no"]),
+            helper.make_node("Concat", ["no", "yes"], ["probabilities"], axis=1),
+            helper.make_node("ArgMax", ["probabilities"], ["prediction"], axis=1, keepdims=0),
+        ]
+        outputs.append(helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, [None, classes]))
+    else:
+        constants.append(constant("axes", [1], np.int64))
+        nodes.append(helper.make_node("Squeeze", ["x", "axes"], ["prediction"]))
+    features = helper.make_tensor_value_info("features", TensorProto.FLOAT, [None, len(COLUMNS)])
+    graph = helper.make_graph(nodes, "model", [features], outputs, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.fixture
+def make_model(tmp_path: Path) -> Callable[..., Path]:
+    """Write a model folder; with classes it says the second of them where x is above the threshold."""
+
+    def make(
+        classes: Sequence[Any] = ("no", "yes"), threshold: float = 100.0, name: str = "1-model", **facts: Any
+    ) -> Path:
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        (folder / MODEL_FILE).write_bytes(_graph(len(classes), threshold).SerializeToString())
+        said = Facts(
+            **{
+                "metric": "mcc" if classes else "rmse",
+                "value": 0.9,
+                "score": 0.9 if classes else -0.9,
+                "train_s": 0.5,
+                "predict_ms": 0.01,
+                "export_difference": 0.0,
+                "rows_trained": 70,
+                "rows_validated": 30,
+                "versions": {"prudent": "1"},
+                **facts,
+            }
+        )
+        write_facts(folder, said)
+        data = Dataset(np.empty((0, 3), np.float32), None, COLUMNS, tuple(classes), "bought", "abc")
+        algorithm = "binomial-logistic-regression" if classes else "linear-regression"
+        write_description(
+            folder,
+            data=data_description(data),
+            spec=TrialSpec(3, algorithm, {"regParam": 0.1}, {"scale": {}}, 1.0, 7, folder),
+            facts=said,
+            domain="classification" if classes else "regression",
+            engine="local",
+            request={"path": "people.csv"},
+        )
+        return folder
+
+    return make

@@ -19,6 +19,7 @@ MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "#NA", "NaN", "nan", "-NaN", "-n
 _HEAD = 1 << 18
 _BLOCK = 8 << 20
 _SEPARATORS = ",;\t|"
+_TELLING = ("label", "target", "class")  # nobody calls a value so
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def layout_of(path: Path, known: Collection[str] = (), like: Layout | None = Non
         return Layout(like.names, separator, like.header and tuple(first) == like.names)
     names = [name or f"column{number}" for number, name in enumerate(first, 1)]
     texts = [cell for cell in first if cell and not is_number(cell) and cell not in MISSING]
-    header = any(name in known for name in first) or (
+    header = any(name in known or name.lower() in _TELLING for name in first) or (
         len(texts) >= len([c for c in first if c]) and len(set(texts)) == len(texts) and bool(texts)
     )
     if not header:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -65,11 +66,14 @@ def _seen(path: Path) -> str:
     return LIBSVM if lines and _LIBSVM_LINE.fullmatch(lines[0]) else CSV
 
 
-def opened(path: Path) -> BinaryIO:
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a file; one that is compressed by its name's ending is read through."""
     import pyarrow as pa
 
     try:
-        return cast(BinaryIO, pa.input_stream(str(path), compression="detect"))
+        with pa.input_stream(str(path), compression="detect") as file:
+            yield cast(BinaryIO, file)
     except (OSError, pa.ArrowException) as error:
-        raise BadInput(f'Cannot read "{path}" ({error}); check the file and its rights.') from error
+        said = " ".join(str(error).split())
+        raise BadInput(f'Cannot read "{path}" ({said}); check the file and its rights.') from error
