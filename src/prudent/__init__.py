@@ -11,6 +11,8 @@ from prudent._version import __version__
 if TYPE_CHECKING:
     from prudent.core.errors import BadInput, PrudentError, RunFailed
     from prudent.core.space import Space
+    from prudent.training.model import load
+    from prudent.training.train import train
     from prudent.tuning.goal import Goal
     from prudent.tuning.jobs.command import CommandJob
     from prudent.tuning.jobs.function import FunctionJob
@@ -33,6 +35,8 @@ _PLACES = {
     "PrudentError": "prudent.core.errors",
     "RunFailed": "prudent.core.errors",
     "Space": "prudent.core.space",
+    "load": "prudent.training.model",
+    "train": "prudent.training.train",
     "Goal": "prudent.tuning.goal",
     "CommandJob": "prudent.tuning.jobs.command",
     "FunctionJob": "prudent.tuning.jobs.function",
@@ -72,10 +76,12 @@ __all__ = [
     "World",
     "__version__",
     "execute",
+    "load",
     "schedule",
     "schedulers",
     "simulate",
     "strategies",
+    "train",
     "tune",
 ]
 

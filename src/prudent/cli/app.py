@@ -20,6 +20,7 @@ COMMANDS = {
     "simulate": ("prudent.cli.simulate", "simulate"),
     "execute": ("prudent.cli.execute", "execute"),
     "workflow": ("prudent.cli.workflow", "workflow"),
+    "train": ("prudent.cli.train", "train"),
     "predict": ("prudent.cli.predict", "predict"),
     "demo": ("prudent.cli.demo", "demo"),
     "prices": ("prudent.cli.prices", "prices"),

@@ -178,6 +178,6 @@ def _nearest(parameter: Parameter, wish: Any) -> Any:
         if parameter.finite and (parameter.size or 0) <= 10_000:
             numbers = [value for value in parameter.values if isinstance(value, (int, float))]
             return min(numbers, key=lambda value: abs(value - wish), default=None)
-        low, high = parameter.from_unit(0.0), parameter.from_unit(1.0 - 1e-12)
+        low, high = getattr(parameter, "low", wish), getattr(parameter, "high", wish)
         return parameter.check(min(max(wish, low), high))
     return wish if parameter.finite and wish in parameter.values else None

@@ -165,6 +165,10 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
             raise BadRequest(wrong)
         return request
 
+    def changed(self, changes: Mapping[str, Any]) -> Self:
+        """The same request with some of its keys said otherwise."""
+        return type(self).parse({**self.to_dict(), **changes}) if changes else self
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What the document says and nobody here understands: it was ignored."""

@@ -31,6 +31,7 @@ LEFT_FOR_PROOF = 0.2
 """What a search that never uses all the data leaves of a budget, to train what it recommends."""
 
 TIME_UP = "the time was up"
+INTERRUPTED = "it was interrupted"
 SAMPLE = "sample"
 """The transform under which an entry tells that its model saw a share of the rows."""
 
@@ -184,7 +185,7 @@ class Search:
                 self._handle(member, event)
                 self._fill()
         except KeyboardInterrupt:
-            self.ended = "it was interrupted"
+            self.ended = INTERRUPTED
             self._drop()
             return True
         except BaseException:

@@ -1,0 +1,151 @@
+"""`prudent train REQUEST.json`: every algorithm that fits, ranked, exported, reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from prudent.cli.console import complain, out, say, say_json
+from prudent.cli.interrupt import ended_by_signals
+from prudent.core.errors import BadInput, PrudentError
+
+if TYPE_CHECKING:
+    from prudent.training.leaderboard import Leaderboard
+    from prudent.training.request import TrainingRequest
+
+INTERRUPTED, NOTHING = 130, 1
+
+
+def train(
+    request: Annotated[
+        Path | None, typer.Argument(metavar="REQUEST.json", help="What to train, on which data.")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="Where to train: local (this machine) or spark (a cluster).")
+    ] = "local",
+    master: Annotated[
+        str | None, typer.Option(help="The address of a Spark cluster, such as spark://host:7077.")
+    ] = None,
+    to: Annotated[Path, typer.Option("--out", "-o", help="The folder for the models.")] = Path("models"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the request whose models are there.")
+    ] = False,
+    budget: Annotated[str | None, typer.Option(help='Another budget: "$2", "60 s" or "20 trials".')] = None,
+    deadline: Annotated[
+        str | None, typer.Option(help='By when: "10 min" from now, or a moment in ISO 8601.')
+    ] = None,
+    search: Annotated[str | None, typer.Option(help="Another parameterSearch, such as random.")] = None,
+    parallel: Annotated[int | None, typer.Option(min=1, help="Train so many models at once.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Another seed.")] = None,
+    machine: Annotated[
+        str | None, typer.Option(help="The machine type whose price is paid, such as m5.large.")
+    ] = None,
+    retrain: Annotated[
+        Path | None, typer.Option(metavar="MODEL", help="Train this model's configuration; needs --data.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="The data to train it on.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be tried; train nothing.")
+    ] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of a request.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the leaderboard as JSON, nothing else.")
+    ] = False,
+) -> None:
+    """Find the best model for some data: try algorithms and settings, rank, export and report them."""
+    if schema:
+        from prudent.training.request import schema as published
+
+        say_json(published())
+        return
+    changes = {
+        "budget": budget,
+        "deadline": deadline,
+        "parameterSearch": search,
+        "parallelism": parallel,
+        "seed": seed,
+        "machine": machine,
+    }
+    asked = _asked(request, retrain, data, {name: said for name, said in changes.items() if said is not None})
+    for note in asked.notes:
+        complain(note)
+    if dry_run:
+        _show_plan(asked, engine, as_json)
+        return
+    board = _run(asked, engine, master, to, resume, as_json)
+    report = _report(board)
+    _show(board, report, as_json)
+    raise typer.Exit(_code(board))
+
+
+def _asked(
+    request: Path | None, retrain: Path | None, data: str | None, changes: dict[str, Any]
+) -> TrainingRequest:
+    from prudent.training.request import TrainingRequest
+    from prudent.training.retraining import retraining_request
+
+    if retrain is not None:
+        if request is not None:
+            raise BadInput("There is a request beside --retrain; the model says what to train, drop one.")
+        if data is None:
+            raise BadInput("--retrain needs data to train on; add --data FILE.")
+        return TrainingRequest.parse({**retraining_request(retrain, data), **changes})
+    if data is not None:
+        raise BadInput("--data goes with --retrain; a request names its data itself.")
+    if request is None:
+        raise BadInput("There is nothing to train; name a REQUEST.json, or --retrain MODEL --data FILE.")
+    return TrainingRequest.parse(request).changed(changes)
+
+
+def _run(
+    asked: TrainingRequest, engine: str, master: str | None, to: Path, resume: bool, as_json: bool
+) -> Leaderboard:
+    from prudent.cli.train_live import view_of
+    from prudent.training.train import train as run_request
+
+    view = view_of(asked, as_json)
+    with ended_by_signals(), view:
+        return run_request(asked, engine, to, master=master, resume=resume, watch=view.watch)
+
+
+def _report(board: Leaderboard) -> Path | None:
+    """Write the HTML report; a report that cannot be written must not cost the answer."""
+    from prudent.reports.training import write_training_report
+
+    if not board.entries:
+        return None
+    try:
+        return write_training_report(board, Path(board.out))
+    except (OSError, PrudentError) as error:
+        complain(f"the report could not be written ({error}); the models and their leaderboard are there.")
+        return None
+
+
+def _code(board: Leaderboard) -> int:
+    from prudent.training.search import INTERRUPTED as STOPPED
+
+    if board.ended == STOPPED:
+        return INTERRUPTED
+    return 0 if board.entries else NOTHING
+
+
+def _show_plan(asked: TrainingRequest, engine: str, as_json: bool) -> None:
+    from prudent.cli.train_answer import plan_lines
+    from prudent.training.outlook import outlook
+
+    seen = outlook(asked, engine)
+    if as_json:
+        say_json(seen.to_dict())
+        return
+    say(out(), *plan_lines(seen))
+
+
+def _show(board: Leaderboard, report: Path | None, as_json: bool) -> None:
+    from prudent.cli.train_answer import answer_lines
+
+    if as_json:
+        say_json({**board.to_dict(), "report": str(report) if report else None})
+        return
+    say(out(), "", *answer_lines(board, report))

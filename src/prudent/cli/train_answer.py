@@ -1,0 +1,128 @@
+"""The end of a training request, and what one would do, in a few lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from prudent.cli.console import configuration_text, value_text
+from prudent.core.units import format_duration, format_money
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from prudent.training.leaderboard import Entry, Failure, Leaderboard
+    from prudent.training.outlook import Outlook
+
+TOP = 10
+REASONS = 5
+
+
+def ranking(entries: Sequence[Entry], first: int = 1) -> Table:
+    """Models as a table, in the order given."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("algorithm", no_wrap=True)
+    table.add_column("score", justify="right", no_wrap=True)
+    table.add_column("trains in", justify="right", no_wrap=True)
+    table.add_column("settings", overflow="ellipsis", no_wrap=True)
+    for place, entry in enumerate(entries, start=first):
+        style = "bold green" if place == 1 else ""
+        table.add_row(
+            Text(str(place), style="dim"),
+            Text(entry.algorithm, style=style),
+            Text(f"{entry.score:.4g}", style=style),
+            format_duration(entry.train_s),
+            Text(configuration_text({**entry.hyperparameters, **_flat(entry.transforms)})),
+        )
+    return table
+
+
+def _flat(transforms: object) -> dict[str, object]:
+    said = transforms if isinstance(transforms, dict) else {}
+    return {f"{name}.{key}": value for name, kept in said.items() for key, value in dict(kept).items()}
+
+
+def answer_lines(board: Leaderboard, report: Path | None) -> list[RenderableType]:
+    """The best model, those after it, what failed and why, and where everything is."""
+    lines: list[RenderableType] = []
+    best = board.best
+    if best is None:
+        lines.append(Text(f"No model: {board.ended}, and no trial gave one.", style="yellow"))
+    else:
+        lines += [_best(best, board), ""]
+        if len(board.entries) > 1:
+            lines += [ranking(board.entries[:TOP]), ""]
+    lines += _failed(board.failures)
+    models = len(board.entries)
+    said = f"{models} model{'s' if models != 1 else ''} in {format_duration(board.time_s)} for "
+    lines.append(_row("Spent", f"{said}{format_money(board.spent_usd)}; it ended because {board.ended}"))
+    lines.append(_row("Models", board.out))
+    if report is not None:
+        lines.append(_row("Report", str(report)))
+    return lines
+
+
+def _best(best: Entry, board: Leaderboard) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(min_width=13, no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row(
+        Text("Best", style="bold"),
+        Text(f"{best.algorithm}, {board.metric} {best.value:.6g}", style="bold green"),
+    )
+    for name, value in {**best.hyperparameters, **_flat(best.transforms)}.items():
+        table.add_row(Text(f"  {name}", style="dim"), Text(value_text(value)))
+    table.add_row(
+        Text("  predicts", style="dim"), Text(f"a row in {format_duration(best.predict_ms / 1000)}")
+    )
+    table.add_row(Text("  lies in", style="dim"), Text(best.model_path))
+    return table
+
+
+def _failed(failures: Sequence[Failure]) -> list[RenderableType]:
+    if not failures:
+        return []
+    reasons = Counter(f"{failure.algorithm}: {failure.why}" for failure in failures)
+    lines: list[RenderableType] = [
+        Text(f"{len(failures)} trial{'s' if len(failures) != 1 else ''} gave no model:", style="yellow")
+    ]
+    for reason, count in reasons.most_common(REASONS):
+        lines.append(Text(f"  {count} × {reason}"))
+    if len(reasons) > REASONS:
+        lines.append(Text(f"  and {len(reasons) - REASONS} other reasons; leaderboard.json has them all."))
+    return [*lines, ""]
+
+
+def _row(label: str, text: str) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(min_width=13, no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row(Text(label, style="dim"), Text(text))
+    return table
+
+
+def plan_lines(seen: Outlook) -> list[RenderableType]:
+    """What would be tried."""
+    limits = ", ".join(seen.limits) or "each method's own number of trials"
+    lines: list[RenderableType] = [
+        _row("Domain", f"{seen.domain}, on the {seen.engine} engine"),
+        _row("Search", f"{seen.search}, {seen.parallelism} at once"),
+        _row("Ends after", limits),
+        _row("Price", f"{format_money(seen.usd_per_h)} an hour ({seen.priced_by})"),
+    ]
+    for method in seen.methods:
+        size = (
+            "no end of combinations"
+            if method.combinations is None
+            else f"{method.combinations:,} combinations"
+        )
+        trials = "" if method.trials is None else f", {method.trials} trials"
+        lines += ["", Text(f"{method.algorithm}: {size}{trials}", style="bold")]
+        lines += [Text(f"  {parameter}") for parameter in method.parameters]
+    return lines
