@@ -1,0 +1,1 @@
+"""Training on Spark: one session, data cached once, trials side by side."""

@@ -1,0 +1,140 @@
+"""A Spark session of our own: quiet, on loopback unless the cluster is elsewhere, trials in fair pools."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from prudent.core.errors import BadInput, RunFailed
+from prudent.training.engines.spark.java import java_home
+
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_LOG = """status = error
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {file}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
+"""
+
+
+def started(master: str | None, work: Path, options: Mapping[str, str] | None = None) -> tuple[Any, bool]:
+    """A Spark session, and whether it was started here (then `stop` it when done).
+
+    A session that runs in this process already is used as it is: somebody set it up for a cluster.
+    """
+    if find_spec("pyspark") is None:
+        raise BadInput("Spark is not installed; `pip install prudent[spark]`, or use the local engine.")
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        there = running.sparkContext.master
+        if master is not None and master != there:
+            raise BadInput(f"A Spark session at {there} runs here already; stop it, or leave out the master.")
+        return running, False
+    return _start(master or "local[*]", work, options or {}), True
+
+
+def stop(spark: Any) -> None:
+    """End a session with the Java process it runs in, so that its memory is free."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    spark.stop()
+    if gateway is None:
+        return
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.stdin.close()
+        process.wait(timeout=60)
+
+
+def _start(master: str, work: Path, options: Mapping[str, str]) -> Any:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    work.mkdir(parents=True, exist_ok=True)
+    log = work / "spark.log"
+    settings = {**_settings(master, work, log), **options}
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    home = java_home(work)
+    with _environment({"JAVA_HOME": str(home), "PYSPARK_PYTHON": sys.executable}), log.open("ab") as errors:
+        try:
+            launch: Any = launch_gateway  # untyped in pyspark
+            gateway = launch(conf, {"stdout": errors, "stderr": errors})
+            context = SparkContext(
+                conf=SparkConf(_jvm=gateway.jvm).setAll(list(settings.items())), gateway=gateway
+            )
+        except (Py4JError, PySparkException, OSError) as error:
+            raise RunFailed(f"Spark did not start at {master} ({first_line(error)}); see {log}.") from error
+    spark = SparkSession(context)
+    spark.conf.set("spark.sql.shuffle.partitions", str(max(2, context.defaultParallelism)))
+    return spark
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, as far as the first line that says anything."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _settings(master: str, work: Path, log: Path) -> dict[str, str]:
+    local = master.startswith("local")
+    settings = {
+        "spark.master": master,
+        "spark.app.name": "prudent",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.warehouse.dir": str(work / "warehouse"),
+        "spark.local.dir": str(work / "scratch"),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_log_settings(work, log)}",
+        # Models are many and small: a whole new code path compiled for each costs more than it saves.
+        "spark.sql.codegen.cache.maxEntries": "1000",
+    }
+    if local:
+        settings["spark.driver.memory"] = f"{_half_of_memory_mb()}m"
+    if local or any(name in master for name in _LOOPBACK):
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    return settings
+
+
+def _half_of_memory_mb() -> int:
+    """Half of this machine's memory, from 1 GiB up to 16."""
+    total_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    return min(max(total_mb // 2, 1024), 16384)
+
+
+def _log_settings(work: Path, log: Path) -> Path:
+    file = work / "log4j2.properties"
+    file.write_text(_LOG.format(file=log))
+    return file.resolve()
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """These environment variables, while a child process is started."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

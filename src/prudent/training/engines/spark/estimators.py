@@ -1,0 +1,173 @@
+"""Spark's estimators by the names of our algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prudent.core.errors import unknown
+from prudent.training.engines.spark.table import LABEL
+
+_NOT_SPARKS = frozenset({"maxCategories"})
+"""Settings that are ours to see to."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an estimator is made from."""
+
+    settings: Mapping[str, Any]
+    features: str
+    classes: int
+    seed: int
+
+
+def estimator(algorithm: str, asked: Asked) -> Any:
+    """The estimator of an algorithm, with its settings, ready to fit."""
+    if algorithm not in _MAKERS:
+        raise unknown("algorithm on Spark", algorithm, _MAKERS)
+    return _MAKERS[algorithm](asked)
+
+
+def takes_categories(algorithm: str) -> bool:
+    """Whether an algorithm can ask for a category at once, instead of comparing numbers."""
+    return "tree" in algorithm or "forest" in algorithm
+
+
+def _set(made: Any, asked: Asked, **more: Any) -> Any:
+    """Give an estimator the settings that it knows; what the data or Spark decide is left to them."""
+    settings = {**asked.settings, **more}
+    made.setFeaturesCol(asked.features)
+    if made.hasParam("labelCol"):
+        made.setLabelCol(LABEL)
+    if made.hasParam("seed"):
+        made.setSeed(asked.seed)
+    for name, value in settings.items():
+        if value is None or name in _NOT_SPARKS:
+            continue
+        made.set(made.getParam(name), _typed(name, value))
+    return made
+
+
+def _typed(name: str, value: Any) -> Any:
+    if name != "featureSubsetStrategy" or isinstance(value, str):
+        return value
+    return str(int(value)) if value > 1 and float(value).is_integer() else str(float(value))
+
+
+def _linear(asked: Asked) -> Any:
+    from pyspark.ml.regression import LinearRegression
+
+    if asked.settings.get("loss") != "huber":
+        asked = _without(asked, "epsilon")
+    return _set(LinearRegression(), asked)
+
+
+def _generalized(asked: Asked) -> Any:
+    from pyspark.ml.regression import GeneralizedLinearRegression
+
+    if asked.settings.get("family") != "tweedie":
+        asked = _without(asked, "variancePower", "linkPower")
+    return _set(GeneralizedLinearRegression(), asked)
+
+
+def _tree_regression(asked: Asked) -> Any:
+    from pyspark.ml.regression import DecisionTreeRegressor
+
+    return _set(DecisionTreeRegressor(), asked)
+
+
+def _forest_regression(asked: Asked) -> Any:
+    from pyspark.ml.regression import RandomForestRegressor
+
+    return _set(RandomForestRegressor(), asked)
+
+
+def _boosted_regression(asked: Asked) -> Any:
+    from pyspark.ml.regression import GBTRegressor
+
+    return _set(GBTRegressor(), asked)
+
+
+def _support_vectors(asked: Asked) -> Any:
+    from pyspark.ml.classification import LinearSVC
+
+    return _of_any_classes(_set(LinearSVC(), asked), asked)
+
+
+def _logistic(family: str) -> Callable[[Asked], Any]:
+    def make(asked: Asked) -> Any:
+        from pyspark.ml.classification import LogisticRegression
+
+        return _set(LogisticRegression(), asked, family=family)
+
+    return make
+
+
+def _bayes(asked: Asked) -> Any:
+    from pyspark.ml.classification import NaiveBayes
+
+    return _set(NaiveBayes(), asked)
+
+
+def _tree_classification(asked: Asked) -> Any:
+    from pyspark.ml.classification import DecisionTreeClassifier
+
+    return _set(DecisionTreeClassifier(), asked)
+
+
+def _forest_classification(asked: Asked) -> Any:
+    from pyspark.ml.classification import RandomForestClassifier
+
+    return _set(RandomForestClassifier(), asked)
+
+
+def _boosted_classification(asked: Asked) -> Any:
+    from pyspark.ml.classification import GBTClassifier
+
+    return _of_any_classes(_set(GBTClassifier(), asked), asked)
+
+
+def _of_any_classes(made: Any, asked: Asked) -> Any:
+    """One model for each class against all others, where Spark's own tells only two apart."""
+    from pyspark.ml.classification import OneVsRest
+
+    if asked.classes <= 2:
+        return made
+    return OneVsRest(classifier=made, featuresCol=asked.features, labelCol=LABEL, parallelism=1)
+
+
+def _k_means(asked: Asked) -> Any:
+    from pyspark.ml.clustering import KMeans
+
+    return _set(KMeans(), asked)
+
+
+def _mixture(asked: Asked) -> Any:
+    from pyspark.ml.clustering import GaussianMixture
+
+    return _set(GaussianMixture(), asked)
+
+
+def _without(asked: Asked, *names: str) -> Asked:
+    kept = {name: value for name, value in asked.settings.items() if name not in names}
+    return Asked(kept, asked.features, asked.classes, asked.seed)
+
+
+_MAKERS: dict[str, Callable[[Asked], Any]] = {
+    "linear-regression": _linear,
+    "generalized-linear-regression": _generalized,
+    "decision-tree-regression": _tree_regression,
+    "random-forest-regression": _forest_regression,
+    "gradient-boosted-tree-regression": _boosted_regression,
+    "linear-support-vector-machine": _support_vectors,
+    "binomial-logistic-regression": _logistic("binomial"),
+    "multinomial-logistic-regression": _logistic("multinomial"),
+    "naive-bayes": _bayes,
+    "decision-tree-classification": _tree_classification,
+    "random-forest-classification": _forest_classification,
+    "gradient-boosted-tree-classification": _boosted_classification,
+    "k-means": _k_means,
+    "gaussian-mixture-model": _mixture,
+}

@@ -1,0 +1,126 @@
+"""One model fitted by Spark: transformations, categories, the estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.training.engine import TrialSpec
+from prudent.training.engines.local.steps import Step
+from prudent.training.engines.spark.estimators import Asked, estimator, takes_categories
+from prudent.training.engines.spark.judging import Judge
+from prudent.training.engines.spark.perceptron import PERCEPTRON, fit_perceptron
+from prudent.training.engines.spark.stages import Preparation
+from prudent.training.engines.spark.table import LABEL, Table
+
+_LINEAR = (
+    "LinearRegressionModel",
+    "GeneralizedLinearRegressionModel",
+    "LogisticRegressionModel",
+    "LinearSVCModel",
+)
+Report = Callable[[float, float], None]
+"""Takes the score so far and how far training is (0..1)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A pipeline in Spark, and what its ONNX form is made from."""
+
+    pipeline: Any
+    model: Any
+    steps: tuple[Step, ...]
+    features: str
+    categories: Mapping[int, Mapping[float, int]] = field(default_factory=dict)
+    spread: NDArray[np.float64] | None = None
+    """Standard deviations of the prepared features, where the model's weights mean nothing without."""
+
+    def predict(self, frame: Any) -> Any:
+        return self.pipeline.transform(frame)
+
+    @property
+    def importance(self) -> NDArray[np.float64] | None:
+        """What each prepared feature weighs in the model; None where it does not say."""
+        model = self.model
+        name = type(model).__name__
+        if name == "OneVsRestModel":
+            weighed = [w for w in (_weights(each, self.spread) for each in model.models) if w is not None]
+            return np.asarray(np.sum(weighed, axis=0)) if weighed else None
+        return _weights(model, self.spread)
+
+
+def fit(
+    spec: TrialSpec,
+    settings: Mapping[str, Any],
+    rows: Any,
+    held_out: Any,
+    table: Table,
+    judge: Judge,
+    report: Report,
+) -> Fitted:
+    """Fit everything of a trial on some rows; `held_out` (or None) is only looked at for progress."""
+    from pyspark.ml import PipelineModel
+
+    preparation = Preparation(rows, table)
+    for name, chosen in spec.transforms.items():
+        preparation.add(name, chosen)
+    preparation.finish()
+    categories: Mapping[int, Mapping[float, int]] = {}
+    most = settings.get("maxCategories")
+    if most is not None and takes_categories(spec.algorithm):
+        categories = preparation.index(int(most)).categoryMaps
+    stages, features = preparation.stages, preparation.output
+    ready = preparation.rows.select(*([LABEL] if table.target is not None else []), features)
+    asked = Asked(settings, features, judge.classes, _seed(spec))
+    if spec.algorithm == PERCEPTRON:
+        some = None if held_out is None else PipelineModel(stages).transform(held_out)
+        model = fit_perceptron(asked, ready, some, judge, report)
+    else:
+        model = estimator(spec.algorithm, asked).fit(_with_classes(ready, judge.classes))
+    spread = _spread(ready, features) if _has_weights(model) else None
+    pipeline = PipelineModel([*stages, model])
+    return Fitted(pipeline, model, tuple(preparation.steps), features, categories, spread)
+
+
+def _seed(spec: TrialSpec) -> int:
+    from prudent.core.seeds import rng_for
+
+    return int(rng_for(spec.seed, "fit", spec.algorithm).integers(2**31 - 1))
+
+
+def _with_classes(rows: Any, classes: int) -> Any:
+    """Tell Spark how many classes there are: a sub-sample may not show the last of them."""
+    if not classes:
+        return rows
+    from pyspark.sql import functions as sf
+
+    known = {"ml_attr": {"type": "nominal", "name": LABEL, "num_vals": classes}}
+    return rows.withColumn(LABEL, sf.col(LABEL).alias(LABEL, metadata=known))
+
+
+def _has_weights(model: Any) -> bool:
+    models = model.models if type(model).__name__ == "OneVsRestModel" else [model]
+    return any(type(each).__name__ in _LINEAR for each in models)
+
+
+def _spread(rows: Any, features: str) -> NDArray[np.float64]:
+    from pyspark.ml.stat import Summarizer
+    from pyspark.sql import functions as sf
+
+    return np.asarray(rows.agg(Summarizer.std(sf.col(features))).first()[0].toArray())
+
+
+def _weights(model: Any, spread: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    """Importances of trees as Spark has them; coefficients by what a usual change of the feature does."""
+    name = type(model).__name__
+    if "Tree" in name or "Forest" in name or name.startswith("GBT"):
+        return np.asarray(model.featureImportances.toArray())
+    if spread is None:
+        return None
+    if name == "LogisticRegressionModel":
+        return np.asarray(np.abs(model.coefficientMatrix.toArray()).sum(axis=0) * spread)
+    return np.asarray(np.abs(model.coefficients.toArray()) * spread)

@@ -1,0 +1,126 @@
+"""How good a model is on rows inside Spark: aggregates come to the driver, rows do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.core.errors import BadInput, unknown
+from prudent.training.algorithms.domains import CLASSIFICATION, CLUSTERING, domain, score_of
+from prudent.training.engines.spark.table import LABEL, ROW
+from prudent.training.metrics import accuracy, f1, mcc, precision, recall, silhouettes
+
+PREDICTION = "prediction"
+_OF_COUNTS: dict[str, Callable[[NDArray[Any]], float]] = {
+    "mcc": mcc,
+    "f1": f1,
+    "accuracy": accuracy,
+    "precision": precision,
+    "recall": recall,
+}
+_OF_VALUES = ("rmse", "mse", "mae", "r2")
+_POINTS = 2000
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The metric as it is, how many rows it is of, and what a report draws of them."""
+
+    value: float
+    rows: int
+    picture: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Measures predictions by the request's metric."""
+
+    task: str
+    metric: str
+    classes: int
+
+    @classmethod
+    def of(cls, name: str, metric: str | None, classes: int) -> Judge:
+        found = domain(name)
+        return cls(found.task, metric or found.metric_for(classes), classes)
+
+    def score(self, value: float) -> float:
+        return score_of(self.metric, value)
+
+    def of_counts(self, counts: NDArray[Any]) -> float:
+        """The metric of a confusion matrix."""
+        if self.metric not in _OF_COUNTS:
+            raise unknown("metric of a classification", self.metric, _OF_COUNTS)
+        return _OF_COUNTS[self.metric](counts)
+
+    def judge(self, predicted: Any, features: str) -> Verdict:
+        """Judge a frame of predictions; `features` is its column of prepared vectors."""
+        if self.task == CLASSIFICATION:
+            return self._classes(predicted)
+        if self.task == CLUSTERING:
+            return self._clusters(predicted, features)
+        return self._values(predicted)
+
+    def _classes(self, predicted: Any) -> Verdict:
+        counts = np.zeros((self.classes, self.classes), dtype=np.int64)
+        for row in predicted.groupBy(LABEL, PREDICTION).count().collect():
+            counts[int(row[LABEL]), int(row[PREDICTION])] = row["count"]
+        drawn = {"confusion": {"labels": list(range(self.classes)), "counts": counts.tolist()}}
+        return Verdict(self.of_counts(counts), int(counts.sum()), drawn)
+
+    def _values(self, predicted: Any) -> Verdict:
+        from pyspark.sql import functions as sf
+
+        if self.metric not in _OF_VALUES:
+            raise unknown("metric of a regression", self.metric, _OF_VALUES)
+        error = sf.col(PREDICTION) - sf.col(LABEL)
+        found = predicted.agg(
+            sf.count(LABEL).alias("rows"),
+            sf.avg(error * error).alias("mse"),
+            sf.avg(sf.abs(error)).alias("mae"),
+            sf.var_pop(LABEL).alias("spread"),
+        ).first()
+        mse, spread = float(found["mse"]), float(found["spread"])
+        r2 = 1.0 - mse / spread if spread > 0 else float(mse == 0)
+        values = {"rmse": float(np.sqrt(mse)), "mse": mse, "mae": float(found["mae"]), "r2": r2}
+        some = sample(predicted, [PREDICTION, LABEL])
+        drawn = {"residuals": {"predicted": short(some[PREDICTION]), "actual": short(some[LABEL])}}
+        return Verdict(values[self.metric], int(found["rows"]), drawn)
+
+    def _clusters(self, predicted: Any, features: str) -> Verdict:
+        from pyspark.ml.evaluation import ClusteringEvaluator
+        from pyspark.ml.functions import vector_to_array
+        from pyspark.sql import functions as sf
+
+        found = predicted.agg(sf.count(PREDICTION), sf.count_distinct(PREDICTION)).first()
+        if found[1] < 2:
+            raise BadInput(
+                "All rows fall into one cluster, which has no silhouette; ask for more clusters, "
+                "or other data."
+            )
+        evaluator = ClusteringEvaluator(featuresCol=features, distanceMeasure="squaredEuclidean")
+        value = float(evaluator.evaluate(predicted))
+        some = sample(predicted.withColumn("x", vector_to_array(sf.col(features))), [PREDICTION, "x"])
+        clusters = some[PREDICTION].astype(np.int64)
+        drawn: dict[str, Any] = {}
+        if len(np.unique(clusters)) > 1:
+            values = silhouettes(np.stack(list(some["x"])), clusters)
+            drawn = {"silhouette": {"cluster": clusters.tolist(), "value": short(values)}}
+        return Verdict(value, int(found[0]), drawn)
+
+
+def sample(frame: Any, names: list[str], most: int = _POINTS) -> dict[str, NDArray[Any]]:
+    """Columns of some rows, the same ones each time, few enough to collect."""
+    from pyspark.sql import functions as sf
+
+    arrow = frame.orderBy(sf.xxhash64(ROW), ROW).limit(most).select(*names).toArrow()
+    return {name: arrow.column(name).to_numpy() for name in names}
+
+
+def short(values: NDArray[Any]) -> list[float]:
+    """Six digits are more than a picture shows."""
+    return [float(f"{value:.6g}") for value in values]

@@ -1,0 +1,169 @@
+"""The multilayer perceptron: torch in every executor, gradients averaged among them, inside a Spark job.
+
+The network is the one of Spark's own perceptron (logistic curves within, shares at the end), so that what
+torch has learnt becomes a model of Spark: it predicts where the data are, and is saved like any other.
+"""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import struct
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from prudent.core.errors import BadInput
+from prudent.training.engines.spark import perceptron_worker
+from prudent.training.engines.spark.estimators import Asked
+from prudent.training.engines.spark.judging import Judge, sample
+from prudent.training.engines.spark.perceptron_worker import PROGRESS, learn
+from prudent.training.engines.spark.table import LABEL
+
+PERCEPTRON = "multilayer-perceptron-classifier"
+_ROWS_EACH = 2000
+"""Rows that make another process worth starting."""
+
+
+def fit_perceptron(
+    asked: Asked, rows: Any, held_out: Any, judge: Judge, report: Callable[[float, float], None]
+) -> Any:
+    """Train on a frame of labels and prepared vectors; a model of Spark's comes back."""
+    from pyspark.ml.functions import vector_to_array
+    from pyspark.sql import functions as sf
+
+    count = int(rows.count())
+    width = int(rows.select(asked.features).first()[0].size)
+    layers = layers_of(asked.settings, width, judge.classes)
+    context = rows.sparkSession.sparkContext
+    processes = max(1, min(context.defaultParallelism, count // _ROWS_EACH))
+    frame = rows.select(
+        vector_to_array(sf.col(asked.features), "float32").alias("x"), sf.col(LABEL).cast("int").alias("y")
+    ).repartition(processes)
+    X, y = _some(held_out, asked.features)
+
+    def hear(line: str) -> None:
+        if line.startswith(PROGRESS):
+            said = json.loads(line[len(PROGRESS) :])
+            value = judge.of_counts(np.array(said["counts"]))
+            report(judge.score(value), float(said["done"]))
+
+    settings = {name: value for name, value in asked.settings.items() if value is not None}
+    weights = _distributed(processes, hear, frame, (layers, settings, asked.seed, X, y))
+    return _as_spark(context, layers, np.asarray(weights))
+
+
+def layers_of(settings: Mapping[str, Any], width: int, classes: int) -> list[int]:
+    """The widths of the layers; those of the ends must be what the data have.
+
+    >>> layers_of({"numHiddenLayers": 2, "hiddenLayersWidth": 8}, 4, 3)
+    [4, 8, 8, 3]
+    """
+    for name, there, what in (
+        ("inputLayerWidth", width, "features"),
+        ("outputLayerWidth", classes, "classes"),
+    ):
+        said = settings.get(name)
+        if said is not None and int(said) != there:
+            raise BadInput(
+                f"{name} is {said}, but the data have {there} {what}; set it to {there} or leave it out."
+            )
+    hidden = [int(settings["hiddenLayersWidth"])] * int(settings["numHiddenLayers"])
+    return [width, *hidden, classes]
+
+
+def _some(held_out: Any, features: str) -> tuple[Any, Any]:
+    """A few rows to judge progress by."""
+    from pyspark.ml.functions import vector_to_array
+    from pyspark.sql import functions as sf
+
+    if held_out is None:
+        return None, None
+    found = sample(held_out.withColumn("x", vector_to_array(sf.col(features), "float32")), ["x", LABEL])
+    return np.stack(list(found["x"])), found[LABEL].astype(np.int64)
+
+
+def _distributed(processes: int, hear: Callable[[str], None], frame: Any, args: tuple[Any, ...]) -> Any:
+    """Run `learn` in so many processes, each with its partition of the frame."""
+    from pyspark import cloudpickle
+    from pyspark.ml.torch.distributor import TorchDistributor
+
+    class Distributor(TorchDistributor):
+        """Spark's own, but its workers' lines come to us, on the driver's address, instead of to stderr."""
+
+        def _run_distributed_training(
+            self,
+            framework_wrapper_fn: Any,
+            train_object: Any,
+            run_pytorch_file_fn: Any,
+            spark_dataframe: Any,
+            *args: Any,
+            **kwargs: Any,
+        ) -> Any:
+            self.driver_address = str(self.spark.conf.get("spark.driver.host"))
+            with _Ear(self.driver_address, hear) as ear:
+                self.log_streaming_server_port = ear.port
+                task = self._get_spark_task_function(
+                    framework_wrapper_fn,
+                    train_object,
+                    run_pytorch_file_fn,
+                    spark_dataframe,
+                    *args,
+                    **kwargs,
+                )
+                self._check_encryption()
+                chunks = spark_dataframe.mapInArrow(func=task, schema="chunk binary", barrier=True).collect()
+            return cloudpickle.loads(b"".join(row.chunk for row in chunks))
+
+    # By value: the executors' Python need not have Prudent installed.
+    register: Any = cloudpickle.register_pickle_by_value  # untyped in pyspark
+    register(perceptron_worker)
+    distributor = Distributor(num_processes=processes, local_mode=False, use_gpu=False)
+    return distributor._train_on_dataframe(learn, frame, *args)
+
+
+class _Ear:
+    """Listens to the lines that workers send, in the framing of Spark's distributor."""
+
+    def __init__(self, host: str, hear: Callable[[str], None]) -> None:
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self) -> None:
+                while len(head := self.rfile.read(4)) == 4:
+                    (size,) = struct.unpack(">i", head)
+                    hear(self.rfile.read(size).decode("utf-8", "replace"))
+
+        self._server = socketserver.ThreadingTCPServer((host, 0), Handler)
+        self._server.daemon_threads = True
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _as_spark(context: Any, layers: list[int], weights: Any) -> Any:
+    from pyspark.ml.classification import MultilayerPerceptronClassificationModel
+    from pyspark.ml.common import _py2java
+    from pyspark.ml.linalg import Vectors
+    from pyspark.ml.util import Identifiable
+
+    jvm = context._jvm
+    uid = Identifiable().uid.replace("Identifiable", "mlp")
+    made = jvm.org.apache.spark.ml.classification.MultilayerPerceptronClassificationModel(
+        uid, _py2java(context, Vectors.dense(weights))
+    )
+    widths = context._gateway.new_array(jvm.int, len(layers))
+    for place, width in enumerate(layers):
+        widths[place] = width
+    made.set(made.layers(), widths)
+    return MultilayerPerceptronClassificationModel(made)

@@ -1,0 +1,181 @@
+"""What each process of a distributed perceptron does; it is sent to the executors whole."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+PROGRESS = "prudent-progress "
+
+
+def learn(layers: list[int], settings: Mapping[str, Any], seed: int, X: Any, y: Any) -> list[float]:
+    """Train on this process's partition together with the others; the first one's answer counts.
+
+    X and y are rows to judge progress by, or None. The weights come back as Spark keeps them: layer by layer,
+    a matrix by columns, then the shifts.
+    """
+    import torch
+    import torch.distributed as dist
+
+    _die_with_parent()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    try:
+        torch.manual_seed(seed)
+        network = _network(torch, layers)
+        together = torch.nn.parallel.DistributedDataParallel(network)
+        rows, labels = _partition(torch)
+        _train(torch, dist, together, rows, labels, settings, seed, X, y, layers[-1])
+        parts = [
+            values
+            for layer in network
+            if isinstance(layer, torch.nn.Linear)
+            for values in (layer.weight.detach().T.reshape(-1), layer.bias.detach())
+        ]
+        return [float(value) for value in torch.cat(parts).double()]
+    finally:
+        dist.destroy_process_group()
+
+
+def _network(torch: Any, layers: list[int]) -> Any:
+    parts: list[Any] = []
+    for width, following in itertools.pairwise(layers):
+        parts += [torch.nn.Linear(width, following), torch.nn.Sigmoid()]
+    return torch.nn.Sequential(*parts[:-1])
+
+
+def _partition(torch: Any) -> tuple[Any, Any]:
+    """The rows that Spark left for this process."""
+    import numpy as np
+    import pyarrow as pa
+
+    with pa.OSFile(os.environ["SPARK_PARTITION_ARROW_DATA_FILE"]) as file:
+        table = pa.ipc.open_stream(file).read_all()
+    flat = table.column("x").combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    rows = np.array(flat, dtype=np.float32).reshape(table.num_rows, -1)
+    labels = np.array(table.column("y").to_numpy(), dtype=np.int64)
+    # Partitions arrive in any order: one order for the same rows, whoever sent them first.
+    order = np.lexsort((*rows.T[::-1], labels)) if rows.shape[1] <= 64 else np.argsort(labels, kind="stable")
+    return torch.from_numpy(rows[order]), torch.from_numpy(labels[order])
+
+
+def _train(
+    torch: Any,
+    dist: Any,
+    network: Any,
+    rows: Any,
+    labels: Any,
+    settings: Mapping[str, Any],
+    seed: int,
+    X: Any,
+    y: Any,
+    classes: int,
+) -> None:
+    loss_of = torch.nn.CrossEntropyLoss()
+    step = _stepper(torch, dist, network, loss_of, rows, labels, settings, seed)
+    most, tol, last = int(settings["maxIter"]), float(settings["tol"]), float("inf")
+    judged_s = time.monotonic()
+    for epoch in range(most):
+        loss = step(epoch)
+        done = abs(last - loss) < tol or epoch + 1 == most
+        if dist.get_rank() == 0 and X is not None and (done or time.monotonic() - judged_s > 0.5):
+            judged_s = time.monotonic()
+            _tell(torch, network.module, X, y, classes, (epoch + 1) / most)
+        if done:
+            return
+        last = loss
+
+
+def _stepper(
+    torch: Any,
+    dist: Any,
+    network: Any,
+    loss_of: Any,
+    rows: Any,
+    labels: Any,
+    settings: Mapping[str, Any],
+    seed: int,
+) -> Any:
+    """A function that goes once through the data and answers the mean loss of all processes."""
+    rate, decay = float(settings["stepSize"]), float(settings.get("regParam", 0.0))
+    world, solver = dist.get_world_size(), settings.get("solver", "adam")
+
+    def mean(value: Any) -> Any:
+        dist.all_reduce(value)
+        return value / world
+
+    if solver == "l-bfgs":
+        moved = torch.optim.LBFGS(network.parameters(), lr=1.0, max_iter=1, line_search_fn="strong_wolfe")
+
+        def closure() -> Any:
+            moved.zero_grad()
+            loss = loss_of(network(rows), labels)
+            loss = loss + 0.5 * decay * sum((p**2).sum() for p in network.parameters())
+            loss.backward()
+            # The line search looks at the loss: every process must see the same one.
+            return mean(loss.detach().clone())
+
+        return lambda epoch: float(moved.step(closure))
+    made = torch.optim.Adam if solver == "adam" else torch.optim.SGD
+    moved = made(network.parameters(), lr=rate, weight_decay=decay)
+    share = max(1, int(settings["blockSize"]) // world)
+    most = torch.tensor(len(rows))
+    dist.all_reduce(most, op=dist.ReduceOp.MAX)
+    steps = -(-int(most) // share)
+
+    def once(epoch: int) -> float:
+        order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed + epoch))
+        total = torch.zeros(())
+        for number in range(steps):
+            # A process with a row less than others begins again: all must take part in every step.
+            places = torch.arange(number * share, (number + 1) * share)
+            places = places[places < int(most)] % len(rows)
+            chosen = order[places]
+            moved.zero_grad()
+            loss = loss_of(network(rows[chosen]), labels[chosen])
+            loss.backward()
+            moved.step()
+            total += loss.detach()
+        return float(mean(total) / steps)
+
+    return once
+
+
+def _tell(torch: Any, network: Any, X: Any, y: Any, classes: int, done: float) -> None:
+    """Say how the rows set aside are classified so far, as counts by class."""
+    import numpy as np
+
+    with torch.no_grad():
+        predicted = network(torch.from_numpy(np.array(X, dtype=np.float32))).argmax(1).numpy()
+    counts = np.bincount(y * classes + predicted, minlength=classes * classes).reshape(classes, classes)
+    said = json.dumps({"counts": counts.tolist(), "done": done})
+    sys.stdout.write(f"{PROGRESS}{said}\n")
+    sys.stdout.flush()
+
+
+def _die_with_parent() -> None:
+    """End when the task that started this does: a cancelled job kills its Python, not that one's children."""
+    starter = os.getppid()
+    above = _parent_of(starter)
+
+    def watch() -> None:
+        while os.getppid() == starter and _parent_of(starter) == above:
+            time.sleep(0.5)
+        os.kill(starter, 9) if os.getppid() == starter else None
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _parent_of(process: int) -> int:
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return -1

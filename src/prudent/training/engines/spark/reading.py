@@ -1,0 +1,389 @@
+"""Data into Spark: what the columns are is learnt in one pass, then they are cached as numbers.
+
+What counts as a number, a category or missing is as in `prudent.training.data`; that reader also says where
+the mistake is when Spark stumbles over one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prudent.core.errors import BadInput, unknown
+from prudent.training.data.csv_files import MISSING
+from prudent.training.data.encoding import MOST_CATEGORIES
+from prudent.training.data.fetch import OPEN, Policy
+from prudent.training.data.formats import CSV, LIBSVM, format_of
+from prudent.training.data.reading import table_batches
+from prudent.training.data.sources import local_parts
+from prudent.training.data.target import CLUSTERING, REGRESSION, class_target, raw_target, target_name, whole
+from prudent.training.dataset import CATEGORICAL, NUMERIC, Column
+from prudent.training.engines.spark.files import Raw, explain, read_columns, read_libsvm
+from prudent.training.engines.spark.table import FEATURES, LABEL, ROW, Table, column_names
+
+_MOST_CLASSES = 1000
+_MOST_DENSE = 4096
+"""Columns up to which libsvm rows are kept dense, rounded to float32 like all others."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of the data: where they are, what is to be predicted, from which columns."""
+
+    path: str
+    format: str | None
+    target: str | None
+    features: tuple[str, ...] | None
+    domain: str
+    as_columns: bool = False
+    """Whether features are to stay apart although nothing is missing (a transformation wants them so)."""
+
+    @property
+    def known(self) -> list[str]:
+        return [*([self.target] if self.target else []), *(self.features or ())]
+
+
+def read_table(spark: Any, asked: Question, work: Path, policy: Policy = OPEN) -> Table:
+    """The data that a question names, cached in Spark."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    parts = local_parts(asked.path, work / "data", policy)
+    kind = format_of(parts, asked.format)
+    read = _of_libsvm if kind == LIBSVM else _of_columns
+    try:
+        table = read(spark, parts, kind, asked, work, False)
+    except (PySparkException, Py4JError) as error:
+        why = explain(parts, kind, asked.known, error)
+        if why is not None:
+            raise why from error
+        # Nothing is wrong but a line break inside quotes: read again, file by file instead of in splits.
+        table = read(spark, parts, kind, asked, work, True)
+    if not table.columns:
+        raise BadInput(f'"{asked.path}" has no feature with a value; give data with more columns.')
+    return table
+
+
+# Tables
+
+
+def _of_columns(
+    spark: Any, parts: Sequence[Path], kind: str, asked: Question, work: Path, lines: bool
+) -> Table:
+    from pyspark.sql import functions as sf
+
+    raw = read_columns(spark, parts, kind, asked.known, work, lines)
+    target = target_name(raw.names, asked.target, asked.domain)
+    names = [name for name in _feature_names(raw.names, asked) if name != target]
+    values = {name: f"v{place}" for place, name in enumerate(names)}
+    cleaned = [_cleaned(raw, name).alias(values[name]) for name in names]
+    labelled = target is not None and asked.domain != CLUSTERING
+    frame = raw.frame.select(*cleaned, *([_cleaned(raw, str(target)).alias("t")] if labelled else []))
+    profile = _Profile.of(frame, raw, values, asked.domain if labelled else None)
+    if profile.rows == 0:
+        raise BadInput(f'"{asked.path}" has no rows; give data with some.')
+    _refuse(profile, parts, kind, asked, target)
+    kept = [name for name in names if profile.present[name] > 0]
+    columns = _columns(frame, kept, values, profile)
+    frame = _encoded(frame, columns, values)
+    label, classes = _label(frame, "t", raw.untyped, asked.domain, str(target)) if labelled else (None, ())
+    is_vector = not (asked.as_columns or any(c.kind == CATEGORICAL for c in columns)) and all(
+        profile.present[name] == profile.rows for name in kept
+    )
+    chosen = [sf.col(place) for place in column_names(len(columns))]
+    if is_vector:
+        chosen = [_assembled(chosen).alias(FEATURES)]
+    final = frame.select(
+        sf.monotonically_increasing_id().alias(ROW),
+        *([label.alias(LABEL)] if label is not None else []),
+        *chosen,
+    )
+    missing = tuple(profile.present[name] < profile.rows for name in kept)
+    named = target if labelled else None
+    return _cached(final, columns, classes, named, is_vector, missing)
+
+
+def _feature_names(names: Sequence[str], asked: Question) -> list[str]:
+    for feature in asked.features or ():
+        if feature not in names:
+            raise unknown("feature", feature, names)
+    return list(dict.fromkeys(asked.features)) if asked.features is not None else list(names)
+
+
+def _cleaned(raw: Raw, name: str) -> Any:
+    """A column with null where the value is missing, and text without blanks around it."""
+    from pyspark.sql import functions as sf
+    from pyspark.sql import types as st
+
+    column, kind = sf.col(f"`{name.replace('`', '``')}`"), raw.frame.schema[name].dataType
+    if isinstance(kind, st.StringType):
+        word = sf.trim(column)
+        return sf.when(word.isin(*MISSING), None).otherwise(word)
+    if isinstance(kind, (st.FloatType, st.DoubleType)):
+        return sf.when(sf.isnan(column), None).otherwise(column)
+    if isinstance(kind, (st.BooleanType, st.NumericType)):
+        return column.cast("double") if not isinstance(kind, st.BooleanType) else column
+    if isinstance(kind, st.NullType):
+        return column.cast("double")
+    raise BadInput(
+        f'The column "{name}" holds {kind.simpleString()}, which is neither number nor text; write it as a '
+        'number, or leave it out with "features".'
+    )
+
+
+def _number(column: Any, text: bool) -> Any:
+    return column.try_cast("double") if text else column.cast("double")
+
+
+@dataclass(frozen=True)
+class _Profile:
+    """Of each feature: how many values are present, how many of them are numbers, whether one is infinite."""
+
+    rows: int
+    present: dict[str, int]
+    numbers: dict[str, int]
+    infinite: dict[str, int]
+    text: dict[str, bool]
+    bad_targets: int
+
+    @classmethod
+    def of(cls, frame: Any, raw: Raw, values: dict[str, str], domain: str | None) -> _Profile:
+        from pyspark.sql import functions as sf
+        from pyspark.sql import types as st
+
+        kinds = {name: frame.schema[value].dataType for name, value in values.items()}
+        text = {name: isinstance(kind, st.StringType) for name, kind in kinds.items()}
+        asked = [sf.count(sf.lit(1)).alias("rows")]
+        for name, value in values.items():
+            number = _number(sf.col(value), text[name])
+            counted = number if raw.untyped or not text[name] else sf.lit(None)
+            asked += [
+                sf.count(value).alias(f"p_{value}"),
+                sf.count(counted).alias(f"n_{value}"),
+                sf.count_if(sf.abs(number.cast("float")) == sf.lit(float("inf"))).alias(f"i_{value}"),
+            ]
+        if domain is not None:
+            label = sf.col("t")
+            wrong = label.isNull()
+            if domain == REGRESSION:
+                number = label.try_cast("double")
+                wrong = wrong | number.isNull() | (sf.abs(number) == sf.lit(float("inf")))
+            asked.append(sf.count_if(wrong).alias("bad"))
+        found = frame.agg(*asked).first()
+        return cls(
+            found["rows"],
+            {name: found[f"p_{value}"] for name, value in values.items()},
+            {name: found[f"n_{value}"] for name, value in values.items()},
+            {name: found[f"i_{value}"] for name, value in values.items()},
+            text,
+            found["bad"] if domain is not None else 0,
+        )
+
+    def is_numeric(self, name: str) -> bool:
+        return self.numbers[name] == self.present[name]
+
+
+def _refuse(profile: _Profile, parts: Sequence[Path], kind: str, asked: Question, target: str | None) -> None:
+    """An error that names the place, for what no model can be trained on."""
+    if profile.bad_targets and target is not None:
+        for batch in table_batches(parts, kind, asked.known):
+            raw_target(target, batch, asked.domain)
+        raise BadInput(f'The target "{target}" has rows without a value; fill them in, or leave them out.')
+    for name, count in profile.infinite.items():
+        if count and profile.is_numeric(name):
+            raise BadInput(
+                f'The column "{name}" has values beyond what a model can compute with; correct them, '
+                "or leave them empty if they are missing."
+            )
+        odd = profile.present[name] - profile.numbers[name]
+        if kind == CSV and 0 < odd < 0.01 * profile.present[name] and profile.numbers[name] > 50:
+            raise _odd_one(parts, kind, asked, name)
+
+
+def _odd_one(parts: Sequence[Path], kind: str, asked: Question, name: str) -> BadInput:
+    """A column of numbers with a word here and there is a slip, not a thousand categories."""
+    from prudent.training.data.csv_files import is_number
+
+    for batch in table_batches(parts, kind, asked.known, [name]):
+        for place, word in enumerate(batch.columns[name].to_pylist()):
+            if word is not None and not is_number(word.strip()):
+                return BadInput(
+                    f'{batch.where(place, name)}: "{word}" is no number, but nearly all values of this '
+                    "column are; correct it, or leave it empty if the value is missing."
+                )
+    return BadInput(f'The column "{name}" has a few values that are no numbers; correct them.')
+
+
+def _columns(
+    frame: Any, kept: Sequence[str], values: dict[str, str], profile: _Profile
+) -> tuple[Column, ...]:
+    categorical = [name for name in kept if not profile.is_numeric(name)]
+    found = _categories(frame, [values[name] for name in categorical]) if categorical else {}
+    return tuple(
+        Column(name, CATEGORICAL, found[values[name]]) if name in categorical else Column(name, NUMERIC)
+        for name in kept
+    )
+
+
+def _categories(frame: Any, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The most frequent words of each column, in the order of the alphabet."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sf
+
+    pairs = sf.explode(
+        sf.array(*(sf.struct(sf.lit(name).alias("name"), sf.col(name).alias("word")) for name in names))
+    )
+    counts = frame.select(pairs.alias("pair")).select("pair.*").where("word IS NOT NULL")
+    order = Window.partitionBy("name").orderBy(sf.desc("count"), "word")
+    often = (
+        counts.groupBy("name", "word")
+        .count()
+        .withColumn("place", sf.row_number().over(order))
+        .where(sf.col("place") <= MOST_CATEGORIES)
+        .collect()
+    )
+    return {name: tuple(sorted(row["word"] for row in often if row["name"] == name)) for name in names}
+
+
+def _encoded(frame: Any, columns: Sequence[Column], values: dict[str, str]) -> Any:
+    """The frame with a float32 column for each feature."""
+    from pyspark.ml.feature import StringIndexerModel
+    from pyspark.sql import functions as sf
+    from pyspark.sql import types as st
+
+    places = {column.name: place for place, column in enumerate(columns)}
+    words = [column for column in columns if column.kind == CATEGORICAL]
+    if words:
+        indexer = StringIndexerModel.from_arrays_of_labels(
+            [list(column.categories) for column in words],
+            inputCols=[values[column.name] for column in words],
+            outputCols=[f"k{places[column.name]}" for column in words],
+            handleInvalid="keep",
+        )
+        frame = indexer.transform(frame)
+    nan = sf.lit(float("nan"))
+    numbers = {}
+    for column in columns:
+        place = places[column.name]
+        if column.kind == CATEGORICAL:
+            code = sf.col(f"k{place}")
+            number = sf.when(code < len(column.categories), code).otherwise(nan)
+        else:
+            value = values[column.name]
+            text = isinstance(frame.schema[value].dataType, st.StringType)
+            number = sf.coalesce(_number(sf.col(value), text), nan)
+        numbers[f"c{place}"] = number.cast("float")
+    return frame.withColumns(numbers)
+
+
+def _assembled(columns: Sequence[Any]) -> Any:
+    from pyspark.ml.functions import array_to_vector
+    from pyspark.sql import functions as sf
+
+    return array_to_vector(sf.array(*columns).cast("array<double>"))
+
+
+# The target
+
+
+def _label(frame: Any, name: str, untyped: bool, domain: str, shown: str) -> tuple[Any, tuple[Any, ...]]:
+    """The expression of the label, and the classes it numbers."""
+    from pyspark.sql import functions as sf
+
+    if domain == REGRESSION:
+        number = sf.col(name).cast("double")
+        low, high = frame.agg(sf.min(number), sf.max(number)).first()
+        _refuse_constant(low, high, shown)
+        return number, ()
+    found = frame.select(sf.col(name).alias("v"), sf.col(name).cast("string").alias("w")).distinct()
+    pairs = found.limit(_MOST_CLASSES + 1).collect()
+    labels = np.array([pair["v"] for pair in pairs])
+    if labels.dtype.kind == "U":
+        labels = labels.astype(object)
+    elif labels.dtype.kind == "f":
+        labels = whole(labels)
+    # Twice, because values that all differ are taken for no classes at all.
+    target = class_target([labels, labels], shown, domain, untyped)
+    assert target.y is not None
+    codes = [value for pair, code in zip(pairs, target.y, strict=False) for value in (pair["w"], float(code))]
+    numbers = sf.create_map(*(sf.lit(value) for value in codes))
+    return sf.element_at(numbers, sf.col(name).cast("string")), target.classes
+
+
+def _refuse_constant(low: float, high: float, shown: str) -> None:
+    if low == high:
+        raise BadInput(
+            f'The target "{shown}" is {low:g} in every row, so there is nothing to learn; give data in which '
+            "it varies, or another target."
+        )
+
+
+# libsvm
+
+
+def _of_libsvm(
+    spark: Any, parts: Sequence[Path], kind: str, asked: Question, work: Path, lines: bool
+) -> Table:
+    from pyspark.ml.feature import VectorSlicer
+    from pyspark.ml.functions import array_to_vector, vector_to_array
+    from pyspark.sql import functions as sf
+
+    del kind, work, lines
+    if asked.target not in (None, LABEL):
+        raise unknown("target", asked.target, [LABEL])
+    frame = read_libsvm(spark, parts)
+    first = frame.select(FEATURES).first()
+    if first is None:
+        raise BadInput(f'"{asked.path}" has no rows; give data with some.')
+    names = [f"f{number}" for number in range(1, first[FEATURES].size + 1)]
+    wanted = _feature_names(names, asked)
+    if wanted != names:
+        slicer = VectorSlicer(
+            inputCol=FEATURES, outputCol="s", indices=[names.index(name) for name in wanted]
+        )
+        frame = slicer.transform(frame).select(LABEL, sf.col("s").alias(FEATURES))
+    features = sf.col(FEATURES)
+    if len(wanted) <= _MOST_DENSE:
+        features = array_to_vector(vector_to_array(features, "float32").cast("array<double>"))
+    label, classes = (
+        _label(frame, LABEL, False, asked.domain, LABEL) if asked.domain != CLUSTERING else (None, ())
+    )
+    final = frame.select(
+        sf.monotonically_increasing_id().alias(ROW),
+        *([label.alias(LABEL)] if label is not None else []),
+        features.alias(FEATURES),
+    )
+    columns = tuple(Column(name) for name in wanted)
+    named = LABEL if label is not None else None
+    return _cached(final, columns, classes, named, True, (False,) * len(columns))
+
+
+def _cached(
+    frame: Any,
+    columns: tuple[Column, ...],
+    classes: tuple[Any, ...],
+    target: str | None,
+    is_vector: bool,
+    missing: tuple[bool, ...],
+) -> Table:
+    """Keep the frame in the cluster's memory; its disks take what does not fit."""
+    from pyspark import StorageLevel
+    from pyspark.sql import functions as sf
+
+    kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
+    content = [name for name in kept.columns if name != ROW]
+    sums = kept.agg(
+        sf.count(sf.lit(1)),
+        sf.bit_xor(sf.xxhash64(*content)),
+        sf.sum(sf.xxhash64(*content).cast("decimal(38,0)")),
+    ).first()
+    if sums[0] == 0:
+        raise BadInput("The data have no rows; give data with some.")
+    said = repr((tuple(sums), columns, classes))
+    fingerprint = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+    return Table(kept, columns, classes, target, int(sums[0]), fingerprint, is_vector, missing)

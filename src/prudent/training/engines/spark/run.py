@@ -1,0 +1,132 @@
+"""A trial under way: a thread of its own, whose jobs are a group in a fair pool of Spark's."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+from prudent.core.errors import PrudentError
+from prudent.training.engine import TrialSpec
+from prudent.training.engines.spark.context import first_line
+from prudent.training.engines.spark.trial import Workshop, forget, train
+from prudent.tuning.jobs.timeline import Timeline
+from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
+
+_GRACE_S = 10.0  # for a thread whose jobs are cancelled to notice
+_LONGEST = 300
+
+
+class SparkRun:
+    """Trains one model. A cut cancels its jobs on the cluster, running and to come."""
+
+    def __init__(self, spark: Any, workshop: Workshop, spec: TrialSpec) -> None:
+        from pyspark import InheritableThread
+
+        self._spark, self._workshop, self._spec = spark, workshop, spec
+        self._group = f"prudent-trial-{spec.number}-{id(self):x}"
+        self._timeline = Timeline()
+        self._seen: dict[str, float] = {}
+        self._ended = threading.Lock()
+        self._why: str | None = None
+        self._watch: threading.Timer | None = None
+        if spec.limit_s is not None:
+            self._watch = threading.Timer(spec.limit_s, self._late)
+            self._watch.daemon = True
+            self._watch.start()
+        self._thread = InheritableThread(target=self._work)
+        self._thread.daemon = True
+        self._thread.start()
+
+    def next(self, until_s: float) -> Progress | Outcome | None:
+        return self._timeline.next(until_s)
+
+    def cut(self, at_s: float, why: str) -> Outcome:
+        self._stop(why)
+        self._thread.join(_GRACE_S)
+        forget(self._spec.folder)
+        return Outcome(CUT, at_s, self._seen, why)
+
+    # In the run's own thread
+
+    def _work(self) -> None:
+        context = self._spark.sparkContext
+        context.setJobGroup(self._group, f"trial {self._spec.number}", interruptOnCancel=True)
+        context.setLocalProperty("spark.scheduler.pool", self._group)
+        try:
+            facts = train(self._workshop, self._spec, self._report)
+        except BaseException as error:  # noqa: BLE001 - whatever goes wrong ends this trial only
+            self._end(reason(error))
+            return
+        measures = {
+            "score": facts.score,
+            "value": facts.value,
+            "train_s": facts.train_s,
+            "predict_ms": facts.predict_ms,
+        }
+        self._seen = measures
+        self._end(None)
+
+    def _report(self, score: float, done: float) -> None:
+        if self._why is None:
+            self._seen = {"score": score}
+            self._timeline.add(Progress(self._timeline.now_s(), {"score": score}, done))
+
+    def _end(self, why: str | None) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        with self._ended:
+            why = self._why or why
+            self._why = self._why or why or "over"
+        status = FINISHED if why is None else FAILED
+        if why is not None:
+            forget(self._spec.folder)
+        at_s = self._timeline.now_s()
+        if self._spec.limit_s is not None and why is not None:
+            at_s = min(at_s, self._spec.limit_s)
+        self._timeline.add(Outcome(status, at_s, self._seen, why or ""))
+
+    # From others
+
+    def _late(self) -> None:
+        self._stop(
+            f"It was not ready within its limit of {self._spec.limit_s:g} s; allow more time or less data."
+        )
+
+    def _stop(self, why: str) -> None:
+        with self._ended:
+            if self._why is not None:
+                return
+            self._why = why
+        self._spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
+
+
+def reason(error: BaseException) -> str:
+    """Why a trial failed, in one sentence; of Spark's pages of Java, what it says first.
+
+    >>> reason(ValueError("requirement failed: Sum of weights cannot be zero."))
+    'Spark refuses: Sum of weights cannot be zero.'
+    """
+    if isinstance(error, PrudentError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "It ran out of memory; use less data or smaller settings."
+    java = getattr(error, "java_exception", None)
+    text = _cause(java) if java is not None else first_line(error)
+    for noise in (r"^\[[A-Z_.]+\]\s*", r"^[\w.$]*(Exception|Error):\s*", r"^requirement failed:\s*"):
+        text = re.sub(noise, "", text)
+    text = " ".join(text.split())
+    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST].rsplit(' ', 1)[0]} …"
+    return f"Spark refuses: {shown}" if shown else f"Spark refuses ({type(error).__name__})."
+
+
+def _cause(java: Any) -> str:
+    """The message at the bottom of a chain of Java's causes."""
+    deepest = java
+    for _ in range(20):
+        cause = deepest.getCause()
+        if cause is None:
+            break
+        deepest = cause
+    said = str(deepest.getMessage() or deepest.getClass().getSimpleName())
+    return next((line.strip() for line in said.splitlines() if line.strip()), said)

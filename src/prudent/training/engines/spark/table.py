@@ -1,0 +1,70 @@
+"""A data set inside Spark: numbers in columns, cached once, with what the columns mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from prudent.training.dataset import CATEGORICAL, Column
+
+ROW, LABEL, FEATURES, PART, PLACE = "row", "label", "features", "part", "place"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A cached frame of `row` (a number for each row), `label` (unless there is none) and the features.
+
+    Features are one vector column `features` where all are numbers and none is missing; else a column for
+    each, `c0` and on: categories by their numbers, NaN where a value is missing. All are float32 numbers, as
+    the exported model will get them.
+    """
+
+    frame: Any
+    columns: tuple[Column, ...]
+    classes: tuple[Any, ...]
+    target: str | None
+    rows: int
+    fingerprint: str
+    is_vector: bool
+    missing: tuple[bool, ...]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The columns of the frame that hold features."""
+        return (FEATURES,) if self.is_vector else column_names(len(self.columns))
+
+    @property
+    def categorical(self) -> tuple[bool, ...]:
+        return tuple(column.kind == CATEGORICAL for column in self.columns)
+
+    @property
+    def description(self) -> Mapping[str, Any]:
+        """How raw rows become the matrix that a model takes."""
+        return {
+            "columns": [asdict(column) for column in self.columns],
+            "target": self.target,
+            "classes": list(self.classes),
+        }
+
+
+def column_names(number: int) -> tuple[str, ...]:
+    return tuple(f"c{place}" for place in range(number))
+
+
+def raw_rows(frame: Any, table: Table, others: Sequence[str] = ()) -> tuple[Any, list[Any]]:
+    """The features of a frame as a float32 matrix (rows, columns), and other columns of it as arrays.
+
+    Everything comes to the driver: limit the frame before.
+    """
+    import numpy as np
+    from pyspark.ml.functions import vector_to_array
+    from pyspark.sql import functions as sf
+
+    features = (
+        vector_to_array(sf.col(FEATURES), "float32") if table.is_vector else sf.array(*table.inputs)
+    ).alias("x")
+    arrow = frame.select(features, *others).toArrow()
+    flat = arrow.column("x").combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    matrix = flat.astype(np.float32).reshape(arrow.num_rows, len(table.columns))
+    return matrix, [arrow.column(name).to_numpy() for name in others]
