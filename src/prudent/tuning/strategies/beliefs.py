@@ -33,6 +33,9 @@ USUAL_LOG_COST = 0.7
 TRUSTED, LEAST_DOUBT = 0.5, 0.2
 """Guesses of a cut run's log time are used when typically off by no more than the first; never held surer
 than the second."""
+SLOPE, SLOPE_DOUBT = 0.5, 0.5
+"""Log cost against log price: 1 if dearer machines are no faster, 0 if they are faster by as much as they are
+dearer. Before anything was measured it may be either."""
 UNKNOWN_STRETCH = 0.7
 """How much longer, in log time, a cut run is taken to be by a model that knows no bounds: twice as long."""
 
@@ -48,6 +51,22 @@ class Belief(Protocol):
 
     def narrowed(self, indices: NDArray[np.int64]) -> Belief:
         """The same belief at some of the candidates only."""
+
+
+class Shifted:
+    """A belief with an offset per candidate and perhaps its sign turned: time from cost, loss from gain."""
+
+    def __init__(self, belief: Belief, offset: Array, sign: float = 1.0) -> None:
+        self._belief, self._offset, self._sign = belief, offset, sign
+        self.mean = sign * (belief.mean + offset)
+        self.std = belief.std
+
+    def narrowed(self, indices: NDArray[np.int64]) -> Shifted:
+        return Shifted(self._belief.narrowed(indices), self._offset[indices], self._sign)
+
+    def given(self, indices: NDArray[np.int64], values: Array) -> tuple[Array, Array]:
+        mean, std = self._belief.given(indices, self._sign * values - self._offset[indices])
+        return self._sign * (mean + self._offset), std
 
 
 def checkpoint(samples: int) -> int:
@@ -84,7 +103,10 @@ class Learner:
         y, is_cut, doubt = _with_estimates(trials, y, is_cut)
         if self._surrogate == "trees":
             return self._trees(trials, X, y + np.where(is_cut, UNKNOWN_STRETCH, 0.0), pool, pending)
-        return self._process("cost", trials, X, y, is_cut, pool, pending, USUAL_LOG_COST, doubt)
+        slope = price_slope(np.log(usd_per_s), y, is_cut)
+        y = y - slope * np.log(usd_per_s)
+        rest = self._process("cost", trials, X, y, is_cut, pool, pending, USUAL_LOG_COST, doubt)
+        return Shifted(rest, slope * np.log(np.maximum(pool.usd_per_s, CHEAPEST_USD_PER_S)))
 
     def measure(self, name: str, history: History, pool: Candidates) -> Belief | None:
         """The belief of a measure that runs report at their end; None while no run has."""
@@ -198,6 +220,22 @@ class Learner:
             there = Forest.fit(X, y, pending, rng, self._n_trees)
             X, y = np.concatenate([X, pending]), np.concatenate([y, there.mean])
         return Forest.fit(X, y, pool.features, rng, self._n_trees)
+
+
+def price_slope(log_price: Array, log_cost: Array, is_cut: NDArray[np.bool_]) -> float:
+    """How log cost grows with log price, by the runs that ended by themselves; what is left varies less.
+
+    A belief that knows nothing of it takes a large cluster for no dearer than a small one, and tries many.
+
+    >>> price_slope(np.log([1.0, 8.0, 64.0]), np.log([2.0, 16.0, 128.0]), np.zeros(3, bool)) > 0.9
+    True
+    """
+    price, cost = log_price[~is_cut], log_cost[~is_cut]
+    if len(price) == 0:
+        return SLOPE
+    price, cost = price - price.mean(), cost - cost.mean()
+    sure, told = (USUAL_LOG_COST / SLOPE_DOUBT) ** 2, float(price @ price)
+    return float(np.clip((sure * SLOPE + float(price @ cost)) / (sure + told), 0.0, 1.0))
 
 
 def _without_cuts(

@@ -18,7 +18,7 @@ from prudent.tuning.acquisition import probability_below
 from prudent.tuning.goal import COST, TIME, Constraint
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
-from prudent.tuning.strategies.beliefs import CHEAPEST_USD_PER_S, Belief, Learner
+from prudent.tuning.strategies.beliefs import CHEAPEST_USD_PER_S, Belief, Learner, Shifted
 from prudent.tuning.strategies.lookahead import Choice, Foresight, Mask, Outlook, choose, explore
 from prudent.tuning.strategies.options import need
 from prudent.tuning.strategies.pool import look_at
@@ -190,10 +190,10 @@ class Lynceus:
     def _objective(self, history: History, pool: Candidates, cost: Belief, log_price: Array) -> Belief:
         goal = self._problem.goal
         if goal.measure == TIME:
-            return _Shifted(cost, -log_price, 1.0 if goal.minimise else -1.0)
+            return Shifted(cost, -log_price, 1.0 if goal.minimise else -1.0)
         belief = self._learner.measure(goal.measure, history, pool)
         assert belief is not None, "the first trials go on until the objective was measured"
-        return _Shifted(belief, np.zeros(len(pool)), 1.0 if goal.minimise else -1.0)
+        return Shifted(belief, np.zeros(len(pool)), 1.0 if goal.minimise else -1.0)
 
     def _best_loss(self, history: History, belief: Belief) -> float:
         """y*: the best feasible loss; while there is none, worse than anything seen by three deviations."""
@@ -220,22 +220,6 @@ class Obol(Lynceus):
     """The same with the settings of the first paper."""
 
     Options = ObolOptions
-
-
-class _Shifted:
-    """A belief with an offset per candidate and perhaps its sign turned: time from cost, loss from gain."""
-
-    def __init__(self, belief: Belief, offset: Array, sign: float) -> None:
-        self._belief, self._offset, self._sign = belief, offset, sign
-        self.mean = sign * (belief.mean + offset)
-        self.std = belief.std
-
-    def narrowed(self, indices: NDArray[np.int64]) -> _Shifted:
-        return _Shifted(self._belief.narrowed(indices), self._offset[indices], self._sign)
-
-    def given(self, indices: NDArray[np.int64], values: Array) -> tuple[Array, Array]:
-        mean, std = self._belief.given(indices, self._sign * values - self._offset[indices])
-        return self._sign * (mean + self._offset), std
 
 
 def _as_log_cost(constraint: Constraint, log_price: Array) -> Array | None:
