@@ -1,0 +1,316 @@
+"""The report of a training request: the best model in practice, the ranking, what it took."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prudent._version import __version__
+from prudent.core.errors import BadInput
+from prudent.core.values import is_number
+from prudent.reports import page, practice, words
+from prudent.reports import training_charts as charts
+from prudent.reports.plots import Figure
+from prudent.training.algorithms.domains import LESS_IS_BETTER
+from prudent.training.description import Description, read_description, read_facts
+from prudent.training.engine import Facts
+from prudent.training.leaderboard import Entry, Failure, Leaderboard
+
+REPORT_FILE = "report.html"
+MOST_ROWS = 300
+_MOST_ALGORITHMS = 16
+_CLEAR = 8
+
+
+def write_training_report(board: Leaderboard, folder: Path) -> Path:
+    """Write `report.html`, a self-contained page, into a request's folder; answers where it is.
+
+    The leaderboard says what was found; the best model's folder says what it does (`facts.json`) and how it
+    came about (`model.json`). A folder that was moved away since leaves these parts out.
+    """
+    return page.write(training_report(board), Path(folder) / REPORT_FILE)
+
+
+def training_report(board: Leaderboard) -> str:
+    """The page itself, as text."""
+    facts, description = _best_model(board)
+    shown = _practice(facts, description)
+    metric = board.entries[0].metric if board.entries else board.metric
+    effects = tuple(_effects(board, metric))
+    quality, progress = charts.quality(board.entries, metric), charts.progress(board.entries, metric)
+    small = [figure for effect in effects for parameter in effect.parameters for figure in [parameter.figure]]
+    figures = [figure for figure in (*shown.figures, quality, progress, *small) if figure is not None]
+    return page.render(
+        "training.html.j2",
+        figures,
+        title=_title(board, description),
+        board=board,
+        best=board.best,
+        metric=metric,
+        metric_name=charts.metric_name(metric),
+        lower=metric in LESS_IS_BETTER,
+        facts=facts,
+        description=description,
+        practice=shown,
+        comparison=_comparison(board),
+        quality=quality,
+        progress=progress,
+        effects=effects,
+        algorithms=_algorithms(board),
+        names=_columns(board),
+        failures=_failures(board),
+        most=MOST_ROWS,
+        transforms=_transforms,
+        rate=_rate,
+        call=_call(board),
+        version=__version__,
+    )
+
+
+# The best model
+
+
+@dataclass(frozen=True)
+class Practice:
+    """What the best model did on rows it had not seen; what its engine did not draw is None."""
+
+    confusion: practice.Confusion | None = None
+    residuals: practice.Residuals | None = None
+    silhouette: practice.Silhouette | None = None
+    charts: tuple[Figure, ...] = ()
+    importance: Figure | None = None
+    curve: Figure | None = None
+    stopped: str = ""
+
+    @property
+    def figures(self) -> tuple[Figure | None, ...]:
+        return (*self.charts, self.importance, self.curve)
+
+    @property
+    def anything(self) -> bool:
+        return self.confusion is not None or any(self.figures)
+
+
+def _best_model(board: Leaderboard) -> tuple[Facts | None, Description | None]:
+    if board.best is None:
+        return None, None
+    folder = Path(board.best.model_path)
+    facts, description = None, None
+    try:
+        facts = read_facts(folder)
+        description = read_description(folder)
+    except BadInput:
+        pass  # the page says what the leaderboard knows
+    return facts, description
+
+
+def _practice(facts: Facts | None, description: Description | None) -> Practice:
+    if facts is None:
+        return Practice()
+    picture = facts.picture
+    classes = description.classes if description else ()
+    target = description.target if description else None
+    confused = practice.confusion(picture["confusion"], classes) if "confusion" in picture else None
+    left = practice.residuals(picture["residuals"], target) if "residuals" in picture else None
+    clusters = practice.silhouette(picture["silhouette"]) if "silhouette" in picture else None
+    drawn: list[Figure] = []
+    if left is not None:
+        drawn += [charts.predictions(left), charts.residuals(left)]
+    if clusters is not None:
+        drawn.append(charts.silhouettes(clusters))
+    stopped = picture.get("stopped")
+    return Practice(
+        confused,
+        left,
+        clusters,
+        tuple(drawn),
+        charts.importance(picture["importance"]) if "importance" in picture else None,
+        charts.curve(picture["curve"], facts.metric, stopped) if "curve" in picture else None,
+        str((stopped or {}).get("why") or ""),
+    )
+
+
+def _title(board: Leaderboard, description: Description | None) -> str:
+    path = str((description.request if description else {}).get("path", ""))
+    name = path.rstrip("/").rsplit("/", 1)[-1]
+    return f"Training on {name}" if name else f"Training for {board.domain}"
+
+
+def _comparison(board: Leaderboard) -> str:
+    """The best beside the best of another algorithm, in a sentence."""
+    best = board.best
+    if best is None:
+        return ""
+    other = next((entry for entry in board.entries if entry.algorithm != best.algorithm), None)
+    if other is None:
+        models = len(board.entries)
+        return f"It is the best of {models} models by this algorithm." if models > 1 else ""
+    name = charts.metric_name(best.metric)
+    value = f"{name} {other.value:.4g}"
+    return f"The best of another algorithm is {other.algorithm} with {value}, rank {other.rank}."
+
+
+def _rate(predict_ms: float) -> str:
+    """Rows a second, roughly.
+
+    >>> _rate(0.002), _rate(40.0)
+    ('500,000', '25')
+    """
+    if predict_ms <= 0:
+        return "–"
+    rows = 1000 / predict_ms
+    digits = max(math.floor(math.log10(rows)) - 1, 0)
+    return f"{round(rows, -digits):,.0f}" if rows >= 1 else f"{rows:.2g}"
+
+
+# The parameters
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What one parameter did, in words and as a figure."""
+
+    name: str
+    says: str
+    figure: Figure
+
+
+@dataclass(frozen=True)
+class AlgorithmEffects:
+    """The parameters of one algorithm that took more than one value."""
+
+    algorithm: str
+    models: int
+    parameters: tuple[Parameter, ...]
+
+
+def _effects(board: Leaderboard, metric: str) -> Iterator[AlgorithmEffects]:
+    kinds = list(dict.fromkeys(entry.algorithm for entry in board.entries))[:_MOST_ALGORITHMS]
+    for place, kind in enumerate(kinds):
+        own = [entry for entry in board.entries if entry.algorithm == kind]
+        span = [entry.value for entry in charts.thinned(own)]
+        found = [
+            Parameter(
+                name,
+                _says(name, own),
+                charts.parameter(name, _with(own, name), own[0], metric, span, f"effect-{place}-{number}"),
+            )
+            for number, name in enumerate(_varied(own))
+        ]
+        if found:
+            yield AlgorithmEffects(kind, len(own), tuple(found))
+
+
+def _with(entries: Sequence[Entry], name: str) -> list[Entry]:
+    return [entry for entry in entries if name in entry.hyperparameters]
+
+
+def _varied(entries: Sequence[Entry]) -> list[str]:
+    names = dict.fromkeys(name for entry in entries for name in entry.hyperparameters)
+    return [
+        name
+        for name in names
+        if len({words.value(entry.hyperparameters[name]) for entry in _with(entries, name)}) > 1
+    ]
+
+
+def _says(name: str, entries: Sequence[Entry]) -> str:
+    """Which way a parameter helps, if the models tell; a correlation of ranks beyond what chance makes."""
+    from scipy.stats import rankdata
+
+    own = _with(entries, name)
+    values, scores = [entry.hyperparameters[name] for entry in own], [entry.score for entry in own]
+    if len(own) < _CLEAR:
+        return "too few models to tell"
+    if not all(is_number(value) for value in values):
+        groups: dict[str, list[float]] = {}
+        for value, rank in zip(values, rankdata(scores), strict=True):
+            groups.setdefault(words.value(value), []).append(float(rank))
+        means = {word: sum(ranks) / len(ranks) for word, ranks in groups.items() if len(ranks) >= 3}
+        if len(means) < 2:
+            return "too few models to tell"
+        first, second = sorted(means.values(), reverse=True)[:2]
+        best = max(means, key=lambda word: means[word])
+        beyond = len(own) / math.sqrt(3 * len(groups[best]))  # about two standard errors of a mean rank
+        return f"mostly better with {best}" if first - second > beyond else "no clear effect"
+    a, b = rankdata(values), rankdata(scores)
+    spread = math.sqrt(float(a.var() * b.var()))
+    rho = float(((a - a.mean()) * (b - b.mean())).mean()) / spread if spread else 0.0
+    if abs(rho) < 2 / math.sqrt(len(own) - 1):
+        return "no clear effect"
+    return f"mostly better when {'larger' if rho > 0 else 'smaller'}"
+
+
+# The ranking, time and money
+
+
+@dataclass(frozen=True)
+class AlgorithmRow:
+    """What an algorithm came to, and what it took."""
+
+    algorithm: str
+    best: Entry | None
+    models: int
+    failed: int
+    train_s: float
+    cost_usd: float
+
+
+def _algorithms(board: Leaderboard) -> list[AlgorithmRow]:
+    everyone: list[Entry | Failure] = [*board.entries, *board.failures]
+    kinds = dict.fromkeys(each.algorithm for each in everyone)
+    rows = []
+    for kind in kinds:
+        own = [entry for entry in board.entries if entry.algorithm == kind]
+        lost = [failure for failure in board.failures if failure.algorithm == kind]
+        cost = math.fsum(each.cost_usd for each in everyone if each.algorithm == kind)
+        rows.append(
+            AlgorithmRow(
+                kind, own[0] if own else None, len(own), len(lost), math.fsum(e.train_s for e in own), cost
+            )
+        )
+    return rows
+
+
+def _columns(board: Leaderboard) -> list[str]:
+    """The hyper-parameters of a ranking by one algorithm, as columns; of several, none: they differ."""
+    if len({entry.algorithm for entry in board.entries}) != 1:
+        return []
+    names = list(dict.fromkeys(name for entry in board.entries for name in entry.hyperparameters))
+    return names if len(names) <= 8 else []
+
+
+def _failures(board: Leaderboard) -> list[tuple[str, str, int, str]]:
+    """Algorithm, reason, how often, and the settings of the first, most frequent first."""
+    counted = Counter((failure.algorithm, failure.why) for failure in board.failures)
+    first: dict[tuple[str, str], str] = {}
+    for failure in board.failures:
+        first.setdefault((failure.algorithm, failure.why), words.sentence(failure.hyperparameters))
+    return [(kind, why, count, first[kind, why]) for (kind, why), count in counted.most_common(50)]
+
+
+def _transforms(said: Mapping[str, Any]) -> str:
+    """The steps before the model, in a line.
+
+    >>> _transforms({"scale": {"method": "standard"}, "pca": {"k": 5}})
+    'scale (method standard), pca (k 5)'
+    """
+    shown = []
+    for name, settings in said.items():
+        inside = words.sentence(settings) if isinstance(settings, Mapping) else words.value(settings)
+        shown.append(f"{name} ({inside})" if inside else name)
+    return ", ".join(shown)
+
+
+def _call(board: Leaderboard) -> str:
+    if board.best is None:
+        return ""
+    place = board.best.model_path
+    return (
+        f"model = prudent.load({place!r})\nmodel.predict(rows)  # dicts, lists, an array or a data frame\n\n"
+        f"$ prudent predict {place} NEW.csv --out predictions.csv"
+    )
