@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.seeds import rng_for
-from prudent.training.algorithms.domains import CLASSIFICATION, CLUSTERING, REGRESSION
+from prudent.training.algorithms.domains import CLASSIFICATION, REGRESSION
 from prudent.training.engines.local.lesson import Judge, Model, Part
 from prudent.training.engines.local.steps import Step
 from prudent.training.metrics import confusion, silhouettes
@@ -19,10 +19,22 @@ _FEATURES = 30  # bars that a chart can show
 
 
 def picture(
-    judge: Judge, model: Model, held_out: Part, steps: Sequence[Step], names: Sequence[str], seed: int
+    judge: Judge,
+    model: Model,
+    held_out: Part,
+    steps: Sequence[Step],
+    names: Sequence[str],
+    labels: Sequence[Any],
+    seed: int,
 ) -> dict[str, Any]:
     """Everything there is to draw, as plain lists."""
-    drawn = _DRAWN[judge.task](judge, model, held_out, seed)
+    if judge.task == CLASSIFICATION:
+        counts = confusion(held_out.target, model.predict(held_out.X), judge.classes)
+        drawn: dict[str, Any] = {"confusion": {"labels": list(labels), "counts": counts.tolist()}}
+    elif judge.task == REGRESSION:
+        drawn = {"residuals": _residuals(model, held_out, seed)}
+    else:
+        drawn = {"silhouette": _silhouettes(model, held_out, seed)}
     if model.importance is not None:
         for step in steps:
             names = step.names(names)
@@ -38,32 +50,17 @@ def picture(
     return drawn
 
 
-def _confusion(judge: Judge, model: Model, held_out: Part, seed: int) -> dict[str, Any]:
-    del seed
-    counts = confusion(held_out.target, model.predict(held_out.X), judge.classes)
-    return {"confusion": {"labels": list(range(judge.classes)), "counts": counts.tolist()}}
-
-
-def _residuals(judge: Judge, model: Model, held_out: Part, seed: int) -> dict[str, Any]:
-    del judge
+def _residuals(model: Model, held_out: Part, seed: int) -> dict[str, list[float]]:
     rows = _some(len(held_out.X), seed)
     predicted = model.predict(held_out.X[rows])
-    return {"residuals": {"predicted": _short(predicted), "actual": _short(held_out.target[rows])}}
+    return {"predicted": _short(predicted), "actual": _short(held_out.target[rows])}
 
 
-def _silhouettes(judge: Judge, model: Model, held_out: Part, seed: int) -> dict[str, Any]:
-    del judge
+def _silhouettes(model: Model, held_out: Part, seed: int) -> dict[str, list[float]]:
     clusters = model.predict(held_out.X)
     values = silhouettes(held_out.X, clusters)
     rows = _some(len(clusters), seed)
-    return {"silhouette": {"cluster": clusters[rows].tolist(), "value": _short(values[rows])}}
-
-
-_DRAWN: dict[str, Callable[[Judge, Model, Part, int], dict[str, Any]]] = {
-    CLASSIFICATION: _confusion,
-    REGRESSION: _residuals,
-    CLUSTERING: _silhouettes,
-}
+    return {"cluster": clusters[rows].tolist(), "value": _short(values[rows])}
 
 
 def _importance(weights: NDArray[np.float64], names: Sequence[str]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ class Store:
     columns: tuple[Column, ...]
     splits: tuple[Split, ...]
     """One where rows are held out, k of k folds."""
+    classes: tuple[Any, ...] = ()
 
     @cached_property
     def sample(self) -> Matrix:
@@ -46,7 +47,8 @@ class Store:
             np.save(folder / f"train-{number}.npy", split.train)
             np.save(folder / f"validation-{number}.npy", split.validation)
         columns = [[column.name, column.kind, list(column.categories)] for column in dataset.columns]
-        known = {"X": str(place.resolve()), "columns": columns, "splits": len(splits)}
+        classes = [label if isinstance(label, (str, int, float)) else str(label) for label in dataset.classes]
+        known = {"X": str(place.resolve()), "columns": columns, "classes": classes, "splits": len(splits)}
         (folder / "store.json").write_text(json.dumps(known))
 
     @classmethod
@@ -59,7 +61,7 @@ class Store:
         )
         target = folder / "y.npy"
         y = _load(target) if target.exists() else None
-        return cls(_load(Path(known["X"])), y, columns, splits)
+        return cls(_load(Path(known["X"])), y, columns, splits, tuple(known["classes"]))
 
 
 def _load(path: Path) -> NDArray[Any]:

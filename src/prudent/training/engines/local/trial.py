@@ -104,8 +104,15 @@ def _fit(
 
 def _drawn(workshop: Workshop, fitted: Fitted, seed: int) -> dict[str, Any]:
     assert fitted.prepared.held_out is not None
-    names = [column.name for column in workshop.store.columns]
-    return picture(workshop.judge, fitted.model, fitted.prepared.held_out, fitted.prepared.steps, names, seed)
+    return picture(
+        workshop.judge,
+        fitted.model,
+        fitted.prepared.held_out,
+        fitted.prepared.steps,
+        [column.name for column in workshop.store.columns],
+        workshop.store.classes,
+        seed,
+    )
 
 
 def _silent(score: float, done: float) -> None:
