@@ -98,7 +98,7 @@ class Lines:
 
     def watch(self, event: Event) -> None:
         best = self._state.watch(event)
-        if not isinstance(event, Ended):
+        if not isinstance(event, Ended) or event.earlier:
             return
         result = event.result
         settings = configuration_text(result.hyperparameters)

@@ -119,8 +119,11 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
     parameter_search: Annotated[str | None, _one_of(searches())] = None
     computational_resources: Resources | None = None
     email_address: str | None = None
-    budget: Annotated[Budget, BeforeValidator(read_budget)] = Budget()
-    deadline: Annotated[Deadline | None, BeforeValidator(read_deadline)] = None
+    budget: Annotated[Budget, BeforeValidator(read_budget, json_schema_input_type=Budget | str)] = Budget()
+    deadline: Annotated[
+        Deadline | None,
+        BeforeValidator(read_deadline, json_schema_input_type=Deadline | str | float | None),
+    ] = None
     parallelism: Annotated[int | None, Field(ge=1, le=1024)] = None
     validation: Validation = Validation()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0

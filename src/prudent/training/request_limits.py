@@ -39,8 +39,12 @@ class _Limits(BaseModel):
 class Budget(_Limits):
     """What the search may use up: money, wall time, trials; whatever ends first. Nothing said: no limit."""
 
-    usd: Annotated[float | None, BeforeValidator(_dollars)] = None
-    time_s: Annotated[float | None, BeforeValidator(_seconds), Field(alias="time")] = None
+    usd: Annotated[float | None, BeforeValidator(_dollars, json_schema_input_type=float | str | None)] = None
+    time_s: Annotated[
+        float | None,
+        BeforeValidator(_seconds, json_schema_input_type=float | str | None),
+        Field(alias="time"),
+    ] = None
     trials: Annotated[int | None, Field(ge=1)] = None
 
     @property

@@ -56,9 +56,10 @@ class Shown:
 
 @dataclass(frozen=True)
 class Ended:
-    """A trial ended, with a model or with a reason."""
+    """A trial ended, with a model or with a reason; `earlier` says that it did in a session before this."""
 
     result: Entry | Failure
+    earlier: bool = False
 
 
 Event = Started | Shown | Ended
@@ -344,7 +345,8 @@ class Search:
             charge = Charge(f"trial {number}", told.cost_usd, told.outcome.time_s, self._terms.price)
             self.ledger.restore(charge)
         self._zero_s -= told.outcome.time_s / self._terms.parallelism
-        self._record(index, told.number, told.configuration, told.outcome, told.cost_usd)
+        result = self._record(index, told.number, told.configuration, told.outcome, told.cost_usd)
+        self._watch(Ended(result, earlier=True))
 
     def _record(
         self, index: int, own: int, configuration: Configuration, outcome: Outcome, cost_usd: float
