@@ -1,0 +1,453 @@
+"""The search of a request, with an engine of the test's own that really fits: ridge regression in threads."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pytest
+
+from prudent.core.errors import BadInput
+from prudent.training.description import read_description, write_facts
+from prudent.training.engine import DataShape, Facts, Session, TrialSpec
+from prudent.training.leaderboard import Leaderboard
+from prudent.training.search import INTERRUPTED, Ended, Event, Started
+from prudent.training.train import train
+from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
+
+ROWS = 300
+
+
+class RidgeRun:
+    """One fit, in a thread; `regParam` 7 hangs until it is cut, 8 is refused."""
+
+    def __init__(self, session: RidgeSession, spec: TrialSpec) -> None:
+        self._spec, self._began_s = spec, time.monotonic()
+        self._stop = threading.Event()
+        self._done: Future[Outcome] = session.pool.submit(self._fit, session)
+
+    def _fit(self, session: RidgeSession) -> Outcome:
+        penalty = float(self._spec.hyperparameters["regParam"])
+        if penalty == 7.0:
+            self._stop.wait(60)
+        if penalty == 8.0:
+            return Outcome(FAILED, self._age_s(), {}, "regParam 8 is refused")
+        clock = time.perf_counter()
+        rows = max(10, round(self._spec.fraction * len(session.x)))
+        x, y = session.x[:rows], session.y[:rows]
+        weights = np.linalg.solve(x.T @ x + rows * penalty * np.eye(x.shape[1]), x.T @ y)
+        rmse = float(np.sqrt(np.mean((session.x_out @ weights - session.y_out) ** 2)))
+        self._stop.wait(session.pause_s)
+        spent_s = time.perf_counter() - clock
+        self._spec.folder.mkdir(parents=True)
+        facts = Facts(
+            "rmse", rmse, -rmse, spent_s, 0.01, None, rows, len(session.y_out), {"numpy": np.__version__}
+        )
+        write_facts(self._spec.folder, facts)
+        (self._spec.folder / "model.onnx").write_bytes(weights.astype(np.float32).tobytes())
+        measures = {"score": -rmse, "value": rmse, "train_s": spent_s, "predict_ms": 0.01}
+        return Outcome(FINISHED, self._age_s(), measures)
+
+    def _age_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+    def next(self, until_s: float) -> Progress | Outcome | None:
+        try:
+            return self._done.result(max(until_s - self._age_s(), 0.0))
+        except TimeoutError:
+            return None
+
+    def cut(self, at_s: float, why: str) -> Outcome:
+        self._stop.set()
+        self._done.exception()
+        shutil.rmtree(self._spec.folder, ignore_errors=True)
+        return Outcome(CUT, at_s, {}, why)
+
+
+class RidgeSession:
+    def __init__(self, threads: int, pause_s: float) -> None:
+        self.pool, self.pause_s = ThreadPoolExecutor(threads), pause_s
+        rng = np.random.default_rng(3)
+        x = rng.normal(size=(2 * ROWS, 5))
+        y = x @ np.array([3.0, -2.0, 0.5, 0.0, 1.0]) + rng.normal(size=2 * ROWS)
+        self.x, self.x_out, self.y, self.y_out = x[:ROWS], x[ROWS:], y[:ROWS], y[ROWS:]
+        self.started: list[TrialSpec] = []
+
+    @property
+    def shape(self) -> DataShape:
+        return DataShape(ROWS, 5, 0, "ridge")
+
+    @property
+    def description(self) -> Mapping[str, Any]:
+        columns = [{"name": f"x{i}", "kind": "numeric", "categories": []} for i in range(5)]
+        return {"columns": columns, "classes": [], "target": "y", "fingerprint": "ridge"}
+
+    def start(self, spec: TrialSpec) -> RidgeRun:
+        self.started.append(spec)
+        return RidgeRun(self, spec)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.pool.shutdown()
+
+
+class Ridge:
+    """The engine; it remembers what it was asked to train."""
+
+    name = "ridge"
+
+    def __init__(self, pause_s: float = 0.0) -> None:
+        self._pause_s = pause_s
+        self.sessions: list[RidgeSession] = []
+
+    def open(self, request: Any, work: Path, parallelism: int) -> Session:
+        assert request.dataset is not None
+        assert work.is_dir()
+        self.sessions.append(RidgeSession(parallelism, self._pause_s))
+        return self.sessions[-1]
+
+    @property
+    def trained(self) -> list[TrialSpec]:
+        return [spec for session in self.sessions for spec in session.started]
+
+
+def asked(values: list[Any] | None = None, **more: Any) -> dict[str, Any]:
+    method: dict[str, Any] = {"algorithm": "linear-regression"}
+    looked = {"values": values} if values else {"range": [1e-4, 100], "scale": "log"}
+    method["hyperparameters"] = [{"param": "regParam", **looked}]
+    return {"domain": "regression", "dataset": {"path": "rows.csv"}, "methods": [method], **more}
+
+
+def settings_of(board: Leaderboard) -> list[float]:
+    return [float(entry.hyperparameters["regParam"]) for entry in board.entries]
+
+
+# What comes out
+
+
+def test_a_grid_tries_every_combination_and_ranks_them(tmp_path: Path) -> None:
+    board = train(asked([0.0, 0.01, 1.0, 10.0], parameterSearch="grid"), Ridge(), tmp_path / "out")
+    assert sorted(settings_of(board)) == [0.0, 0.01, 1.0, 10.0]
+    scores = [entry.score for entry in board.entries]
+    assert scores == sorted(scores, reverse=True)
+    assert [entry.rank for entry in board.entries] == [1, 2, 3, 4]
+    assert settings_of(board)[-1] == 10.0
+    assert board.metric == "rmse"
+    assert board.entries[0].value == -board.entries[0].score
+    assert board.ended == "everything was tried"
+
+
+def test_the_folder_holds_every_model_by_rank_algorithm_and_score(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    board = train(asked([0.0, 1.0], parameterSearch="grid"), Ridge(), out)
+    for entry in board.entries:
+        folder = Path(entry.model_path)
+        assert folder.parent == out
+        assert folder.name == f"{entry.rank}-linear-regression-{entry.score:.4f}"
+        assert {path.name for path in folder.iterdir()} == {"model.onnx", "model.json", "facts.json"}
+        known = read_description(folder)
+        assert known.hyperparameters["regParam"] == entry.hyperparameters["regParam"]
+        assert known.hyperparameters["maxIter"] == 100
+        assert (known.score, known.trial, known.engine) == (entry.score, entry.trial, "ridge")
+        assert known.request["path"] == "rows.csv"
+    said = json.loads((out / "leaderboard.json").read_text())
+    assert [row["score"] for row in said["entries"]] == [entry.score for entry in board.entries]
+    lines = (out / "leaderboard.csv").read_text().splitlines()
+    assert lines[0].startswith("rank,algorithm,score")
+    assert len(lines) == 3
+
+
+def test_a_failed_trial_is_told_and_the_request_goes_on(tmp_path: Path) -> None:
+    board = train(asked([0.0, 8.0, 1.0], parameterSearch="grid"), Ridge(), tmp_path / "out")
+    assert sorted(settings_of(board)) == [0.0, 1.0]
+    [failure] = board.failures
+    assert failure.why == "regParam 8 is refused"
+    assert failure.hyperparameters == {"regParam": 8.0}
+
+
+def test_a_method_that_only_fails_is_given_up(tmp_path: Path) -> None:
+    request = asked(None, budget="500 trials", parameterSearch="random")
+    request["methods"].append(
+        {
+            "algorithm": "generalized-linear-regression",
+            "hyperparameters": [
+                {"param": "regParam", "values": [8.0]},
+                {"param": "tol", "range": [1e-6, 1]},
+            ],
+        }
+    )
+    board = train(request, Ridge(), tmp_path / "out")
+    assert len(board.failures) < 40
+    assert len(board.entries) + len(board.failures) == 500
+
+
+def test_nothing_that_works_is_an_empty_leaderboard(tmp_path: Path) -> None:
+    board = train(asked([8.0], parameterSearch="grid"), Ridge(), tmp_path / "out")
+    assert board.entries == ()
+    assert board.best is None
+    assert len(board.failures) == 1
+
+
+# Limits
+
+
+def test_random_draws_a_third_of_a_finite_space_when_nothing_limits_it(tmp_path: Path) -> None:
+    board = train(asked([i / 10 for i in range(12)], parameterSearch="random"), Ridge(), tmp_path / "out")
+    assert len(board.entries) == 4
+    assert len(set(settings_of(board))) == 4
+
+
+@pytest.mark.parametrize("search", ["random", "bayesian-optimization", None, "lynceus"])
+def test_a_number_of_trials_is_kept_exactly(tmp_path: Path, search: str | None) -> None:
+    board = train(asked(None, parameterSearch=search, budget="7 trials"), Ridge(), tmp_path / "out")
+    assert len(board.entries) == 7
+    assert board.ended == "7 trials were made"
+
+
+def test_money_is_never_overrun(tmp_path: Path) -> None:
+    request = asked(None, parameterSearch="random", budget={"usd": 2e-6}, machine="m5.large", parallelism=2)
+    board = train(request, Ridge(pause_s=0.02), tmp_path / "out")
+    # Two trials at once share $0.096 an hour: 20 ms of one cost 2.7e-7 dollars.
+    assert 2e-6 * 0.5 < board.spent_usd <= 2e-6 + 1e-9
+    assert 2 <= len(board.entries) <= 8
+    assert board.spent_usd == pytest.approx(
+        sum(entry.cost_usd for entry in board.entries) + sum(one.cost_usd for one in board.failures)
+    )
+    assert "is spent" in board.ended
+
+
+def test_time_is_kept_and_a_trial_that_hangs_is_cut(tmp_path: Path) -> None:
+    began_s = time.monotonic()
+    request = asked([7.0, 0.0, 0.1], parameterSearch="grid", budget="1 s", parallelism=2)
+    board = train(request, Ridge(), tmp_path / "out")
+    assert time.monotonic() - began_s < 5
+    assert sorted(settings_of(board)) == [0.0, 0.1]
+    assert [failure.why for failure in board.failures] == ["the time was up"]
+
+
+def test_a_deadline_ends_it_too(tmp_path: Path) -> None:
+    request = asked(None, parameterSearch="random", budget="100000 trials", deadline="1 s")
+    board = train(request, Ridge(pause_s=0.05), tmp_path / "out")
+    assert board.ended == "the deadline has come"
+    assert board.time_s < 3
+
+
+def test_trials_run_side_by_side(tmp_path: Path) -> None:
+    def seconds(parallelism: int) -> float:
+        request = asked(None, parameterSearch="random", budget="12 trials", parallelism=parallelism)
+        return train(request, Ridge(pause_s=0.1), tmp_path / str(parallelism)).time_s
+
+    alone, four = seconds(1), seconds(4)
+    assert alone > 1.2
+    assert four < alone / 2
+
+
+# Same seed, same result
+
+
+@pytest.mark.parametrize("search", ["random", None, "gp-ei"])
+def test_the_same_seed_gives_the_same_models(tmp_path: Path, search: str | None) -> None:
+    request = asked(None, parameterSearch=search, budget="8 trials", parallelism=1)
+    once, again = (train(request, Ridge(), tmp_path / name) for name in ("a", "b"))
+    assert [(e.trial, e.hyperparameters, e.score) for e in once.entries] == [
+        (e.trial, e.hyperparameters, e.score) for e in again.entries
+    ]
+    other = train({**request, "seed": 1}, Ridge(), tmp_path / "c")
+    assert settings_of(other) != settings_of(once)
+
+
+# Interrupted and resumed
+
+
+@pytest.mark.parametrize("search", ["random", None, "grid"])
+def test_an_interrupted_request_answers_and_goes_on_without_paying_twice(
+    tmp_path: Path, search: str | None
+) -> None:
+    values = [i / 20 for i in range(20)] if search == "grid" else None
+    request = asked(values, parameterSearch=search, budget="12 trials", parallelism=2)
+    whole = train(request, Ridge(), tmp_path / "whole")
+    engine, ended = Ridge(), 0
+
+    def stop(event: Event) -> None:
+        nonlocal ended
+        ended += isinstance(event, Ended)
+        if ended == 5:
+            raise KeyboardInterrupt
+
+    first = train(request, engine, tmp_path / "out", watch=stop)
+    assert first.ended == INTERRUPTED
+    assert len(first.entries) == 5
+    assert Path(first.entries[0].model_path).is_dir()
+    board = train(request, engine, tmp_path / "out", resume=True)
+    assert len(board.entries) == 12
+    finished = [spec.number for spec in engine.trained]
+    assert len(finished) - len(set(finished)) <= 2  # only what was under way is begun again
+    if search is not None:
+        assert sorted(settings_of(board)) == sorted(settings_of(whole))
+    assert sum(1 for path in (tmp_path / "out").iterdir() if path.is_dir()) == 13
+
+
+def test_a_killed_request_goes_on(tmp_path: Path) -> None:
+    request = asked(None, parameterSearch="random", budget="30 trials", parallelism=1)
+    child = os.fork()
+    if child == 0:  # pragma: no cover - the child is killed
+        try:
+            train(request, Ridge(pause_s=0.05), tmp_path / "out")
+        finally:
+            os._exit(0)
+    deadline_s = time.monotonic() + 30
+    journal = tmp_path / "out" / ".work" / "0-linear-regression.jsonl"
+    while time.monotonic() < deadline_s and (not journal.exists() or journal.read_text().count("told") < 5):
+        time.sleep(0.02)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    paid = journal.read_text().count('"told"')
+    engine = Ridge()
+    board = train(request, engine, tmp_path / "out", resume=True)
+    assert len(board.entries) == 30
+    assert len(engine.trained) == 30 - paid
+    whole = train(request, Ridge(), tmp_path / "whole")
+    assert sorted(settings_of(board)) == sorted(settings_of(whole))
+
+
+def test_a_finished_request_goes_on_with_a_larger_budget(tmp_path: Path) -> None:
+    request = asked(None, parameterSearch="random", budget="4 trials")
+    first = train(request, Ridge(), tmp_path / "out")
+    engine = Ridge()
+    events: list[Event] = []
+    board = train(
+        {**request, "budget": "6 trials"}, engine, tmp_path / "out", resume=True, watch=events.append
+    )
+    assert len(engine.trained) == 2
+    assert set(settings_of(first)) < set(settings_of(board))
+    assert sum(isinstance(event, Ended) and event.earlier for event in events) == 4
+    assert sum(isinstance(event, Started) for event in events) == 2
+
+
+def test_an_output_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_text("x")
+    with pytest.raises(BadInput, match="something else"):
+        train(asked([1.0]), Ridge(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["photo.jpg"]
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(BadInput, match="is a file"):
+        train(asked([1.0]), Ridge(), tmp_path / "file")
+
+
+def test_models_that_are_there_are_not_overwritten(tmp_path: Path) -> None:
+    request = asked([1.0, 2.0], parameterSearch="grid")
+    train(request, Ridge(), tmp_path / "out")
+    with pytest.raises(BadInput, match="--resume"):
+        train(request, Ridge(), tmp_path / "out")
+    with pytest.raises(BadInput, match="another request"):
+        train(asked([1.0, 3.0], parameterSearch="grid"), Ridge(), tmp_path / "out", resume=True)
+    with pytest.raises(BadInput, match="Unknown engine"):
+        train(request, "lokal", tmp_path / "new")
+
+
+# Searches
+
+
+@pytest.mark.parametrize("search", ["hyperband", "nephele", "bohb", "fabulinus"])
+def test_searches_on_parts_of_the_data_end_with_models_on_all_of_it(tmp_path: Path, search: str) -> None:
+    engine = Ridge()
+    board = train(asked(None, parameterSearch=search, budget="16 trials"), engine, tmp_path / "out")
+    shares = [spec.fraction for spec in engine.trained]
+    assert min(shares) < 1.0
+    assert 1.0 in shares
+    assert len(board.entries) <= 17
+    told = [entry.transforms["sample"]["fraction"] for entry in board.entries]
+    assert sorted(told) == sorted(shares)
+
+
+def test_the_search_by_default_beats_random_on_average(tmp_path: Path) -> None:
+    def best(search: str | None, seed: int) -> float:
+        request = {
+            "domain": "misc-functions",
+            "parameterSearch": search,
+            "budget": "40 trials",
+            "seed": seed,
+            "parallelism": 1,
+        }
+        found = train(request, Ridge(), tmp_path / f"{search}-{seed}").best
+        assert found is not None
+        return found.score
+
+    seeds = range(8)
+    frugal = np.median([best(None, seed) for seed in seeds])
+    random = np.median([best("random", seed) for seed in seeds])
+    assert frugal > random
+
+
+def test_methods_share_the_trials_and_the_better_gets_more(tmp_path: Path) -> None:
+    request = asked(None, budget="60 trials", parallelism=1)
+    bad = {"algorithm": "generalized-linear-regression"}
+    bad["hyperparameters"] = [{"param": "regParam", "range": [500, 5000], "scale": "log"}]  # type: ignore[assignment]
+    request["methods"].append(bad)
+    board = train(request, Ridge(), tmp_path / "out")
+    counts = {
+        name: sum(e.algorithm == name for e in board.entries)
+        for name in ("linear-regression", bad["algorithm"])
+    }
+    assert min(counts.values()) >= 2
+    assert board.entries[0].algorithm == "linear-regression"
+    numbers = [entry.trial for entry in board.entries]
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_random_and_grid_take_turns(tmp_path: Path) -> None:
+    request = asked(None, parameterSearch="random", budget="10 trials", parallelism=1)
+    request["methods"].append({**request["methods"][0], "algorithm": "generalized-linear-regression"})
+    board = train(request, Ridge(), tmp_path / "out")
+    assert sum(entry.algorithm == "linear-regression" for entry in board.entries) == 5
+
+
+def test_transforms_are_searched_with_the_rest(tmp_path: Path) -> None:
+    request = asked([1.0], parameterSearch="grid")
+    request["transforms"] = [
+        {"name": "scale", "method": ["standard", "none"]},
+        {"name": "pca", "k": {"range": [2, 3]}},
+    ]
+    engine = Ridge()
+    train(request, engine, tmp_path / "out")
+    seen = [(spec.transforms["scale"]["method"], spec.transforms["pca"]["k"]) for spec in engine.trained]
+    assert sorted(seen) == [("none", 2), ("none", 3), ("standard", 2), ("standard", 3)]
+    assert list(engine.trained[0].transforms) == ["scale", "pca"]
+
+
+def test_ten_thousand_trials_cost_little_time_and_memory(tmp_path: Path) -> None:
+    """A fifth of them, here: memory grows by at most 4 kB a trial, a trial costs at most 30 ms."""
+    import tracemalloc
+
+    marks: list[int] = []
+    count = 0
+
+    def watch(event: Event) -> None:
+        nonlocal count
+        count += isinstance(event, Ended)
+        if count in (500, 2000) and len(marks) < 1 + (count == 2000):
+            marks.append(tracemalloc.get_traced_memory()[0])
+
+    tracemalloc.start()
+    try:
+        request = {"domain": "misc-functions", "parameterSearch": "random", "budget": "2000 trials"}
+        board = train(request, Ridge(), tmp_path / "out", watch=watch)
+    finally:
+        tracemalloc.stop()
+    assert len(board.entries) == 2000
+    assert (marks[1] - marks[0]) / 1500 < 4000
+    assert board.time_s / 2000 < 0.03
