@@ -15,6 +15,10 @@ MOST_CLASSES = 12
 """A confusion matrix of more classes than this is told by its worst confusions instead."""
 
 
+def _share(part: float) -> str:
+    return words.share(part).replace(" %", "\N{NO-BREAK SPACE}%")
+
+
 @dataclass(frozen=True)
 class Cell:
     """How many rows of one class were taken for one class; `part` is their share of the actual class."""
@@ -78,8 +82,8 @@ def _right(counts: Any, labels: Sequence[str]) -> str:
     total, right, most = int(counts.sum()), int(np.trace(counts)), int(counts.sum(1).argmax())
     always = counts.sum(1)[most] / total
     return (
-        f"It is right for {words.share(right / total)} of the {total:,} rows it was judged on; always saying "
-        f"“{labels[most]}” would be right for {words.share(float(always))}."
+        f"It is right for {_share(right / total)} of the {total:,} rows it was judged on; always saying "
+        f"“{labels[most]}” would be right for {_share(float(always))}."
     )
 
 
@@ -158,8 +162,8 @@ def silhouette(said: Mapping[str, Any]) -> Silhouette | None:
         clusters.append(Cluster(int(number), len(own) / len(values), tuple(own.tolist()), float(own.mean())))
     astray = float((values < 0).mean())
     largest = max(cluster.part for cluster in clusters)
-    says = f"It makes {len(clusters)} clusters; the largest holds {words.share(largest)} of the rows. " + (
-        f"{words.share(astray)} of the rows lie nearer to another cluster than to their own."
+    says = f"It makes {len(clusters)} clusters; the largest holds {_share(largest)} of the rows. " + (
+        f"{_share(astray)} of the rows lie nearer to another cluster than to their own."
         if astray
         else "Every row lies nearer to its own cluster than to any other."
     )

@@ -21,7 +21,8 @@ from prudent.training.engine import Facts
 from prudent.training.leaderboard import Entry, Failure, Leaderboard
 
 REPORT_FILE = "report.html"
-MOST_ROWS = 300
+FIRST_ROWS, MOST_ROWS = 20, 300
+"""How many models the ranking shows at once, and at all."""
 _MOST_ALGORITHMS = 16
 _CLEAR = 8
 
@@ -63,7 +64,9 @@ def training_report(board: Leaderboard) -> str:
         algorithms=_algorithms(board),
         names=_columns(board),
         failures=_failures(board),
+        first=FIRST_ROWS,
         most=MOST_ROWS,
+        beyond=charts.beyond(board.entries, metric),
         transforms=_transforms,
         rate=_rate,
         call=_call(board),
@@ -281,7 +284,7 @@ def _columns(board: Leaderboard) -> list[str]:
     if len({entry.algorithm for entry in board.entries}) != 1:
         return []
     names = list(dict.fromkeys(name for entry in board.entries for name in entry.hyperparameters))
-    return names if len(names) <= 8 else []
+    return names if len(names) <= 5 else []
 
 
 def _failures(board: Leaderboard) -> list[tuple[str, str, int, str]]:

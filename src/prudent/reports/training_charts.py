@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from prudent.core.values import is_number
@@ -270,14 +271,23 @@ def parameter(
 
 def _parameter_axis(x: Sequence[Any], said: Sequence[Any], numeric: bool) -> dict[str, Any]:
     if not numeric:
-        return {"type": "category", "tickvals": list(dict.fromkeys(x))}
+        different_words = list(dict.fromkeys(x))
+        ends = [-0.5, len(different_words) - 0.5]
+        return {"type": "category", "tickvals": different_words, "range": ends}
     numbers = [float(value) for value in x]
-    scale = axis("", numbers, wide(numbers, 20.0), title="")
+    log = wide(numbers, 20.0)
+    scale = axis("", numbers, log, title="")
     different = {float(value): value for value in said}
-    if len(different) <= 6:
-        kept = sorted(different)
+    kept = sorted(different)
+    if len(kept) <= 6 and _apart([math.log(value) if log else value for value in kept]):
         scale |= {"tickvals": kept, "ticktext": [words.value(different[value]) for value in kept]}
     return scale
+
+
+def _apart(places: Sequence[float]) -> bool:
+    """Whether labels at these places would not run into each other."""
+    room = 0.12 * (places[-1] - places[0])
+    return all(after - before >= room for before, after in pairwise(places))
 
 
 def value_axis(values: Sequence[float], metric: str, title: str | None = None) -> dict[str, Any]:
@@ -286,16 +296,24 @@ def value_axis(values: Sequence[float], metric: str, title: str | None = None) -
     >>> value_axis([0.9, 0.91, 0.92, 0.93, 0.94, -40.0], "r2")["range"][0] > 0
     True
     """
+    return axis("", _of_use(values, metric), log=False, title=metric_name(metric) if title is None else title)
+
+
+def beyond(entries: Sequence[Entry], metric: str) -> int:
+    """How many of the models that are drawn lie beyond the edge of that axis."""
+    values = [entry.value for entry in thinned(entries)]
+    return len(values) - len(_of_use(values, metric))
+
+
+def _of_use(values: Sequence[float], metric: str) -> list[float]:
     ordered = sorted(value for value in values if math.isfinite(value))
-    kept = ordered
-    if len(ordered) >= 5:
-        low, high = (ordered[round(part * (len(ordered) - 1))] for part in (0.25, 0.75))
-        room = 4 * ((high - low) or abs(high) * 0.05 or 1.0)
-        if metric in LESS_IS_BETTER:
-            kept = [value for value in ordered if value <= high + room]
-        else:
-            kept = [value for value in ordered if value >= low - room]
-    return axis("", kept, log=False, title=metric_name(metric) if title is None else title)
+    if len(ordered) < 5:
+        return ordered
+    low, high = (ordered[round(part * (len(ordered) - 1))] for part in (0.25, 0.75))
+    room = 4 * ((high - low) or abs(high) * 0.05 or 1.0)
+    if metric in LESS_IS_BETTER:
+        return [value for value in ordered if value <= high + room]
+    return [value for value in ordered if value >= low - room]
 
 
 def thinned(entries: Sequence[Entry]) -> list[Entry]:
