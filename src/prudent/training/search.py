@@ -30,6 +30,9 @@ SHORTEST_S, LONGEST_S, SHARE = 0.001, 0.05, 0.02
 LEFT_FOR_PROOF = 0.2
 """What a search that never uses all the data leaves of a budget, to train what it recommends."""
 
+GRACE_S = 5.0
+"""The search cuts a trial in time; an engine that has heard nothing so much later ends it by itself."""
+
 TIME_UP = "the time was up"
 INTERRUPTED = "it was interrupted"
 SAMPLE = "sample"
@@ -249,7 +252,7 @@ class Search:
             fraction,
             self._request.seed,
             self._folder(index, wish.number),
-            None if math.isinf(left_s) else left_s,
+            None if math.isinf(left_s) else left_s + GRACE_S,
         )
         reservation = self.ledger.reserve(f"trial {number}", self._likely_usd(standing))
         standing.started += 1

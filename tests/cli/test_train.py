@@ -1,0 +1,205 @@
+"""`prudent train` from the outside: the plan, the answer, the files, resuming, retraining."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+Prudent = Callable[..., Any]
+PROGRAM = [sys.executable, "-m", "prudent.cli.main"]
+
+
+@pytest.fixture
+def branin(tmp_path: Path) -> Callable[..., Path]:
+    def write(**more: Any) -> Path:
+        path = tmp_path / "branin.json"
+        path.write_text(
+            json.dumps(
+                {"domain": "misc-functions", "parameterSearch": "random", "budget": "6 trials", **more}
+            )
+        )
+        return path
+
+    return write
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """Two clouds of points with names for classes."""
+    rng = np.random.default_rng(1)
+    path = tmp_path / "rows.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["a", "b", "kind"])
+        for kind, centre in (("early", -1.0), ("late", 1.0)):
+            writer.writerows([*point, kind] for point in rng.normal(centre, 0.7, size=(80, 2)))
+    return path
+
+
+def test_the_answer_the_files_and_the_exit_code(
+    prudent: Prudent, branin: Callable[..., Path], tmp_path: Path
+) -> None:
+    done = prudent("train", branin(), "--out", tmp_path / "out")
+    assert done.code == 0
+    assert done.err == ""
+    for words in (
+        "#1 branin x1=",
+        "best so far",
+        "Best",
+        "value",
+        "6 models",
+        "6 trials were made",
+        "Report",
+    ):
+        assert words in done.out
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"leaderboard.json", "leaderboard.csv", "report.html", ".work"} < names
+    assert len([name for name in names if "-branin-" in name]) == 6
+
+
+def test_json_is_the_leaderboard_and_nothing_else(
+    prudent: Prudent, branin: Callable[..., Path], tmp_path: Path
+) -> None:
+    done = prudent("train", branin(), "--out", tmp_path / "out", "--json")
+    assert len(done.json["entries"]) == 6
+    assert done.json["entries"][0]["rank"] == 1
+    assert done.json["report"].endswith("report.html")
+
+
+def test_a_dry_run_trains_nothing(prudent: Prudent, branin: Callable[..., Path], tmp_path: Path) -> None:
+    request = branin(machine="m5.xlarge")
+    done = prudent("train", request, "--dry-run", "--out", tmp_path / "out")
+    assert done.code == 0
+    for words in (
+        "misc-functions",
+        "random",
+        "6 trials",
+        "$0.192 an hour",
+        "no end of combinations",
+        "x1: -5 to 10",
+    ):
+        assert words in done.out
+    assert not (tmp_path / "out").exists()
+    seen = prudent("train", request, "--dry-run", "--json").json
+    assert seen["methods"][0]["algorithm"] == "branin"
+    assert seen["usd_per_h"] == pytest.approx(0.192)
+
+
+def test_the_schema_is_printed(prudent: Prudent) -> None:
+    assert prudent("train", "--schema").json["title"] == "TrainingRequest"
+
+
+def test_options_change_the_request(prudent: Prudent, branin: Callable[..., Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ("--budget", "3 trials", "--search", "gp-ei", "--seed", 4, "--parallel", 1)
+    assert len(prudent("train", branin(), "--out", out, "--json", *arguments).json["entries"]) == 3
+    asked = json.loads((out / ".work" / "request.json").read_text())["request"]
+    assert (asked["parameterSearch"], asked["seed"], asked["parallelism"]) == ("gp-ei", 4, 1)
+
+
+def test_going_on_takes_what_is_there(prudent: Prudent, branin: Callable[..., Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    prudent("train", branin(), "--out", out)
+    again = prudent("train", branin(), "--out", out)
+    assert again.code == 2
+    assert "--resume" in again.err
+    done = prudent("train", branin(), "--out", out, "--resume", "--budget", "8 trials")
+    assert done.code == 0
+    assert sum(line.startswith("#") for line in done.out.splitlines()) == 2
+    assert "8 models" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "nothing to train"),
+        (("--data", "x.csv"), "--retrain"),
+        (("--retrain", "m"), "--data"),
+        (("no.json",), "check the path"),
+    ],
+)
+def test_bad_arguments_are_one_sentence(prudent: Prudent, arguments: tuple[str, ...], words: str) -> None:
+    done = prudent("train", *arguments)
+    assert done.code == 2
+    assert words in done.err
+
+
+def test_every_error_of_a_request_is_told(prudent: Prudent, branin: Callable[..., Path]) -> None:
+    done = prudent("train", branin(domain="misc-function", seed=-1, methods=[{"algorithm": "brainin"}]))
+    assert done.code == 2
+    for place in ("domain: ", "seed: ", "methods[0].algorithm: "):
+        assert f"- {place}" in done.err
+    assert 'Did you mean "branin"' in done.err
+
+
+def test_what_is_ignored_is_told(prudent: Prudent, branin: Callable[..., Path], tmp_path: Path) -> None:
+    done = prudent("train", branin(remark="x"), "--out", tmp_path / "out")
+    assert done.code == 0
+    assert '"remark" is unknown' in done.err
+
+
+def test_ctrl_c_answers_with_what_is_there(branin: Callable[..., Path], tmp_path: Path) -> None:
+    request, out = branin(budget="100000 trials"), tmp_path / "out"
+    command = [*PROGRAM, "train", str(request), "--out", str(out)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "120"}
+    )
+    assert process.stdout is not None
+    for _ in range(20):
+        process.stdout.readline()
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "it was interrupted" in said
+    board = json.loads((out / "leaderboard.json").read_text())
+    assert len(board["entries"]) >= 20
+
+
+def test_real_data_are_trained_predicted_and_trained_again(
+    prudent: Prudent, rows: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("onnxruntime")
+    request = tmp_path / "request.json"
+    methods = [
+        {
+            "algorithm": "binomial-logistic-regression",
+            "hyperparameters": [{"param": "regParam", "values": [0.0, 0.1]}],
+        },
+        {
+            "algorithm": "decision-tree-classification",
+            "hyperparameters": [{"param": "maxDepth", "values": [1, 3]}],
+        },
+    ]
+    dataset = {"path": "rows.csv", "target": "kind"}
+    asked = {"domain": "classification", "dataset": dataset, "methods": methods, "parameterSearch": "grid"}
+    request.write_text(json.dumps(asked))
+    done = prudent("train", request, "--out", tmp_path / "out", "--json", "--parallel", 2)
+    assert done.code == 0, done.err
+    board = done.json
+    assert board["metric"] == "mcc"
+    assert len(board["entries"]) == 4
+    assert board["entries"][0]["score"] > 0.6
+    best = board["entries"][0]["model_path"]
+    told = prudent("predict", best, rows)
+    labels = told.out.split()[1:]
+    assert set(labels) == {"early", "late"}
+    again = prudent("train", "--retrain", best, "--data", rows, "--out", tmp_path / "again", "--json")
+    assert again.code == 0, again.err
+    [entry] = again.json["entries"]
+    assert entry["algorithm"] == board["entries"][0]["algorithm"]
+    assert entry["score"] == pytest.approx(board["entries"][0]["score"])
+    for name, value in board["entries"][0]["hyperparameters"].items():
+        assert entry["hyperparameters"][name] == value
