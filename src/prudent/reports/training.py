@@ -24,7 +24,7 @@ REPORT_FILE = "report.html"
 FIRST_ROWS, MOST_ROWS = 20, 300
 """How many models the ranking shows at once, and at all."""
 _MOST_ALGORITHMS = 16
-_CLEAR = 8
+_FEWEST, _CLEAR = 3, 8  # models to draw a parameter by, and to say what it did
 
 
 def write_training_report(board: Leaderboard, folder: Path) -> Path:
@@ -195,6 +195,8 @@ def _effects(board: Leaderboard, metric: str) -> Iterator[AlgorithmEffects]:
     kinds = list(dict.fromkeys(entry.algorithm for entry in board.entries))[:_MOST_ALGORITHMS]
     for place, kind in enumerate(kinds):
         own = [entry for entry in board.entries if entry.algorithm == kind]
+        if len(own) < _FEWEST:
+            continue
         span = [entry.value for entry in charts.thinned(own)]
         found = [
             Parameter(

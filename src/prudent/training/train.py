@@ -58,7 +58,8 @@ def train(
         session = stack.enter_context(_session(asked, chosen, output, parallelism))
         race = _Race(asked, session, output, parallelism, began_s, watch, stack)
         entries, failures, spent_usd, ended = race.run()
-        placed = output.place(entries, session.description)
+        described = {**session.description, "fingerprint": session.shape.fingerprint}
+        placed = output.place(entries, described)
     output.tidy()
     board = Leaderboard(
         placed,
