@@ -118,6 +118,19 @@ def test_a_folder_of_parts_is_one_data_set(ending: str, tmp_path: Path) -> None:
     assert parts.fingerprint == whole.fingerprint
 
 
+def test_parts_may_be_empty_or_have_their_columns_in_another_order(tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    (folder / "part-0.csv").write_text("")
+    (folder / "part-1.csv").write_text("a,b,label\n1,2,3\n")
+    (folder / "part-2.csv").write_text("label,a,b\n6,4,5\n")
+    (folder / "part-3.csv").write_text("a,b,label\n")
+    found = read_dataset(folder, cache=tmp_path / "c")
+    np.testing.assert_array_equal(found.X, [[1, 2], [4, 5]])
+    assert found.y is not None
+    assert found.y.tolist() == [3, 6]
+
+
 def test_the_matrix_is_shared_memory_in_the_cache(read: Read, tmp_path: Path) -> None:
     found = read("a,label\n1,2\n3,4\n")
     assert isinstance(found.X, np.memmap)

@@ -42,7 +42,8 @@ def layout_of(path: Path, known: Collection[str] = (), like: Layout | None = Non
         raise BadInput(f'"{path.name}" has no rows; give a file with data.')
     first = [cell.strip() for cell in rows[0]]
     if like is not None:
-        return Layout(like.names, separator, like.header and tuple(first) == like.names)
+        again = like.header and set(first) == set(like.names)  # perhaps in another order
+        return Layout(tuple(first) if again else like.names, separator, again)
     names = [name or f"column{number}" for number, name in enumerate(first, 1)]
     texts = [cell for cell in first if cell and not is_number(cell) and cell not in MISSING]
     header = any(name in known or name.lower() in _TELLING for name in first) or (

@@ -57,6 +57,7 @@ def _here(path: Path, policy: Policy) -> list[Path]:
         raise BadInput(f'Cannot read "{path}" ({error.strerror}); check the path and its rights.') from error
     if not parts:
         raise BadInput(f'The folder "{path}" has no files in it; give a folder with data.')
+    parts = [part for part in parts if part.stat().st_size] or parts  # Spark writes empty ones
     if policy.roots is not None:
         for part in parts:
             _here(part, policy)  # a link can lead out of the folder
@@ -95,7 +96,7 @@ def _from_bucket(address: str, cache: Path, policy: Policy) -> list[Path]:
             raise BadInput(
                 f'"{address}" is larger than the {policy.largest_mb:g} MB that are read here; use fewer.'
             )
-        return [_copied(files, name, cache) for name in sizes]
+        return [_copied(files, name, cache) for name in sizes if sizes[name] or not any(sizes.values())]
     except BadInput:
         raise
     except FileNotFoundError as error:
