@@ -83,14 +83,15 @@ class Model:
 
 def load(path: str | Path) -> Model:
     """The model of a folder that `prudent train` wrote; of a whole request's folder, the best one."""
-    folder = _folder(Path(path))
+    folder = model_folder(Path(path))
     description = read_description(folder)
     session = _session(_inside(folder, MODEL_FILE))
     _check(folder, description, session)
     return Model(description, session)
 
 
-def _folder(path: Path) -> Path:
+def model_folder(path: Path) -> Path:
+    """The folder of one model that a path means; of a whole request's folder, that of the best."""
     path = path.expanduser()
     if path.name in (MODEL_FILE, DESCRIPTION_FILE) and path.is_file():
         path = path.parent

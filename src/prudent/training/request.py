@@ -23,7 +23,7 @@ BAYESIAN = "bayesian-optimization"
 FORMATS = ("libsvm", "csv", "parquet", "avro", "jsonl", "json")
 
 Text = Annotated[str, Field(min_length=1)]
-ColumnName = str | int
+ColumnName = Annotated[str, BeforeValidator(lambda said: str(said) if type(said) is int else said)]
 Atom = bool | int | float | str
 Bound = int | float | str
 
@@ -61,7 +61,7 @@ class Method(_Part):
 
 
 class Source(_Part):
-    """Where the data are and what they mean; the format is told by the path's ending, else libsvm."""
+    """Where the data are and what they mean; without a format it is seen from the path and the data."""
 
     path: Text
     format: Annotated[str | None, _one_of(list(FORMATS))] = None

@@ -7,6 +7,7 @@ from typing import Any
 
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.description import read_description
+from prudent.training.model import model_folder
 
 
 def retraining_request(model: str | Path, data: str) -> dict[str, Any]:
@@ -14,7 +15,7 @@ def retraining_request(model: str | Path, data: str) -> dict[str, Any]:
 
     Target, features, validation, metric and seed are those of the model, so that scores can be compared.
     """
-    known = read_description(Path(model))
+    known = read_description(model_folder(Path(model)))
     asked = dict(known.request)
     settings = {
         name: value for name, value in known.hyperparameters.items() if name in algorithm(known.algorithm)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -152,3 +153,18 @@ def test_a_range_of_one_number_is_constant_and_words_have_no_range() -> None:
     assert isinstance(Hyperparameter("a", REAL, 0.0, "").of_range(2, 2, False), Constant)
     with pytest.raises(BadInput, match="list its values"):
         Hyperparameter("a", CHOICE, "x", "", choices=("x", "y")).of_range(1, 2, False)
+
+
+def test_the_reference_names_every_parameter_with_its_default() -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "reference" / "training-request.md"
+    sections = dict(
+        re.findall(r"^### ([\w-]+)\n(.*?)(?=^### |\Z)", page.read_text(), re.MULTILINE | re.DOTALL)
+    )
+    assert list(sections) == algorithms()
+    for name, section in sections.items():
+        rows = dict(re.findall(r"^\| `(\w+)` \| ([^|\\]*(?:\\\|[^|\\]*)*) \|", section, re.MULTILINE))
+        assert list(rows) == [parameter.name for parameter in algorithm(name).hyperparameters]
+        for parameter in algorithm(name).hyperparameters:
+            told = rows[parameter.name].replace("\\|", "|")
+            if parameter.default is not None:
+                assert parameter.check(told) == parameter.default
