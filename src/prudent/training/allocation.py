@@ -14,6 +14,11 @@ from dataclasses import dataclass, field
 
 from prudent.core.seeds import rng_for
 
+WARM_UP = 3.0
+"""A first trial is not held to have cost more than so many times the second."""
+SECOND_LOOK = 0.25
+"""A method is looked at twice if its first trial took no more than this share of the time left."""
+
 
 @dataclass
 class Standing:
@@ -27,14 +32,26 @@ class Standing:
     """What had been spent at the last two improvements, the latest first."""
     before: float = -math.inf
     """The best score before the last improvement."""
+    first_s: float = 0.0
+    """What the first trial took."""
 
     def note(self, time_s: float, score: float | None) -> None:
         """Take in a trial that ended; `score` is None if it gave no model."""
         self.ended += 1
+        if self.ended == 1:
+            self.first_s = time_s
+        elif self.ended == 2:
+            self._forgive(self.first_s - WARM_UP * time_s)
         self.spent_s += time_s
         if score is not None and score > self.best:
             self.improved_s = [self.spent_s, self.improved_s[0]]
             self.before, self.best = self.best, score
+
+    def _forgive(self, excess_s: float) -> None:
+        """A first trial that took many times the second one loaded libraries or compiled: that is over."""
+        if excess_s > 0:
+            self.spent_s -= excess_s
+            self.improved_s = [max(at_s - excess_s, 0.0) for at_s in self.improved_s]
 
     def cost_of_improvement_s(self, best: float) -> float:
         """Estimated seconds until this method has something better than the best of all."""
@@ -46,7 +63,13 @@ class Standing:
         return max(own, 2.0 * (best - self.best) / max(pace, 1e-12))
 
 
-def choose(standings: Sequence[Standing], open_methods: Sequence[int], in_turn: bool, seed: int) -> int:
+def choose(
+    standings: Sequence[Standing],
+    open_methods: Sequence[int],
+    in_turn: bool,
+    seed: int,
+    left_s: float = math.inf,
+) -> int:
     """The method that gets the next trial, out of those that still have something to try.
 
     >>> choose([Standing(started=2), Standing(started=1)], [0, 1], True, 0)
@@ -55,6 +78,10 @@ def choose(standings: Sequence[Standing], open_methods: Sequence[int], in_turn: 
     fewest = min(open_methods, key=lambda index: (standings[index].started, index))
     if in_turn or standings[fewest].started == 0:
         return fewest
+    for index in open_methods:
+        once = standings[index]
+        if once.started == once.ended == 1 and once.first_s <= SECOND_LOOK * left_s:
+            return index
     unseen = [index for index in open_methods if standings[index].ended == 0]
     known = [index for index in open_methods if index not in unseen] or list(open_methods)
     best = max(standings[index].best for index in range(len(standings)))

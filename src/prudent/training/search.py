@@ -205,7 +205,7 @@ class Search:
                 if not self._members:
                     self.ended = over or "everything was tried"
                 return
-            index = choose(self._standings, ready, self._in_turn, self._request.seed)
+            index = choose(self._standings, ready, self._in_turn, self._request.seed, self._left_s())
             if not self._start(index):
                 if any(member.index == index for member in self._members.values()):
                     self._waiting.add(index)
