@@ -16,7 +16,7 @@ SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", "s
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    session, _ = started("local[2]", tmp_path_factory.mktemp("spark"), SETTINGS)
+    session, _ = started("local[2]", tmp_path_factory.mktemp("spark"), SETTINGS, small=True)
     yield session
     stop(session)
 

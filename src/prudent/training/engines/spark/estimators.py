@@ -131,11 +131,36 @@ def _boosted_classification(asked: Asked) -> Any:
 
 def _of_any_classes(made: Any, asked: Asked) -> Any:
     """One model for each class against all others, where Spark's own tells only two apart."""
-    from pyspark.ml.classification import OneVsRest
-
     if asked.classes <= 2:
         return made
-    return OneVsRest(classifier=made, featuresCol=asked.features, labelCol=LABEL, parallelism=1)
+    return OneAgainstAll(made, asked)
+
+
+class OneAgainstAll:
+    """Fits a model for each class, one after the other.
+
+    Spark's own estimator for this leaves a pool of threads behind every time; its model is used.
+    """
+
+    def __init__(self, classifier: Any, asked: Asked) -> None:
+        self._classifier, self._asked = classifier, asked
+
+    def fit(self, rows: Any) -> Any:
+        from pyspark.ml.classification import OneVsRestModel
+        from pyspark.sql import functions as sf
+
+        rows = rows.persist()
+        try:
+            models = []
+            for number in range(self._asked.classes):
+                two = sf.when(sf.col(LABEL) == number, 1.0).otherwise(0.0)
+                known = {"ml_attr": {"type": "nominal", "name": LABEL, "num_vals": 2}}
+                models.append(self._classifier.fit(rows.withColumn(LABEL, two.alias(LABEL, metadata=known))))
+        finally:
+            rows.unpersist()
+        model = OneVsRestModel(models)
+        model._set(featuresCol=self._asked.features, labelCol=LABEL, classifier=self._classifier)
+        return model
 
 
 def _k_means(asked: Asked) -> Any:

@@ -1,4 +1,4 @@
-"""How good a model is on rows inside Spark: aggregates come to the driver, rows do not."""
+"""How good a model is: from collected answers where they are few, else by aggregates inside Spark."""
 
 from __future__ import annotations
 
@@ -11,10 +11,19 @@ from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput, unknown
 from prudent.training.algorithms.domains import CLASSIFICATION, CLUSTERING, domain, score_of
+from prudent.training.engines.spark.answers import PREDICTION, Answers
 from prudent.training.engines.spark.table import LABEL, ROW
-from prudent.training.metrics import accuracy, f1, mcc, precision, recall, silhouettes
+from prudent.training.metrics import (
+    accuracy,
+    confusion,
+    f1,
+    mcc,
+    precision,
+    recall,
+    silhouettes,
+    value_of_numbers,
+)
 
-PREDICTION = "prediction"
 _OF_COUNTS: dict[str, Callable[[NDArray[Any]], float]] = {
     "mcc": mcc,
     "f1": f1,
@@ -57,8 +66,23 @@ class Judge:
             raise unknown("metric of a classification", self.metric, _OF_COUNTS)
         return _OF_COUNTS[self.metric](counts)
 
-    def judge(self, predicted: Any, features: str) -> Verdict:
-        """Judge a frame of predictions; `features` is its column of prepared vectors."""
+    def of_answers(self, answers: Answers) -> Verdict:
+        """Judge what was collected."""
+        predicted, actual, rows = answers.predicted, answers.actual, len(answers.predicted)
+        if self.task == CLUSTERING:
+            assert answers.prepared is not None
+            values = silhouettes(answers.prepared, predicted)
+            some = _some(rows)
+            return Verdict(float(values.mean()), rows, _silhouette(predicted[some], values[some]))
+        assert actual is not None
+        if self.task == CLASSIFICATION:
+            return self._confused(confusion(actual, predicted, self.classes))
+        value = value_of_numbers(self.metric, actual, predicted)
+        some = _some(rows)
+        return Verdict(value, rows, _residuals(predicted[some], actual[some]))
+
+    def of_frame(self, predicted: Any, features: str) -> Verdict:
+        """Judge a frame of predictions of any size; `features` is its column of prepared vectors."""
         if self.task == CLASSIFICATION:
             return self._classes(predicted)
         if self.task == CLUSTERING:
@@ -69,6 +93,9 @@ class Judge:
         counts = np.zeros((self.classes, self.classes), dtype=np.int64)
         for row in predicted.groupBy(LABEL, PREDICTION).count().collect():
             counts[int(row[LABEL]), int(row[PREDICTION])] = row["count"]
+        return self._confused(counts)
+
+    def _confused(self, counts: NDArray[np.int64]) -> Verdict:
         drawn = {"confusion": {"labels": list(range(self.classes)), "counts": counts.tolist()}}
         return Verdict(self.of_counts(counts), int(counts.sum()), drawn)
 
@@ -88,8 +115,7 @@ class Judge:
         r2 = 1.0 - mse / spread if spread > 0 else float(mse == 0)
         values = {"rmse": float(np.sqrt(mse)), "mse": mse, "mae": float(found["mae"]), "r2": r2}
         some = sample(predicted, [PREDICTION, LABEL])
-        drawn = {"residuals": {"predicted": short(some[PREDICTION]), "actual": short(some[LABEL])}}
-        return Verdict(values[self.metric], int(found["rows"]), drawn)
+        return Verdict(values[self.metric], int(found["rows"]), _residuals(some[PREDICTION], some[LABEL]))
 
     def _clusters(self, predicted: Any, features: str) -> Verdict:
         from pyspark.ml.evaluation import ClusteringEvaluator
@@ -108,9 +134,21 @@ class Judge:
         clusters = some[PREDICTION].astype(np.int64)
         drawn: dict[str, Any] = {}
         if len(np.unique(clusters)) > 1:
-            values = silhouettes(np.stack(list(some["x"])), clusters)
-            drawn = {"silhouette": {"cluster": clusters.tolist(), "value": short(values)}}
+            drawn = _silhouette(clusters, silhouettes(np.stack(list(some["x"])), clusters))
         return Verdict(value, int(found[0]), drawn)
+
+
+def _residuals(predicted: NDArray[Any], actual: NDArray[Any]) -> dict[str, Any]:
+    return {"residuals": {"predicted": short(predicted), "actual": short(actual)}}
+
+
+def _silhouette(clusters: NDArray[Any], values: NDArray[Any]) -> dict[str, Any]:
+    return {"silhouette": {"cluster": clusters.astype(np.int64).tolist(), "value": short(values)}}
+
+
+def _some(rows: int) -> NDArray[np.int64]:
+    """Places of rows enough for a picture, evenly spread."""
+    return np.unique(np.linspace(0, rows - 1, min(rows, _POINTS)).astype(np.int64))
 
 
 def sample(frame: Any, names: list[str], most: int = _POINTS) -> dict[str, NDArray[Any]]:

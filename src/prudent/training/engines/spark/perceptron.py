@@ -10,6 +10,7 @@ import json
 import socketserver
 import struct
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -53,7 +54,7 @@ def fit_perceptron(
 
     settings = {name: value for name, value in asked.settings.items() if value is not None}
     weights = _distributed(processes, hear, frame, (layers, settings, asked.seed, X, y))
-    return _as_spark(context, layers, np.asarray(weights))
+    return _as_spark(context, asked.features, layers, np.asarray(weights))
 
 
 def layers_of(settings: Mapping[str, Any], width: int, classes: int) -> list[int]:
@@ -151,14 +152,13 @@ class _Ear:
         self._server.server_close()
 
 
-def _as_spark(context: Any, layers: list[int], weights: Any) -> Any:
+def _as_spark(context: Any, features: str, layers: list[int], weights: Any) -> Any:
     from pyspark.ml.classification import MultilayerPerceptronClassificationModel
     from pyspark.ml.common import _py2java
     from pyspark.ml.linalg import Vectors
-    from pyspark.ml.util import Identifiable
 
     jvm = context._jvm
-    uid = Identifiable().uid.replace("Identifiable", "mlp")
+    uid = f"mlp_{uuid.uuid4().hex[:12]}"
     made = jvm.org.apache.spark.ml.classification.MultilayerPerceptronClassificationModel(
         uid, _py2java(context, Vectors.dense(weights))
     )
@@ -166,4 +166,7 @@ def _as_spark(context: Any, layers: list[int], weights: Any) -> Any:
     for place, width in enumerate(layers):
         widths[place] = width
     made.set(made.layers(), widths)
-    return MultilayerPerceptronClassificationModel(made)
+    made.setFeaturesCol(features)
+    model = MultilayerPerceptronClassificationModel(made)
+    model._transfer_params_from_java()
+    return model

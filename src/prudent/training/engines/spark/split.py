@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
 from prudent.training.engines.spark.table import LABEL, PART, ROW, Table
-from prudent.training.splitting import Split, hold_out, k_folds, subsample
+from prudent.training.splitting import hold_out, k_folds, subsample
 
 MOST_ON_DRIVER = 300_000
 _BUCKETS = 1_000_000
@@ -40,6 +40,9 @@ class Rows(Protocol):
 
     def held_out(self, fold: int) -> Any:
         """The frame to judge on."""
+
+    def size(self, fold: int | None, fraction: float) -> int:
+        """How many rows `train` answers."""
 
     def release(self) -> None:
         """Take it out of the cluster's memory."""
@@ -92,19 +95,17 @@ class _Listed:
         frame = self._frame if fold is None else self._frame.where(sf.col(PART) != fold)
         if fraction >= 1:
             return frame
-        every = np.arange(len(self._numbers)) if fold is None else self._split(fold).train
-        chosen = self._numbers[subsample(every, self._y, fraction, self._seed)]
-        return self._only(frame, chosen)
-
-    def _only(self, frame: Any, rows: NDArray[np.int64]) -> Any:
         import pyarrow as pa
-        from pyspark.sql import functions as sf
 
-        wanted = self._spark.createDataFrame(pa.table({ROW: rows}))
-        return frame.join(sf.broadcast(wanted), ROW, "left_semi")
+        rows = pa.table({ROW: self._numbers[self._chosen(fold, fraction)]})
+        return frame.join(sf.broadcast(self._spark.createDataFrame(rows)), ROW, "left_semi")
 
-    def _split(self, fold: int) -> Split:
-        return self._splits[fold]
+    def size(self, fold: int | None, fraction: float) -> int:
+        return len(self._chosen(fold, fraction))
+
+    def _chosen(self, fold: int | None, fraction: float) -> NDArray[np.int64]:
+        every = np.arange(len(self._numbers)) if fold is None else self._splits[fold].train
+        return every if fraction >= 1 else subsample(every, self._y, fraction, self._seed)
 
     def held_out(self, fold: int) -> Any:
         from pyspark.sql import functions as sf
@@ -157,6 +158,9 @@ class _Hashed:
 
     def held_out(self, fold: int) -> Any:
         return self._table.frame.where(self._judges(fold))
+
+    def size(self, fold: int | None, fraction: float) -> int:
+        return int(self.train(fold, fraction).count())
 
     def release(self) -> None:
         self._table.frame.unpersist()

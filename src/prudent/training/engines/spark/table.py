@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -50,21 +50,3 @@ class Table:
 
 def column_names(number: int) -> tuple[str, ...]:
     return tuple(f"c{place}" for place in range(number))
-
-
-def raw_rows(frame: Any, table: Table, others: Sequence[str] = ()) -> tuple[Any, list[Any]]:
-    """The features of a frame as a float32 matrix (rows, columns), and other columns of it as arrays.
-
-    Everything comes to the driver: limit the frame before.
-    """
-    import numpy as np
-    from pyspark.ml.functions import vector_to_array
-    from pyspark.sql import functions as sf
-
-    features = (
-        vector_to_array(sf.col(FEATURES), "float32") if table.is_vector else sf.array(*table.inputs)
-    ).alias("x")
-    arrow = frame.select(features, *others).toArrow()
-    flat = arrow.column("x").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    matrix = flat.astype(np.float32).reshape(arrow.num_rows, len(table.columns))
-    return matrix, [arrow.column(name).to_numpy() for name in others]

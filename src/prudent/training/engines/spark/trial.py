@@ -13,17 +13,20 @@ from typing import Any
 import numpy as np
 
 from prudent.core.errors import RunFailed
+from prudent.training.algorithms.domains import CLUSTERING
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.engine import Facts, TrialSpec
 from prudent.training.engines.local.versions import versions
+from prudent.training.engines.spark.answers import MOST_CELLS, Answers, collected, fits
 from prudent.training.engines.spark.export import check, export
 from prudent.training.engines.spark.fitting import Fitted, Report, fit
 from prudent.training.engines.spark.judging import Judge, Verdict, short
 from prudent.training.engines.spark.perceptron import PERCEPTRON
 from prudent.training.engines.spark.split import Rows
-from prudent.training.engines.spark.table import Table
+from prudent.training.engines.spark.table import ROW, Table
 
 FACTS, MODEL, SPARKS_OWN = "facts.json", "model.onnx", "spark"
+_SAMPLE = 10_000
 _FEATURES = 30  # bars that a chart can show
 
 
@@ -39,36 +42,32 @@ class Workshop:
 def train(workshop: Workshop, spec: TrialSpec, report: Report) -> Facts:
     """Train what the spec says, and leave `model.onnx`, Spark's own form and `facts.json` in its folder."""
     settings = algorithm(spec.algorithm).complete(spec.hyperparameters)
-    folds = workshop.rows.folds
+    table, rows, judge = workshop.table, workshop.rows, workshop.judge
     began_s = time.perf_counter()
-    verdicts: list[Verdict] = []
-    for fold in range(folds):
-        fitted, verdict = _fold(workshop, spec, settings, fold, _share(report, fold, folds))
-        verdicts.append(verdict)
-        value = float(np.mean([found.value for found in verdicts]))
-        if fold + 1 < folds:
-            report(workshop.judge.score(value), (fold + 1) / folds)
-    measured = fitted
-    if folds > 1:
-        rows = workshop.rows.train(None, spec.fraction)
-        fitted = fit(spec, settings, rows, None, workshop.table, workshop.judge, _silent)
-    train_s = time.perf_counter() - began_s
+    measured, verdicts, answers = _folds(workshop, spec, settings, report)
+    value = _mean(verdicts)
     if not np.isfinite(value):
-        raise RunFailed(f"The {workshop.judge.metric} is {value}; try a smaller step or a larger regParam.")
-    model = export(fitted, len(workshop.table.columns))
-    found = check(model, fitted, workshop.table, workshop.rows.held_out(folds - 1))
+        raise RunFailed(f"The {judge.metric} is {value}; try a smaller step or a larger regParam.")
+    fitted = measured
+    if rows.folds > 1:
+        fitted = fit(spec, settings, rows.train(None, spec.fraction), None, table, judge, _silent)
+    train_s = time.perf_counter() - began_s
+    model = export(fitted, len(table.columns))
+    if answers is None or rows.folds > 1:
+        answers = collected(fitted.predict(_few(workshop)), table)
+    found = check(model, answers)
     facts = Facts(
-        metric=workshop.judge.metric,
+        metric=judge.metric,
         value=value,
-        score=workshop.judge.score(value),
+        score=judge.score(value),
         train_s=train_s,
         predict_ms=found.predict_ms,
         export_difference=found.difference,
-        rows_trained=int(workshop.rows.train(0 if folds == 1 else None, spec.fraction).count()),
+        rows_trained=rows.size(0 if rows.folds == 1 else None, spec.fraction),
         rows_validated=sum(verdict.rows for verdict in verdicts),
         versions=versions("torch" if spec.algorithm == PERCEPTRON else None) | versions("pyspark"),
         extra_files=(SPARKS_OWN,),
-        picture={**verdicts[-1].picture, **_importance(measured, workshop.table)},
+        picture={**verdicts[-1].picture, **_importance(measured, table)},
     )
     _write(spec.folder, fitted, model, facts)
     return facts
@@ -81,13 +80,37 @@ def forget(folder: Path) -> None:
     shutil.rmtree(folder / SPARKS_OWN, ignore_errors=True)
 
 
-def _fold(
-    workshop: Workshop, spec: TrialSpec, settings: Mapping[str, Any], fold: int, report: Report
-) -> tuple[Fitted, Verdict]:
-    held_out = workshop.rows.held_out(fold)
-    rows = workshop.rows.train(fold, spec.fraction)
-    fitted = fit(spec, settings, rows, held_out, workshop.table, workshop.judge, report)
-    return fitted, workshop.judge.judge(fitted.predict(held_out), fitted.features)
+def _folds(
+    workshop: Workshop, spec: TrialSpec, settings: Mapping[str, Any], report: Report
+) -> tuple[Fitted, list[Verdict], Answers | None]:
+    """Fit and judge in every fold; the model of the last one, and what it said if that is little."""
+    table, rows, judge = workshop.table, workshop.rows, workshop.judge
+    verdicts: list[Verdict] = []
+    answers: Answers | None = None
+    for fold in range(rows.folds):
+        held_out = rows.held_out(fold)
+        told = _share(report, fold, rows.folds)
+        fitted = fit(spec, settings, rows.train(fold, spec.fraction), held_out, table, judge, told)
+        predicted = fitted.predict(held_out)
+        if fits(table.rows // rows.folds, table):
+            prepared = fitted.features if judge.task == CLUSTERING else None
+            answers = collected(predicted, table, prepared)
+            verdicts.append(judge.of_answers(answers))
+        else:
+            verdicts.append(judge.of_frame(predicted, fitted.features))
+        if fold + 1 < rows.folds:
+            report(judge.score(_mean(verdicts)), (fold + 1) / rows.folds)
+    return fitted, verdicts, answers
+
+
+def _mean(verdicts: list[Verdict]) -> float:
+    return float(np.mean([verdict.value for verdict in verdicts]))
+
+
+def _few(workshop: Workshop) -> Any:
+    """Held-out rows enough to see a difference or take the time."""
+    most = max(1, min(_SAMPLE, MOST_CELLS // (len(workshop.table.columns) + 8)))
+    return workshop.rows.held_out(workshop.rows.folds - 1).orderBy(ROW).limit(most)
 
 
 def _silent(score: float, done: float) -> None:
