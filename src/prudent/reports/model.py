@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from prudent.tuning.goal import COST, TIME
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
-from prudent.tuning.strategies.beliefs import CHEAPEST_USD_PER_S, Learner
+from prudent.tuning.strategies.beliefs import CHEAPEST_USD_PER_S, Learner, Shifted
 from prudent.tuning.surrogates.gp import GaussianProcess
 from prudent.tuning.surrogates.gp_kernels import matern52
 from prudent.tuning.trial import CUT
@@ -119,13 +119,14 @@ class Model:
         history = sample(history)
         nothing = np.zeros(len(pool))
         if measure not in (COST, TIME):
-            belief = self._learner.measure(measure, history, pool)
-            return Forecast(_process(belief), nothing, False, nothing)
-        process = _process(self._learner.log_cost(history, pool))
+            return Forecast(_process(self._learner.measure(measure, history, pool)), nothing, False, nothing)
+        belief = self._learner.log_cost(history, pool)
+        assert isinstance(belief, Shifted)  # by what a dearer machine costs more, whatever runs on it
+        process, shift = _process(belief.belief), belief.offset
         usd_per_s = np.maximum(pool.usd_per_s, CHEAPEST_USD_PER_S)
         if measure == TIME:
-            return Forecast(process, -np.log(usd_per_s), True, nothing)
-        return Forecast(process, nothing, True, pool.minimum_s * pool.usd_per_s)
+            return Forecast(process, shift - np.log(usd_per_s), True, nothing)
+        return Forecast(process, shift, True, pool.minimum_s * pool.usd_per_s)
 
     def works(self, history: History, pool: Candidates) -> Array:
         """The probability that a candidate does not fail."""

@@ -57,16 +57,16 @@ class Shifted:
     """A belief with an offset per candidate and perhaps its sign turned: time from cost, loss from gain."""
 
     def __init__(self, belief: Belief, offset: Array, sign: float = 1.0) -> None:
-        self._belief, self._offset, self._sign = belief, offset, sign
+        self.belief, self.offset, self._sign = belief, offset, sign
         self.mean = sign * (belief.mean + offset)
         self.std = belief.std
 
     def narrowed(self, indices: NDArray[np.int64]) -> Shifted:
-        return Shifted(self._belief.narrowed(indices), self._offset[indices], self._sign)
+        return Shifted(self.belief.narrowed(indices), self.offset[indices], self._sign)
 
     def given(self, indices: NDArray[np.int64], values: Array) -> tuple[Array, Array]:
-        mean, std = self._belief.given(indices, self._sign * values - self._offset[indices])
-        return self._sign * (mean + self._offset), std
+        mean, std = self.belief.given(indices, self._sign * values - self.offset[indices])
+        return self._sign * (mean + self.offset), std
 
 
 def checkpoint(samples: int) -> int:
