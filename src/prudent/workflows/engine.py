@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from prudent.workflows.adaptation import go_adrift, observe
 from prudent.workflows.agent import learn
 from prudent.workflows.compiled import bare, inlined
 from prudent.workflows.graph import Floats, Ints
-from prudent.workflows.policies import ADAPTIVE, PLAN, PRIORITY, Q_LEARNING, is_ordered, pick
+from prudent.workflows.outages import boot, lose_vm, set_lanes
+from prudent.workflows.policies import ADAPTIVE, PLAN, Q_LEARNING, is_ordered, pick
 from prudent.workflows.queues import (
     KIND,
     KIND_BITS,
     drop_first,
     push,
-    put_in_bag,
-    put_in_line,
     take_from_bag,
     take_from_line,
 )
+from prudent.workflows.readiness import become_ready, release
 from prudent.workflows.records import (
-    DOWN,
     FAILED,
     FINISH,
     IDLE,
@@ -30,13 +28,10 @@ from prudent.workflows.records import (
     NETWORK,
     OUTCOME_DONE,
     OUTCOME_FAILED,
-    OUTCOME_LOST,
     READY,
     RUNNING,
     SUCCEEDED,
-    VM_DOWN,
     VM_UP,
-    WAITING,
     Records,
 )  # fmt: skip
 from prudent.workflows.staging import arrival_s, computing_s, missing_bytes
@@ -74,10 +69,10 @@ def run(
     sizes[2] = len(lanes)
     if rules[0].boots_late == 0:
         for vm in range(len(vms)):
-            _boot(lanes, vms, rules, lives_s, events, sizes, vm, 0.0)
+            boot(lanes, vms, rules, lives_s, events, sizes, vm, 0.0)
     for task in range(len(tasks)):
         if tasks[task].missing == 0:
-            _release(tasks, rules, events, bag, sizes, task, 0.0)
+            release(tasks, rules, events, bag, sizes, task, 0.0)
     now = 0.0
     while True:
         if follows_plan(rules) and sizes[2] > 0:
@@ -148,71 +143,11 @@ def _happen(
                 habits, name, now,
             )  # fmt: skip
     elif kind == READY:
-        _become_ready(tasks, rules, bag, sizes, name, now)
+        become_ready(tasks, rules, bag, sizes, name, now)
     elif kind == VM_UP:
-        _set_lanes(lanes, sizes, name, IDLE)
+        set_lanes(lanes, sizes, name, IDLE)
     elif vms[name].life == mark:
-        _lose_vm(tasks, lanes, vms, rules, lives_s, seq, events, bag, sizes, log, present, name, now)
-
-
-@bare
-def _boot(
-    lanes: Records,
-    vms: Records,
-    rules: Records,
-    lives_s: Floats,
-    events: Records,
-    sizes: Ints,
-    vm: int,
-    now: float,
-) -> None:
-    """Start a VM: its lanes open when it is up, and its end is already known to the weather."""
-    if vms[vm].from_s < 0.0:
-        vms[vm].from_s = now
-    up = now + vms[vm].boot_s
-    vms[vm].up_s = up
-    if up > now and rules[0].boots_late == 0:
-        _set_lanes(lanes, sizes, vm, DOWN)
-        push(events, sizes, up, VM_UP * KIND + vm, 0)
-    else:
-        _set_lanes(lanes, sizes, vm, IDLE)
-    life = vms[vm].life
-    if life < lives_s.shape[1] and lives_s[vm, life] < math.inf:
-        push(events, sizes, up + lives_s[vm, life], VM_DOWN * KIND + vm, life)
-
-
-@bare
-def _set_lanes(lanes: Records, sizes: Ints, vm: int, state: int) -> None:
-    for lane in range(len(lanes)):
-        if lanes[lane].vm == vm:
-            sizes[2] += (state == IDLE) - (lanes[lane].task == IDLE)
-            lanes[lane].task = state
-
-
-@inlined
-def _release(
-    tasks: Records, rules: Records, events: Records, bag: Records, sizes: Ints, task: int, now: float
-) -> None:
-    """All parents are done: ready now, or when the engine has noticed."""
-    at_s = tasks[task].heard_s + tasks[task].engine_s
-    if at_s > now:
-        tasks[task].status = WAITING
-        push(events, sizes, at_s, READY * KIND + task, 0)
-    else:
-        _become_ready(tasks, rules, bag, sizes, task, now)
-
-
-@inlined
-def _become_ready(tasks: Records, rules: Records, bag: Records, sizes: Ints, task: int, now: float) -> None:
-    tasks[task].status = IS_READY
-    tasks[task].ready_s = now
-    policy = rules[0].policy
-    if policy == ADAPTIVE:
-        if rules[0].adrift == 1:
-            put_in_line(bag, sizes, task, -tasks[task].priority)
-    elif policy != PLAN or tasks[task].orphan == 1:
-        key = -tasks[task].priority if policy == PRIORITY else now
-        put_in_bag(bag, sizes, task, key, is_ordered(policy))
+        lose_vm(tasks, lanes, vms, rules, lives_s, seq, events, bag, sizes, log, present, name, now)
 
 
 @inlined
@@ -266,7 +201,7 @@ def _start(
     """Occupy the lane until the attempt ends, well or not."""
     vm = lanes[lane].vm
     if vms[vm].from_s < 0.0:
-        _boot(lanes, vms, rules, lives_s, events, sizes, vm, now)
+        boot(lanes, vms, rules, lives_s, events, sizes, vm, now)
     begin = max(now, vms[vm].up_s)
     fetched = missing_bytes(tasks, links, lanes, rules, present, task, vm)
     rules[0].moved_bytes += fetched
@@ -348,7 +283,7 @@ def _finish(
         tasks[child].missing -= 1
         tasks[child].heard_s = max(tasks[child].heard_s, now + tasks[task].post_s)
         if tasks[child].missing == 0:
-            _release(tasks, rules, events, bag, sizes, child, now)
+            release(tasks, rules, events, bag, sizes, child, now)
     if rules[0].policy == Q_LEARNING:
         executed_s, queued_s = now - tasks[task].start_s, tasks[task].start_s - tasks[task].ready_s
         learn(lanes, bag, sizes, q, mind, habits, task, vm, executed_s, queued_s)
@@ -364,56 +299,4 @@ def _fail(
         rules[0].dead += 1
     else:
         rules[0].retries += 1
-        _become_ready(tasks, rules, bag, sizes, task, now)
-
-
-@bare
-def _lose_vm(
-    tasks: Records,
-    lanes: Records,
-    vms: Records,
-    rules: Records,
-    lives_s: Floats,
-    seq: Ints,
-    events: Records,
-    bag: Records,
-    sizes: Ints,
-    log: Records,
-    present: Any,
-    vm: int,
-    now: float,
-) -> None:
-    """A VM breaks: what ran on it starts again elsewhere or later, what lay on it is gone."""
-    gone = vms[vm].mortal == 1
-    if rules[0].policy == ADAPTIVE and rules[0].adrift == 0:
-        go_adrift(tasks, rules, bag, sizes)
-    if rules[0].storage == LOCAL:
-        present[vm, :] = 0
-    for lane in range(len(lanes)):
-        if lanes[lane].vm != vm:
-            continue
-        task = lanes[lane].task
-        sizes[2] -= task == IDLE
-        lanes[lane].task = DOWN
-        lanes[lane].mark += 1
-        if gone and rules[0].policy == PLAN:
-            for at in range(lanes[lane].next, lanes[lane].last):
-                _orphan(tasks, bag, sizes, seq[at])
-            lanes[lane].next = lanes[lane].last
-        if task >= 0:
-            log[lanes[lane].row].end_s = now
-            log[lanes[lane].row].outcome = OUTCOME_LOST
-            vms[vm].last_s = now
-            rules[0].retries += 1
-            _become_ready(tasks, rules, bag, sizes, task, now)
-    vms[vm].life += 1
-    if not gone:
-        _boot(lanes, vms, rules, lives_s, events, sizes, vm, now)
-
-
-@inlined
-def _orphan(tasks: Records, bag: Records, sizes: Ints, task: int) -> None:
-    """An activation planned for a VM that is gone goes to whichever lane is free."""
-    tasks[task].orphan = 1
-    if tasks[task].status == IS_READY:
-        put_in_bag(bag, sizes, task, tasks[task].ready_s, True)
+        become_ready(tasks, rules, bag, sizes, task, now)
