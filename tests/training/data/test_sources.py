@@ -53,7 +53,7 @@ class _Pages(http.server.BaseHTTPRequestHandler):
         self._answer(b"", 301, Location="/loop")
 
     def _elsewhere(self) -> None:
-        self._answer(b"", 302, Location="file:///etc/passwd")
+        self._answer(b"", 302, Location=Path("/etc/passwd").as_uri())
 
     def _packed(self) -> None:
         self._answer(CSV, Content_Encoding="gzip")
