@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 from prudent.core.seeds import rng_for
 
+LEAST_S = 0.05
+"""Deciding on a trial and starting it is worth that much, however short it is."""
 WARM_UP = 3.0
 """A first trial is not held to have cost more than so many times the second."""
 SECOND_LOOK = 0.25
@@ -41,8 +43,8 @@ class Standing:
         if self.ended == 1:
             self.first_s = time_s
         elif self.ended == 2:
-            self._forgive(self.first_s - WARM_UP * time_s)
-        self.spent_s += time_s
+            self._forgive(self.first_s - WARM_UP * max(time_s, LEAST_S))
+        self.spent_s += max(time_s, LEAST_S)
         if score is not None and score > self.best:
             self.improved_s = [self.spent_s, self.improved_s[0]]
             self.before, self.best = self.best, score

@@ -60,6 +60,10 @@ class Plan:
                 chosen[name] = value
         return chosen, transforms, share
 
+    def whole(self, configuration: Configuration) -> Configuration:
+        """The same configuration on all the data."""
+        return configuration if self.fraction is None else {**configuration, self.fraction: 1.0}
+
 
 def search_of(request: TrainingRequest) -> str:
     """The strategy that a request's `parameterSearch` means."""

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from prudent.core.ledger import Entry as Charge
 from prudent.core.ledger import Ledger, Reservation
-from prudent.core.money import ROUNDING_USD, Price
+from prudent.core.money import ROUNDING_USD
 from prudent.core.units import format_duration, format_money
 from prudent.training.allocation import Standing, choose
 from prudent.training.engine import Session, TrialSpec
+from prudent.training.events import Ended, Shown, Started, Watch
 from prudent.training.leaderboard import Entry, Failure
 from prudent.training.methods import Plan
 from prudent.training.request import TrainingRequest
 from prudent.training.seekers import Seeker, Told, Wish
+from prudent.training.terms import Terms
 from prudent.tuning.jobs.job import Run
 from prudent.tuning.limits import OUT_OF_MONEY
 from prudent.tuning.trial import FINISHED, Configuration, Outcome, Progress
@@ -39,36 +40,6 @@ SAMPLE = "sample"
 """The transform under which an entry tells that its model saw a share of the rows."""
 
 
-@dataclass(frozen=True)
-class Started:
-    """A trial begins."""
-
-    number: int
-    algorithm: str
-    why: str
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A trial under way reported something."""
-
-    number: int
-    algorithm: str
-    progress: Progress
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A trial ended, with a model or with a reason; `earlier` says that it did in a session before this."""
-
-    result: Entry | Failure
-    earlier: bool = False
-
-
-Event = Started | Shown | Ended
-Watch = Callable[[Event], None]
-
-
 @dataclass
 class _Member:
     """A trial under way."""
@@ -82,53 +53,6 @@ class _Member:
     reservation: Reservation
     heard_s: float = 0.0
     progress: list[Progress] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What the search has to keep to: the price of a trial, how many run at once, when it must end.
-
-    `methods` is how many methods share the trials' numbers.
-    """
-
-    price: Price
-    parallelism: int
-    price_of_all_usd: float | None
-    time_s: float | None
-    trials: int | None
-    deadline_left_s: float = math.inf
-    metric: str = ""
-    methods: int = 1
-
-    @classmethod
-    def of(
-        cls, request: TrainingRequest, price: Price, parallelism: int, elapsed_s: float, metric: str
-    ) -> Terms:
-        budget, deadline = request.budget, request.deadline
-        left = math.inf if deadline is None else deadline.left_s(datetime.now(UTC), elapsed_s)
-        # The answer has to be there by then, so the last models need a moment to be put in their places.
-        left = left if math.isinf(left) else left - min(2.0, 0.02 * max(left, 0.0))
-        return cls(price, parallelism, budget.usd, budget.time_s, budget.trials, left, metric)
-
-    @property
-    def limited(self) -> bool:
-        """Whether a budget ends the search, rather than each method's own number of trials."""
-        return (self.price_of_all_usd, self.time_s, self.trials) != (None, None, None)
-
-    def less(self, share: float) -> Terms:
-        """The same with a share of the budget put by."""
-        keep = 1.0 - share
-
-        def part(amount: float | None) -> float | None:
-            return None if amount is None else amount * keep
-
-        return replace(
-            self,
-            price_of_all_usd=part(self.price_of_all_usd),
-            time_s=part(self.time_s),
-            trials=None if self.trials is None else max(1, math.floor(self.trials * keep)),
-            deadline_left_s=self.deadline_left_s * keep,
-        )
 
 
 class Search:
@@ -177,6 +101,12 @@ class Search:
     @property
     def running(self) -> int:
         return len(self._members)
+
+    def leaders(self, count: int) -> list[tuple[int, Configuration]]:
+        """Those of the best that saw a part of the data only: the place of their plan, and their settings."""
+        best = sorted(self.entries, key=standing)[:count]
+        parts = [entry for entry in best if entry.transforms.get(SAMPLE, {}).get("fraction", 1.0) < 1.0]
+        return [((entry.trial - 1) % self._terms.methods, configuration_of(entry)) for entry in parts]
 
     # The loop
 
@@ -385,6 +315,13 @@ class Search:
         )
         self.entries.append(entry)
         return entry
+
+
+def configuration_of(entry: Entry) -> Configuration:
+    """The configuration of the space that an entry came from, without the share of the data."""
+    steps = {name: kept for name, kept in entry.transforms.items() if name != SAMPLE}
+    settings = {f"{name}.{key}": value for name, kept in steps.items() for key, value in kept.items()}
+    return {**entry.hyperparameters, **settings}
 
 
 def standing(entry: Entry) -> tuple[float, int]:

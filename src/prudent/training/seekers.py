@@ -7,7 +7,7 @@ the seed and n alone, and memory holds one small number a trial. Every other sea
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -65,35 +65,22 @@ class Seeker(Protocol):
     def close(self) -> None: ...
 
 
-class Quick:
-    """Random or grid: the n-th configuration is known at once."""
+class _Kept:
+    """A search that needs no history: what is told goes to the disk, and is forgotten."""
 
-    def __init__(self, plan: Plan, seed: int, fingerprint: str, journal: Path, resume: bool) -> None:
-        self._order = _Order(plan.space, plan.search == "random", seed)
-        header = {"job": fingerprint, "search": plan.search, "seed": seed}
+    def __init__(self, space: Space, header: dict[str, Any], journal: Path, resume: bool) -> None:
         self._journal = Journal.open(journal, header, resume)
         told = [fact for fact in self._journal.facts if fact["fact"] == "told"]
         self._earlier = [
             Told(
                 fact["number"],
-                plan.space.check(fact["configuration"]),
+                space.check(fact["configuration"]),
                 Outcome(fact["status"], fact["time_s"], fact["measures"], fact["why"], fact["started"]),
                 fact["cost_usd"],
             )
             for fact in told
         ]
-        self._done = {fact["number"] for fact in told}
         self._journal.facts.clear()
-        self._next = 0
-
-    def ask(self) -> Wish | None:
-        while True:
-            self._next += 1
-            configuration = self._order.at(self._next - 1)
-            if configuration is None:
-                return None
-            if self._next not in self._done:
-                return Wish(self._next, configuration, "next in order" if self._order.listed else "drawn")
 
     def tell(self, wish: Wish, outcome: Outcome, progress: list[Progress], cost_usd: float) -> None:
         del progress
@@ -124,6 +111,44 @@ class Quick:
 
     def close(self) -> None:
         self._journal.close()
+
+
+class Quick(_Kept):
+    """Random or grid: the n-th configuration is known at once."""
+
+    def __init__(self, plan: Plan, seed: int, fingerprint: str, journal: Path, resume: bool) -> None:
+        header = {"job": fingerprint, "search": plan.search, "seed": seed}
+        super().__init__(plan.space, header, journal, resume)
+        self._order = _Order(plan.space, plan.search == "random", seed)
+        self._done = {told.number for told in self._earlier}
+        self._next = 0
+
+    def ask(self) -> Wish | None:
+        while True:
+            self._next += 1
+            configuration = self._order.at(self._next - 1)
+            if configuration is None:
+                return None
+            if self._next not in self._done:
+                return Wish(self._next, configuration, "next in order" if self._order.listed else "drawn")
+
+
+class Given(_Kept):
+    """Configurations that somebody else has chosen, each once, in this session or an earlier one."""
+
+    def __init__(
+        self, plan: Plan, chosen: Sequence[Configuration], fingerprint: str, journal: Path, resume: bool
+    ) -> None:
+        super().__init__(plan.space, {"job": fingerprint, "search": "given"}, journal, resume)
+        known = {plan.space.key(told.configuration) for told in self._earlier}
+        self._left = [wanted for wanted in chosen if plan.space.key(wanted) not in known]
+        self._next = max((told.number for told in self._earlier), default=0)
+
+    def ask(self) -> Wish | None:
+        if not self._left:
+            return None
+        self._next += 1
+        return Wish(self._next, self._left.pop(0), "the best so far, on all the data")
 
 
 class _Order:
@@ -218,10 +243,20 @@ class Studied:
         self._study.close()
 
 
-def seeker(plan: Plan, seed: int, fingerprint: str, journal: Path, resume: bool, price: Price) -> Seeker:
-    """What chooses the trials of a plan."""
+def seeker(
+    plan: Plan,
+    seed: int,
+    fingerprint: str,
+    journal: Path,
+    resume: bool,
+    price: Price,
+    chosen: Sequence[Configuration] | None = None,
+) -> Seeker:
+    """What chooses the trials of a plan; with `chosen`, they are chosen already."""
     own_seed = int(rng_for(seed, "method", plan.index).integers(2**31))
     named = f"{fingerprint} {plan.index} {plan.algorithm.name} {plan.space.fingerprint()}"
+    if chosen is not None:
+        return Given(plan, chosen, named, journal, resume)
     if plan.search in ("random", "grid"):
         return Quick(plan, own_seed, named, journal, resume)
     return Studied(plan, own_seed, named, journal, resume, price)

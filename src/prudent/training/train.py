@@ -14,17 +14,18 @@ from typing import Any
 from prudent.cloud.catalog import Catalog
 from prudent.core.errors import RunFailed, unknown
 from prudent.core.money import Price
-from prudent.core.parameters import Constant
-from prudent.core.space import Space
+from prudent.core.space import Configuration
 from prudent.training.algorithms.domains import FUNCTION, domain
 from prudent.training.engine import Engine, Session
+from prudent.training.events import Watch
 from prudent.training.functions import FunctionSession
 from prudent.training.leaderboard import Entry, Failure, Leaderboard
 from prudent.training.methods import Plan, plans
 from prudent.training.output import Output
 from prudent.training.request import TrainingRequest
-from prudent.training.search import LEFT_FOR_PROOF, Search, Terms, Watch, standing
+from prudent.training.search import INTERRUPTED, LEFT_FOR_PROOF, Search, standing
 from prudent.training.seekers import Seeker, seeker
+from prudent.training.terms import Terms
 
 ENGINES = {
     "local": ("prudent.training.engines.local.engine", "LocalEngine"),
@@ -146,28 +147,40 @@ class _Race:
     def run(self) -> tuple[list[Entry], list[Failure], float, str]:
         """Models best first, failures, money spent, and why it ended."""
         asked = plans(self._request, self._session.shape)
-        foresees = asked[0].search in ("fabolas", "fabulinus")
-        self._terms = replace(self._terms, methods=len(asked) * (2 if foresees else 1))
-        terms = self._terms.less(LEFT_FOR_PROOF) if foresees else self._terms
+        on_parts = asked[0].fraction is not None
+        self._terms = replace(self._terms, methods=2 * len(asked) if on_parts else len(asked))
         seekers = [self._seeker(plan) for plan in asked]
-        search = self._search(asked, seekers, terms)
+        search = self._search(asked, seekers, self._terms.less(LEFT_FOR_PROOF) if on_parts else self._terms)
         interrupted = search.run()
         ran = [search]
-        if foresees and not interrupted:
-            proofs = _proofs(asked, seekers)
-            again = [self._seeker(plan) for plan in proofs]
-            ran.append(self._search(proofs, again, self._rest(search)))
-            ran[-1].run()
+        if on_parts and not interrupted:
+            ran.append(self._proofs(asked, seekers, search))
+            interrupted = ran[-1].run()
         entries = sorted((entry for part in ran for entry in part.entries), key=standing)
         failures = [failure for part in ran for failure in part.failures]
-        return entries, failures, sum(part.ledger.spent_usd for part in ran), search.ended
+        ended = INTERRUPTED if interrupted else search.ended
+        return entries, failures, sum(part.ledger.spent_usd for part in ran), ended
 
-    def _seeker(self, plan: Plan) -> Seeker:
+    def _seeker(self, plan: Plan, chosen: Sequence[Configuration] | None = None) -> Seeker:
         journal = self._output.journal(plan.index, plan.algorithm.name)
         request, price = self._request, self._terms.price
-        found = seeker(plan, request.seed, request.fingerprint(), journal, True, price)
+        found = seeker(plan, request.seed, request.fingerprint(), journal, True, price, chosen)
         self._stack.callback(found.close)
         return found
+
+    def _proofs(self, asked: Sequence[Plan], seekers: Sequence[Seeker], search: Search) -> Search:
+        """The search that trains on all the data what did best, or promises to, on parts of them."""
+        chosen: list[list[Configuration]] = [[] for _ in asked]
+        foretold = [seeking.recommended() for seeking in seekers]
+        for place, configuration in enumerate(foretold):
+            if configuration is not None:
+                chosen[place].append(asked[place].whole(configuration))
+        if not any(foretold):
+            for number, configuration in search.leaders(self._terms.parallelism):
+                chosen[number].append(asked[number].whole(configuration))
+        again = [replace(plan, index=len(asked) + plan.index, search="grid", enough=10**9) for plan in asked]
+        given = [self._seeker(plan, wanted) for plan, wanted in zip(again, chosen, strict=True)]
+        return self._search(again, given, self._rest(search))
 
     def _search(self, asked: Sequence[Plan], seekers: Sequence[Seeker], terms: Terms) -> Search:
         return Search(asked, seekers, self._session, self._request, self._output.trials, terms, self._watch)
@@ -180,18 +193,6 @@ class _Race:
             terms,
             price_of_all_usd=None if usd is None else max(usd - search.ledger.spent_usd, 0.0),
             time_s=None if time_s is None else max(time_s - search.elapsed_s, 0.0),
-            trials=None,
+            trials=None if terms.trials is None else max(terms.trials - search.trials, 1),
             deadline_left_s=terms.deadline_left_s - search.elapsed_s,
         )
-
-
-def _proofs(asked: Sequence[Plan], seekers: Sequence[Seeker]) -> list[Plan]:
-    """What the methods recommend, each to be trained once on all the data."""
-    found = []
-    for plan, seeking in zip(asked, seekers, strict=True):
-        configuration = seeking.recommended()
-        if configuration is not None and plan.fraction is not None:
-            whole = {**configuration, plan.fraction: 1.0}
-            space = Space([Constant(name, value) for name, value in whole.items()])
-            found.append(replace(plan, index=len(asked) + plan.index, space=space, search="grid", enough=1))
-    return found

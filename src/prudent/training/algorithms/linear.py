@@ -146,7 +146,7 @@ LINEAR = (
                 "multinomial",
                 "what is assumed of features; only gaussian takes negative ones, bernoulli takes 0 and 1",
                 choices=("multinomial", "bernoulli", "gaussian", "complement"),
-                search=Search(values=("gaussian", "multinomial", "complement")),
+                search=Search(values=("gaussian", "multinomial", "complement"), cheap="gaussian"),
             ),
         ),
     ),

@@ -1,0 +1,39 @@
+"""What happens while a request is worked on, for whoever watches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from prudent.training.leaderboard import Entry, Failure
+from prudent.tuning.trial import Progress
+
+
+@dataclass(frozen=True)
+class Started:
+    """A trial begins."""
+
+    number: int
+    algorithm: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A trial under way reported something."""
+
+    number: int
+    algorithm: str
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A trial ended, with a model or with a reason; `earlier` says that it did in a session before this."""
+
+    result: Entry | Failure
+    earlier: bool = False
+
+
+Event = Started | Shown | Ended
+Watch = Callable[[Event], None]
