@@ -150,8 +150,8 @@ def logistic_regression(lesson: Lesson, chosen: Mapping[str, Any]) -> SideModel:
 
     share = np.clip(y.mean(), 1e-9, 1 - 1e-9)
     line, importance = _fit(lesson, chosen, loss, np.array([np.log(share / (1 - share))]))
-    bar = np.clip(chosen["threshold"], 1e-300, 1 - 1e-16)
-    threshold = float(np.log(bar / (1 - bar)))
+    with np.errstate(divide="ignore"):  # at 0 and 1 it is infinite, and the answer always the same
+        threshold = float(np.log(chosen["threshold"]) - np.log1p(-chosen["threshold"]))
     return SideModel(line, importance, threshold=threshold, logistic=True)
 
 

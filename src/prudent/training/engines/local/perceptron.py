@@ -143,7 +143,7 @@ class Teacher:
         weights = list(self._network.parameters())
         if chosen["solver"] == "l-bfgs":
             mover = torch.optim.LBFGS(weights, lr=1.0, max_iter=1, line_search_fn="strong_wolfe")
-            return lambda: float(mover.step(lambda: self._whole_loss(mover)))
+            return lambda: float(mover.step(lambda: self._whole_loss(mover)).detach())
         kind = torch.optim.Adam if chosen["solver"] == "adam" else torch.optim.SGD
         mover = kind(weights, lr=chosen["stepSize"], weight_decay=chosen["regParam"])
         return lambda: self._once(mover)

@@ -46,7 +46,7 @@ def picture(
             "train": list(course.train),
             "validation": list(course.validation),
         }
-        drawn["stopped"] = {"at": course.best, "of": course.of, "why": course.why}
+        drawn["stopped"] = {"best": course.best, "of": course.of, "why": course.why}
     return drawn
 
 

@@ -14,6 +14,8 @@ import json
 import os
 import signal
 import socket
+import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -85,12 +87,15 @@ def load(modules: Sequence[str]) -> None:
 
 def _become_worker(handle: int, setup: dict[str, Any]) -> NoReturn:
     """In the child: work until there is no more to do; never returns into the server's code."""
-    code = 1
+    code = 0
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         from prudent.training.engines.local.worker import work
 
         work(handle, setup)
-        code = 0
+    except BaseException:  # noqa: BLE001 - told in the log; the caller sees that the line is dead
+        traceback.print_exc()
+        code = 1
     finally:
+        sys.stderr.flush()
         os._exit(code)

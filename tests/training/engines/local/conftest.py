@@ -1,0 +1,152 @@
+"""Small data sets, and trials on them with and without workers. Functions are handed out as fixtures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from prudent.training.algorithms.domains import domain as domain_of
+from prudent.training.algorithms.registry import algorithm
+from prudent.training.dataset import Column, Dataset
+from prudent.training.engine import TrialSpec
+from prudent.training.engines.local.builders import builder
+from prudent.training.engines.local.lesson import Judge, Lesson, Part
+from prudent.training.engines.local.session import LocalSession
+from prudent.training.request_limits import Validation
+from prudent.tuning.trial import Outcome
+
+
+def _data_for(domain: str, classes: int = 3, rows: int = 400, columns: int = 6, seed: int = 0) -> Dataset:
+    """Rows that the domain's algorithms can learn something from, with a little noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, columns)).astype(np.float32)
+    names = tuple(Column(f"f{number}") for number in range(columns))
+    if domain == "clustering":
+        X += 6.0 * rng.integers(0, 3, size=rows)[:, None].astype(np.float32)
+        return Dataset(X, None, names, (), None, "clusters")
+    weights = rng.normal(size=(columns, classes))
+    if domain == "regression":
+        y = X @ weights[:, 0] + 3.0 + 0.1 * rng.normal(size=rows)
+        return Dataset(X, y.astype(np.float64), names, (), "y", "regression")
+    y = (X @ weights + 0.3 * rng.normal(size=(rows, classes))).argmax(axis=1)
+    return Dataset(X, y, names, tuple("abcdefgh"[:classes]), "y", "classes")
+
+
+def _lesson_of(dataset: Dataset, domain: str, share: float = 0.7, seed: int = 5, **more) -> Lesson:
+    """The first rows to learn from, the others held out."""
+    cut = round(share * len(dataset))
+    known = domain_of(domain)
+    classes = len(dataset.classes)
+    judge = Judge(known.task, known.metric_for(classes), classes)
+    y = dataset.y
+    first = Part(np.array(dataset.X[:cut]), None if y is None else y[:cut])
+    others = Part(np.array(dataset.X[cut:]), None if y is None else y[cut:])
+    return Lesson(first, others, judge, seed, **more)
+
+
+def _fit(name: str, lesson: Lesson, **hyperparameters):
+    """A model, built in this process."""
+    # As in a worker: several threads that wait for each other on a busy machine are slower than one.
+    with threadpool_limits(1):
+        return builder(name)(lesson, algorithm(name).complete(hyperparameters))
+
+
+def _score(model, lesson: Lesson) -> float:
+    return lesson.judge.score(lesson.held_out.y, model.predict(lesson.held_out.X), lesson.held_out.X)
+
+
+def _finish(run, until_s: float = 60.0) -> tuple[Outcome, list]:
+    """A run to its end, with the progress that it told."""
+    told = []
+    while True:
+        event = run.next(until_s)
+        assert event is not None, f"nothing was heard for {until_s} s"
+        if isinstance(event, Outcome):
+            return event, told
+        told.append(event)
+
+
+def _facts_of(folder: Path) -> dict:
+    return json.loads((folder / "facts.json").read_text())
+
+
+class Bench:
+    """A session with trials numbered by themselves."""
+
+    def __init__(self, session: LocalSession, folder: Path) -> None:
+        self.session = session
+        self.folder = folder
+        self.number = 0
+
+    def start(self, name: str, limit_s=None, fraction=1.0, seed=3, transforms=None, **hyperparameters):
+        self.number += 1
+        place = self.folder / f"trial-{self.number}"
+        spec = TrialSpec(
+            self.number, name, hyperparameters, transforms or {}, fraction, seed, place, limit_s=limit_s
+        )
+        return self.session.start(spec), place
+
+    def train(self, name: str, **settings) -> tuple[Outcome, Path]:
+        run, place = self.start(name, **settings)
+        outcome, _ = _finish(run)
+        return outcome, place
+
+
+def _opener(folder: Path):
+    opened: list[LocalSession] = []
+
+    def open_one(dataset, domain, metric=None, validation=None, seed=1, parallelism=2, memory_mb=None):
+        number = len(opened)
+        work, out = folder / f"work-{number}", folder / f"out-{number}"
+        session = LocalSession(
+            dataset, domain, metric, validation or Validation(), seed, work, parallelism, memory_mb=memory_mb
+        )
+        opened.append(session)
+        return Bench(session, out)
+
+    return open_one, opened
+
+
+@pytest.fixture
+def bench(tmp_path):
+    """Opens sessions, and closes them after the test."""
+    open_one, opened = _opener(tmp_path)
+    yield open_one
+    for session in opened:
+        session.close()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A session by name, opened when first asked for and kept for the module: loading takes long."""
+    open_one, opened = _opener(tmp_path_factory.mktemp("shared"))
+    known: dict[str, Bench] = {}
+
+    def ask(name, make):
+        if name not in known:
+            known[name] = open_one(*make())
+        return known[name]
+
+    yield ask
+    for session in opened:
+        session.close()
+
+
+def _handed_out(function):
+    @pytest.fixture(name=function.__name__.lstrip("_"), scope="session")
+    def hand_out():
+        return function
+
+    return hand_out
+
+
+data_for = _handed_out(_data_for)
+lesson_of = _handed_out(_lesson_of)
+fit = _handed_out(_fit)
+score = _handed_out(_score)
+finish = _handed_out(_finish)
+facts_of = _handed_out(_facts_of)
