@@ -70,7 +70,13 @@ def _start(folder: Path, what: str, *arguments: str) -> subprocess.Popen[bytes]:
     }
     with (folder / "cluster.log").open("ab") as log:
         return subprocess.Popen(
-            [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{what}", "--host", _HOST, *arguments],
+            [
+                str(home / "bin" / "spark-class"),
+                f"org.apache.spark.deploy.{what}",
+                "--host",
+                _HOST,
+                *arguments,
+            ],
             stdout=log,
             stderr=log,
             env=environment,

@@ -11,7 +11,11 @@ import pytest
 
 from prudent.training.engines.spark.context import started, stop
 
-SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+SETTINGS = {
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+}
 
 
 @pytest.fixture(scope="session")

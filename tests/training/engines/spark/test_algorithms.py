@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from prudent.training.engine import Session, TrialSpec
 from prudent.training.engines.spark.engine import SparkEngine
 from prudent.training.request import TrainingRequest
-from prudent.tuning.trial import FAILED, FINISHED, Outcome, Progress
+from prudent.tuning.trial import FINISHED, Outcome, Progress
 
 REGRESSION, BINARY = "sample_linear_regression_data.txt", "sample_libsvm_data.txt"
 MULTI, CLUSTERS = "sample_multiclass_classification_data.txt", "sample_kmeans_data.txt"
@@ -59,7 +58,13 @@ CASES: list[tuple[str, str, str, dict[str, Any], float]] = [
     ("regression", REGRESSION, "random-forest-regression", {"numTrees": 5}, -12),
     ("regression", REGRESSION, "gradient-boosted-tree-regression", {"maxIter": 3, "maxDepth": 3}, -14),
     ("binomial-classification", BINARY, "linear-support-vector-machine", {"maxIter": 10}, 0.9),
-    ("binomial-classification", BINARY, "binomial-logistic-regression", {"maxIter": 10, "regParam": 0.3}, 0.9),
+    (
+        "binomial-classification",
+        BINARY,
+        "binomial-logistic-regression",
+        {"maxIter": 10, "regParam": 0.3},
+        0.9,
+    ),
     ("multinomial-classification", MULTI, "multinomial-logistic-regression", {"maxIter": 20}, 0.85),
     ("binomial-classification", BINARY, "naive-bayes", {}, 0.9),
     ("multinomial-classification", MULTI, "decision-tree-classification", {"maxDepth": 3}, 0.8),
@@ -73,7 +78,13 @@ CASES: list[tuple[str, str, str, dict[str, Any], float]] = [
         "deep-learning",
         MULTI,
         "multilayer-perceptron-classifier",
-        {"hiddenLayersWidth": 8, "inputLayerWidth": 4, "outputLayerWidth": 3, "maxIter": 100, "stepSize": 0.05},
+        {
+            "hiddenLayersWidth": 8,
+            "inputLayerWidth": 4,
+            "outputLayerWidth": 3,
+            "maxIter": 100,
+            "stepSize": 0.05,
+        },
         0.85,
     ),
 ]

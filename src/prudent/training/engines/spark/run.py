@@ -113,7 +113,12 @@ def reason(error: BaseException) -> str:
         return "It ran out of memory; use less data or smaller settings."
     java = getattr(error, "java_exception", None)
     text = _cause(java) if java is not None else first_line(error)
-    for noise in (r"^\[[A-Z_.]+\]\s*", r"^[\w.$]*(Exception|Error):\s*", r"^requirement failed:\s*"):
+    for noise in (
+        r"^\[[A-Z_.]+\]\s*",
+        r"^[\w.$]*(Exception|Error):\s*",
+        r"^requirement failed:\s*",
+        r"\s*SQLSTATE: \w+$",
+    ):
         text = re.sub(noise, "", text)
     text = " ".join(text.split())
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST].rsplit(' ', 1)[0]} …"
