@@ -60,9 +60,14 @@ class Plan:
                 chosen[name] = value
         return chosen, transforms, share
 
-    def whole(self, configuration: Configuration) -> Configuration:
-        """The same configuration on all the data."""
-        return configuration if self.fraction is None else {**configuration, self.fraction: 1.0}
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The shares of the data that are used, the least first."""
+        return (1.0,) if self.fraction is None else tuple(self.space[self.fraction].values)
+
+    def on(self, share: float, configuration: Configuration) -> Configuration:
+        """The same configuration on that share of the data."""
+        return configuration if self.fraction is None else {**configuration, self.fraction: share}
 
 
 def search_of(request: TrainingRequest) -> str:

@@ -28,6 +28,8 @@ GIVE_UP = 25
 """A method whose first trials all failed, so many of them, is not tried further (a grid is)."""
 SHORTEST_S, LONGEST_S, SHARE = 0.001, 0.05, 0.02
 """A run is listened to for this share of its age, within these bounds: short runs are seen at once."""
+SAFE = 0.7
+"""A trial is begun for its own sake only if it should end within this share of the time left."""
 LEFT_FOR_PROOF = 0.2
 """What a search that never uses all the data leaves of a budget, to train what it recommends."""
 
@@ -83,7 +85,7 @@ class Search:
         self._open = set(range(len(plans)))
         self._waiting: set[int] = set()
         self._members: dict[int, _Member] = {}
-        self._zero_s = time.monotonic()
+        self._zero_s = self._begun_s = time.monotonic()
         for index, seeker in enumerate(seekers):
             for told in seeker.earlier():
                 self._take_in(index, told)
@@ -95,6 +97,11 @@ class Search:
         return time.monotonic() - self._zero_s
 
     @property
+    def session_s(self) -> float:
+        """Seconds of this session alone."""
+        return time.monotonic() - self._begun_s
+
+    @property
     def trials(self) -> int:
         return len(self.entries) + len(self.failures)
 
@@ -103,10 +110,20 @@ class Search:
         return len(self._members)
 
     def leaders(self, count: int) -> list[tuple[int, Configuration]]:
-        """Those of the best that saw a part of the data only: the place of their plan, and their settings."""
-        best = sorted(self.entries, key=standing)[:count]
-        parts = [entry for entry in best if entry.transforms.get(SAMPLE, {}).get("fraction", 1.0) < 1.0]
-        return [((entry.trial - 1) % self._terms.methods, configuration_of(entry)) for entry in parts]
+        """The best models so far that saw a part of the data, on as much of it as the time left allows.
+
+        Each with the place of its plan. Training is taken to grow in proportion to the rows.
+        """
+        found = []
+        for entry in sorted(self.entries, key=standing)[:count]:
+            index = (entry.trial - 1) % self._terms.methods
+            plan, share = self._plans[index], entry.transforms.get(SAMPLE, {}).get("fraction", 1.0)
+            affordable = [
+                more for more in plan.shares if entry.train_s * more / share <= SAFE * self._left_s()
+            ]
+            if affordable and affordable[-1] > share:
+                found.append((index, plan.on(affordable[-1], configuration_of(entry))))
+        return found
 
     # The loop
 
@@ -149,19 +166,20 @@ class Search:
     def _over(self) -> str:
         """Why no further trial may start; empty while it may."""
         terms = self._terms
-        if terms.trials is not None and self.trials + len(self._members) >= terms.trials:
+        if self.trials + len(self._members) >= terms.most_trials:
             return f"{terms.trials} trials were made"
-        if self.ledger.left_usd <= ROUNDING_USD:
+        if self.ledger.left_usd <= max(ROUNDING_USD, terms.put_by_usd()):
             return f"the budget of {format_money(terms.price_of_all_usd or 0.0)} is spent"
-        if self._left_s() <= 0:
-            if terms.time_s is not None and self.elapsed_s >= terms.time_s:
+        if self._left_s() <= terms.put_by_s():
+            if terms.time_s is not None and terms.time_s <= terms.deadline_left_s:
                 return f"the {format_duration(terms.time_s)} are over"
             return "the deadline has come"
         return ""
 
     def _left_s(self) -> float:
+        """Seconds until trials are cut; a deadline is counted from now, a budget from the beginning."""
         budget_s = math.inf if self._terms.time_s is None else self._terms.time_s
-        return min(budget_s, self._terms.deadline_left_s) - self.elapsed_s
+        return min(budget_s - self.elapsed_s, self._terms.deadline_left_s - self.session_s)
 
     def _start(self, index: int) -> bool:
         """Begin a trial of a method; False if it has none to begin now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from prudent.core.money import Price
@@ -14,7 +14,8 @@ from prudent.training.request import TrainingRequest
 class Terms:
     """What the search has to keep to: the price of a trial, how many run at once, when it must end.
 
-    `methods` is how many methods share the trials' numbers.
+    `methods` is how many methods share the trials' numbers. `put_by` is the share of every limit that is left
+    for later: no trial starts on it, but one that runs may use it.
     """
 
     price: Price
@@ -25,6 +26,7 @@ class Terms:
     deadline_left_s: float = math.inf
     metric: str = ""
     methods: int = 1
+    put_by: float = 0.0
 
     @classmethod
     def of(
@@ -41,17 +43,20 @@ class Terms:
         """Whether a budget ends the search, rather than each method's own number of trials."""
         return (self.price_of_all_usd, self.time_s, self.trials) != (None, None, None)
 
-    def less(self, share: float) -> Terms:
-        """The same with a share of the budget put by."""
-        keep = 1.0 - share
+    @property
+    def most_s(self) -> float:
+        """How long the search may take in all, as far as that is limited."""
+        return min(math.inf if self.time_s is None else self.time_s, self.deadline_left_s)
 
-        def part(amount: float | None) -> float | None:
-            return None if amount is None else amount * keep
+    @property
+    def most_trials(self) -> float:
+        """How many trials may be started."""
+        return math.inf if self.trials is None else max(1, math.floor(self.trials * (1.0 - self.put_by)))
 
-        return replace(
-            self,
-            price_of_all_usd=part(self.price_of_all_usd),
-            time_s=part(self.time_s),
-            trials=None if self.trials is None else max(1, math.floor(self.trials * keep)),
-            deadline_left_s=self.deadline_left_s * keep,
-        )
+    def put_by_usd(self) -> float:
+        """Money that is not for new trials."""
+        return self.put_by * (self.price_of_all_usd or 0.0)
+
+    def put_by_s(self) -> float:
+        """Time that is not for new trials."""
+        return 0.0 if math.isinf(self.most_s) else self.put_by * max(self.most_s, 0.0)

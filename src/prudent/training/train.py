@@ -150,7 +150,8 @@ class _Race:
         on_parts = asked[0].fraction is not None
         self._terms = replace(self._terms, methods=2 * len(asked) if on_parts else len(asked))
         seekers = [self._seeker(plan) for plan in asked]
-        search = self._search(asked, seekers, self._terms.less(LEFT_FOR_PROOF) if on_parts else self._terms)
+        put_by = LEFT_FOR_PROOF if on_parts else 0.0
+        search = self._search(asked, seekers, replace(self._terms, put_by=put_by))
         interrupted = search.run()
         ran = [search]
         if on_parts and not interrupted:
@@ -174,10 +175,10 @@ class _Race:
         foretold = [seeking.recommended() for seeking in seekers]
         for place, configuration in enumerate(foretold):
             if configuration is not None:
-                chosen[place].append(asked[place].whole(configuration))
+                chosen[place].append(asked[place].on(1.0, configuration))
         if not any(foretold):
-            for number, configuration in search.leaders(self._terms.parallelism):
-                chosen[number].append(asked[number].whole(configuration))
+            for place, configuration in search.leaders(self._terms.parallelism):
+                chosen[place].append(configuration)
         again = [replace(plan, index=len(asked) + plan.index, search="grid", enough=10**9) for plan in asked]
         given = [self._seeker(plan, wanted) for plan, wanted in zip(again, chosen, strict=True)]
         return self._search(again, given, self._rest(search))
@@ -194,5 +195,5 @@ class _Race:
             price_of_all_usd=None if usd is None else max(usd - search.ledger.spent_usd, 0.0),
             time_s=None if time_s is None else max(time_s - search.elapsed_s, 0.0),
             trials=None if terms.trials is None else max(terms.trials - search.trials, 1),
-            deadline_left_s=terms.deadline_left_s - search.elapsed_s,
+            deadline_left_s=terms.deadline_left_s - search.session_s,
         )
