@@ -13,8 +13,9 @@ from rich.text import Text
 from prudent.cli.console import measure_text, value_text
 from prudent.core.units import format_duration, format_money
 from prudent.tuning.goal import COST, TIME, Constraint
+from prudent.tuning.recommendation import Expected, Recommendation, untested
 from prudent.tuning.result import Result
-from prudent.tuning.trial import CUT, FAILED, FINISHED, Trial
+from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Trial
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,8 +25,12 @@ WORTH_TELLING = 1.1
 """A saving by a smaller factor than this is within what runs differ by anyway."""
 
 
-def answer(result: Result) -> list[RenderableType]:
-    """What was found, what it cost, and how it compares; what came nearest if nothing was found."""
+def answer(result: Result, confirming: bool = False) -> list[RenderableType]:
+    """What was found, what it cost, and how it compares; what came nearest if nothing was found.
+
+    A recommendation that was never run comes first, with what is predicted of it; `confirming` says that it
+    was run since, or is about to be.
+    """
     lines: list[RenderableType] = []
     if result.interrupted:
         lines.append(
@@ -35,18 +40,78 @@ def answer(result: Result) -> list[RenderableType]:
                 style="yellow",
             )
         )
+    recommended = untested(result)
+    if recommended is not None and recommended.likely:
+        lines.append(_recommended(result, recommended, confirming))
     if result.best is not None:
         lines.append(_found(result, result.best))
-    else:
+    elif recommended is not None and not recommended.likely:
+        lines += [Text(sentence, style="yellow") for sentence in hopeless(result, recommended)]
+        lines.append(_settings(recommended.configuration))
+    elif recommended is None:
         lines += [Text(sentence, style="yellow") for sentence in shortfall(result)]
-    lines.append(_row("Spent", _spent(result)))
+    lines.append(row("Spent", _spent(result)))
     return lines
 
 
 def files(journal: Path, report: Path | None, logs: Path | None) -> list[RenderableType]:
     """Where the rest is."""
     rows = [("Report", report), ("Journal", journal), ("Logs", logs)]
-    return [_row(label, _shown(path), "dim") for label, path in rows if path is not None]
+    return [row(label, _shown(path), "dim") for label, path in rows if path is not None]
+
+
+def found(result: Result) -> bool:
+    """Whether a study has an answer: measured, or recommended and more likely than not to keep the goal."""
+    recommended = untested(result)
+    return result.best is not None or (recommended is not None and recommended.likely)
+
+
+def _recommended(result: Result, recommended: Recommendation, confirming: bool) -> Table:
+    table = _grid()
+    first, *others = recommended.expected
+    at = "on the full data"
+    head = f"{first.measure} {measure_text(first.measure, first.value)} predicted {at}, {_range(first)}"
+    table.add_row(Text("Recommended", style="bold"), Text(head, style="bold green"))
+    for expected in others:
+        shown = measure_text(expected.measure, expected.value)
+        table.add_row("", Text(f"{expected.measure} {shown} predicted, {_range(expected)}"))
+    if result.goal.constraints:
+        table.add_row("", Text(f"keeps every constraint with a chance of {_percent(recommended.chance)}"))
+    _add_settings(table, recommended.configuration)
+    if not confirming:
+        cost = recommended.of(COST)
+        price = f" for about {format_money(cost.value)}" if cost else ""
+        table.add_row(
+            "",
+            Text(
+                f"It has not been run; --resume --confirm runs it once{price}, beside the budget.", "yellow"
+            ),
+        )
+    return table
+
+
+def _range(expected: Expected) -> str:
+    low, high = (measure_text(expected.measure, end) for end in (expected.low, expected.high))
+    return f"{low} to {high} (95 % sure)"
+
+
+def _percent(chance: float) -> str:
+    """
+    >>> _percent(0.9987), _percent(0.999999), _percent(0.5)
+    ('99.9 %', 'over 99.9 %', '50 %')
+    """
+    return "over 99.9 %" if chance > 0.9995 else f"{100 * chance:.3g} %"
+
+
+def _settings(configuration: Configuration) -> Table:
+    table = _grid()
+    _add_settings(table, configuration)
+    return table
+
+
+def _add_settings(table: Table, configuration: Configuration) -> None:
+    for name, value in configuration.items():
+        table.add_row(Text(f"  {name}", style="dim"), Text(value_text(value)))
 
 
 def _found(result: Result, best: Trial) -> Table:
@@ -55,9 +120,7 @@ def _found(result: Result, best: Trial) -> Table:
     table.add_row(Text("Best", style="bold"), Text(head, style="bold green"))
     for name, value in best.measures.items():
         table.add_row("", Text(f"{name} {measure_text(name, value)}"))
-    recommended = result.recommended or best.configuration
-    for name, value in recommended.items():
-        table.add_row(Text(f"  {name}", style="dim"), Text(value_text(value)))
+    _add_settings(table, best.configuration)
     comparison = compared(result, best)
     if comparison:
         table.add_row(Text("Compared", style="bold"), Text(comparison))
@@ -91,8 +154,7 @@ def shortfall(result: Result) -> Iterator[str]:
     if not result.trials:
         yield "Nothing was tried: the budget pays for no further run; raise it with --budget."
     elif nearest is not None:
-        yield "No configuration that was tried keeps every constraint."
-        yield f"Nearest was trial #{nearest.number}: " + "; ".join(_misses(result, nearest)) + "."
+        yield from _nearest(result, nearest)
     elif counts[FAILED] == len(result.trials):
         first = result.trials[0]
         yield f"All {counts[FAILED]} trials failed; the first said: {first.why}"
@@ -101,6 +163,42 @@ def shortfall(result: Result) -> Iterator[str]:
             f"No run ended by itself: {counts[CUT]} were cut and {counts[FAILED]} failed, "
             "so none can be called the answer; raise the budget or loosen the goal."
         )
+
+
+def _nearest(result: Result, nearest: Trial) -> Iterator[str]:
+    misses = list(_misses(result, nearest))
+    if not misses:  # it keeps every bound, but on a part of the data
+        yield "No run on the full data came to its end, and the goal speaks of the full data."
+        yield (
+            f"Nearest was trial #{nearest.number}, on a part of the data; raise the budget with --resume "
+            "--budget, or take a strategy that predicts the full data, such as fabulinus."
+        )
+        return
+    yield "No configuration that was tried keeps every constraint."
+    yield f"Nearest was trial #{nearest.number}: " + "; ".join(misses) + "."
+    yield f"Loosen {_these(misses)} with another goal, widen the space, or go on with --resume --budget."
+
+
+def hopeless(result: Result, recommended: Recommendation) -> Iterator[str]:
+    """Why no configuration is expected to keep the goal on the full data, and what comes nearest."""
+    missed = recommended.missed(result.goal.constraints)
+    if not missed:
+        yield (
+            "No configuration is likely to come to its end on the full data: too many runs failed; "
+            "read why in the report, and mend the job."
+        )
+        return
+    yield "No configuration is expected to keep every constraint on the full data."
+    told = [
+        f"{e.measure} {measure_text(e.measure, e.value)} is predicted, {_range(e)}, but {bound} is wanted"
+        for bound, e in missed
+    ]
+    yield f"Nearest, with a chance of {_percent(recommended.chance)}: " + "; ".join(told) + "."
+    yield f"Loosen {_these(told)} with another goal, widen the space, or go on with --resume --budget."
+
+
+def _these(misses: list[str]) -> str:
+    return "that constraint" if len(misses) == 1 else "those constraints"
 
 
 def _misses(result: Result, trial: Trial) -> Iterator[str]:
@@ -126,7 +224,8 @@ def _spent(result: Result) -> Text:
     return Text(f"{format_money(result.spent_usd)}{of} on {trials}{f' ({told})' if told else ''}{known}")
 
 
-def _row(label: str, text: Text | str, style: str = "") -> Table:
+def row(label: str, text: Text | str, style: str = "") -> Table:
+    """One line of an answer, under its label."""
     table = _grid()
     table.add_row(Text(label, style="bold"), text if isinstance(text, Text) else Text(text, style=style))
     return table

@@ -10,11 +10,12 @@ from prudent.tuning.job_file import JobFile
 
 @dataclass(frozen=True)
 class Places:
-    """The journal, the report, and the logs of every trial."""
+    """The journal, the report, the logs of every trial, and the run that confirmed the recommendation."""
 
     journal: Path
     report: Path
     logs: Path
+    confirmation: Path
 
     @classmethod
     def of(cls, job_file: JobFile, journal: Path | None = None, report: Path | None = None) -> Places:
@@ -27,6 +28,8 @@ class Places:
         """
         if journal is None:
             folder = job_file.folder / f"{job_file.name}.prudent"
-            return cls(folder / "journal.jsonl", report or folder / "report.html", folder / "logs")
+            page = report or folder / "report.html"
+            return cls(folder / "journal.jsonl", page, folder / "logs", folder / "confirmation.json")
         beside = journal.with_suffix("")
-        return cls(journal, report or beside.with_suffix(".html"), beside.with_suffix(".logs"))
+        page = report or beside.with_suffix(".html")
+        return cls(journal, page, beside.with_suffix(".logs"), beside.with_suffix(".confirmation.json"))

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from prudent.cli.answer import answer, files
+from prudent.cli.confirm import kept, told
 from prudent.cli.console import out, say, say_json
 from prudent.cli.places import Places
-from prudent.cli.tune import study_of, write_report
+from prudent.cli.tune import document, study_of, write_report
 from prudent.core.errors import BadInput
 from prudent.tuning.job_file import JobFile
 from prudent.tuning.jobs.job import Job
@@ -39,13 +40,13 @@ def report(
         )
     job = said.build()
     said, result = _as_recorded(said, job, places.journal)
-    written = write_report(result, said, job, places.report)
+    done = kept(job, result, places.confirmation)
+    written = write_report(result, said, job, places.report, done)
     if as_json:
-        say_json(
-            {**result.to_dict(), "journal": str(places.journal), "report": str(written) if written else None}
-        )
+        say_json(document(result, places, written, done))
     else:
-        say(out(), *answer(result), *files(places.journal, written, None))
+        say(out(), *answer(result, confirming=done is not None), *(told(done, result) if done else ()))
+        say(out(), *files(places.journal, written, None))
     raise typer.Exit(0 if written else 1)
 
 

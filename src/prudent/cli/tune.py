@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from prudent.cli.answer import answer, files
+from prudent.cli.answer import answer, files, found
 from prudent.cli.board import Board
+from prudent.cli.confirm import Confirmed, confirm_budget, confirmed, kept, told
 from prudent.cli.console import complain, out, say, say_json
+from prudent.cli.interrupt import ended_by_signals
 from prudent.cli.live import Lines, Screen, Silent, View
 from prudent.cli.places import Places
 from prudent.cli.plan import plan
@@ -66,6 +64,22 @@ def tune(
     report: Annotated[
         Path | None, typer.Option(help="Where to write the HTML report; NAME.prudent/report.html otherwise.")
     ] = None,
+    confirm: Annotated[
+        bool,
+        typer.Option(
+            "--confirm",
+            help="Then run the recommendation once, with money beside the budget, and say how far its "
+            "prediction was off.",
+        ),
+    ] = False,
+    confirming_budget: Annotated[
+        str | None,
+        typer.Option(
+            "--confirm-budget",
+            help="The most that --confirm may cost, such as $0.2; otherwise twice the upper end of the "
+            "predicted cost.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")] = False,
 ) -> None:
     """Find the cheapest configuration of a job that keeps its constraints, within a budget."""
@@ -79,6 +93,7 @@ def tune(
         early_stop=early_stop,
         max_trials=max_trials,
     )
+    confirm_usd = confirm_budget(confirming_budget, confirm)
     places = Places.of(said, journal, report)
     job = said.build(places.logs)
     known = [trial for path in warm_start or () for trial in earlier_trials(path, job.space)]
@@ -92,9 +107,15 @@ def tune(
             "set a budget and a price, or --max-trials."
         )
     result = _run(said, job, places, known, resume, _view(said, job, as_json))
-    written = write_report(result, said, job, places.report)
-    _show(result, places, written, as_json, live=not job.virtual)
-    raise typer.Exit(INTERRUPTED if result.interrupted else 0 if result.best is not None else NOT_FOUND)
+    if confirm:
+        _answered(result, as_json, confirming=True)
+        done: Confirmed | None = confirmed(job, result, places, confirm_usd, quiet=as_json)
+    else:
+        done = kept(job, result, places.confirmation)
+        _answered(result, as_json, confirming=done is not None)
+    written = write_report(result, said, job, places.report, done)
+    _show(result, places, written, as_json, not job.virtual, done)
+    raise typer.Exit(_code(result, done))
 
 
 def study_of(said: JobFile, job: Job, known: Sequence[Trial] = ()) -> Study:
@@ -129,14 +150,17 @@ def read_options(said: Sequence[str]) -> dict[str, Any]:
     return options
 
 
-def write_report(result: Result, said: JobFile, job: Job, path: Path) -> Path | None:
+def write_report(
+    result: Result, said: JobFile, job: Job, path: Path, done: Confirmed | None = None
+) -> Path | None:
     """Write the HTML report; a report that cannot be written must not cost the answer."""
     from prudent.reports.tuning import write_tuning_report
 
     problem = Problem(job.space, said.goal, job.price, tuple(job.measures), job.fraction, said.early_stop)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return write_tuning_report(result, problem, path, options=said.options)
+        confirmation = done.confirmation if done else None
+        return write_tuning_report(result, problem, path, options=said.options, confirmation=confirmation)
     except (OSError, PrudentError) as error:
         complain(
             f"the report could not be written ({error}); the journal has everything, try prudent report."
@@ -148,7 +172,7 @@ def _run(said: JobFile, job: Job, places: Places, known: Sequence[Trial], resume
     left_over = getattr(job, "reap", None)
     if resume and left_over is not None:
         left_over()
-    with _ended_by_signals(), view:
+    with ended_by_signals(), view:
         return run_study(
             job,
             said.goal,
@@ -183,31 +207,40 @@ def _show_plan(said: JobFile, job: Job, sketch: Study, as_json: bool) -> None:
     say(out(), *plan(said.name, dry))
 
 
-def _show(result: Result, places: Places, written: Path | None, as_json: bool, live: bool) -> None:
+def _answered(result: Result, as_json: bool, confirming: bool) -> None:
+    """The study's answer, said before more is paid to confirm it."""
+    if not as_json:
+        say(out(), "", *answer(result, confirming))
+
+
+def _show(
+    result: Result, places: Places, written: Path | None, as_json: bool, live: bool, done: Confirmed | None
+) -> None:
     if as_json:
-        paths = {"journal": str(places.journal), "report": str(written) if written else None}
-        say_json({**result.to_dict(), **paths})
+        say_json(document(result, places, written, done))
         return
-    say(out(), "", *answer(result), *files(places.journal, written, _logs(places) if live else None))
+    say(out(), *(told(done, result) if done else ()))
+    say(out(), *files(places.journal, written, _logs(places) if live else None))
+
+
+def document(result: Result, places: Places, written: Path | None, done: Confirmed | None) -> dict[str, Any]:
+    """What `--json` prints: the result, its confirmation, and where the files are."""
+    return {
+        **result.to_dict(),
+        "confirmation": done.to_dict() if done else None,
+        "journal": str(places.journal),
+        "report": str(written) if written else None,
+    }
+
+
+def _code(result: Result, done: Confirmed | None) -> int:
+    """0 with an answer; a confirmation that failed, or that breaks the goal, is none."""
+    if result.interrupted or (done is not None and done.interrupted):
+        return INTERRUPTED
+    if done is None or done.confirmation is None:
+        return 0 if found(result) and done is None else NOT_FOUND
+    return 0 if done.ended and (done.confirmation.trial.feasible or result.best is not None) else NOT_FOUND
 
 
 def _logs(places: Places) -> Path | None:
     return places.logs if places.logs.is_dir() else None
-
-
-@contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """A polite request to end (SIGTERM, a closed terminal) ends a study as Ctrl-C does."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
-        yield
-        return
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

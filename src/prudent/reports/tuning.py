@@ -17,6 +17,7 @@ from prudent.reports.effects import TELLING, Effect, effects
 from prudent.reports.foresight import Foretold, foretold, hit_rate, prospects
 from prudent.reports.model import Model
 from prudent.reports.plots import Figure
+from prudent.tuning.confirm import Confirmation
 from prudent.tuning.goal import COST, TIME, Constraint
 from prudent.tuning.history import History
 from prudent.tuning.problem import Problem
@@ -32,13 +33,18 @@ def write_tuning_report(
     options: Mapping[str, Any] | None = None,
     beside: Sequence[Result] = (),
     note: str = "",
+    confirmation: Confirmation | None = None,
 ) -> Path:
     """Write a self-contained HTML page about a tuning run; answers where it is.
 
     `options` are those given to the strategy. `beside` are results of other strategies for the same goal, to
-    compare with. `note` is a remark for the top, such as where the prices come from.
+    compare with. `note` is a remark for the top, such as where the prices come from. `confirmation` is the run
+    that turned the recommendation's prediction into a measurement.
     """
-    return page.write(tuning_report(result, problem, options=options, beside=beside, note=note), path)
+    written = tuning_report(
+        result, problem, options=options, beside=beside, note=note, confirmation=confirmation
+    )
+    return page.write(written, path)
 
 
 def tuning_report(
@@ -48,6 +54,7 @@ def tuning_report(
     options: Mapping[str, Any] | None = None,
     beside: Sequence[Result] = (),
     note: str = "",
+    confirmation: Confirmation | None = None,
 ) -> str:
     """The page itself, as text.
 

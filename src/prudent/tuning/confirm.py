@@ -7,19 +7,22 @@ into a measurement.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prudent.core.errors import BadInput
 from prudent.core.ledger import Entry
 from prudent.core.units import format_money
 from prudent.tuning.crew import Crew, LiveCrew, Reached, VirtualCrew
-from prudent.tuning.goal import COST
+from prudent.tuning.goal import COST, TIME
 from prudent.tuning.jobs.job import Job
 from prudent.tuning.limits import OUT_OF_MONEY, Limit
 from prudent.tuning.result import Result
 from prudent.tuning.strategies.strategy import with_word
-from prudent.tuning.trial import FINISHED, Configuration, Outcome, Progress, Trial
+from prudent.tuning.trial import FAILED, FINISHED, Configuration, Outcome, Progress, Trial
+
+CONFIRMING = 0
+"""The number of a confirming run, for its logs: a study numbers its own from 1, and may yet go on."""
 
 
 @dataclass(frozen=True)
@@ -53,28 +56,29 @@ class Confirmation:
 
 
 def confirm(job: Job, result: Result, budget_usd: float | None = None) -> Confirmation:
-    """Run the recommendation of a result once, with at most `budget_usd` (else what the study left over).
+    """Run the recommendation of a result once, with at most `budget_usd` (else `allowance_usd`).
 
-    Refuses where the money cannot pay for the run as predicted. A run that turns out dearer is cut when the
-    money is gone. A recommendation that the study ran in full itself costs nothing more.
+    The money is beside the study's own budget. Refuses where it cannot pay for the run as predicted. A run
+    that turns out dearer is cut when the money is gone. A recommendation that the study ran in full itself
+    costs nothing more.
     """
     if result.recommended is None:
         raise BadInput("There is no recommendation to confirm; tune with a larger budget first.")
     configuration = job.space.check(result.recommended)
-    known = _known(job, result, configuration)
-    if known is not None:
-        return _compared(known, result, None)
-    left = _money(result, budget_usd)
+    ran = known(job, result)
+    if ran is not None:
+        return compared(ran, result)
+    left = allowance_usd(result) if budget_usd is None else budget_usd
     _check_money(job, result, configuration, left)
-    number = max((trial.number for trial in result.trials), default=0) + 1
     price = job.price(configuration)
-    outcome = _run(job, configuration, number, Limit(price.seconds_for(left), OUT_OF_MONEY))
+    limit = Limit(price.seconds_for(left), OUT_OF_MONEY)
+    outcome = _complete(_run(job, configuration, CONFIRMING, limit), result)
     cost_usd = price.cost_usd(outcome.time_s) if outcome.started else 0.0
     paid_usd = min(cost_usd, left)
     values = {**outcome.measures, "time_s": outcome.time_s, "cost_usd": cost_usd}
     feasible = outcome.status == FINISHED and result.goal.feasible(values)
     trial = Trial(
-        number,
+        CONFIRMING,
         configuration,
         outcome.status,
         outcome.time_s,
@@ -85,19 +89,38 @@ def confirm(job: Job, result: Result, budget_usd: float | None = None) -> Confir
         why=outcome.why,
         chosen="confirms the recommendation",
     )
-    return _compared(trial, result, Entry(f"trial {number}", paid_usd, outcome.time_s, price, note="confirm"))
+    return compared(
+        trial, result, Entry("confirmation", paid_usd, outcome.time_s, price, note=outcome.status)
+    )
 
 
-def _known(job: Job, result: Result, configuration: Configuration) -> Trial | None:
-    key = job.space.key(configuration)
-    ran = (trial for trial in result.trials if trial.finished)
+def known(job: Job, result: Result) -> Trial | None:
+    """The finished run of the recommendation within the study itself, or before it."""
+    if result.recommended is None:
+        return None
+    key = job.space.key(result.recommended)
+    ran = (trial for trial in (*result.trials, *result.known) if trial.finished)
     return next((trial for trial in ran if job.space.key(trial.configuration) == key), None)
 
 
-def _money(result: Result, budget_usd: float | None) -> float:
-    if budget_usd is not None:
-        return budget_usd
+def allowance_usd(result: Result) -> float:
+    """The most that a confirming run may cost where nobody said: twice the upper end of its predicted cost.
+
+    Without a prediction it is what the study left over.
+    """
+    upper = result.prediction.get(with_word(COST, "high"))
+    if upper is not None:
+        return 2.0 * float(upper)
     return math.inf if result.budget_usd is None else max(result.budget_usd - result.spent_usd, 0.0)
+
+
+def _complete(outcome: Outcome, result: Result) -> Outcome:
+    """A finished run that lacks a measure of the goal has failed, as in a study."""
+    told = (COST, TIME, *outcome.measures)
+    missing = [measure for measure in result.goal.measures if measure not in told]
+    if outcome.status != FINISHED or not missing:
+        return outcome
+    return replace(outcome, status=FAILED, why=f"it ended without reporting {missing[0]}")
 
 
 def _check_money(job: Job, result: Result, configuration: Configuration, left: float) -> None:
@@ -128,7 +151,7 @@ def _run(job: Job, configuration: Configuration, number: int, limit: Limit) -> O
         raise
 
 
-def _compared(trial: Trial, result: Result, charge: Entry | None) -> Confirmation:
+def compared(trial: Trial, result: Result, charge: Entry | None = None) -> Confirmation:
     """Set a finished run beside its prediction; a cut one is compared by nothing, it has no final values."""
     foretold = result.prediction
     measured = trial.values if trial.finished else {}

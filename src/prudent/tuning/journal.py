@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -156,6 +157,18 @@ def _plain(value: object) -> object:
     if item is None:
         raise TypeError(f"{value!r} cannot be written to a journal")
     return item()
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Keep other processes from this study, after it ended, while something more is done for it."""
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise BadInput(f'Cannot read the journal "{path}" ({error.strerror}); check the path.') from error
+    with file:
+        _lock(file, path)
+        yield
 
 
 def _lock(file: BinaryIO, path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from prudent.core.errors import BadInput, RunFailed
 from prudent.tuning.crew import Crew, LiveCrew, Member, Reached, VirtualCrew
 from prudent.tuning.goal import Goal
+from prudent.tuning.history import History
 from prudent.tuning.jobs.job import Job
 from prudent.tuning.limits import OUT_OF_MONEY, Limit
 from prudent.tuning.result import Result
@@ -120,13 +121,23 @@ def summary(study: Study, job_name: str, interrupted: bool = False) -> Result:
         budget_usd=study.ledger.budget_usd,
         strategy=study.strategy_name,
         seed=study.seed,
-        nearest=None if history.best else history.nearest,
+        nearest=None if history.best else _nearest(study),
         entries=study.ledger.entries,
         known=study.known,
         interrupted=interrupted,
         job=job_name,
         prediction=prediction,
     )
+
+
+def _nearest(study: Study) -> Trial | None:
+    """What misses the constraints by least, among runs that could be the answer if there are any.
+
+    A run on a part of the data keeps a bound on the cost easily; it does not keep one at full data.
+    """
+    history, answers = study.history, study.problem.answers
+    able = tuple(trial for trial in history if answers(trial.configuration))
+    return History(study.goal, able).nearest or history.nearest
 
 
 def _silent(event: Event, study: Study) -> None:

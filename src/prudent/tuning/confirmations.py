@@ -1,0 +1,127 @@
+"""The confirming runs of a study, kept in a file: what was paid once is never paid again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from prudent.core.errors import BadInput, PrudentError, RunFailed
+from prudent.core.ledger import Entry
+from prudent.core.space import Space
+from prudent.tuning.trial import FAILED, Configuration, Trial
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Confirming:
+    """One confirming run: of which job, with how much money (None: without end), and how it ended.
+
+    `trial` is None from its beginning to its end; it stays so where the process was killed in between.
+    """
+
+    job: str
+    configuration: Configuration
+    most_usd: float | None = None
+    trial: Trial | None = None
+    charge: Entry | None = None
+
+    @property
+    def spent_usd(self) -> float:
+        return self.charge.usd if self.charge else 0.0
+
+    def settles(self, most_usd: float) -> bool:
+        """Whether running again with at most so much money could tell nothing more.
+
+        A finished run has told everything. One that was cut tells more if there is more money than then; one
+        that failed, or never came to its end, tells nothing yet.
+        """
+        if self.trial is None or self.trial.status == FAILED:
+            return False
+        return self.trial.finished or self.most_usd is None or most_usd <= self.most_usd
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "job": self.job,
+            "configuration": dict(self.configuration),
+            "most_usd": self.most_usd,
+            "trial": self.trial.to_dict() if self.trial else None,
+            "charge": self.charge.to_dict() if self.charge else None,
+        }
+
+    @classmethod
+    def from_dict(cls, said: Mapping[str, Any]) -> Confirming:
+        trial, charge = said["trial"], said["charge"]
+        return cls(
+            said["job"],
+            said["configuration"],
+            said["most_usd"],
+            None if trial is None else Trial.from_dict(trial),
+            None if charge is None else Entry.from_dict(charge),
+        )
+
+
+class Confirmations:
+    """The file `confirmation.json` of a study: every confirming run that was begun."""
+
+    def __init__(self, path: Path, space: Space) -> None:
+        self.path, self._space = path, space
+
+    def find(self, job: str, configuration: Configuration) -> Confirming | None:
+        """The run of a configuration of this very job that tells most: a finished one, else the last."""
+        key = self._space.key(configuration)
+        found = [kept for kept in self._read() if self._is(kept, job, key)]
+        told = [kept for kept in found if kept.trial is not None and kept.trial.finished]
+        return next(reversed(told or found), None)
+
+    def keep(self, confirming: Confirming) -> None:
+        """Write a run down, in place of one like it that never ended; whole or not at all."""
+        key = self._space.key(confirming.configuration)
+        others = [k for k in self._read() if k.trial is not None or not self._is(k, confirming.job, key)]
+        said = {"format": FORMAT, "runs": [kept.to_dict() for kept in (*others, confirming)]}
+        part = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with part.open("w", encoding="utf-8") as file:
+                    json.dump(said, file, indent=2, ensure_ascii=False, allow_nan=False, default=float)
+                    file.flush()
+                    os.fsync(file.fileno())
+                part.replace(self.path)
+            finally:
+                part.unlink(missing_ok=True)
+        except OSError as error:
+            raise RunFailed(
+                f'Cannot write "{self.path}" ({error.strerror}); make room, or let it be written to.'
+            ) from error
+
+    def _read(self) -> list[Confirming]:
+        try:
+            said = json.loads(self.path.read_text(encoding="utf-8"))
+            return [self._checked(Confirming.from_dict(run)) for run in said["runs"]]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, KeyError, TypeError, PrudentError) as error:
+            raise BadInput(
+                f'Cannot read the confirmation "{self.path}" ({error}); restore the file from a copy, or '
+                "remove it to pay for another run."
+            ) from error
+
+    def _checked(self, kept: Confirming) -> Confirming:
+        """Configurations as the space spells them: JSON knows no tuples."""
+        if kept.trial is None or kept.configuration not in self._space:
+            return kept
+        configuration = self._space.check(kept.configuration)
+        trial = replace(kept.trial, configuration=configuration)
+        return replace(kept, configuration=configuration, trial=trial)
+
+    def _is(self, kept: Confirming, job: str, key: str) -> bool:
+        return (
+            kept.job == job
+            and kept.configuration in self._space
+            and self._space.key(kept.configuration) == key
+        )

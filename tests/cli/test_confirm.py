@@ -1,0 +1,406 @@
+"""Recommendations that were never run: how they are told, confirmed by one paid run, and refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+PROGRAM = [sys.executable, "-m", "prudent.cli.main"]
+GOAL = "maximise accuracy at full data subject to cost_usd <= 0.05 at full data"
+Prudent = Callable[..., Any]
+Write = Callable[..., Path]
+
+
+def outcome(vm: str, workers: int, rate: float, share: float) -> tuple[float, float, float]:
+    """Seconds, dollars per hour, accuracy: more workers are dearer, a middling rate is best."""
+    speed, usd = {"small": (1.0, 0.1), "large": (3.0, 0.35)}[vm]
+    time_s = 4 + 900 * share / (speed * workers**0.8)
+    error = (0.02 + 0.1 * abs(math.log10(rate) + 2) + 0.004 * workers) * share**-0.4
+    return time_s, usd * workers, 1 - min(error, 0.9)
+
+
+@pytest.fixture
+def shares(tmp_path: Path) -> Write:
+    """Writes a job file that replays runs on several shares of the data; the shares may be others."""
+
+    def write(fractions: tuple[float, ...] = (0.02, 0.1, 0.3, 1.0), **changes: Any) -> Path:
+        lines = ["vm,workers,rate,share,time_s,price_usd_per_h,accuracy"]
+        for vm in ("small", "large"):
+            for workers in (1, 2, 4, 8):
+                for rate in (1e-4, 1e-3, 1e-2, 1e-1):
+                    for share in fractions:
+                        values = outcome(vm, workers, rate, abs(share) or 1.0)
+                        lines.append(",".join(map(str, (vm, workers, rate, share, *values))))
+        (tmp_path / "shares.csv").write_text("\n".join(lines))
+        said = {
+            "table": "shares.csv",
+            "parameters": ["vm", "workers", "rate"],
+            "fraction": "share",
+            "measures": ["accuracy"],
+            "goal": GOAL,
+            "budget": "$0.5",
+            "strategy": "fabulinus",
+            "options": {"start_configurations": 4},
+            "max_trials": 16,
+            "seed": 1,
+            **changes,
+        }
+        path = tmp_path / "job.yaml"
+        kept = {key: value for key, value in said.items() if value is not None}
+        path.write_text(yaml.safe_dump(kept, sort_keys=False))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def learner(tmp_path: Path) -> Write:
+    """A command that learns on a share of the data, by arithmetic; `full` is what it does on all of it."""
+
+    def write(full: str = "true", **changes: Any) -> Path:
+        (tmp_path / "learn.sh").write_text(
+            f'if [ "$2" = 1 ] || [ "$2" = 1.0 ]; then {full}; fi\n'
+            "awk -v k=$1 -v s=$2 "
+            '\'BEGIN { printf "PRUDENT {\\"accuracy\\": %f}\\n", 1 - 0.02 * k / s^0.3 }\'\n'
+        )
+        said = {
+            "command": "sh learn.sh {k} {share}",
+            "parameters": {"k": [1, 2, 3, 4], "share": [0.1, 0.3, 1.0]},
+            "fraction": "share",
+            "measures": ["accuracy"],
+            "price": 0.5,
+            "goal": "maximise accuracy at full data subject to cost_usd <= $1 at full data",
+            "budget": "$0.1",
+            "options": {"start_configurations": 2},
+            "max_trials": 4,
+            **changes,
+        }
+        path = tmp_path / "learn.yaml"
+        path.write_text(yaml.safe_dump(said, sort_keys=False))
+        return path
+
+    return write
+
+
+def kept(folder: Path, name: str = "job") -> list[dict[str, Any]]:
+    runs: list[dict[str, Any]] = json.loads((folder / f"{name}.prudent" / "confirmation.json").read_text())[
+        "runs"
+    ]
+    return runs
+
+
+class TestAnswer:
+    def test_the_recommendation_comes_first_with_its_ranges(self, prudent: Prudent, shares: Write) -> None:
+        done = prudent("tune", shares())
+        assert done.code == 0, done
+        told = prudent("report", shares(), "--json").json["prediction"]
+        lines = [line for line in done.out.splitlines() if not line.startswith("#")]
+        first = next(line for line in lines if line)
+        assert first.startswith("Recommended")
+        assert f"accuracy {told['accuracy']:.4g} predicted on the full data" in first
+        assert f"{told['accuracy_low']:.4g} to {told['accuracy_high']:.4g} (95 % sure)" in first
+        assert any(line.strip().startswith("cost_usd $") and "predicted" in line for line in lines)
+        assert "keeps every constraint with a chance of" in done.out
+        assert "It has not been run; --resume --confirm runs it once for about $" in done.out
+
+    def test_a_strategy_that_runs_what_it_recommends_is_as_ever(
+        self, prudent: Prudent, shares: Write
+    ) -> None:
+        done = prudent("tune", shares(strategy="gp-eic", options={}, max_trials=6), "--confirm")
+        assert done.code == 0
+        assert "Recommended" not in done.out
+        assert "Best" in done.out
+        assert "The study had run it already: nothing was paid for this." in done.out
+
+
+class TestConfirm:
+    def test_measured_beside_predicted_in_a_line_each(
+        self, prudent: Prudent, shares: Write, tmp_path: Path
+    ) -> None:
+        done = prudent("tune", shares(), "--confirm")
+        assert done.code == 0, done
+        (run,) = kept(tmp_path)
+        said = run["configuration"]
+        time_s, usd_per_h, accuracy = outcome(said["vm"], said["workers"], said["rate"], said["share"])
+        assert said["share"] == 1.0
+        assert run["charge"]["usd"] == pytest.approx(time_s * usd_per_h / 3600)
+        text = done.out
+        order = ["Recommended", "Spent", "Confirming", "Confirmed", "Report"]
+        assert [text.index(word) for word in order] == sorted(text.index(word) for word in order)
+        assert "has not been run" not in text
+        for measure in ("accuracy", "cost_usd", "time_s"):
+            (line,) = [
+                part for part in text.splitlines() if part.strip().startswith(measure) and "measured" in part
+            ]
+            assert "predicted (" in line
+            assert line.endswith((", in range", ", out of range"))
+        assert f"accuracy {accuracy:.4g} measured" in text
+
+    def test_the_price_is_said_and_is_twice_the_upper_end(
+        self, prudent: Prudent, shares: Write, tmp_path: Path
+    ) -> None:
+        prudent("tune", shares())
+        done = prudent("tune", shares(), "--resume", "--confirm", "--json")
+        told, confirmation = done.json["prediction"], done.json["confirmation"]
+        assert kept(tmp_path)[0]["most_usd"] == pytest.approx(2 * told["cost_high_usd"])
+        assert confirmation["errors"]["accuracy"] == pytest.approx(
+            confirmation["trial"]["measures"]["accuracy"] - told["accuracy"]
+        )
+        assert confirmation["earlier"] is False
+        assert done.json["spent_usd"] == pytest.approx(sum(t["spent_usd"] for t in done.json["trials"]))
+
+    def test_it_is_never_paid_twice(self, prudent: Prudent, shares: Write, tmp_path: Path) -> None:
+        path = shares()
+        first = prudent("tune", path, "--confirm", "--json").json["confirmation"]
+        file = tmp_path / "job.prudent" / "confirmation.json"
+        before = file.read_bytes()
+        again = prudent("tune", path, "--resume", "--confirm", "--json").json["confirmation"]
+        assert again == {**first, "earlier": True}
+        assert file.read_bytes() == before
+        said = prudent("tune", path, "--resume", "--confirm").out
+        assert "was paid for it earlier, nothing now." in said
+        assert "Confirming" not in said
+        # Known without asking again, for the report too.
+        assert prudent("report", path, "--json").json["confirmation"] == again
+        assert "was paid for it earlier" in prudent("report", path).out
+        assert prudent("tune", path, "--resume", "--json").json["confirmation"] == again
+
+    def test_one_that_was_begun_and_never_ended_starts_again(
+        self, prudent: Prudent, shares: Write, tmp_path: Path
+    ) -> None:
+        path = shares()
+        prudent("tune", path, "--confirm")
+        file = tmp_path / "job.prudent" / "confirmation.json"
+        said = json.loads(file.read_text())
+        ended = dict(said["runs"][0])
+        said["runs"][0].update(trial=None, charge=None)
+        file.write_text(json.dumps(said))
+        assert prudent("report", path, "--json").json["confirmation"] is None
+        done = prudent("tune", path, "--resume", "--confirm")
+        assert "It was begun before and never ended; it starts again." in " ".join(done.out.split())
+        assert kept(tmp_path) == [ended]
+
+    def test_the_confirmation_of_another_configuration_does_not_count(
+        self, prudent: Prudent, shares: Write, tmp_path: Path
+    ) -> None:
+        path = shares()
+        prudent("tune", path, "--confirm")
+        file = tmp_path / "job.prudent" / "confirmation.json"
+        said = json.loads(file.read_text())
+        other = {**said["runs"][0]["configuration"], "rate": 0.1, "workers": 8}
+        said["runs"][0]["configuration"] = said["runs"][0]["trial"]["configuration"] = other
+        file.write_text(json.dumps(said))
+        done = prudent("tune", path, "--resume", "--confirm", "--json").json
+        assert done["confirmation"]["earlier"] is False
+        assert [run["configuration"] for run in kept(tmp_path)] == [other, done["recommended"]]
+
+    def test_too_little_money_leaves_the_answer_and_says_so(
+        self, prudent: Prudent, shares: Write, tmp_path: Path
+    ) -> None:
+        done = prudent("tune", shares(), "--confirm", "--confirm-budget", "$0.0001")
+        assert done.code == 1
+        assert "Recommended" in done.out
+        assert "Not confirmed: Confirming the recommendation takes about" in done.out
+        assert (tmp_path / "job.prudent" / "report.html").exists()
+        again = prudent("tune", shares(), "--resume", "--confirm", "--confirm-budget", "$0.5")
+        assert again.code == 0
+        assert "at most $0.50, beside the study's budget" in again.out
+
+    def test_another_goal_judges_the_same_run(self, prudent: Prudent, shares: Write, tmp_path: Path) -> None:
+        """A prediction of a bound just missed: the run ends, breaks the goal, and that is no answer."""
+        path = shares()
+        first = prudent("tune", path, "--confirm", "--json").json
+        measured = first["confirmation"]["trial"]["cost_usd"]
+        file = tmp_path / "job.prudent" / "confirmation.json"
+        said = json.loads(file.read_text())
+        said["runs"][0]["trial"].update(
+            cost_usd=0.06, time_s=first["confirmation"]["trial"]["time_s"] * 0.06 / measured
+        )
+        file.write_text(json.dumps(said))
+        done = prudent("tune", path, "--resume", "--confirm")
+        assert done.code == 1
+        assert "It breaks cost_usd <= $0.05 at full data" in done.out
+        assert "out of range" in done.out or "in range" in done.out
+
+    @pytest.mark.parametrize(
+        ("more", "says"),
+        [
+            (["--confirm-budget", "$1"], "--confirm-budget: It is for a run that confirms"),
+            (["--confirm", "--confirm-budget", "0"], "The budget is 0; give an amount above 0"),
+            (["--confirm", "--confirm-budget", "5 min"], "--confirm-budget"),
+        ],
+    )  # fmt: skip
+    def test_wrong_requests(
+        self, prudent: Prudent, shares: Write, tmp_path: Path, more: list[str], says: str
+    ) -> None:
+        done = prudent("tune", shares(), *more)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.count("\n") == 1
+        assert says in done.err
+        assert not list(tmp_path.glob("*.prudent"))
+
+    def test_a_damaged_file_is_told(self, prudent: Prudent, shares: Write, tmp_path: Path) -> None:
+        path = shares()
+        prudent("tune", path, "--confirm")
+        (tmp_path / "job.prudent" / "confirmation.json").write_text('{"runs": [')
+        done = prudent("tune", path, "--resume", "--confirm")
+        assert done.code == 1
+        assert "Recommended" in done.out
+        assert "restore the file from a copy, or remove it" in " ".join(done.out.split())
+
+
+class TestLiveRuns:
+    def test_a_failing_confirmation_ends_with_1_and_is_tried_again(
+        self, prudent: Prudent, learner: Write, tmp_path: Path
+    ) -> None:
+        path = learner(full="echo no room >&2; exit 3")
+        done = prudent("tune", path, "--confirm", "--json")
+        assert done.code == 1
+        assert done.json["recommended"] is not None
+        assert done.json["confirmation"]["trial"]["status"] == "failed"
+        logs = tmp_path / "learn.prudent" / "logs"
+        assert "no room" in (logs / "trial-0000.err").read_text()
+        again = prudent("tune", path, "--resume", "--confirm")
+        assert again.code == 1
+        assert "Recommended" in again.out
+        assert "The confirming run failed: exit code 3: no room" in " ".join(again.out.split())
+        assert len(kept(tmp_path, "learn")) == 2, "both were paid"
+        # The job is the same, its program was mended.
+        learner()
+        mended = prudent("tune", path, "--resume", "--confirm")
+        assert mended.code == 0
+        assert "It keeps every constraint." in mended.out
+
+    def test_one_cut_by_money_needs_more_to_go_on(
+        self, prudent: Prudent, learner: Write, tmp_path: Path
+    ) -> None:
+        path = learner(full="sleep 2")
+        most = "$0.0001"  # 0.72 s
+        done = prudent("tune", path, "--confirm", "--confirm-budget", most, "--json")
+        assert done.code == 1
+        confirmation = done.json["confirmation"]
+        assert confirmation["trial"]["status"] == "cut"
+        assert confirmation["spent_usd"] <= 0.0001
+        again = prudent("tune", path, "--resume", "--confirm", "--confirm-budget", most)
+        assert again.code == 1
+        assert "was cut after" in again.out
+        assert "--confirm-budget" in again.out
+        assert len(kept(tmp_path, "learn")) == 1, "the same money tells nothing more"
+        more = prudent("tune", path, "--resume", "--confirm", "--confirm-budget", "$0.1", "--json")
+        assert more.code == 0
+        assert more.json["confirmation"]["trial"]["status"] == "finished"
+
+    def test_an_interrupted_one_is_not_charged_and_starts_again(self, learner: Write, tmp_path: Path) -> None:
+        path = learner(full="test -e go || sleep 60")
+        process = subprocess.Popen(
+            [*PROGRAM, "tune", str(path), "--confirm", "--confirm-budget", "$0.1"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            file = tmp_path / "learn.prudent" / "confirmation.json"
+            until = time.monotonic() + 90
+            while not file.exists() and process.poll() is None:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            time.sleep(0.5)
+            second = subprocess.run(
+                [*PROGRAM, "tune", str(path), "--resume", "--confirm"],
+                capture_output=True, text=True, timeout=90, check=False,
+            )  # fmt: skip
+            assert (second.returncode, "Another process is running the study" in second.stderr) == (2, True)
+            process.terminate()
+            out, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert process.returncode == 130
+        assert "not charged, and starts again" in " ".join(out.split())
+        assert "Recommended" in out
+        assert not list((tmp_path / "learn.prudent" / "logs").glob("*.pid"))
+        assert kept(tmp_path, "learn")[0]["trial"] is None
+        (tmp_path / "go").touch()
+        resumed = subprocess.run(
+            [*PROGRAM, "tune", str(path), "--resume", "--confirm", "--json"],
+            capture_output=True, text=True, timeout=90, check=True, env=os.environ,
+        )  # fmt: skip
+        assert json.loads(resumed.stdout)["confirmation"]["trial"]["status"] == "finished"
+        assert len(kept(tmp_path, "learn")) == 1
+
+
+class TestNothingKeepsTheGoal:
+    GOAL = "maximise accuracy at full data subject to cost_usd <= 0.0001 at full data"
+
+    def test_what_comes_nearest_the_remedy_and_exit_code_1(
+        self, prudent: Prudent, shares: Write, tmp_path: Path
+    ) -> None:
+        done = prudent("tune", shares(goal=self.GOAL))
+        text = " ".join(done.out.split())
+        assert done.code == 1
+        assert "No configuration is expected to keep every constraint on the full data." in text
+        assert "but cost_usd <= $0.0001 at full data is wanted" in text
+        assert "Loosen that constraint with another goal" in text
+        assert "workers" in done.out
+        page = (tmp_path / "job.prudent" / "report.html").read_text()
+        assert "Nothing is expected to keep the goal" in page
+
+    def test_no_money_is_spent_to_confirm_it(self, prudent: Prudent, shares: Write, tmp_path: Path) -> None:
+        done = prudent("tune", shares(goal=self.GOAL), "--confirm")
+        assert done.code == 1
+        assert "Not confirmed: nothing is expected to keep every constraint" in done.out
+        assert not (tmp_path / "job.prudent" / "confirmation.json").exists()
+
+    def test_on_full_data_runs_the_measured_one_is_the_nearest(self, prudent: Prudent, shares: Write) -> None:
+        path = shares(goal=self.GOAL, strategy="hyperband", options={}, max_trials=40, budget="$5")
+        done = prudent("tune", path, "--no-early-stop", "--json")
+        assert done.code == 1
+        assert done.json["nearest"]["configuration"]["share"] == 1.0
+        said = " ".join(prudent("report", path).out.split())
+        assert "but cost_usd <= $0.0001 at full data is wanted" in said
+        assert "Loosen that constraint with another goal" in said
+
+    def test_money_that_never_reached_the_full_data_has_its_own_words(
+        self, prudent: Prudent, shares: Write
+    ) -> None:
+        path = shares(strategy="hyperband", options={}, max_trials=3)
+        done = prudent("tune", path)
+        assert done.code == 1
+        assert "No run on the full data came to its end" in done.out
+        assert "such as fabulinus" in done.out
+
+
+@pytest.mark.parametrize(
+    ("fractions", "changes", "says"),
+    [
+        ((0.1, 1.5), {}, 'the fraction "1.5" in column "share" is not in (0, 1]'),
+        ((0.0, 1.0), {}, 'the fraction "0.0" in column "share" is not in (0, 1]'),
+        ((-0.5, 1.0), {}, 'the fraction "-0.5" in column "share" is not in (0, 1]'),
+        ((0.1, 0.3), {}, "never reaches 1, the full data; add"),
+        ((1.0,), {}, "has no value below 1; add smaller ones"),
+        ((0.1, 1.0), {"fraction": None, "strategy": None, "options": None},
+         'the job names no fraction; add "fraction: PARAMETER"'),
+        ((0.1, 1.0), {"fraction": "vm"}, 'the fraction "small" in column "vm" is not in (0, 1]'),
+    ],
+)  # fmt: skip
+def test_fractions_that_are_none(
+    prudent: Prudent,
+    shares: Write,
+    tmp_path: Path,
+    fractions: tuple[float, ...],
+    changes: dict[str, Any],
+    says: str,
+) -> None:
+    done = prudent("tune", shares(fractions, **changes))
+    assert (done.code, done.out) == (2, ""), done
+    assert done.err.count("\n") == 1
+    assert says in done.err
+    assert done.err.rstrip().endswith(".")
+    assert not list(tmp_path.glob("*.prudent"))
