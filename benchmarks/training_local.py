@@ -1,0 +1,266 @@
+"""The local training engine: cold start, parallel trials, overhead, memory, and a million rows.
+
+python benchmarks/training_local.py [cold] [parallel] [overhead] [memory] [million]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prudent.training.dataset import Column, Dataset
+from prudent.training.engine import TrialSpec
+from prudent.training.engines.local.engine import LocalEngine
+from prudent.training.engines.local.session import LocalSession
+from prudent.training.request import TrainingRequest
+from prudent.training.request_limits import Validation
+from prudent.tuning.trial import Outcome
+
+MILLION_ROWS, MILLION_COLUMNS = 1_000_000, 50
+
+
+def classes(rows: int, columns: int, seed: int = 0) -> Dataset:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, columns)).astype(np.float32)
+    y = (X @ rng.normal(size=columns) + rng.normal(size=rows) > 0).astype(np.int64)
+    return Dataset(X, y, tuple(Column(f"f{n}") for n in range(columns)), ("no", "yes"), "y", "made")
+
+
+@contextmanager
+def session(dataset: Dataset, parallelism: int) -> Iterator[tuple[LocalSession, Path]]:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        opened = LocalSession(dataset, "classification", None, Validation(), 1, place / "work", parallelism)
+        with opened:
+            yield opened, place
+
+
+def outcome(run: Any) -> Outcome:
+    while True:
+        event = run.next(3600)
+        if isinstance(event, Outcome):
+            assert event.status == "finished", event.why
+            return event
+
+
+def train_all(
+    opened: LocalSession, place: Path, trials: int, at_a_time: int, name: str, **chosen: Any
+) -> float:
+    """Wall seconds for so many trials, some at a time; their folders are removed as they end."""
+    waiting, running = list(range(trials)), {}
+    began_s = time.perf_counter()
+    while waiting or running:
+        while waiting and len(running) < at_a_time:
+            number = waiting.pop()
+            spec = TrialSpec(number, name, chosen, {}, 1.0, number, place / f"t{number}")
+            run = opened.start(spec)
+            running[run] = spec
+        for run in wait(list(running)):
+            event = run.next(3600)
+            if isinstance(event, Outcome):
+                assert event.status == "finished", event.why
+                for file in running.pop(run).folder.iterdir():
+                    file.unlink()
+    return time.perf_counter() - began_s
+
+
+def cold() -> None:
+    """The paper's example through the command line, everything from nothing."""
+    import pyspark
+
+    path = Path(pyspark.__file__).parent / "data/mllib/sample_linear_regression_data.txt"
+    asked = {"maxIter": [5, 10, 15], "regParam": [0.1, 0.3, 0.5], "elasticNetParam": [0.2, 0.5, 0.8]}
+    request = {
+        "domain": "regression",
+        "dataset": {"path": str(path), "format": "libsvm"},
+        "methods": [
+            {
+                "algorithm": "linear-regression",
+                "hyperparameters": [{"param": name, "values": values} for name, values in asked.items()],
+            }
+        ],
+        "parameterSearch": "random",
+        "budget": "4 trials",
+    }
+    spent = []
+    for _ in range(3):
+        with tempfile.TemporaryDirectory() as folder:
+            document = Path(folder) / "request.json"
+            document.write_text(json.dumps(request))
+            began_s = time.perf_counter()
+            command = [
+                sys.executable,
+                "-m",
+                "prudent.cli.main",
+                "train",
+                str(document),
+                "--out",
+                f"{folder}/out",
+            ]
+            subprocess.run(command, check=True, capture_output=True)
+            spent.append(time.perf_counter() - began_s)
+    print(f"cold start, 4 trials, request to report: {min(spent):.2f} s (at most 8); all: {shown(spent)}")
+
+
+def parallel() -> None:
+    """The same trials one after the other with one core each, and two at a time."""
+    dataset = classes(20_000, 20)
+    for name, chosen in (
+        ("random-forest-classification", {"numTrees": 40, "maxDepth": 10}),
+        ("gradient-boosted-tree-classification", {"maxIter": 60}),
+        ("binomial-logistic-regression", {"maxIter": 100, "tol": 0.0}),
+    ):
+        took = {}
+        with session(dataset, 2) as (opened, place):
+            train_all(opened, place, 2, 2, name, **chosen)  # both workers are warm
+            for at_a_time in (1, 2):
+                took[at_a_time] = train_all(opened, place, 12, at_a_time, name, **chosen)
+        gain = took[1] / took[2]
+        print(f"{name}: 12 trials {took[1]:.2f} s one by one, {took[2]:.2f} s by two: {gain:.2f} x (1.7)")
+
+
+def overhead() -> None:
+    """What a trial costs beyond the fit itself, export and check included."""
+    with session(classes(500, 10), 1) as (opened, place):
+        train_all(opened, place, 5, 1, "binomial-logistic-regression")
+        spent, fitting = [], []
+        for number in range(200):
+            began_s = time.perf_counter()
+            spec = TrialSpec(
+                number, "binomial-logistic-regression", {}, {}, 1.0, number, place / f"o{number}"
+            )
+            measured = outcome(opened.start(spec)).measures
+            spent.append(time.perf_counter() - began_s)
+            fitting.append(measured["train_s"])
+    beyond_ms = 1000 * (np.array(spent) - np.array(fitting))
+    print(
+        f"overhead of a trial: median {np.median(beyond_ms):.1f} ms (30), "
+        f"95 % within {np.quantile(beyond_ms, 0.95):.1f} ms"
+    )
+
+
+def memory(trials: int = 10_000) -> None:
+    """Resident memory of the caller and of a worker over many trials."""
+    with session(classes(200, 5), 2) as (opened, place):
+        train_all(opened, place, 200, 2, "decision-tree-classification")
+        seen = [family_mb()]
+        for _ in range(5):
+            train_all(opened, place, trials // 5, 2, "decision-tree-classification")
+            seen.append(family_mb())
+    print(f"memory over {trials} trials, MB of all processes: {', '.join(f'{mb:.0f}' for mb in seen)} (flat)")
+
+
+def million() -> None:
+    """A million rows of 50 features as CSV, read and learnt within 4 GiB by all processes together."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "million.csv"
+        write_csv(path)
+        print(f"made {path.stat().st_size / 1e6:.0f} MB of CSV")
+        request = TrainingRequest.parse(
+            {"domain": "classification", "dataset": {"path": str(path), "target": "y"}, "seed": 1}
+        )
+        began_s = time.perf_counter()
+        with Peak() as peak, LocalEngine(memory_mb=3000).open(request, Path(folder) / "work", 1) as opened:
+            print(f"read in {time.perf_counter() - began_s:.1f} s, peak {peak.mb:.0f} MB")
+            for number, (name, chosen) in enumerate(
+                [
+                    ("binomial-logistic-regression", {}),
+                    ("gradient-boosted-tree-classification", {"maxIter": 50}),
+                ]
+            ):
+                began_s = time.perf_counter()
+                spec = TrialSpec(number, name, chosen, {}, 1.0, 1, Path(folder) / f"t{number}")
+                value = outcome(opened.start(spec)).measures["value"]
+                took_s = time.perf_counter() - began_s
+                print(f"{name}: mcc {value:.3f} in {took_s:.1f} s, peak so far {peak.mb:.0f} MB (4096)")
+
+
+def write_csv(path: Path) -> None:
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=MILLION_COLUMNS)
+    with path.open("w") as file:
+        file.write(",".join([*(f"f{n}" for n in range(MILLION_COLUMNS)), "y"]) + "\n")
+        for _ in range(20):
+            X = rng.normal(size=(MILLION_ROWS // 20, MILLION_COLUMNS)).round(3)
+            y = X @ weights + 3 * rng.normal(size=len(X)) > 0
+            np.savetxt(file, np.column_stack([X, y]), delimiter=",", fmt="%.4g")
+
+
+class Peak:
+    """The largest proportional memory of this process and its descendants, looked at ten times a second."""
+
+    def __enter__(self) -> Peak:
+        import threading
+
+        self.mb = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.1):
+            self.mb = max(self.mb, family_mb(anonymous=True))
+
+
+def family_mb(anonymous: bool = False) -> float:
+    """Memory of this process and its descendants; pages that they share are divided among them.
+
+    `anonymous` leaves out pages of files, which the system takes back when it needs the room.
+    """
+    total = 0
+    for process in descendants(os.getpid()):
+        try:
+            lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            name, _, rest = line.partition(":")
+            if name == ("Pss_Anon" if anonymous else "Pss"):
+                total += int(rest.split()[0])
+    return total / 1024
+
+
+def descendants(process: int) -> list[int]:
+    parents = {}
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(place.parent.name)] = int(place.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    found = [process]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found
+
+
+def shown(seconds: list[float]) -> str:
+    return ", ".join(f"{one:.2f}" for one in seconds)
+
+
+def main() -> None:
+    parts = {"cold": cold, "parallel": parallel, "overhead": overhead, "memory": memory, "million": million}
+    for name in sys.argv[1:] or parts:
+        parts[name]()
+    largest_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"this process used {largest_mb:.0f} MB at most")
+
+
+if __name__ == "__main__":
+    main()
