@@ -452,3 +452,24 @@ def test_ten_thousand_trials_cost_little_time_and_memory(tmp_path: Path) -> None
     assert len(board.entries) == 2000
     assert (marks[1] - marks[0]) / 1500 < 4000
     assert board.time_s / 2000 < 0.03
+
+
+def test_what_did_best_on_a_part_of_the_data_is_trained_on_all_of_them_at_the_end(tmp_path: Path) -> None:
+    grown = 0
+    for seed in range(5):
+        engine, out = Ridge(), tmp_path / str(seed)
+        request = asked(None, parameterSearch="hyperband", budget="10 trials", parallelism=1, seed=seed)
+        board = train(request, engine, out)
+        assert len(engine.trained) <= 10
+        order = [spec.number for spec in engine.trained]
+        best = max(
+            (entry for entry in board.entries if entry.trial in order[:8]), key=lambda entry: entry.score
+        )
+        if best.transforms["sample"]["fraction"] < 1.0:
+            grown += 1
+            assert engine.trained[8].fraction == 1.0
+            assert engine.trained[8].hyperparameters["regParam"] == best.hyperparameters["regParam"]
+        again = train({**request, "budget": "15 trials"}, engine, out, resume=True)
+        assert {entry.trial for entry in board.entries} < {entry.trial for entry in again.entries}
+        assert len({spec.number for spec in engine.trained}) == len(engine.trained)
+    assert grown

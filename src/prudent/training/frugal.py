@@ -161,7 +161,8 @@ def _moved(parameter: Parameter, value: Any, move: float, chance: float, sign: i
         u = (parameter.rank(value) + 0.5) / parameter.size + move
         return parameter.from_unit(_inside(u))
     if parameter.width == 1 and not hasattr(parameter, "rank"):
-        return parameter.from_unit(_inside(parameter.encode(value)[0] + move))
+        place = parameter.encode(value)[0] + move
+        return parameter.from_unit(_inside(place) if parameter.finite else min(max(place, 0.0), 1.0))
     if chance < 0.3 * min(1.0, abs(move) * 4):
         values = list(parameter.values)
         return values[(values.index(value) + sign) % len(values)]

@@ -13,13 +13,10 @@ from prudent.training.algorithms.algorithm import Algorithm
 from prudent.training.algorithms.hyperparameter import Hyperparameter
 from prudent.training.algorithms.registry import algorithm, sensible
 from prudent.training.engine import DataShape
-from prudent.training.request import BAYESIAN, Method, TrainingRequest, Transform
+from prudent.training.request import BAYESIAN, FRUGAL, Method, TrainingRequest, Transform
 from prudent.training.transforms import settings_of
 
 FRACTION = "fraction"
-FRUGAL = "frugal"
-"""The search of a request that names none: cheap settings first, then better ones near them."""
-
 ON_PARTS = ("nephele", "hyperband", "bohb", "fabolas", "fabulinus")
 """Searches that begin on a part of the data."""
 

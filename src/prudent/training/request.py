@@ -20,6 +20,8 @@ from prudent.training.transforms import transforms
 from prudent.tuning.strategies.registry import strategies
 
 BAYESIAN = "bayesian-optimization"
+FRUGAL = "frugal"
+"""The search of a request that names none: cheap settings first, then better ones near them."""
 FORMATS = ("libsvm", "csv", "parquet", "avro", "jsonl", "json")
 
 Text = Annotated[str, Field(min_length=1)]
@@ -30,7 +32,7 @@ Bound = int | float | str
 
 def searches() -> list[str]:
     """The names that `parameterSearch` takes."""
-    return [*strategies(), BAYESIAN]
+    return list(dict.fromkeys([*strategies(), FRUGAL, BAYESIAN]))
 
 
 def _one_of(names: list[str]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from prudent.core.ledger import Entry as Charge
@@ -18,7 +18,7 @@ from prudent.training.events import Ended, Shown, Started, Watch
 from prudent.training.leaderboard import Entry, Failure
 from prudent.training.methods import Plan
 from prudent.training.request import TrainingRequest
-from prudent.training.seekers import Seeker, Told, Wish
+from prudent.training.seekers import Given, Seeker, Told, Wish
 from prudent.training.terms import Terms
 from prudent.tuning.jobs.job import Run
 from prudent.tuning.limits import OUT_OF_MONEY
@@ -30,8 +30,8 @@ SHORTEST_S, LONGEST_S, SHARE = 0.001, 0.05, 0.02
 """A run is listened to for this share of its age, within these bounds: short runs are seen at once."""
 SAFE = 0.7
 """A trial is begun for its own sake only if it should end within this share of the time left."""
-LEFT_FOR_PROOF = 0.2
-"""What a search that never uses all the data leaves of a budget, to train what it recommends."""
+LEFT_FOR_MORE_DATA = 0.2
+"""The share of a budget that a search on parts of the data leaves for training the best on all of them."""
 
 GRACE_S = 5.0
 """The search cuts a trial in time; an engine that has heard nothing so much later ends it by itself."""
@@ -61,7 +61,8 @@ class Search:
     """Runs the trials of some plans; `entries` and `failures` grow as trials end.
 
     Trials of earlier sessions are taken in first, and paid for already. The clock is that of the whole
-    request: what earlier sessions took counts.
+    request: what earlier sessions took counts. The last `later` plans repeat the others, for what did best on
+    a part of the data: they come at the end, when only what the terms put by is left.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Search:
         work: Path,
         terms: Terms,
         watch: Watch | None = None,
+        later: int = 0,
     ) -> None:
         self._plans, self._seekers, self._session = plans, seekers, session
         self._request, self._work, self._terms = request, work, terms
@@ -82,7 +84,8 @@ class Search:
         self.ended = ""
         self.ledger = Ledger(terms.price_of_all_usd)
         self._standings = [Standing() for _ in plans]
-        self._open = set(range(len(plans)))
+        self._later = range(len(plans) - later, len(plans))
+        self._open = set(range(len(plans) - later))
         self._waiting: set[int] = set()
         self._members: dict[int, _Member] = {}
         self._zero_s = self._begun_s = time.monotonic()
@@ -109,22 +112,6 @@ class Search:
     def running(self) -> int:
         return len(self._members)
 
-    def leaders(self, count: int) -> list[tuple[int, Configuration]]:
-        """The best models so far that saw a part of the data, on as much of it as the time left allows.
-
-        Each with the place of its plan. Training is taken to grow in proportion to the rows.
-        """
-        found = []
-        for entry in sorted(self.entries, key=standing)[:count]:
-            index = (entry.trial - 1) % self._terms.methods
-            plan, share = self._plans[index], entry.transforms.get(SAMPLE, {}).get("fraction", 1.0)
-            affordable = [
-                more for more in plan.shares if entry.train_s * more / share <= SAFE * self._left_s()
-            ]
-            if affordable and affordable[-1] > share:
-                found.append((index, plan.on(affordable[-1], configuration_of(entry))))
-        return found
-
     # The loop
 
     def run(self) -> bool:
@@ -149,15 +136,31 @@ class Search:
             over = self._over()
             ready = [index for index in sorted(self._open) if index not in self._waiting]
             if over or not ready:
-                if not self._members:
-                    self.ended = over or "everything was tried"
-                return
+                self.ended = self.ended or over or ("" if self._members else "everything was tried")
+                if not self._later or not (over or not self._members):
+                    return
+                self._go_on_with_the_best()
+                continue
             index = choose(self._standings, ready, self._in_turn, self._request.seed, self._left_s())
             if not self._start(index):
                 if any(member.index == index for member in self._members.values()):
                     self._waiting.add(index)
                 else:
                     self._open.discard(index)
+
+    def _go_on_with_the_best(self) -> None:
+        """From now on only what did best on a part of the data, or promises to, is trained on more."""
+        first, self._later = self._later, range(0)
+        self._terms = replace(self._terms, put_by=0.0)
+        self._open, self._waiting = set(first), set()
+        foretold = [
+            (place, seeker.recommended()) for place, seeker in enumerate(self._seekers[: first.start])
+        ]
+        chosen = [(place, self._plans[place].on(1.0, found)) for place, found in foretold if found]
+        for place, configuration in chosen or self._leaders(self._terms.parallelism):
+            again = self._seekers[first.start + place]
+            assert isinstance(again, Given)
+            again.add(configuration)
 
     @property
     def _in_turn(self) -> bool:
@@ -224,6 +227,22 @@ class Search:
             return 0.0
         mean_s = standing.spent_s / standing.ended if standing.ended else math.inf
         return min(2.0 * self._terms.price.cost_usd(mean_s), left / (2.0 * self._terms.parallelism))
+
+    def _leaders(self, count: int) -> list[tuple[int, Configuration]]:
+        """The best models so far that saw a part of the data, on as much of it as the time left allows.
+
+        Each with the place of its plan. Training is taken to grow in proportion to the rows.
+        """
+        found = []
+        for entry in sorted(self.entries, key=standing)[:count]:
+            place = (entry.trial - 1) % (self._terms.methods // 2)
+            plan, share = self._plans[place], entry.transforms.get(SAMPLE, {}).get("fraction", 1.0)
+            affordable = [
+                more for more in plan.shares if entry.train_s * more / share <= SAFE * self._left_s()
+            ]
+            if affordable and affordable[-1] > share:
+                found.append((place, plan.on(affordable[-1], configuration_of(entry))))
+        return found
 
     # Runs under way
 

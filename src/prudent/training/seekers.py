@@ -7,7 +7,7 @@ the seed and n alone, and memory holds one small number a trial. Every other sea
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +17,8 @@ from prudent.core.parameters import Integer
 from prudent.core.sampling import sample
 from prudent.core.seeds import rng_for
 from prudent.core.space import Configuration, Space
-from prudent.training.methods import FRUGAL, Plan
+from prudent.training.methods import Plan
+from prudent.training.request import FRUGAL
 from prudent.tuning.journal import Journal
 from prudent.tuning.problem import LISTED
 from prudent.tuning.strategies.registry import register, strategies
@@ -25,6 +26,8 @@ from prudent.tuning.study import Study
 from prudent.tuning.trial import Outcome, Progress
 
 SCORE = "score"
+GIVEN = "given"
+"""The search of a plan whose configurations are chosen by another."""
 
 
 @dataclass(frozen=True)
@@ -134,21 +137,27 @@ class Quick(_Kept):
 
 
 class Given(_Kept):
-    """Configurations that somebody else has chosen, each once, in this session or an earlier one."""
+    """Configurations that somebody else chooses, each once, in this session or an earlier one."""
 
-    def __init__(
-        self, plan: Plan, chosen: Sequence[Configuration], fingerprint: str, journal: Path, resume: bool
-    ) -> None:
+    def __init__(self, plan: Plan, fingerprint: str, journal: Path, resume: bool) -> None:
         super().__init__(plan.space, {"job": fingerprint, "search": "given"}, journal, resume)
-        known = {plan.space.key(told.configuration) for told in self._earlier}
-        self._left = [wanted for wanted in chosen if plan.space.key(wanted) not in known]
+        self._space = plan.space
+        self._known = {plan.space.key(told.configuration) for told in self._earlier}
         self._next = max((told.number for told in self._earlier), default=0)
+        self._left: list[Configuration] = []
+
+    def add(self, configuration: Configuration) -> None:
+        """Choose a configuration; one that was tried is passed over."""
+        key = self._space.key(configuration)
+        if key not in self._known:
+            self._known.add(key)
+            self._left.append(self._space.check(configuration))
 
     def ask(self) -> Wish | None:
         if not self._left:
             return None
         self._next += 1
-        return Wish(self._next, self._left.pop(0), "the best so far, on all the data")
+        return Wish(self._next, self._left.pop(0), "the best so far, on more of the data")
 
 
 class _Order:
@@ -243,20 +252,12 @@ class Studied:
         self._study.close()
 
 
-def seeker(
-    plan: Plan,
-    seed: int,
-    fingerprint: str,
-    journal: Path,
-    resume: bool,
-    price: Price,
-    chosen: Sequence[Configuration] | None = None,
-) -> Seeker:
-    """What chooses the trials of a plan; with `chosen`, they are chosen already."""
+def seeker(plan: Plan, seed: int, fingerprint: str, journal: Path, resume: bool, price: Price) -> Seeker:
+    """What chooses the trials of a plan."""
     own_seed = int(rng_for(seed, "method", plan.index).integers(2**31))
     named = f"{fingerprint} {plan.index} {plan.algorithm.name} {plan.space.fingerprint()}"
-    if chosen is not None:
-        return Given(plan, chosen, named, journal, resume)
+    if plan.search == GIVEN:
+        return Given(plan, named, journal, resume)
     if plan.search in ("random", "grid"):
         return Quick(plan, own_seed, named, journal, resume)
     return Studied(plan, own_seed, named, journal, resume, price)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib import import_module
@@ -14,7 +14,6 @@ from typing import Any
 from prudent.cloud.catalog import Catalog
 from prudent.core.errors import RunFailed, unknown
 from prudent.core.money import Price
-from prudent.core.space import Configuration
 from prudent.training.algorithms.domains import FUNCTION, domain
 from prudent.training.engine import Engine, Session
 from prudent.training.events import Watch
@@ -23,8 +22,8 @@ from prudent.training.leaderboard import Entry, Failure, Leaderboard
 from prudent.training.methods import Plan, plans
 from prudent.training.output import Output
 from prudent.training.request import TrainingRequest
-from prudent.training.search import INTERRUPTED, LEFT_FOR_PROOF, Search, standing
-from prudent.training.seekers import Seeker, seeker
+from prudent.training.search import LEFT_FOR_MORE_DATA, Search, standing
+from prudent.training.seekers import GIVEN, Seeker, seeker
 from prudent.training.terms import Terms
 
 ENGINES = {
@@ -125,7 +124,7 @@ def _session(request: TrainingRequest, engine: Engine, output: Output, paralleli
 
 
 class _Race:
-    """The search of one request: of its methods, and then of what they recommend but did not run."""
+    """The search of one request, made of what the request says and the session knows."""
 
     def __init__(
         self,
@@ -147,53 +146,24 @@ class _Race:
     def run(self) -> tuple[list[Entry], list[Failure], float, str]:
         """Models best first, failures, money spent, and why it ended."""
         asked = plans(self._request, self._session.shape)
-        on_parts = asked[0].fraction is not None
-        self._terms = replace(self._terms, methods=2 * len(asked) if on_parts else len(asked))
-        seekers = [self._seeker(plan) for plan in asked]
-        put_by = LEFT_FOR_PROOF if on_parts else 0.0
-        search = self._search(asked, seekers, replace(self._terms, put_by=put_by))
-        interrupted = search.run()
-        ran = [search]
-        if on_parts and not interrupted:
-            ran.append(self._proofs(asked, seekers, search))
-            interrupted = ran[-1].run()
-        entries = sorted((entry for part in ran for entry in part.entries), key=standing)
-        failures = [failure for part in ran for failure in part.failures]
-        ended = INTERRUPTED if interrupted else search.ended
-        return entries, failures, sum(part.ledger.spent_usd for part in ran), ended
+        again = (
+            [replace(plan, index=len(asked) + plan.index, search=GIVEN, enough=10**9) for plan in asked]
+            if asked[0].fraction is not None
+            else []
+        )
+        every = [*asked, *again]
+        put_by = LEFT_FOR_MORE_DATA if again else 0.0
+        terms = replace(self._terms, methods=len(every), put_by=put_by)
+        seekers = [self._seeker(plan) for plan in every]
+        search = Search(
+            every, seekers, self._session, self._request, self._output.trials, terms, self._watch, len(again)
+        )
+        search.run()
+        return sorted(search.entries, key=standing), search.failures, search.ledger.spent_usd, search.ended
 
-    def _seeker(self, plan: Plan, chosen: Sequence[Configuration] | None = None) -> Seeker:
+    def _seeker(self, plan: Plan) -> Seeker:
         journal = self._output.journal(plan.index, plan.algorithm.name)
         request, price = self._request, self._terms.price
-        found = seeker(plan, request.seed, request.fingerprint(), journal, True, price, chosen)
+        found = seeker(plan, request.seed, request.fingerprint(), journal, True, price)
         self._stack.callback(found.close)
         return found
-
-    def _proofs(self, asked: Sequence[Plan], seekers: Sequence[Seeker], search: Search) -> Search:
-        """The search that trains on all the data what did best, or promises to, on parts of them."""
-        chosen: list[list[Configuration]] = [[] for _ in asked]
-        foretold = [seeking.recommended() for seeking in seekers]
-        for place, configuration in enumerate(foretold):
-            if configuration is not None:
-                chosen[place].append(asked[place].on(1.0, configuration))
-        if not any(foretold):
-            for place, configuration in search.leaders(self._terms.parallelism):
-                chosen[place].append(configuration)
-        again = [replace(plan, index=len(asked) + plan.index, search="grid", enough=10**9) for plan in asked]
-        given = [self._seeker(plan, wanted) for plan, wanted in zip(again, chosen, strict=True)]
-        return self._search(again, given, self._rest(search))
-
-    def _search(self, asked: Sequence[Plan], seekers: Sequence[Seeker], terms: Terms) -> Search:
-        return Search(asked, seekers, self._session, self._request, self._output.trials, terms, self._watch)
-
-    def _rest(self, search: Search) -> Terms:
-        """What a search has left of the whole."""
-        terms = self._terms
-        usd, time_s = terms.price_of_all_usd, terms.time_s
-        return replace(
-            terms,
-            price_of_all_usd=None if usd is None else max(usd - search.ledger.spent_usd, 0.0),
-            time_s=None if time_s is None else max(time_s - search.elapsed_s, 0.0),
-            trials=None if terms.trials is None else max(terms.trials - search.trials, 1),
-            deadline_left_s=terms.deadline_left_s - search.session_s,
-        )
