@@ -12,6 +12,7 @@ from rich.text import Text
 
 from prudent.cli.console import measure_text, value_text
 from prudent.core.units import format_duration, format_money
+from prudent.reports.words import share
 from prudent.tuning.goal import COST, TIME, Constraint
 from prudent.tuning.recommendation import Expected, Recommendation, untested
 from prudent.tuning.result import Result
@@ -76,7 +77,7 @@ def _recommended(result: Result, recommended: Recommendation, confirming: bool) 
         shown = measure_text(expected.measure, expected.value)
         table.add_row("", Text(f"{expected.measure} {shown} predicted, {_range(expected)}"))
     if result.goal.constraints:
-        table.add_row("", Text(f"keeps every constraint with a chance of {_percent(recommended.chance)}"))
+        table.add_row("", Text(f"keeps every constraint with a chance of {share(recommended.chance)}"))
     _add_settings(table, recommended.configuration)
     if not confirming:
         cost = recommended.of(COST)
@@ -93,14 +94,6 @@ def _recommended(result: Result, recommended: Recommendation, confirming: bool) 
 def _range(expected: Expected) -> str:
     low, high = (measure_text(expected.measure, end) for end in (expected.low, expected.high))
     return f"{low} to {high} (95 % sure)"
-
-
-def _percent(chance: float) -> str:
-    """
-    >>> _percent(0.9987), _percent(0.999999), _percent(0.5)
-    ('99.9 %', 'over 99.9 %', '50 %')
-    """
-    return "over 99.9 %" if chance > 0.9995 else f"{100 * chance:.3g} %"
 
 
 def _settings(configuration: Configuration) -> Table:
@@ -193,7 +186,7 @@ def hopeless(result: Result, recommended: Recommendation) -> Iterator[str]:
         f"{e.measure} {measure_text(e.measure, e.value)} is predicted, {_range(e)}, but {bound} is wanted"
         for bound, e in missed
     ]
-    yield f"Nearest, with a chance of {_percent(recommended.chance)}: " + "; ".join(told) + "."
+    yield f"Nearest, with a chance of {share(recommended.chance)}: " + "; ".join(told) + "."
     yield f"Loosen {_these(told)} with another goal, widen the space, or go on with --resume --budget."
 
 

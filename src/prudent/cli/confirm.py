@@ -16,6 +16,7 @@ from prudent.cli.interrupt import ended_by_signals
 from prudent.cli.places import Places
 from prudent.core.errors import BadInput, PrudentError
 from prudent.core.units import USD, format_money, parse_in
+from prudent.reports.words import off
 from prudent.tuning.confirm import Confirmation, allowance_usd, compared, confirm, known
 from prudent.tuning.confirmations import Confirmations, Confirming
 from prudent.tuning.goal import COST, TIME
@@ -186,24 +187,6 @@ def _line(confirmation: Confirmation, measure: str) -> Text:
         inside = confirmation.within[measure]
         line.append(", in range" if inside else ", out of range", "" if inside else "yellow")
     return line
-
-
-def off(measure: str, error: float, predicted: float) -> str:
-    """How far off a prediction was: money, times and sizes in parts of it, others in their own unit.
-
-    >>> off("cost_usd", 0.01, 0.05), off("accuracy", -0.02, 0.9), off("accuracy", 0.0, 0.9)
-    ('20 % above', '0.02 below', 'exactly that')
-    """
-    if error == 0:
-        return "exactly that"
-    where = "above" if error > 0 else "below"
-    if measure.endswith(("_usd", "_s", "_mb")) and predicted > 0:
-        return (
-            f"{abs(error) / predicted:.2g} times {where}"
-            if abs(error) > predicted
-            else (f"{100 * abs(error) / predicted:.2g} % {where}")
-        )
-    return f"{abs(error):.2g} {where}"
 
 
 def _paid(done: Confirmed) -> str:

@@ -37,7 +37,10 @@ def progress(result: Result, beside: Sequence[Result] = ()) -> Figure | None:
     for kind, name in _KINDS.items():
         found = [(x, t.values[measure], _hover(t, result.goal)) for x, t in dots if kind_of(t) == kind]
         if found:
-            traces.append(marks(kind, name, found))
+            in_part = kind == "infeasible" and result.goal.speaks_of_full_data
+            traces.append(
+                marks(kind, "finished, on a part of the data or not feasible" if in_part else name, found)
+            )
     for path, other, dash in zip(paths[1:], beside, _DASHES * len(beside), strict=False):
         if path:
             traces.append(steps(f"best so far, {other.strategy}", path, "--muted", dash))

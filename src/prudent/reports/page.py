@@ -106,6 +106,7 @@ def _environment() -> Environment:
         "label": words.label,
         "value": words.value,
         "share": words.share,
+        "times": words.times,
         "data": lambda values: Markup(data(values)),
         "ours": Markup,
     }

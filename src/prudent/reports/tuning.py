@@ -15,6 +15,7 @@ from prudent.core.values import is_number
 from prudent.reports import charts, page, words
 from prudent.reports.effects import TELLING, Effect, effects
 from prudent.reports.foresight import Foretold, foretold, hit_rate, prospects
+from prudent.reports.full_data import full_data
 from prudent.reports.model import Model
 from prudent.reports.plots import Figure
 from prudent.tuning.confirm import Confirmation
@@ -38,8 +39,8 @@ def write_tuning_report(
     """Write a self-contained HTML page about a tuning run; answers where it is.
 
     `options` are those given to the strategy. `beside` are results of other strategies for the same goal, to
-    compare with. `note` is a remark for the top, such as where the prices come from. `confirmation` is the run
-    that turned the recommendation's prediction into a measurement.
+    compare with. `note` is a remark for the top, such as where the prices come from. `confirmation` is the
+    run that turned the recommendation's prediction into a measurement.
     """
     written = tuning_report(
         result, problem, options=options, beside=beside, note=note, confirmation=confirmation
@@ -63,8 +64,9 @@ def tuning_report(
     """
     with one_thread():
         learned = _learned(result, problem)
+        full = full_data(result, problem, options or {}, confirmation)
     progress = charts.progress(result, beside)
-    figures = [figure for figure in (progress, *learned.figures) if figure is not None]
+    figures = [figure for figure in (progress, *full.figures, *learned.figures) if figure is not None]
     return page.render(
         "tuning.html.j2",
         figures,
@@ -83,6 +85,7 @@ def tuning_report(
         numeric=_numeric(result, problem),
         measures=_measures(result),
         learned=learned,
+        full=full,
         entries=result.entries,
         rate=_rate,
         options=dict(options or {}),

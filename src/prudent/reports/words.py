@@ -41,6 +41,30 @@ def amount(measure: str, value: float | None) -> str:
     return format_size(value) if measure.endswith("_mb") else f"{value:.4g}"
 
 
+def between(measure: str, low: float, high: float) -> str:
+    """The ends of an interval.
+
+    >>> between("cost_usd", 0.02, 0.085)
+    '$0.02 to $0.085'
+    """
+    return f"{amount(measure, low)} to {amount(measure, high)}"
+
+
+def off(measure: str, error: float, predicted: float) -> str:
+    """How far off a prediction was: money, times and sizes in parts of it, others in their own unit.
+
+    >>> off("cost_usd", 0.01, 0.05), off("accuracy", -0.02, 0.9), off("accuracy", 0.0, 0.9)
+    ('20 % above', '0.02 below', 'exactly that')
+    """
+    if error == 0:
+        return "exactly that"
+    where = "above" if error > 0 else "below"
+    if measure.endswith(("_usd", "_s", "_mb")) and predicted > 0:
+        part = abs(error) / predicted
+        return f"{part:.2g} times {where}" if part > 1 else f"{100 * part:.2g} % {where}"
+    return f"{abs(error):.2g} {where}"
+
+
 def value(said: Any) -> str:
     """A parameter's value: text as it is, numbers short, everything else as JSON writes it.
 
