@@ -77,7 +77,7 @@ def _start(master: str, work: Path, options: Mapping[str, str], small: bool) -> 
     settings = _settings(master, work, log)
     if small and master.startswith("local"):
         settings |= _QUICK
-        settings[_JAVA] = f"{_log_option(work, log)} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        settings[_JAVA] = f"{_java_options(work, log)} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     settings |= {**options, _JAVA: f"{settings[_JAVA]} {options.get(_JAVA, '')}".strip()}
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     home = java_home(work)
@@ -109,9 +109,11 @@ def _settings(master: str, work: Path, log: Path) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Java does not compile methods beyond this size: many columns in one would be interpreted for ever.
+        "spark.sql.codegen.hugeMethodLimit": "8000",
         "spark.sql.warehouse.dir": str(work / "warehouse"),
         "spark.local.dir": str(work / "scratch"),
-        _JAVA: _log_option(work, log),
+        _JAVA: _java_options(work, log),
     }
     if local:
         settings["spark.driver.memory"] = f"{_half_of_memory_mb()}m"
@@ -126,10 +128,13 @@ def _half_of_memory_mb() -> int:
     return min(max(total_mb // 2, 1024), 16384)
 
 
-def _log_option(work: Path, log: Path) -> str:
+def _java_options(work: Path, log: Path) -> str:
     file = work / "log4j2.properties"
     file.write_text(_LOG.format(file=log.resolve()))
-    return f"-Dlog4j2.configurationFile=file:{file.resolve()}"
+    # Native libraries are unpacked into Java's own folder for temporary files, and stay there.
+    temporary = work / "tmp"
+    temporary.mkdir(exist_ok=True)
+    return f"-Dlog4j2.configurationFile=file:{file.resolve()} -Djava.io.tmpdir={temporary.resolve()}"
 
 
 @contextmanager

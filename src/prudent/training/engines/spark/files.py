@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ def read_columns(
     """A frame of named columns; `lines`: CSV values may hold line breaks, which is slower to read."""
     reader = spark.read
     if kind == CSV:
-        return _read_csv(reader, parts, known, lines)
+        return read_csv(reader, parts, known, lines)
     if kind == PARQUET:
         frame = reader.parquet(*_paths(parts))
     elif kind == JSON:
@@ -45,8 +45,11 @@ def read_columns(
     return Raw(frame, tuple(frame.columns), False)
 
 
-def _read_csv(reader: Any, parts: Sequence[Path], known: Sequence[str], lines: bool) -> Raw:
-    from pyspark.sql.types import StringType, StructField, StructType
+def read_csv(
+    reader: Any, parts: Sequence[Path], known: Sequence[str], lines: bool, numeric: Collection[str] = ()
+) -> Raw:
+    """CSV as text, but for columns that are known to be `numeric`."""
+    from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
     layout = layout_of(parts[0], known)
     for part in parts[1:]:
@@ -55,7 +58,8 @@ def _read_csv(reader: Any, parts: Sequence[Path], known: Sequence[str], lines: b
                 f'"{parts[0].name}" and "{part.name}" differ in their first line; give every part the same '
                 "header, or none."
             )
-    schema = StructType([StructField(name, StringType()) for name in layout.names])
+    kinds = [DoubleType() if name in numeric else StringType() for name in layout.names]
+    schema = StructType([StructField(*field) for field in zip(layout.names, kinds, strict=True)])
     options = {
         "sep": layout.separator,
         "header": layout.header,

@@ -7,7 +7,7 @@ the mistake is when Spark stumbles over one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from prudent.core.errors import BadInput, unknown
-from prudent.training.data.csv_files import MISSING
 from prudent.training.data.encoding import MOST_CATEGORIES
 from prudent.training.data.fetch import OPEN, Policy
 from prudent.training.data.formats import CSV, LIBSVM, format_of
@@ -23,7 +22,8 @@ from prudent.training.data.reading import table_batches
 from prudent.training.data.sources import local_parts
 from prudent.training.data.target import CLUSTERING, REGRESSION, class_target, raw_target, target_name, whole
 from prudent.training.dataset import CATEGORICAL, NUMERIC, Column
-from prudent.training.engines.spark.files import Raw, explain, read_columns, read_libsvm
+from prudent.training.engines.spark.files import Raw, explain, read_columns, read_csv, read_libsvm
+from prudent.training.engines.spark.profile import Profile, as_number, cleaned, column_of, profile_of
 from prudent.training.engines.spark.table import FEATURES, LABEL, ROW, Table, column_names
 
 _MOST_CLASSES = 1000
@@ -80,32 +80,38 @@ def _of_columns(
     raw = read_columns(spark, parts, kind, asked.known, work, lines)
     target = target_name(raw.names, asked.target, asked.domain)
     names = [name for name in _feature_names(raw.names, asked) if name != target]
+    label = target if asked.domain != CLUSTERING else None
     values = {name: f"v{place}" for place, name in enumerate(names)}
-    cleaned = [_cleaned(raw, name).alias(values[name]) for name in names]
-    labelled = target is not None and asked.domain != CLUSTERING
-    frame = raw.frame.select(*cleaned, *([_cleaned(raw, str(target)).alias("t")] if labelled else []))
-    profile = _Profile.of(frame, raw, values, asked.domain if labelled else None)
+    _check_kinds(raw, [*names, *([label] if label is not None else [])])
+    profile = profile_of(raw, names, label, asked.domain)
     if profile.rows == 0:
         raise BadInput(f'"{asked.path}" has no rows; give data with some.')
     _refuse(profile, parts, kind, asked, target)
     kept = [name for name in names if profile.present[name] > 0]
+    if raw.untyped:
+        # Read again with the types that were found: Spark then parses numbers as it reads.
+        typed = [name for name in kept if profile.is_numeric(name) and not profile.spelled[name]]
+        raw = read_csv(spark.read, parts, asked.known, lines, [name for name in typed if name != label])
+    frame = _chosen(raw, values, label)
     columns = _columns(frame, kept, values, profile)
-    frame = _encoded(frame, columns, values)
-    label, classes = _label(frame, "t", raw.untyped, asked.domain, str(target)) if labelled else (None, ())
-    is_vector = not (asked.as_columns or any(c.kind == CATEGORICAL for c in columns)) and all(
-        profile.present[name] == profile.rows for name in kept
+    missing = tuple(profile.present[name] < profile.rows for name in kept)
+    frame = _encoded(frame, columns, values, missing)
+    number, classes = (
+        _label(frame, "t", raw.untyped, asked.domain, label) if label is not None else (None, ())
     )
+    is_vector = not (asked.as_columns or any(missing) or any(c.kind == CATEGORICAL for c in columns))
     chosen = [sf.col(place) for place in column_names(len(columns))]
     if is_vector:
         chosen = [_assembled(chosen).alias(FEATURES)]
-    final = frame.select(
-        sf.monotonically_increasing_id().alias(ROW),
-        *([label.alias(LABEL)] if label is not None else []),
-        *chosen,
-    )
-    missing = tuple(profile.present[name] < profile.rows for name in kept)
-    named = target if labelled else None
-    return _cached(final, columns, classes, named, is_vector, missing)
+    labelled = [number.alias(LABEL)] if number is not None else []
+    final = frame.select(sf.monotonically_increasing_id().alias(ROW), *labelled, *chosen)
+    return _cached(final, columns, classes, label, is_vector, missing)
+
+
+def _chosen(raw: Raw, values: Mapping[str, str], label: str | None) -> Any:
+    """The columns that are used, cleaned, under names of ours; the target is `t`."""
+    wanted = [_cleaned(raw, name).alias(value) for name, value in values.items()]
+    return raw.frame.select(*wanted, *([_cleaned(raw, label).alias("t")] if label is not None else []))
 
 
 def _feature_names(names: Sequence[str], asked: Question) -> list[str]:
@@ -116,79 +122,28 @@ def _feature_names(names: Sequence[str], asked: Question) -> list[str]:
 
 
 def _cleaned(raw: Raw, name: str) -> Any:
-    """A column with null where the value is missing, and text without blanks around it."""
-    from pyspark.sql import functions as sf
     from pyspark.sql import types as st
 
-    column, kind = sf.col(f"`{name.replace('`', '``')}`"), raw.frame.schema[name].dataType
-    if isinstance(kind, st.StringType):
-        word = sf.trim(column)
-        return sf.when(word.isin(*MISSING), None).otherwise(word)
-    if isinstance(kind, (st.FloatType, st.DoubleType)):
-        return sf.when(sf.isnan(column), None).otherwise(column)
-    if isinstance(kind, (st.BooleanType, st.NumericType)):
-        return column.cast("double") if not isinstance(kind, st.BooleanType) else column
-    if isinstance(kind, st.NullType):
-        return column.cast("double")
-    raise BadInput(
-        f'The column "{name}" holds {kind.simpleString()}, which is neither number nor text; write it as a '
-        'number, or leave it out with "features".'
-    )
+    column, kind = column_of(name), raw.frame.schema[name].dataType
+    if isinstance(kind, st.BooleanType):
+        return column
+    text = isinstance(kind, st.StringType)
+    return cleaned(column if text else column.cast("double"), text)
 
 
-def _number(column: Any, text: bool) -> Any:
-    return column.try_cast("double") if text else column.cast("double")
+def _check_kinds(raw: Raw, names: Sequence[str]) -> None:
+    from pyspark.sql import types as st
+
+    for name in names:
+        kind = raw.frame.schema[name].dataType
+        if not isinstance(kind, (st.StringType, st.BooleanType, st.NumericType, st.NullType)):
+            raise BadInput(
+                f'The column "{name}" holds {kind.simpleString()}, which is neither number nor text; write '
+                'it as a number, or leave it out with "features".'
+            )
 
 
-@dataclass(frozen=True)
-class _Profile:
-    """Of each feature: how many values are present, how many of them are numbers, whether one is infinite."""
-
-    rows: int
-    present: dict[str, int]
-    numbers: dict[str, int]
-    infinite: dict[str, int]
-    text: dict[str, bool]
-    bad_targets: int
-
-    @classmethod
-    def of(cls, frame: Any, raw: Raw, values: dict[str, str], domain: str | None) -> _Profile:
-        from pyspark.sql import functions as sf
-        from pyspark.sql import types as st
-
-        kinds = {name: frame.schema[value].dataType for name, value in values.items()}
-        text = {name: isinstance(kind, st.StringType) for name, kind in kinds.items()}
-        asked = [sf.count(sf.lit(1)).alias("rows")]
-        for name, value in values.items():
-            number = _number(sf.col(value), text[name])
-            counted = number if raw.untyped or not text[name] else sf.lit(None)
-            asked += [
-                sf.count(value).alias(f"p_{value}"),
-                sf.count(counted).alias(f"n_{value}"),
-                sf.count_if(sf.abs(number.cast("float")) == sf.lit(float("inf"))).alias(f"i_{value}"),
-            ]
-        if domain is not None:
-            label = sf.col("t")
-            wrong = label.isNull()
-            if domain == REGRESSION:
-                number = label.try_cast("double")
-                wrong = wrong | number.isNull() | (sf.abs(number) == sf.lit(float("inf")))
-            asked.append(sf.count_if(wrong).alias("bad"))
-        found = frame.agg(*asked).first()
-        return cls(
-            found["rows"],
-            {name: found[f"p_{value}"] for name, value in values.items()},
-            {name: found[f"n_{value}"] for name, value in values.items()},
-            {name: found[f"i_{value}"] for name, value in values.items()},
-            text,
-            found["bad"] if domain is not None else 0,
-        )
-
-    def is_numeric(self, name: str) -> bool:
-        return self.numbers[name] == self.present[name]
-
-
-def _refuse(profile: _Profile, parts: Sequence[Path], kind: str, asked: Question, target: str | None) -> None:
+def _refuse(profile: Profile, parts: Sequence[Path], kind: str, asked: Question, target: str | None) -> None:
     """An error that names the place, for what no model can be trained on."""
     if profile.bad_targets and target is not None:
         for batch in table_batches(parts, kind, asked.known):
@@ -220,7 +175,7 @@ def _odd_one(parts: Sequence[Path], kind: str, asked: Question, name: str) -> Ba
 
 
 def _columns(
-    frame: Any, kept: Sequence[str], values: dict[str, str], profile: _Profile
+    frame: Any, kept: Sequence[str], values: Mapping[str, str], profile: Profile
 ) -> tuple[Column, ...]:
     categorical = [name for name in kept if not profile.is_numeric(name)]
     found = _categories(frame, [values[name] for name in categorical]) if categorical else {}
@@ -250,8 +205,10 @@ def _categories(frame: Any, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(sorted(row["word"] for row in often if row["name"] == name)) for name in names}
 
 
-def _encoded(frame: Any, columns: Sequence[Column], values: dict[str, str]) -> Any:
-    """The frame with a float32 column for each feature."""
+def _encoded(
+    frame: Any, columns: Sequence[Column], values: Mapping[str, str], missing: Sequence[bool]
+) -> Any:
+    """The frame with a float32 column for each feature, NaN where a value is missing."""
     from pyspark.ml.feature import StringIndexerModel
     from pyspark.sql import functions as sf
     from pyspark.sql import types as st
@@ -276,7 +233,8 @@ def _encoded(frame: Any, columns: Sequence[Column], values: dict[str, str]) -> A
         else:
             value = values[column.name]
             text = isinstance(frame.schema[value].dataType, st.StringType)
-            number = sf.coalesce(_number(sf.col(value), text), nan)
+            number = as_number(sf.col(value), text)
+            number = sf.coalesce(number, nan) if missing[place] else number
         numbers[f"c{place}"] = number.cast("float")
     return frame.withColumns(numbers)
 
