@@ -18,8 +18,8 @@ def regression(data_for, lesson_of):
     return lesson_of(Dataset(X, found.y * 7, found.columns, (), "y"), "regression")
 
 
-def standard(X):
-    return (X - X.mean(axis=0, dtype=float)) / X.std(axis=0, dtype=float, ddof=1)
+def standard(X, ddof=1):
+    return (X - X.mean(axis=0, dtype=float)) / X.std(axis=0, dtype=float, ddof=ddof)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
@@ -28,9 +28,9 @@ def test_least_squares_means_what_it_means_in_spark(regression, fit, share, weig
     """Penalty on standardised features; its squared part is divided by the target's deviation (glmnet)."""
     X, y = regression.rows.X, regression.rows.y
     model = fit("linear-regression", regression, regParam=weight, elasticNetParam=share, tol=1e-12)
-    spread = y.std(ddof=1)
+    spread = y.std()
     absolute, square = weight * share, weight * (1 - share) / spread
-    Z, aim = standard(X), (y - y.mean()) / spread
+    Z, aim = standard(X, ddof=0), (y - y.mean()) / spread
 
     def objective(weights):
         return (
@@ -39,7 +39,7 @@ def test_least_squares_means_what_it_means_in_spark(regression, fit, share, weig
             + square * (np.square(weights).sum() / 2)
         )
 
-    ours = model.line.weights[:, 0] * X.std(axis=0, dtype=float, ddof=1)
+    ours = model.line.weights[:, 0] * X.std(axis=0, dtype=float)
     if weight == 0:
         best = np.linalg.lstsq(Z, y - y.mean(), rcond=None)[0]
     else:
@@ -71,7 +71,7 @@ def test_no_intercept(regression, fit):
 def test_without_standardisation_the_penalty_is_on_plain_weights(regression, fit):
     X, y = regression.rows.X.astype(float), regression.rows.y
     model = fit("linear-regression", regression, regParam=2.0, standardization=False)
-    square = 2.0 / y.std(ddof=1)
+    square = 2.0 / y.std()
     moved = X - X.mean(axis=0)
     best = np.linalg.solve(moved.T @ moved / len(X) + square * np.eye(X.shape[1]), moved.T @ y / len(X))
     np.testing.assert_allclose(model.line.weights[:, 0], best, rtol=1e-5)

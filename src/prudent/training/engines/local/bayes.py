@@ -61,7 +61,7 @@ class GaussianBayes:
 def naive_bayes(lesson: Lesson, chosen: Mapping[str, Any]) -> SoftmaxModel | GaussianBayes:
     """Features independent of each other, given the class."""
     kind = chosen["modelType"]
-    return _gaussian(lesson, chosen) if kind == "gaussian" else _discrete(lesson, kind, chosen["smoothing"])
+    return _gaussian(lesson) if kind == "gaussian" else _discrete(lesson, kind, chosen["smoothing"])
 
 
 def _discrete(lesson: Lesson, kind: str, smoothing: float) -> SoftmaxModel:
@@ -89,7 +89,8 @@ def _discrete(lesson: Lesson, kind: str, smoothing: float) -> SoftmaxModel:
     return SoftmaxModel(Line(weights.T.copy(), shift), weights.std(axis=0))
 
 
-def _gaussian(lesson: Lesson, chosen: Mapping[str, Any]) -> GaussianBayes:
+def _gaussian(lesson: Lesson) -> GaussianBayes:
+    """Means and variances; nothing is counted, so there is nothing to smooth."""
     X, y = lesson.rows.X, lesson.rows.target
     sums, counts = _sums(X, lesson)
     means = sums / np.maximum(counts, 1)[:, None]
@@ -100,7 +101,7 @@ def _gaussian(lesson: Lesson, chosen: Mapping[str, Any]) -> GaussianBayes:
     largest = float(np.square(X - overall).mean(axis=0).max())
     variances = squares / np.maximum(counts, 1)[:, None] + (_LEAST_SPREAD * largest or _LEAST_SPREAD)
     spread = means.std(axis=0) / np.sqrt(variances.mean(axis=0))
-    return GaussianBayes(means, variances, _priors(counts, chosen["smoothing"]), spread)
+    return GaussianBayes(means, variances, _priors(counts, smoothing=0.0), spread)
 
 
 def _sums(X: Matrix, lesson: Lesson) -> tuple[Vector, Vector]:

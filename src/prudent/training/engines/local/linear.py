@@ -89,9 +89,9 @@ def linear_regression(lesson: Lesson, chosen: Mapping[str, Any]) -> ValueModel:
     """
     if chosen["loss"] == "huber":
         return _huber(lesson, chosen)
-    data = Standardised.of(lesson.rows.X, chosen["fitIntercept"])
+    data = Standardised.of(lesson.rows.X, chosen["fitIntercept"], sample=False)
     y = lesson.rows.target.astype(np.float64)
-    mean, spread = (y.mean() if chosen["fitIntercept"] else 0.0), y.std(ddof=1) if len(y) > 1 else 0.0
+    mean, spread = (y.mean() if chosen["fitIntercept"] else 0.0), y.std()
     if spread == 0:
         return ValueModel(Line(np.zeros((data.Z.shape[1], 1)), np.full(1, mean)))
     penalty = _penalty(chosen, data, chosen["regParam"] / spread)

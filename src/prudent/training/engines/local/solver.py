@@ -45,8 +45,11 @@ class Standardised:
     factor: Vector
 
     @classmethod
-    def of(cls, X: NDArray[Any], centred: bool) -> Standardised:
+    def of(cls, X: NDArray[Any], centred: bool, sample: bool = True) -> Standardised:
+        """`sample` is for the deviation of a sample, n - 1 in its denominator, instead of n."""
         mean, spread = mean_and_deviation(X)
+        if not sample:
+            spread *= np.sqrt(max(len(X) - 1, 1) / len(X))
         shift = mean if centred else np.zeros_like(mean)
         # Rounding leaves a constant column a deviation that is tiny beside its values.
         varies = spread > 1e-7 * np.maximum(np.abs(mean), 1e-30)
