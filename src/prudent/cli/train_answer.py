@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.table import Table
 from rich.text import Text
@@ -25,12 +25,18 @@ REASONS = 5
 
 def ranking(entries: Sequence[Entry], first: int = 1) -> Table:
     """Models as a table, in the order given."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("", justify="right", no_wrap=True)
-    table.add_column("algorithm", no_wrap=True)
-    table.add_column("score", justify="right", no_wrap=True)
-    table.add_column("trains in", justify="right", no_wrap=True)
-    table.add_column("settings", overflow="ellipsis", no_wrap=True)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", expand=True)
+    widest = max((len(entry.algorithm) for entry in entries), default=0)
+    columns: list[tuple[str, Literal["left", "right"], int]] = [
+        ("", "right", 3),
+        ("algorithm", "left", max(widest, 9)),
+        ("score", "right", 8),
+        ("trains in", "right", 9),
+    ]
+    for name, justify, width in columns:
+        # A table that is too wide takes from these first, and the score is what people look for.
+        table.add_column(name, justify=justify, no_wrap=True, min_width=width)
+    table.add_column("settings", overflow="ellipsis", no_wrap=True, ratio=1)
     for place, entry in enumerate(entries, start=first):
         style = "bold green" if place == 1 else ""
         table.add_row(
