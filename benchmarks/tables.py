@@ -46,8 +46,8 @@ class Bench:
     max_time_s: float
     average_usd: float
     optimum_usd: float
-    choices: dict[str, list[object]]
-    by_choice: dict[tuple[object, ...], Run]
+    choices: dict[str, list[str]]
+    by_choice: dict[tuple[str, ...], Run]
 
 
 def lynceus_bench(name: str) -> Bench:
@@ -65,7 +65,7 @@ def lynceus_bench(name: str) -> Bench:
     runs = [Run(float(row["time_to_target_s"]), float(row["price_usd_per_h"])) for row in rows]
     max_time_s = sorted(run.time_s for run in runs)[192]
     grid = ["vm_type", "total_worker_cores", *_PARAMETERS[2:]]
-    choices: dict[str, list[object]] = {column: sorted({row[column] for row in rows}) for column in grid}
+    choices: dict[str, list[str]] = {column: sorted({row[column] for row in rows}) for column in grid}
     by_choice = {tuple(row[c] for c in grid): run for row, run in zip(rows, runs, strict=True)}
     goal = prudent.Goal.parse(f"minimise cost_usd subject to time_s <= {max_time_s!r}")
     average = float(np.mean([run.cost_usd for run in runs]))
