@@ -30,7 +30,10 @@ QUICK: dict[str, Any] = {
     "batch": 256,
     "epochs": 4,
 }
-COMMAND = [sys.executable, "-c", "from prudent.cli.main import main; main()", "demo", "--no-workflow"]
+COMMAND = [
+    *(sys.executable, "-c", "from prudent.cli.main import main; main()"),
+    *("demo", "--no-training", "--no-workflow"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +126,7 @@ def test_a_short_demo_for_real(workers: Workers, tmp_path: Path) -> None:
     assert done.stderr == ""
     assert done.returncode == 0
     said = json.loads(done.stdout)
+    assert said["training"] is None, "it was not asked for"
     for strategy in ("lynceus", "random"):
         result = said[strategy]
         assert result["strategy"] == strategy

@@ -1,4 +1,4 @@
-"""`prudent demo`: tune a real training job on this machine, next to random search with the same money."""
+"""`prudent demo`: tune a real job next to random search with the same money, train models, run a workflow."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from prudent.core.units import USD, format_money, parse_in
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from prudent.cli.demo_train import TrainingDemo
     from prudent.cli.live import View
     from prudent.tuning.goal import Goal
     from prudent.tuning.jobs.function import FunctionJob
@@ -31,42 +32,74 @@ def demo(
     goal: Annotated[str, typer.Option(help="Another goal; measures are cost_usd, time_s, accuracy.")] = GOAL,
     seed: Annotated[int, typer.Option(min=0, help="Another seed.")] = 0,
     folder: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("prudent-demo"),
+    training: Annotated[bool, typer.Option(help="Also find the best model for a small table.")] = True,
     workflow: Annotated[bool, typer.Option(help="Also plan, run and learn a small workflow.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON, nothing else.")] = False,
 ) -> None:
-    """Tune a real training job on this machine, in under two minutes; no account, no network."""
+    """Tune a real job, train models and run a workflow here, in under two minutes; no account, no network."""
     if find_spec("sklearn") is None:
         raise BadInput(
             "The demo trains with scikit-learn, which is not installed; "
             'install it with: pip install "prudent[demo]".'
         )
     money = parse_in(budget, USD)
-    from prudent.cli.demo_workers import Workers, digits_job
     from prudent.tuning.goal import Goal
 
     wanted = Goal.parse(goal)
     wanted.check_measures(["accuracy"])
-    console = out()
-    if not as_json:
-        _introduce(console, wanted, money)
+    console = None if as_json else out()
+    results, written = _tuning_part(console, wanted, money, folder, seed)
+    stopped = any(result.interrupted for result in results)
+    trained = _training_part(console, folder, seed) if training and not stopped else None
+    stopped = stopped or (trained is not None and trained.interrupted)
+    if console is None:
+        said = {result.strategy: result.to_dict() for result in results}
+        models = trained.to_dict() if trained else None
+        say_json({**said, "report": str(written) if written else None, "training": models})
+    elif workflow and not stopped:
+        _workflow_part(console, folder, seed)
+    if stopped:
+        raise typer.Exit(INTERRUPTED)
+    found = not training or (trained is not None and trained.board.best is not None)
+    raise typer.Exit(0 if found and results[0].best is not None else NOT_FOUND)
+
+
+def _tuning_part(
+    console: Console | None, goal: Goal, budget_usd: float, folder: Path, seed: int
+) -> tuple[list[Result], Path | None]:
+    """Both strategies, one after the other, and the report of them; silent without a console."""
+    from prudent.cli.demo_workers import Workers, digits_job
+
+    if console is not None:
+        _introduce(console, goal, budget_usd)
     results: list[Result] = []
     with Workers() as workers:
         job = digits_job(workers)
         for strategy in (OURS, THEIRS):
-            results.append(_study(job, wanted, money, strategy, seed, console, as_json))
+            results.append(_study(job, goal, budget_usd, strategy, seed, console))
             if results[-1].interrupted:
                 break
     written = _report(results, job, folder / "report.html")
-    if as_json:
-        say_json({**{r.strategy: r.to_dict() for r in results}, "report": str(written) if written else None})
-    else:
+    if console is not None:
         for line in _ending(results, written):
             console.print(line)
-    if any(result.interrupted for result in results):
-        raise typer.Exit(INTERRUPTED)
-    if workflow and not as_json:
-        _workflow_part(console, folder, seed)
-    raise typer.Exit(0 if results[0].best is not None else NOT_FOUND)
+    return results, written
+
+
+def _training_part(console: Console | None, folder: Path, seed: int) -> TrainingDemo | None:
+    """Models for a small table; where that does not work, what was tuned before must not be lost."""
+    if any(find_spec(package) is None for package in ("onnxruntime", "skl2onnx")):
+        complain('The training part needs more packages; install them with: pip install "prudent[demo]".')
+        return None
+    from prudent.cli.demo_train import training_demo
+
+    if console is not None:
+        console.print()
+    try:
+        return training_demo(console, folder / "training", seed)
+    except PrudentError as error:
+        complain(str(error))
+        return None
 
 
 def _workflow_part(console: Console, folder: Path, seed: int) -> None:
@@ -102,23 +135,23 @@ def _introduce(console: Console, goal: Goal, budget_usd: float) -> None:
 
 
 def _study(
-    job: FunctionJob, goal: Goal, budget_usd: float, strategy: str, seed: int, console: Console, quiet: bool
+    job: FunctionJob, goal: Goal, budget_usd: float, strategy: str, seed: int, console: Console | None
 ) -> Result:
     from prudent.tuning.tune import tune
 
-    view = _view(job, goal, budget_usd, console, quiet)
+    view = _view(job, goal, budget_usd, console)
     with view:
         result = tune(job, goal, budget_usd, strategy, seed=seed, watch=view.watch)
-    if not quiet:
+    if console is not None:
         console.print()
     return result
 
 
-def _view(job: FunctionJob, goal: Goal, budget_usd: float, console: Console, quiet: bool) -> View:
+def _view(job: FunctionJob, goal: Goal, budget_usd: float, console: Console | None) -> View:
     from prudent.cli.board import Board
     from prudent.cli.live import Lines, Screen, Silent
 
-    if quiet:
+    if console is None:
         return Silent()
     board = Board(job.name, goal, budget_usd, virtual=False)
     return Screen(board, console) if console.is_terminal else Lines(board, console)
