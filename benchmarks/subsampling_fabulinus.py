@@ -29,7 +29,7 @@ import prudent
 from prudent.tuning.jobs.table import TableJob
 from prudent.tuning.study import Study
 from prudent.tuning.tune import Ended, Event
-from tables import data_folder
+from tables import data_folder, suggested
 
 PARAMETERS = ["vm_type", "n_workers", "learning_rate", "batch_size", "synchronous"]
 FRACTION = "data_fraction"
@@ -156,7 +156,7 @@ def play_optuna(name: str, case: Case, setting: Setting, seed: int) -> Trace:
     clock = time.process_time()
     for _ in range(2000):
         trial = study.ask()
-        choice = tuple(trial.suggest_categorical(column, values) for column, values in choices.items())
+        choice = tuple(suggested(trial, column, values) for column, values in choices.items())
         row = by_choice[choice]
         cost, accuracy = float(row["price_usd_per_h"]) * float(row["time_s"]) / 3600, float(row["accuracy"])
         if choice not in seen:

@@ -6,11 +6,15 @@ import csv
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import prudent
 from prudent.tuning.jobs.table import TableJob
+
+if TYPE_CHECKING:
+    import optuna
 
 LYNCEUS = ("lynceus_cnn", "lynceus_rnn")
 _PARAMETERS = ["vm_type", "n_workers", "learning_rate", "batch_size", "synchronous"]
@@ -71,3 +75,12 @@ def lynceus_bench(name: str) -> Bench:
     average = float(np.mean([run.cost_usd for run in runs]))
     optimum = min(run.cost_usd for run in runs if run.time_s <= max_time_s)
     return Bench(job, goal, max_time_s, average, optimum, choices, by_choice)
+
+
+def suggested(trial: optuna.Trial, name: str, values: list[str]) -> str:
+    """Numbers keep their order for TPE, which does better so."""
+    try:
+        ordered = sorted(values, key=float)
+    except ValueError:
+        return str(trial.suggest_categorical(name, values))
+    return ordered[trial.suggest_int(name, 0, len(ordered) - 1)]

@@ -16,15 +16,11 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 import prudent
-from tables import LYNCEUS, Bench, lynceus_bench
-
-if TYPE_CHECKING:
-    import optuna
+from tables import LYNCEUS, Bench, lynceus_bench, suggested
 
 BUDGETS = {"full": (1, 2, 4, 8, 15), "early": (0.5, 1, 2, 4)}
 
@@ -66,7 +62,7 @@ def optuna_tpe(bench: Bench, budget_usd: float, early: bool, seed: int) -> Score
         if left <= 1e-9 or len(seen) == len(bench.by_choice):
             break
         trial = study.ask()
-        choice = tuple(_suggested(trial, name, values) for name, values in bench.choices.items())
+        choice = tuple(suggested(trial, name, values) for name, values in bench.choices.items())
         if choice not in seen:
             run = bench.by_choice[choice]
             cap = min(bench.max_time_s * run.usd_per_h / 3600, best) if early else np.inf
@@ -81,15 +77,6 @@ def optuna_tpe(bench: Bench, budget_usd: float, early: bool, seed: int) -> Score
         study.tell(trial, seen[choice][0])
     spent_s = time.process_time() - clock
     return Score(best / bench.optimum_usd, len(seen), spent_s / max(len(seen), 1))
-
-
-def _suggested(trial: optuna.Trial, name: str, values: list[str]) -> str:
-    """Numbers keep their order for TPE, which does better so."""
-    try:
-        ordered = sorted(values, key=float)
-    except ValueError:
-        return str(trial.suggest_categorical(name, values))
-    return ordered[trial.suggest_int(name, 0, len(ordered) - 1)]
 
 
 CONTENDERS: dict[str, Callable[[Bench, float, bool, int], Score]] = {

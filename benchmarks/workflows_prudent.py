@@ -124,6 +124,8 @@ def cells(arguments: argparse.Namespace) -> None:
     for trace in traces:
         if (data_folder() / f"{trace}.xml").exists():
             workflow = Workflow.read(data_folder() / f"{trace}.xml")
+            if len(workflow) < arguments.least:
+                continue
             for large in larges:
                 fleet = Fleet.parse(f"8*m3.medium,{large}*m3.2xlarge", slots="vm")
                 table.visit(f"{trace:16} {large:3}", workflow, fleet)
@@ -199,6 +201,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=["makespan", "worlds", "cost", "optimum"])
     parser.add_argument("--traces")
     parser.add_argument("--large")
+    parser.add_argument("--least", type=int, default=25, help="leave out traces with fewer activations")
     parser.add_argument("--evaluations", type=int)
     parser.add_argument("--worlds", type=int, default=200)
     parser.add_argument("--graphs", type=int, default=500)
