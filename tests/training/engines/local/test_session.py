@@ -178,6 +178,10 @@ def test_refused_combinations_fail_with_their_reason(bench, data_for):
 # What goes wrong
 
 
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def slow(here, **more):
     return here.start("random-forest-classification", numTrees=300, maxDepth=25, **more)
 
@@ -210,8 +214,9 @@ def test_a_trial_past_its_limit_is_ended_even_if_nobody_listens(heavy):
     here = heavy
     run, place = slow(here, limit_s=0.4)
     worker = run._worker.pid
-    time.sleep(0.9)
-    assert Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    time.sleep(0.4)
+    while state_of(worker) != "Z":  # nobody calls next: the test would time out here
+        time.sleep(0.01)
     outcome = run.next(60)
     assert outcome.status == "failed"
     assert "limit of 0.4 s" in outcome.why
@@ -253,7 +258,8 @@ def test_an_idle_worker_that_died_is_not_used(plain):
     while run.next(60) is None:
         pass
     os.kill(run._worker.pid, signal.SIGKILL)
-    time.sleep(0.1)
+    while state_of(run._worker.pid) != "Z":
+        time.sleep(0.01)
     assert here.train("decision-tree-classification")[0].status == "finished"
 
 
