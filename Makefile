@@ -25,7 +25,7 @@ help: ## show this list
 	@printf '%sPrudent%s: think ahead before paying\n\n' '$(BOLD)' '$(OFF)'
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  $(BOLD)make %-8s$(OFF) %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.installed-demo ## tune a real job on this machine, in under two minutes
+demo: $(VENV)/.installed-demo ## tune a job, train models and run a workflow here, in about two minutes
 	$(call say,prudent demo)
 	@$(BIN)/prudent demo
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from prudent.training.algorithms.registry import sensible
 from prudent.training.engine import Session
 from prudent.training.engines.local.session import LocalSession, open_pool
 from prudent.training.functions import FunctionSession
@@ -31,7 +32,9 @@ class LocalEngine:
         source = request.dataset
         if source is None:
             return FunctionSession()
-        pool = open_pool(parallelism, work, tuple(method.algorithm for method in request.methods))
+        named = [method.algorithm for method in request.methods]
+        expected = named or [found.name for found in sensible(request.domain)]
+        pool = open_pool(parallelism, work, tuple(expected))
         try:
             dataset = read_dataset(
                 source.path,
