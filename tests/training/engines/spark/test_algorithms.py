@@ -17,6 +17,8 @@ from prudent.tuning.trial import FINISHED, Outcome, Progress
 REGRESSION, BINARY = "sample_linear_regression_data.txt", "sample_libsvm_data.txt"
 MULTI, CLUSTERS = "sample_multiclass_classification_data.txt", "sample_kmeans_data.txt"
 
+pytestmark = pytest.mark.timeout(900)  # Java takes its time on a busy machine
+
 
 @pytest.fixture(scope="module")
 def sessions(spark: Any, examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
@@ -39,7 +41,7 @@ def sessions(spark: Any, examples: Path, tmp_path_factory: pytest.TempPathFactor
 def run(session: Session, spec: TrialSpec) -> tuple[Outcome, list[Progress]]:
     trial, seen = session.start(spec), []
     while True:
-        event = trial.next(280)
+        event = trial.next(800)
         assert event is not None, "the trial hangs"
         if isinstance(event, Outcome):
             return event, seen

