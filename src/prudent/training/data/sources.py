@@ -79,28 +79,22 @@ def _cache_name(address: str, path: str) -> str:
 
 
 def _from_bucket(address: str, cache: Path, policy: Policy) -> list[Path]:
-    files, place = _file_system(), address.removeprefix("s3://").rstrip("/")
+    client, place = _client(), address.removeprefix("s3://").rstrip("/")
     try:
         if not place or "/" not in place:
             raise BadInput(f'"{address}" names no file in the bucket; write it as s3://bucket/path.')
-        files.invalidate_cache()
-        found = files.find(place, detail=True)
-        sizes = {
-            name: int(fact["size"])
-            for name, fact in sorted(found.items())
-            if not name.endswith("/") and _is_data(Path(name[len(place) :].lstrip("/")))
-        }
+        bucket, _, key = place.partition("/")
+        sizes = _sizes(client, bucket, key)
         if not sizes:
             raise BadInput(f'There is nothing at "{address}"; check the bucket and the path.')
         if len(sizes) > _MOST_PARTS or sum(sizes.values()) > policy.largest_mb * 1e6:
             raise BadInput(
                 f'"{address}" is larger than the {policy.largest_mb:g} MB that are read here; use fewer.'
             )
-        return [_copied(files, name, cache) for name in sizes if sizes[name] or not any(sizes.values())]
+        wanted = [name for name in sizes if sizes[name] or not any(sizes.values())]
+        return [_copied(client, bucket, name, cache) for name in wanted]
     except BadInput:
         raise
-    except FileNotFoundError as error:
-        raise BadInput(f'There is nothing at "{address}"; check the bucket and the path.') from error
     except Exception as error:  # the client's own errors have no common family
         said = " ".join(str(error).split())
         raise RunFailed(
@@ -108,21 +102,32 @@ def _from_bucket(address: str, cache: Path, policy: Policy) -> list[Path]:
         ) from error
 
 
-def _copied(files: Any, name: str, cache: Path) -> Path:
-    to = cache / _cache_name(f"s3://{name}", name)
+def _sizes(client: Any, bucket: str, key: str) -> dict[str, int]:
+    """The object of a key, or the objects below it, with their bytes, by name; hidden ones left out."""
+    found: dict[str, int] = {}
+    for answer in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=key):
+        for fact in answer.get("Contents", ()):
+            name = str(fact["Key"])
+            below = name[len(key) :]
+            if (not below or below.startswith("/")) and not name.endswith("/") and _is_data(Path(below[1:])):
+                found[name] = int(fact["Size"])
+    return dict(sorted(found.items()))
+
+
+def _copied(client: Any, bucket: str, name: str, cache: Path) -> Path:
+    to = cache / _cache_name(f"s3://{bucket}/{name}", name)
     part = to.with_name(f".{to.name}.{os.getpid()}")
     try:
-        files.get_file(name, str(part))
+        client.download_file(bucket, name, str(part))
         part.replace(to)
     finally:
         part.unlink(missing_ok=True)
     return to
 
 
-def _file_system() -> Any:
+def _client() -> Any:
     try:
-        import fsspec
-
-        return fsspec.filesystem("s3", endpoint_url=os.environ.get("AWS_ENDPOINT_URL") or None)
+        import boto3
     except ImportError as error:
         raise BadInput('Reading from s3:// needs more packages; pip install "prudent[aws,train]".') from error
+    return boto3.client("s3")
