@@ -300,6 +300,23 @@ def test_a_network_learns_in_two_processes(spark: Any, tmp_path: Path) -> None:
     assert f1(counts) == facts["value"]
 
 
+def test_boosting_ends_where_it_was_best(spark: Any, examples: Path, tmp_path: Path) -> None:
+    """The file is mostly noise, which more trees only learn by heart."""
+    data = examples / "sample_linear_regression_data.txt"
+    settings = {"maxIter": 12, "maxDepth": 3}
+    with opened(tmp_path, data, "regression", dataset={"format": "libsvm"}) as session:
+        spec = spec_for(tmp_path, "gradient-boosted-tree-regression", hyperparameters=settings)
+        outcome, _ = finish(session.start(spec))
+    assert outcome.status == FINISHED, outcome.why
+    picture = json.loads((spec.folder / "facts.json").read_text())["picture"]
+    curve, stopped = picture["curve"], picture["stopped"]
+    assert (len(curve["step"]), stopped["of"]) == (12, 12)
+    assert stopped["at"] < 12
+    assert outcome.measures["score"] == pytest.approx(max(curve["validation"]), abs=1e-6)
+    assert curve["validation"][stopped["at"] - 1] == max(curve["validation"])
+    assert curve["train"][-1] > curve["train"][0]
+
+
 LINKS = [
     {"family": "poisson", "link": "log"},
     {"family": "poisson", "link": "sqrt"},

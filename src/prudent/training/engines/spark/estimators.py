@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prudent.core.errors import unknown
+from prudent.training.engines.spark.boosting import BOOSTED, trimmed
 from prudent.training.engines.spark.table import LABEL
 
 _NOT_SPARKS = frozenset({"maxCategories"})
@@ -145,7 +146,8 @@ class OneAgainstAll:
     def __init__(self, classifier: Any, asked: Asked) -> None:
         self._classifier, self._asked = classifier, asked
 
-    def fit(self, rows: Any) -> Any:
+    def fit(self, rows: Any, held_out: Any = None) -> Any:
+        """Fit all; boosted trees end where they are best on the held-out rows, if there are some."""
         from pyspark.ml.classification import OneVsRestModel
         from pyspark.sql import functions as sf
 
@@ -155,12 +157,15 @@ class OneAgainstAll:
             for number in range(self._asked.classes):
                 two = sf.when(sf.col(LABEL) == number, 1.0).otherwise(0.0)
                 known = {"ml_attr": {"type": "nominal", "name": LABEL, "num_vals": 2}}
-                models.append(self._classifier.fit(rows.withColumn(LABEL, two.alias(LABEL, metadata=known))))
+                model = self._classifier.fit(rows.withColumn(LABEL, two.alias(LABEL, metadata=known)))
+                if held_out is not None and type(model).__name__ in BOOSTED:
+                    model = trimmed(model, held_out.withColumn(LABEL, two))
+                models.append(model)
         finally:
             rows.unpersist()
-        model = OneVsRestModel(models)
-        model._set(featuresCol=self._asked.features, labelCol=LABEL, classifier=self._classifier)
-        return model
+        whole = OneVsRestModel(models)
+        whole._set(featuresCol=self._asked.features, labelCol=LABEL, classifier=self._classifier)
+        return whole
 
 
 def _k_means(asked: Asked) -> Any:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prudent.training.algorithms.registry import algorithm
 from prudent.training.engine import TrialSpec
 from prudent.training.engines.local.steps import Step
-from prudent.training.engines.spark.estimators import Asked, estimator, takes_categories
+from prudent.training.engines.spark.boosting import BOOSTED, first_trees, losses
+from prudent.training.engines.spark.estimators import Asked, OneAgainstAll, estimator, takes_categories
 from prudent.training.engines.spark.judging import Judge
 from prudent.training.engines.spark.perceptron import PERCEPTRON, fit_perceptron
 from prudent.training.engines.spark.stages import Preparation
@@ -38,9 +40,19 @@ class Fitted:
     categories: Mapping[int, Mapping[float, int]] = field(default_factory=dict)
     spread: NDArray[np.float64] | None = None
     """Standard deviations of the prepared features, where the model's weights mean nothing without."""
+    picture: Mapping[str, Any] = field(default_factory=dict)
+    """How it learnt, for the report."""
 
     def predict(self, frame: Any) -> Any:
         return self.pipeline.transform(frame)
+
+    @property
+    def trees(self) -> int | None:
+        """How many trees boosting ended with; None for other algorithms."""
+        models = self.model.models if type(self.model).__name__ == "OneVsRestModel" else [self.model]
+        if not all(type(each).__name__ in BOOSTED for each in models):
+            return None
+        return round(float(np.mean([len(each.treeWeights) for each in models])))
 
     @property
     def importance(self) -> NDArray[np.float64] | None:
@@ -62,7 +74,10 @@ def fit(
     judge: Judge,
     report: Report,
 ) -> Fitted:
-    """Fit everything of a trial on some rows; `held_out` (or None) is only looked at for progress."""
+    """Fit everything of a trial on some rows.
+
+    `held_out` (or None) tells how it goes on the way, and where to end an algorithm that learns in steps.
+    """
     from pyspark.ml import PipelineModel
 
     preparation = Preparation(rows, table)
@@ -76,14 +91,36 @@ def fit(
     stages, features = preparation.stages, preparation.output
     ready = preparation.rows.select(*([LABEL] if table.target is not None else []), features)
     asked = Asked(settings, features, judge.classes, _seed(spec))
+    drawn: dict[str, Any] = {}
+    steps = algorithm(spec.algorithm).iterative
+    others = PipelineModel(stages).transform(held_out) if steps and held_out is not None else None
     if spec.algorithm == PERCEPTRON:
-        some = None if held_out is None else PipelineModel(stages).transform(held_out)
-        model = fit_perceptron(asked, ready, some, judge, report)
+        model = fit_perceptron(asked, ready, others, judge, report)
+    elif steps:
+        model, drawn = _boosted(asked, spec.algorithm, _with_classes(ready, judge.classes), others, judge)
     else:
         model = estimator(spec.algorithm, asked).fit(_with_classes(ready, judge.classes))
     spread = _spread(ready, features) if _has_weights(model) else None
     pipeline = PipelineModel([*stages, model])
-    return Fitted(pipeline, model, tuple(preparation.steps), features, categories, spread)
+    return Fitted(pipeline, model, tuple(preparation.steps), features, categories, spread, drawn)
+
+
+def _boosted(asked: Asked, name: str, rows: Any, held_out: Any, judge: Judge) -> tuple[Any, dict[str, Any]]:
+    """Boosted trees, no more of them than do good on the held-out rows, and what a report draws of that."""
+    made = estimator(name, asked)
+    if isinstance(made, OneAgainstAll):
+        return made.fit(rows, held_out), {}
+    model = made.fit(rows)
+    if held_out is None:
+        return model, {}
+    found = losses(model, held_out)
+    best, most = int(np.argmin(found)) + 1, len(found)
+    why = f"no better on the held-out rows after {best} of {most} trees" if best < most else ""
+    drawn: dict[str, Any] = {"stopped": {"at": best, "of": most, "why": why}}
+    if judge.metric == "rmse" and asked.settings.get("lossType") == "squared":
+        train, held = ([-float(np.sqrt(loss)) for loss in each] for each in (losses(model, rows), found))
+        drawn["curve"] = {"step": list(range(1, most + 1)), "train": train, "validation": held}
+    return first_trees(model, best), drawn
 
 
 def _seed(spec: TrialSpec) -> int:

@@ -44,13 +44,14 @@ def train(workshop: Workshop, spec: TrialSpec, report: Report) -> Facts:
     settings = algorithm(spec.algorithm).complete(spec.hyperparameters)
     table, rows, judge = workshop.table, workshop.rows, workshop.judge
     began_s = time.perf_counter()
-    measured, verdicts, answers = _folds(workshop, spec, settings, report)
+    measured, verdicts, answers, trees = _folds(workshop, spec, settings, report)
     value = _mean(verdicts)
     if not np.isfinite(value):
         raise RunFailed(f"The {judge.metric} is {value}; try a smaller step or a larger regParam.")
     fitted = measured
     if rows.folds > 1:
-        fitted = fit(spec, settings, rows.train(None, spec.fraction), None, table, judge, _silent)
+        final = _final(settings, trees)
+        fitted = fit(spec, final, rows.train(None, spec.fraction), None, table, judge, _silent)
     train_s = time.perf_counter() - began_s
     model = export(fitted, len(table.columns))
     if answers is None or rows.folds > 1:
@@ -67,7 +68,7 @@ def train(workshop: Workshop, spec: TrialSpec, report: Report) -> Facts:
         rows_validated=sum(verdict.rows for verdict in verdicts),
         versions=versions("torch" if spec.algorithm == PERCEPTRON else None) | versions("pyspark"),
         extra_files=(SPARKS_OWN,),
-        picture={**verdicts[-1].picture, **_importance(measured, table)},
+        picture={**verdicts[-1].picture, **measured.picture, **_importance(measured, table)},
     )
     _write(spec.folder, fitted, model, facts)
     return facts
@@ -82,15 +83,18 @@ def forget(folder: Path) -> None:
 
 def _folds(
     workshop: Workshop, spec: TrialSpec, settings: Mapping[str, Any], report: Report
-) -> tuple[Fitted, list[Verdict], Answers | None]:
-    """Fit and judge in every fold; the model of the last one, and what it said if that is little."""
+) -> tuple[Fitted, list[Verdict], Answers | None, list[int]]:
+    """Fit and judge in every fold; the model of the last one, what it said if that is little, and how many
+    trees boosting ended with in each."""
     table, rows, judge = workshop.table, workshop.rows, workshop.judge
     verdicts: list[Verdict] = []
+    trees: list[int] = []
     answers: Answers | None = None
     for fold in range(rows.folds):
         held_out = rows.held_out(fold)
         told = _share(report, fold, rows.folds)
         fitted = fit(spec, settings, rows.train(fold, spec.fraction), held_out, table, judge, told)
+        trees += [] if fitted.trees is None else [fitted.trees]
         predicted = fitted.predict(held_out)
         if fits(table.rows // rows.folds, table):
             prepared = fitted.features if judge.task == CLUSTERING else None
@@ -100,7 +104,12 @@ def _folds(
             verdicts.append(judge.of_frame(predicted, fitted.features))
         if fold + 1 < rows.folds:
             report(judge.score(_mean(verdicts)), (fold + 1) / rows.folds)
-    return fitted, verdicts, answers
+    return fitted, verdicts, answers, trees
+
+
+def _final(settings: Mapping[str, Any], trees: list[int]) -> Mapping[str, Any]:
+    """Settings of the final fit: it has no rows to find out how many trees are enough, but the folds did."""
+    return {**settings, "maxIter": round(float(np.mean(trees)))} if trees else settings
 
 
 def _mean(verdicts: list[Verdict]) -> float:
