@@ -149,18 +149,21 @@ def test_what_is_ignored_is_told(prudent: Prudent, branin: Callable[..., Path], 
     assert '"remark" is unknown' in done.err
 
 
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_answers_with_what_is_there(branin: Callable[..., Path], tmp_path: Path) -> None:
     request, out = branin(budget="100000 trials"), tmp_path / "out"
     command = [*PROGRAM, "train", str(request), "--out", str(out)]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "120"}
-    )
-    assert process.stdout is not None
-    for _ in range(20):
-        process.stdout.readline()
-    time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    said, _ = process.communicate(timeout=60)
+    environment = {**os.environ, "COLUMNS": "120"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        for _ in range(20):
+            process.stdout.readline()
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        try:
+            said, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert "it was interrupted" in said
     board = json.loads((out / "leaderboard.json").read_text())

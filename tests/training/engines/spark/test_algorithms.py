@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from prudent.training.engine import Session, TrialSpec
+from prudent.training.engine import Engine, Session, TrialSpec
+from prudent.training.engines.local.engine import LocalEngine
 from prudent.training.engines.spark.engine import SparkEngine
 from prudent.training.request import TrainingRequest
 from prudent.tuning.trial import FINISHED, Outcome, Progress
@@ -21,16 +22,16 @@ pytestmark = pytest.mark.timeout(900)  # Java takes its time on a busy machine
 
 
 @pytest.fixture(scope="module")
-def sessions(spark: Any, examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Sessions by domain and file, each opened once."""
-    made: dict[tuple[str, str], Session] = {}
+def sessions(spark: Any, examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Sessions by engine, domain and file, each opened once."""
+    made: dict[tuple[str, str, str], Session] = {}
 
-    def session(domain: str, file: str) -> Session:
-        key = (domain, file)
+    def session(engine: Engine, domain: str, file: str) -> Session:
+        key = (engine.name, domain, file)
         if key not in made:
             document = {"domain": domain, "dataset": {"path": str(examples / file), "format": "libsvm"}}
             request = TrainingRequest.parse(document)
-            made[key] = SparkEngine().open(request, tmp_path_factory.mktemp("work"), 2)
+            made[key] = engine.open(request, tmp_path_factory.mktemp("work"), 1)
         return made[key]
 
     yield session
@@ -92,6 +93,15 @@ CASES: list[tuple[str, str, str, dict[str, Any], float]] = [
 ]
 
 
+UNLIKE = {
+    # A mixture depends on where it begins, which the engines choose differently.
+    ("gaussian-mixture-model", "clustering"),
+    # Only Spark's takes more than two classes; with two, one of 30 rows is more than the difference allowed.
+    ("linear-support-vector-machine", "multinomial-classification"),
+    ("linear-support-vector-machine", "binomial-classification"),
+}
+
+
 @pytest.mark.parametrize(
     ("domain", "file", "algorithm", "settings", "least"), CASES, ids=[f"{c[2]}-{c[0]}" for c in CASES]
 )
@@ -99,7 +109,7 @@ def test_every_algorithm_trains_and_its_onnx_form_says_the_same(
     sessions: Any, tmp_path: Path, domain: str, file: str, algorithm: str, settings: Any, least: float
 ) -> None:
     spec = spec_for(tmp_path, algorithm, settings)
-    outcome, _ = run(sessions(domain, file), spec)
+    outcome, _ = run(sessions(SparkEngine(), domain, file), spec)
     assert outcome.status == FINISHED, outcome.why
     assert outcome.measures["score"] >= least
     assert set(outcome.measures) == {"score", "value", "train_s", "predict_ms"}
@@ -108,3 +118,8 @@ def test_every_algorithm_trains_and_its_onnx_form_says_the_same(
     assert facts["extra_files"] == ["spark"]
     assert (spec.folder / "spark" / "metadata").is_dir()
     assert (spec.folder / "model.onnx").stat().st_size > 0
+    if (algorithm, domain) not in UNLIKE:
+        here = spec_for(tmp_path / "local", algorithm, settings)
+        local, _ = run(sessions(LocalEngine(), domain, file), here)
+        far = abs(local.measures["score"] - outcome.measures["score"])
+        assert far <= 0.05 * max(1.0, abs(outcome.measures["score"]))
