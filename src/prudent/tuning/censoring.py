@@ -135,8 +135,8 @@ def _done_curve(points: Points, elapsed_s: float) -> float:
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _MAX_PAIRS)).astype(int))]
     early, late = np.triu_indices(len(rows), 1)
     span = rows[late] - rows[early]
-    paces = span[span[:, 0] > 0]
-    pace = float(np.median(paces[:, 1] / paces[:, 0]))
+    paces = span[span[:, 0] > 1e-9]  # reports closer than that tell no pace
+    pace = float(np.median(paces[:, 1] / paces[:, 0])) if len(paces) else 0.0
     if pace <= 0:
         return _done_linear(points, elapsed_s)
     return last_s + max(1.0 - share, 0.0) / pace
