@@ -16,7 +16,7 @@ from prudent.training.description import MODEL_FILE, data_description, write_des
 from prudent.training.engine import Facts, TrialSpec
 from prudent.tuning.jobs.table import TableJob
 
-# The same examples in every run: a suite that fails by chance on someone else's change teaches nobody anything.
+# The same examples in every run: a failure by chance on someone else's change teaches nobody anything.
 hypothesis.settings.register_profile("steady", derandomize=True)
 hypothesis.settings.load_profile("steady")
 
