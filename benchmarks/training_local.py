@@ -115,7 +115,8 @@ def cold() -> None:
 
 
 def parallel() -> None:
-    """The same trials one after the other with one core each, and two at a time."""
+    """The same trials one after the other with one core each, and two at a time. It needs idle cores."""
+    print(f"load of the machine before: {os.getloadavg()[0]:.1f}")
     dataset = classes(20_000, 20)
     for name, chosen in (
         ("random-forest-classification", {"numTrees": 40, "maxDepth": 10}),
