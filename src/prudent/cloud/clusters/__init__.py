@@ -1,0 +1,1 @@
+"""Machines that work together for one run, from launch to release."""

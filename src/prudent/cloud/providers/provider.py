@@ -1,0 +1,120 @@
+"""The contract between a cluster and whoever has the machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from prudent.cloud.providers.channel import Channel
+from prudent.core.errors import RunFailed
+from prudent.core.money import Price
+
+CAPACITY, QUOTA, CONFIG, TRANSIENT = "capacity", "quota", "config", "transient"
+"""Why a launch failed: nobody has such a machine now; we may not have more; asking again will not help;
+asking again may help."""
+
+PENDING, RUNNING, GONE = "pending", "running", "gone"
+
+
+class LaunchFailed(RunFailed):
+    """No cluster came of an order; `kind` says what to do about it. Nothing of it is left running."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What one machine of a type costs now, and how many there are (None: nobody knows)."""
+
+    type: str
+    price: Price
+    vcpus: int
+    memory_gb: float
+    available: int | None = None
+    zone: str = ""
+
+
+@dataclass(frozen=True)
+class Order:
+    """Machines wanted. `cluster` is made by whoever orders, before the launch: the same order twice is one.
+
+    `lease_end_s` is a moment in seconds since 1970. Everything here ends up as tags on every machine.
+    """
+
+    cluster: str
+    run: str
+    owner: str
+    type: str
+    count: int
+    lease_end_s: float
+    spot: bool = False
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A machine that is there, or coming. `index` is its place in its cluster, 0 for the first."""
+
+    id: str
+    provider: str
+    type: str
+    cluster: str
+    run: str
+    owner: str
+    index: int
+    state: str
+    address: str
+    launched_s: float
+    lease_end_s: float
+    price: Price
+    zone: str = ""
+    spot: bool = False
+    notes: tuple[str, ...] = field(default=())
+
+
+@runtime_checkable
+class Provider(Protocol):
+    """Offers, launches, lists and ends machines. Its methods may be called from any thread.
+
+    Nothing is kept in memory that `list` could not find out: another process, later, sees the same machines.
+    """
+
+    @property
+    def name(self) -> str:
+        """One word: local, hosts, ec2."""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What `provider_of` needs to make the same provider again, in another process; no secrets."""
+
+    def check(self, types: Sequence[str] = ()) -> list[str]:
+        """What would go wrong, one sentence each with its remedy; nothing is launched, nothing is paid."""
+
+    def offer(self, type_name: str, spot: bool = False) -> Offer:
+        """What a type costs; BadInput if there is no such type here."""
+
+    def launch(self, order: Order) -> tuple[Instance, ...]:
+        """All machines of an order, or `LaunchFailed` and none. The same cluster again: the same machines.
+
+        It returns when they were accepted, not when they can be used: see `ready`.
+        """
+
+    def ready(self, instances: Sequence[Instance], timeout_s: float) -> tuple[Instance, ...]:
+        """Wait until all can be used; addresses are known then. `LaunchFailed` if they do not come."""
+
+    def list(self) -> tuple[Instance, ...]:
+        """Every machine that is Prudent's and not gone, also those that no one recorded."""
+
+    def renew(self, instances: Sequence[Instance], lease_end_s: float) -> None:
+        """A later end for a cluster: on its tags, and for the switch on each machine."""
+
+    def terminate(self, instances: Sequence[Instance]) -> None:
+        """End machines and clean up after them; those that are gone already are no error."""
+
+    def channel(self, instance: Instance) -> Channel:
+        """A way in, to run commands and move files; the caller closes it."""
+
+    def preempted(self, instance: Instance) -> str | None:
+        """Why the machine was or will be taken away by its owner (a spot interruption); None if it is not."""
