@@ -15,6 +15,7 @@ from prudent.cli.console import measure_text, out, say
 from prudent.cli.interrupt import ended_by_signals
 from prudent.cli.places import Places
 from prudent.core.errors import BadInput, PrudentError
+from prudent.core.key_path import KeyPath
 from prudent.core.units import USD, format_money, parse_in
 from prudent.reports.words import off
 from prudent.tuning.confirm import Confirmation, allowance_usd, compared, confirm, known
@@ -22,7 +23,6 @@ from prudent.tuning.confirmations import Confirmations, Confirming
 from prudent.tuning.goal import COST, TIME
 from prudent.tuning.jobs.job import Job
 from prudent.tuning.journal import held
-from prudent.tuning.key_path import KeyPath
 from prudent.tuning.recommendation import untested
 from prudent.tuning.result import Result
 from prudent.tuning.strategies.strategy import with_word

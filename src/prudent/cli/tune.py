@@ -17,6 +17,7 @@ from prudent.cli.live import Lines, Screen, Silent, View
 from prudent.cli.places import Places
 from prudent.cli.plan import plan
 from prudent.core.errors import BadInput, PrudentError
+from prudent.core.yaml_text import read_yaml
 from prudent.tuning.dry_run import dry_run as look_ahead
 from prudent.tuning.dry_run import endless
 from prudent.tuning.job_file import JobFile
@@ -27,7 +28,6 @@ from prudent.tuning.study import Study
 from prudent.tuning.trial import Trial
 from prudent.tuning.tune import tune as run_study
 from prudent.tuning.warm_start import earlier_trials
-from prudent.tuning.yaml_text import read_yaml
 
 INTERRUPTED, NOT_FOUND = 130, 1
 

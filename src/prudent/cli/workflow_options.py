@@ -56,7 +56,7 @@ def read_settings(said: Sequence[str] | None, flag: str, example: str) -> dict[s
     >>> read_settings(["episodes=50", "speed=lognormal(1,0.3)"], "--option", "a=1")
     {'episodes': 50, 'speed': 'lognormal(1,0.3)'}
     """
-    from prudent.tuning.yaml_text import read_yaml
+    from prudent.core.yaml_text import read_yaml
 
     settings: dict[str, Any] = {}
     for text in said or ():

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput, did_you_mean, unknown
+from prudent.core.key_path import KeyPath
 from prudent.core.units import USD, parse_in
+from prudent.core.yaml_text import read_yaml
 from prudent.tuning.goal import Goal
 from prudent.tuning.job_kinds import KINDS, JobKind
 from prudent.tuning.jobs.job import Job
-from prudent.tuning.key_path import KeyPath
 from prudent.tuning.strategies.registry import strategies
-from prudent.tuning.yaml_text import read_yaml
 
 _STUDY_KEYS = (
     "name", "measures", "fraction", "goal", "budget", "strategy", "options", "parallel", "seed",

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from prudent.cloud.catalog import Catalog
 from prudent.cloud.machine_parameter import MachineParameter
 from prudent.core.errors import BadInput, unknown
+from prudent.core.key_path import KeyPath
 from prudent.core.rules import Rule
 from prudent.core.schema import parse_parameter
 from prudent.core.space import Space
@@ -21,7 +22,6 @@ from prudent.tuning.goal import TIME
 from prudent.tuning.jobs.declared import declared_fraction, declared_measures
 from prudent.tuning.jobs.job import Job
 from prudent.tuning.jobs.pricing import pricing
-from prudent.tuning.key_path import KeyPath
 
 Said: TypeAlias = Mapping[str, Any]
 Build: TypeAlias = Callable[[Said, KeyPath, Path, str, Path | None], Job]

@@ -23,7 +23,7 @@ class KeyPath:
     ...     raise BadInput("The list is empty; add a value.")
     Traceback (most recent call last):
     ...
-    prudent.tuning.key_path._Placed: digits.yaml, parameters.batch: The list is empty; add a value.
+    prudent.core.key_path._Placed: digits.yaml, parameters.batch: The list is empty; add a value.
     """
 
     source: str
