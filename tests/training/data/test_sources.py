@@ -15,7 +15,8 @@ import pytest
 
 from prudent.core.errors import BadInput, RunFailed
 from prudent.training.data import OPEN, Policy, read_dataset
-from prudent.training.data.fetch import fetch, is_public
+from prudent.training.data import fetch as fetching
+from prudent.training.data.fetch import fetch, is_public, restrict
 from prudent.training.data.sources import local_parts
 
 CSV = b"a,label\n1,2\n3,4\n"
@@ -272,3 +273,25 @@ def test_buckets(bucket: Any, tmp_path: Path) -> None:
         read_dataset("s3://other/x.csv", cache=tmp_path)
     with pytest.raises(BadInput, match="larger than"):
         read_dataset("s3://data/many", cache=tmp_path, policy=replace(OPEN, largest_mb=0.00001))
+
+
+def test_networks_are_exceptions_to_the_rule(site: str, tmp_path: Path) -> None:
+    here = replace(STRICT, networks=("127.0.0.1/32",))
+    fetch(f"{site}/data.csv", tmp_path / "got", here)
+    with pytest.raises(BadInput, match="private network"):
+        fetch(f"{site}/data.csv".replace("127.0.0.1", "127.0.0.2"), tmp_path / "other", here)
+
+
+def test_a_restricted_process_reads_no_more_than_it_may_whatever_callers_say(
+    site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "_in_force", None)  # put back afterwards
+    restrict(STRICT)
+    for path in (f"{site}/data.csv", str(tmp_path), "/etc/passwd"):
+        with pytest.raises(BadInput, match=r"private network|no place for data"):
+            read_dataset(path, cache=tmp_path / "cache", policy=OPEN)
+
+
+def test_only_named_buckets_are_read(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match='bucket "others" is not read'):
+        local_parts("s3://others/data.csv", tmp_path, Policy(buckets=("ours",)))

@@ -32,24 +32,55 @@ class Policy:
     """What may be read: from where, how much, for how long.
 
     `private` are all addresses that are not of the public internet: this machine, its network, the
-    link-local address at which clouds tell credentials. `roots` are the folders in which local files may
-    lie; None is any.
+    link-local address at which clouds tell credentials; `networks` are exceptions to it, as "10.1.0.0/16".
+    `roots` are the folders in which local files may lie, `buckets` the names of those that may be read; None
+    is any.
     """
 
     private: bool = True
+    networks: tuple[str, ...] = ()
     schemes: frozenset[str] = frozenset({"file", "http", "https", "s3"})
     roots: tuple[Path, ...] | None = None
+    buckets: tuple[str, ...] | None = None
     largest_mb: float = 100_000.0
     longest_s: float = 3600.0
     connect_s: float = 20.0
+
+    def permits(self, address: str) -> bool:
+        """Whether a connection to this IP address may be made.
+
+        >>> Policy(private=False, networks=("10.1.0.0/16",)).permits("10.1.2.3")
+        True
+        """
+        if self.private or is_public(address):
+            return True
+        ip = ipaddress.ip_address(address.partition("%")[0])
+        return any(ip in ipaddress.ip_network(network, strict=False) for network in self.networks)
 
 
 OPEN = Policy()
 """For someone at their own machine: everything, within generous caps."""
 
+_in_force: Policy | None = None
+
+
+def restrict(policy: Policy) -> None:
+    """From now on this process reads only what `policy` allows, whatever its callers say.
+
+    For a process that works for others: one call where it starts covers every way to data.
+    """
+    global _in_force  # noqa: PLW0603 - one process, one policy
+    _in_force = policy
+
+
+def in_force(policy: Policy) -> Policy:
+    """The policy that this process was restricted to, or else the one at hand."""
+    return policy if _in_force is None else _in_force
+
 
 def fetch(url: str, to: Path, policy: Policy = OPEN) -> Path:
     """Write what `url` holds to the file `to`, whole or not at all; answers `to`."""
+    policy = in_force(policy)
     deadline = time.monotonic() + policy.longest_s
     part = to.with_name(f".{to.name}.{os.getpid()}.{threading.get_ident()}")
     try:
@@ -89,9 +120,18 @@ def is_public(address: str) -> bool:
             inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(str(inner))
-    return ip.is_global and not ip.is_multicast and not ip.is_reserved
+    return ip.is_global and not ip.is_multicast and not ip.is_reserved and not any(ip in n for n in _CLOSED)
 
 
+_CLOSED = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "192.0.0.0/24",  # protocol assignments: one cloud tells credentials at 192.0.0.192
+        "192.88.99.0/24",  # 6to4 relays
+        "168.63.129.16/32",  # a cloud's own address inside its virtual networks
+        "fec0::/10",  # site-local, as fc00::/7 was called before
+    )
+)
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
 
@@ -160,7 +200,7 @@ def _connect(url: str, parts: SplitResult, policy: Policy, deadline: float) -> h
     except (OSError, UnicodeError) as error:
         raise RunFailed(f'The host "{host}" is not known; check the address and the network.') from error
     addresses = list(dict.fromkeys(str(place[4][0]) for place in found))
-    if not policy.private and not all(is_public(address) for address in addresses):
+    if not all(policy.permits(address) for address in addresses):
         raise BadInput(
             f'"{shown(url)}" leads to an address inside a private network, which is not read here; put the '
             "data where the internet can read them, or into the bucket."

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from prudent.core.errors import BadInput, RunFailed, did_you_mean
-from prudent.training.data.fetch import OPEN, Policy, fetch
+from prudent.training.data.fetch import OPEN, Policy, fetch, in_force
 
 _MOST_PARTS = 100_000
 
@@ -20,7 +20,7 @@ def local_parts(path: str | Path, cache: Path, policy: Policy = OPEN) -> list[Pa
     A folder is all its files except those whose name begins with a dot or an underscore, as Spark and others
     mark what is not data.
     """
-    text = os.fspath(path)
+    policy, text = in_force(policy), os.fspath(path)
     scheme, _, rest = text.partition("://")
     scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme.lower(), scheme.lower()) if rest else "file"
     if scheme not in policy.schemes:
@@ -84,6 +84,8 @@ def _from_bucket(address: str, cache: Path, policy: Policy) -> list[Path]:
         if not place or "/" not in place:
             raise BadInput(f'"{address}" names no file in the bucket; write it as s3://bucket/path.')
         bucket, _, key = place.partition("/")
+        if policy.buckets is not None and bucket not in policy.buckets:
+            raise BadInput(f'The bucket "{bucket}" is not read here; put the data into one that is.')
         sizes = _sizes(client, bucket, key)
         if not sizes:
             raise BadInput(f'There is nothing at "{address}"; check the bucket and the path.')
