@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from prudent.cloud.procfs import Identity, Process, belonging
 from prudent.core.space import Space
 from prudent.tuning.jobs.command import CommandJob, CommandRun
 from prudent.tuning.jobs.leftovers import PidFile
-from prudent.tuning.jobs.procfs import Identity, Process, belonging
 from prudent.tuning.trial import CUT, FINISHED, Outcome, Progress
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")

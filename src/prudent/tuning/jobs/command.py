@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from prudent.cloud.process import ProcessTree, new_cookie
+from prudent.cloud.procfs import Identity
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
 from prudent.core.space import Space
@@ -26,8 +28,6 @@ from prudent.tuning.jobs.leftovers import PidFile, reap, trial_name
 from prudent.tuning.jobs.lines import Lines
 from prudent.tuning.jobs.logs import Log, cannot_write
 from prudent.tuning.jobs.pricing import Priced, pricing
-from prudent.tuning.jobs.process import ProcessTree, new_cookie
-from prudent.tuning.jobs.procfs import Identity
 from prudent.tuning.jobs.reports import Reports
 from prudent.tuning.jobs.template import Template, texts_of
 from prudent.tuning.jobs.timeline import Timeline

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from prudent.cloud.process import end, signal_all
+from prudent.cloud.procfs import Identity, Process, belonging
 from prudent.tuning.jobs.logs import cannot_write
-from prudent.tuning.jobs.process import end, signal_all
-from prudent.tuning.jobs.procfs import Identity, Process, belonging
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
-from prudent.tuning.jobs.procfs import Identity, Process, belonging
+from prudent.cloud.procfs import Identity, Process, belonging
 
 COOKIE = "PRUDENT_RUN"
 """The environment variable by which all descendants of a run are known."""
