@@ -1,0 +1,379 @@
+"""What every provider must do, whoever has the machines: subclass `ProviderConformance`, give it a place.
+
+    from .conformance import Place, ProviderConformance
+
+    class TestLocal(ProviderConformance):
+        @pytest.fixture
+        def place(self, tmp_path):
+            yield Place(LocalProvider(tmp_path), tmp_path, "m3.medium", other_type="m3.large")
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from prudent.cloud.providers.channel import LOST, Channel
+from prudent.cloud.providers.provider import GONE, PENDING, RUNNING, Instance, LaunchFailed, Order, Provider
+from prudent.cloud.providers.registry import provider_of
+from prudent.core.errors import BadInput, PrudentError, RunFailed
+
+OWNER = "owner-of-tests"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A provider under test, and what is known about it."""
+
+    provider: Provider
+    home: Path
+    type: str
+    """A type that can be had at least twice."""
+    other_type: str
+    """Another one; may be the same where there is only one."""
+    enters: bool = True
+    """Whether machines can be entered (a simulated cloud has none)."""
+    switched: bool = True
+    """Whether machines end themselves when the lease is over, here and now."""
+    ready_s: float = 30.0
+
+
+def order(place: Place, count: int = 1, lease_s: float = 120.0, **other: object) -> Order:
+    made = Order(
+        cluster=f"prudent-{uuid.uuid4().hex[:12]}",
+        run="run-1",
+        owner=OWNER,
+        type=place.type,
+        count=count,
+        lease_end_s=time.time() + lease_s,
+    )
+    return replace(made, **other)  # type: ignore[arg-type]
+
+
+def of_cluster(provider: Provider, cluster: str) -> list[Instance]:
+    return [one for one in provider.list() if one.cluster == cluster]
+
+
+def eventually(what: object, within_s: float = 15.0) -> bool:
+    end_s = time.monotonic() + within_s
+    while time.monotonic() < end_s:
+        if what():  # type: ignore[operator]
+            return True
+        time.sleep(0.05)
+    return False
+
+
+class ProviderConformance:
+    """The contract of `Provider` and, where machines can be entered, of `Channel`."""
+
+    @pytest.fixture
+    def place(self) -> Iterator[Place]:
+        raise NotImplementedError("give the provider under test")
+
+    @pytest.fixture
+    def provider(self, place: Place) -> Iterator[Provider]:
+        yield place.provider
+        place.provider.terminate(place.provider.list())
+        assert place.provider.list() == ()
+
+    @pytest.fixture
+    def machine(self, place: Place, provider: Provider) -> Instance:
+        if not place.enters:
+            pytest.skip("these machines cannot be entered")
+        [one] = provider.ready(provider.launch(order(place)), place.ready_s)
+        return one
+
+    @pytest.fixture
+    def channel(self, provider: Provider, machine: Instance) -> Iterator[Channel]:
+        with provider.channel(machine) as way:
+            yield way
+
+    # What it says of itself
+
+    def test_it_can_be_made_again_from_its_settings(self, place: Place, provider: Provider) -> None:
+        """`settings` is a `where:` of one entry, with absolute paths: another folder, another process."""
+        assert list(provider.settings) == [provider.name]
+        again = provider_of(provider.settings, place.home, Path("/"))
+        assert again.settings == provider.settings
+        launched = provider.launch(order(place))
+        assert {one.id for one in again.list()} == {one.id for one in launched}
+
+    def test_nothing_is_wrong_with_a_good_place(self, place: Place, provider: Provider) -> None:
+        assert provider.check([place.type]) == []
+        assert provider.list() == ()
+
+    def test_an_unknown_type_is_bad_input_and_costs_nothing(self, place: Place, provider: Provider) -> None:
+        with pytest.raises(BadInput):
+            provider.offer("m5.lagre")
+        with pytest.raises((BadInput, LaunchFailed)):
+            provider.launch(order(place, type="m5.lagre"))
+        assert [said for said in provider.check(["m5.lagre"]) if "m5.lagre" in said]
+        assert provider.list() == ()
+
+    def test_an_offer_has_a_price_with_date_and_source(self, place: Place, provider: Provider) -> None:
+        offer = provider.offer(place.type)
+        assert offer.type == place.type
+        assert offer.vcpus >= 1
+        assert offer.price.source
+
+    # Launching
+
+    def test_machines_carry_everything_of_their_order(self, place: Place, provider: Provider) -> None:
+        wanted = order(place, count=2)
+        before_s = time.time()
+        launched = provider.launch(wanted)
+        assert [one.index for one in launched] == [0, 1]
+        for one in (*launched, *of_cluster(provider, wanted.cluster)):
+            assert (one.cluster, one.run, one.owner) == (wanted.cluster, wanted.run, wanted.owner)
+            assert (one.provider, one.type) == (provider.name, wanted.type)
+            assert one.lease_end_s == pytest.approx(wanted.lease_end_s, abs=1.5)
+            assert before_s - 1.5 <= one.launched_s <= time.time() + 1.5
+            assert one.price.usd_per_h == provider.offer(place.type).price.usd_per_h
+            assert one.state in (PENDING, RUNNING)
+
+    def test_the_same_order_twice_is_one_cluster(self, place: Place, provider: Provider) -> None:
+        wanted = order(place, count=2)
+        first = provider.launch(wanted)
+        second = provider.launch(wanted)
+        assert [one.id for one in first] == [one.id for one in second]
+        assert len(provider.list()) == 2
+
+    def test_the_same_order_at_the_same_time_is_one_cluster(self, place: Place, provider: Provider) -> None:
+        wanted = order(place)
+        with ThreadPoolExecutor(3) as several:
+            answers = list(several.map(lambda _: provider.launch(wanted), range(3)))
+        assert len({one.id for answer in answers for one in answer}) == 1
+        assert len(provider.list()) == 1
+
+    def test_machines_become_ready_with_an_address(self, place: Place, provider: Provider) -> None:
+        wanted = order(place, count=2)
+        ready = provider.ready(provider.launch(wanted), place.ready_s)
+        assert [one.index for one in ready] == [0, 1]
+        assert all(one.state == RUNNING and one.address for one in ready)
+
+    def test_machines_that_are_gone_do_not_become_ready(self, place: Place, provider: Provider) -> None:
+        launched = provider.launch(order(place))
+        provider.terminate(launched)
+        with pytest.raises(LaunchFailed):
+            provider.ready(launched, timeout_s=1.0)
+
+    def test_two_clusters_are_told_apart(self, place: Place, provider: Provider) -> None:
+        one, other = order(place), order(place, type=place.other_type, run="run-2")
+        provider.launch(one)
+        kept = provider.launch(other)
+        provider.terminate(of_cluster(provider, one.cluster))
+        assert eventually(lambda: [left.id for left in provider.list()] == [kept[0].id])
+
+    # Ending
+
+    def test_what_was_terminated_is_not_listed(self, place: Place, provider: Provider) -> None:
+        launched = provider.ready(provider.launch(order(place, count=2)), place.ready_s)
+        provider.terminate(launched[:1])
+        assert eventually(lambda: [one.id for one in provider.list()] == [launched[1].id])
+
+    def test_terminating_twice_or_nothing_is_no_error(self, place: Place, provider: Provider) -> None:
+        launched = provider.launch(order(place))
+        provider.terminate(())
+        provider.terminate(launched)
+        provider.terminate(launched)
+        provider.terminate([replace(launched[0], state=GONE)])
+        assert provider.list() == ()
+
+    def test_a_renewed_lease_is_seen_by_others(self, place: Place, provider: Provider) -> None:
+        launched = provider.ready(provider.launch(order(place, lease_s=60)), place.ready_s)
+        later_s = time.time() + 600
+        provider.renew(launched, later_s)
+        assert provider.list()[0].lease_end_s == pytest.approx(later_s, abs=2.0)
+
+    def test_a_machine_that_stays_is_not_preempted(self, place: Place, provider: Provider) -> None:
+        [one] = provider.ready(provider.launch(order(place)), place.ready_s)
+        assert provider.preempted(one) is None
+
+    def test_a_machine_ends_itself_when_its_lease_is_over(self, place: Place, provider: Provider) -> None:
+        if not place.switched:
+            pytest.skip("no switch runs here")
+        [one] = provider.ready(provider.launch(order(place, lease_s=4.0)), place.ready_s)
+        with provider.channel(one) as way:
+            started = way.start("sleep 300")
+            time.sleep(1.0)
+            assert started.wait(0) is None
+            assert eventually(lambda: provider.list() == ())
+            assert started.wait(15) is not None
+
+    def test_a_renewed_machine_does_not(self, place: Place, provider: Provider) -> None:
+        if not place.switched:
+            pytest.skip("no switch runs here")
+        [one] = provider.ready(provider.launch(order(place, lease_s=3.0)), place.ready_s)
+        provider.renew([one], time.time() + 60)
+        time.sleep(4.5)
+        with provider.channel(one) as way:
+            assert way.run("echo here")[:2] == (0, "here\n")
+
+    # Commands
+
+    def test_a_short_command(self, channel: Channel) -> None:
+        code, said, complained = channel.run('echo "a $WORD"; echo b >&2; exit 3', {"WORD": "x y'$z"})
+        assert (code, said, complained) == (3, "a x y'$z\n", "b\n")
+
+    def test_commands_begin_in_the_workspace_or_under_it(self, channel: Channel) -> None:
+        assert channel.run("pwd -P")[1].strip().endswith(channel.workspace.rstrip("/").rpartition("/")[2])
+        channel.run("mkdir -p deep/er")
+        started = channel.start("pwd -P", directory="deep/er")
+        assert started.stdout.read().decode().strip().endswith("/deep/er")
+        assert started.wait(10) == 0
+
+    def test_commands_know_their_cluster(self, channel: Channel, machine: Instance) -> None:
+        assert machine.cluster in channel.run("echo $PRUDENT_CLUSTER")[1].strip().split(":")
+
+    def test_output_is_read_while_it_runs(self, channel: Channel) -> None:
+        started = channel.start("echo one; echo two >&2; read never < /dev/zero; sleep 30")
+        assert started.stdout.readline() == b"one\n"
+        assert started.stderr.readline() == b"two\n"
+        assert started.wait(0) is None
+        started.end(grace_s=0.5)
+        assert started.wait(5) is not None
+
+    def test_bytes_come_as_they_are(self, channel: Channel) -> None:
+        started = channel.start(r"printf '\377\000\r\n\n'; head -c 300000 /dev/zero")
+        assert started.stdout.read() == b"\xff\x00\r\n\n" + bytes(300000)
+        assert started.wait(10) == 0
+
+    def test_a_deadly_signal_is_a_negative_code(self, channel: Channel) -> None:
+        started = channel.start("kill -9 $$")
+        assert started.wait(10) == -9
+
+    def test_ending_reaches_everything_that_a_command_started(self, channel: Channel) -> None:
+        started = channel.start(
+            "trap '' TERM; (trap '' TERM; setsid sleep 314.15 & sleep 314.15) & echo ready; wait; sleep 314.15"
+        )
+        assert started.stdout.readline() == b"ready\n"
+        assert eventually(lambda: channel.run("pgrep -fc '^sleep 314.15'")[1].strip() == "2", 5)
+        started.end(grace_s=0.2)
+        assert started.wait(5) not in (None, 0)
+        assert channel.run("pgrep -fc '^sleep 314.15'")[1].strip() == "0"
+
+    def test_ending_gives_time_to_clean_up(self, channel: Channel) -> None:
+        started = channel.start("trap 'echo cleaned; exit 7' TERM; echo ready; while :; do sleep 0.05; done")
+        assert started.stdout.readline() == b"ready\n"
+        started.end(grace_s=10)
+        assert started.stdout.read() == b"cleaned\n"
+        assert started.wait(5) == 7
+
+    def test_a_command_that_takes_too_long_is_ended(self, channel: Channel) -> None:
+        with pytest.raises(RunFailed):
+            channel.run("sleep 271.8", timeout_s=0.5)
+        assert channel.run("pgrep -fc '^sleep 271.8'")[1].strip() == "0"
+
+    def test_several_commands_at_once(self, channel: Channel) -> None:
+        with ThreadPoolExecutor(8) as several:
+            said = list(several.map(lambda number: channel.run(f"echo {number}")[1], range(16)))
+        assert said == [f"{number}\n" for number in range(16)]
+
+    def test_a_command_whose_machine_goes_is_lost(
+        self, provider: Provider, machine: Instance, channel: Channel
+    ) -> None:
+        started = channel.start("echo ready; sleep 300")
+        assert started.stdout.readline() == b"ready\n"
+        ending = threading.Thread(target=provider.terminate, args=([machine],))
+        ending.start()
+        assert started.wait(20) == LOST
+        ending.join()
+
+    def test_a_machine_that_is_gone_runs_nothing(
+        self, provider: Provider, machine: Instance, channel: Channel
+    ) -> None:
+        provider.terminate([machine])
+        try:
+            code = channel.run("echo still here", timeout_s=10)[0]
+        except PrudentError:
+            code = LOST
+        assert code == LOST
+
+    # Files
+
+    def test_folders_go_there_and_back(self, channel: Channel, tmp_path: Path) -> None:
+        source = tmp_path / "source"
+        (source / "deep" / "er").mkdir(parents=True)
+        (source / "a file").write_bytes(os.urandom(70_000))
+        (source / "deep" / "er" / "run.sh").write_text("echo ran\n")
+        (source / "deep" / "er" / "run.sh").chmod(0o755)
+        (source / "empty").mkdir()
+        assert channel.put(source, "job") == 70_000 + 9
+        assert channel.run("./job/deep/er/run.sh")[1] == "ran\n"
+        assert channel.run("test -d job/empty")[0] == 0
+        channel.run("echo done > job/result")
+        back = tmp_path / "back"
+        assert channel.get("job", back) == 70_000 + 9 + 5
+        assert (back / "a file").read_bytes() == (source / "a file").read_bytes()
+        assert (back / "result").read_text() == "done\n"
+
+    def test_one_file(self, channel: Channel, tmp_path: Path) -> None:
+        (tmp_path / "one").write_text("1")
+        assert channel.put(tmp_path / "one", "in/to/uno") == 1
+        assert channel.get("in/to/uno", tmp_path / "again") == 1
+        assert (tmp_path / "again").read_text() == "1"
+
+    def test_what_is_there_already_is_not_moved_again(self, channel: Channel, tmp_path: Path) -> None:
+        source = tmp_path / "source"
+        source.mkdir()
+        (source / "large").write_bytes(bytes(100_000))
+        (source / "small").write_text("x")
+        assert channel.put(source, "data") == 100_001
+        assert channel.put(source, "data") == 0
+        (source / "small").write_text("yy")
+        assert channel.put(source, "data") == 2
+        assert channel.run("cat data/small")[1] == "yy"
+
+    def test_what_is_excluded_stays(self, channel: Channel, tmp_path: Path) -> None:
+        source = tmp_path / "source"
+        (source / ".git" / "objects").mkdir(parents=True)
+        (source / ".git" / "objects" / "x").write_text("xx")
+        (source / "a.pyc").write_text("xx")
+        (source / "a.py").write_text("y")
+        assert channel.put(source, ".", exclude=[".git", "*.pyc"]) == 1
+        assert channel.run("ls -A")[1].split() == ["a.py"]
+
+    @pytest.mark.parametrize("target", ["../out", "/tmp/prudent-out", "a/../../out"])
+    def test_no_file_goes_beside_the_workspace(self, channel: Channel, tmp_path: Path, target: str) -> None:
+        (tmp_path / "one").write_text("1")
+        with pytest.raises(PrudentError):
+            channel.put(tmp_path / "one", target)
+        with pytest.raises(PrudentError):
+            channel.get(target, tmp_path / "fetched")
+
+    def test_no_fetched_file_goes_beside_its_target(self, channel: Channel, tmp_path: Path) -> None:
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        channel.run(f"mkdir out; ln -s {outside} out/link; echo good > out/good")
+        target = tmp_path / "target"
+        target.mkdir()
+        (target / "good").symlink_to(outside / "victim")
+        channel.get("out", target)
+        assert (target / "good").read_text() == "good\n"
+        assert list(outside.iterdir()) == []
+        link = target / "link"
+        assert not link.exists() or target.resolve() in link.resolve().parents
+
+    def test_what_is_not_there_cannot_be_fetched(self, channel: Channel, tmp_path: Path) -> None:
+        with pytest.raises(RunFailed):
+            channel.get("nothing/here", tmp_path / "x")
+        with pytest.raises(PrudentError):
+            channel.put(tmp_path / "nothing", "x")
+
+    def test_nothing_stays_in_the_workspace(self, place: Place, provider: Provider, machine: Instance) -> None:
+        with provider.channel(machine) as way:
+            way.run("echo secret > file; mkdir -p a/b; echo x > a/b/c; chmod 500 a/b")
+            workspace = way.workspace
+        provider.terminate([machine])
+        [again] = provider.ready(provider.launch(order(place)), place.ready_s)
+        with provider.channel(again) as way:
+            assert way.run("ls -A")[1] == ""
+            assert way.workspace == workspace or way.run(f"test -e '{workspace}'")[0] != 0
