@@ -1,11 +1,11 @@
 """What every provider must do, whoever has the machines: subclass `ProviderConformance`, give it a place.
 
-    from .conformance import Place, ProviderConformance
+from .conformance import Place, ProviderConformance
 
-    class TestLocal(ProviderConformance):
-        @pytest.fixture
-        def place(self, tmp_path):
-            yield Place(LocalProvider(tmp_path), tmp_path, "m3.medium", other_type="m3.large")
+class TestLocal(ProviderConformance):
+    @pytest.fixture
+    def place(self, tmp_path):
+        yield Place(LocalProvider(tmp_path), tmp_path, "m3.medium", other_type="m3.large")
 """
 
 from __future__ import annotations
@@ -69,6 +69,16 @@ def eventually(what: object, within_s: float = 15.0) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+def unique_sleep() -> str:
+    """A command that no other test runs at the same time."""
+    return f"sleep 300.{uuid.uuid4().int % 10**9:09d}"
+
+
+def running(channel: Channel, command: str) -> int:
+    """How many processes there are of a command, on the machine."""
+    return int(channel.run(f"pgrep -fc '^{command}$'")[1])
 
 
 class ProviderConformance:
@@ -251,14 +261,15 @@ class ProviderConformance:
         assert started.wait(10) == -9
 
     def test_ending_reaches_everything_that_a_command_started(self, channel: Channel) -> None:
+        sleep = unique_sleep()
         started = channel.start(
-            "trap '' TERM; (trap '' TERM; setsid sleep 314.15 & sleep 314.15) & echo ready; wait; sleep 314.15"
+            f"trap '' TERM; (trap '' TERM; setsid {sleep} & {sleep}) & echo ready; wait; {sleep}"
         )
         assert started.stdout.readline() == b"ready\n"
-        assert eventually(lambda: channel.run("pgrep -fc '^sleep 314.15'")[1].strip() == "2", 5)
+        assert eventually(lambda: running(channel, sleep) == 2, 10)
         started.end(grace_s=0.2)
         assert started.wait(5) not in (None, 0)
-        assert channel.run("pgrep -fc '^sleep 314.15'")[1].strip() == "0"
+        assert running(channel, sleep) == 0
 
     def test_ending_gives_time_to_clean_up(self, channel: Channel) -> None:
         started = channel.start("trap 'echo cleaned; exit 7' TERM; echo ready; while :; do sleep 0.05; done")
@@ -268,9 +279,10 @@ class ProviderConformance:
         assert started.wait(5) == 7
 
     def test_a_command_that_takes_too_long_is_ended(self, channel: Channel) -> None:
+        sleep = unique_sleep()
         with pytest.raises(RunFailed):
-            channel.run("sleep 271.8", timeout_s=0.5)
-        assert channel.run("pgrep -fc '^sleep 271.8'")[1].strip() == "0"
+            channel.run(sleep, timeout_s=0.5)
+        assert running(channel, sleep) == 0
 
     def test_several_commands_at_once(self, channel: Channel) -> None:
         with ThreadPoolExecutor(8) as several:
@@ -368,7 +380,9 @@ class ProviderConformance:
         with pytest.raises(PrudentError):
             channel.put(tmp_path / "nothing", "x")
 
-    def test_nothing_stays_in_the_workspace(self, place: Place, provider: Provider, machine: Instance) -> None:
+    def test_nothing_stays_in_the_workspace(
+        self, place: Place, provider: Provider, machine: Instance
+    ) -> None:
         with provider.channel(machine) as way:
             way.run("echo secret > file; mkdir -p a/b; echo x > a/b/c; chmod 500 a/b")
             workspace = way.workspace

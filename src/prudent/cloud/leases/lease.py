@@ -1,0 +1,127 @@
+"""A lease: the record without which no cluster may exist, and until when it may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from prudent.cloud.leases.holder import Holder
+from prudent.cloud.providers.provider import Instance, Order
+from prudent.core.errors import BadInput
+from prudent.core.money import Price
+
+WANTED, UP, RELEASED = "wanted", "up", "released"
+"""The record is written before the launch; the machines are known; none of them is left."""
+
+
+@dataclass(frozen=True)
+class Rented:
+    """One machine of a lease: since when, and at which price, it is paid for."""
+
+    id: str
+    launched_s: float
+    price: Price
+
+    @classmethod
+    def of(cls, instance: Instance) -> Rented:
+        return cls(instance.id, instance.launched_s, instance.price)
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Machines of one order, held by one process until `lease_end_s` (seconds since 1970).
+
+    `price` is that of one machine when the order was made. `settings` make the provider again (see
+    `provider_of`), so that another process can end what this one has launched.
+    """
+
+    order: Order
+    provider: str
+    settings: Mapping[str, str]
+    holder: Holder
+    wanted_s: float
+    lease_end_s: float
+    price: Price
+    state: str = WANTED
+    machines: tuple[Rented, ...] = ()
+    released_s: float | None = None
+    why: str = ""
+
+    @property
+    def cluster(self) -> str:
+        return self.order.cluster
+
+    @property
+    def run(self) -> str:
+        return self.order.run
+
+    @property
+    def launched_s(self) -> float | None:
+        """When its first machine was; None while none is known."""
+        return min((one.launched_s for one in self.machines), default=None)
+
+    def over(self, now_s: float) -> str | None:
+        """Why its machines should not be there any more; None while they should."""
+        if self.state == RELEASED:
+            return "its lease was released"
+        if self.holder.gone:
+            return "its run is gone"
+        return "its lease is over" if now_s >= self.lease_end_s else None
+
+    def cost_usd(self, now_s: float) -> float:
+        """What it has cost: for each machine its own time since the launch, boot included."""
+        end_s = now_s if self.released_s is None else self.released_s
+        return sum(one.price.cost_usd(max(end_s - one.launched_s, 0.0)) for one in self.machines)
+
+    def with_machines(self, machines: Iterable[Rented]) -> Lease:
+        """With machines that were not known before; what is known stays as it was."""
+        known = {one.id: one for one in machines} | {one.id: one for one in self.machines}
+        return replace(self, machines=tuple(sorted(known.values(), key=lambda one: (one.launched_s, one.id))))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "order": asdict(self.order),
+            "provider": self.provider,
+            "settings": dict(self.settings),
+            "holder": self.holder.to_dict(),
+            "wanted_s": self.wanted_s,
+            "lease_end_s": self.lease_end_s,
+            "price": self.price.to_dict(),
+            "state": self.state,
+            "machines": [
+                {"id": one.id, "launched_s": one.launched_s, "price": one.price.to_dict()}
+                for one in self.machines
+            ],
+            "released_s": self.released_s,
+            "why": self.why,
+        }
+
+    @classmethod
+    def from_dict(cls, said: Mapping[str, Any]) -> Lease:
+        """The lease that `to_dict` wrote."""
+        try:
+            return cls(
+                order=Order(**said["order"]),
+                provider=str(said["provider"]),
+                settings={str(name): str(value) for name, value in said["settings"].items()},
+                holder=Holder.from_dict(said["holder"]),
+                wanted_s=float(said["wanted_s"]),
+                lease_end_s=float(said["lease_end_s"]),
+                price=Price.from_dict(said["price"]),
+                state=_state(said["state"]),
+                machines=tuple(
+                    Rented(str(one["id"]), float(one["launched_s"]), Price.from_dict(one["price"]))
+                    for one in said["machines"]
+                ),
+                released_s=None if said["released_s"] is None else float(said["released_s"]),
+                why=str(said["why"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise BadInput(f"A lease is damaged ({error}): remove the file, then reap.") from error
+
+
+def _state(word: object) -> str:
+    if word not in (WANTED, UP, RELEASED):
+        raise ValueError(f"state {word!r}")
+    return str(word)
