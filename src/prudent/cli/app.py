@@ -22,6 +22,7 @@ COMMANDS = {
     "workflow": ("prudent.cli.workflow", "workflow"),
     "train": ("prudent.cli.train", "train"),
     "predict": ("prudent.cli.predict", "predict"),
+    "users": ("prudent.cli.users", "users"),
     "demo": ("prudent.cli.demo", "demo"),
     "prices": ("prudent.cli.prices", "prices"),
 }

@@ -1,0 +1,103 @@
+"""Browser sessions: a signed cookie that holds no secret, and the form token that belongs to it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import secrets
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+
+COOKIE = "prudent_session"
+LASTS_S = 12 * 3600
+_LONGEST = 400
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """Makes and reads session cookies.
+
+    A cookie is `name.until.nonce.signature`; the signature also covers the hash of the user's token, so that
+    a new token, or none, ends all sessions that the old one began.
+    """
+
+    key: bytes
+
+    def begin(self, name: str, token_hash: str, now_s: float) -> str:
+        """The cookie's value for this user."""
+        head = f"{_text(name.encode())}.{int(now_s) + LASTS_S}.{secrets.token_urlsafe(12)}"
+        return f"{head}.{self._signature(head, token_hash)}"
+
+    def name(self, value: str, now_s: float) -> str | None:
+        """Whose session it says it is, if it has not ended; `valid` tells whether that is true."""
+        parts = value.split(".")
+        if len(value) > _LONGEST or len(parts) != 4 or not parts[1].isdecimal() or int(parts[1]) < now_s:
+            return None
+        try:
+            return base64.urlsafe_b64decode(parts[0] + "=" * (-len(parts[0]) % 4)).decode()
+        except (binascii.Error, ValueError):
+            return None
+
+    def valid(self, value: str, token_hash: str) -> bool:
+        """Whether this service signed the cookie, for the holder of this token."""
+        head, _, signature = value.rpartition(".")
+        return hmac.compare_digest(signature.encode(), self._signature(head, token_hash).encode())
+
+    def form_token(self, value: str) -> str:
+        """What a form of this session carries, so that no other site can send one."""
+        return _text(hmac.digest(self.key, b"form:" + value.encode(), "sha256"))
+
+    def is_form_token(self, value: str, token: str) -> bool:
+        """Constant time, as for every secret."""
+        return hmac.compare_digest(self.form_token(value).encode(), token.encode())
+
+    def _signature(self, head: str, token_hash: str) -> str:
+        return _text(hmac.digest(self.key, f"session:{head}:{token_hash}".encode(), hashlib.sha256))
+
+
+def session_key(file: Path) -> bytes:
+    """The signing key of this installation; made at the first start, readable by its owner only."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f".{file.name}.{os.getpid()}")
+    if not file.exists():
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "wb") as out:
+            out.write(secrets.token_bytes(32))
+        try:
+            os.link(part, file)  # whoever is first wins, and nobody reads half a key
+        except FileExistsError:
+            pass
+        finally:
+            part.unlink()
+    return file.read_bytes()
+
+
+def cookie_of(header: str) -> str:
+    """The session's value in a Cookie header, or nothing.
+
+    >>> cookie_of("a=1; prudent_session=xyz")
+    'xyz'
+    """
+    if COOKIE not in header:
+        return ""
+    try:
+        found = SimpleCookie(header).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""
+
+
+def set_cookie(value: str, secure: bool) -> str:
+    """The Set-Cookie header; an empty value ends the session."""
+    age = LASTS_S if value else 0
+    return f"{COOKIE}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict" + (
+        "; Secure" if secure else ""
+    )
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
