@@ -67,9 +67,7 @@ class Ec2Provider:
     def of(cls, setting: Any, home: Path, folder: Path) -> Ec2Provider:
         """The provider that a file of settings describes."""
         if not isinstance(setting, (str, Path)):
-            raise BadInput(
-                'EC2 needs its settings; write where: {ec2: aws.yaml}, as prudent infra aws does.'
-            )
+            raise BadInput("EC2 needs its settings; write where: {ec2: aws.yaml}, as prudent infra aws does.")
         file = (folder / Path(setting).expanduser()).absolute()
         return cls(Ec2Settings.read(file), file)
 
@@ -200,5 +198,5 @@ class Ec2Provider:
 
 def _lacks(error: ImportError) -> RunFailed:
     return RunFailed(
-        f'EC2's machines are entered with {error.name}; install it: pip install "prudent[hosts]".'
+        f'Machines there are entered with {error.name}; install it: pip install "prudent[hosts]".'
     )
