@@ -1,0 +1,1 @@
+"""Who does which request: workers, heartbeats, take-overs; durable by DBOS."""

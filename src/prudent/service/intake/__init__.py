@@ -1,0 +1,1 @@
+"""How requests come in: one door, several fronts."""

@@ -1,0 +1,212 @@
+"""The one door: whichever front a request comes by, it is checked, kept and answered here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prudent.core.errors import BadInput
+from prudent.service.intake import tune_request
+from prudent.service.intake.places import REMOTE, inside, scheme_of
+from prudent.service.intake.refusal import CONFLICT, FORBIDDEN, MALFORMED, Refused, refused
+from prudent.service.intake.schedule_request import ScheduleRequest
+from prudent.service.settings import Settings
+from prudent.service.store import runs
+from prudent.service.store.runs import KeyTaken, NewRun, Run
+from prudent.service.store.store import Store
+from prudent.service.store.users import COMMANDER, MEMBER, User
+from prudent.training.request_errors import BadRequest, RequestError
+
+__all__ = ["Accepted", "Refused", "prepare", "read_json", "submit", "submit_soon"]
+
+HIGHEST = 9
+_LONGEST_KEY = 255
+_log = logging.getLogger("prudent.door")
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A request that was taken; `created` is False when its key was known and this is the run of then."""
+
+    run: Run
+    created: bool
+
+
+def submit(
+    store: Store,
+    settings: Settings,
+    kind: str,
+    document: Any,
+    user: User,
+    front: str,
+    idempotency_key: str | None = None,
+    priority: int = 0,
+) -> Accepted:
+    """Check a request and keep it; when this returns it is on the disk. Refused if it is wrong."""
+    new = prepare(settings, kind, document, user, front, idempotency_key, priority)
+    try:
+        return Accepted(*store.write(runs.insert, new))
+    except KeyTaken as error:
+        raise _conflict(error) from None
+
+
+async def submit_soon(store: Store, new: NewRun) -> Accepted:
+    """Keep what `prepare` has checked, without blocking."""
+    try:
+        return Accepted(*await store.write_soon(runs.insert, new))
+    except KeyTaken as error:
+        raise _conflict(error) from None
+
+
+def prepare(
+    settings: Settings,
+    kind: str,
+    document: Any,
+    user: User,
+    front: str,
+    idempotency_key: str | None = None,
+    priority: int = 0,
+) -> NewRun:
+    """Check a request without keeping it: the kind, who asks, and every part of the document."""
+    if kind not in runs.KINDS:
+        raise refused(f'There is no kind "{kind[:40]}"; use one of: {", ".join(runs.KINDS)}.', "kind", 404)
+    if not user.may(MEMBER):
+        raise _forbidden(f"{user.name} may look but not submit; ask for another role.")
+    if not isinstance(document, Mapping):
+        raise refused("The document is no JSON object; begin with {.", status=MALFORMED)
+    if type(priority) is not int or not -HIGHEST <= priority <= HIGHEST:
+        raise refused(f"Give a whole number from {-HIGHEST} to {HIGHEST}.", "priority")
+    text = _canonical(document)
+    _check(settings, kind, document, user)
+    return NewRun(
+        kind=kind,
+        user=user.name,
+        document=document,
+        front=front,
+        body_hash=_digest(kind, text),
+        title=title_of(kind, document),
+        key_hash=None if idempotency_key is None else _key_hash(user.name, idempotency_key),
+        priority=priority,
+    )
+
+
+def read_json(body: bytes | str) -> Any:
+    """A document of its text; Refused tells where it is no JSON."""
+    try:
+        return json.loads(body, parse_constant=_no_constant)
+    except UnicodeDecodeError:
+        raise refused("It is no text in UTF-8; send it so.", status=MALFORMED) from None
+    except RecursionError:
+        raise refused("It is nested too deeply; make it flatter.", status=MALFORMED) from None
+    except ValueError as error:
+        raise refused(f"It is no JSON ({error}); mend it there.", status=MALFORMED) from None
+
+
+def title_of(kind: str, document: Mapping[str, Any]) -> str:
+    """A few words by which people know a run.
+
+    >>> title_of("train", {"domain": "regression", "dataset": {"path": "s3://b/cars.csv"}})
+    'regression on cars.csv'
+    """
+    said = document.get("name")
+    if isinstance(said, str) and said:
+        words = said
+    elif kind == "train":
+        dataset = document.get("dataset")
+        path = str(dataset.get("path", "")) if isinstance(dataset, Mapping) else ""
+        name = path.partition("?")[0].rstrip("/").rpartition("/")[2]
+        words = f"{document.get('domain')}{f' on {name}' if name else ''}"
+    elif kind == "tune":
+        words = str(document.get("goal", "tune"))
+    else:
+        workflow = document.get("workflow")
+        name = str(workflow.get("name", "")) if isinstance(workflow, Mapping) else str(workflow)
+        words = f"{name if name[:1] != '<' else 'workflow'} on {document.get('fleet')}"
+    return "".join(letter if letter.isprintable() else " " for letter in words)[:200]
+
+
+def _check(settings: Settings, kind: str, document: Mapping[str, Any], user: User) -> None:
+    try:
+        if kind == "train":
+            _train(settings, document)
+        elif kind == "tune":
+            if tune_request.runs_programs(document) and not user.may(COMMANDER):
+                raise _forbidden(f"{user.name} may not run commands; ask for the role {COMMANDER}.")
+            tune_request.parse(document, settings.data_folders)
+        elif ScheduleRequest.parse(document, settings.data_folders).commands and not user.may(COMMANDER):
+            raise _forbidden(f"{user.name} may not run commands; ask for the role {COMMANDER}.")
+    except Refused:
+        raise
+    except BadRequest as error:
+        raise Refused(error.errors) from None
+    except BadInput as error:
+        raise refused(str(error)) from None
+    except Exception as error:  # what the checks do not understand must not pass, nor end the service
+        _log.exception("A %s request could not be checked", kind)
+        said = type(error).__name__
+        raise refused(f"It cannot be understood ({said}); compare it with the reference.") from error
+
+
+def _train(settings: Settings, document: Mapping[str, Any]) -> None:
+    from prudent.training.request import TrainingRequest
+
+    request = TrainingRequest.parse(document)
+    if request.dataset is None:
+        return
+    path, scheme = request.dataset.path, scheme_of(request.dataset.path)
+    if scheme in REMOTE:
+        return
+    if scheme != "file":
+        what = f"{scheme[:20]} is no place for data here; use http, https, s3 or a file of a data folder."
+        raise refused(what, "dataset.path")
+    try:
+        inside(path, settings.data_folders)
+    except BadInput as error:
+        raise Refused([RequestError("dataset.path", str(error))]) from None
+
+
+def _canonical(document: Mapping[str, Any]) -> str:
+    try:
+        text = json.dumps(document, sort_keys=True, allow_nan=False, ensure_ascii=False)
+        text.encode()
+    except RecursionError:
+        raise refused("It is nested too deeply; make it flatter.", status=MALFORMED) from None
+    except UnicodeEncodeError:
+        raise refused(
+            "It has half of a character in it (a lone surrogate); mend it.", status=MALFORMED
+        ) from None
+    except (TypeError, ValueError):
+        raise refused(
+            "It has values that JSON does not have; use finite numbers.", status=MALFORMED
+        ) from None
+    return text
+
+
+def _key_hash(user: str, key: str) -> str:
+    if not key or len(key) > _LONGEST_KEY or not key.isprintable():
+        raise refused(
+            f"The Idempotency-Key must have 1 to {_LONGEST_KEY} printable characters; choose another.",
+            "Idempotency-Key",
+            MALFORMED,
+        )
+    return _digest(user, key)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _forbidden(message: str) -> Refused:
+    return refused(message, status=FORBIDDEN, title="Not allowed")
+
+
+def _conflict(error: KeyTaken) -> Refused:
+    return refused(str(error), "Idempotency-Key", CONFLICT, "The key is taken")

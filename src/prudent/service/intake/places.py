@@ -1,0 +1,48 @@
+"""Local files that a request may name: those inside the data folders, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from prudent.core.errors import BadInput, did_you_mean
+
+REMOTE = ("http", "https", "s3", "s3a", "s3n")
+
+
+def scheme_of(path: str) -> str:
+    """What a path begins with, `file` if nothing.
+
+    >>> scheme_of("S3://bucket/key"), scheme_of("table.csv")
+    ('s3', 'file')
+    """
+    scheme, sign, _ = path.partition("://")
+    return scheme.lower() if sign else "file"
+
+
+def inside(said: str, folders: Sequence[Path]) -> Path:
+    """The file or folder that a request names, links followed; BadInput if it is not in a data folder.
+
+    A relative path is looked for in each folder. The message is the same whether something outside exists or
+    not: what lies there is nobody's business.
+    """
+    path = Path(said.partition("://")[2] if "://" in said else said)
+    if "\0" in said:
+        raise BadInput("The path has a zero byte in it; write it without.")
+    for folder in folders:
+        root = folder.resolve()
+        found = _resolved(root / path)
+        if found is not None and found.is_relative_to(root) and found != root and found.exists():
+            return found
+    near = [each.name for folder in folders if folder.is_dir() for each in folder.iterdir()]
+    raise BadInput(
+        f'There is no "{said[:200]}" in the data folders of this service.{did_you_mean(path.name, near)} '
+        "Put the data there, or give an http(s) or s3 address."
+    )
+
+
+def _resolved(path: Path) -> Path | None:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):  # too long, a loop of links
+        return None

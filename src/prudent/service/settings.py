@@ -1,0 +1,238 @@
+"""How a service is set up: by flags, PRUDENT_* variables and a YAML file, in this order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Literal
+
+from prudent.core.errors import BadInput, unknown
+
+PREFIX = "PRUDENT_"
+SECRETS = ("database_url", "smtp_password", "webhook_secret")
+"""Read from files or the environment only, and never shown."""
+_LISTS = ("data", "private_networks", "trusted_hosts", "cors_origins")
+_OTHERS = ("PRUDENT_DEBUG", "PRUDENT_DATA")
+"""Variables of the program that are no settings of a service (PRUDENT_DATA is where its tests find data)."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that an operator can set. `load` reads it; tests may build it directly.
+
+    >>> Settings(Path("/srv/prudent"), smtp_password="hush").database
+    'sqlite:////srv/prudent/prudent.db'
+    >>> "hush" in repr(Settings(Path("/srv/prudent"), smtp_password="hush"))
+    False
+    """
+
+    home: Path
+    host: str = "127.0.0.1"
+    port: int = 8080
+    database_url: str | None = field(default=None, repr=False)
+    """Where runs are kept; a SQLite file in the home otherwise."""
+    artifacts: str | None = None
+    """Where results go: a folder or s3://bucket/prefix; the run's own folder otherwise."""
+    public_url: str | None = None
+    """How people reach the service, for links in mails."""
+    data: tuple[Path, ...] = ()
+    """Folders, beside HOME/data, in which the data of requests may lie."""
+
+    # Work
+    workers: int = 1
+    concurrency: int = 2
+    """Runs at a time per worker."""
+    per_user: int = 8
+    """Runs of one user at a time, over all workers."""
+    tries: int = 3
+    """A run that ended its worker so often is not tried again."""
+    heartbeat_s: float = 2.0
+    takeover_s: float = 20.0
+    """A worker that has not been heard of for so long is dead; its runs go to others."""
+    grace_s: float = 30.0
+    """How long running work may go on after SIGTERM."""
+    poll_s: float = 0.1
+    engine: Literal["local", "spark"] = "local"
+    """Where training requests are done."""
+    keep_days: float | None = None
+    """Ended runs older than this are removed; None keeps all."""
+
+    # Who may what
+    tokens: Path | None = None
+    """A YAML or JSON file of users, their tokens' hashes, roles and limits."""
+    trusted_hosts: tuple[str, ...] = ()
+    cors_origins: tuple[str, ...] = ()
+    rate_per_s: float = 1000.0
+    """Requests of one user per second, in the long run."""
+    body_mb: float = 8.0
+    private_networks: tuple[str, ...] = ()
+    """Private addresses from which data may be read all the same, such as 10.1.0.0/16."""
+    largest_data_mb: float = 2000.0
+    longest_fetch_s: float = 600.0
+
+    # Other fronts
+    watch: Path | None = None
+    """A folder in which dropped documents are taken."""
+    queue: str | None = None
+    """A queue by URL: sqs (https://sqs…) or a folder (file:///…)."""
+    bucket: str | None = None
+    """A bucket in which dropped documents are taken: s3://bucket/prefix."""
+
+    # Telling people
+    smtp_host: str | None = None
+    smtp_port: int = 587
+    smtp_user: str | None = None
+    smtp_password: str | None = field(default=None, repr=False)
+    smtp_from: str | None = None
+    smtp_security: Literal["starttls", "tls", "none"] = "starttls"
+    webhook_url: str | None = None
+    webhook_secret: str | None = field(default=None, repr=False)
+
+    @property
+    def database(self) -> str:
+        """The URL of the store, as SQLAlchemy wants it."""
+        if self.database_url is None:
+            return f"sqlite:///{self.home.absolute() / 'prudent.db'}"
+        for short in ("postgresql://", "postgres://"):
+            if self.database_url.startswith(short):
+                return f"postgresql+psycopg://{self.database_url.removeprefix(short)}"
+        return self.database_url
+
+    @property
+    def engine_database(self) -> str:
+        """The URL of what the engine remembers: a file of its own beside a SQLite store, so that neither
+        waits for the other; the same database, in a schema of its own, on PostgreSQL."""
+        if self.database.startswith("sqlite:///"):
+            return self.database.removesuffix(".db") + "-engine.db"
+        return self.database
+
+    @property
+    def runs(self) -> Path:
+        """The folder of the runs' folders."""
+        return self.home / "runs"
+
+    @property
+    def data_folders(self) -> tuple[Path, ...]:
+        """Where local data may lie; relative paths are looked for there, in this order."""
+        return (self.home / "data", *self.data)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine reaches the service."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    def folder_of(self, run_id: str) -> Path:
+        """Where a run keeps its journal, models, report and log."""
+        return self.runs / run_id
+
+    def create(self) -> None:
+        """Make the folders there must be; only their owner may look in."""
+        for folder in (self.home, self.runs, self.home / "data"):
+            try:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                raise BadInput(
+                    f'Cannot write to "{folder}" ({error.strerror}); choose another --home.'
+                ) from error
+
+
+def load(
+    flags: Mapping[str, Any], file: Path | None = None, environment: Mapping[str, str] | None = None
+) -> Settings:
+    """Settings of what is said on the command line, in the environment and in a file; the first wins.
+
+    A secret is named in a file only by a path, such as `smtp_password_file: /run/secrets/smtp`.
+
+    >>> load({"home": "/srv/prudent", "port": 9000}, environment={"PRUDENT_PER_USER": "3"}).per_user
+    3
+    """
+    said: dict[str, Any] = {}
+    if file is not None:
+        said.update(_of_file(file))
+    said.update(_of_environment(os.environ if environment is None else environment))
+    said.update({name: value for name, value in flags.items() if value not in (None, (), [])})
+    said.setdefault("home", Path.home() / ".local" / "share" / "prudent")
+    return _checked(said)
+
+
+def _of_file(path: Path) -> dict[str, Any]:
+    from prudent.core.yaml_text import read_yaml
+
+    try:
+        said = read_yaml(path.read_text(encoding="utf-8")) or {}
+    except OSError as error:
+        raise BadInput(f'Cannot read the settings "{path}" ({error.strerror}); check the path.') from error
+    if not isinstance(said, Mapping):
+        raise BadInput(f'"{path}" holds no settings; write them like "port: 8080".')
+    for name in SECRETS:
+        if name in said and not (name == "database_url" and "@" not in str(said[name])):
+            raise BadInput(
+                f'"{path}" holds the secret {name}; write {name}_file with the path of a file that has it.'
+            )
+    return _read_secrets({str(name): value for name, value in said.items()}, path.parent)
+
+
+def _of_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    known = {each.name for each in fields(Settings)} | {f"{name}_file" for name in SECRETS}
+    found = {
+        name: value
+        for key, value in environment.items()
+        if key.startswith(PREFIX)
+        and key not in _OTHERS
+        and (name := key.removeprefix(PREFIX).lower()) in known
+    }
+    return _read_secrets(found, Path())
+
+
+def _read_secrets(said: dict[str, Any], folder: Path) -> dict[str, Any]:
+    for name in SECRETS:
+        path = said.pop(f"{name}_file", None)
+        if path is not None:
+            try:
+                said[name] = (folder / str(path)).read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise BadInput(
+                    f'Cannot read {name}_file "{path}" ({error.strerror}); check the path.'
+                ) from error
+    return said
+
+
+def _checked(said: dict[str, Any]) -> Settings:
+    from pydantic import TypeAdapter, ValidationError
+
+    known = [each.name for each in fields(Settings)]
+    for name in said:
+        if name not in known:
+            raise unknown("setting", name, known)
+    for name in _LISTS:
+        value = said.get(name)
+        if isinstance(value, str):
+            said[name] = tuple(part.strip() for part in value.split(",") if part.strip())
+        elif isinstance(value, list):
+            said[name] = tuple(value)
+    try:
+        settings = TypeAdapter(Settings).validate_python(said)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise BadInput(f"The setting {place} does not fit ({first['msg']}); correct it.") from None
+    _check_numbers(settings)
+    return settings
+
+
+def _check_numbers(settings: Settings) -> None:
+    least = {"concurrency": 1, "per_user": 1, "tries": 1, "workers": 0}
+    for name, lowest in least.items():
+        if getattr(settings, name) < lowest:
+            raise BadInput(f"The setting {name} is {getattr(settings, name)}; give {lowest} or more.")
+    if not 0 < settings.heartbeat_s * 3 <= settings.takeover_s:
+        raise BadInput(
+            f"A worker is given up after {settings.takeover_s:g} s but heard of every "
+            f"{settings.heartbeat_s:g} s; set takeover_s to at least three heartbeats."
+        )

@@ -1,0 +1,1 @@
+"""What the service remembers: our own tables, on SQLite or PostgreSQL."""

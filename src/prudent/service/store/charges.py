@@ -1,0 +1,98 @@
+"""Charges: money spent, each once, with the price it was charged at."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from prudent.service.store.tables import charges as table
+from prudent.service.store.tables import runs
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What something cost. `label` says what, and is unique in its run: nothing is paid twice."""
+
+    run: str
+    label: str
+    user: str
+    kind: str
+    usd: float
+    usd_per_h: float | None = None
+    price_date: str = ""
+    day: str = ""
+    at_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Money of one day, user and kind."""
+
+    day: str
+    user: str
+    kind: str
+    usd: float
+    runs: int
+
+
+def today(now_s: float | None = None) -> str:
+    """The day in UTC, as charges have it.
+
+    >>> today(0.0)
+    '1970-01-01'
+    """
+    return datetime.fromtimestamp(time.time() if now_s is None else now_s, UTC).date().isoformat()
+
+
+def record(connection: Connection, charge: Charge) -> bool:
+    """Charge it, and add it to the run's sum; False if that label was charged already."""
+    here = sa.and_(table.c.run == charge.run, table.c.label == charge.label)
+    if connection.execute(sa.select(table.c.usd).where(here)).first() is not None:
+        return False
+    now_s = charge.at_s or time.time()
+    connection.execute(
+        table.insert().values(
+            run=charge.run,
+            label=charge.label[:200],
+            user=charge.user,
+            kind=charge.kind,
+            day=charge.day or today(now_s),
+            usd=charge.usd,
+            usd_per_h=charge.usd_per_h,
+            price_date=charge.price_date,
+            at_s=now_s,
+        )
+    )
+    more = runs.update().where(runs.c.id == charge.run).values(spent_usd=runs.c.spent_usd + charge.usd)
+    connection.execute(more)
+    return True
+
+
+def of_run(connection: Connection, run: str, limit: int = 10_000) -> list[Charge]:
+    """The charges of a run, in the order in which they were made."""
+    question = sa.select(table).where(table.c.run == run).order_by(table.c.number).limit(limit)
+    rows = connection.execute(question).mappings()
+    return [Charge(**{name: row[name] for name in Charge.__dataclass_fields__}) for row in rows]
+
+
+def spent_usd(connection: Connection, user: str | None = None, day: str | None = None) -> float:
+    """What was spent on a day (today), by a user or by all."""
+    question = sa.select(sa.func.sum(table.c.usd)).where(table.c.day == (day or today()))
+    if user is not None:
+        question = question.where(table.c.user == user)
+    return float(connection.execute(question).scalar() or 0.0)
+
+
+def sums(connection: Connection, since_day: str, user: str | None = None) -> list[Sum]:
+    """Money per day, user and kind since a day, latest first."""
+    parts = (table.c.day, table.c.user, table.c.kind)
+    question = sa.select(*parts, sa.func.sum(table.c.usd), sa.func.count(table.c.run.distinct()))
+    question = question.where(table.c.day >= since_day).group_by(*parts)
+    if user is not None:
+        question = question.where(table.c.user == user)
+    rows = connection.execute(question.order_by(table.c.day.desc(), table.c.user, table.c.kind))
+    return [Sum(day, name, kind, float(usd), int(count)) for day, name, kind, usd, count in rows]

@@ -1,0 +1,58 @@
+"""Events: what happened to a run, numbered from 1; the feed of its page and of its followers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from prudent.service.store.tables import events as table
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened."""
+
+    run: str
+    number: int
+    at_s: float
+    kind: str
+    data: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"number": self.number, "at_s": self.at_s, "kind": self.kind, "data": dict(self.data)}
+
+
+def append(
+    connection: Connection,
+    run: str,
+    kind: str,
+    data: Mapping[str, Any] | None = None,
+    number: int | None = None,
+) -> int:
+    """Add an event; answers its number, which is one more than that of the last."""
+    if number is None:
+        last = sa.select(sa.func.max(table.c.number)).where(table.c.run == run)
+        number = int(connection.execute(last).scalar() or 0) + 1
+    text = json.dumps(dict(data or {}), ensure_ascii=False, default=str, separators=(",", ":"))
+    connection.execute(table.insert().values(run=run, number=number, at_s=time.time(), kind=kind, data=text))
+    return number
+
+
+def since(connection: Connection, run: str, number: int = 0, limit: int = 500) -> list[Event]:
+    """The events of a run after a number, in order."""
+    question = sa.select(table).where(table.c.run == run, table.c.number > number)
+    rows = connection.execute(question.order_by(table.c.number).limit(limit)).mappings()
+    return [Event(**{**row, "data": json.loads(row["data"])}) for row in rows]
+
+
+def last(connection: Connection, run: str, limit: int = 50) -> list[Event]:
+    """The latest events of a run, in order."""
+    question = sa.select(table).where(table.c.run == run).order_by(table.c.number.desc()).limit(limit)
+    rows = connection.execute(question).mappings().all()
+    return [Event(**{**row, "data": json.loads(row["data"])}) for row in reversed(rows)]

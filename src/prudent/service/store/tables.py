@@ -1,0 +1,140 @@
+"""The tables. Documents are JSON in text columns: nobody searches inside them."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+VERSION = 1
+metadata = MetaData()
+
+about = Table("about", metadata, Column("name", String(64), primary_key=True), Column("value", Text))
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("user", String(128), nullable=False),
+    Column("title", String(200), nullable=False, default=""),
+    Column("document", Text, nullable=False),
+    Column("front", String(32), nullable=False),
+    Column("key_hash", String(64), unique=True),
+    Column("body_hash", String(64), nullable=False),
+    Column("priority", Integer, nullable=False, default=0),
+    Column("created_s", Double, nullable=False),
+    Column("started_s", Double),
+    Column("ended_s", Double),
+    Column("progress", Double, nullable=False, default=0.0),
+    Column("eta_s", Double),
+    Column("waiting", Text, nullable=False, default=""),
+    Column("spent_usd", Double, nullable=False, default=0.0),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("worker", String(128)),
+    Column("fence", BigInteger, nullable=False, default=0),
+    Column("cancel", Boolean, nullable=False, default=False),
+    Column("error", Text, nullable=False, default=""),
+    Column("folder", Text, nullable=False, default=""),
+)
+Index("runs_recent", runs.c.created_s, runs.c.id)
+Index("runs_of_user", runs.c.user, runs.c.created_s, runs.c.id)
+Index("runs_of_status", runs.c.status, runs.c.created_s, runs.c.id)
+Index("runs_of_kind", runs.c.kind, runs.c.created_s, runs.c.id)
+Index("runs_to_take", runs.c.status, runs.c.user, runs.c.priority, runs.c.created_s)
+
+events = Table(
+    "events",
+    metadata,
+    Column("run", String(40), primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("at_s", Double, nullable=False),
+    Column("kind", String(32), nullable=False),
+    Column("data", Text, nullable=False),
+)
+
+trials = Table(
+    "trials",
+    metadata,
+    Column("run", String(40), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("label", String(200), nullable=False),
+    Column("configuration", Text, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("score", Double),
+    Column("cost_usd", Double),
+    Column("time_s", Double),
+    Column("spent_usd", Double, nullable=False, default=0.0),
+    Column("details", Text, nullable=False, default="{}"),
+    Column("fence", BigInteger, nullable=False),
+    Column("at_s", Double, nullable=False),
+)
+
+charges = Table(
+    "charges",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("run", String(40), nullable=False),
+    Column("label", String(200), nullable=False),
+    Column("user", String(128), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("day", String(10), nullable=False),
+    Column("usd", Double, nullable=False),
+    Column("usd_per_h", Double),
+    Column("price_date", String(32), nullable=False, default=""),
+    Column("at_s", Double, nullable=False),
+    UniqueConstraint("run", "label"),
+)
+Index("charges_of_day", charges.c.day, charges.c.user, charges.c.kind)
+Index("charges_of_user", charges.c.user, charges.c.day)
+
+models = Table(
+    "models",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("run", String(40), nullable=False, index=True),
+    Column("user", String(128), nullable=False),
+    Column("rank", Integer, nullable=False),
+    Column("algorithm", String(128), nullable=False),
+    Column("score", Double),
+    Column("metric", String(64), nullable=False),
+    Column("value", Double),
+    Column("path", Text, nullable=False),
+    Column("created_s", Double, nullable=False),
+)
+Index("models_recent", models.c.created_s, models.c.id)
+Index("models_of_user", models.c.user, models.c.created_s, models.c.id)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", String(128), primary_key=True),
+    Column("host", String(255), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("started_s", Double, nullable=False),
+    Column("beat_s", Double, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("slots", Integer, nullable=False),
+    Column("busy", Integer, nullable=False, default=0),
+)
+
+users = Table(
+    "users",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("token_hash", String(64), unique=True),
+    Column("role", String(16), nullable=False),
+    Column("daily_usd", Double),
+    Column("created_s", Double, nullable=False),
+)

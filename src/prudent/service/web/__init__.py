@@ -1,0 +1,1 @@
+"""The service on the web: REST and pages."""

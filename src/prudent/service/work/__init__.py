@@ -1,0 +1,1 @@
+"""How each kind of request is done, in a process of its own."""
