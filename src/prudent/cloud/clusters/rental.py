@@ -1,0 +1,277 @@
+"""A cluster for as long as it is needed, and not a second longer."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from prudent.cloud.cluster import cluster_text
+from prudent.cloud.leases.holder import Holder
+from prudent.cloud.leases.lease import Lease, Rented
+from prudent.cloud.leases.register import LeaseLost, Register
+from prudent.cloud.providers.channel import Channel
+from prudent.cloud.providers.provider import Instance, LaunchFailed, Order, Provider
+from prudent.core.errors import BadInput, PrudentError, RunFailed
+from prudent.core.money import Price
+from prudent.core.points import point
+
+LEASE_S = 300.0
+"""How long machines outlive a run that dies where no reaper comes by."""
+
+READY_S = 600.0
+_TRIES, _TRY_AGAIN_S = 4, 0.5
+_JOIN_S = 5.0
+
+
+class Rental:
+    """Machines of one type under a lease that is renewed until they are released.
+
+        with Rental(provider, "m5.large", count=2, run="study-7", register=register) as cluster:
+            cluster.channel(0).run("hostname")
+        cluster.cost_usd()
+
+    In steps, to boot one cluster while another is still in use: `launch` (returns when the provider
+    has accepted), `wait_ready`, and in any case `release`. All may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        type_name: str,
+        count: int = 1,
+        *,
+        run: str,
+        register: Register,
+        lease_s: float = LEASE_S,
+        ready_s: float = READY_S,
+        spot: bool = False,
+        cluster: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if count < 1:
+            raise BadInput(f"A cluster cannot have {count} machines: ask for 1 or more.")
+        if lease_s <= 0:
+            raise BadInput(f"A lease cannot last {lease_s:g} s: give a time above 0.")
+        self.provider = provider
+        self.register = register
+        self.cluster = cluster or f"prudent-{secrets.token_hex(6)}"
+        self.lease_s = lease_s
+        self._ready_s = ready_s
+        self._clock = clock
+        self._order = Order(self.cluster, run, register.owner, type_name, count, 0.0, spot)
+        self._lease: Lease | None = None
+        self._instances: tuple[Instance, ...] = ()
+        self._channels: dict[int, Channel] = {}
+        self._lost: str | None = None
+        self._released = False
+        self._over = threading.Event()
+        self._renewing: threading.Thread | None = None
+        self._safe_until_s = 0.0
+        self._lock = threading.RLock()
+        self._lease_lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<Rental {self.cluster}: {self.text} at {self.provider.name}>"
+
+    # What it is
+
+    @property
+    def text(self) -> str:
+        """The cluster as people write it: `2*m5.large`."""
+        return cluster_text(self._order.count, self._order.type)
+
+    @property
+    def instances(self) -> tuple[Instance, ...]:
+        """Its machines, the first one first; addresses are known when it is ready."""
+        return self._instances
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return tuple(one.address for one in self._instances)
+
+    @property
+    def lease(self) -> Lease:
+        """What the register says of it, as far as this process knows."""
+        if self._lease is None:
+            raise RunFailed(f"{self.cluster} was not launched yet; call launch() first.")
+        return self._lease
+
+    @property
+    def price(self) -> Price:
+        """What all machines together cost, at the launch."""
+        price = self._instances[0].price if self._instances else self.lease.price
+        return price.times(self._order.count)
+
+    def cost_usd(self, now_s: float | None = None) -> float:
+        """What it has cost, so far or in all: each machine from its launch, boot included."""
+        return 0.0 if self._lease is None else self._lease.cost_usd(self._clock() if now_s is None else now_s)
+
+    @property
+    def lost(self) -> str | None:
+        """Why the cluster cannot be relied on any more; None while it can."""
+        return self._lost
+
+    def preempted(self) -> str | None:
+        """Why one of its machines was or will be taken away by its owner; None if none is."""
+        for one in self._instances:
+            if why := self.provider.preempted(one):
+                return why
+        return None
+
+    def channel(self, index: int = 0) -> Channel:
+        """The way into one of its machines; opened once, closed with the cluster."""
+        with self._lock:
+            if self._released or not self._instances:
+                raise RunFailed(f"{self.cluster} has no machines now; launch it first.")
+            if index not in self._channels:
+                self._channels[index] = self.provider.channel(self._instances[index])
+            return self._channels[index]
+
+    # Its life
+
+    def launch(self) -> Self:
+        """Order the machines, with the lease on disk before; whatever goes wrong, none is left."""
+        if self._lease is not None:
+            raise BadInput(f"{self.cluster} was launched already; make another Rental.")
+        offer = self.provider.offer(self._order.type, self._order.spot)
+        point("launch.decided")
+        now_s = self._clock()
+        order = replace(self._order, lease_end_s=now_s + self.lease_s)
+        self._order = order
+        wanted = Lease(
+            order=order,
+            provider=self.provider.name,
+            settings=self.provider.settings,
+            holder=Holder.here(),
+            wanted_s=now_s,
+            lease_end_s=order.lease_end_s,
+            price=offer.price,
+        )
+        self._safe_until_s = order.lease_end_s
+        self._lease = self.register.want(wanted)
+        try:
+            point("launch.recorded")
+            self._renewing = threading.Thread(target=self._renew_for_ever, name=self.cluster, daemon=True)
+            self._renewing.start()
+            instances = self.provider.launch(order)
+            point("launch.accepted")
+            self._instances = instances
+            with self._lease_lock:
+                self._lease = self.register.up(self.cluster, map(Rented.of, instances))
+            point("launch.up")
+        except BaseException as error:
+            self._release_after(error)
+            raise
+        return self
+
+    def wait_ready(self) -> Self:
+        """Wait until every machine can be used; if they do not come, all are released."""
+        try:
+            point("ready.waiting")
+            self._instances = self.provider.ready(self._instances, self._ready_s)
+            point("ready.done")
+        except BaseException as error:
+            self._release_after(error)
+            raise
+        return self
+
+    def release(self, why: str = "") -> None:
+        """End the machines and the lease. Done twice, the first time counts."""
+        with self._lock:
+            if self._lease is not None and not self._released:
+                self._release(why)
+        if self._renewing is not None:
+            self._renewing.join(timeout=_JOIN_S)
+
+    def __enter__(self) -> Self:
+        return self.launch().wait_ready()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.release(kind.__name__ if kind is not None else "")
+        except PrudentError as trouble:
+            if error is None:
+                raise
+            error.add_note(str(trouble))  # what went wrong first is what to tell
+
+    def _release(self, why: str) -> None:
+        point("release.begun")
+        self._over.set()
+        for channel in self._channels.values():
+            with contextlib.suppress(PrudentError, OSError):
+                channel.close()
+        self._channels.clear()
+        found = self._terminate()
+        point("release.terminated")
+        with self._lease_lock:
+            self._lease = self.register.release(self.cluster, self._clock(), why, map(Rented.of, found))
+        self._released = True
+        point("release.recorded")
+
+    def _release_after(self, error: BaseException) -> None:
+        """Clean up, also where somebody has released it while it was being launched.
+
+        If that fails too, the first error is the one to tell, and the reaper does the rest.
+        """
+        why = str(error) if isinstance(error, LaunchFailed) else type(error).__name__
+        with self._lock:
+            try:
+                self._release(why)
+            except (PrudentError, OSError) as trouble:
+                error.add_note(str(trouble))
+
+    def _terminate(self) -> tuple[Instance, ...]:
+        """End what there is of the cluster, and look again: also what a launch that failed half-way left."""
+        found = {one.id: one for one in self._instances}
+        for last in (False,) * (_TRIES - 1) + (True,):
+            try:
+                self.provider.terminate(tuple(found.values()))
+                left = [one for one in self.provider.list() if one.cluster == self.cluster]
+            except PrudentError:
+                if last:
+                    raise
+                time.sleep(_TRY_AGAIN_S)
+                continue
+            if not left:
+                return tuple(found.values())
+            found.update((one.id, one) for one in left)
+        raise RunFailed(f"{self.cluster} could not be ended; run: prudent clusters reap.")
+
+    # Its lease
+
+    def _renew_for_ever(self) -> None:
+        """Every third of the lease, so that two attempts may fail; sooner after one that did."""
+        wait_s = self.lease_s / 3
+        while not self._over.wait(wait_s):
+            try:
+                self._renew()
+                wait_s = self.lease_s / 3
+            except LeaseLost as error:
+                if not self._over.is_set():
+                    self._lost = str(error)
+                return
+            except Exception as error:  # noqa: BLE001  a provider's trouble must not end the renewing
+                wait_s = self.lease_s / 12
+                if self._clock() > self._safe_until_s:
+                    self._lost = f"The lease of {self.cluster} could not be renewed in time ({error})."
+                    return
+
+    def _renew(self) -> None:
+        """First in the register, for the reaper; then at the provider, for the switch on each machine."""
+        point("renew.due")
+        end_s = self._clock() + self.lease_s
+        with self._lease_lock:
+            self._lease = self.register.renew(self.cluster, end_s)
+        point("renew.recorded")
+        if self._instances:
+            self.provider.renew(self._instances, end_s)
+        self._safe_until_s = end_s
+        point("renew.done")
