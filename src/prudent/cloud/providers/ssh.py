@@ -43,8 +43,8 @@ class SshChannel:
 
     `workspace` is a folder there, from the login's home on if it is not absolute; `environment` is given to
     every command. A connection that broke is made again by the next command, while the commands of the old
-    one are `LOST`. `mark` is a file that is there as long as the machine is ours: when it is gone, a command
-    that ended badly is `LOST` too.
+    one are `LOST`. `ours` is a shell test that holds as long as the machine is ours: a command that ended badly
+    when it does not is `LOST` too.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class SshChannel:
         login: Login,
         workspace: str = ".",
         environment: Mapping[str, str] | None = None,
-        mark: str | None = None,
+        ours: str | None = None,
     ) -> None:
         self._login = login
-        self._mark = mark
+        self._ours = ours
         self._environment = dict(environment or {})
         self._lock = threading.Lock()
         self._connections: list[asyncssh.SSHClientConnection] = []
@@ -156,11 +156,11 @@ class SshChannel:
 
     def _entered(self, workspace: str) -> str:
         folder = _word(workspace)
-        make = "true" if self._mark else f"mkdir -p -- {folder}"  # what was given back must not come again
+        make = "true" if self._ours else f"mkdir -p -- {folder}"  # what was given back must not come again
         code, out, err = self.shell(f"{make} && cd -- {folder} && pwd -P")
         if code == 0:
             return out.strip()
-        if self._mark:
+        if self._ours:
             raise RunFailed(f"{self._login.title} is no longer ours: its lease is over; start it again.")
         raise RunFailed(
             f"The folder {workspace} on {self._login.title} cannot be made ({_last(err)}); free some space "
@@ -191,7 +191,7 @@ class SshChannel:
     def _gone(self) -> bool:
         """Whether the machine was given back meanwhile; one that no longer answers is gone as well."""
         try:
-            return self._mark is not None and self.shell(f"test -e {_word(self._mark)}", 15.0)[0] != 0
+            return self._ours is not None and self.shell(self._ours, 15.0)[0] != 0
         except PrudentError:
             return True
 

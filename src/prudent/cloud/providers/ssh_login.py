@@ -167,8 +167,8 @@ def _distrust(login: Login, known: asyncssh.SSHKnownHosts, key: asyncssh.SSHKey)
 def _unreached(login: Login, error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return (
-            f"{login.title} does not answer within {login.timeout_s:g} s; check the address, the firewall and "
-            "that it is switched on."
+            f"{login.title} does not answer within {login.timeout_s:g} s; check the address, the firewall "
+            "and that it is switched on."
         )
     return (
         f"{login.title} cannot be reached ({error.strerror or error}); check the address and the port, and "
