@@ -21,7 +21,7 @@ Make = Callable[..., Path]
 CONFUSION = {"confusion": {"labels": [0, 1], "counts": [[90, 10], [4, 96]]}}
 LEARNED = {
     "curve": {"step": [1, 2, 3], "train": [0.5, 0.7, 0.9], "validation": [0.4, 0.6, 0.55]},
-    "stopped": {"at": 2, "of": 3, "why": "no better for 1 step"},
+    "stopped": {"best": 2, "of": 3, "why": "no better for 1 step"},
     "importance": {"feature": ["age", "<b>colour</b>"], "value": [0.7, 0.3]},
 }
 

@@ -147,7 +147,7 @@ def curve(said: Mapping[str, Any], metric: str, stopped: Mapping[str, Any] | Non
         "xaxis": axis("", xs, log=False, title="step"),
         "yaxis": axis("", heights, log=False, title=metric_name(metric)),
     }
-    at = (stopped or {}).get("at")
+    at = (stopped or {}).get("best")
     if at is not None and is_number(at) and min(xs) <= float(at) <= max(xs):
         layout["shapes"] = [{**_line(), "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1}]
     return Figure("curve", f"{metric_name(metric)} by training step", traces, layout, height_px=340)

@@ -168,7 +168,21 @@ def test_threshold_moves_the_line(data_for, lesson_of, fit):
     assert shares[-1] == 0.0
 
 
-@pytest.mark.parametrize("name", ["linear-support-vector-machine", "binomial-logistic-regression"])
-def test_two_classes_only(data_for, lesson_of, fit, name):
+def test_support_vectors_of_three_classes_are_one_line_each(data_for, lesson_of, fit):
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.svm import LinearSVC
+
+    dataset = data_for("multinomial-classification")
+    lesson = lesson_of(dataset, "multinomial-classification")
+    X, y = lesson.rows.X, lesson.rows.y
+    model = fit("linear-support-vector-machine", lesson, regParam=0.01, maxIter=500)
+    assert model.line.weights.shape == (X.shape[1], lesson.classes)
+    assert model.probabilities(X) is None
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0, ddof=1)
+    other = OneVsRestClassifier(LinearSVC(C=1 / (0.01 * len(X)), loss="hinge", max_iter=100_000))
+    assert (model.predict(X) == other.fit(scaled, y).predict(scaled)).mean() > 0.97
+
+
+def test_two_classes_only(data_for, lesson_of, fit):
     with pytest.raises(BadInput, match="two classes"):
-        fit(name, lesson_of(data_for("classification", classes=3), "classification"))
+        fit("binomial-logistic-regression", lesson_of(data_for("classification", classes=3), "classification"))

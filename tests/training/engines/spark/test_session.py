@@ -303,18 +303,21 @@ def test_a_network_learns_in_two_processes(spark: Any, tmp_path: Path) -> None:
 def test_boosting_ends_where_it_was_best(spark: Any, examples: Path, tmp_path: Path) -> None:
     """The file is mostly noise, which more trees only learn by heart."""
     data = examples / "sample_linear_regression_data.txt"
-    settings = {"maxIter": 12, "maxDepth": 3}
+    settings = {"maxIter": 40, "maxDepth": 3}
     with opened(tmp_path, data, "regression", dataset={"format": "libsvm"}) as session:
         spec = spec_for(tmp_path, "gradient-boosted-tree-regression", hyperparameters=settings)
-        outcome, _ = finish(session.start(spec))
+        outcome, seen = finish(session.start(spec))
     assert outcome.status == FINISHED, outcome.why
     picture = json.loads((spec.folder / "facts.json").read_text())["picture"]
     curve, stopped = picture["curve"], picture["stopped"]
-    assert (len(curve["step"]), stopped["of"]) == (12, 12)
-    assert stopped["at"] < 12
+    assert stopped["of"] == 40
+    assert stopped["best"] < len(curve["step"]) < 40
+    assert stopped["why"] == "no better for 10 steps"
     assert outcome.measures["score"] == pytest.approx(max(curve["validation"]), abs=1e-6)
-    assert curve["validation"][stopped["at"] - 1] == max(curve["validation"])
+    assert curve["validation"][stopped["best"] - 1] == max(curve["validation"])
     assert curve["train"][-1] > curve["train"][0]
+    assert [each.measures["score"] for each in seen] == sorted(each.measures["score"] for each in seen)
+    assert 0 < seen[0].done <= seen[-1].done <= 1
 
 
 LINKS = [

@@ -122,7 +122,7 @@ def gaussian_mixture(lesson: Lesson, chosen: Mapping[str, Any]) -> Mixture:
     k = _possible(chosen["k"], X)
     found = GaussianMixture(
         k,
-        tol=chosen["tol"],
+        tol=chosen["tol"] / len(X),  # Spark's is of the likelihood of all rows, scikit-learn's of their mean
         max_iter=max(chosen["maxIter"], 1),
         init_params="k-means++",
         random_state=lesson.seed,

@@ -81,6 +81,19 @@ class SideModel(LinearModel):
         return Answer(side, graph.add("Concat", first, second, axis=1))
 
 
+class RivalsModel(LinearModel):
+    """Predicts the class whose line is furthest above all others; how likely it is, it cannot say."""
+
+    def predict(self, X: Matrix) -> NDArray[Any]:
+        return np.asarray(self.line.of(X).argmax(axis=1))
+
+    def probabilities(self, X: Matrix) -> None:
+        return None
+
+    def graph(self, graph: Graph, rows: str) -> Answer:
+        return Answer(graph.largest(graph.affine(rows, self.line.weights, self.line.intercepts)))
+
+
 def linear_regression(lesson: Lesson, chosen: Mapping[str, Any]) -> ValueModel:
     """Least squares with elastic net, or Huber's loss.
 
@@ -174,10 +187,27 @@ def multinomial_regression(lesson: Lesson, chosen: Mapping[str, Any]) -> Softmax
     return SoftmaxModel(line, importance)
 
 
-def support_vectors(lesson: Lesson, chosen: Mapping[str, Any]) -> SideModel:
-    """A linear support vector machine: mean hinge loss plus the squared penalty."""
-    two_classes(lesson)
-    signs = np.where(lesson.rows.target == 1, 1.0, -1.0)
+def support_vectors(lesson: Lesson, chosen: Mapping[str, Any]) -> SideModel | RivalsModel:
+    """A linear support vector machine: mean hinge loss plus the squared penalty.
+
+    More than two classes get a line each, which tells the class from all others, as on Spark.
+    """
+    y = lesson.rows.target
+    if lesson.classes == 2:
+        line, importance = _hinge(lesson, chosen, y == 1)
+        return SideModel(line, importance, threshold=chosen["threshold"])
+    found = [_hinge(lesson, chosen, y == number) for number in range(lesson.classes)]
+    lines = Line(
+        np.concatenate([line.weights for line, _ in found], axis=1),
+        np.concatenate([line.intercepts for line, _ in found]),
+    )
+    return RivalsModel(lines, np.sum([weights for _, weights in found], axis=0))
+
+
+def _hinge(
+    lesson: Lesson, chosen: Mapping[str, Any], second: NDArray[np.bool_]
+) -> tuple[Line, NDArray[np.float64]]:
+    signs = np.where(second, 1.0, -1.0)
 
     def loss(raw: Vector) -> tuple[float, Vector]:
         short = 1.0 - signs * raw[:, 0]
@@ -185,8 +215,7 @@ def support_vectors(lesson: Lesson, chosen: Mapping[str, Any]) -> SideModel:
         value = bent**2 / (2 * _CORNER) + np.maximum(short - _CORNER, 0.0)
         return float(value.mean()), (-signs * bent / _CORNER)[:, None]
 
-    line, importance = _fit(lesson, {**chosen, "elasticNetParam": 0.0}, loss, np.zeros(1))
-    return SideModel(line, importance, threshold=chosen["threshold"])
+    return _fit(lesson, {**chosen, "elasticNetParam": 0.0}, loss, np.zeros(1))
 
 
 def _fit(

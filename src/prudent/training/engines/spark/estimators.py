@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from prudent.core.errors import unknown
-from prudent.training.engines.spark.boosting import BOOSTED, trimmed
+from prudent.training.algorithms.domains import CLASSIFICATION
+from prudent.training.engines.local.lesson import Judge
+from prudent.training.engines.spark.boosting import grow
 from prudent.training.engines.spark.table import LABEL
+from prudent.training.engines.spark.watching import Watched
 
 _NOT_SPARKS = frozenset({"maxCategories"})
 """Settings that are ours to see to."""
@@ -157,15 +160,24 @@ class OneAgainstAll:
             for number in range(self._asked.classes):
                 two = sf.when(sf.col(LABEL) == number, 1.0).otherwise(0.0)
                 known = {"ml_attr": {"type": "nominal", "name": LABEL, "num_vals": 2}}
-                model = self._classifier.fit(rows.withColumn(LABEL, two.alias(LABEL, metadata=known)))
-                if held_out is not None and type(model).__name__ in BOOSTED:
-                    model = trimmed(model, held_out.withColumn(LABEL, two))
-                models.append(model)
+                of_one = rows.withColumn(LABEL, two.alias(LABEL, metadata=known))
+                others = None if held_out is None else held_out.withColumn(LABEL, two)
+                models.append(self._fit(of_one, others))
         finally:
             rows.unpersist()
         whole = OneVsRestModel(models)
         whole._set(featuresCol=self._asked.features, labelCol=LABEL, classifier=self._classifier)
         return whole
+
+    def _fit(self, rows: Any, held_out: Any) -> Any:
+        made, seed = self._classifier, self._asked.seed
+        if type(made).__name__ != "GBTClassifier":
+            return made.fit(rows)
+        if held_out is None:
+            return grow(made, rows, seed)
+        judge = Judge(CLASSIFICATION, "mcc", 2)
+        with Watched(rows, held_out, self._asked.features, judge, made.getMaxIter()) as watched:
+            return grow(made, rows, seed, watched)
 
 
 def _k_means(asked: Asked) -> Any:

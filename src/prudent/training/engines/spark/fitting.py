@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.engine import TrialSpec
+from prudent.training.engines.local.lesson import Judge as LocalJudge
 from prudent.training.engines.local.steps import Step
-from prudent.training.engines.spark.boosting import BOOSTED, first_trees, losses
+from prudent.training.engines.spark.boosting import BOOSTED, grow, rounds, trimmed
 from prudent.training.engines.spark.estimators import Asked, OneAgainstAll, estimator, takes_categories
 from prudent.training.engines.spark.judging import Judge
 from prudent.training.engines.spark.perceptron import PERCEPTRON, fit_perceptron
 from prudent.training.engines.spark.stages import Preparation
 from prudent.training.engines.spark.table import LABEL, Table
+from prudent.training.engines.spark.watching import Watched
 
 _LINEAR = (
     "LinearRegressionModel",
@@ -52,7 +54,7 @@ class Fitted:
         models = self.model.models if type(self.model).__name__ == "OneVsRestModel" else [self.model]
         if not all(type(each).__name__ in BOOSTED for each in models):
             return None
-        return round(float(np.mean([len(each.treeWeights) for each in models])))
+        return round(float(np.mean([rounds(each) for each in models])))
 
     @property
     def importance(self) -> NDArray[np.float64] | None:
@@ -97,7 +99,9 @@ def fit(
     if spec.algorithm == PERCEPTRON:
         model = fit_perceptron(asked, ready, others, judge, report)
     elif steps:
-        model, drawn = _boosted(asked, spec.algorithm, _with_classes(ready, judge.classes), others, judge)
+        model, drawn = _boosted(
+            asked, spec.algorithm, _with_classes(ready, judge.classes), others, judge, report
+        )
     else:
         model = estimator(spec.algorithm, asked).fit(_with_classes(ready, judge.classes))
     spread = _spread(ready, features) if _has_weights(model) else None
@@ -105,22 +109,31 @@ def fit(
     return Fitted(pipeline, model, tuple(preparation.steps), features, categories, spread, drawn)
 
 
-def _boosted(asked: Asked, name: str, rows: Any, held_out: Any, judge: Judge) -> tuple[Any, dict[str, Any]]:
+def _boosted(
+    asked: Asked, name: str, rows: Any, held_out: Any, judge: Judge, report: Report
+) -> tuple[Any, dict[str, Any]]:
     """Boosted trees, no more of them than do good on the held-out rows, and what a report draws of that."""
     made = estimator(name, asked)
     if isinstance(made, OneAgainstAll):
         return made.fit(rows, held_out), {}
-    model = made.fit(rows)
+    if asked.settings.get("lossType") == "absolute":
+        model = made.fit(rows)
+        return model if held_out is None else trimmed(model, held_out), {}
     if held_out is None:
-        return model, {}
-    found = losses(model, held_out)
-    best, most = int(np.argmin(found)) + 1, len(found)
-    why = f"no better on the held-out rows after {best} of {most} trees" if best < most else ""
-    drawn: dict[str, Any] = {"stopped": {"at": best, "of": most, "why": why}}
-    if judge.metric == "rmse" and asked.settings.get("lossType") == "squared":
-        train, held = ([-float(np.sqrt(loss)) for loss in each] for each in (losses(model, rows), found))
-        drawn["curve"] = {"step": list(range(1, most + 1)), "train": train, "validation": held}
-    return first_trees(model, best), drawn
+        return grow(made, rows, asked.seed), {}
+    measure = LocalJudge(judge.task, judge.metric, judge.classes)
+    with Watched(rows, held_out, asked.features, measure, made.getMaxIter(), report) as watched:
+        model = grow(made, rows, asked.seed, watched)
+        course = watched.course()
+    drawn = {
+        "curve": {
+            "step": list(course.step),
+            "train": list(course.train),
+            "validation": list(course.validation),
+        },
+        "stopped": {"best": course.best, "of": course.of, "why": course.why},
+    }
+    return model, drawn
 
 
 def _seed(spec: TrialSpec) -> int:
