@@ -1,0 +1,371 @@
+"""Letters arrive at a real mail server and a real web server, are retried, and never fail a run."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult, LoginPassword
+
+from prudent.core.errors import RunFailed
+from prudent.service.notify import mail, webhook
+from prudent.service.notify.courier import Courier, announce, outbox_of, post
+from prudent.service.notify.mail import Undeliverable
+from prudent.service.notify.notice import EXHAUSTED, Notice, notice_of
+from prudent.service.notify.outbox import GIVE_UP_S, Outbox
+from prudent.service.settings import Settings
+from prudent.service.store import charges, models, runs
+from prudent.service.store.models import Model
+from prudent.service.store.runs import NewRun, Run
+from prudent.service.store.store import Store
+from prudent.service.store.tables import runs as table
+
+SECRET = "a secret of the mail server"
+
+
+@dataclass
+class Post:
+    """A mail server's handler that keeps what comes."""
+
+    letters: list[EmailMessage] = field(default_factory=list)
+    answer: str = "250 OK"
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802 - its name there
+        if self.answer.startswith("250"):
+            self.letters.append(message_from_bytes(envelope.content, policy=policy.default))  # type: ignore[arg-type]
+        return self.answer
+
+    async def handle_RCPT(self, server: Any, session: Any, envelope: Any, to: str, options: Any) -> str:  # noqa: N802
+        if "nobody" in to:
+            return "550 No such user"
+        envelope.rcpt_tos.append(to)
+        return "250 OK"
+
+
+def _login(server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
+    good = isinstance(data, LoginPassword) and data == LoginPassword(b"prudent", SECRET.encode())
+    return AuthResult(success=good, handled=good)
+
+
+@pytest.fixture
+def office() -> Iterator[tuple[Post, int]]:
+    handler = Post()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    controller = Controller(
+        handler, hostname="127.0.0.1", port=port, authenticator=_login, auth_require_tls=False
+    )
+    controller.start()
+    yield handler, port
+    controller.stop()
+
+
+@pytest.fixture
+def settings(tmp_path: Path, office: tuple[Post, int]) -> Settings:
+    return Settings(
+        tmp_path,
+        smtp_host="127.0.0.1",
+        smtp_port=office[1],
+        smtp_security="none",
+        smtp_user="prudent",
+        smtp_password=SECRET,
+        smtp_from="Prudent <prudent@example.org>",
+        public_url="https://prudent.example.org/",
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(f"sqlite:///{tmp_path}/prudent.db") as found:
+        yield found
+
+
+def _ended(store: Store, status: str = "succeeded", error: str = "", **more: Any) -> Run:
+    document = {"domain": "regression", "emailAddress": "ada@example.org", **more}
+    new = NewRun("train", "ada", document, "rest", "hash", title="regression on <cars>.csv")
+    run, _ = store.write(runs.insert, new)
+    begun = (
+        table.update()
+        .where(table.c.id == run.id)
+        .values(status="running", fence=1, started_s=time.time() - 65)
+    )
+    store.write(lambda connection: connection.execute(begun))
+    found = [
+        Model(
+            f"{run.id}-{n}",
+            run.id,
+            "ada",
+            n,
+            f"algorithm-{n}",
+            -float(n),
+            "rmse",
+            float(n),
+            "/x",
+            time.time(),
+        )
+        for n in range(1, 15)
+    ]
+    store.write(models.record, found if status == "succeeded" else [], run.id, 1)
+    store.write(charges.record, charges.Charge(run.id, "trial 1", "ada", "train", 0.42))
+    store.write(runs.finish, run.id, 1, status, error)
+    ended = store.read(runs.get, run.id)
+    assert ended is not None
+    return ended
+
+
+def test_a_mail_with_the_leaderboard_arrives(
+    settings: Settings, store: Store, office: tuple[Post, int]
+) -> None:
+    run = _ended(store)
+    assert announce(store, settings, run.id) == 1
+    assert announce(store, settings, run.id) == 0
+    assert Courier(settings).step() == 1
+    assert Courier(settings).step() == 0
+    assert announce(store, settings, run.id) == 0  # after a take-over, say
+    (letter,) = office[0].letters
+    assert letter["to"] == "ada@example.org"
+    assert letter["from"] == "Prudent <prudent@example.org>"
+    assert letter["subject"] == "Done: regression on <cars>.csv"
+    text = letter.get_body(("plain",)).get_content()  # type: ignore[union-attr]
+    page = letter.get_body(("html",)).get_content()  # type: ignore[union-attr]
+    for part in (text, page):
+        assert "The best model is algorithm-1, with rmse 1." in part
+        assert "algorithm-10" in part
+        assert "algorithm-11" not in part
+        assert "$0.42" in part
+        assert f"https://prudent.example.org/runs/{run.id}" in part
+        assert f"https://prudent.example.org/v1/models/{run.id}-1/download" in part
+        assert SECRET not in part
+    assert "<cars>" not in page
+    assert "&lt;cars&gt;" in page
+    assert "<style" not in page  # mail clients drop it
+    assert "<script" not in page
+
+
+@pytest.mark.parametrize(
+    ("status", "exhausted", "subject"),
+    [
+        ("failed", "", "Failed: "),
+        ("succeeded", "the budget of $2.00", "Budget used up: "),
+        ("cancelled", "", None),
+    ],
+)
+def test_each_end_has_its_letter(
+    status: str,
+    exhausted: str,
+    subject: str | None,
+    settings: Settings,
+    store: Store,
+    office: tuple[Post, int],
+) -> None:
+    run = _ended(store, status, "The data have no rows; give some." if status == "failed" else "")
+    announce(store, settings, run.id, exhausted)
+    Courier(settings).step()
+    if subject is None:  # whoever cancelled it knows
+        assert office[0].letters == []
+        return
+    (letter,) = office[0].letters
+    assert letter["subject"].startswith(subject)
+    text = letter.get_body(("plain",)).get_content()  # type: ignore[union-attr]
+    assert (exhausted or "The data have no rows; give some.") in text
+
+
+def test_nobody_is_told_before_the_end_or_without_an_address(settings: Settings, store: Store) -> None:
+    run, _ = store.write(runs.insert, NewRun("train", "ada", {"domain": "regression"}, "rest", "hash"))
+    assert announce(store, settings, run.id) == 0
+    assert announce(store, settings, "no such run") == 0
+    store.write(runs.end, run.id, "failed", "x")
+    assert announce(store, settings, run.id) == 0
+
+
+def test_trouble_is_tried_again_later_and_later_and_then_given_up(
+    settings: Settings, store: Store, office: tuple[Post, int]
+) -> None:
+    office[0].answer = "451 Try later"
+    run = _ended(store)
+    announce(store, settings, run.id)
+    now_s, tries = time.time(), []
+    courier = Courier(settings, clock=lambda: now_s)
+    while outbox_of(settings).waiting():
+        assert courier.step() == 0
+        waiting = list((settings.home / "outbox" / "waiting").glob("*.json"))
+        tries.append(json.loads(waiting[0].read_text())["next_s"] - now_s if waiting else 0.0)
+        now_s += tries[-1]
+        if len(tries) == 3:
+            office[0].answer = "250 OK"
+            assert courier.step() == 1
+    assert tries[:3] == pytest.approx([2.0, 4.0, 8.0])
+    assert len(office[0].letters) == 1
+
+
+def test_a_server_that_is_away_harms_nothing(settings: Settings, store: Store) -> None:
+    away = replace(settings, smtp_port=1)
+    run = _ended(store)
+    assert announce(store, away, run.id) == 1
+    assert Courier(away).step() == 0
+    assert outbox_of(away).waiting() == 1
+    late = Courier(away, clock=lambda: time.time() + GIVE_UP_S)
+    late.step()
+    assert outbox_of(away).waiting() == 0
+    (failed,) = (settings.home / "outbox" / "failed").glob("*.json")
+    assert SECRET not in failed.read_text()
+
+
+def test_an_address_that_nobody_has_is_not_tried_again(settings: Settings, store: Store) -> None:
+    run = _ended(store, emailAddress="nobody@example.org")
+    announce(store, settings, run.id)
+    Courier(settings).step()
+    assert outbox_of(settings).waiting() == 0
+    assert len(list((settings.home / "outbox" / "failed").glob("*.json"))) == 1
+
+
+def test_a_wrong_password_is_not_told(
+    settings: Settings, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = _ended(store)
+    wrong = replace(settings, smtp_password="another secret")
+    announce(store, wrong, run.id)
+    assert Courier(wrong).step() == 0
+    assert "535" in caplog.text
+    assert "another secret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "title", ["a\r\nBcc: all@example.org", "x" * 500, "é\u2028\0", "<script>alert(1)</script>"]
+)
+def test_titles_do_no_harm(title: str, settings: Settings, store: Store, office: tuple[Post, int]) -> None:
+    notice = replace(notice_of(_ended(store), (), (), settings), title=title)
+    mail.send(mail.letter(notice, settings), settings)
+    (letter,) = office[0].letters
+    assert letter["bcc"] is None
+    assert "<script" not in letter.get_body(("html",)).get_content()  # type: ignore[union-attr]
+
+
+def test_addresses_that_are_none(settings: Settings, store: Store) -> None:
+    notice = notice_of(_ended(store), (), (), settings)
+    for to in ("", "a\r\nb@example.org", "no address", "a@b@c"):
+        with pytest.raises((Undeliverable, RunFailed)):
+            mail.send(mail.letter(replace(notice, to=(to,)), settings), settings)
+
+
+def test_starttls_without_a_certificate_sends_nothing(settings: Settings, store: Store) -> None:
+    with pytest.raises(RunFailed, match="did not take"):
+        mail.send(
+            mail.letter(notice_of(_ended(store), (), (), settings), settings),
+            replace(settings, smtp_security="starttls"),
+        )
+
+
+class _Hook(http.server.BaseHTTPRequestHandler):
+    got: list[tuple[dict[str, str], bytes]]
+    status = 200
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        type(self).got.append((dict(self.headers), body))
+        self.send_response(type(self).status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *said: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def hook() -> Iterator[tuple[type[_Hook], str]]:
+    handler = type("Hook", (_Hook,), {"got": [], "status": 200})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield handler, f"http://127.0.0.1:{server.server_address[1]}/hook?a=1"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_webhook_is_signed_and_told_once(
+    hook: tuple[type[_Hook], str], tmp_path: Path, store: Store
+) -> None:
+    settings = Settings(tmp_path, webhook_url=hook[1], webhook_secret="hush")
+    run = _ended(store)
+    assert announce(store, settings, run.id) == 1
+    assert Courier(settings).step() == 1
+    assert Courier(settings).step() == 0
+    ((headers, body),) = hook[0].got
+    said = json.loads(body)
+    assert (said["run"], said["event"], said["spent_usd"]) == (run.id, "succeeded", 0.42)
+    assert "ada@example.org" not in body.decode()
+    timestamp, signature = headers["Prudent-Timestamp"], headers["Prudent-Signature"]
+    now_s = time.time()
+    assert webhook.verify("hush", body, timestamp, signature, now_s)
+    assert not webhook.verify("other", body, timestamp, signature, now_s)
+    assert not webhook.verify("hush", body + b" ", timestamp, signature, now_s)
+    assert not webhook.verify("hush", body, str(int(timestamp) + 1), signature, now_s)
+    assert not webhook.verify("hush", body, timestamp, signature, now_s + 3600)
+    assert not webhook.verify("hush", body, "now", "v1=é", now_s)
+
+
+@pytest.mark.parametrize(
+    ("status", "waits"), [(500, True), (503, True), (429, True), (404, False), (302, False)]
+)
+def test_a_webhook_that_may_come_back_is_tried_again(
+    status: int, waits: bool, hook: tuple[type[_Hook], str], tmp_path: Path, store: Store
+) -> None:
+    hook[0].status = status
+    settings = Settings(tmp_path, webhook_url=hook[1])
+    announce(store, settings, _ended(store).id)
+    assert Courier(settings).step() == 0
+    assert outbox_of(settings).waiting() == waits
+
+
+def test_a_courier_that_is_killed_leaves_the_letter_to_the_next(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path)
+    outbox.put("a.mail", {"x": 1})
+    program = f"""
+import time
+from pathlib import Path
+from prudent.service.notify.outbox import Outbox
+def hang(name, letter):
+    print("at it", flush=True)
+    time.sleep(60)
+Outbox(Path({str(tmp_path)!r})).step(hang, time.time() + 1)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"at it\n"
+        got: list[str] = []
+        assert outbox.step(lambda name, letter: got.append(name), time.time() + 1) == 0  # it is the other's
+        os.kill(child.pid, signal.SIGKILL)
+    assert outbox.step(lambda name, letter: got.append(name), time.time() + 1) == 1
+    assert got == ["a.mail"]
+
+
+def test_a_courier_delivers_by_itself(hook: tuple[type[_Hook], str], tmp_path: Path, store: Store) -> None:
+    settings = Settings(tmp_path, webhook_url=hook[1])
+    courier = Courier(settings, every_s=0.05).start()
+    announce(store, settings, _ended(store).id)
+    until_s = time.monotonic() + 20
+    while not hook[0].got and time.monotonic() < until_s:
+        time.sleep(0.05)
+    courier.stop()
+    assert len(hook[0].got) == 1
+
+
+def test_notices_survive_json(settings: Settings, store: Store) -> None:
+    notice = notice_of(_ended(store), (), store.read(models.of_run, "x"), settings, "time")
+    assert notice.event == EXHAUSTED
+    assert Notice.of_dict(json.loads(json.dumps(notice.to_dict()))) == notice
+    assert post(settings, notice) == 1
