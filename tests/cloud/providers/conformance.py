@@ -14,9 +14,9 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +44,8 @@ class Place:
     switched: bool = True
     """Whether machines end themselves when the lease is over, here and now."""
     ready_s: float = 30.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What another process needs in its environment to reach the same place."""
 
 
 def order(place: Place, count: int = 1, lease_s: float = 120.0, **other: object) -> Order:

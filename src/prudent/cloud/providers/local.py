@@ -13,6 +13,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,6 @@ class LocalProvider:
         self.home = Path(home).absolute()
         self._machines = self.home / "machines"
         self._catalog_path = None if catalog is None else Path(catalog).absolute()
-        self._catalog = Catalog.load(self._catalog_path)
 
     @classmethod
     def of(cls, setting: Any, home: Path, folder: Path = Path()) -> LocalProvider:
@@ -51,6 +51,11 @@ class LocalProvider:
                 f"local: {setting!r} is no price list; write where: local, or {{local: FILE.csv}}."
             )
         return cls(home, folder / setting if setting else None)
+
+    @cached_property
+    def _catalog(self) -> Catalog:
+        """Read when a price is asked for: to end machines takes no price list."""
+        return Catalog.load(self._catalog_path)
 
     @property
     def settings(self) -> dict[str, str]:
@@ -130,8 +135,7 @@ class LocalProvider:
             self._machine(one).end()
 
     def channel(self, instance: Instance) -> LocalChannel:
-        vcpus = self._catalog[instance.type].vcpus
-        return LocalChannel(self._machine(instance), instance.cluster, vcpus)
+        return LocalChannel(self._machine(instance), instance.cluster)
 
     def preempt(self, instance: Instance, why: str = "taken back by its owner") -> None:
         """Take a machine away as the owner of a spot machine would: to rehearse what follows."""

@@ -94,10 +94,9 @@ class LostProcess:
 class LocalChannel:
     """A machine on this computer, entered."""
 
-    def __init__(self, machine: LocalMachine, cluster: str, vcpus: int) -> None:
+    def __init__(self, machine: LocalMachine, cluster: str) -> None:
         self._machine = machine
         self._cluster = cluster
-        self._vcpus = vcpus
 
     @property
     def workspace(self) -> str:
@@ -189,13 +188,14 @@ class LocalChannel:
 
     def _environment(self, given: Mapping[str, str], cookie: str) -> dict[str, str]:
         outer = os.environ.get(COOKIE)
+        vcpus = str(self._machine.vcpus)
         own = {
             **switch.marks(self._cluster, self._machine.id, os.environ),
             COOKIE: f"{outer}:{cookie}" if outer else cookie,
-            "PRUDENT_VCPUS": str(self._vcpus),
+            "PRUDENT_VCPUS": vcpus,
         }
         # Programs that count the computer's cores instead of the machine's would only hinder themselves.
-        return {"OMP_NUM_THREADS": str(self._vcpus), **os.environ, **given, **own}
+        return {"OMP_NUM_THREADS": vcpus, **os.environ, **given, **own}
 
 
 def _text(file: IO[bytes]) -> str:

@@ -73,6 +73,10 @@ class LocalMachine:
             self._write("limits.json", limit(names, vcpus, memory_gb, used_cores).to_dict())
 
     @property
+    def vcpus(self) -> int:
+        return int(self._read("machine.json")["vcpus"])
+
+    @property
     def limits(self) -> Limits:
         return Limits.from_dict(self._read("limits.json"))
 

@@ -1,0 +1,201 @@
+"""The reaper: ends machines that nobody is responsible for any more.
+
+Machines of a lease that is over, of a run that is gone, and, by their tags, those that are in no
+record at all. It may run at any time, anywhere the register can be read, and twice at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from prudent.cloud.leases.lease import RELEASED, WANTED, Lease, Rented
+from prudent.cloud.leases.register import KEPT_S, Register
+from prudent.cloud.providers.provider import Instance, Provider
+from prudent.cloud.providers.registry import provider_of
+from prudent.core.errors import PrudentError
+
+GRACE_S = 120.0
+"""A machine without a record is left alone for so long: who launches it may live where we cannot look."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A machine that the reaper has ended (or would), why, and what it has cost."""
+
+    instance: Instance
+    why: str
+    cost_usd: float
+
+
+@dataclass(frozen=True)
+class Reaped:
+    """What a round of the reaper did; `complaints` are about what it could not do."""
+
+    ended: tuple[Ended, ...] = ()
+    released: tuple[Lease, ...] = ()
+    complaints: tuple[str, ...] = ()
+
+
+def reap(
+    register: Register,
+    providers: Iterable[Provider],
+    now_s: float,
+    grace_s: float = GRACE_S,
+    dry_run: bool = False,
+) -> Reaped:
+    """End what has an expired lease, no live run, or no record; release the leases of what is gone.
+
+    One provider in trouble does not keep the others waiting: it is reported, and its leases stay as
+    they are until a later round. With `dry_run` nothing is ended or written.
+    """
+    leases, complaints = register.survey()
+    said = list(complaints)
+    ended: list[Ended] = []
+    released: list[Lease] = []
+    seen: dict[str, dict[str, Instance]] = defaultdict(dict)
+    for provider in _distinct(providers):
+        own = [lease for lease in leases if _at(lease, provider)]
+        try:
+            rounds = _Round(register, provider, now_s, grace_s, dry_run, seen)
+            ended += rounds.end()
+            released += rounds.release(own)
+            said += rounds.complaints
+        except (PrudentError, OSError) as error:
+            said.append(f"{provider.name}: {error}")
+    if not dry_run:
+        register.forget(now_s - KEPT_S)
+    return Reaped(tuple(ended), tuple(released), tuple(said))
+
+
+def reap_all(
+    register: Register,
+    now_s: float,
+    also: Iterable[Provider] = (),
+    grace_s: float = GRACE_S,
+    dry_run: bool = False,
+) -> Reaped:
+    """`reap` at every place that the register knows of, and those in `also`."""
+    providers, complaints = places(register, also)
+    done = reap(register, providers, now_s, grace_s, dry_run)
+    return replace(done, complaints=(*complaints, *done.complaints))
+
+
+def places(register: Register, also: Iterable[Provider] = ()) -> tuple[Sequence[Provider], tuple[str, ...]]:
+    """A provider for each place where the register has, or recently had, machines; and what is wrong.
+
+    This computer is always one of them: to look is free.
+    """
+    wheres: list[Mapping[str, Any]] = [{"local": ""}, *(lease.settings for lease in register.leases())]
+    found, complaints = list(also), []
+    for where in _unique(wheres):
+        try:
+            found.append(provider_of(dict(where), register.home, Path("/")))
+        except PrudentError as error:
+            complaints.append(f"{', '.join(where)}: {error}")
+    return _distinct(found), tuple(complaints)
+
+
+@dataclass
+class _Round:
+    """One provider's share of the work."""
+
+    register: Register
+    provider: Provider
+    now_s: float
+    grace_s: float
+    dry_run: bool
+    seen: dict[str, dict[str, Instance]]
+    """Every machine of each cluster, by its id, of all rounds: two providers may know the same ones."""
+
+    def __post_init__(self) -> None:
+        self.complaints: list[str] = []
+        self._found: dict[str, list[Instance]] = defaultdict(list)
+        for one in self.provider.list():
+            if one.owner == self.register.owner and one.id not in self.seen[one.cluster]:
+                self._found[one.cluster].append(one)
+                self.seen[one.cluster][one.id] = one
+
+    def end(self) -> list[Ended]:
+        """End the machines that should not be there, cluster by cluster."""
+        ended = []
+        for cluster, machines in self._found.items():
+            try:
+                why = self._why(cluster, machines)
+                if why is None:
+                    continue
+                if not self.dry_run:
+                    self.provider.terminate(machines)
+            except (PrudentError, OSError) as error:
+                self.complaints.append(f"{self.provider.name}: {cluster} could not be ended: {error}")
+                continue
+            ended += [Ended(one, why, self._cost_usd(one)) for one in machines]
+        return ended
+
+    def release(self, leases: Iterable[Lease]) -> list[Lease]:
+        """Mark the leases that are over and have no machines left."""
+        over = [lease for lease in leases if lease.over(self.now_s) and self._matters(lease)]
+        if self.dry_run or not over:
+            return over
+        there = {one.cluster for one in self.provider.list()}
+        done = []
+        for lease in over:
+            if lease.cluster in there:
+                self.complaints.append(f"{self.provider.name}: {lease.cluster} is still there; reap again.")
+                continue
+            found = [Rented.of(one) for one in self.seen[lease.cluster].values()]
+            try:
+                done.append(self._release(lease, found))
+            except (PrudentError, OSError) as error:
+                self.complaints.append(str(error))
+        return done
+
+    def _release(self, lease: Lease, found: Sequence[Rented]) -> Lease:
+        why = lease.over(self.now_s) or ""
+        end_s = self.now_s
+        if not found and lease.lease_end_s < self.now_s:
+            # Ended by itself meanwhile, at the latest when the lease was over; if nobody ever saw its
+            # machines, they are taken for launched: money that may have been spent is counted as spent.
+            end_s = lease.lease_end_s
+            if lease.state == WANTED:
+                ids = (f"{lease.cluster}-{index}" for index in range(lease.order.count))
+                found = [Rented(name, lease.wanted_s, lease.price) for name in ids]
+        return self.register.release(lease.cluster, end_s, why, found)
+
+    def _matters(self, lease: Lease) -> bool:
+        """A released lease matters only when machines of it have turned up after all."""
+        return lease.state != RELEASED or bool(self.seen.get(lease.cluster))
+
+    def _why(self, cluster: str, machines: Sequence[Instance]) -> str | None:
+        """Read anew, just before: it may have been renewed, or recorded, since the list was made."""
+        try:
+            lease = self.register.read(cluster)
+        except PrudentError:
+            lease = None  # damaged, which was reported; the machines themselves tell when their lease is over
+        if lease is not None:
+            return lease.over(self.now_s)
+        if self.now_s >= max(one.lease_end_s for one in machines):
+            return "its lease is over"
+        youngest_s = max(one.launched_s for one in machines)
+        return "it is in no record" if self.now_s - youngest_s > self.grace_s else None
+
+    def _cost_usd(self, one: Instance) -> float:
+        return one.price.cost_usd(max(self.now_s - one.launched_s, 0.0))
+
+
+def _at(lease: Lease, provider: Provider) -> bool:
+    return lease.provider == provider.name and dict(lease.settings) == provider.settings
+
+
+def _distinct(providers: Iterable[Provider]) -> list[Provider]:
+    """Each place once."""
+    known = {tuple(sorted(one.settings.items())): one for one in providers}
+    return list(known.values())
+
+
+def _unique(wheres: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    known = {tuple(sorted(where.items())): where for where in wheres}
+    return list(known.values())

@@ -1,0 +1,59 @@
+"""A small real run on a rented cluster, as a program of its own, to be killed: see kill_matrix.py.
+
+renter.py HOME WHERE TYPE COUNT LEASE_S WORK_S ENTERS
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from prudent.cloud.clusters.rental import Rental
+from prudent.cloud.leases.register import Register
+from prudent.cloud.providers.registry import provider_of
+from prudent.core.points import point
+
+# A daemon that leaves its session, and work that takes its time: both must not outlive the machine.
+COMMAND = "setsid sleep 300 & echo ready; sleep {work_s}; echo 42 > job/result"
+
+
+def work(cluster: Rental, work_s: float) -> None:
+    channel = cluster.channel(0)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "input").write_text("6 * 7\n")
+        channel.put(Path(folder), "job")
+        point("trial.put")
+        started = channel.start(COMMAND.format(work_s=work_s))
+        assert started.stdout.readline() == b"ready\n"
+        point("trial.started")
+        code = started.wait()
+        point("trial.ended")
+        channel.get("job", Path(folder) / "back")
+        point("trial.fetched")
+        print(code, (Path(folder) / "back" / "result").read_text())
+
+
+def wait(work_s: float) -> None:
+    """The same steps on machines that cannot be entered."""
+    point("trial.put")
+    point("trial.started")
+    time.sleep(work_s)
+    point("trial.ended")
+    point("trial.fetched")
+
+
+def main() -> None:
+    home, where, type_name, count, lease_s, work_s, enters = sys.argv[1:]
+    provider = provider_of(json.loads(where), Path(home), Path("/"))
+    rental = Rental(
+        provider, type_name, int(count), run="killed", register=Register(Path(home)), lease_s=float(lease_s)
+    )
+    with rental as cluster:
+        work(cluster, float(work_s)) if enters == "yes" else wait(float(work_s))
+
+
+if __name__ == "__main__":
+    main()
