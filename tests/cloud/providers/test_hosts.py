@@ -39,9 +39,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 
 class TestHosts(conformance.ProviderConformance):  # type: ignore[misc, name-defined]
     @pytest.fixture
-    def place(self, servers, tmp_path: Path) -> Iterator[object]:  # type: ignore[no-untyped-def]
+    def place(self, servers, tmp_path: Path) -> object:  # type: ignore[no-untyped-def]
         types = {"alpha": {"type": "m5.large"}, "beta": {"type": "m5.large"}, "gamma": {"type": "c5.xlarge"}}
         path = servers.inventory(types, tmp_path / "inventory.yaml")
-        yield conformance.Place(
+        return conformance.Place(
             HostsProvider.of(path, tmp_path), tmp_path, "m5.large", other_type="c5.xlarge"
         )

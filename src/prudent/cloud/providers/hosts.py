@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from prudent.cloud.catalog import Catalog
 from prudent.cloud.leases import switch
@@ -21,8 +21,11 @@ from prudent.cloud.providers.provider import CAPACITY, CONFIG, TRANSIENT, Instan
 from prudent.cloud.providers.ssh import SshChannel
 from prudent.cloud.providers.ssh_login import CLOSED, LoginFailed
 from prudent.core.errors import BadInput, PrudentError, RunFailed
+from prudent.core.points import point
 
 T = TypeVar("T")
+Found: TypeAlias = dict[str, Instance]
+Refused: TypeAlias = list[tuple[str, str]]
 
 _AT_ONCE = 16
 _TAKE_S = 60.0
@@ -82,8 +85,8 @@ class HostsProvider:
         hosts = self.inventory.of_type(order.type)
         if len(hosts) < order.count:
             raise LaunchFailed(
-                f"The inventory has {len(hosts)} hosts of type {order.type}, not {order.count}; ask for fewer, "
-                "or add hosts.",
+                f"The inventory has {len(hosts)} hosts of type {order.type}, not {order.count}; ask for "
+                "fewer, or add hosts.",
                 CONFIG,
             )
         with self._launching:
@@ -123,7 +126,7 @@ class HostsProvider:
                 code, _, err = way.shell(script)
             if code != 0:
                 raise RunFailed(
-                    f"The lease on {host.name} could not be renewed ({err.strip() or 'it is over'})."
+                    f"The lease on {host.name} could not be renewed ({err.strip() or 'it is over'}); launch again."
                 )
 
         errors = [error for error in _each(_attempt(renew), instances) if isinstance(error, PrudentError)]
@@ -156,9 +159,9 @@ class HostsProvider:
 
     # Inside
 
-    def _take(self, order: Order, hosts: Sequence[Host]) -> tuple[dict[str, Instance], list[tuple[str, str]]]:
+    def _take(self, order: Order, hosts: Sequence[Host]) -> tuple[Found, Refused]:
         """Take as many hosts as wanted, in rounds: those that refuse are made up for by the next ones."""
-        refused: list[tuple[str, str]] = []
+        refused: Refused = []
         # What an earlier launch of the same order took comes first, for it may have found others busy.
         listed = _each(_attempt(self._list), hosts)
         had = [one for answer in listed if not isinstance(answer, PrudentError) for one in answer]
@@ -171,6 +174,7 @@ class HostsProvider:
             for answer in _each(lambda pair: self._take_one(order, *pair), round_):
                 if isinstance(answer, Instance):
                     found[answer.id] = answer
+                    point("launch.partial")
                 else:
                     refused.append(answer)
         return found, refused
@@ -253,7 +257,7 @@ def _place(instance: Instance) -> str:
     return instance.id.rpartition("@")[2]
 
 
-def _refusal(order: Order, refused: Sequence[tuple[str, str]]) -> LaunchFailed:
+def _refusal(order: Order, refused: Refused) -> LaunchFailed:
     """What to do about it: the most hopeful of the reasons counts."""
     kinds = [kind for _, kind in refused]
     kind = next((kind for kind in (CAPACITY, TRANSIENT, CONFIG) if kind in kinds), TRANSIENT)

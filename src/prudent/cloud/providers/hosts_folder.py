@@ -43,7 +43,8 @@ for d in */; do
   rm -rf -- "$d"
 done
 mkdir -p -- "$id.new/work" && cd -- "$id.new" || exit 73
-echo "$cluster" > cluster && printf '%s\n' "$tags" > tags && echo "$lease" > lease && cat > switch.sh <<'PRUDENT_SWITCH' &&
+echo "$cluster" > cluster && printf '%s\n' "$tags" > tags && echo "$lease" > lease &&
+cat > switch.sh <<'PRUDENT_SWITCH' &&
 @SWITCH@
 PRUDENT_SWITCH
 echo $(($(date +%s) + $left)) > lease_end && : > ours && cd .. && mv -- "$id.new" "$id" || exit 73

@@ -139,7 +139,7 @@ def _login(said: Mapping[str, Any], name: str, address: str, beside: Path, where
 def _machine(said: Mapping[str, Any], name: str, where: KeyPath) -> Machine:
     """What a host has: by its type in the catalog, and what is said of it otherwise."""
     type_name = where.text(said, "type", name)
-    known = Catalog.load()[type_name] if type_name in Catalog.load() else None
+    known = next((one for one in Catalog.load() if one.name == type_name), None)
     with where / "type":
         if not _NAME.fullmatch(type_name):
             raise BadInput(f'"{type_name}" is no type; use letters, digits, "-", "_" and ".".')

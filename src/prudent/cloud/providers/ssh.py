@@ -43,8 +43,8 @@ class SshChannel:
 
     `workspace` is a folder there, from the login's home on if it is not absolute; `environment` is given to
     every command. A connection that broke is made again by the next command, while the commands of the old
-    one are `LOST`. `ours` is a shell test that holds as long as the machine is ours: a command that ended badly
-    when it does not is `LOST` too.
+    one are `LOST`. `ours` is a shell test that holds as long as the machine is ours: a command that ended
+    badly when it does not is `LOST` too.
     """
 
     def __init__(
