@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prudent.cloud.providers.ec2_boot import public_key
-from prudent.cloud.providers.ec2_client import Ec2Clients
+from prudent.cloud.providers.ec2_client import Ec2Clients, new_session
 from prudent.cloud.providers.ec2_errors import ERRORS, code_of, translated
 from prudent.cloud.providers.ec2_images import Ec2Images
 from prudent.cloud.providers.ec2_prices import Ec2Prices
@@ -45,9 +45,7 @@ class Ec2Check:
         return list(dict.fromkeys(found))
 
     def _region(self) -> Iterator[str]:
-        import boto3
-
-        known = boto3.Session().get_available_regions("ec2")
+        known = new_session().get_available_regions("ec2")
         region = self.settings.region
         if region not in known and did_you_mean(region, known):
             yield f'There is no region "{region}".{did_you_mean(region, known)} Mend it in the EC2 settings.'

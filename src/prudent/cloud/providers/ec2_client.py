@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import threading
+from functools import cache
 from typing import Any
 
 from prudent.cloud.providers.ec2_errors import ERRORS, translated
 from prudent.cloud.providers.ec2_settings import Ec2Settings
+from prudent.core.errors import BadInput
 
 _CONNECT_S, _READ_S = 10.0, 60.0
 _ATTEMPTS = 6
+
+
+def new_session(profile: str = "") -> Any:
+    """Credentials as they are now. What describes AWS's calls, 5 MB for EC2 alone, is read only once."""
+    from botocore.session import Session
+
+    session = Session(profile=profile or None)
+    session.register_component("data_loader", _descriptions())
+    return session
+
+
+@cache
+def _descriptions() -> Any:
+    from botocore.loaders import create_loader
+
+    return create_loader()
 
 
 class Ec2Clients:
@@ -19,6 +37,7 @@ class Ec2Clients:
         self._settings = settings
         self._lock = threading.Lock()
         self._made: dict[tuple[str, bool], Any] = {}
+        self._session: Any = None
 
     @property
     def ec2(self) -> Any:
@@ -53,7 +72,6 @@ class Ec2Clients:
             return self._made[service, patient]
 
     def _new(self, service: str, patient: bool) -> Any:
-        import boto3
         from botocore.config import Config
 
         retries = {"mode": "standard", "total_max_attempts": _ATTEMPTS if patient else 1}
@@ -61,8 +79,9 @@ class Ec2Clients:
             retries=retries, connect_timeout=_CONNECT_S, read_timeout=_READ_S, max_pool_connections=32
         )
         try:
-            session = boto3.Session(profile_name=self._settings.profile or None)
-            return session.client(
+            if self._session is None:
+                self._session = new_session(self._settings.profile)
+            return self._session.create_client(
                 service,
                 region_name=self._settings.region,
                 endpoint_url=self._settings.endpoint or None,
@@ -71,11 +90,6 @@ class Ec2Clients:
         except ERRORS as error:
             raise translated(error, "be reached") from error
         except ValueError as error:  # an endpoint or a region that is no word of an address
-            raise translated_value(error) from error
-
-
-def translated_value(error: ValueError) -> Exception:
-    """A region or endpoint that cannot be part of an address."""
-    from prudent.core.errors import BadInput
-
-    return BadInput(f"{str(error).rstrip('.')}; mend region or endpoint in the EC2 settings.")
+            raise BadInput(
+                f"{str(error).rstrip('.')}; mend region or endpoint in the EC2 settings."
+            ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from prudent.cloud.providers.provider import (
     Instance,
     LaunchFailed,
 )
-from prudent.core.errors import RunFailed
+from prudent.core.errors import PrudentError, RunFailed
 
 _LOOK = f"if [ -e {READY} ]; then echo ready; elif [ -e {FAILED} ]; then echo failed; cat {FAILED}; fi"
 
@@ -51,7 +52,8 @@ class Ec2Wait:
             with ThreadPoolExecutor(min(16, len(running) or 1)) as several:
                 list(several.map(lambda one: self._set_up(one, end_s), running))
         except BaseException:
-            self.fleet.end(instances)
+            with contextlib.suppress(PrudentError):  # the first error says more, and the lease ends them too
+                self.fleet.end(instances)
             raise
         return running
 
