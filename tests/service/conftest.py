@@ -6,10 +6,16 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
+import uvicorn
+from fastapi import FastAPI
 
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
@@ -98,6 +104,28 @@ def settings(tmp_path: Path) -> Settings:
     found = Settings(tmp_path / "home")
     found.create()
     return found
+
+
+@contextmanager
+def _serving(app: FastAPI) -> Iterator[httpx.Client]:
+    """The application on a free port of this machine, and a client of it."""
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+@pytest.fixture
+def serving() -> Callable[[FastAPI], AbstractContextManager[httpx.Client]]:
+    return _serving
 
 
 def _free_port() -> int:

@@ -11,14 +11,16 @@ from typing import Any
 
 from prudent.core.errors import BadInput
 from prudent.service.intake import tune_request
-from prudent.service.intake.places import REMOTE, inside, scheme_of
+from prudent.service.intake.places import inside, scheme_of
 from prudent.service.intake.refusal import CONFLICT, FORBIDDEN, MALFORMED, Refused, refused
 from prudent.service.intake.schedule_request import ScheduleRequest
+from prudent.service.security.addresses import check_place, policy_of
 from prudent.service.settings import Settings
 from prudent.service.store import runs
 from prudent.service.store.runs import KeyTaken, NewRun, Run
 from prudent.service.store.store import Store
 from prudent.service.store.users import COMMANDER, MEMBER, User
+from prudent.training.data.fetch import Policy
 from prudent.training.request_errors import BadRequest, RequestError
 
 __all__ = ["Accepted", "Refused", "prepare", "read_json", "submit", "submit_soon"]
@@ -158,15 +160,23 @@ def _train(settings: Settings, document: Mapping[str, Any]) -> None:
     if request.dataset is None:
         return
     path, scheme = request.dataset.path, scheme_of(request.dataset.path)
-    if scheme in REMOTE:
-        return
-    if scheme != "file":
-        what = f"{scheme[:20]} is no place for data here; use http, https, s3 or a file of a data folder."
-        raise refused(what, "dataset.path")
     try:
-        inside(path, settings.data_folders)
+        if scheme == "file":
+            inside(path, settings.data_folders)
+        else:
+            check_place(path, policy_for(settings))
     except BadInput as error:
         raise Refused([RequestError("dataset.path", str(error))]) from None
+
+
+def policy_for(settings: Settings) -> Policy:
+    """What may be read for requests; the processes that do the work are restricted to it."""
+    return policy_of(
+        settings.data_folders,
+        settings.private_networks,
+        largest_mb=settings.largest_data_mb,
+        longest_s=settings.longest_fetch_s,
+    )
 
 
 def _canonical(document: Mapping[str, Any]) -> str:

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from prudent.core.errors import BadInput, did_you_mean
 
-REMOTE = ("http", "https", "s3", "s3a", "s3n")
-
 
 def scheme_of(path: str) -> str:
     """What a path begins with, `file` if nothing.

@@ -1,0 +1,214 @@
+"""REST: /v1/runs and /v1/models."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
+
+from prudent.service.intake import door
+from prudent.service.settings import Settings
+from prudent.service.store import models, runs, trials
+from prudent.service.store.models import Model
+from prudent.service.store.runs import Run
+from prudent.service.store.store import Store
+from prudent.service.store.users import LOCAL, User
+from prudent.service.web import views
+from prudent.service.web.download import zipped
+from prudent.service.web.feed import follow
+from prudent.service.web.predicting import Predictor
+from prudent.service.web.problem import Problem
+from prudent.service.work import artifacts
+
+LARGE = 1 << 16
+"""Documents of more bytes than this are checked in a thread, so that others need not wait."""
+Kind = Literal["train", "tune", "schedule"]
+Status = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+Limit = Annotated[int, Query(ge=1, le=500)]
+After = Annotated[str | None, Query(max_length=100, description='the "next" of the page before')]
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"type": "object"}}},
+        "description": "The request document, as the command of the same name takes it.",
+    }
+}
+
+
+def router(settings: Settings, store: Store) -> APIRouter:
+    """All paths below /v1."""
+    api = APIRouter(prefix="/v1")
+    _add_runs(api, settings, store)
+    _add_results(api, settings, store)
+    _add_models(api, store, Predictor(settings.home / "cache"))
+    return api
+
+
+def user_of(request: Request) -> User:
+    """Who asks; without the guard, whoever sits at the machine."""
+    found = getattr(request.state, "user", None)
+    return found if isinstance(found, User) else LOCAL
+
+
+def _add_runs(api: APIRouter, settings: Settings, store: Store) -> None:
+    @api.post("/runs/{kind}", status_code=202, tags=["runs"], openapi_extra=_BODY)
+    async def submit(
+        kind: Kind,
+        request: Request,
+        idempotency_key: Annotated[str | None, Header()] = None,
+        priority: Annotated[int, Query(ge=-9, le=9)] = 0,
+    ) -> JSONResponse:
+        """Take a request; the answer says where to follow it."""
+        body = await request.body()
+
+        def check() -> runs.NewRun:
+            document = door.read_json(body)
+            return door.prepare(settings, kind, document, user_of(request), "rest", idempotency_key, priority)
+
+        new = await asyncio.to_thread(check) if len(body) > LARGE else check()
+        accepted = await door.submit_soon(store, new)
+        answer = views.accepted(accepted.run)
+        return JSONResponse(answer, 202, {"location": answer["url"]})
+
+    @api.get("/runs", tags=["runs"])
+    async def list_runs(
+        limit: Limit = 50,
+        after: After = None,
+        user: Annotated[str | None, Query(max_length=128)] = None,
+        status: Status | None = None,
+        kind: Kind | None = None,
+    ) -> dict[str, Any]:
+        """Runs, newest first."""
+        page = await store.read_soon(runs.page, limit, after, user, status, kind)
+        return {"runs": [views.listed(run) for run in page.runs], "next": page.next}
+
+    @api.get("/runs/{run_id}", tags=["runs"])
+    async def show(run_id: str) -> dict[str, Any]:
+        """A run as it stands."""
+        return views.shown(await _run(store, run_id))
+
+    @api.get("/runs/{run_id}/events", tags=["runs"], response_class=StreamingResponse)
+    async def follow_run(
+        run_id: str, last_event_id: Annotated[str | None, Header(max_length=20)] = None
+    ) -> StreamingResponse:
+        """What happens, as it happens (server-sent events); Last-Event-ID goes on after an event."""
+        await _run(store, run_id)
+        after = int(last_event_id) if last_event_id and last_event_id.isdecimal() else 0
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return StreamingResponse(
+            follow(store, run_id, min(after, 2**62)), media_type="text/event-stream", headers=headers
+        )
+
+    @api.post("/runs/{run_id}/cancel", status_code=202, tags=["runs"])
+    async def cancel(run_id: str, request: Request) -> dict[str, Any]:
+        """End a run: at once if it waits, within a moment if it runs; what is done is kept."""
+        run = await _run(store, run_id)
+        if not user_of(request).owns(run.user):
+            raise Problem(403, f"Run {run_id} is {run.user}'s; ask them, or an admin, to cancel it.")
+        ended = await store.write_soon(runs.cancel, run_id)
+        return views.accepted(ended or run)
+
+
+def _add_results(api: APIRouter, settings: Settings, store: Store) -> None:
+    @api.get("/runs/{run_id}/trials", tags=["runs"])
+    async def list_trials(
+        run_id: str, limit: Annotated[int, Query(ge=1, le=10_000)] = 1000
+    ) -> dict[str, Any]:
+        """What was tried."""
+        await _run(store, run_id)
+        found = await store.read_soon(trials.of_run, run_id, limit)
+        return {"trials": [trial.to_dict() for trial in found]}
+
+    @api.get("/runs/{run_id}/result", tags=["runs"])
+    async def result(run_id: str) -> Response:
+        """What came out, as JSON."""
+        run = await _run(store, run_id)
+        path = await asyncio.to_thread(_file_of, settings, run, artifacts.RESULT)
+        if path is None:
+            raise _not_there(run, "result")
+        found = json.loads(await asyncio.to_thread(path.read_text, encoding="utf-8"))
+        kept = await store.read_soon(models.of_run, run_id)
+        return JSONResponse({**found, "models": [views.model(model) for model in kept]})
+
+    @api.get("/runs/{run_id}/report", tags=["runs"], response_class=FileResponse)
+    async def report(run_id: str) -> FileResponse:
+        """The report, as a page."""
+        run = await _run(store, run_id)
+        path = await asyncio.to_thread(_file_of, settings, run, artifacts.REPORT)
+        if path is None:
+            raise _not_there(run, "report")
+        return FileResponse(path, media_type="text/html; charset=utf-8")
+
+
+def _add_models(api: APIRouter, store: Store, predictor: Predictor) -> None:
+    @api.get("/models", tags=["models"])
+    async def list_models(
+        limit: Limit = 50, after: After = None, user: Annotated[str | None, Query(max_length=128)] = None
+    ) -> dict[str, Any]:
+        """Models, newest first, the best of each run before its others."""
+        page = await store.read_soon(models.page, limit, after, user)
+        return {"models": [views.model(model) for model in page.models], "next": page.next}
+
+    @api.get("/models/{model_id}", tags=["models"])
+    async def show_model(model_id: str) -> dict[str, Any]:
+        """A model, with the columns that it wants."""
+        found = await _model(store, model_id)
+        return {**views.model(found), "columns": await asyncio.to_thread(predictor.columns, found)}
+
+    @api.get("/models/{model_id}/download", tags=["models"], response_class=Response)
+    async def download(model_id: str, format: Literal["zip", "onnx"] = "zip") -> Response:  # noqa: A002
+        """The model's folder as a zip, or its ONNX file alone."""
+        found = await _model(store, model_id)
+        folder = await asyncio.to_thread(artifacts.local_folder, found.path, predictor.cache)
+        if folder is None or not (folder / "model.onnx").is_file():
+            raise Problem(410, f"The files of model {model_id} are gone; train it again.")
+        if format == "onnx":
+            name = f"{model_id}.onnx"
+            return FileResponse(folder / "model.onnx", media_type="application/octet-stream", filename=name)
+        headers = {"content-disposition": f'attachment; filename="{model_id}.zip"'}
+        return StreamingResponse(zipped(folder, model_id), media_type="application/zip", headers=headers)
+
+    @api.post("/models/{model_id}/predict", tags=["models"], openapi_extra=_BODY)
+    async def predict(model_id: str, request: Request) -> dict[str, Any]:
+        """Predictions for {"rows": [...], "probabilities": false}."""
+        found = await _model(store, model_id)
+        document = door.read_json(await request.body())
+        return await asyncio.to_thread(predictor.predict, found, document)
+
+
+async def _run(store: Store, run_id: str) -> Run:
+    found = await store.read_soon(runs.get, run_id) if _is_id(run_id) else None
+    if found is None:
+        raise Problem(404, "There is no such run; see /v1/runs for those there are.")
+    return found
+
+
+async def _model(store: Store, model_id: str) -> Model:
+    found = await store.read_soon(models.get, model_id) if _is_id(model_id) else None
+    if found is None:
+        raise Problem(404, "There is no such model; see /v1/models for those there are.")
+    return found
+
+
+def _is_id(text: str) -> bool:
+    """Ids are ours: letters, digits and hyphens. Anything else is no id, and asks the database nothing.
+
+    >>> _is_id("01m7h3z93cdv-2"), _is_id("../x"), _is_id("a" * 99)
+    (True, False, False)
+    """
+    return len(text) <= 64 and text.isascii() and text.replace("-", "").isalnum()
+
+
+def _file_of(settings: Settings, run: Run, name: str) -> Any:
+    place = run.folder or str(settings.folder_of(run.id))
+    return artifacts.local(place, name, settings.home / "cache")
+
+
+def _not_there(run: Run, what: str) -> Problem:
+    if run.ended:
+        why = f" ({run.error})" if run.error else ""
+        return Problem(404, f"The run {run.status} and left no {what}{why}.", run_status=run.status)
+    return Problem(409, f"The run is {run.status}; its {what} comes when it ends.", run_status=run.status)

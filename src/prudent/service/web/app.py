@@ -1,0 +1,68 @@
+"""The web application: REST, pages, health and figures, with protection around."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from importlib.util import find_spec
+
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+
+from prudent._version import __version__
+from prudent.service.security import guard
+from prudent.service.settings import Settings
+from prudent.service.store import workers
+from prudent.service.store.store import Store, Unavailable
+from prudent.service.web import api, metrics, problem
+
+_ABOUT = "Train, tune and schedule: requests are taken, worked off by workers, and survive crashes."
+_PAGES = "prudent.service.web.pages"
+
+
+def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
+    """The application of these settings; a store of its own is closed when it ends."""
+    settings.create()
+    own = store is None
+    kept = store or Store(settings.database)
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        if own:
+            kept.close()
+
+    app = FastAPI(title="Prudent", version=__version__, description=_ABOUT, lifespan=life, redoc_url=None)
+    app.state.store, app.state.settings = kept, settings
+    problem.install(app)
+    app.include_router(api.router(settings, kept))
+    requests = metrics.Requests()
+    _add_signs(app, kept, requests)
+    app.state.sessions = guard.install(app, settings, kept)  # type: ignore[arg-type]
+    app.add_middleware(metrics.Counting, requests=requests)
+    if find_spec(_PAGES) is not None:
+        app.include_router(import_module(_PAGES).router(settings, kept))
+    return app
+
+
+def _add_signs(app: FastAPI, store: Store, requests: metrics.Requests) -> None:
+    @app.get("/health", tags=["signs"])
+    async def health() -> dict[str, str]:
+        """The process answers."""
+        return {"status": "ok", "version": __version__}
+
+    @app.get("/ready", tags=["signs"])
+    async def ready() -> Response:
+        """The database answers too; workers are told, but requests are taken without."""
+        try:
+            found = await store.read_soon(workers.all_)
+        except Unavailable as error:
+            return problem.answer(503, str(error))
+        return JSONResponse({"status": "ready", "workers": len(found)})
+
+    @app.get("/metrics", tags=["signs"], response_class=PlainTextResponse)
+    async def figures() -> PlainTextResponse:
+        """Figures for Prometheus."""
+        lines = [*requests.lines(), *await store.read_soon(metrics.standing), *metrics.memory()]
+        return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")

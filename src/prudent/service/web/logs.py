@@ -1,0 +1,82 @@
+"""Logs: one JSON object a line, with the run it is about, and without secrets."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+current_run: ContextVar[str] = ContextVar("current_run", default="")
+"""The run that a thread works for; every line it logs tells it."""
+
+_SECRETS = (
+    re.compile(r"(?i)(bearer\s+)[\w.~+/=-]+"),
+    re.compile(
+        r"(?i)((?:pass(?:word|wd)?|secret|token|api[-_]?key|signature)[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,;]+"
+    ),
+    re.compile(r"(\w+://[^\s/:@]+:)[^\s/@]+(?=@)"),
+    re.compile(r"(?i)([?&](?:x-amz-[\w-]+|sig|key|token)=)[^\s&]+"),
+    re.compile(r"()AKIA[0-9A-Z]{16}"),
+)
+
+
+def scrubbed(text: str) -> str:
+    """A text without what looks like a secret.
+
+    >>> scrubbed("GET /x Authorization: Bearer abc.def")
+    'GET /x Authorization: Bearer ***'
+    >>> scrubbed("postgresql://me:hush@host/db")
+    'postgresql://me:***@host/db'
+    """
+    for pattern in _SECRETS:
+        text = pattern.sub(r"\1***", text)
+    return text
+
+
+@contextmanager
+def about(run_id: str) -> Iterator[None]:
+    """Log lines inside are about this run."""
+    token = current_run.set(run_id)
+    try:
+        yield
+    finally:
+        current_run.reset(token)
+
+
+class JsonLines(logging.Formatter):
+    """A log record as a line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        said: dict[str, Any] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": scrubbed(record.getMessage()),
+        }
+        run = getattr(record, "run", "") or current_run.get()
+        if run:
+            said["run"] = run
+        if record.exc_info and record.exc_info[0] is not None:
+            said["error"] = scrubbed(self.formatException(record.exc_info))
+        return json.dumps(said, ensure_ascii=False)
+
+
+def set_up(level: str = "INFO") -> None:
+    """Log to standard error, for whatever gathers logs there."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "dbos"):
+        logging.getLogger(name).handlers.clear()
+        logging.getLogger(name).propagate = True
+    logging.getLogger("uvicorn.access").setLevel("WARNING")
+    logging.getLogger("botocore").setLevel("WARNING")

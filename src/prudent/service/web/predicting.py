@@ -1,0 +1,87 @@
+"""Predictions of stored models; the last used ones stay loaded."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prudent.core.errors import BadInput, RunFailed
+from prudent.service.intake.refusal import refused
+from prudent.service.store.models import Model as Stored
+from prudent.service.work import artifacts
+
+if TYPE_CHECKING:
+    from prudent.training.model import Model
+
+KEPT = 16
+MOST_ROWS = 100_000
+
+
+class Predictor:
+    """Loads models when they are first used and forgets those unused for longest."""
+
+    def __init__(self, cache: Path) -> None:
+        self.cache = cache
+        self._loaded: OrderedDict[str, Model] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def predict(self, stored: Stored, document: Any) -> dict[str, Any]:
+        """What the model says about `rows`, and with `probabilities` how sure it is."""
+        rows, probabilities = _asked(document)
+        model = self._model(stored)
+        try:
+            found = model.predict(rows)
+            answer: dict[str, Any] = {"model": stored.id, "predictions": found.tolist()}
+            if probabilities:
+                answer["classes"] = list(model.description.classes)
+                answer["probabilities"] = model.predict_proba(rows).tolist()
+        except BadInput as error:
+            raise refused(str(error), "rows") from None
+        except (TypeError, ValueError, KeyError, IndexError, OverflowError) as error:
+            raise refused(
+                f"The rows do not fit the model ({error}); give one object per row.", "rows"
+            ) from None
+        return answer
+
+    def columns(self, stored: Stored) -> list[dict[str, Any]]:
+        """The features of a model, for a form: name, kind and categories."""
+        return [
+            {"name": column.name, "kind": column.kind, "categories": list(column.categories)}
+            for column in self._model(stored).description.columns
+        ]
+
+    def _model(self, stored: Stored) -> Model:
+        from prudent.training.model import load
+
+        with self._lock:
+            if stored.id in self._loaded:
+                self._loaded.move_to_end(stored.id)
+                return self._loaded[stored.id]
+        folder = artifacts.local_folder(stored.path, self.cache)
+        if folder is None:
+            raise RunFailed(f"The files of model {stored.id} are gone; train it again.")
+        model = load(folder)
+        with self._lock:
+            self._loaded[stored.id] = model
+            while len(self._loaded) > KEPT:
+                self._loaded.popitem(last=False)
+        return model
+
+
+def _asked(document: Any) -> tuple[list[Any], bool]:
+    if not isinstance(document, Mapping):
+        raise refused('Give an object: {"rows": […]}.', status=400)
+    for key in document:
+        if key not in ("rows", "probabilities"):
+            raise refused(f'Unknown key "{str(key)[:40]}"; use rows and probabilities.', str(key)[:40])
+    rows, probabilities = document.get("rows"), document.get("probabilities", False)
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, (list, dict)) for row in rows):
+        raise refused("Give a list of rows, each an object by column or a list of values.", "rows")
+    if len(rows) > MOST_ROWS:
+        raise refused(f"There are more than {MOST_ROWS} rows; send them in parts.", "rows")
+    if not isinstance(probabilities, bool):
+        raise refused("Give true or false.", "probabilities")
+    return rows, probabilities

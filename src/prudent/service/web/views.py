@@ -1,0 +1,66 @@
+"""What REST says about runs and models, as plain values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prudent.service.store.models import Model
+from prudent.service.store.runs import Run
+
+
+def accepted(run: Run) -> dict[str, Any]:
+    """The answer to a submission."""
+    return {"id": run.id, "status": run.status, "url": f"/v1/runs/{run.id}"}
+
+
+def listed(run: Run) -> dict[str, Any]:
+    """A run in a list."""
+    return {
+        "id": run.id,
+        "kind": run.kind,
+        "status": run.status,
+        "title": run.title,
+        "user": run.user,
+        "front": run.front,
+        "priority": run.priority,
+        "progress": run.progress,
+        "eta_s": run.eta_s,
+        "spent_usd": run.spent_usd,
+        "created_s": run.created_s,
+        "started_s": run.started_s,
+        "ended_s": run.ended_s,
+        "attempts": run.attempts,
+        "worker": run.worker,
+        "waiting": run.waiting,
+        "error": run.error,
+        "url": f"/v1/runs/{run.id}",
+    }
+
+
+def shown(run: Run) -> dict[str, Any]:
+    """A run by itself: what was asked for, and where to go on."""
+    here = f"/v1/runs/{run.id}"
+    return {
+        **listed(run),
+        "cancelling": run.cancel and not run.ended,
+        "document": dict(run.document),
+        "links": {name: f"{here}/{name}" for name in ("events", "trials", "result", "report", "cancel")},
+    }
+
+
+def model(found: Model) -> dict[str, Any]:
+    """A model in a list."""
+    return {
+        "id": found.id,
+        "run": found.run,
+        "user": found.user,
+        "rank": found.rank,
+        "algorithm": found.algorithm,
+        "score": found.score,
+        "metric": found.metric,
+        "value": found.value,
+        "created_s": found.created_s,
+        "url": f"/v1/models/{found.id}",
+        "download": f"/v1/models/{found.id}/download",
+        "predict": f"/v1/models/{found.id}/predict",
+    }
