@@ -25,6 +25,7 @@ COMMANDS = {
     "users": ("prudent.cli.users", "users"),
     "demo": ("prudent.cli.demo", "demo"),
     "prices": ("prudent.cli.prices", "prices"),
+    "clusters": ("prudent.cli.clusters", "clusters"),
 }
 
 UsageError: Any = typer.BadParameter.__mro__[1]

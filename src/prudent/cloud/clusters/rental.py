@@ -211,8 +211,12 @@ class Rental:
         self._channels.clear()
         found = self._terminate()
         point("release.terminated")
+        rented, now_s = [Rented.of(one) for one in found], self._clock()
         with self._lease_lock:
-            self._lease = self.register.release(self.cluster, self._clock(), why, map(Rented.of, found))
+            self._lease = self.lease.ended(now_s, why, rented)
+            # The machines are gone; if that cannot be written (a full disk), the reaper writes it later.
+            with contextlib.suppress(PrudentError):
+                self._lease = self.register.release(self.cluster, now_s, why, rented)
         self._released = True
         point("release.recorded")
 

@@ -30,11 +30,16 @@ class Holder:
         return cls(os.getpid(), identity.started if identity else "", _realm())
 
     @property
-    def gone(self) -> bool:
-        """Whether it surely lives no more; of one elsewhere nobody here can tell, and the lease decides."""
+    def alive(self) -> bool | None:
+        """Whether it lives; None for one elsewhere, of which nobody here can tell."""
         if self.realm != _realm() or not self.started:
-            return False
-        return not Identity(self.pid, self.started).alive
+            return None
+        return Identity(self.pid, self.started).alive
+
+    @property
+    def gone(self) -> bool:
+        """Whether it surely lives no more; where nobody can tell, the end of the lease decides."""
+        return self.alive is False
 
     def to_dict(self) -> dict[str, Any]:
         return {"pid": self.pid, "started": self.started, "realm": self.realm}

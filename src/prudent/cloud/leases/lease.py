@@ -79,6 +79,17 @@ class Lease:
         known = {one.id: one for one in machines} | {one.id: one for one in self.machines}
         return replace(self, machines=tuple(sorted(known.values(), key=lambda one: (one.launched_s, one.id))))
 
+    def ended(self, released_s: float, why: str, machines: Iterable[Rented]) -> Lease:
+        """Released, with the machines that nobody had recorded. Done twice, the first time counts.
+
+        Machines that turn up after the release are paid for until their own end.
+        """
+        whole = self.with_machines(machines)
+        if self.state == RELEASED:
+            late = len(whole.machines) > len(self.machines)
+            return replace(whole, released_s=released_s) if late else self
+        return replace(whole, state=RELEASED, released_s=released_s, why=why)
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "order": asdict(self.order),

@@ -75,21 +75,9 @@ class Register:
     def release(
         self, cluster: str, released_s: float, why: str = "", machines: Iterable[Rented] = ()
     ) -> Lease:
-        """Record that no machine of it is left. Done twice, the first time counts.
-
-        `machines` are those that nobody had recorded; they are paid for as well, also when they
-        turn up after the release.
-        """
+        """Record that no machine of it is left; see `Lease.ended`."""
         found = tuple(machines)
-
-        def released(lease: Lease) -> Lease:
-            whole = lease.with_machines(found)
-            if lease.state == RELEASED:
-                late = len(whole.machines) > len(lease.machines)
-                return replace(whole, released_s=released_s) if late else lease
-            return replace(whole, state=RELEASED, released_s=released_s, why=why)
-
-        return self._change(cluster, released, even_released=True)
+        return self._change(cluster, lambda lease: lease.ended(released_s, why, found), even_released=True)
 
     def read(self, cluster: str) -> Lease | None:
         """A lease; None where there is no record. A damaged record is `BadInput`."""

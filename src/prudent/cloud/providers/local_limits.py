@@ -63,7 +63,9 @@ class Limits:
 def group_names(machine: str) -> dict[str, tuple[Path, ...]]:
     """Per controller, where a group for this machine could be made, best place first."""
     return {
-        controller: tuple(parent / f"prudent-{machine}" for parent in _parents(controller))
+        controller: tuple(
+            parent / f"prudent-{machine.removeprefix('prudent-')}" for parent in _parents(controller)
+        )
         for controller in _CONTROLLERS
     }
 

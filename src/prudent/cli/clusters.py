@@ -1,0 +1,177 @@
+"""`prudent clusters list | reap`: which machines there are, and the end of those that nobody needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from prudent.cli.console import complain, out, say, say_json
+from prudent.core.units import format_duration, format_money
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from prudent.cloud.leases.reaper import Reaped
+    from prudent.cloud.leases.register import Register
+    from prudent.cloud.leases.standing import Standing
+    from prudent.cloud.providers.provider import Provider
+
+clusters = typer.Typer(
+    help="Show the machines that are rented now, or end those that nobody needs any more.",
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+Home = Annotated[
+    Path | None,
+    typer.Option(help="The folder with the leases; $PRUDENT_HOME or ~/.local/share/prudent else."),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Look at this place as well: hosts:INVENTORY.yaml or ec2:CONFIG.yaml; may be repeated."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="The answer as JSON.")]
+
+
+@clusters.command("list")
+def list_(where: Where = None, home: Home = None, as_json: AsJson = False) -> None:
+    """Show every cluster: its machines, age, cost so far, lease and run."""
+    from prudent.cloud.leases.reaper import places
+    from prudent.cloud.leases.standing import standing
+
+    register = _register(home)
+    providers, complaints = places(register, _also(where, register.home))
+    now_s = time.time()
+    found, more = standing(register, providers, now_s)
+    if as_json:
+        say_json([one.to_dict(now_s) for one in found])
+    elif found:
+        say(out(), table(found, now_s))
+    else:
+        say(out(), "No machines are rented.")
+    _finish((*complaints, *more))
+
+
+@clusters.command()
+def reap(
+    where: Where = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be ended; end nothing.")
+    ] = False,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """End machines whose lease is over, whose run is gone, or that are in no record."""
+    from prudent.cloud.leases.reaper import reap_all
+
+    register = _register(home)
+    done = reap_all(register, time.time(), _also(where, register.home), dry_run=dry_run)
+    if as_json:
+        say_json(reaped(done))
+    else:
+        say(out(), *lines(done, dry_run))
+    _finish(done.complaints)
+
+
+def reaped(done: Reaped) -> dict[str, Any]:
+    """What a round did, as plain values."""
+    return {
+        "ended": [
+            {
+                "id": one.instance.id,
+                "cluster": one.instance.cluster,
+                "run": one.instance.run,
+                "place": one.instance.provider,
+                "type": one.instance.type,
+                "why": one.why,
+                "cost_usd": one.cost_usd,
+            }
+            for one in done.ended
+        ],
+        "released": [lease.cluster for lease in done.released],
+        "complaints": list(done.complaints),
+    }
+
+
+def lines(done: Reaped, dry_run: bool) -> list[str]:
+    """What a round did, a line per machine."""
+    verb = "would be ended" if dry_run else "ended"
+    said = [
+        f"{one.instance.id} ({one.instance.type} at {one.instance.provider}, run {one.instance.run}) {verb}: "
+        f"{one.why}; it has cost {format_money(one.cost_usd)}"
+        for one in done.ended
+    ]
+    ended = {one.instance.cluster for one in done.ended}
+    without = [lease.cluster for lease in done.released if lease.cluster not in ended]
+    if without:
+        said.append(f"No machine is left of {', '.join(without)}.")
+    return said or ["Nothing to end."]
+
+
+def table(found: Sequence[Standing], now_s: float) -> Table:
+    """The clusters, the oldest first; a caption with what they cost together."""
+    from rich import box
+    from rich.table import Table
+
+    spent_usd, usd_per_h = sum(one.cost_usd for one in found), sum(one.usd_per_h for one in found)
+    shown = Table(
+        box=box.SIMPLE,
+        pad_edge=False,
+        padding=(0, 0, 0, 1),
+        caption=f"{format_money(spent_usd)} so far, {format_money(usd_per_h)} per hour",
+        caption_justify="left",
+    )
+    for heading in ("Cluster", "Machines", "Place"):
+        shown.add_column(heading, no_wrap=True)
+    for heading in ("Age", "Cost"):
+        shown.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("Lease", "Run"):
+        shown.add_column(heading)
+    for one in found:
+        age, cost = format_duration(max(now_s - one.since_s, 0.0)), format_money(one.cost_usd)
+        shown.add_row(one.cluster, _machines(one), one.place, age, cost, _lease(one, now_s), _run(one))
+    return shown
+
+
+def _machines(one: Standing) -> str:
+    return one.text if len(one.machines) == one.count else f"{one.text} ({len(one.machines)} there)"
+
+
+def _lease(one: Standing, now_s: float) -> str:
+    left_s = one.lease_end_s - now_s
+    ends = f"{format_duration(left_s)} left" if left_s > 0 else f"over for {format_duration(-left_s)}"
+    return ends if one.state == "up" else f"{one.state}, {ends}"
+
+
+def _run(one: Standing) -> str:
+    return f"{one.run} (gone)" if one.held is False else one.run
+
+
+def _register(home: Path | None) -> Register:
+    from prudent.cloud.leases.register import Register
+
+    return Register(home)
+
+
+def _also(where: Sequence[str] | None, home: Path) -> list[Provider]:
+    from prudent.cloud.providers.registry import provider_of
+
+    found = []
+    for text in where or ():
+        name, _, setting = text.partition(":")
+        found.append(provider_of({name.strip(): setting.strip() or None}, home, Path.cwd()))
+    return found
+
+
+def _finish(complaints: Sequence[str]) -> None:
+    """What could not be looked at or ended makes the command fail, after all the rest was done."""
+    for sentence in complaints:
+        complain(sentence)
+    if complaints:
+        raise typer.Exit(1)
