@@ -185,4 +185,6 @@ def test_support_vectors_of_three_classes_are_one_line_each(data_for, lesson_of,
 
 def test_two_classes_only(data_for, lesson_of, fit):
     with pytest.raises(BadInput, match="two classes"):
-        fit("binomial-logistic-regression", lesson_of(data_for("classification", classes=3), "classification"))
+        fit(
+            "binomial-logistic-regression", lesson_of(data_for("classification", classes=3), "classification")
+        )

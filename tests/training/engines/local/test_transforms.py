@@ -8,7 +8,7 @@ import pytest
 from sklearn.decomposition import PCA
 
 from prudent.core.errors import BadInput
-from prudent.training.dataset import CATEGORICAL, Column
+from prudent.training.dataset import CATEGORICAL, NUMERIC, Column
 from prudent.training.engines.local.graph import Answer, Graph
 from prudent.training.engines.local.moments import covariance, mean_and_deviation
 from prudent.training.engines.local.preparing import FINAL, Kitchen
@@ -182,3 +182,11 @@ def test_sub_samples_are_part_of_each_other(store):
     large = {tuple(row) for row in kitchen.prepare(0, 0.6, {}, None).rows.X}
     assert len(small) == 56
     assert all(tuple(row) in large for row in small)
+
+
+def test_values_that_only_other_rows_miss_are_filled_in_as_well():
+    rows = np.array([[1.0], [2.0], [6.0]], dtype=np.float32)
+    preparation = Preparation(rows, [Column("size", NUMERIC)], others_miss=True)
+    preparation.finish()
+    [step] = preparation.steps
+    assert step.apply(np.array([[np.nan], [4.0]], dtype=np.float32)).tolist() == [[3.0], [4.0]]

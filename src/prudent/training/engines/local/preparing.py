@@ -13,7 +13,7 @@ import numpy as np
 from prudent.training.engines.local.lesson import Part
 from prudent.training.engines.local.steps import Step, apply_all
 from prudent.training.engines.local.store import Store
-from prudent.training.engines.local.transforms import Preparation
+from prudent.training.engines.local.transforms import Preparation, has_missing
 from prudent.training.splitting import Rows, subsample
 
 FINAL = -1
@@ -41,6 +41,7 @@ class Kitchen:
         self._seed = seed
         self._most_bytes = most_bytes
         self._kept: OrderedDict[str, Prepared] = OrderedDict()
+        self._missing: bool | None = None
 
     def prepare(
         self, split: int, fraction: float, transforms: Mapping[str, Any], max_categories: int | None
@@ -61,7 +62,7 @@ class Kitchen:
         store = self._store
         chosen = np.arange(len(store.X)) if split == FINAL else store.splits[split].train
         chosen = subsample(chosen, store.y, fraction, self._seed)
-        preparation = Preparation(store.X[chosen], store.columns)
+        preparation = Preparation(store.X[chosen], store.columns, self._some_missing)
         for name, settings in transforms.items():
             preparation.add(name, settings)
         preparation.finish(max_categories)
@@ -71,6 +72,12 @@ class Kitchen:
             return Prepared(rows, None, steps)
         others = store.splits[split].validation
         return Prepared(rows, Part(apply_all(steps, store.X[others]), self._target(others)), steps)
+
+    @property
+    def _some_missing(self) -> bool:
+        if self._missing is None:
+            self._missing = has_missing(self._store.X)
+        return self._missing
 
     def _target(self, rows: Rows) -> Any:
         return None if self._store.y is None else self._store.y[rows]

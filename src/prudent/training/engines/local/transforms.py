@@ -18,10 +18,14 @@ _SCALINGS = ("standard", "minmax", "none")
 
 
 class Preparation:
-    """Fits steps one after the other on training rows; which columns are categories is kept in mind."""
+    """Fits steps one after the other on training rows; which columns are categories is kept in mind.
 
-    def __init__(self, X: Matrix, columns: Sequence[Column]) -> None:
+    `others_miss` says that values are missing in rows which the model will meet, if not in these.
+    """
+
+    def __init__(self, X: Matrix, columns: Sequence[Column], others_miss: bool = False) -> None:
         self.X = X
+        self._may_miss = others_miss or has_missing(X)
         self.steps: list[Step] = []
         self._categorical = np.array([column.kind == CATEGORICAL for column in columns], dtype=bool)
         self._sizes = [len(column.categories) for column in columns]
@@ -56,6 +60,7 @@ class Preparation:
             if len(values):
                 fills[column] = _most_frequent(values) if frequent else getattr(np, strategy)(values)
         self._take(Impute(fills))
+        self._may_miss = False
 
     def one_hot(self, settings: Mapping[str, Any]) -> None:
         """Columns for the categories, at most `maxCategories` for each column, the most frequent ones."""
@@ -103,7 +108,7 @@ class Preparation:
         self._categorical = np.zeros(k, dtype=bool)
 
     def _make_plain(self) -> None:
-        if not np.isfinite(self.X.sum(dtype=np.float64)) and np.isnan(self.X).any():
+        if self._may_miss:
             self.impute({})
         if self._categorical.any():
             self.one_hot({})
@@ -139,6 +144,11 @@ _FITS: dict[str, Callable[[Preparation, Mapping[str, Any]], None]] = {
     "scale": Preparation.scale,
     "pca": Preparation.pca,
 }
+
+
+def has_missing(X: Matrix) -> bool:
+    """Whether a value is missing anywhere; a sum that is a number says no at once."""
+    return bool(not np.isfinite(X.sum(dtype=np.float64)) and np.isnan(X).any())
 
 
 def _most_frequent(values: NDArray[Any]) -> float:

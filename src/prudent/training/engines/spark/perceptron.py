@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
 from prudent.training.engines.spark import perceptron_worker
@@ -24,6 +25,7 @@ from prudent.training.engines.spark.judging import Judge, sample
 from prudent.training.engines.spark.perceptron_worker import PROGRESS, learn
 from prudent.training.engines.spark.table import LABEL
 
+Vector = NDArray[np.float64]
 PERCEPTRON = "multilayer-perceptron-classifier"
 _ROWS_EACH = 2000
 """Rows that make another process worth starting."""
@@ -53,8 +55,28 @@ def fit_perceptron(
             report(judge.score(value), float(said["done"]))
 
     settings = {name: value for name, value in asked.settings.items() if value is not None}
-    weights = _distributed(processes, hear, frame, (layers, settings, asked.seed, X, y))
-    return _as_spark(context, asked.features, layers, np.asarray(weights))
+    mean, factor = _scaling(rows, asked.features)
+    weights = _distributed(processes, hear, frame, (layers, settings, asked.seed, mean, factor, X, y))
+    return _as_spark(context, asked.features, layers, _unscaled(np.asarray(weights), layers, mean, factor))
+
+
+def _scaling(rows: Any, features: str) -> tuple[Vector, Vector]:
+    """The mean of each feature, and what makes its deviation 1."""
+    from pyspark.ml.stat import Summarizer
+    from pyspark.sql import functions as sf
+
+    column = sf.col(features)
+    found = rows.agg(Summarizer.mean(column).alias("mean"), Summarizer.std(column).alias("std")).first()
+    spread = found["std"].toArray()
+    return found["mean"].toArray(), 1.0 / np.where(spread > 0, spread, 1.0)
+
+
+def _unscaled(weights: Vector, layers: list[int], mean: Vector, factor: Vector) -> Vector:
+    """Scaling put into the first layer, so that the network takes features as they are."""
+    inputs, width = layers[:2]
+    first = weights[: inputs * width].reshape(inputs, width) * factor[:, None]
+    shifts = weights[inputs * width : (inputs + 1) * width] - mean @ first
+    return np.concatenate([first.ravel(), shifts, weights[(inputs + 1) * width :]])
 
 
 def layers_of(settings: Mapping[str, Any], width: int, classes: int) -> list[int]:

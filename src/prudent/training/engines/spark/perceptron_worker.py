@@ -14,10 +14,12 @@ from typing import Any
 PROGRESS = "prudent-progress "
 
 
-def learn(layers: list[int], settings: Mapping[str, Any], seed: int, X: Any, y: Any) -> list[float]:
+def learn(
+    layers: list[int], settings: Mapping[str, Any], seed: int, mean: Any, factor: Any, X: Any, y: Any
+) -> list[float]:
     """Train on this process's partition together with the others; the first one's answer counts.
 
-    X and y are rows to judge progress by, or None. The weights come back as Spark keeps them: layer by layer,
+    Features are taken less their mean and times a factor. X and y are rows to judge progress by, or None. The weights come back as Spark keeps them: layer by layer,
     a matrix by columns, then the shifts.
     """
     import torch
@@ -31,6 +33,8 @@ def learn(layers: list[int], settings: Mapping[str, Any], seed: int, X: Any, y: 
         network = _network(torch, layers)
         together = torch.nn.parallel.DistributedDataParallel(network)
         rows, labels = _partition(torch)
+        rows = _scaled(torch, rows, mean, factor)
+        X = None if X is None else _scaled(torch, X, mean, factor)
         _train(torch, dist, together, rows, labels, settings, seed, X, y, layers[-1])
         parts = [
             values
@@ -46,8 +50,17 @@ def learn(layers: list[int], settings: Mapping[str, Any], seed: int, X: Any, y: 
 def _network(torch: Any, layers: list[int]) -> Any:
     parts: list[Any] = []
     for width, following in itertools.pairwise(layers):
-        parts += [torch.nn.Linear(width, following), torch.nn.Sigmoid()]
+        layer = torch.nn.Linear(width, following)
+        torch.nn.init.xavier_uniform_(layer.weight)
+        torch.nn.init.zeros_(layer.bias)
+        parts += [layer, torch.nn.Sigmoid()]
     return torch.nn.Sequential(*parts[:-1])
+
+
+def _scaled(torch: Any, rows: Any, mean: Any, factor: Any) -> Any:
+    import numpy as np
+
+    return torch.from_numpy(((np.asarray(rows) - mean) * factor).astype(np.float32))
 
 
 def _partition(torch: Any) -> tuple[Any, Any]:
@@ -152,7 +165,7 @@ def _tell(torch: Any, network: Any, X: Any, y: Any, classes: int, done: float) -
     import numpy as np
 
     with torch.no_grad():
-        predicted = network(torch.from_numpy(np.array(X, dtype=np.float32))).argmax(1).numpy()
+        predicted = network(X).argmax(1).numpy()
     counts = np.bincount(y * classes + predicted, minlength=classes * classes).reshape(classes, classes)
     said = json.dumps({"counts": counts.tolist(), "done": done})
     sys.stdout.write(f"{PROGRESS}{said}\n")

@@ -87,10 +87,11 @@ class Preparation:
         """What no model can do without: values for missing ones, columns for categories, one vector."""
         if self._slots is None:
             return
-        if any(slot.is_category for slot in self._slots):
-            self.one_hot({})
+        # First values, then columns: a missing category becomes the most frequent one, not none at all.
         if self._maybe_missing:
             self.impute({})
+        if any(slot.is_category for slot in self._slots):
+            self.one_hot({})
         self._assemble()
 
     # Each transformation
