@@ -84,7 +84,7 @@ class Ec2Provider:
 
     def offer(self, type_name: str, spot: bool = False) -> Offer:
         machine = self._prices.machine(type_name)
-        price, zone = self._price(type_name, spot, self._zones())
+        price, zone = self._price(type_name, spot, self._zones() if spot else ())
         return Offer(type_name, price, machine.vcpus, machine.memory_gb, zone=zone)
 
     def launch(self, order: Order) -> tuple[Instance, ...]:
