@@ -1,0 +1,139 @@
+"""The worker's side of a process that does runs: give it a task, hear what it says, stop it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import prudent
+from prudent.core.errors import RunFailed
+from prudent.service.work.child import Terms
+from prudent.service.work.files import LOGS
+from prudent.service.work.messages import Done, Failed, Interrupted, Ready, Said, Task, Tick
+
+_CHILD = "import sys; from prudent.service.work.child import main; main(sys.argv[1:])"
+LAST_WORDS = (Done, Failed, Interrupted)
+MOST_RUNS = 200
+"""A process is replaced after so many runs: whatever leaks does not leak for ever."""
+
+
+class Died(RunFailed):
+    """The process that did the work ended by itself; the run is tried again."""
+
+
+class Hand:
+    """One process. It works for one run at a time; `stop` is heard at once, whatever it does."""
+
+    def __init__(self, terms: Terms) -> None:
+        ours, theirs = socket.socketpair()
+        home = str(Path(prudent.__file__).parents[1])
+        path = os.pathsep.join(part for part in (home, os.environ.get("PYTHONPATH", "")) if part)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _CHILD, str(theirs.fileno())],
+                env={**_harmless(os.environ), "PYTHONPATH": path},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._line = Connection(ours.detach())
+        self._lock = threading.Lock()
+        self.runs = 0
+        self._send(terms)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def give(self, task: Task) -> None:
+        """Begin a run."""
+        self.runs += 1
+        self._send(task)
+
+    def hear(self, wait_s: float) -> Said | None:
+        """The next message; None if there is none in that time. Died if there will never be one."""
+        try:
+            while self._line.poll(wait_s):
+                said: Said = self._line.recv()
+                if not isinstance(said, Ready):
+                    return said
+        except (EOFError, OSError):
+            raise Died(f"The process that did the work ended ({self._cause()}); it is tried again.") from None
+        return None
+
+    def tick(self) -> None:
+        """Say that the run is still ours."""
+        with contextlib.suppress(Died):
+            self._send(Tick())
+
+    def stop(self, wait_s: float = 3.0) -> None:
+        """End it, with what it started: asked first, so that commands under way are ended too."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def interrupt(self) -> None:
+        """Ask the run to stop; its last word comes over the line."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+
+    def close(self) -> None:
+        """It is not needed any more."""
+        with contextlib.suppress(OSError):
+            self._line.close()
+        self.stop()
+
+    def _send(self, order: object) -> None:
+        with self._lock:
+            try:
+                self._line.send(order)
+            except (OSError, ValueError):
+                raise Died("The process that does the work has ended; it is tried again.") from None
+
+    def _cause(self) -> str:
+        try:
+            code = self._process.wait(5.0)
+        except subprocess.TimeoutExpired:
+            return "it hung"
+        if code == -signal.SIGKILL:
+            return "killed, most likely for lack of memory"
+        return f"{signal.Signals(-code).name}" if code < 0 else f"code {code}"
+
+
+def clear(folder: Path, grace_s: float = 2.0) -> None:
+    """End commands that a process which is gone has left running in a run's folder.
+
+    An interrupt can come in the very moment in which a command starts, before anybody knows of it; its note
+    on the disk does.
+    """
+    from prudent.tuning.jobs.leftovers import reap
+
+    if (folder / LOGS).is_dir():
+        reap(folder / LOGS, grace_s)
+
+
+def _harmless(environment: os._Environ[str]) -> dict[str, str]:
+    """The environment without our secrets: nobody's command shall read them."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not (
+            name.startswith("PRUDENT_")
+            and any(word in name for word in ("PASSWORD", "SECRET", "DATABASE", "TOKEN"))
+        )
+    }

@@ -1,0 +1,103 @@
+"""What a worker and the process that does the work say to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Task:
+    """A run to be done, with all that the process needs to know; no secrets are among it."""
+
+    run: str
+    kind: str
+    document: Mapping[str, Any]
+    folder: Path
+    """The run's own: journal, models, report, log."""
+    parallelism: int = 1
+    left_usd: float | None = None
+    """What the user may still spend today; the budget is the smaller of both."""
+    engine: str = "local"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the run is, 0..1, and how many seconds are left, if that can be told."""
+
+    done: float
+    eta_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A trial begins."""
+
+    number: int
+    label: str
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A trial ended; `spent_usd` is charged, at that price of that date."""
+
+    number: int
+    label: str
+    configuration: Mapping[str, Any]
+    status: str
+    score: float | None = None
+    cost_usd: float | None = None
+    time_s: float | None = None
+    spent_usd: float = 0.0
+    usd_per_h: float | None = None
+    price_date: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A model, in a folder below the run's `models`."""
+
+    rank: int
+    algorithm: str
+    score: float
+    metric: str
+    value: float
+    folder: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """The run is done: its result and report are in its folder. `exhausted` names the limit that ended it."""
+
+    models: tuple[Made, ...] = ()
+    exhausted: str = ""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The run failed, for this reason; trying again would end the same way."""
+
+    error: str
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """The run was told to stop; what is done is in its journal."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The process waits for a task."""
+
+
+@dataclass(frozen=True)
+class Tick:
+    """The worker is alive, and the run is still its."""
+
+
+Said = Progress | Begun | Ended | Done | Failed | Interrupted | Ready
+Tell = Callable[[Said], None]

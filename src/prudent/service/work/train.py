@@ -1,0 +1,147 @@
+"""A training request, done: trials as they end, models and a report at the end."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from prudent.core.errors import PrudentError, RunFailed
+from prudent.service.intake.places import inside, scheme_of
+from prudent.service.work.artifacts import MODELS, REPORT
+from prudent.service.work.files import write_result
+from prudent.service.work.messages import Begun, Done, Ended, Interrupted, Made, Progress, Said, Task, Tell
+from prudent.service.work.warm import Stove, WarmEngine
+from prudent.training.engine import Engine
+from prudent.training.events import Ended as TrialEnded
+from prudent.training.events import Event, Started
+from prudent.training.leaderboard import Entry, Failure, Leaderboard
+from prudent.training.request import TrainingRequest
+
+_HALF_WAY = 8
+"""Without a limit nobody knows how many trials there will be; after so many, progress says one half."""
+
+
+def perform(task: Task, tell: Tell, folders: Sequence[Path], stove: Stove) -> Said:
+    """Train, rank, export and report; goes on where an earlier worker stopped."""
+    from prudent.training.search import INTERRUPTED
+    from prudent.training.train import train
+
+    request = request_of(task, folders)
+    watcher = Watcher(request, task.parallelism, tell)
+    engine: str | Engine = WarmEngine(stove) if task.engine == "local" else task.engine
+    board = train(request, engine, task.folder / MODELS, resume=True, watch=watcher.watch)
+    if board.ended == INTERRUPTED:
+        return Interrupted()
+    _write(board, task.folder)
+    if not board.entries:
+        why = board.failures[0].why if board.failures else board.ended
+        raise RunFailed(f"No model could be trained: {why}")
+    return Done(
+        tuple(
+            Made(e.rank, e.algorithm, e.score, e.metric, e.value, Path(e.model_path).name)
+            for e in board.entries
+        ),
+        board.ended if "budget" in board.ended else "",
+    )
+
+
+def request_of(task: Task, folders: Sequence[Path]) -> TrainingRequest:
+    """The request with its file found, and within what the user may still spend today."""
+    request = TrainingRequest.parse(task.document)
+    changes: dict[str, object] = {}
+    if request.parallelism is None:
+        changes["parallelism"] = task.parallelism
+    if request.dataset is not None and scheme_of(request.dataset.path) == "file":
+        found = str(inside(request.dataset.path, folders))
+        said = request.dataset.model_dump(mode="json", by_alias=True, exclude_none=True)
+        changes["dataset"] = {**said, "path": found}
+    if task.left_usd is not None and (request.budget.usd is None or request.budget.usd > task.left_usd):
+        said = request.budget.model_dump(mode="json", exclude_none=True)
+        changes["budget"] = {**said, "usd": max(task.left_usd, 1e-6)}
+    return request.changed(changes)
+
+
+class Watcher:
+    """Turns what the search tells into messages."""
+
+    def __init__(self, request: TrainingRequest, parallelism: int, tell: Tell) -> None:
+        from prudent.training.train import trial_price
+
+        self._budget = request.budget
+        self._price = trial_price(request, request.parallelism or parallelism)
+        self._tell = tell
+        self._began_s = time.monotonic()
+        self._ended, self._spent_usd = 0, 0.0
+
+    def watch(self, event: Event) -> None:
+        if isinstance(event, Started):
+            self._tell(Begun(event.number, event.algorithm, {"why": event.why} if event.why else {}))
+        elif isinstance(event, TrialEnded):
+            self._ended += 1
+            self._spent_usd += event.result.cost_usd
+            self._tell(self._told(event.result))
+            self._tell(self.progress())
+
+    def progress(self) -> Progress:
+        """How much of the limit that ends first is used up."""
+        budget, elapsed_s = self._budget, time.monotonic() - self._began_s
+        parts = [
+            self._ended / budget.trials if budget.trials else 0.0,
+            elapsed_s / budget.time_s if budget.time_s else 0.0,
+            self._spent_usd / budget.usd if budget.usd else 0.0,
+        ]
+        done = max(parts) if budget.given else self._ended / (self._ended + _HALF_WAY)
+        done = min(done, 0.99)
+        return Progress(done, elapsed_s * (1 - done) / done if budget.given and done > 0 else None)
+
+    def _told(self, result: Entry | Failure) -> Ended:
+        price = self._price
+        if isinstance(result, Failure):
+            return Ended(
+                result.trial,
+                result.algorithm,
+                dict(result.hyperparameters),
+                "failed",
+                spent_usd=result.cost_usd,
+                details={"why": result.why},
+                usd_per_h=price.usd_per_h,
+                price_date=str(price.date),
+            )
+        details = {
+            "metric": result.metric,
+            "value": result.value,
+            "predict_ms": result.predict_ms,
+            "transforms": dict(result.transforms),
+        }
+        return Ended(
+            result.trial,
+            result.algorithm,
+            dict(result.hyperparameters),
+            "finished",
+            result.score,
+            result.cost_usd,
+            result.train_s,
+            result.cost_usd,
+            price.usd_per_h,
+            str(price.date),
+            details,
+        )
+
+
+def _write(board: Leaderboard, folder: Path) -> None:
+    """The result, and the report; a report that cannot be written must not cost the answer."""
+    from prudent.reports.training import write_training_report
+
+    said = board.to_dict()
+    said.pop("out", None)
+    for entry in said["entries"]:
+        entry["model"] = f"{folder.name}-{entry['rank']}"
+        entry["model_path"] = f"{MODELS}/{Path(entry['model_path']).name}"
+    write_result(folder, said)
+    if board.entries:
+        try:
+            shutil.copyfile(write_training_report(board, Path(board.out)), folder / REPORT)
+        except (OSError, PrudentError):
+            (folder / REPORT).unlink(missing_ok=True)

@@ -1,0 +1,120 @@
+"""What takes long is done before it is asked for: imports, and the process that training forks from."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from prudent.training.engine import Session
+from prudent.training.engines.local.engine import LocalEngine
+from prudent.training.engines.local.pool import Pool
+
+_MODULES = (
+    "prudent.training.train",
+    "prudent.training.data.reading",
+    "prudent.training.engines.local.session",
+    "prudent.tuning.tune",
+    "prudent.tuning.job_file",
+    "prudent.tuning.jobs.table",
+    "prudent.tuning.dry_run",
+    "prudent.tuning.strategies.lynceus",
+    "prudent.workflows.scheduling",
+    "prudent.workflows.comparison",
+    "prudent.reports.training",
+    "prudent.reports.tuning",
+    "prudent.reports.workflow",
+)
+_USUAL = (
+    "random-forest-classification",
+    "gradient-boosted-tree-classification",
+    "binomial-logistic-regression",
+    "linear-regression",
+    "naive-bayes",
+    "k-means",
+)
+
+
+def load() -> None:
+    """Import what work of any kind needs."""
+    for name in _MODULES:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+class Stove:
+    """Keeps a pool of training processes warm, for the next request of this process."""
+
+    def __init__(self, parallelism: int) -> None:
+        self.parallelism = parallelism
+        self._pool: Pool | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="prudent-warm-")
+
+    def light(self) -> None:
+        """Start a pool that loads its libraries by itself, if there is none."""
+        if self._pool is None:
+            from prudent.training.engines.local.session import open_pool
+
+            self._pool = open_pool(self.parallelism, Path(self._folder.name), _USUAL)
+
+    def take(self, parallelism: int) -> Pool | None:
+        """The warm pool, if it is of that size; it is the caller's now."""
+        if self._pool is None or parallelism != self.parallelism:
+            return None
+        pool, self._pool = self._pool, None
+        return pool
+
+    def put_out(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+        self._folder.cleanup()
+
+
+class WarmEngine(LocalEngine):
+    """The local engine, on a pool that is warm already where there is one."""
+
+    def __init__(self, stove: Stove) -> None:
+        super().__init__()
+        self._stove = stove
+
+    def open(self, request: Any, work: Path, parallelism: int) -> Session:
+        pool = self._stove.take(parallelism) if request.dataset is not None else None
+        if pool is None:
+            return super().open(request, work, parallelism)
+        from prudent.training.data.reading import read_dataset
+        from prudent.training.engines.local.builders import libraries
+        from prudent.training.engines.local.session import LocalSession
+
+        try:
+            named = [method.algorithm for method in request.methods]
+            pool.load([module for name in named for module in libraries(name)])
+            source = request.dataset
+            dataset = read_dataset(
+                source.path,
+                source.format,
+                source.target,
+                source.features,
+                domain=request.domain,
+                cache=work / "data",
+            )
+            return LocalSession(
+                dataset,
+                request.domain,
+                request.metric,
+                request.validation,
+                request.seed,
+                work,
+                parallelism,
+                pool=pool,
+            )
+        except BaseException:
+            pool.close()
+            raise
+
+
+def cores() -> int:
+    """The processors that this program may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

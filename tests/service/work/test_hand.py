@@ -1,0 +1,199 @@
+"""Work in processes of their own: done, told as it goes, stopped at once, taken up again, not left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prudent.service.intake.door import policy_for
+from prudent.service.settings import Settings
+from prudent.service.work.child import Terms
+from prudent.service.work.hand import LAST_WORDS, Died, Hand, clear
+from prudent.service.work.messages import Begun, Done, Ended, Failed, Interrupted, Progress, Said, Task
+
+TABLE = "vm,workers,time_s,price_usd_per_h\n" + "".join(
+    f"{vm},{n},{100 / n + speed},{n * price}\n"
+    for vm, speed, price in (("a", 30, 1), ("b", 10, 2), ("c", 50, 0.5))
+    for n in (1, 2, 4, 8)
+)
+TUNE: dict[str, Any] = {
+    "table": {"csv": TABLE},
+    "parameters": ["vm", "workers"],
+    "goal": "minimise cost_usd subject to time_s <= 100",
+    "budget": "$1",
+    "strategy": "random",
+}
+TASKS = [
+    {"name": n, "id": n, "parents": p, "children": c, "inputFiles": [], "outputFiles": []}
+    for n, p, c in (("a", [], ["b", "c"]), ("b", ["a"], []), ("c", ["a"], []))
+]
+WORKFLOW = {
+    "name": "three",
+    "schemaVersion": "1.5",
+    "workflow": {
+        "specification": {"tasks": TASKS, "files": []},
+        "execution": {
+            "makespanInSeconds": 1,
+            "tasks": [{"id": t["id"], "runtimeInSeconds": 3} for t in TASKS],
+        },
+    },
+}
+
+
+@pytest.fixture
+def terms(settings: Settings) -> Terms:
+    return Terms(1, 5.0, settings.data_folders, policy_for(settings))
+
+
+@pytest.fixture
+def hand(terms: Terms) -> Iterator[Hand]:
+    made = Hand(terms)
+    yield made
+    made.close()
+
+
+def done(hand: Hand, task: Task, wait_s: float = 120.0) -> list[Said]:
+    """Everything it says about a task, the last word last."""
+    hand.give(task)
+    said: list[Said] = []
+    until_s = time.monotonic() + wait_s
+    while not said or not isinstance(said[-1], LAST_WORDS):
+        assert time.monotonic() < until_s, said
+        hand.tick()
+        message = hand.hear(0.5)
+        said += [message] if message is not None else []
+    return said
+
+
+def test_one_process_does_every_kind(hand: Hand, settings: Settings, tmp_path: Path) -> None:
+    said = done(hand, Task("t", "tune", TUNE, tmp_path / "tune"))
+    assert isinstance(said[-1], Done), said[-1]
+    ended = [message for message in said if isinstance(message, Ended)]
+    result = json.loads((tmp_path / "tune" / "result.json").read_text())
+    assert [message.number for message in ended] == [trial["number"] for trial in result["trials"]]
+    assert sum(message.spent_usd for message in ended) == pytest.approx(result["spent_usd"])
+    assert any(isinstance(message, Progress) and 0 < message.done < 1 for message in said)
+    assert "<html" in (tmp_path / "tune" / "report.html").read_text()[:200]
+
+    said = done(hand, Task("s", "schedule", {"workflow": WORKFLOW, "fleet": "2*m3.medium"}, tmp_path / "s"))
+    assert isinstance(said[-1], Done), said[-1]
+    assert json.loads((tmp_path / "s" / "result.json").read_text())["makespan_s"] > 0
+    assert (tmp_path / "s" / "plan.json").is_file()
+
+    rows = "".join(f"{x},{x * x},{3 * x + 1}\n" for x in range(60))
+    (settings.home / "data" / "rows.csv").write_text(f"a,b,y\n{rows}")
+    request = {
+        "domain": "regression",
+        "dataset": {"path": "rows.csv", "target": "y"},
+        "methods": [{"algorithm": "linear-regression"}, {"algorithm": "decision-tree-regression"}],
+        "budget": "3 trials",
+    }
+    said = done(hand, Task("r", "train", request, tmp_path / "r"))
+    last = said[-1]
+    assert isinstance(last, Done), last
+    assert len(last.models) == 3
+    assert (tmp_path / "r" / "models" / last.models[0].folder / "model.onnx").is_file()
+    assert len([message for message in said if isinstance(message, Ended)]) == 3
+    assert (tmp_path / "r" / "report.html").is_file()
+
+    (failed,) = done(hand, Task("f", "tune", {**TUNE, "table": "gone.csv"}, tmp_path / "f"))[-1:]
+    assert isinstance(failed, Failed)
+    assert "gone.csv" in failed.error
+
+
+def test_what_was_done_is_not_done_again(hand: Hand, tmp_path: Path) -> None:
+    few = {"domain": "misc-functions", "budget": "2 trials", "seed": 3}
+    first = [m for m in done(hand, Task("r", "train", few, tmp_path)) if isinstance(m, Ended)]
+    said = done(hand, Task("r", "train", {**few, "budget": "4 trials"}, tmp_path))
+    again = [m for m in said if isinstance(m, Ended)]
+    assert sorted(m.number for m in again)[: len(first)] == sorted(m.number for m in first)
+    assert len(again) == 4
+    assert len([m for m in said if isinstance(m, Begun)]) == 2
+
+
+def endless(tmp_path: Path) -> dict[str, Any]:
+    mark = f"echo $$ >> {tmp_path}/pids; exec sleep 1000"
+    return {"command": mark, "parameters": {"n": [1, 2]}, "goal": "minimise time_s", "max_trials": 2}
+
+
+def wait_for(path: Path, wait_s: float = 60.0) -> int:
+    until_s = time.monotonic() + wait_s
+    while not path.exists() or not path.read_text().strip():
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
+    return int(path.read_text().split()[-1])
+
+
+def gone(pid: int, wait_s: float) -> bool:
+    until_s = time.monotonic() + wait_s
+    while time.monotonic() < until_s:
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+                if file.read().rpartition(")")[2].split()[0] == "Z":
+                    return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_stopping_ends_the_command_too(hand: Hand, tmp_path: Path) -> None:
+    hand.give(Task("r", "tune", endless(tmp_path), tmp_path / "run"))
+    pid = wait_for(tmp_path / "pids")
+    hand.interrupt()
+    said: list[Said] = []
+    while not said or not isinstance(said[-1], LAST_WORDS):
+        message = hand.hear(20)
+        assert message is not None
+        said.append(message)
+    assert isinstance(said[-1], Interrupted)
+    hand.close()
+    clear(tmp_path / "run")
+    assert gone(pid, 5)
+
+
+def test_a_process_that_dies_is_noticed(hand: Hand, tmp_path: Path) -> None:
+    hand.give(Task("r", "tune", endless(tmp_path), tmp_path / "run"))
+    wait_for(tmp_path / "pids")
+    os.kill(hand.pid, signal.SIGKILL)
+    with pytest.raises(Died):
+        list(iter(lambda: hand.hear(5), "never said"))
+
+
+OWNER = """
+import pickle, sys, time
+from prudent.service.work.hand import Hand
+terms, task = pickle.loads(bytes.fromhex(sys.argv[1]))
+hand = Hand(terms)
+hand.give(task)
+while True:
+    hand.tick()
+    time.sleep(0.2)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_nothing_outlives_a_worker_that_dies_or_hangs(terms: Terms, tmp_path: Path, number: int) -> None:
+    import pickle
+
+    task = Task("r", "tune", endless(tmp_path), tmp_path / "run")
+    words = pickle.dumps((terms, task)).hex()
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, words])
+    try:
+        pid = wait_for(tmp_path / "pids")
+        os.kill(owner.pid, number)
+        time.sleep(terms.lease_s + 3)
+        clear(tmp_path / "run")  # as whoever takes the run over does
+        assert gone(pid, 20)
+    finally:
+        owner.kill()
+        owner.wait()
