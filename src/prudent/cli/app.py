@@ -26,6 +26,8 @@ COMMANDS = {
     "demo": ("prudent.cli.demo", "demo"),
     "prices": ("prudent.cli.prices", "prices"),
     "clusters": ("prudent.cli.clusters", "clusters"),
+    "check": ("prudent.cli.check", "check"),
+    "infra": ("prudent.cli.infra", "infra"),
 }
 
 UsageError: Any = typer.BadParameter.__mro__[1]

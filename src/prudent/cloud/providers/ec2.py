@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from prudent.cloud.catalog import Catalog
 from prudent.cloud.leases.switch import marks, renew_command
 from prudent.cloud.providers.channel import Channel
 from prudent.cloud.providers.ec2_boot import LEASE, HostKey, new_host_key, user_data
@@ -74,6 +75,10 @@ class Ec2Provider:
     @property
     def settings(self) -> dict[str, str]:
         return {self.name: str(self.file)}
+
+    def catalog(self) -> Catalog:
+        """The types that have a price here."""
+        return self._prices.catalog
 
     def check(self, types: Sequence[str] = ()) -> list[str]:
         try:

@@ -23,13 +23,13 @@ class Ec2Prices:
 
     def __init__(self, settings: Ec2Settings, clients: Ec2Clients) -> None:
         self._settings, self._clients = settings, clients
-        self._catalog = Catalog.load(settings.prices)
+        self.catalog = Catalog.load(settings.prices)
 
     def machine(self, type_name: str) -> Machine:
         """What the catalog knows of a type; BadInput if it is not there."""
-        if type_name in self._catalog:
-            return self._catalog[type_name]
-        names = [machine.name for machine in self._catalog]
+        if type_name in self.catalog:
+            return self.catalog[type_name]
+        names = [machine.name for machine in self.catalog]
         raise BadInput(
             f'There is no price for the machine type "{type_name}".{did_you_mean(type_name, names)} Choose '
             'one of "prudent prices", or add it to a list of your own (prices: FILE.csv in the EC2 settings).'

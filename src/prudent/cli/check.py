@@ -1,0 +1,107 @@
+"""`prudent check`: what would go wrong on the machines, before money is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from prudent.cli.console import out, say, say_json
+from prudent.core.errors import BadInput, PrudentError
+
+if TYPE_CHECKING:
+    from prudent.cloud.providers.provider import Provider
+
+WRONG = 2
+"""The exit code when anything is wrong: that of a wrong request."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One job file or place, and what is wrong with it: one sentence each, with its remedy."""
+
+    subject: str
+    problems: tuple[str, ...]
+
+
+def check(
+    job: Annotated[
+        Path | None, typer.Argument(metavar="[JOB.yaml]", help="A job file; its machines are asked for.")
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="A place: local, hosts:INVENTORY.yaml or ec2:AWS.yaml; may be repeated."),
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", help="A machine type that the places must have; may be repeated."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
+) -> None:
+    """Find what is wrong with a job file or with the places of machines; nothing is launched."""
+    if job is None and not where:
+        raise BadInput("There is nothing to check; name a job file, or a place like --where ec2:aws.yaml.")
+    if types and not where:
+        raise BadInput("A job file names its types itself; use --type with --where.")
+    found = [] if job is None else [check_job(job)]
+    found += [check_place(text, types or ()) for text in where or ()]
+    if as_json:
+        say_json(described(found))
+    else:
+        say(out(), *lines(found))
+    if any(one.problems for one in found):
+        raise typer.Exit(WRONG)
+
+
+def check_job(path: Path) -> Checked:
+    """A job file as a whole: what is written, then whether its machines can be had."""
+    from prudent.tuning.job_file import JobFile
+
+    try:
+        job: Any = JobFile.read(path).build()
+        # Only jobs on rented machines have more to ask than what building them asks.
+        asked = getattr(job, "check", None)
+        problems = asked() if asked is not None else []
+    except PrudentError as error:
+        problems = [str(error)]
+    return Checked(str(path), tuple(problems))
+
+
+def check_place(text: str, types: Sequence[str]) -> Checked:
+    """A place such as `ec2:aws.yaml`."""
+    try:
+        problems = _provider(text).check(types)
+    except PrudentError as error:
+        problems = [str(error)]
+    return Checked(text, tuple(problems))
+
+
+def described(found: Sequence[Checked]) -> dict[str, Any]:
+    """The answer as plain values."""
+    return {
+        "ok": not any(one.problems for one in found),
+        "checked": [{"subject": one.subject, "problems": list(one.problems)} for one in found],
+    }
+
+
+def lines(found: Sequence[Checked]) -> list[str]:
+    """A line for each problem, and one for each subject that has none.
+
+    >>> lines([Checked("job.yaml", ()), Checked("local", ("Nobody is there; come later.",))])
+    ['job.yaml: nothing is wrong.', 'local: Nobody is there; come later.']
+    """
+    said: list[str] = []
+    for one in found:
+        said += [f"{one.subject}: {problem}" for problem in one.problems or ("nothing is wrong.",)]
+    return said
+
+
+def _provider(text: str) -> Provider:
+    from prudent.cloud.leases.home import default_home
+    from prudent.cloud.providers.registry import provider_of
+
+    name, _, setting = text.partition(":")
+    return provider_of({name.strip(): setting.strip() or None}, default_home(), Path.cwd())
