@@ -1,0 +1,305 @@
+"""A rental ends its machines whatever happens, charges what they cost, and knows when it lost them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prudent.cloud.clusters.points import POINTS
+from prudent.cloud.clusters.rental import Rental
+from prudent.cloud.leases.lease import RELEASED, UP, WANTED
+from prudent.cloud.leases.reaper import reap
+from prudent.cloud.leases.register import LeaseLost, Register
+from prudent.cloud.providers.channel import LOST
+from prudent.cloud.providers.local import LocalProvider
+from prudent.cloud.providers.provider import CAPACITY, LaunchFailed
+from prudent.core.errors import BadInput, RunFailed
+
+from ..providers.conformance import eventually
+from ..providers.troubled import Troubled, failing
+
+
+@pytest.fixture
+def provider(tmp_path: Path) -> Iterator[LocalProvider]:
+    made = LocalProvider(tmp_path)
+    yield made
+    assert made.list() == (), "a rental has left machines"
+
+
+@pytest.fixture
+def rent(tmp_path: Path, provider: LocalProvider) -> Callable[..., Rental]:
+    def make(troubled: Any = None, count: int = 1, **other: Any) -> Rental:
+        register = Register(tmp_path)
+        return Rental(troubled or provider, "m3.medium", count, run="run-1", register=register, **other)
+
+    return make
+
+
+def test_there_are_at_least_twelve_places_to_die_at() -> None:
+    assert len(POINTS) == len(set(POINTS)) >= 12
+
+
+class TestLife:
+    def test_it_is_there_inside_and_gone_outside(
+        self, provider: LocalProvider, rent: Callable[..., Rental]
+    ) -> None:
+        with rent(count=2) as cluster:
+            assert [one.index for one in cluster.instances] == [0, 1]
+            assert len(cluster.addresses) == 2
+            assert cluster.text == "2*m3.medium"
+            assert cluster.register.read(cluster.cluster) == cluster.lease
+            assert cluster.lease.state == UP
+            assert cluster.channel(1) is cluster.channel(1)
+            assert cluster.channel(1).run("echo $PRUDENT_MACHINE")[1] == f"{cluster.cluster}-1\n"
+        assert cluster.lease.state == RELEASED
+        assert provider.list() == ()
+        with pytest.raises(RunFailed, match="no machines now"):
+            cluster.channel(0)
+
+    def test_in_steps_one_boots_while_another_works(self, rent: Callable[..., Rental]) -> None:
+        with rent() as current, ThreadPoolExecutor(1) as beside:
+            booting = beside.submit(rent().launch)
+            assert current.channel(0).run("echo works")[1] == "works\n"
+            following = booting.result().wait_ready()
+        assert following.channel(0).run("echo too")[1] == "too\n"
+        following.release()
+
+    def test_released_twice_counts_once(self, rent: Callable[..., Rental]) -> None:
+        cluster = rent().launch()
+        cluster.release("first")
+        once = cluster.lease
+        cluster.release("second")
+        assert cluster.lease == once
+        assert once.why == "first"
+
+    def test_launched_twice_is_bad_input(self, rent: Callable[..., Rental]) -> None:
+        with rent() as cluster, pytest.raises(BadInput, match="launched already"):
+            cluster.launch()
+
+    def test_what_was_never_launched_needs_no_release(self, rent: Callable[..., Rental]) -> None:
+        cluster = rent()
+        cluster.release()
+        assert cluster.cost_usd() == 0.0
+        with pytest.raises(RunFailed, match="not launched"):
+            _ = cluster.lease
+
+    @pytest.mark.parametrize("wrong", [{"count": 0}, {"lease_s": 0.0}])
+    def test_what_cannot_be_is_bad_input(self, rent: Callable[..., Rental], wrong: dict[str, Any]) -> None:
+        with pytest.raises(BadInput):
+            rent(**wrong)
+
+    def test_an_unknown_type_is_told_before_anything_is_written(
+        self, tmp_path: Path, provider: LocalProvider
+    ) -> None:
+        register = Register(tmp_path)
+        with pytest.raises(BadInput, match="Did you mean"):
+            Rental(provider, "m3.medum", run="r", register=register).launch()
+        assert register.leases() == ()
+
+    def test_every_point_is_passed_in_order(
+        self, rent: Callable[..., Rental], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        passed: list[str] = []
+        for module in ("prudent.cloud.clusters.rental", "prudent.cloud.providers.local"):
+            monkeypatch.setattr(f"{module}.point", passed.append)
+        with rent(lease_s=0.9):
+            assert eventually(lambda: "renew.done" in passed)
+        seen = list(dict.fromkeys(passed))
+        assert seen == [name for name in POINTS if not name.startswith("trial.")]
+
+
+class TestMoney:
+    def test_machine_time_is_charged_from_launch_to_release(self, rent: Callable[..., Rental]) -> None:
+        times = [time.time()]
+        cluster = rent(count=2, clock=lambda: times[0], lease_s=1e6)
+        cluster.launch()
+        launched_s = cluster.lease.launched_s or 0.0
+        times[0] = launched_s + 1800
+        assert cluster.cost_usd() == pytest.approx(0.067, rel=1e-3)
+        cluster.release()
+        times[0] += 5000
+        assert cluster.cost_usd() == pytest.approx(0.067, rel=1e-3)
+        assert cluster.price.usd_per_h == pytest.approx(0.134)
+
+    def test_the_price_at_the_launch_counts(self, tmp_path: Path, provider: LocalProvider) -> None:
+        prices = tmp_path / "prices.csv"
+        prices.write_text("name,price_usd_per_h\nm3.medium,6.0\n")
+        with Rental(
+            LocalProvider(tmp_path, prices), "m3.medium", run="r", register=Register(tmp_path)
+        ) as one:
+            prices.write_text("name,price_usd_per_h\nm3.medium,60.0\n")
+        assert one.cost_usd() == pytest.approx(0.1)
+        found = Register(tmp_path).read(one.cluster)
+        assert found is not None
+        assert found.cost_usd(0) == pytest.approx(0.1)
+
+    def test_a_refused_launch_costs_nothing(
+        self, provider: LocalProvider, rent: Callable[..., Rental]
+    ) -> None:
+        none = LaunchFailed("nobody has one", CAPACITY)
+        cluster = rent(Troubled(provider, failing(none, "launch")))
+        with pytest.raises(LaunchFailed, match="nobody has one"), cluster:
+            pass
+        assert cluster.cost_usd() == 0.0
+        assert (cluster.lease.state, cluster.lease.why) == (RELEASED, "nobody has one")
+
+
+class TestTrouble:
+    @pytest.mark.parametrize("call", ["launch", "ready"])
+    @pytest.mark.parametrize("error", [RunFailed("timed out"), KeyboardInterrupt(), ValueError("a bug")])
+    def test_an_error_after_the_work_was_done_leaves_nothing(
+        self, provider: LocalProvider, rent: Callable[..., Rental], call: str, error: BaseException
+    ) -> None:
+        cluster = rent(Troubled(provider, after=failing(error, call)), count=2)
+        with pytest.raises(type(error)), cluster:
+            pass
+        assert provider.list() == ()
+        assert cluster.lease.state == RELEASED
+        assert len(cluster.lease.machines) == 2, "what was launched is paid for"
+
+    def test_an_error_inside_ends_it_and_is_told(
+        self, provider: LocalProvider, rent: Callable[..., Rental]
+    ) -> None:
+        cluster = rent()
+        with pytest.raises(ZeroDivisionError), cluster:
+            _ = len(cluster.instances) / 0
+        assert cluster.lease.why == "ZeroDivisionError"
+
+    def test_ending_is_tried_again(self, provider: LocalProvider, rent: Callable[..., Rental]) -> None:
+        troubled = Troubled(provider, failing(RunFailed("throttled"), "terminate", times=2))
+        with rent(troubled):
+            pass
+        assert troubled.calls.count("terminate") == 3
+
+    def test_machines_that_will_not_end_are_told_and_left_to_the_reaper(
+        self, provider: LocalProvider, rent: Callable[..., Rental]
+    ) -> None:
+        troubled = Troubled(provider, failing(RunFailed("no network"), "terminate"))
+        cluster = rent(troubled)
+        with pytest.raises(RunFailed, match="no network"), cluster:
+            pass
+        assert cluster.register.leases()[0].state == UP
+        late = reap(cluster.register, [provider], time.time() + 1000)
+        assert len(late.ended) == 1
+
+    def test_what_went_wrong_first_is_what_is_told(
+        self, provider: LocalProvider, rent: Callable[..., Rental]
+    ) -> None:
+        troubled = Troubled(provider, failing(RunFailed("no network"), "terminate"))
+        with pytest.raises(ZeroDivisionError) as told, rent(troubled):
+            _ = 1 / 0
+        assert told.value.__notes__ == ["no network"]
+        provider.terminate(provider.list())
+
+    def test_released_while_it_is_being_launched(
+        self, provider: LocalProvider, rent: Callable[..., Rental]
+    ) -> None:
+        accepted, released = threading.Event(), threading.Event()
+
+        def slow(call: str, number: int) -> None:
+            if call == "launch":
+                accepted.set()
+                assert released.wait(10)
+
+        cluster = rent(Troubled(provider, before=slow))
+        with ThreadPoolExecutor(1) as beside:
+            launching = beside.submit(cluster.launch)
+            assert accepted.wait(10)
+            cluster.release("not needed any more")
+            released.set()
+            with pytest.raises(LeaseLost, match="not needed any more"):
+                launching.result()
+        assert provider.list() == ()
+        assert cluster.cost_usd() > 0
+
+    def test_a_record_that_is_lost_or_cannot_be_written_does_not_keep_machines(
+        self, provider: LocalProvider, rent: Callable[..., Rental]
+    ) -> None:
+        with rent() as cluster:
+            (cluster.register.folder / f"{cluster.cluster}.json").unlink()
+        assert cluster.lease.state == RELEASED
+        assert cluster.cost_usd() > 0
+
+
+class TestLease:
+    def test_it_is_renewed_while_it_is_used(
+        self, provider: LocalProvider, rent: Callable[..., Rental]
+    ) -> None:
+        with rent(lease_s=1.5) as cluster:
+            first_s = cluster.lease.lease_end_s
+            time.sleep(3.5)
+            assert cluster.lost is None
+            assert cluster.lease.lease_end_s > first_s + 1.5
+            assert provider.list()[0].lease_end_s > first_s + 1.5
+            assert cluster.channel(0).run("echo here")[1] == "here\n"
+
+    def test_it_is_renewed_while_it_boots(self, provider: LocalProvider, rent: Callable[..., Rental]) -> None:
+        def slow(call: str, number: int) -> None:
+            if call == "ready":
+                time.sleep(4.5)
+
+        with rent(Troubled(provider, before=slow), lease_s=2.4) as cluster:
+            assert cluster.channel(0).run("echo here")[1] == "here\n"
+
+    def test_a_renewal_that_fails_is_tried_again(
+        self, provider: LocalProvider, rent: Callable[..., Rental]
+    ) -> None:
+        troubled = Troubled(provider, failing(RunFailed("throttled"), "renew", times=2))
+        with rent(troubled, lease_s=3.0) as cluster:
+            time.sleep(5)
+            assert cluster.lost is None
+            assert cluster.channel(0).run("echo here")[1] == "here\n"
+
+    def test_one_that_cannot_be_renewed_knows_that_it_is_lost(
+        self, provider: LocalProvider, rent: Callable[..., Rental]
+    ) -> None:
+        with rent(Troubled(provider, failing(RunFailed("no network"), "renew")), lease_s=1.2) as cluster:
+            started = cluster.channel(0).start("sleep 300")
+            assert eventually(lambda: cluster.lost is not None)
+            assert "no network" in (cluster.lost or "")
+            assert started.wait(15) == LOST, "the switch ends what nobody can renew"
+
+    def test_one_that_was_reaped_knows_that_it_is_lost(
+        self, provider: LocalProvider, rent: Callable[..., Rental]
+    ) -> None:
+        with rent(lease_s=3.0) as cluster:
+            reap(cluster.register, [provider], time.time() + 100)
+            assert eventually(lambda: cluster.lost is not None)
+            assert "its lease is over" in (cluster.lost or "")
+        assert cluster.lease.why == "its lease is over"
+
+    def test_a_preemption_is_known(self, provider: LocalProvider, rent: Callable[..., Rental]) -> None:
+        with rent(count=2) as cluster:
+            assert cluster.preempted() is None
+            provider.preempt(cluster.instances[1], "reclaimed")
+            assert cluster.preempted() == "reclaimed"
+
+    def test_the_order_is_wanted_before_it_is_launched(
+        self, provider: LocalProvider, rent: Callable[..., Rental]
+    ) -> None:
+        states: list[str] = []
+        cluster = rent()
+
+        def look(call: str, number: int) -> None:
+            if call == "launch":
+                states.extend(lease.state for lease in cluster.register.leases())
+
+        cluster.provider = Troubled(provider, before=look)
+        with cluster:
+            pass
+        assert states == [WANTED]
+
+
+def test_many_at_once(provider: LocalProvider, rent: Callable[..., Rental]) -> None:
+    def work(number: int) -> str:
+        with rent() as cluster:
+            return cluster.channel(0).run(f"echo {number}")[1]
+
+    with ThreadPoolExecutor(8) as several:
+        assert list(several.map(work, range(16))) == [f"{number}\n" for number in range(16)]
