@@ -43,7 +43,15 @@ class JobKind:
 def _command(said: Said, where: KeyPath, folder: Path, name: str, logs: Path | None) -> Job:
     from prudent.tuning.jobs.command import CommandJob
 
-    space = _space(said, where, folder)
+    if said.get("where") is not None:
+        from prudent.tuning.job_places import command_on_machines
+
+        return command_on_machines(said, where, folder, name, logs)
+    for key in _PLACE_KEYS:
+        with where / key:
+            if said.get(key) is not None:
+                raise BadInput("This key is for machines that are rented; add where: local, hosts or ec2.")
+    space = space_of(said, where, folder)
     timeout_s = where.seconds(said, "timeout", -1.0)
     directory = folder / where.text(said, "directory", ".")
     environment = {key: str(value) for key, value in where.mapping(said, "environment").items()}
@@ -91,7 +99,7 @@ def _function(said: Said, where: KeyPath, folder: Path, name: str, logs: Path | 
     from prudent.tuning.jobs.function import FunctionJob
 
     del logs
-    space = _space(said, where, folder)
+    space = space_of(said, where, folder)
     with where / "function":
         function = import_function(where.text(said, "function", ""), folder)
     measures, price, fraction = _declared(said, where, space, folder)
@@ -110,8 +118,13 @@ def _function(said: Said, where: KeyPath, folder: Path, name: str, logs: Path | 
 
 
 _SPACE_KEYS = ("parameters", "rule", "price", "setup", "grace")
+_PLACE_KEYS = ("worker", "fetch", "exclude", "keep", "lease", "spot")
 KINDS = (
-    JobKind("command", ("command", *_SPACE_KEYS, "directory", "environment", "timeout"), _command),
+    JobKind(
+        "command",
+        ("command", *_SPACE_KEYS, "directory", "environment", "timeout", "where", *_PLACE_KEYS),
+        _command,
+    ),
     JobKind("table", ("table", "parameters", "time", "price", "progress"), _table),
     JobKind("function", ("function", *_SPACE_KEYS, "virtual"), _function),
 )
@@ -141,8 +154,8 @@ def import_function(said: str, folder: Path) -> Callable[..., Any]:
     return value  # type: ignore[no-any-return]
 
 
-def _space(said: Said, where: KeyPath, folder: Path) -> Space:
-    """Parameters and rule; machine types are looked up in the price list that the file names."""
+def space_of(said: Said, where: KeyPath, folder: Path, catalog: Catalog | None = None) -> Space:
+    """Parameters and rule; machine types are looked up in the price list that the file names, or `catalog`."""
     remedy = "name what can be chosen, like batch: [16, 64, 256]."
     parameters = where.need(said, "parameters", remedy)
     with where / "parameters":
@@ -151,7 +164,7 @@ def _space(said: Said, where: KeyPath, folder: Path) -> Space:
     price = said.get("price")
     listed = price.get("catalog") if isinstance(price, Mapping) else None
     with where / "price" / "catalog":
-        catalog = Catalog.load(folder / str(listed)) if listed is not None else None
+        catalog = Catalog.load(folder / str(listed)) if listed is not None else catalog
 
     def machine(name: str, spec: Any) -> MachineParameter:
         if isinstance(spec, Mapping) and spec.get("catalog") is not None:

@@ -169,14 +169,18 @@ class Study:
         )
         return self._begin(ask, wish_usd)
 
-    def limit(self, number: int) -> Limit:
-        """When a trial under way must be cut; may come nearer when another trial ends well."""
+    def limit(self, number: int, overhead_s: float = 0.0, owed_usd: float = 0.0) -> Limit:
+        """When a trial under way must be cut; may come nearer when another trial ends well.
+
+        `overhead_s` of its time was not its own (booting), and `owed_usd` are to be paid beside it.
+        """
         ask, reservation = self._open_trial(number)
-        money = Limit(ask.price.seconds_for(reservation.usd), OUT_OF_MONEY)
+        money = Limit(overhead_s + ask.price.seconds_for(max(0.0, reservation.usd - owed_usd)), OUT_OF_MONEY)
         early = early_limit(self.problem, ask.configuration, ask.price, self.best)
         cap_usd = ask.proposal.cap_usd if self.problem.early_stop else None
         surprise = NEVER if cap_usd is None else Limit(ask.price.seconds_for(cap_usd), SURPRISE)
-        return min(early, surprise, money)
+        own = min(early, surprise)
+        return min(Limit(overhead_s + own.seconds, own.why), money)
 
     def extend(self, number: int) -> bool:
         """Reserve more for a trial that used up its reservation: as much again, if it is there."""
@@ -204,7 +208,9 @@ class Study:
                 raise BadInput("Tell the trial's time_s, or hand in an Outcome.")
             outcome = Outcome(status, time_s, measures or {}, why)
         ask, reservation = self._open_trial(number)
-        outcome = self._complete(outcome)
+        overhead_s = min(outcome.overhead_s, outcome.time_s)
+        outcome = self._complete(replace(outcome, time_s=outcome.time_s - overhead_s))
+        progress = _without(overhead_s, progress)
         charge = self._charge(ask, reservation, outcome)
         trial = self._trial(ask, outcome, charge.usd if charge else 0.0, progress)
         # On the disk first: if that fails the trial is still under way, and can be told again.
@@ -215,8 +221,19 @@ class Study:
             self.ledger.settle_usd(reservation, charge.usd, charge.seconds, charge.price, note=charge.note)
         del self._open[number]
         self._trials.append(trial)
-        self.clock_s = max(self.clock_s, ask.at_s + trial.time_s)
+        self.clock_s = max(self.clock_s, ask.at_s + overhead_s + trial.time_s)
         return trial
+
+    def charge(self, label: str, usd: float, price: Price) -> None:
+        """Charge what is no trial's: machines that were idle, or those of a session that was killed.
+
+        It was paid already, so it counts; but the budget is a promise, so the charge stops there.
+        """
+        usd = min(usd, self.ledger.left_usd)
+        if usd > ROUNDING_USD:
+            entry = Entry(label, usd, price.seconds_for(usd) if price.usd_per_h else 0.0, price)
+            self._record("charged", charge=entry.to_dict())
+            self.ledger.restore(entry)
 
     def abandon(self, number: int) -> None:
         """Forget a trial under way without charging it; a resumed study begins it again."""
@@ -260,15 +277,18 @@ class Study:
         return replace(outcome, status=FAILED, why=f"it ended without reporting {missing[0]}")
 
     def _charge(self, ask: Ask, reservation: Reservation, outcome: Outcome) -> Entry | None:
-        """What a run costs; nothing if it could not start."""
-        if not outcome.started or outcome.time_s == 0:
+        """What a run costs; nothing if it could not start and no machine was rented for it."""
+        if outcome.bill_usd is None and (not outcome.started or outcome.time_s == 0):
             return None
-        usd = ask.price.cost_usd(outcome.time_s)
+        usd = ask.price.cost_usd(outcome.time_s) if outcome.bill_usd is None else outcome.bill_usd
+        if usd == 0 and outcome.time_s == 0:
+            return None
         if usd > reservation.usd:
             self.ledger.extend_up_to(reservation, usd - reservation.usd)
         # A live run ends a blink after its limit; the budget is a promise, so the charge stops there.
         charge = min(usd, reservation.usd)
-        return Entry(reservation.label, charge, outcome.time_s, ask.price, note=outcome.status)
+        seconds = outcome.time_s + outcome.overhead_s
+        return Entry(reservation.label, charge, seconds, ask.price, note=outcome.status)
 
     def _trial(self, ask: Ask, outcome: Outcome, spent_usd: float, progress: Sequence[Progress]) -> Trial:
         cost_usd = ask.price.cost_usd(outcome.time_s)
@@ -340,6 +360,8 @@ class Study:
                     asked[fact["number"]] = (ask, _amount(fact["reserved_usd"]))
                 elif fact["fact"] == "told":
                     self._told(fact, asked)
+                elif fact["fact"] == "charged":
+                    self.ledger.restore(Entry.from_dict(fact["charge"]))
         except (KeyError, TypeError, AttributeError) as error:
             raise BadInput(f"The journal lacks {error}; restore the file from a copy.") from error
         self._again = list(asked.values())
@@ -382,6 +404,14 @@ def check_budget(problem: Problem, budget_usd: float | None) -> None:
             f"The budget of {format_money(budget_usd)} pays for no run: the cheapest configuration is billed "
             f"at least {format_money(least)}; raise the budget or add cheaper machines."
         )
+
+
+def _without(overhead_s: float, progress: Sequence[Progress]) -> Sequence[Progress]:
+    """What was shown, counted from the end of the set-up; what lost machines showed is gone with them."""
+    if overhead_s == 0:
+        return progress
+    later = (shown for shown in progress if shown.elapsed_s >= overhead_s)
+    return [replace(shown, elapsed_s=shown.elapsed_s - overhead_s) for shown in later]
 
 
 def _finite(usd: float | None) -> float | None:

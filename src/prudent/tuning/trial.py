@@ -28,7 +28,9 @@ class Progress:
 class Outcome:
     """How a run ended. `time_s` is what was paid for; `why` is the reason of a cut or a failure.
 
-    `started` is False when the run could not begin: it then costs nothing.
+    `started` is False when the run could not begin: it then costs nothing. Where machines are rented for a
+    run, `overhead_s` is the part of its time in which they booted or were lost: it says nothing about the
+    configuration. `bill_usd` is then what was really paid, from the launch on (None: price times time).
     """
 
     status: str
@@ -36,6 +38,8 @@ class Outcome:
     measures: Mapping[str, float] = field(default_factory=dict)
     why: str = ""
     started: bool = True
+    overhead_s: float = field(default=0.0, compare=False)
+    bill_usd: float | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput, RunFailed
+from prudent.core.money import Price
 from prudent.tuning.crew import Crew, LiveCrew, Member, Reached, VirtualCrew
 from prudent.tuning.goal import Goal
 from prudent.tuning.history import History
-from prudent.tuning.jobs.job import Job
+from prudent.tuning.jobs.job import Job, Rented, Renting
 from prudent.tuning.limits import OUT_OF_MONEY, Limit
 from prudent.tuning.result import Result
 from prudent.tuning.strategies.strategy import Predicting
@@ -51,6 +53,9 @@ class Ended:
 
 Event = Started | Shown | Extended | Ended
 Watch = Callable[[Event, Study], None]
+
+BESIDE = Price(0.0, "", "leases")
+"""Machines of several prices that were idle or lost: what they cost is known from their leases."""
 
 GIVE_UP = 10
 """So many runs in a row that could not start, free of charge, mean that the job itself is broken."""
@@ -98,12 +103,34 @@ def tune(
         warm_start=warm_start,
     )
     try:
-        crew: Crew = VirtualCrew(study.clock_s) if job.virtual else LiveCrew(study.clock_s)
-        loop = _Loop(job, study, crew, parallel, watch or _silent, max_trials)
-        interrupted = loop.run()
+        with _machines(job, study):
+            crew: Crew = VirtualCrew(study.clock_s) if job.virtual else LiveCrew(study.clock_s)
+            loop = _Loop(job, study, crew, parallel, watch or _silent, max_trials)
+            interrupted = loop.run()
         return summary(study, job.name, interrupted)
     finally:
         study.close()
+
+
+@contextlib.contextmanager
+def _machines(job: Job, study: Study) -> Iterator[None]:
+    """Where a job rents machines, none is left in the end, and what none of the trials paid is charged.
+
+    A session that was killed has paid for machines too: the one that takes up its study finds out.
+    """
+    if not isinstance(job, Renting):
+        yield
+        return
+    _settle(job, study)
+    try:
+        yield
+    finally:
+        job.release()
+        _settle(job, study)
+
+
+def _settle(job: Renting, study: Study) -> None:
+    study.charge("machines beside the trials", job.bill_usd() - study.spent_usd, BESIDE)
 
 
 def summary(study: Study, job_name: str, interrupted: bool = False) -> Result:
@@ -160,7 +187,7 @@ class _Loop:
         try:
             self._fill()
             while self._crew.members:
-                self._handle(*self._crew.wait(self._study.limit))
+                self._handle(*self._crew.wait(self._limit_of))
                 self._fill()
         except KeyboardInterrupt:
             self._drop()
@@ -169,6 +196,12 @@ class _Loop:
             self._drop()
             raise
         return False
+
+    def _limit_of(self, number: int) -> Limit:
+        run = self._crew.members[number].run
+        if isinstance(run, Rented):
+            return self._study.limit(number, run.overhead_s, run.owed_usd)
+        return self._study.limit(number)
 
     def _fill(self) -> None:
         while len(self._crew.members) < self._parallel:

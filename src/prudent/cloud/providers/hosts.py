@@ -125,9 +125,8 @@ class HostsProvider:
             with self._enter(host) as way:
                 code, _, err = way.shell(script)
             if code != 0:
-                raise RunFailed(
-                    f"The lease on {host.name} could not be renewed ({err.strip() or 'it is over'}); launch again."
-                )
+                why = err.strip() or "it is over"
+                raise RunFailed(f"The lease on {host.name} could not be renewed ({why}); launch again.")
 
         errors = [error for error in _each(_attempt(renew), instances) if isinstance(error, PrudentError)]
         if errors:

@@ -85,12 +85,12 @@ class CommandJob:
         self.setup_s = declared_seconds("The set-up time", setup_s)
         self.grace_s = declared_seconds("The grace time", grace_s)
         self.timeout_s = None if timeout_s is None else declared_seconds("The time-out", timeout_s)
-        self.directory = _folder(Path(directory))
+        self.directory = folder_of(Path(directory))
         self.logs = None if logs is None else Path(logs).resolve()
         self._said = command if isinstance(command, str) else list(command)
         self._template = Template.parse(command, space)
         self._pricing = pricing(price, space)
-        self._environment = _texts(environment or {})
+        self._environment = texts(environment or {})
         first = self._first_word()
         _check_exists(first, self.directory, {**os.environ, **self._environment})
         self.name = name or Path(first or "command").name
@@ -154,7 +154,7 @@ class CommandJob:
         return Log(self.logs / f"{trial_name(number)}.{stream}")
 
     def _variables(self, configuration: Configuration, number: int) -> dict[str, str]:
-        values = {_variable(name): text for name, text in texts_of(self.space, configuration).items()}
+        values = {variable(name): text for name, text in texts_of(self.space, configuration).items()}
         ours = {"PRUDENT_TRIAL": str(number), **values}
         return {"PYTHONUNBUFFERED": "1", **os.environ, **ours, **self._environment}
 
@@ -275,22 +275,22 @@ def _abandon(tree: ProcessTree | None, out: Log, err: Log) -> None:
         tree.stderr.close()
 
 
-def _folder(path: Path) -> Path:
+def folder_of(path: Path) -> Path:
     if not path.is_dir():
         raise BadInput(f'There is no folder "{path}" to run the command in; create it, or name another one.')
     return path.resolve()
 
 
-def _texts(environment: Mapping[str, str]) -> dict[str, str]:
+def texts(environment: Mapping[str, str]) -> dict[str, str]:
     for name, value in environment.items():
         if not isinstance(name, str) or not isinstance(value, str) or not name or "=" in name:
             raise BadInput(f"The environment variable {name}={value!r} is no text; put it in quotes.")
     return dict(environment)
 
 
-def _variable(name: str) -> str:
+def variable(name: str) -> str:
     """
-    >>> _variable("learning-rate")
+    >>> variable("learning-rate")
     'PRUDENT_LEARNING_RATE'
     """
     return f"PRUDENT_{_ODD.sub('_', name).upper()}"

@@ -25,6 +25,31 @@ class Run(Protocol):
 
 
 @runtime_checkable
+class Rented(Protocol):
+    """A run on machines that were rented for it: what it has cost beside its own time, so far.
+
+    Its clock starts with the order: booting is money. `overhead_s` of it say nothing about the configuration.
+    """
+
+    @property
+    def overhead_s(self) -> float: ...
+
+    @property
+    def owed_usd(self) -> float: ...
+
+
+@runtime_checkable
+class Renting(Protocol):
+    """A job that rents machines and keeps them from one run to the next."""
+
+    def release(self) -> None:
+        """Give all machines back; a later run may rent again."""
+
+    def bill_usd(self) -> float:
+        """What all machines of this study have cost, in every session of it."""
+
+
+@runtime_checkable
 class Job(Protocol):
     """Something that can be run at every configuration of its space.
 

@@ -1,0 +1,228 @@
+"""A shell command as a job on rented machines: local, hosts of one's own, or a cloud."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from prudent.cloud.leases.reaper import reap
+from prudent.cloud.leases.register import Register
+from prudent.cloud.providers.provider import Provider
+from prudent.core.errors import BadInput
+from prudent.core.money import Price
+from prudent.core.space import Space
+from prudent.tuning.jobs.cluster_run import ClusterRun, Task
+from prudent.tuning.jobs.command import folder_of, texts, variable
+from prudent.tuning.jobs.declared import (
+    declared_fraction,
+    declared_measures,
+    declared_seconds,
+    fingerprint_of,
+)
+from prudent.tuning.jobs.leftovers import trial_name
+from prudent.tuning.jobs.logs import Log, cannot_write
+from prudent.tuning.jobs.machines import Machines
+from prudent.tuning.jobs.rentals import KEEP_S, Rentals
+from prudent.tuning.jobs.template import Template, texts_of
+from prudent.tuning.trial import Configuration
+
+LEASE_S = 300.0
+EXCLUDED = (".git", "__pycache__", "*.pyc", ".venv", "*.prudent")
+"""What is never brought to a machine: it is large, ours, or of no use there."""
+
+_CONFIRMING = 0
+
+
+class ClusterCommandJob:
+    """A command that runs on machines of the type and count that a configuration names.
+
+    For each run the machines are rented from `provider` (or kept from the run before, if they are the same),
+    the files of `directory` are brought to each of them, and the command is started on the first. It finds
+    its parameters in its places and in the environment, like any command, and there also `PRUDENT_MACHINES`
+    (`2*m5.large`), `PRUDENT_ADDRESSES` (of all, with commas between, its own first), `PRUDENT_COUNT` and
+    `PRUDENT_INDEX` (0). `worker` is a command that is started on each of the others before (index 1, 2, …)
+    and ended with the run. `fetch` lists what is brought back, into `results` beside the logs.
+
+    `time_s` and `cost_usd` of a trial are those of the command; the budget pays for the machines from their
+    launch to their release, by the price at the launch. Machines that are lost or taken away are replaced,
+    and the run begins again; after three losses it has failed.
+    """
+
+    virtual = False
+
+    def __init__(
+        self,
+        command: str | Sequence[str],
+        space: Space,
+        provider: Provider,
+        measures: Sequence[str] = (),
+        price: Any = None,
+        fraction: str | None = None,
+        *,
+        register: Register | None = None,
+        directory: Path | str = Path("."),
+        logs: Path | str | None = None,
+        worker: str | Sequence[str] | None = None,
+        fetch: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        keep_s: float = KEEP_S,
+        lease_s: float = LEASE_S,
+        spot: bool = False,
+        grace_s: float = 5.0,
+        environment: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.space = space
+        self.provider = provider
+        self.measures = declared_measures(measures)
+        self.fraction = declared_fraction(fraction, space)
+        self.directory = folder_of(Path(directory))
+        self.logs = None if logs is None else Path(logs).resolve()
+        self.results = None if self.logs is None else self.logs.parent / "results"
+        self.machines = Machines.of(price, space)
+        self.name = name or "command"
+        self._said = [command if isinstance(command, str) else list(command), worker, list(fetch)]
+        self._template = Template.parse(command, space)
+        self._worker = None if worker is None else Template.parse(worker, space)
+        self._fetch = tuple(_inside(path) for path in fetch)
+        self._exclude = (*EXCLUDED, *exclude)
+        self._keep_s = declared_seconds("The time to keep a cluster", keep_s)
+        self._lease_s = declared_seconds("The lease", lease_s)
+        self._spot = spot
+        self._grace_s = declared_seconds("The grace time", grace_s)
+        self._timeout_s = None if timeout_s is None else declared_seconds("The time-out", timeout_s)
+        self._environment = texts(environment or {})
+        # A type that cannot be had is found now, not after money was spent.
+        self._prices = {kind: provider.offer(kind, spot).price for kind in self.machines.types}
+        self._register = register
+        self._rentals: Rentals | None = None
+        self._run_id = ""
+        self._lock = threading.Lock()
+
+    def price(self, configuration: Configuration) -> Price:
+        kind, count = self.machines.wanted(self.space.check(configuration))
+        return self._prices[kind].times(count)
+
+    def start(self, configuration: Configuration, number: int) -> ClusterRun:
+        """Begin a run; BadInput or RunFailed if its files cannot be written, before anything is rented."""
+        chosen = self.space.check(configuration)
+        kind, count = self.machines.wanted(chosen)
+        if self._spot:
+            self._prices[kind] = self.provider.offer(kind, True).price
+        rentals = self._opened()
+        values = {variable(name): text for name, text in texts_of(self.space, chosen).items()}
+        ours = {"PYTHONUNBUFFERED": "1", "PRUDENT_TRIAL": str(number), **values, **self._environment}
+        task = Task(
+            number=number,
+            command=self._template.fill(chosen),
+            worker=None if self._worker is None else self._worker.fill(chosen),
+            environment=ours,
+            type=kind,
+            count=count,
+            run=f"{self._run_id}-confirm" if number == _CONFIRMING else self._run_id,
+            source=self.directory,
+            exclude=self._exclude,
+            fetch=self._fetch,
+            results=self.results,
+            measures=self.measures,
+            grace_s=self._grace_s,
+            timeout_s=self._timeout_s,
+        )
+        return ClusterRun(task, rentals, (self._log(number, "out"), self._log(number, "err")))
+
+    def check(self) -> list[str]:
+        """What would go wrong at the machines, one sentence each; nothing is rented."""
+        return self.provider.check(self.machines.types)
+
+    def release(self) -> None:
+        """Give all machines back."""
+        if self._rentals is not None:
+            self._rentals.close()
+
+    def bill_usd(self) -> float:
+        """What the machines of this study have cost, by their leases, in every session of it."""
+        if not self._run_id:
+            return 0.0
+        register, now_s = self._registered(), time.time()
+        return sum(lease.cost_usd(now_s) for lease in register.leases() if lease.run == self._run_id)
+
+    def reap(self) -> tuple[int, ...]:
+        """End what an interrupted study left running; the study is known by a note beside its logs."""
+        self._run_id = self._noted() or self._run_id
+        reap(self._registered(), [self.provider], time.time())
+        return ()
+
+    def fingerprint(self) -> str:
+        prices = {kind: (price.usd_per_h, price.minimum_s) for kind, price in self._prices.items()}
+        return fingerprint_of(
+            "cluster command",
+            self._said,
+            self.space.fingerprint(),
+            self.measures,
+            self.machines.fingerprint(),
+            self.provider.name,
+            sorted(prices.items()) if not self._spot else "spot",
+            self.fraction,
+        )
+
+    # Inside
+
+    def _opened(self) -> Rentals:
+        with self._lock:
+            if not self._run_id:
+                self._run_id = f"{self.name}-{secrets.token_hex(4)}"
+                self._note()
+            if self._rentals is None:
+                register = self._registered()
+                self._rentals = Rentals(self.provider, register, self._keep_s, self._lease_s, self._spot)
+            return self._rentals
+
+    def _registered(self) -> Register:
+        if self._register is None:
+            self._register = Register()
+        return self._register
+
+    def _note(self) -> None:
+        """On the disk before anything is rented, so that a killed study finds its machines again."""
+        if self.logs is None:
+            return
+        path = self.logs / "machines.json"
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+            with path.open("w", encoding="utf-8") as file:
+                json.dump({"run": self._run_id}, file)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise cannot_write(path, error) from error
+
+    def _noted(self) -> str:
+        if self.logs is None:
+            return ""
+        try:
+            return str(json.loads((self.logs / "machines.json").read_text(encoding="utf-8"))["run"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
+
+    def _log(self, number: int, stream: str) -> Log:
+        if self.logs is None:
+            return Log(None)
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(self.logs, error) from error
+        return Log(self.logs / f"{trial_name(number)}.{stream}")
+
+
+def _inside(path: str) -> str:
+    pure = PurePosixPath(path)
+    if not path or pure.is_absolute() or ".." in pure.parts or str(pure) == ".":
+        raise BadInput(f'"{path}" is no path to fetch; give one below the folder of the job, like model.bin.')
+    return str(pure)

@@ -1,0 +1,327 @@
+"""One run of a command on rented machines: boot, bring the files, run, fetch; again after a loss."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, TypeVar
+
+from prudent.cloud.providers.channel import LOST, Channel, RemoteProcess
+from prudent.cloud.providers.provider import LaunchFailed
+from prudent.core.errors import PrudentError
+from prudent.core.points import point
+from prudent.tuning.jobs.exits import outcome
+from prudent.tuning.jobs.leftovers import trial_name
+from prudent.tuning.jobs.lines import Lines
+from prudent.tuning.jobs.logs import Log
+from prudent.tuning.jobs.rentals import Held, Rentals
+from prudent.tuning.jobs.reports import Reports
+from prudent.tuning.jobs.timeline import Timeline
+from prudent.tuning.trial import CUT, FAILED, Outcome, Progress
+
+LOSSES = 3
+"""A run whose machines were lost so often has failed; before that it is tried on others."""
+
+FOLDER = "job"
+"""Where the job's files are, in the workspace of each machine."""
+
+T = TypeVar("T")
+
+_CHUNK = 1 << 16
+_LOOK_S = 15.0  # how often the owner of the machines is asked whether they are still there
+_DRAIN_S = 3.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one run does on its machines."""
+
+    number: int
+    command: str
+    worker: str | None
+    environment: dict[str, str]
+    type: str
+    count: int
+    run: str
+    source: Path
+    exclude: tuple[str, ...]
+    fetch: tuple[str, ...]
+    results: Path | None
+    measures: tuple[str, ...]
+    grace_s: float
+    timeout_s: float | None
+
+
+class _Lost(Exception):
+    """The machines are gone, the run is not."""
+
+
+class ClusterRun:
+    """A run under way. Its clock starts with the order of the machines: booting is money (see `Rented`)."""
+
+    def __init__(self, task: Task, rentals: Rentals, logs: tuple[Log, Log]) -> None:
+        self._task, self._rentals, self._logs = task, rentals, logs
+        self._reports = Reports(task.measures)
+        self._timeline = Timeline()
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._held: Held | None = None
+        self._processes: list[RemoteProcess] = []
+        self._began_s: float | None = None
+        self._owed_before_usd = 0.0
+        self._lost_usd = 0.0
+        self._billed = False
+        self._thread = threading.Thread(target=self._work, name=f"trial {task.number}", daemon=True)
+        self._thread.start()
+
+    # What a study asks
+
+    def next(self, until_s: float) -> Progress | Outcome | None:
+        limit_s = self._limit_s()
+        if limit_s > until_s:
+            return self._timeline.next(until_s)
+        event = self._timeline.next(limit_s)
+        if event is not None:
+            return event
+        self._end()
+        why = f"took longer than its time-out of {self._task.timeout_s:g} s"
+        return self._billed_outcome(Outcome(FAILED, limit_s, self._reports.measures, why))
+
+    def cut(self, at_s: float, why: str) -> Outcome:
+        seen = self._reports.measures
+        self._end()
+        return self._billed_outcome(Outcome(CUT, at_s, seen, why))
+
+    @property
+    def overhead_s(self) -> float:
+        began_s = self._began_s
+        return self._timeline.now_s() if began_s is None else began_s
+
+    @property
+    def owed_usd(self) -> float:
+        """What is to be paid beside the command's own time: boots, losses, clusters that were idle."""
+        with self._lock:
+            held, booting = self._held, self._began_s is None
+            now_usd = held.due_usd if held is not None and booting else self._owed_before_usd
+            return self._lost_usd + now_usd + self._rentals.unassigned_usd
+
+    # The thread
+
+    def _work(self) -> None:
+        try:
+            result = self._attempts()
+        except LaunchFailed as error:
+            result = Outcome(FAILED, self._timeline.now_s(), {}, f"could not start: {error}", started=False)
+        except (PrudentError, OSError) as error:
+            result = Outcome(
+                FAILED, self._timeline.now_s(), {}, str(error), started=self._began_s is not None
+            )
+        if not self._stopped.is_set():
+            self._timeline.add(self._billed_outcome(result))
+        for log in self._logs:
+            log.close()
+        held = self._held
+        if held is not None:
+            self._rentals.give_back(held, "" if held.up else "it did not come up")
+
+    def _attempts(self) -> Outcome:
+        why = ""
+        for losses in range(1, LOSSES + 1):
+            held = self._rentals.take(self._task.type, self._task.count, self._task.run)
+            with self._lock:
+                self._held = held
+            try:
+                return self._attempt(held)
+            except _Lost as loss:
+                why = str(loss)
+                self._lose(held, why, losses < LOSSES)
+                if self._stopped.is_set():
+                    break
+        return Outcome(FAILED, self._timeline.now_s(), {}, f"its machines were lost {LOSSES} times: {why}")
+
+    def _attempt(self, held: Held) -> Outcome:
+        self._rentals.boot(held, self._stopped)
+        try:
+            channels = [held.rental.channel(index) for index in range(self._task.count)]
+            if self._stopped.is_set():
+                return Outcome(CUT, self._timeline.now_s())
+            self._bring(channels)
+            point("trial.put")
+            first = self._begin(held, channels)
+        except (PrudentError, OSError) as error:
+            if why := self._lost_why(held):
+                raise _Lost(why) from error
+            raise
+        return self._follow(held, channels[0], first)
+
+    def _bring(self, channels: Sequence[Channel]) -> None:
+        """The job's files on every machine; results of the run before are not taken for those of this one."""
+        task = self._task
+
+        def bring(channel: Channel) -> None:
+            for path in task.fetch:
+                channel.run(f"rm -rf -- {FOLDER}/{_quoted(path)}")
+            channel.put(task.source, FOLDER, task.exclude)
+
+        _all(bring, channels)
+
+    def _begin(self, held: Held, channels: Sequence[Channel]) -> RemoteProcess:
+        task, addresses = self._task, held.rental.addresses
+        shared = {
+            **task.environment,
+            "PRUDENT_MACHINES": held.rental.text,
+            "PRUDENT_ADDRESSES": ",".join(addresses),
+            "PRUDENT_COUNT": str(task.count),
+        }
+        started: list[RemoteProcess] = []
+        if task.worker is not None:
+            for index, channel in enumerate(channels[1:], start=1):
+                environment = {**shared, "PRUDENT_INDEX": str(index)}
+                quiet = f"{{ {task.worker}\n}} >> ../worker.log 2>&1"
+                started.append(channel.start(quiet, environment, FOLDER))
+        with self._lock:
+            self._owed_before_usd = held.due_usd
+            self._began_s = self._timeline.now_s()
+            self._processes = started
+        first = channels[0].start(task.command, {**shared, "PRUDENT_INDEX": "0"}, FOLDER)
+        with self._lock:
+            self._processes = [first, *started]
+        point("trial.started")
+        if self._stopped.is_set():
+            first.end(0.0)
+        return first
+
+    def _follow(self, held: Held, channel: Channel, process: RemoteProcess) -> Outcome:
+        out, err = self._logs
+        readers = [
+            threading.Thread(target=self._read, args=(process.stdout, out, True), daemon=True),
+            threading.Thread(target=self._read, args=(process.stderr, err, False), daemon=True),
+        ]
+        for reader in readers:
+            reader.start()
+        code = self._wait(held, process)
+        ended_s = self._timeline.now_s()
+        for reader in readers:
+            reader.join(_DRAIN_S)
+        if self._stopped.is_set():
+            return Outcome(CUT, ended_s)
+        if code == LOST:
+            raise _Lost(self._lost_why(held) or "the connection to the first machine was lost")
+        point("trial.ended")
+        time_s = max(ended_s, self._timeline.latest_s())
+        last_line = err.last_line or (out.last_line if code else "")
+        result = outcome(code, ended_s - self.overhead_s, time_s, self._reports, last_line)
+        result = replace(result, time_s=time_s)  # where it could not start, the machines are paid for yet
+        problem = self._fetch(channel) or out.problem or err.problem
+        point("trial.fetched")
+        for one in self._processes:
+            one.end(0.0)  # what it left behind would disturb the next run
+        return (
+            replace(result, why=f"{result.why}; {problem}" if result.why else problem) if problem else result
+        )
+
+    def _wait(self, held: Held, process: RemoteProcess) -> int:
+        """Until it ends; a lease that was lost meanwhile is the end as well."""
+        look_s = time.monotonic() + _LOOK_S
+        while True:
+            code = process.wait(1.0)
+            if code is not None:
+                # Without its other machines a command fails, too; that says nothing about the configuration.
+                broken = code != 0 and not self._stopped.is_set() and self._task.count > 1
+                return LOST if broken and self._lost_why(held) else code
+            late = time.monotonic() >= look_s
+            look_s = time.monotonic() + _LOOK_S if late else look_s
+            if held.rental.lost is not None or (late and self._lost_why(held)):
+                return LOST
+
+    def _fetch(self, channel: Channel) -> str:
+        """Bring the results here; answers what went wrong."""
+        task = self._task
+        if task.results is None:
+            return ""
+        for path in task.fetch:
+            try:
+                channel.get(f"{FOLDER}/{path}", task.results / trial_name(task.number) / path)
+            except (PrudentError, OSError) as error:
+                return f"its {path} could not be fetched: {error}"
+        return ""
+
+    def _read(self, stream: IO[bytes], log: Log, reports: bool) -> None:
+        lines = Lines()
+        with stream, contextlib.suppress(ValueError):
+            while chunk := stream.read(_CHUNK):
+                log.write(chunk)
+                if reports:
+                    self._take(lines.feed(chunk))
+        if reports:
+            self._take(lines.rest())
+
+    def _take(self, lines: list[str]) -> None:
+        now_s = self._timeline.now_s()
+        for line in lines:
+            progress = self._reports.line(line, now_s)
+            if progress is not None:
+                self._timeline.add(progress)
+
+    # Ends
+
+    def _limit_s(self) -> float:
+        began_s, timeout_s = self._began_s, self._task.timeout_s
+        return float("inf") if began_s is None or timeout_s is None else began_s + timeout_s
+
+    def _end(self) -> None:
+        """Stop whatever is going on: a command is ended, a boot goes on for whoever comes next."""
+        self._stopped.set()
+        with self._lock:
+            processes = list(self._processes)
+        if processes:
+            _all(lambda process: process.end(self._task.grace_s), processes)
+            self._thread.join(2 * _DRAIN_S)
+
+    def _lose(self, held: Held, why: str, again: bool) -> None:
+        """Charge a lost cluster to this run, and begin anew with nothing known."""
+        self._logs[1].write(f"\n[prudent] the machines were lost ({why})\n".encode())
+        held.up = False
+        with self._lock:
+            self._lost_usd += held.settle()
+            self._held, self._processes = None, []
+            if again:
+                self._began_s = None
+            self._reports = Reports(self._task.measures)
+        self._rentals.give_back(held, why)
+
+    def _lost_why(self, held: Held) -> str:
+        if held.rental.lost is not None:
+            return held.rental.lost
+        try:
+            return held.rental.preempted() or ""
+        except (PrudentError, OSError) as error:
+            return str(error)
+
+    def _billed_outcome(self, result: Outcome) -> Outcome:
+        """With what was really paid, once: whoever comes later is charged for the rest."""
+        with self._lock:
+            if self._billed:
+                return result
+            self._billed = True
+            overhead_s = result.time_s if self._began_s is None else min(self._began_s, result.time_s)
+            bill_usd = self._lost_usd + (self._held.settle() if self._held is not None else 0.0)
+        bill_usd += self._rentals.settle_unassigned()
+        return replace(result, overhead_s=overhead_s, bill_usd=bill_usd)
+
+
+def _all(work: Callable[[T], object], items: Sequence[T]) -> None:
+    if len(items) == 1:
+        work(items[0])
+    elif items:
+        with ThreadPoolExecutor(min(16, len(items))) as several:
+            list(several.map(work, items))
+
+
+def _quoted(path: str) -> str:
+    return "'" + path.replace("'", "'\"'\"'") + "'"
