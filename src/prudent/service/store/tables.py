@@ -52,7 +52,11 @@ Index("runs_recent", runs.c.created_s, runs.c.id)
 Index("runs_of_user", runs.c.user, runs.c.created_s, runs.c.id)
 Index("runs_of_status", runs.c.status, runs.c.created_s, runs.c.id)
 Index("runs_of_kind", runs.c.kind, runs.c.created_s, runs.c.id)
-Index("runs_to_take", runs.c.status, runs.c.user, runs.c.priority, runs.c.created_s)
+Index("runs_to_take", runs.c.status, runs.c.user, runs.c.priority.desc(), runs.c.created_s)
+
+turns = Table(
+    "turns", metadata, Column("user", String(128), primary_key=True), Column("at_s", Double, nullable=False)
+)
 
 events = Table(
     "events",

@@ -1,0 +1,142 @@
+"""Claims: fair among users, within limits, safe when workers vanish."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from prudent.service.store import charges, claims, runs, workers
+from prudent.service.store.charges import Charge
+from prudent.service.store.runs import NewRun, Stale
+from prudent.service.store.store import Store
+from prudent.service.store.workers import Worker
+
+
+def submit(store: Store, user: str, count: int = 1, **others: object) -> list[str]:
+    new = [NewRun("tune", user, {}, "rest", "body", **others) for _ in range(count)]  # type: ignore[arg-type]
+    return [store.write(runs.insert, each)[0].id for each in new]
+
+
+def alive(store: Store, name: str) -> None:
+    store.write(workers.beat, Worker(name, "host", 1, 0.0, 0.0, "alive", 2, 0))
+
+
+def take(store: Store, worker: str = "w", per_user: int = 100, **others: object) -> runs.Run | None:
+    return store.write(claims.take, worker, per_user, **others)  # type: ignore[arg-type]
+
+
+def test_users_take_turns(store: Store) -> None:
+    submit(store, "ada", 20)
+    submit(store, "bob", 3)
+    submit(store, "cy", 3)
+    taken = []
+    for _ in range(9):
+        run = take(store)
+        assert run is not None
+        taken.append(run.user)
+        store.write(runs.finish, run.id, run.fence, "succeeded")
+    assert Counter(taken) == {"ada": 3, "bob": 3, "cy": 3}
+
+
+def test_priority_then_age_within_a_user(store: Store) -> None:
+    first, second = submit(store, "ada", 2)
+    (urgent,) = submit(store, "ada", priority=5)
+    (later,) = submit(store, "ada", priority=-1)
+    taken = [run.id for _ in range(4) if (run := take(store)) is not None]
+    assert taken == [urgent, first, second, later]
+    assert take(store) is None
+
+
+def test_nobody_gets_more_than_their_share(store: Store) -> None:
+    submit(store, "ada", 5)
+    assert take(store, per_user=2) is not None
+    assert take(store, per_user=2) is not None
+    assert take(store, per_user=2) is None
+
+
+def test_spent_money_makes_wait(store: Store) -> None:
+    (run,) = submit(store, "ada")
+    store.write(charges.record, Charge("other", "trial 1", "ada", "tune", 3.0))
+    assert take(store, daily_usd={"ada": 3.0}) is None
+    found = store.read(runs.get, run)
+    assert found is not None
+    assert "tomorrow" in found.waiting
+    assert take(store, daily_usd={"ada": 3.1}) is not None
+
+
+def test_each_run_is_taken_once_by_many_workers(url: str) -> None:
+    with Store(url) as one, Store(url) as two, ThreadPoolExecutor(8) as pool:
+        submit(one, "ada", 20)
+        submit(two, "bob", 20)
+        stores = (one, two)
+        found = list(pool.map(lambda n: take(stores[n % 2], f"w{n % 8}"), range(60)))
+    taken = [run.id for run in found if run is not None]
+    assert len(taken) == len(set(taken)) == 40
+
+
+def test_a_dead_workers_runs_go_to_another_and_it_is_refused(store: Store) -> None:
+    alive(store, "dead")
+    submit(store, "ada")
+    run = take(store, "dead")
+    assert run is not None
+    assert store.write(claims.bury, 100.0, 3) == []
+    assert store.write(claims.bury, -1.0, 3) == [run.id]
+    assert store.read(workers.all_) == []
+    with pytest.raises(Stale):
+        store.write(runs.finish, run.id, run.fence, "succeeded")
+    again = take(store, "other")
+    assert again is not None
+    assert (again.id, again.attempts) == (run.id, 2)
+    assert again.fence > run.fence
+    assert again.started_s == run.started_s
+    with pytest.raises(Stale):
+        store.write(runs.progress, run.id, run.fence, 0.9)
+
+
+def test_poison_stops_after_three(store: Store) -> None:
+    (name,) = submit(store, "ada")
+    for _ in range(3):
+        alive(store, "w")
+        assert take(store) is not None
+        store.write(claims.bury, -1.0, 3)
+    found = store.read(runs.get, name)
+    assert found is not None
+    assert found.status == "failed"
+    assert "3 times" in found.error
+    assert take(store) is None
+
+
+def test_handing_over_is_nobodys_fault(store: Store) -> None:
+    submit(store, "ada")
+    for _ in range(5):
+        run = take(store)
+        assert run is not None
+        assert run.attempts == 1
+        store.write(claims.give_back, run.id, run.fence, "its worker is leaving.", False)
+
+
+def test_attempts_within_a_worker_count_too(store: Store) -> None:
+    submit(store, "ada")
+    run = take(store)
+    assert run is not None
+    assert store.write(claims.again, run.id, run.fence, 3, "it was killed")
+    assert store.write(claims.again, run.id, run.fence, 3, "it was killed")
+    assert not store.write(claims.again, run.id, run.fence, 3, "it was killed")
+    found = store.read(runs.get, run.id)
+    assert found is not None
+    assert (found.status, found.attempts) == ("failed", 3)
+
+
+def test_cancelled_while_its_worker_was_dead_ends_it(store: Store) -> None:
+    alive(store, "w")
+    submit(store, "ada")
+    run = take(store)
+    assert run is not None
+    store.write(runs.cancel, run.id)
+    assert store.read(claims.cancelled, "w") == [run.id]
+    store.write(claims.bury, -1.0, 3)
+    found = store.read(runs.get, run.id)
+    assert found is not None
+    assert found.status == "cancelled"
