@@ -32,10 +32,11 @@ def run(
     place: Place, kill_at: str = "", count: int = 2, lease_s: float = 30.0, work_s: float = 0.2
 ) -> subprocess.CompletedProcess[str]:
     """Rent, work and release in another process, which ends itself at a point."""
+    renter = place.environment.get("PRUDENT_TEST_RENTER", str(RENTER))
     where = json.dumps(place.provider.settings)
     words = [place.home, where, place.type, count, lease_s, work_s, "yes" if place.enters else "no"]
     return subprocess.run(
-        [sys.executable, RENTER, *map(str, words)],
+        [sys.executable, renter, *map(str, words)],
         env={**os.environ, **place.environment, KILL_AT: kill_at},
         capture_output=True,
         text=True,
