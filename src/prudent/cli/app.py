@@ -23,6 +23,8 @@ COMMANDS = {
     "train": ("prudent.cli.train", "train"),
     "predict": ("prudent.cli.predict", "predict"),
     "users": ("prudent.cli.users", "users"),
+    "serve": ("prudent.cli.serve", "serve"),
+    "worker": ("prudent.cli.worker", "worker"),
     "demo": ("prudent.cli.demo", "demo"),
     "prices": ("prudent.cli.prices", "prices"),
     "clusters": ("prudent.cli.clusters", "clusters"),

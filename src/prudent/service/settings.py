@@ -15,8 +15,6 @@ PREFIX = "PRUDENT_"
 SECRETS = ("database_url", "smtp_password", "webhook_secret")
 """Read from files or the environment only, and never shown."""
 _LISTS = ("data", "private_networks", "trusted_hosts", "cors_origins")
-_OTHERS = ("PRUDENT_DEBUG", "PRUDENT_DATA")
-"""Variables of the program that are no settings of a service (PRUDENT_DATA is where its tests find data)."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +159,27 @@ def load(
     return _checked(said)
 
 
+def environment_of(settings: Settings) -> dict[str, str]:
+    """The variables by which another process gets the same settings; for it alone, there are secrets in it.
+
+    >>> environment_of(Settings(Path("/srv/prudent"), data=(Path("/a"), Path("/b"))))["PRUDENT_DATA_FOLDERS"]
+    '/a,/b'
+    """
+    said: dict[str, str] = {}
+    for each in fields(Settings):
+        value = getattr(settings, each.name)
+        if isinstance(value, tuple):
+            value = ",".join(str(part) for part in value) or None
+        if value is not None:
+            said[_variable(each.name)] = str(value.absolute()) if isinstance(value, Path) else str(value)
+    return said
+
+
+def _variable(name: str) -> str:
+    """PRUDENT_DATA is taken: it tells tests where data are."""
+    return f"{PREFIX}{'DATA_FOLDERS' if name == 'data' else name.upper()}"
+
+
 def _of_file(path: Path) -> dict[str, Any]:
     from prudent.core.yaml_text import read_yaml
 
@@ -179,14 +198,8 @@ def _of_file(path: Path) -> dict[str, Any]:
 
 
 def _of_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    known = {each.name for each in fields(Settings)} | {f"{name}_file" for name in SECRETS}
-    found = {
-        name: value
-        for key, value in environment.items()
-        if key.startswith(PREFIX)
-        and key not in _OTHERS
-        and (name := key.removeprefix(PREFIX).lower()) in known
-    }
+    known = [each.name for each in fields(Settings)] + [f"{name}_file" for name in SECRETS]
+    found = {name: environment[key] for name in known if (key := _variable(name)) in environment}
     return _read_secrets(found, Path())
 
 

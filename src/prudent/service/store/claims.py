@@ -183,3 +183,10 @@ def _release(connection: Connection, run_id: str, why: str, blame: bool) -> None
         )
     )
     events.append(connection, run_id, "waiting", {"why": why})
+
+
+def any_queued(connection: Connection) -> bool:
+    """Whether somebody waits."""
+    return (
+        connection.execute(sa.select(table.c.id).where(table.c.status == QUEUED).limit(1)).first() is not None
+    )

@@ -13,6 +13,7 @@ from prudent.service.work.artifacts import MODELS, REPORT
 from prudent.service.work.files import write_result
 from prudent.service.work.messages import Begun, Done, Ended, Interrupted, Made, Progress, Said, Task, Tell
 from prudent.service.work.warm import Stove, WarmEngine
+from prudent.training.description import MODEL_FILE
 from prudent.training.engine import Engine
 from prudent.training.events import Ended as TrialEnded
 from prudent.training.events import Event, Started
@@ -42,6 +43,7 @@ def perform(task: Task, tell: Tell, folders: Sequence[Path], stove: Stove) -> Sa
         tuple(
             Made(e.rank, e.algorithm, e.score, e.metric, e.value, Path(e.model_path).name)
             for e in board.entries
+            if (Path(e.model_path) / MODEL_FILE).is_file()  # a function's minimum is no model
         ),
         board.ended if "budget" in board.ended else "",
     )

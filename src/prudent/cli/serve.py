@@ -1,0 +1,111 @@
+"""`prudent serve`: requests by REST, browser, queue or dropped file, worked off by workers."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from prudent.cli.console import out, say
+from prudent.cli.service_options import Artifacts, Config, Data, DatabaseUrl, Home, read_settings
+
+if TYPE_CHECKING:
+    from prudent.service.settings import Settings
+
+
+def serve(
+    home: Home = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on; 127.0.0.1 otherwise.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; 8080 otherwise.")] = None,
+    config: Config = None,
+    database_url: DatabaseUrl = None,
+    artifacts: Artifacts = None,
+    data: Data = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Workers on this machine; 1 otherwise, 0 for none.")
+    ] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Runs at a time per worker.")] = None,
+    tokens: Annotated[Path | None, typer.Option(help="A file of users and their tokens' hashes.")] = None,
+    public_url: Annotated[str | None, typer.Option(help="How people reach it, for links in mails.")] = None,
+    watch: Annotated[Path | None, typer.Option(help="A folder in which dropped requests are taken.")] = None,
+    queue: Annotated[str | None, typer.Option(help="A queue of requests: an SQS URL or file:///DIR.")] = None,
+    bucket: Annotated[str | None, typer.Option(help="A bucket of requests: s3://bucket/prefix.")] = None,
+) -> None:
+    """Serve Prudent to a team: REST, dashboard, queues; requests survive crashes and are worked off."""
+    said = {
+        "host": host,
+        "port": port,
+        "artifacts": artifacts,
+        "data": data,
+        "workers": workers,
+        "concurrency": concurrency,
+        "tokens": tokens,
+        "public_url": public_url,
+        "watch": watch,
+        "queue": queue,
+        "bucket": bucket,
+    }
+    settings = read_settings(home, config, database_url, said)
+    _run(settings)
+
+
+def _run(settings: Settings) -> None:
+    from prudent.service.engine.crew import Crew
+    from prudent.service.intake.fronts import Fronts, fronts_of
+    from prudent.service.notify.courier import Courier
+    from prudent.service.security import guard
+    from prudent.service.store.store import Store
+    from prudent.service.web.app import create_app
+    from prudent.service.web.logs import set_up
+
+    settings.create()
+    set_up()
+    with ExitStack() as stack:
+        store = stack.enter_context(Store(settings.database))
+        guard.check_bind(settings, store)
+        app = create_app(settings, store)
+        stack.enter_context(_heeded_signals())
+        crew = Crew(settings, settings.workers)
+        stack.callback(crew.stop)
+        crew.start()
+        courier = Courier(settings).start()
+        stack.callback(courier.stop)
+        fronts = Fronts(fronts_of(settings, store)).start()
+        stack.callback(fronts.stop)
+        _serve(app, settings)
+
+
+def _serve(app: Any, settings: Settings) -> None:
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=3,
+        backlog=2048,
+    )
+    server = uvicorn.Server(config)
+    listening = config.bind_socket()
+    place = listening.getsockname()
+    shown = f"[{place[0]}]" if ":" in place[0] else place[0]
+    say(out(), f"Prudent serves at http://{shown}:{place[1]} (home: {settings.home}). Ctrl-C ends it.")
+    server.run(sockets=[listening])
+
+
+@contextmanager
+def _heeded_signals() -> Iterator[None]:
+    """The web server ends at a signal and then raises it again; we still have workers to let drain."""
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

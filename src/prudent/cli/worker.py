@@ -1,0 +1,46 @@
+"""`prudent worker`: works off what was submitted to a service, on any machine that reaches its database."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+from prudent.cli.service_options import Artifacts, Config, Data, DatabaseUrl, Home, read_settings
+
+_PR_SET_PDEATHSIG = 1
+
+
+def worker(
+    home: Home = None,
+    config: Config = None,
+    database_url: DatabaseUrl = None,
+    artifacts: Artifacts = None,
+    data: Data = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Do so many runs at a time.")] = None,
+    name: Annotated[str | None, typer.Option(help="Its name; host and process otherwise.")] = None,
+    attached: Annotated[bool, typer.Option("--attached", hidden=True)] = False,
+) -> None:
+    """Work runs off. SIGTERM or Ctrl-C: no new work, what runs ends or is handed to another worker."""
+    from prudent.service.engine.worker import Worker
+    from prudent.service.store.store import Store
+    from prudent.service.web.logs import set_up
+
+    if attached:  # a service started it, and it shall not outlive that
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    said = {"artifacts": artifacts, "data": data, "concurrency": concurrency}
+    settings = read_settings(home, config, database_url, said)
+    settings.create()
+    set_up()
+    with Store(settings.database) as store:
+        made = Worker(settings, store, name)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: made.drain())
+        made.run()
+    sys.stdout.flush()
+    # Threads of workflows that were handed over wait for an end that comes elsewhere.
+    os._exit(0)

@@ -1,0 +1,77 @@
+"""DBOS, set up: which database, which executor, and one fixed version.
+
+The version is fixed because DBOS only goes on with workflows of its own application version, by default a
+digest of the source: after an upgrade everything pending would be stranded. It is raised by hand when steps
+of the workflow change so that old records do not fit, and never otherwise.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import sqlalchemy as sa
+from dbos import DBOS, DBOSConfig
+
+from prudent.service.settings import Settings
+
+APPLICATION = "prudent"
+VERSION = "prudent-1"
+SCHEMA = "prudent_engine"
+_LOCK = 7065728
+
+
+def queue_of(worker: str) -> str:
+    """The queue on which a worker finds what it takes over: DBOS starts a resumed workflow from a queue, and
+    only the worker that has claimed the run may start it."""
+    return f"worker-{worker}"
+
+
+def launch(settings: Settings, worker: str) -> None:
+    """Start DBOS in this process, as the executor of this name."""
+    for name in ("dbos", "dbos._logger"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    config: DBOSConfig = {
+        "name": APPLICATION,
+        "system_database_url": settings.engine_database,
+        "application_version": VERSION,
+        "executor_id": worker,
+        "log_level": "WARNING",
+        "dbos_system_schema": SCHEMA,
+        "use_listen_notify": False,
+        "notification_listener_polling_interval_sec": 10.0,
+        "scheduler_polling_interval_sec": 3600.0,
+    }
+    with _alone(settings):  # tables are made by whoever comes first
+        DBOS(config=config)
+        DBOS.listen_queues([queue_of(worker)])
+        DBOS.launch()
+        DBOS.register_queue(queue_of(worker), polling_interval_sec=0.1, on_conflict="always_update")
+
+
+def forget(worker: str) -> None:
+    """Remove what DBOS keeps of a worker that is gone."""
+    DBOS.delete_queue(queue_of(worker))
+
+
+@contextmanager
+def _alone(settings: Settings) -> Iterator[None]:
+    """Nobody else launches meanwhile."""
+    url = settings.engine_database
+    if url.startswith("sqlite:///"):
+        path = url.removeprefix("sqlite:///")
+        with open(f"{path}.lock", "w", encoding="ascii") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            file = sqlite3.connect(path)
+            # Readers then do not wait for the writer; the file remembers it.
+            file.execute("PRAGMA journal_mode=WAL").close()
+            file.close()
+            yield
+        return
+    engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
+    with engine.connect() as connection, connection.begin():
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+        yield

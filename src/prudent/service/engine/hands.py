@@ -1,0 +1,73 @@
+"""Warm processes, ready for the next run."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from prudent.service.work.hand import MOST_RUNS, Hand
+
+_log = logging.getLogger("prudent.worker")
+
+
+class Hands:
+    """As many processes as runs at a time, started before they are needed."""
+
+    def __init__(self, make: Callable[[], Hand], size: int) -> None:
+        self._make, self._size = make, size
+        self._lock = threading.Lock()
+        self._spare: list[Hand] = []
+        self._out: set[Hand] = set()
+        self._closed = False
+
+    def fill(self) -> None:
+        """Have a spare process for every run that could begin; replaces those that died meanwhile."""
+        with self._lock:
+            dead = [hand for hand in self._spare if not hand.alive]
+            self._spare = [hand for hand in self._spare if hand.alive]
+            lacking = 0 if self._closed else self._size - len(self._out) - len(self._spare)
+        for hand in dead:
+            hand.close()
+        for _ in range(lacking):
+            hand = self._make()
+            with self._lock:
+                self._spare.append(hand)
+
+    def take(self) -> Hand:
+        """A process that is this run's alone."""
+        with self._lock:
+            while self._spare:
+                hand = self._spare.pop(0)
+                if hand.alive:
+                    self._out.add(hand)
+                    return hand
+        hand = self._make()
+        with self._lock:
+            self._out.add(hand)
+        return hand
+
+    def give_back(self, hand: Hand, good: bool = True) -> None:
+        """A run has ended; a process that was interrupted, or is old, is not used again."""
+        with self._lock:
+            self._out.discard(hand)
+            keep = good and not self._closed and hand.alive and hand.runs < MOST_RUNS
+            if keep and len(self._spare) + len(self._out) < self._size:
+                self._spare.append(hand)
+                return
+        hand.close()
+
+    def tick(self) -> None:
+        """Tell those at work that their worker lives."""
+        with self._lock:
+            out = list(self._out)
+        for hand in out:
+            hand.tick()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            every, self._spare = [*self._spare, *self._out], []
+            self._out.clear()
+        for hand in every:
+            hand.close()

@@ -1,0 +1,236 @@
+"""One run in the hands of this worker: from its claim to its end, or until it is taken away."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, NoReturn
+
+from prudent.service.engine import record
+from prudent.service.engine.hands import Hands
+from prudent.service.settings import Settings
+from prudent.service.store import charges, claims, models, runs, trials
+from prudent.service.store.models import Model
+from prudent.service.store.runs import CANCELLED, FAILED, SUCCEEDED, Run
+from prudent.service.store.store import Store
+from prudent.service.store.tables import runs as table
+from prudent.service.work import artifacts
+from prudent.service.work.hand import LAST_WORDS, Died, Hand, clear
+from prudent.service.work.messages import Done, Failed, Interrupted, Said, Task
+
+_log = logging.getLogger("prudent.worker")
+_LOOK_S, _TOGETHER, _PAUSE_S = 0.2, 64, 0.05
+_STOP_S = 10.0
+"""A run that was told to stop and has not by then is ended as it is."""
+
+
+class HandedOver(BaseException):
+    """This worker leaves; the run waits for another. Not an error: nothing of it is recorded."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a step of the workflow has come to: trials that ended, and at the end how the run did."""
+
+    trials: tuple[int, ...] = ()
+    outcome: str = ""
+    """Empty while the run goes on; then succeeded, failed or cancelled."""
+    error: str = ""
+    models: tuple[dict[str, Any], ...] = ()
+    exhausted: str = ""
+    recorded: bool = False
+    """The store has the outcome already."""
+
+
+@dataclass
+class Session:
+    """Does a run with a process of its own, and records what it says."""
+
+    run: Run
+    store: Store
+    settings: Settings
+    hands: Hands
+    parallelism: int
+    daily_usd: float | None = None
+    leave: Callable[[str], None] = lambda run_id: None
+    settled: threading.Event = field(default_factory=threading.Event)
+    """Set when nothing of the run is left here."""
+    _cancel: bool = False
+    _hand_over: bool = False
+    _told_s: float | None = None
+    _hand: Hand | None = None
+
+    # Orders of the worker, from its thread
+
+    def cancel(self) -> None:
+        self._cancel = True
+
+    def hand_over(self) -> None:
+        self._hand_over = True
+
+    # Steps of the workflow, from its thread
+
+    def prepare(self) -> None:
+        """Forget what a former worker had under way, and end what it left running; it is begun again."""
+        if self.run.ended:
+            return
+        if self.run.fence > 1:
+            self.store.write(trials.drop_unfinished, self.run.id, self.run.fence)
+            clear(self.settings.folder_of(self.run.id))
+
+    def next(self) -> Batch:
+        """Go on until trials have ended or the run has."""
+        while True:
+            try:
+                hand = self._begin()
+                said = self._gather(hand)
+                new = self.store.write(record.keep, self.run, said) if said else []
+            except Died as error:
+                self._drop()
+                if not self._go_on_after(str(error)):
+                    return Batch(outcome=FAILED, recorded=True)
+                continue
+            last = said[-1] if said and isinstance(said[-1], LAST_WORDS) else None
+            if last is not None:
+                return self._ended(last, tuple(new))
+            if new:
+                return Batch(tuple(new))
+
+    def export(self, batch: Batch) -> str:
+        """Results to where they are kept; the models become known."""
+        folder = self.settings.folder_of(self.run.id)
+        place = artifacts.keep(self.settings.artifacts, self.run.id, folder)
+        now_s = time.time()
+        made = [
+            Model(
+                f"{self.run.id}-{model['rank']}",
+                self.run.id,
+                self.run.user,
+                model["rank"],
+                model["algorithm"],
+                model["score"],
+                model["metric"],
+                model["value"],
+                f"{place}/{artifacts.MODELS}/{model['folder']}",
+                now_s,
+            )
+            for model in batch.models
+        ]
+
+        def change(connection: Any) -> None:
+            models.record(connection, made, self.run.id, self.run.fence)
+            connection.execute(table.update().where(table.c.id == self.run.id).values(folder=place))
+
+        self.store.write(change)
+        return place
+
+    def finish(self, batch: Batch) -> str:
+        """The one outcome."""
+        if not batch.recorded:
+            now = self.store.read(runs.get, self.run.id)
+            if now is None or not (now.ended and now.fence == self.run.fence):
+                self.store.write(runs.finish, self.run.id, self.run.fence, batch.outcome, batch.error)
+        return batch.outcome
+
+    def close(self) -> None:
+        """Nothing of the run is left here."""
+        self._drop()
+        self.leave(self.run.id)
+        self.settled.set()
+
+    # Inside
+
+    def _begin(self) -> Hand:
+        if self._hand is None:
+            left_usd = None
+            if self.daily_usd is not None:
+                spent_usd = self.store.read(charges.spent_usd, self.run.user)
+                left_usd = max(self.daily_usd - spent_usd, 0.0) + self.run.spent_usd
+            self._hand = self.hands.take()
+            self._hand.give(
+                Task(
+                    self.run.id,
+                    self.run.kind,
+                    dict(self.run.document),
+                    self.settings.folder_of(self.run.id).absolute(),
+                    self.parallelism,
+                    left_usd,
+                    self.settings.engine,
+                )
+            )
+        return self._hand
+
+    def _gather(self, hand: Hand) -> list[Said]:
+        """What is said in a moment, together; heeds orders to stop."""
+        said: list[Said] = []
+        until_s = None
+        while len(said) < _TOGETHER:
+            wait_s = _LOOK_S if until_s is None else until_s - time.monotonic()
+            message = hand.hear(max(wait_s, 0.0))
+            if message is not None:
+                said.append(message)
+                if isinstance(message, LAST_WORDS):
+                    break
+                # A trial's end is worth telling at once; what comes in the same blink goes with it.
+                until_s = until_s or time.monotonic() + _PAUSE_S
+            self._heed(hand)
+            if until_s is not None and time.monotonic() >= until_s:
+                break
+            if until_s is None and message is None:
+                break
+        return said
+
+    def _heed(self, hand: Hand) -> None:
+        if not (self._cancel or self._hand_over):
+            return
+        if self._told_s is None:
+            self._told_s = time.monotonic()
+            hand.interrupt()
+        elif time.monotonic() - self._told_s > _STOP_S:
+            hand.stop(0.0)
+
+    def _ended(self, last: Said, new: tuple[int, ...]) -> Batch:
+        if isinstance(last, Done):
+            made = tuple(asdict(model) for model in last.models)
+            self._give_back()
+            return Batch(new, SUCCEEDED, models=made, exhausted=last.exhausted)
+        if isinstance(last, Failed):
+            self._give_back()
+            return Batch(new, FAILED, last.error)
+        assert isinstance(last, Interrupted)
+        self._drop()
+        if self._cancel:
+            return Batch(new, CANCELLED)
+        if self._go_on_after("its process was interrupted"):  # by nobody here, or to hand over
+            return self.next()
+        return Batch(outcome=FAILED, recorded=True)
+
+    def _go_on_after(self, why: str) -> bool:
+        """A process ended before its run did: whether the run is tried again here."""
+        if self._cancel:
+            self.store.write(runs.finish, self.run.id, self.run.fence, CANCELLED)
+            return False
+        if self._hand_over:
+            self._let_go()
+        _log.warning("Run %s lost its process: %s", self.run.id, why, extra={"run": self.run.id})
+        return self.store.write(claims.again, self.run.id, self.run.fence, self.settings.tries, why)
+
+    def _let_go(self) -> NoReturn:
+        why = f"{self.run.worker} is leaving; another goes on."
+        self.store.write(claims.give_back, self.run.id, self.run.fence, why, False)
+        raise HandedOver
+
+    def _give_back(self) -> None:
+        if self._hand is not None:
+            self.hands.give_back(self._hand)
+            self._hand = None
+
+    def _drop(self) -> None:
+        """End the process, with what it may have left running."""
+        if self._hand is not None:
+            self.hands.give_back(self._hand, good=False)
+            self._hand = None
+            clear(self.settings.folder_of(self.run.id))
