@@ -34,11 +34,12 @@ class Ec2Check:
         first = list(self._region()) or list(_told(self._credentials))
         if first:
             return first
-        found = [*self._subnets(), *self._groups(), *self._keys(), *self._profile()]
+        misplaced = list(self._subnets())
+        found = [*misplaced, *self._groups(), *self._keys(), *self._profile()]
         if not types:
             found += list(_told(self._image_alone))
         for name in types:
-            wrong = list(self._type(name))
+            wrong = list(self._type(name, not misplaced))
             found += wrong
             if not wrong and not found:  # what is known to be wrong would only be said again
                 found += list(_told(lambda name=name: self._launchable(name)))  # type: ignore[misc]
@@ -144,11 +145,13 @@ class Ec2Check:
             except ERRORS as error:
                 raise translated(error, f"find the image {self.settings.image}") from error
 
-    def _type(self, name: str) -> Iterator[str]:
+    def _type(self, name: str, placed: bool) -> Iterator[str]:
         for one in (name, *self.settings.alternatives.get(name, ())):
             wrong = list(_told(lambda one=one: self.prices.machine(one)))  # type: ignore[misc]
             wrong = wrong or list(_told(lambda one=one: self.images.image(one)))  # type: ignore[misc]
-            yield from wrong or _told(lambda one=one: self._offered(one))  # type: ignore[misc]
+            if placed and not wrong:
+                wrong = list(_told(lambda one=one: self._offered(one)))  # type: ignore[misc]
+            yield from wrong
 
     def _offered(self, name: str) -> None:
         zones = [*map(self.images.zone, self.settings.subnets), *self.settings.zones]
