@@ -1,0 +1,60 @@
+"""Pages about all runs together: machines, and money."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+from sqlalchemy import Connection
+
+from prudent.core.errors import PrudentError
+from prudent.service.store import workers
+from prudent.service.store.workers import Worker
+from prudent.service.web import ledger
+from prudent.service.web.desk import Desk
+
+
+def add(router: APIRouter, desk: Desk) -> None:
+    """Routes /machines and /money."""
+
+    @router.get("/machines")
+    async def machines(request: Request) -> HTMLResponse:
+        """Workers by their heartbeats, and rented machines by their leases."""
+        found, now_s = await desk.store.read_soon(_workers)
+        leases, complaints = await asyncio.to_thread(_leases, desk)
+        return desk.page(
+            request,
+            "machines.html.j2",
+            workers=found,
+            now_s=now_s,
+            silent_s=desk.settings.takeover_s,
+            leases=leases,
+            complaints=complaints,
+        )
+
+    @router.get("/money")
+    async def money(request: Request) -> HTMLResponse:
+        now_s = time.time()
+        sums, known = await desk.store.read_soon(ledger.look, ledger.since(now_s))
+        shown = await asyncio.to_thread(ledger.ledger_of, sums, known, desk.settings, now_s)
+        return desk.page(request, "money.html.j2", ledger=shown)
+
+
+def _workers(connection: Connection) -> tuple[list[Worker], float]:
+    return workers.all_(connection), workers.now_s(connection)
+
+
+def _leases(desk: Desk) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Clusters that are rented now, as far as this home knows; nobody is asked over the network."""
+    from prudent.cloud.leases.register import Register
+    from prudent.cloud.leases.standing import standing
+
+    now_s = time.time()
+    try:
+        found, complaints = standing(Register(desk.settings.home), (), now_s)
+    except PrudentError as error:
+        return [], (str(error),)
+    return [{**one.to_dict(now_s), "text": one.text} for one in found], complaints

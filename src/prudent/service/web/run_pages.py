@@ -1,0 +1,101 @@
+"""Pages of runs: the list, one run, and the parts of them that change while one looks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from sqlalchemy import Connection
+
+from prudent.core.errors import BadInput
+from prudent.service.store import runs
+from prudent.service.web import board
+from prudent.service.web.desk import Desk, user_of
+from prudent.service.web.words import KINDS, STATES
+
+_FILTERS = ("status", "kind", "user", "after")
+
+
+def add(router: APIRouter, desk: Desk) -> None:
+    """Routes below /runs."""
+
+    @router.get("/")
+    async def start() -> Response:
+        return RedirectResponse("/runs", 303)
+
+    @router.get("/runs")
+    async def list_runs(request: Request) -> HTMLResponse:
+        """Runs, newest first, with filters."""
+        return desk.page(request, "runs.html.j2", **await _listing(desk, request))
+
+    @router.get("/runs/live")
+    async def live_runs(request: Request) -> HTMLResponse:
+        """The changing part of the list."""
+        return desk.page(request, "_runs.html.j2", **await _listing(desk, request))
+
+    @router.get("/runs/{run_id}")
+    async def show(run_id: str, request: Request) -> HTMLResponse:
+        return await _run(desk, request, run_id, "run.html.j2")
+
+    @router.get("/runs/{run_id}/live")
+    async def live(run_id: str, request: Request) -> HTMLResponse:
+        """The changing parts of a run's page."""
+        return await _run(desk, request, run_id, "_run.html.j2")
+
+    @router.post("/runs/{run_id}/cancel")
+    async def cancel(run_id: str, request: Request) -> Response:
+        """End a run, by its owner or an admin."""
+        run = await desk.store.read_soon(runs.get, run_id[:64])
+        if run is None:
+            return desk.missing(request, "There is no such run.", "/runs")
+        if not user_of(request).owns(run.user):
+            return desk.page(
+                request, "refused.html.j2", 403, why=f"This run is {run.user}'s.", back=f"/runs/{run.id}"
+            )
+        await desk.store.write_soon(runs.cancel, run.id)
+        return RedirectResponse(f"/runs/{run.id}", 303)
+
+
+async def _listing(desk: Desk, request: Request) -> dict[str, Any]:
+    said = {name: request.query_params.get(name) or None for name in _FILTERS}
+    if said["status"] not in (None, *runs.STATUSES):
+        said["status"] = None
+    if said["kind"] not in (None, *runs.KINDS):
+        said["kind"] = None
+    try:
+        page, counts = await desk.store.read_soon(_page, said)
+    except BadInput:  # a cursor that is none
+        said["after"] = None
+        page, counts = await desk.store.read_soon(_page, said)
+    kept = {name: value for name, value in said.items() if value and name != "after"}
+
+    def link(**changes: str | None) -> str:
+        query = {name: value for name, value in {**kept, **changes}.items() if value}
+        return "/runs" + (f"?{urlencode(query)}" if query else "")
+
+    return {
+        "page": page,
+        "counts": counts,
+        "said": said,
+        "link": link,
+        "live": "/runs/live?" + urlencode({name: value for name, value in said.items() if value}),
+        "state_words": STATES,
+        "kind_words": KINDS,
+    }
+
+
+def _page(connection: Connection, said: dict[str, str | None]) -> tuple[runs.Page, dict[str, int]]:
+    page = runs.page(connection, 50, said["after"], said["user"], said["status"], said["kind"])
+    return page, runs.counts(connection, said["user"])
+
+
+async def _run(desk: Desk, request: Request, run_id: str, template: str) -> HTMLResponse:
+    found = await desk.store.read_soon(board.look, run_id[:64])
+    if found is None:
+        return desk.missing(request, "There is no such run.", "/runs")
+    shown = await asyncio.to_thread(board.board_of, *found, desk.settings)
+    may_cancel = user_of(request).owns(shown.run.user) and not shown.run.ended
+    return desk.page(request, template, board=shown, run=shown.run, may_cancel=may_cancel)

@@ -1,0 +1,76 @@
+"""Signing in with a token, which begins a session, and out again."""
+
+from __future__ import annotations
+
+import time
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from prudent.service.intake.refusal import Refused
+from prudent.service.security.accounts import Accounts
+from prudent.service.security.gate import SIGN_IN, SIGN_OUT, address_of
+from prudent.service.security.limits import Rate, retry_after
+from prudent.service.security.sessions import Sessions, set_cookie
+from prudent.service.security.tokens import identify
+from prudent.service.web.desk import Desk
+from prudent.service.web.submitted import submitted
+
+
+def add(router: APIRouter, desk: Desk) -> None:
+    """Routes for sessions."""
+    accounts, misses = Accounts(desk.store, desk.settings.tokens), Rate(per_s=0.2, burst=10)
+
+    @router.get(SIGN_IN)
+    async def ask(request: Request) -> HTMLResponse:
+        return desk.page(
+            request, "sign_in.html.j2", next=local(request.query_params.get("next", "")), error=""
+        )
+
+    @router.post(SIGN_IN)
+    async def begin(request: Request) -> Response:
+        """A session for whoever has the token."""
+        try:
+            said = await submitted(request)
+        except Refused:
+            said = {}
+        place = local((said.get("next") or [""])[0])
+        wait_s = misses.wait_s(address_of(request.scope), time.time())
+        if wait_s:
+            answer = desk.page(
+                request, "sign_in.html.j2", 429, next=place, error="Too many tries; wait a moment."
+            )
+            answer.headers["retry-after"] = retry_after(wait_s)
+            return answer
+        accounts.forget()
+        user = identify((said.get("token") or [""])[0].strip(), await accounts())
+        if user is None:
+            error = "Nobody has this token; check that you copied all of it."
+            return desk.page(request, "sign_in.html.j2", 401, next=place, error=error)
+        sessions: Sessions = request.app.state.sessions
+        response = RedirectResponse(place, 303)
+        value = sessions.begin(user.name, user.token_hash or "", time.time())
+        response.headers["set-cookie"] = set_cookie(value, request.url.scheme == "https")
+        return response
+
+    @router.post(SIGN_OUT)
+    async def end(request: Request) -> Response:
+        response = RedirectResponse(SIGN_IN, 303)
+        response.headers["set-cookie"] = set_cookie("", request.url.scheme == "https")
+        return response
+
+    @router.get("/session")
+    async def session() -> Response:
+        """Whether there is one: the guard lets nobody else come here."""
+        return Response(status_code=204)
+
+
+def local(place: str) -> str:
+    """A place of this site, or its start: signing in leads nowhere else.
+
+    >>> local("/runs?status=failed"), local("//evil.example"), local("https://evil.example"), local("/a\\\\b")
+    ('/runs?status=failed', '/runs', '/runs', '/runs')
+    """
+    odd = "\\" in place or any(ord(letter) < 33 or ord(letter) > 126 for letter in place)
+    fine = place.startswith("/") and not place.startswith("//") and not odd and not place.startswith(SIGN_IN)
+    return place if fine else "/runs"
