@@ -151,17 +151,17 @@ def run_setup(tmp_path: Path, **said: Any) -> Path:
 
 
 def test_a_set_up_that_works(tmp_path: Path) -> None:
-    done = run_setup(tmp_path, setup=["echo one > $PWD/made", "test -n x"])
+    done = run_setup(tmp_path, setup=[f"echo one > {tmp_path}/made", "test -n x"])
     assert (done / "ready").exists()
+    assert (done / "made").read_text() == "one\n"
     assert not (done / "failed").exists()
-    Path("made").unlink(missing_ok=True)
 
 
 def test_a_set_up_that_fails_says_where(tmp_path: Path) -> None:
-    done = run_setup(tmp_path, setup=["true", "cat /nowhere/at-all", "touch never"])
+    done = run_setup(tmp_path, setup=["true", "cat /nowhere/at-all", f"touch {tmp_path}/never"])
     assert not (done / "ready").exists()
     assert "/nowhere/at-all" in (done / "failed").read_text()
-    assert not Path("never").exists()
+    assert not (done / "never").exists()
 
 
 def test_a_machine_follows_its_tag(tmp_path: Path) -> None:
