@@ -155,7 +155,7 @@ def import_function(said: str, folder: Path) -> Callable[..., Any]:
 
 
 def space_of(said: Said, where: KeyPath, folder: Path, catalog: Catalog | None = None) -> Space:
-    """Parameters and rule; machine types are looked up in the price list that the file names, or `catalog`."""
+    """Parameters and rule; machine types are looked up in the price list of the file, else in `catalog`."""
     remedy = "name what can be chosen, like batch: [16, 64, 256]."
     parameters = where.need(said, "parameters", remedy)
     with where / "parameters":

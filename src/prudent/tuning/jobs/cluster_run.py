@@ -35,6 +35,7 @@ T = TypeVar("T")
 _CHUNK = 1 << 16
 _LOOK_S = 15.0  # how often the owner of the machines is asked whether they are still there
 _DRAIN_S = 3.0
+_STEP_S = 0.25
 
 
 @dataclass(frozen=True)
@@ -82,12 +83,19 @@ class ClusterRun:
     # What a study asks
 
     def next(self, until_s: float) -> Progress | Outcome | None:
-        limit_s = self._limit_s()
-        if limit_s > until_s:
+        if self._task.timeout_s is None:
             return self._timeline.next(until_s)
-        event = self._timeline.next(limit_s)
-        if event is not None:
-            return event
+        while True:
+            # Until the command begins nobody knows when its time is out.
+            limit_s = self._limit_s()
+            step_s = min(until_s, limit_s, self._timeline.now_s() + _STEP_S)
+            event = self._timeline.next(step_s)
+            if event is not None:
+                return event
+            if step_s >= limit_s:
+                break
+            if step_s >= until_s:
+                return None
         self._end()
         why = f"took longer than its time-out of {self._task.timeout_s:g} s"
         return self._billed_outcome(Outcome(FAILED, limit_s, self._reports.measures, why))

@@ -74,6 +74,7 @@ class Rentals:
         self._keep_s, self._lease_s, self._spot = keep_s, lease_s, spot
         self._idle: list[Held] = []
         self._used: set[Held] = set()
+        self._stubborn: list[Held] = []
         self._unassigned_usd = 0.0
         self._changed = threading.Condition()
         self._background: set[threading.Thread] = set()
@@ -140,17 +141,21 @@ class Rentals:
             return due
 
     def close(self) -> None:
-        """Give everything back, also what is booting; returns when it is done."""
+        """Give everything back, also what is booting; returns when it is done.
+
+        What could not be ended before (a machine that did not answer) is tried once more.
+        """
         with self._changed:
-            everything = [*self._idle, *self._used]
-            self._idle, self._used = [], set()
             waiting = list(self._background)
+        for thread in waiting:
+            thread.join()
+        with self._changed:
+            everything = [*self._idle, *self._used, *self._stubborn]
+            self._idle, self._used, self._stubborn = [], set(), []
             self._changed.notify_all()
         if everything:
             with ThreadPoolExecutor(len(everything)) as several:
                 list(several.map(lambda held: self._release(held, "the study is over"), everything))
-        for thread in waiting:
-            thread.join()
 
     # Inside
 
@@ -207,6 +212,8 @@ class Rentals:
             held.rental.release(why)
         except (PrudentError, OSError) as error:
             _log.warning("%s", error)
+            with self._changed:
+                self._stubborn.append(held)
         due = held.settle()
         with self._changed:
             self._unassigned_usd += due

@@ -1,0 +1,388 @@
+"""Commands on machines, over real SSH on loopback: what they find there, losses, money, what is left."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from prudent.cloud.leases.lease import RELEASED
+from prudent.cloud.leases.register import Register
+from prudent.cloud.machine_parameter import MachineParameter
+from prudent.cloud.providers.hosts import HostsProvider
+from prudent.core.errors import BadInput
+from prudent.core.schema import parse_parameter
+from prudent.core.space import Space
+from prudent.tuning.job_file import JobFile
+from prudent.tuning.jobs.cluster_command import ClusterCommandJob
+from prudent.tuning.jobs.job import Job, Rented, Renting
+from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
+from prudent.tuning.tune import tune
+
+Follow = Callable[..., tuple[list[Progress], Outcome]]
+SMALL, LARGE = "m5.large", "c5.xlarge"
+
+
+def _load(name: str, path: Path) -> ModuleType:
+    """A module of these tests, wherever they are run from."""
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+ssh_server = _load("prudent_ssh_server", Path(__file__).parents[2] / "cloud" / "ssh_server.py")
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with ssh_server.SshHosts(tmp_path_factory.mktemp("ssh"), dict.fromkeys(("alpha", "beta", "gamma"))) as up:
+        yield up
+
+
+@pytest.fixture
+def inventory(servers: Any, tmp_path: Path) -> Path:
+    for host in servers.hosts.values():
+        if host.process is None:
+            host.start().wait()
+    types = {"alpha": {"type": SMALL}, "beta": {"type": SMALL}, "gamma": {"type": LARGE}}
+    return Path(servers.inventory(types, tmp_path / "inventory.yaml"))
+
+
+class Study:
+    """A job's folder, and jobs in it."""
+
+    def __init__(self, folder: Path, inventory: Path) -> None:
+        self.folder = folder / "work"
+        self.folder.mkdir()
+        self.provider = HostsProvider.of(inventory, folder)
+        self.register = Register(folder / "home")
+        self.jobs: list[ClusterCommandJob] = []
+
+    def job(self, command: Any, measures: tuple[str, ...] = (), **more: Any) -> ClusterCommandJob:
+        cluster = MachineParameter("cluster", [SMALL, LARGE], [1, 2], self.provider.catalog())
+        space = Space(
+            [cluster, parse_parameter("depth", [1, 2, 4])], "cluster.type == 'm5.large' or cluster.count == 1"
+        )
+        options: dict[str, Any] = {
+            "register": self.register,
+            "directory": self.folder,
+            "logs": self.folder / "x.prudent" / "logs",
+            "grace_s": 1.0,
+            "lease_s": 30.0,
+            **more,
+        }
+        job = ClusterCommandJob(command, space, self.provider, measures, **options)
+        self.jobs.append(job)
+        return job
+
+    def start(self, command: Any, cluster: str = f"1*{SMALL}", **more: Any) -> Any:
+        return self.job(command, **more).start({"cluster": cluster, "depth": 2}, 3)
+
+    def log(self, stream: str = "out") -> str:
+        return (self.folder / "x.prudent" / "logs" / f"trial-0003.{stream}").read_text()
+
+
+@pytest.fixture
+def study(tmp_path: Path, inventory: Path, servers: Any) -> Iterator[Study]:
+    made = Study(tmp_path, inventory)
+    yield made
+    for host in servers.hosts.values():
+        if host.process is None:
+            host.start().wait()
+    for job in made.jobs:
+        job.release()
+    left = made.provider.list()
+    made.provider.terminate(left)
+    assert left == ()
+    assert not [pid for host in servers.hosts.values() for pid in host.pids() if pid != host.process.pid]
+
+
+REPORT = """echo 'PRUDENT {{"error": '0.5', "progress": 1}}'"""
+
+
+def test_it_is_a_job_that_rents(study: Study, follow: Follow) -> None:
+    job = study.job(REPORT, ("error",))
+    assert isinstance(job, Job)
+    assert isinstance(job, Renting)
+    assert not job.virtual
+    run = job.start({"cluster": f"1*{SMALL}", "depth": 1}, 1)
+    assert isinstance(run, Rented)
+    shown, outcome = follow(run)
+    assert outcome.status == FINISHED
+    assert outcome.measures == {"error": 0.5}
+    assert [one.measures for one in shown] == [{"error": 0.5}]
+    assert 0 < outcome.overhead_s <= shown[0].elapsed_s <= outcome.time_s
+
+
+def test_it_finds_files_parameters_and_machines(study: Study, follow: Follow) -> None:
+    (study.folder / "data").mkdir()
+    (study.folder / "data" / "in.txt").write_text("hello\n")
+    command = (
+        'cat data/in.txt; echo "$PRUDENT_MACHINES|$PRUDENT_ADDRESSES|$PRUDENT_COUNT|$PRUDENT_INDEX"; '
+        'echo "$PRUDENT_TRIAL $PRUDENT_DEPTH {depth} {cluster.vcpus} $OWN"; ls -A; echo late >&2'
+    )
+    _, outcome = follow(study.start(command, f"2*{SMALL}", environment={"OWN": "a b"}))
+    assert outcome.status == FINISHED
+    assert study.log().splitlines() == [
+        "hello", "2*m5.large|127.0.0.1,127.0.0.1|2|0", "3 2 2 4 a b", "data",
+    ]  # fmt: skip
+    assert study.log("err") == "late\n"
+
+
+def test_workers_run_on_the_others_and_end_with_the_run(study: Study, follow: Follow) -> None:
+    worker = "echo $PRUDENT_INDEX > ../../../../index; sleep 300"
+    command = "for i in $(seq 100); do sleep 0.05; done; true"
+    run = study.start(command, f"2*{SMALL}", worker=worker)
+    assert follow(run)[1].status == FINISHED
+    homes = [host.home for host in study_hosts(study)]
+    said = [
+        (home / ".prudent" / "index").read_text() for home in homes if (home / ".prudent" / "index").exists()
+    ]
+    assert said == ["1\n"]
+
+
+def study_hosts(study: Study) -> list[Any]:
+    return [host for name, host in sys.modules["prudent_ssh_server_up"].hosts.items()]  # type: ignore[attr-defined]
+
+
+@pytest.fixture(autouse=True)
+def _known(servers: Any) -> Iterator[None]:
+    sys.modules["prudent_ssh_server_up"] = servers
+    yield
+    for host in servers.hosts.values():
+        (host.home / ".prudent" / "index").unlink(missing_ok=True)
+
+
+def test_results_are_fetched_and_old_ones_are_not_taken_for_new(study: Study, follow: Follow) -> None:
+    job = study.job("if [ $PRUDENT_TRIAL = 1 ]; then mkdir out; echo 1 > out/model; fi", fetch=["out"])
+    chosen = {"cluster": f"1*{SMALL}", "depth": 1}
+    assert follow(job.start(chosen, 1))[1].status == FINISHED
+    results = study.folder / "x.prudent" / "results"
+    assert (results / "trial-0001" / "out" / "model").read_text() == "1\n"
+    _, second = follow(job.start(chosen, 2))
+    assert "out could not be fetched" in second.why
+    assert not (results / "trial-0002").exists()
+
+
+def test_a_failing_command_tells_why(study: Study, follow: Follow) -> None:
+    _, outcome = follow(study.start("echo no such data set >&2; exit 3"))
+    assert outcome.status == FAILED
+    assert outcome.why == "exit code 3: no such data set"
+
+
+def test_a_cluster_is_kept_for_a_run_like_the_last(study: Study, follow: Follow) -> None:
+    job = study.job("echo $PRUDENT_CLUSTER", keep_s=30.0)
+    for number in (1, 2):
+        follow(job.start({"cluster": f"1*{SMALL}", "depth": 1}, number))
+    logs = study.folder / "x.prudent" / "logs"
+    assert (logs / "trial-0001.out").read_text() == (logs / "trial-0002.out").read_text()
+    assert len(study.register.leases()) == 1
+    follow(job.start({"cluster": f"1*{LARGE}", "depth": 1}, 3))
+    assert len(study.register.leases()) == 2
+    wait_for(lambda: study.register.leases()[0].state == RELEASED)
+
+
+def test_an_idle_cluster_is_given_back(study: Study, follow: Follow) -> None:
+    follow(study.start("true", keep_s=0.3))
+    wait_for(lambda: study.register.leases()[0].state == RELEASED)
+    assert study.register.leases()[0].why == "nobody wanted it"
+
+
+def wait_for(what: Callable[[], bool], within_s: float = 15.0) -> None:
+    end_s = time.monotonic() + within_s
+    while not what():
+        assert time.monotonic() < end_s
+        time.sleep(0.05)
+
+
+def test_a_cut_ends_everything_over_there(study: Study, servers: Any) -> None:
+    run = study.start("(setsid sleep 300 &) ; " + REPORT + "; sleep 300", measures=("error",))
+    first = run.next(30.0)
+    assert isinstance(first, Progress)
+    outcome = run.cut(first.elapsed_s, "too dear")
+    assert outcome == Outcome(CUT, first.elapsed_s, {"error": 0.5}, "too dear")
+    assert outcome.bill_usd is not None
+    commands = [
+        Path(f"/proc/{pid}/cmdline").read_bytes() for host in servers.hosts.values() for pid in host.pids()
+    ]
+    assert not [command for command in commands if command.startswith(b"sleep\x00300")]
+
+
+def test_a_cut_while_booting_leaves_a_cluster_for_the_next(study: Study, follow: Follow) -> None:
+    job = study.job("true")
+    chosen = {"cluster": f"1*{SMALL}", "depth": 1}
+    outcome = job.start(chosen, 1).cut(0.0, "not wanted")
+    assert outcome == Outcome(CUT, 0.0, {}, "not wanted")
+    assert follow(job.start(chosen, 2))[1].status == FINISHED
+
+
+def test_a_time_out_fails_the_run(study: Study, follow: Follow) -> None:
+    _, outcome = follow(study.start("sleep 60", timeout_s=0.5))
+    assert outcome.status == FAILED
+    assert "time-out of 0.5 s" in outcome.why
+    assert outcome.time_s - outcome.overhead_s == pytest.approx(0.5, abs=0.01)
+
+
+def test_the_bill_counts_from_the_launch(study: Study, follow: Follow) -> None:
+    _, outcome = follow(study.start("sleep 1", f"2*{SMALL}"))
+    ran_s = outcome.time_s - outcome.overhead_s
+    price = study.provider.offer(SMALL).price.times(2)
+    assert outcome.bill_usd is not None
+    assert price.cost_usd(ran_s) < outcome.bill_usd < price.cost_usd(outcome.time_s + 1.0)
+
+
+def test_a_lost_machine_is_not_a_failed_trial(study: Study, servers: Any, follow: Follow) -> None:
+    (study.folder / "go").write_text("x")
+    run = study.start("echo up; sleep 2; " + REPORT, measures=("error",))
+    wait_for(
+        lambda: (study.folder / "x.prudent" / "logs" / "trial-0003.out").exists() and "up" in study.log()
+    )
+    [machine] = study.provider.list()
+    servers[machine.id.rpartition("@")[2]].lose()
+    _, outcome = follow(run)
+    assert (outcome.status, outcome.measures) == (FINISHED, {"error": 0.5})
+    assert study.log().count("up") == 2
+    assert "the machines were lost" in study.log("err")
+    assert outcome.time_s - outcome.overhead_s == pytest.approx(2.0, abs=1.0)
+    price = study.provider.offer(SMALL).price
+    assert outcome.bill_usd is not None
+    assert outcome.bill_usd > price.cost_usd(outcome.time_s - outcome.overhead_s)
+
+
+def test_three_losses_are_a_failure_and_are_paid_for(study: Study, servers: Any, follow: Follow) -> None:
+    run = study.start("echo up; sleep 60", lease_s=12.0)
+    for losses in (1, 2, 3):
+        wait_for(lambda n=losses: study.folder.joinpath("x.prudent/logs/trial-0003.out").exists()
+                 and study.log().count("up") == n, 30)  # fmt: skip
+        machine = max(study.provider.list(), key=lambda one: one.launched_s)
+        host = servers[machine.id.rpartition("@")[2]]
+        host.lose()
+        host.start().wait()
+    _, outcome = follow(run, 120.0)
+    assert outcome.status == FAILED
+    assert "lost 3 times" in outcome.why
+    assert outcome.bill_usd is not None
+    assert outcome.bill_usd > 0
+
+
+def test_a_host_in_use_is_waited_for(study: Study, follow: Follow) -> None:
+    job = study.job("sleep 1")
+    runs = [job.start({"cluster": f"2*{SMALL}", "depth": 1}, number) for number in (1, 2)]
+    outcomes = [follow(run)[1] for run in runs]
+    assert [outcome.status for outcome in outcomes] == [FINISHED, FINISHED]
+
+
+def test_a_study_pays_for_machines_not_only_for_commands(study: Study) -> None:
+    job = study.job("sleep 0.$PRUDENT_DEPTH", keep_s=5.0)
+    result = tune(job, "minimise cost_usd", budget_usd=1.0, strategy="grid", max_trials=4, parallel=2)
+    assert len(result.trials) == 4
+    assert study.provider.list() == ()
+    real_usd = job.bill_usd()
+    assert result.spent_usd == pytest.approx(real_usd, abs=1e-6)
+    assert sum(trial.cost_usd for trial in result.trials) < real_usd
+
+
+def test_wrong_job_files_say_where(tmp_path: Path, inventory: Path) -> None:
+    said = {
+        "command": "true",
+        "where": {"hosts": str(inventory)},
+        "parameters": {"cluster": {"machine": {"types": [SMALL], "count": [1, 2]}}},
+        "goal": "minimise cost_usd",
+    }
+    assert isinstance(JobFile.parse(said, tmp_path).build(), ClusterCommandJob)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"where": "hots"}, 'where: Unknown place "hots". Did you mean "hosts"'),
+        ({"where": {"hosts": "no.yaml"}}, "There is no inventory"),
+        ({"where": 3}, "is no place"),
+        ({"setup": "3 s"}, "setup: Rented machines"),
+        ({"lease": "1 s"}, "over before it is renewed"),
+        ({"fetch": ["../x"]}, "no path to fetch"),
+        ({"price": 3.6}, "price: The price comes from"),
+        ({"parameters": {"n": [1, 2]}}, "names no machines"),
+        ({"parameters": {"cluster": {"machine": {"types": ["m5.lagre"]}}}}, 'Did you mean "m5.large"'),
+        ({"where": None, "fetch": ["x"]}, "fetch: This key is for machines"),
+    ]
+    for change, message in wrong:
+        with pytest.raises(BadInput, match=message.replace("(", r"\(")):
+            JobFile.parse({**said, **change}, tmp_path).build()
+
+
+def test_machines_may_be_named_by_the_price(tmp_path: Path, inventory: Path) -> None:
+    said = {
+        "command": "true",
+        "where": {"hosts": str(inventory)},
+        "parameters": {"vm": [SMALL, LARGE], "workers": [1, 2]},
+        "price": {"machine": "vm", "count": "workers"},
+        "goal": "minimise cost_usd",
+    }
+    job = JobFile.parse(said, tmp_path).build()
+    assert job.price({"vm": SMALL, "workers": 2}).usd_per_h == pytest.approx(0.192)
+
+
+_CHILD = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {here!r})
+from prudent.tuning.job_file import JobFile
+from prudent.tuning.tune import tune
+said = JobFile.read({job!r})
+job = said.build(Path({logs!r}))
+if {resume!r}:
+    job.reap()
+more = dict(journal={journal!r}, resume={resume!r}, max_trials=3)
+result = tune(job, said.goal, 1.0, "grid", early_stop=False, seed=1, **more)
+print(len(result.trials), result.spent_usd, job.bill_usd())
+"""
+
+
+@pytest.mark.parametrize("place", ["launch.partial", "trial.put", "trial.started", "trial.fetched"])
+def test_a_killed_study_resumes_and_pays_no_trial_twice(
+    place: str, tmp_path: Path, inventory: Path, study: Study
+) -> None:
+    import subprocess
+
+    said = {
+        "command": "echo ran >> ../../../../../../../ran-$PRUDENT_TRIAL; sleep 0.2",
+        "where": {"hosts": str(inventory)},
+        "parameters": {"cluster": {"machine": {"types": [SMALL, LARGE], "count": [1]}}, "depth": [1, 2]},
+        "goal": "minimise cost_usd",
+        "lease": "20 s",
+    }
+    (study.folder / "job.yaml").write_text(json.dumps(said))
+
+    def child(resume: bool, **variables: str) -> subprocess.CompletedProcess[str]:
+        code = _CHILD.format(
+            here=str(Path.cwd()),
+            job=str(study.folder / "job.yaml"),
+            logs=str(tmp_path / "logs"),
+            journal=str(tmp_path / "journal.jsonl"),
+            resume=resume,
+        )
+        environment = {**os.environ, "PRUDENT_HOME": str(tmp_path / "home"), **variables}
+        return subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+        )
+
+    killed = child(False, PRUDENT_KILL_AT=f"{place}:2" if place != "launch.partial" else place)
+    assert killed.returncode == -9
+    resumed = child(True)
+    assert resumed.returncode == 0, resumed.stderr
+    trials, spent_usd, bill_usd = resumed.stdout.split()
+    assert int(trials) == 3
+    assert float(spent_usd) == pytest.approx(float(bill_usd), abs=1e-6)
+    assert study.provider.list() == ()
+    told = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]
+    numbers = [fact["trial"]["number"] for fact in told if fact["fact"] == "told"]
+    assert sorted(numbers) == sorted(set(numbers)) == [1, 2, 3]
