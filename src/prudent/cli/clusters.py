@@ -46,8 +46,8 @@ def list_(where: Where = None, home: Home = None, as_json: AsJson = False) -> No
     from prudent.cloud.leases.standing import standing
 
     register = _register(home)
-    providers, complaints = places(register, _also(where, register.home))
     now_s = time.time()
+    providers, complaints = places(register, now_s, _also(where, register.home))
     found, more = standing(register, providers, now_s)
     if as_json:
         say_json([one.to_dict(now_s) for one in found])

@@ -251,7 +251,7 @@ class TestPlaces:
         assert done.released[0].cost_usd(0) == pytest.approx(1.0 / 60)
 
     def test_this_computer_is_always_looked_at(self, register: Register) -> None:
-        found, complaints = places(register)
+        found, complaints = places(register, time.time())
         assert [one.settings for one in found] == [{"local": ""}]
         assert complaints == ()
 
@@ -263,10 +263,13 @@ class TestPlaces:
             lease, order=replace(lease.order, cluster="c2"), provider="hosts", settings={"hosts": "/no/file"}
         )
         register.want(elsewhere)
-        found, complaints = places(register)
+        found, complaints = places(register, time.time())
         assert [one.name for one in found] == ["local"]
         assert len(complaints) == 1
         assert complaints[0].startswith("hosts: ")
+
+        register.release("c2", time.time())
+        assert places(register, time.time())[1] == (), "nothing is expected there any more"
 
 
 class TestStanding:

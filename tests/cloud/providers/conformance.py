@@ -355,6 +355,18 @@ class ProviderConformance:
         assert channel.put(source, ".", exclude=[".git", "*.pyc"]) == 1
         assert channel.run("ls -A")[1].split() == ["a.py"]
 
+    def test_a_link_out_of_a_folder_brings_what_it_leads_to(self, channel: Channel, tmp_path: Path) -> None:
+        source, elsewhere = tmp_path / "source", tmp_path / "elsewhere"
+        (elsewhere / "data").mkdir(parents=True)
+        (elsewhere / "data" / "rows").write_text("1 2 3\n")
+        source.mkdir()
+        (source / "file").write_text("x\n")
+        (source / "data").symlink_to(elsewhere / "data")
+        (source / "alias").symlink_to("file")
+        channel.put(source, "job")
+        assert channel.run("cat job/data/rows job/alias")[1] == "1 2 3\nx\n"
+        assert channel.run("readlink job/alias")[1] == "file\n"
+
     @pytest.mark.parametrize("target", ["../out", "/tmp/prudent-out", "a/../../out"])
     def test_no_file_goes_beside_the_workspace(self, channel: Channel, tmp_path: Path, target: str) -> None:
         (tmp_path / "one").write_text("1")

@@ -127,11 +127,20 @@ class Rental:
     def channel(self, index: int = 0) -> Channel:
         """The way into one of its machines; opened once, closed with the cluster."""
         with self._lock:
-            if self._released or not self._instances:
+            if self._over.is_set() or not self._instances:
                 raise RunFailed(f"{self.cluster} has no machines now; launch it first.")
-            if index not in self._channels:
-                self._channels[index] = self.provider.channel(self._instances[index])
-            return self._channels[index]
+            if index in self._channels:
+                return self._channels[index]
+            instance = self._instances[index]
+        # Outside the lock: to log in takes its time, and several machines are entered at once.
+        opened = self.provider.channel(instance)
+        with self._lock:
+            kept = None if self._over.is_set() else self._channels.setdefault(index, opened)
+        if kept is not opened:
+            opened.close()
+        if kept is None:
+            raise RunFailed(f"{self.cluster} was released meanwhile; launch another one.")
+        return kept
 
     # Its life
 

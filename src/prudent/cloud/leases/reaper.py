@@ -21,6 +21,9 @@ from prudent.core.errors import PrudentError
 GRACE_S = 120.0
 """A machine without a record is left alone for so long: who launches it may live where we cannot look."""
 
+_LATELY_S = 24 * 3600.0
+"""Machines of a lease that was released longer ago than this have been ended by their own switch."""
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -79,23 +82,28 @@ def reap_all(
     dry_run: bool = False,
 ) -> Reaped:
     """`reap` at every place that the register knows of, and those in `also`."""
-    providers, complaints = places(register, also)
+    providers, complaints = places(register, now_s, also)
     done = reap(register, providers, now_s, grace_s, dry_run)
     return replace(done, complaints=(*complaints, *done.complaints))
 
 
-def places(register: Register, also: Iterable[Provider] = ()) -> tuple[Sequence[Provider], tuple[str, ...]]:
-    """A provider for each place where the register has, or recently had, machines; and what is wrong.
+def places(
+    register: Register, now_s: float, also: Iterable[Provider] = ()
+) -> tuple[Sequence[Provider], tuple[str, ...]]:
+    """A provider for each place where the register has machines, or had some lately; and what is wrong.
 
     This computer is always one of them: to look is free.
     """
-    wheres: list[Mapping[str, Any]] = [{"local": ""}, *(lease.settings for lease in register.leases())]
+    leases = register.leases()
+    held = [lease.settings for lease in leases if lease.state != RELEASED]
+    lately = [lease.settings for lease in leases if (lease.released_s or 0.0) > now_s - _LATELY_S]
     found, complaints = list(also), []
-    for where in _unique(wheres):
+    for where in _unique([{"local": ""}, *held, *lately]):
         try:
             found.append(provider_of(dict(where), register.home, Path("/")))
         except PrudentError as error:
-            complaints.append(f"{', '.join(where)}: {error}")
+            if where in held:  # of a place without leases nothing is expected any more
+                complaints.append(f"{', '.join(where)}: {error}")
     return _distinct(found), tuple(complaints)
 
 

@@ -143,7 +143,7 @@ class LocalChannel:
         self._must_be_there()
         if not place.exists():
             raise RunFailed(f"There is no {source} on the machine {self._machine.id}; check what wrote it.")
-        return local_files.copy(place, target, root=place)
+        return local_files.copy(place, target, follow=False)
 
     def close(self) -> None:
         pass

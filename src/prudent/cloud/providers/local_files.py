@@ -27,25 +27,48 @@ def inside(folder: Path, path: str) -> Path:
     return folder / parts
 
 
-def copy(source: Path, target: Path, exclude: Sequence[str] = (), root: Path | None = None) -> int:
+def copy(source: Path, target: Path, exclude: Sequence[str] = (), follow: bool = True) -> int:
     """Bring a file or folder to `target`; answers the bytes that had to be moved.
 
-    Nothing is written through a link that is at the target already. Links in the source come along
-    as links if they stay inside `root` (or the source), and are left out if they do not.
+    Links that stay inside the source come along as links. Those that lead out of it bring what they
+    lead to, or, without `follow`, are left out: what a job has made may lead anywhere. Nothing is
+    written through a link that is at the target already.
     """
     if not source.exists():
         raise RunFailed(f"There is no {source} to copy; check the path.")
     try:
-        if not source.is_dir():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            return _copy_file(source, target)
-        moved = 0
-        _make_folder(target)
-        for entry, relative in _walk(source, "", exclude):
-            moved += _copy_entry(entry, target / relative, (root or source).resolve())
+        if source.is_dir():
+            return _copy_folder(source, target, exclude, follow)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return _copy_file(source, target)
     except OSError as error:
         raise RunFailed(f"Cannot copy {source} ({error.strerror}); make room or check rights.") from error
+
+
+def _copy_folder(source: Path, target: Path, exclude: Sequence[str], follow: bool) -> int:
+    moved = 0
+    root = source.resolve()
+    _make_folder(target)
+    for entry, relative in _walk(source, "", exclude):
+        place, path = target / relative, Path(entry.path)
+        if entry.is_symlink():
+            if _stays_inside(path, root):
+                _clear(place)
+                place.symlink_to(os.readlink(path))
+            elif follow and path.is_dir() and path.resolve() not in (root, *root.parents):
+                moved += _copy_folder(path, place, exclude, follow)
+            elif follow and path.is_file():
+                moved += _copy_file(path, place)
+        elif entry.is_dir():
+            _make_folder(place)
+        elif entry.is_file():
+            moved += _copy_file(path, place)
     return moved
+
+
+def _stays_inside(link: Path, root: Path) -> bool:
+    leads_to = link.resolve()
+    return not os.path.isabs(os.readlink(link)) and (root == leads_to or root in leads_to.parents)
 
 
 def _walk(folder: Path, before: str, exclude: Sequence[str]) -> Iterator[tuple[os.DirEntry[str], str]]:
@@ -56,19 +79,6 @@ def _walk(folder: Path, before: str, exclude: Sequence[str]) -> Iterator[tuple[o
         yield entry, relative
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(Path(entry.path), f"{relative}/", exclude)
-
-
-def _copy_entry(entry: os.DirEntry[str], target: Path, root: Path) -> int:
-    if entry.is_symlink():
-        leads_to = Path(entry.path).resolve()
-        if root == leads_to or root in leads_to.parents:
-            _clear(target)
-            target.symlink_to(os.readlink(entry.path))
-        return 0
-    if entry.is_dir():
-        _make_folder(target)
-        return 0
-    return _copy_file(Path(entry.path), target) if entry.is_file() else 0
 
 
 def _make_folder(target: Path) -> None:
