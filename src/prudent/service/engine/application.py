@@ -10,11 +10,13 @@ from __future__ import annotations
 import fcntl
 import logging
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSConfig
+from sqlalchemy.pool import NullPool
 
 from prudent.service.settings import Settings
 
@@ -71,7 +73,13 @@ def _alone(settings: Settings) -> Iterator[None]:
             file.close()
             yield
         return
-    engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
-    with engine.connect() as connection, connection.begin():
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-        yield
+    engine = sa.create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        # Asked for again and again, never waited for: an index that is made concurrently would wait for the
+        # transaction that waits.
+        while not connection.execute(sa.select(sa.func.pg_try_advisory_lock(_LOCK))).scalar():
+            time.sleep(0.2)
+        try:
+            yield
+        finally:
+            connection.execute(sa.select(sa.func.pg_advisory_unlock(_LOCK)))

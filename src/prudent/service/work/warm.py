@@ -27,6 +27,7 @@ _MODULES = (
     "prudent.reports.training",
     "prudent.reports.tuning",
     "prudent.reports.workflow",
+    "plotly.offline",
 )
 _USUAL = (
     "random-forest-classification",
