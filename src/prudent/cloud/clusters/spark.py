@@ -1,0 +1,427 @@
+"""A standalone Spark cluster on rented machines: there for one run, and gone with it."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shlex
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from prudent.cloud.clusters.rental import LEASE_S, READY_S, Rental
+from prudent.cloud.clusters.spark_daemon import AT, REGISTERED, UI, Daemon, start_master, start_worker
+from prudent.cloud.clusters.spark_host import SparkHost, door, is_loopback, prepare
+from prudent.cloud.clusters.spark_machine import PYTHON
+from prudent.cloud.clusters.spark_wish import Wish
+from prudent.cloud.leases.register import Register
+from prudent.cloud.providers.channel import LOST
+from prudent.cloud.providers.provider import CAPACITY, QUOTA, LaunchFailed, Offer, Provider
+from prudent.core.errors import PrudentError, RunFailed
+
+_AT_ONCE = 16
+_DAEMON_S = 120.0
+_RESTARTS = 3
+# Asked by this signal, a worker's executors take no new tasks, hand over what they hold, and end.
+_FAREWELL = """
+pid=$(cat {work}/worker.pid) || exit 0
+kill -PWR "$pid" || exit 0
+left=50
+while [ "$left" -gt 0 ] && [ -n "$(cat /proc/$pid/task/*/children 2>/dev/null)" ]; do
+  sleep 0.2
+  left=$((left - 1))
+done
+"""
+_COMMON = {"spark.authenticate": "true", "spark.ui.killEnabled": "false"}
+A = TypeVar("A")
+B = TypeVar("B")
+Bring = Callable[[SparkHost], None]
+"""Brings data to a machine before its worker starts."""
+
+
+@dataclass(eq=False)
+class _Worker:
+    host: SparkHost
+    rental: Rental
+    daemon: Daemon
+    restarts: int = 0
+
+
+class SparkCluster:
+    """A master and workers on machines of a provider, as many as a wish says.
+
+        wish = Wish.exactly(3, "m5.large")
+        with SparkCluster(provider, wish, run="digits", register=register, logs=logs) as cluster:
+            cluster.master, cluster.ui, cluster.options, cluster.environment
+
+    `start` returns when the least number of workers is registered; `grow` and `shrink` change it by one
+    machine; `close` ends everything. Each may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        wish: Wish,
+        *,
+        run: str,
+        register: Register,
+        logs: Path,
+        spot: bool = False,
+        lease_s: float = LEASE_S,
+        ready_s: float = READY_S,
+    ) -> None:
+        self.provider, self.wish, self.run, self.spot = provider, wish, run, spot
+        self._register, self._logs = register, Path(logs)
+        self._lease_s, self._ready_s = lease_s, ready_s
+        self._secret = secrets.token_hex(32)
+        self._offers: dict[str, Offer] = {}
+        self._rentals: list[Rental] = []
+        self._types: dict[Rental, str] = {}
+        self._holding: dict[Rental, int] = {}
+        self._workers: list[_Worker] = []
+        self._master: Daemon | None = None
+        self._first: SparkHost | None = None
+        self._bring: list[Bring] = []
+        self.refused: dict[str, str] = {}
+        self._closing = threading.Event()
+        self._lock = threading.RLock()
+        self._changing = threading.Lock()
+        self._said = {AT: "", UI: ""}
+        self._numbers = 0
+
+    # What it is
+
+    @property
+    def master(self) -> str:
+        """The address for drivers, spark://…"""
+        return self._said[AT]
+
+    @property
+    def ui(self) -> str:
+        """The address of the master's pages."""
+        return self._said[UI]
+
+    @property
+    def here(self) -> bool:
+        """Whether all of it runs on this computer, which then shares its files."""
+        return self._first is None or self._first.here
+
+    @property
+    def held(self) -> dict[str, int]:
+        """Machines that are paid for now, by type: also those that are coming or going."""
+        with self._lock:
+            counts: Counter[str] = Counter()
+            for rental, count in self._holding.items():
+                counts[self._types[rental]] += count
+            return dict(+counts)
+
+    @property
+    def workers(self) -> int:
+        """Workers that are registered."""
+        with self._lock:
+            return len(self._workers)
+
+    @property
+    def text(self) -> str:
+        """As people write it: 2*m5.large, 1*m5.xlarge."""
+        return ", ".join(f"{count}*{name}" for name, count in self.held.items())
+
+    def cores(self) -> dict[str, int]:
+        """The cores of a machine, by type."""
+        return {kind.type: self.offer(kind.type).vcpus for kind in self.wish.kinds}
+
+    def offer(self, type_name: str) -> Offer:
+        with self._lock:
+            if type_name not in self._offers:
+                self._offers[type_name] = self.provider.offer(type_name, self.spot)
+            return self._offers[type_name]
+
+    def cost_usd(self, now_s: float | None = None) -> float:
+        """What its machines have cost: each from its launch to its release, or until now."""
+        with self._lock:
+            return sum(rental.cost_usd(now_s) for rental in self._rentals)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it cannot be used any more; None while it can."""
+        if self._master is not None and self._master.ended() is not None and not self._closing.is_set():
+            return "The Spark master is gone"
+        return next((rental.lost for rental in self._rentals if rental.lost), None)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Settings for a driver on this computer."""
+        assert self._first is not None, "start it first"
+        caller = self._first.caller
+        most = self.wish.most * max(self.cores().values())
+        heap_mb = min([worker.host.heap_mb for worker in self._workers], default=self._first.heap_mb)
+        options = {
+            **_COMMON,
+            "spark.driver.host": caller,
+            "spark.driver.bindAddress": caller if is_loopback(caller) else "0.0.0.0",
+            "spark.executor.memory": f"{heap_mb}m",
+            "spark.executor.extraJavaOptions": "-XX:-UsePerfData -Djava.io.tmpdir=.",
+            "spark.default.parallelism": str(max(2, most)),
+            # Machines come and go: that is no fault of the program that runs on them.
+            "spark.deploy.maxExecutorRetries": "-1",
+            "spark.decommission.enabled": "true",
+            "spark.storage.decommission.enabled": "true",
+        }
+        return options if self.here else {**options, "spark.network.crypto.enabled": "true"}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For the environment of a driver: the secret, which no list of processes may show, and Python."""
+        return {"_SPARK_AUTH_SECRET": self._secret, "PYSPARK_PYTHON": PYTHON}
+
+    # Its life
+
+    def start(self) -> Self:
+        """Rent the least number of machines, start Spark there, wait until all workers are registered."""
+        try:
+            self._logs.mkdir(parents=True, exist_ok=True)
+            hosts = self._rent_least()
+            with self._changing:
+                first_host, _ = hosts[0]
+                self._first = first_host
+                self._master = start_master(first_host, self._secret, self._settings(), self._log("master"))
+                for what in (AT, UI, REGISTERED):
+                    self._said[what] = self._master.wait_for(what, _DAEMON_S, self._closing.is_set)
+                self._said[UI] = _at(self._said[UI], first_host.address)
+                self._start_workers(hosts)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def grow(self, type_name: str) -> bool:
+        """One machine more of a type, ready for work; False if it could not be had (see `refused`)."""
+        with self._changing:
+            if self._closing.is_set() or self.wish.another(self.held) is None:
+                return False
+            try:
+                rental = self._rent(type_name, 1)
+                self._start_workers(self._prepared(rental))
+            except PrudentError as error:
+                self.refused[type_name] = str(error)
+                return False
+            return True
+
+    def shrink(self, type_name: str) -> bool:
+        """Give one machine of a type back; False if there is none that may go."""
+        with self._changing:
+            with self._lock:
+                spare = [
+                    worker
+                    for worker in self._workers
+                    if self._types[worker.rental] == type_name and self._holding[worker.rental] == 1
+                ]
+                if not spare or self._closing.is_set() or spare[-1].host is self._first:
+                    return False
+                chosen = spare[-1]
+                self._workers.remove(chosen)
+            self._let_go(chosen)
+            return True
+
+    def mend(self) -> int:
+        """Start workers again that ended, and give up those whose machine is gone; answers how many went."""
+        gone = 0
+        with self._lock:
+            ended = [worker for worker in self._workers if worker.daemon.ended() is not None]
+        for worker in ended:
+            lost = worker.daemon.ended() == LOST or self.provider.preempted(worker.host.instance) is not None
+            if self._closing.is_set():
+                break
+            with self._changing, contextlib.suppress(PrudentError):
+                if not lost and worker.restarts < _RESTARTS:
+                    worker.restarts += 1
+                    worker.daemon = self._worker(worker.host)
+                    continue
+                with self._lock:
+                    self._workers.remove(worker)
+                    gone += 1
+                    last = self._holding[worker.rental] == 1
+                    if not last:
+                        self._holding[worker.rental] -= 1
+                if last:
+                    self._let_go(worker)
+        return gone
+
+    def bring(self, carrier: Bring) -> None:
+        """Have something brought to every machine: to those that are there now, and to all that come."""
+        with self._changing:
+            with self._lock:
+                hosts = [worker.host for worker in self._workers]
+            _each(carrier, hosts)
+            self._bring.append(carrier)
+
+    def close(self) -> None:
+        """End everything. Whoever is starting something meanwhile is stopped."""
+        self._closing.set()
+        with self._lock:
+            daemons = [worker.daemon for worker in self._workers]
+            rentals = list(self._rentals)
+            self._workers.clear()
+        # At once, and before the machines: they would give each Java time for a farewell.
+        _each(lambda one: one.end(), [*daemons, *([self._master] if self._master else [])])
+        errors = [error for error in _each(_release, rentals) if error is not None]
+        with self._lock:
+            self._holding.clear()
+        if errors:
+            raise errors[0]
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except PrudentError as trouble:
+            if error is None:
+                raise
+            error.add_note(str(trouble))
+
+    # Inside
+
+    def _rent_least(self) -> list[tuple[SparkHost, Rental]]:
+        hosts: list[tuple[SparkHost, Rental]] = []
+        while (missing := self.wish.needed(self.held, self.refused)) is not None:
+            type_name, count = missing
+            available = self.offer(type_name).available
+            try:
+                rental = self._rent(type_name, count if available is None else max(min(count, available), 1))
+            except LaunchFailed as error:
+                if error.kind not in (CAPACITY, QUOTA):
+                    raise
+                self.refused[type_name] = str(error)
+                continue
+            hosts += self._prepared(rental)
+        if sum(self.held.values()) < self.wish.least or not hosts:
+            why = "; ".join(said.rstrip(".") for said in self.refused.values()) or "none is offered"
+            raise RunFailed(
+                f"{self.wish.least} machines are needed at least, and could not be had: {why}; ask for "
+                "fewer, or name other types."
+            )
+        return hosts
+
+    def _rent(self, type_name: str, count: int) -> Rental:
+        rental = Rental(
+            self.provider, type_name, count, run=self.run, register=self._register, lease_s=self._lease_s,
+            ready_s=self._ready_s, spot=self.spot,
+        )  # fmt: skip
+        with self._lock:
+            if self._closing.is_set():
+                raise RunFailed("The cluster is being closed; start it again.")
+            self._rentals.append(rental)
+            self._types[rental], self._holding[rental] = type_name, count
+        try:
+            rental.launch()
+            if self._closing.is_set():
+                raise RunFailed("The cluster is being closed; start it again.")
+            return rental.wait_ready()
+        except BaseException:
+            with contextlib.suppress(PrudentError):
+                rental.release()
+            with self._lock:
+                self._holding.pop(rental, None)
+            raise
+
+    def _prepared(self, rental: Rental) -> list[tuple[SparkHost, Rental]]:
+        """The machines of a rental, made ready side by side; all are given back if one cannot be used."""
+        offer = self.offer(self._types[rental])
+        only_here = all(is_loopback(one.address) for one in rental.instances)
+        # Machines on one computer share its memory, whatever their types say.
+        sharing = self.wish.most if only_here else 1
+        with door(only_here) as knocked:
+
+            def one(index: int) -> SparkHost:
+                instance, channel = rental.instances[index], rental.channel(index)
+                return prepare(instance, channel, offer, knocked, sharing)
+
+            try:
+                hosts = _each(one, range(len(rental.instances)))
+                if self._workers:
+                    least_mb = min(worker.host.heap_mb for worker in self._workers)
+                    hosts = [replace(host, heap_mb=max(host.heap_mb, least_mb)) for host in hosts]
+                for carrier in self._bring:
+                    _each(carrier, hosts)
+            except BaseException:
+                self._give_back(rental)
+                raise
+        return [(host, rental) for host in hosts]
+
+    def _start_workers(self, hosts: Sequence[tuple[SparkHost, Rental]]) -> None:
+        started = [_Worker(host, rental, self._worker(host)) for host, rental in hosts]
+        with self._lock:
+            self._workers += started
+        try:
+            for worker in started:
+                worker.daemon.wait_for(REGISTERED, _DAEMON_S, self._closing.is_set)
+        except BaseException:
+            with self._lock:
+                self._workers = [worker for worker in self._workers if worker not in started]
+            for worker in started:
+                worker.daemon.end()
+            for rental in dict.fromkeys(rental for _, rental in hosts):
+                self._give_back(rental)
+            raise
+
+    def _worker(self, host: SparkHost) -> Daemon:
+        self._numbers += 1
+        return start_worker(
+            host, self.master, self._secret, self._settings(), self._log(f"worker-{self._numbers}")
+        )
+
+    def _let_go(self, worker: _Worker) -> None:
+        with contextlib.suppress(PrudentError):
+            worker.host.channel.run(_FAREWELL.format(work=shlex.quote(worker.host.work)), timeout_s=30.0)
+        worker.daemon.end()
+        self._give_back(worker.rental)
+
+    def _give_back(self, rental: Rental) -> None:
+        with contextlib.suppress(PrudentError):  # the reaper and the switch remain
+            rental.release()
+        with self._lock:
+            self._holding.pop(rental, None)
+
+    def _settings(self) -> Mapping[str, str]:
+        common = {**_COMMON, "spark.master.rest.enabled": "false", "spark.decommission.enabled": "true"}
+        return common if self.here else {**common, "spark.network.crypto.enabled": "true"}
+
+    def _log(self, name: str) -> Path:
+        return self._logs / f"{name}.log"
+
+    def __repr__(self) -> str:
+        return f"<SparkCluster {self.text or 'of no machines'} at {self.provider.name}>"
+
+
+def _at(page: str, address: str) -> str:
+    """The address of a page with the machine's own address in it.
+
+    >>> _at("http://localhost:36025", "127.0.0.1")
+    'http://127.0.0.1:36025'
+    """
+    return f"http://{address}:{page.rpartition(':')[2]}"
+
+
+def _release(rental: Rental) -> PrudentError | None:
+    try:
+        rental.release()
+    except PrudentError as error:
+        return error
+    return None
+
+
+def _each(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
+    """The answers in order; it is other machines that work, so all are asked side by side."""
+    if len(items) <= 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(_AT_ONCE, len(items))) as several:
+        return list(several.map(work, items))

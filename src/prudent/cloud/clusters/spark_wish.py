@@ -1,0 +1,121 @@
+"""How many machines of which types a Spark cluster may have, and when it wants another one; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from prudent.core.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Machines of one type: at least and at most so many (None: as many as there may be in all)."""
+
+    type: str
+    least: int = 0
+    most: int | None = None
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Types in the order in which they are taken; of all machines `least` are awaited, never more than `most`.
+
+    >>> wish = Wish((Kind("m5.large", most=2), Kind("m5.xlarge")), least=2, most=4)
+    >>> wish.needed({}), wish.needed({"m5.large": 2}), wish.another({"m5.large": 2})
+    (('m5.large', 2), None, 'm5.xlarge')
+    """
+
+    kinds: tuple[Kind, ...]
+    least: int
+    most: int
+
+    def __post_init__(self) -> None:
+        if not self.kinds:
+            raise BadInput("The cluster has no machine type; name one, like 3*m5.large.")
+        if not 1 <= self.least <= self.most:
+            raise BadInput(
+                f"A cluster of {self.least} to {self.most} machines cannot be; give at least 1, and no "
+                "more at least than at most."
+            )
+        if sum(kind.least for kind in self.kinds) > self.most:
+            raise BadInput(
+                f"The types ask for {sum(kind.least for kind in self.kinds)} machines at least, and there "
+                f"may be {self.most} in all; raise the total, or ask for fewer."
+            )
+
+    @classmethod
+    def exactly(cls, count: int, type_name: str) -> Wish:
+        """So many of one type, no more, no fewer."""
+        return cls((Kind(type_name),), count, count)
+
+    def needed(self, held: Mapping[str, int], refused: Collection[str] = ()) -> tuple[str, int] | None:
+        """Which machines are missing still before work can begin: a type, and how many of it.
+
+        Each type's own minimum first, then the first types that are not `refused`.
+        """
+        for kind in self.kinds:
+            missing = kind.least - held.get(kind.type, 0)
+            if missing > 0 and kind.type not in refused:
+                return kind.type, missing
+        missing = self.least - sum(held.values())
+        for kind in self.kinds if missing > 0 else ():
+            room = self._room(kind, held)
+            if room > 0 and kind.type not in refused:
+                return kind.type, min(room, missing)
+        return None
+
+    def another(self, held: Mapping[str, int], refused: Collection[str] = ()) -> str | None:
+        """The type of one more machine; None if there may be none."""
+        chosen = [kind for kind in self.kinds if kind.type not in refused and self._room(kind, held) > 0]
+        return chosen[0].type if chosen else None
+
+    def spare(self, held: Mapping[str, int]) -> list[str]:
+        """The types of which one machine may be given back, the last to be taken first."""
+        if sum(held.values()) <= self.least:
+            return []
+        return [kind.type for kind in reversed(self.kinds) if held.get(kind.type, 0) > kind.least]
+
+    def _room(self, kind: Kind, held: Mapping[str, int]) -> int:
+        own = self.most if kind.most is None else kind.most
+        # What others are still owed is kept free for them.
+        owed = sum(max(each.least - held.get(each.type, 0), 0) for each in self.kinds if each != kind)
+        return min(own - held.get(kind.type, 0), self.most - sum(held.values()) - owed)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One machine more (`add`) or less of a type."""
+
+    type: str
+    add: bool
+
+
+def step(
+    wish: Wish,
+    held: Mapping[str, int],
+    cores: Mapping[str, int],
+    trials: int,
+    refused: Collection[str] = (),
+) -> Step | None:
+    """What to do about the machines, with so many trials under way; None if all is well.
+
+    A trial keeps a core busy. While there are more trials than cores, some wait for others and a machine is
+    wanted; a machine is spare when all trials find a core without it.
+
+    >>> wish = Wish((Kind("m5.large"),), least=1, most=3)
+    >>> step(wish, {"m5.large": 1}, {"m5.large": 2}, trials=3)
+    Step(type='m5.large', add=True)
+    >>> step(wish, {"m5.large": 2}, {"m5.large": 2}, trials=2)
+    Step(type='m5.large', add=False)
+    >>> step(wish, {"m5.large": 2}, {"m5.large": 2}, trials=3) is None
+    True
+    """
+    total = sum(count * cores[name] for name, count in held.items())
+    if sum(held.values()) < wish.least or trials > total:
+        name = wish.another(held, refused)
+        return None if name is None else Step(name, True)
+    for name in wish.spare(held):
+        if trials <= total - cores[name]:
+            return Step(name, False)
+    return None
