@@ -15,7 +15,7 @@ from prudent.core.ledger import Entry
 from prudent.core.units import format_money
 from prudent.tuning.crew import Crew, LiveCrew, Reached, VirtualCrew
 from prudent.tuning.goal import COST, TIME
-from prudent.tuning.jobs.job import Job
+from prudent.tuning.jobs.job import Job, Renting
 from prudent.tuning.limits import OUT_OF_MONEY, Limit
 from prudent.tuning.result import Result
 from prudent.tuning.strategies.strategy import with_word
@@ -73,8 +73,9 @@ def confirm(job: Job, result: Result, budget_usd: float | None = None) -> Confir
     price = job.price(configuration)
     limit = Limit(price.seconds_for(left), OUT_OF_MONEY)
     outcome = _complete(_run(job, configuration, CONFIRMING, limit), result)
+    outcome = replace(outcome, time_s=max(0.0, outcome.time_s - outcome.overhead_s))
     cost_usd = price.cost_usd(outcome.time_s) if outcome.started else 0.0
-    paid_usd = min(cost_usd, left)
+    paid_usd = min(cost_usd if outcome.bill_usd is None else outcome.bill_usd, left)
     values = {**outcome.measures, "time_s": outcome.time_s, "cost_usd": cost_usd}
     feasible = outcome.status == FINISHED and result.goal.feasible(values)
     trial = Trial(
@@ -149,6 +150,9 @@ def _run(job: Job, configuration: Configuration, number: int, limit: Limit) -> O
     except BaseException:
         member.run.cut(member.seen_s, "interrupted")
         raise
+    finally:
+        if isinstance(job, Renting):
+            job.release()
 
 
 def compared(trial: Trial, result: Result, charge: Entry | None = None) -> Confirmation:

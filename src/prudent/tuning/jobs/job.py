@@ -42,6 +42,9 @@ class Rented(Protocol):
 class Renting(Protocol):
     """A job that rents machines and keeps them from one run to the next."""
 
+    def check(self) -> list[str]:
+        """What would go wrong at the machines, one sentence each; nothing is rented."""
+
     def release(self) -> None:
         """Give all machines back; a later run may rent again."""
 
