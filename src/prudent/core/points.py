@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
 KILL_AT = "PRUDENT_KILL_AT"
-"""The environment variable that names the place: `launch.accepted`, or `renew.done:2` for the second time."""
+"""The environment variable that names the place: `launch.accepted`; `trial.put:2` the second time; or
+several that must be passed in this order, to die at the last: `trial.started>renew.done`."""
 
-_seen: dict[str, int] = {}
+_passed: list[str] = []
 
 
 def point(name: str) -> None:
@@ -23,8 +25,12 @@ def point(name: str) -> None:
     wanted = os.environ.get(KILL_AT)
     if not wanted:
         return
-    place, _, time = wanted.partition(":")
-    if place == name:
-        _seen[name] = _seen.get(name, 0) + 1
-        if _seen[name] == int(time or 1):
+    steps = [place for place, _, times in _parts(wanted) for _ in range(int(times or 1))]
+    if name == steps[len(_passed)]:
+        if len(_passed) == len(steps) - 1:
             os.kill(os.getpid(), signal.SIGKILL)
+        _passed.append(name)
+
+
+def _parts(wanted: str) -> Iterator[tuple[str, str, str]]:
+    return (step.partition(":") for step in wanted.split(">"))

@@ -92,8 +92,9 @@ class KillMatrix:
             pytest.skip("this provider has no such step")
         long = at in (*RENEW, "trial.started")
         # Long enough that the switch does not get in before the reaper on a busy computer.
-        lease_s = 4.0 if at in RENEW else 30.0
-        done = run(place, kill_at=at, lease_s=lease_s, work_s=60.0 if long else 0.2)
+        lease_s = 6.0 if at in RENEW else 30.0
+        kill_at = f"trial.started>{at}" if at in RENEW else at
+        done = run(place, kill_at=kill_at, lease_s=lease_s, work_s=60.0 if long else 0.2)
         assert done.returncode == -signal.SIGKILL, done.stderr
         register = Register(place.home)
         before = register.leases()
@@ -117,7 +118,7 @@ class KillMatrix:
         assert register.leases() == left
 
     def test_the_second_renewal(self, place: Place) -> None:
-        done = run(place, kill_at="renew.done:2", lease_s=2.0, work_s=30.0)
+        done = run(place, kill_at="renew.done>renew.done", lease_s=6.0, work_s=30.0)
         assert done.returncode == -signal.SIGKILL, done.stderr
         reap_once(place)
         assert all_gone(place, Register(place.home).leases())
@@ -126,7 +127,8 @@ class KillMatrix:
     def test_without_a_reaper_machines_end_themselves(self, place: Place, at: str) -> None:
         if not place.switched:
             pytest.skip("no switch runs here")
-        done = run(place, kill_at=at, lease_s=3.0, work_s=60.0)
+        kill_at = f"trial.started>{at}" if at in RENEW else at
+        done = run(place, kill_at=kill_at, lease_s=4.0, work_s=60.0)
         assert done.returncode == -signal.SIGKILL, done.stderr
         register = Register(place.home)
         [lease] = register.leases()
