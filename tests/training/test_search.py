@@ -473,3 +473,63 @@ def test_what_did_best_on_a_part_of_the_data_is_trained_on_all_of_them_at_the_en
         assert {entry.trial for entry in board.entries} < {entry.trial for entry in again.entries}
         assert len({spec.number for spec in engine.trained}) == len(engine.trained)
     assert grown
+
+
+# Trials that are not worth their end
+
+
+class LearningRun(RidgeRun):
+    """Tells how it does on more and more rows before it is done."""
+
+    def __init__(self, session: RidgeSession, spec: TrialSpec) -> None:
+        penalty, self._told = float(spec.hyperparameters["regParam"]), list[Progress]()
+        for stage in range(1, 11):
+            x, y = session.x[: 30 * stage], session.y[: 30 * stage]
+            weights = np.linalg.solve(x.T @ x + len(x) * penalty * np.eye(x.shape[1]), x.T @ y)
+            rmse = float(np.sqrt(np.mean((session.x_out @ weights - session.y_out) ** 2)))
+            self._told.append(Progress(stage / 1000, {"score": -rmse}, stage / 10))
+        super().__init__(session, spec)
+
+    def next(self, until_s: float) -> Progress | Outcome | None:
+        return self._told.pop(0) if self._told else super().next(until_s)
+
+
+class Learning(Ridge):
+    def open(self, request: Any, work: Path, parallelism: int) -> Session:
+        session: Any = super().open(request, work, parallelism)
+
+        def begin(spec: TrialSpec) -> LearningRun:
+            session.started.append(spec)
+            return LearningRun(session, spec)
+
+        session.start = begin
+        opened: Session = session
+        return opened
+
+
+GOOD, POOR = [0.0, 0.001, 0.002, 0.003, 0.004, 0.005], [50.0, 80.0]
+
+
+def test_a_trial_that_others_outdid_by_then_is_cut_and_stays_cut(tmp_path: Path) -> None:
+    engine, out = Learning(), tmp_path / "out"
+    request = asked([*GOOD, *POOR], parameterSearch="grid", parallelism=1, earlyStopping=True)
+    board = train(request, engine, out)
+    assert sorted(settings_of(board)) == GOOD
+    assert [failure.why for failure in board.failures] == ["others did better by then"] * 2
+    assert all(failure.cut for failure in board.failures)
+    assert [failure.hyperparameters["regParam"] for failure in board.failures] == POOR
+    again = train(request, engine, out, resume=True)
+    assert len(engine.trained) == len(GOOD) + len(POOR)
+    assert [failure.to_dict() for failure in again.failures] == [each.to_dict() for each in board.failures]
+
+
+def test_the_first_trials_a_grid_and_whoever_does_not_want_it_are_never_cut(tmp_path: Path) -> None:
+    wishes: list[tuple[list[float], dict[str, Any]]] = [
+        ([*GOOD[:3], *POOR], {"parameterSearch": "grid", "earlyStopping": True}),
+        ([*GOOD, *POOR], {"parameterSearch": "grid"}),
+        ([*GOOD, *POOR], {"parameterSearch": "random", "earlyStopping": False, "budget": "8 trials"}),
+    ]
+    for number, (values, more) in enumerate(wishes):
+        board = train(asked(values, parallelism=1, **more), Learning(), tmp_path / str(number))
+        assert not board.failures
+        assert len(board.entries) == len(values)

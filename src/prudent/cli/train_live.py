@@ -106,7 +106,7 @@ class Lines:
         if isinstance(result, Entry):
             said = f"score {result.score:.6g}{'  best so far' if best else ''}"
         else:
-            said = f"failed: {result.why}"
+            said = f"{'cut' if result.cut else 'failed'}: {result.why}"
         text = f"#{result.trial} {result.algorithm} {settings}  {said}"
         self._console.print(text, soft_wrap=True, markup=False, style="")
 

@@ -35,5 +35,16 @@ class Ended:
     earlier: bool = False
 
 
-Event = Started | Shown | Ended
+@dataclass(frozen=True)
+class ClusterReady:
+    """Machines are there and Spark runs on them; `ui` is the address of its pages."""
+
+    text: str
+    place: str
+    master: str
+    ui: str
+    took_s: float
+
+
+Event = Started | Shown | Ended | ClusterReady
 Watch = Callable[[Event], None]

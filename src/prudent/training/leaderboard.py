@@ -34,13 +34,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Failure:
-    """A trial that gave no model, and why."""
+    """A trial that gave no model, and why; `cut` if it might have, but was not worth its end."""
 
     trial: int
     algorithm: str
     hyperparameters: Mapping[str, Any]
     why: str
     cost_usd: float = 0.0
+    cut: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

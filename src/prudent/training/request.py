@@ -22,6 +22,7 @@ from prudent.tuning.strategies.registry import strategies
 BAYESIAN = "bayesian-optimization"
 FRUGAL = "frugal"
 """The search of a request that names none: cheap settings first, then better ones near them."""
+ONNX, PMML = "onnx", "pmml"
 FORMATS = ("libsvm", "csv", "parquet", "avro", "jsonl", "json")
 
 Text = Annotated[str, Field(min_length=1)]
@@ -131,6 +132,17 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     transforms: tuple[Transform, ...] = ()
     metric: str | None = None
+    export: Annotated[
+        tuple[Annotated[str, _one_of([ONNX, PMML])], ...],
+        Field(description="in which forms models are written; ONNX always, for predictions are made with it"),
+    ] = (ONNX,)
+    early_stopping: Annotated[
+        bool | None,
+        Field(
+            description="whether a trial that does clearly worse than others did by then is cut; "
+            "by default it is, except in a grid"
+        ),
+    ] = None
     machine: str | None = None
 
     @classmethod
@@ -190,7 +202,14 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
         """
         asked = self.model_dump(
             mode="json",
-            exclude={"budget", "deadline", "parallelism", "email_address", "computational_resources"},
+            exclude={
+                "budget",
+                "deadline",
+                "parallelism",
+                "email_address",
+                "computational_resources",
+                "early_stopping",
+            },
         )
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -14,7 +14,17 @@ from prudent.training.algorithms.algorithm import Algorithm
 from prudent.training.algorithms.domains import domain, domains
 from prudent.training.algorithms.hyperparameter import INTEGER, Hyperparameter
 from prudent.training.algorithms.registry import algorithm, algorithms, of_domain
-from prudent.training.request import FORMATS, Instances, Method, Resources, Searched, Source, TrainingRequest
+from prudent.training.request import (
+    FORMATS,
+    ONNX,
+    PMML,
+    Instances,
+    Method,
+    Resources,
+    Searched,
+    Source,
+    TrainingRequest,
+)
 from prudent.training.request import searches as known_searches
 from prudent.training.request_errors import RequestError, json_path
 from prudent.training.transforms import settings_of
@@ -44,6 +54,10 @@ def _all(document: Mapping[str, Any]) -> Found:
     yield from _resources(document.get("computationalResources"))
     yield from _transforms(document.get("transforms"))
     yield from _metric(document)
+    forms = document.get("export")
+    for place, form in enumerate(forms if isinstance(forms, list) else []):
+        if isinstance(form, str):
+            yield from _known(("export", place), "form of a model", form, (ONNX, PMML))
     mail, machine = document.get("emailAddress"), document.get("machine")
     if isinstance(mail, str) and not _MAIL.fullmatch(mail):
         yield ("emailAddress",), f'"{mail}" is no mail address; write it like name@example.org.'

@@ -18,11 +18,12 @@ from prudent.training.events import Ended, Shown, Started, Watch
 from prudent.training.leaderboard import Entry, Failure
 from prudent.training.methods import Plan
 from prudent.training.request import TrainingRequest
-from prudent.training.seekers import Given, Seeker, Told, Wish
+from prudent.training.seekers import GIVEN, Given, Seeker, Told, Wish
+from prudent.training.stopping import OTHERS_BETTER, Peers
 from prudent.training.terms import Terms
 from prudent.tuning.jobs.job import Run
 from prudent.tuning.limits import OUT_OF_MONEY
-from prudent.tuning.trial import FINISHED, Configuration, Outcome, Progress
+from prudent.tuning.trial import CUT, FINISHED, Configuration, Outcome, Progress
 
 GIVE_UP = 25
 """A method whose first trials all failed, so many of them, is not tried further (a grid is)."""
@@ -87,6 +88,7 @@ class Search:
         self._later = range(len(plans) - later, len(plans))
         self._open = set(range(len(plans) - later))
         self._waiting: set[int] = set()
+        self._peers = Peers()
         self._members: dict[int, _Member] = {}
         self._zero_s = self._begun_s = time.monotonic()
         for index, seeker in enumerate(seekers):
@@ -267,6 +269,8 @@ class Search:
         if isinstance(event, Progress):
             member.progress.append(event)
             self._watch(Shown(member.number, self._plans[member.index].algorithm.name, event))
+            if self._may_cut(member) and self._peers.outdone(self._kind(member), member.progress):
+                self._end(member, member.run.cut(member.heard_s, OTHERS_BETTER))
         elif isinstance(event, Outcome):
             self._end(member, event)
         elif member.heard_s >= member.limit_s:
@@ -274,11 +278,22 @@ class Search:
         elif self.ledger.extend_up_to(member.reservation, max(member.reservation.usd, 1e-6)) <= ROUNDING_USD:
             self._end(member, member.run.cut(member.heard_s, OUT_OF_MONEY))
 
+    def _may_cut(self, member: _Member) -> bool:
+        """Whether the request lets trials be cut for others; those on the most data at the end never are."""
+        search, asked = self._plans[member.index].search, self._request.early_stopping
+        return search != GIVEN and (search != "grid" if asked is None else asked)
+
+    def _kind(self, member: _Member) -> tuple[int, float]:
+        """Trials of the same method on as much data can be compared from stage to stage."""
+        return member.index, self._plans[member.index].parts(member.wish.configuration)[2]
+
     def _end(self, member: _Member, outcome: Outcome) -> None:
         del self._members[member.number]
         index = member.index
         self._waiting.discard(index)
         cost_usd = self._charge(member, outcome)
+        if outcome.status == FINISHED and "score" in outcome.measures:
+            self._peers.add(self._kind(member), member.progress, outcome.measures["score"])
         # On the disk first: a model that is paid for is never lost.
         self._seekers[index].tell(member.wish, outcome, member.progress, cost_usd)
         result = self._record(index, member.wish.number, member.wish.configuration, outcome, cost_usd)
@@ -330,7 +345,8 @@ class Search:
         standing.note(outcome.time_s, measures["score"] if finished else None)
         if not finished:
             why = outcome.why or "it gave no score"
-            failure = Failure(number, plan.algorithm.name, hyperparameters, why, cost_usd)
+            cut = outcome.status == CUT
+            failure = Failure(number, plan.algorithm.name, hyperparameters, why, cost_usd, cut)
             self.failures.append(failure)
             hopeless = standing.ended >= GIVE_UP and math.isinf(standing.best) and plan.search != "grid"
             if hopeless:

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prudent.cloud.catalog import Catalog
-from prudent.core.errors import RunFailed, unknown
+from prudent.core.errors import BadInput, RunFailed, unknown
 from prudent.core.money import Price
 from prudent.training.algorithms.domains import FUNCTION, domain
 from prudent.training.engine import Engine, Session
-from prudent.training.events import Watch
+from prudent.training.events import ClusterReady, Watch
 from prudent.training.functions import FunctionSession
 from prudent.training.leaderboard import Entry, Failure, Leaderboard
 from prudent.training.methods import Plan, plans
 from prudent.training.output import Output
-from prudent.training.request import TrainingRequest
+from prudent.training.request import PMML, TrainingRequest
+from prudent.training.resources import LOCAL, machines_for, parallelism_of, price_of
 from prudent.training.search import LEFT_FOR_MORE_DATA, Search, standing
 from prudent.training.seekers import GIVEN, Seeker, seeker
 from prudent.training.terms import Terms
+
+if TYPE_CHECKING:
+    from prudent.cloud.clusters.spark import SparkCluster
 
 ENGINES = {
     "local": ("prudent.training.engines.local.engine", "LocalEngine"),
@@ -38,6 +42,9 @@ def train(
     out: str | Path = "models/",
     *,
     master: str | None = None,
+    cluster: str | None = None,
+    where: str | Mapping[str, Any] = LOCAL,
+    home: str | Path | None = None,
     resume: bool = False,
     watch: Watch | None = None,
 ) -> Leaderboard:
@@ -45,21 +52,31 @@ def train(
 
     `request` is a mapping, a JSON text or the path of a JSON document. The models are put into `out`, each in
     a folder named by rank, algorithm and score, beside `leaderboard.json` and `leaderboard.csv`. `master` is
-    the address of a Spark cluster. `resume` goes on with an interrupted request in the same folder, or with a
-    finished one that has got a larger budget; no trial is paid twice. `watch` is called with every event. An
-    interrupt (Ctrl-C) ends the trials under way and answers with what is there.
+    the address of a Spark cluster. With the Spark engine, machines are rented for the request if it has
+    computational resources or if `cluster` says so ("3*m5.large"), at the place `where` ("local",
+    "hosts:inventory.yaml" or "ec2:aws.yaml"), under leases kept in `home`. `resume` goes on with an
+    interrupted request in the same folder, or with a finished one that has got a larger budget; no trial is
+    paid twice. `watch` is called with every event. An interrupt (Ctrl-C) ends the trials under way and
+    answers with what is there.
     """
     began_s = time.monotonic()
     asked = TrainingRequest.parse(request)
-    chosen = engine_of(engine, master)
+    leases = None if home is None else Path(home)
+    machines = machines_for(asked, engine, master, cluster, where, Path(out), leases)
+    chosen = engine_of(engine, master, machines, watch)
+    if PMML in asked.export and chosen.name == "spark":
+        raise BadInput(
+            "The Spark engine writes no PMML; take it out of export, or train with the local engine."
+        )
     output = Output(out, asked, chosen.name, resume)
-    parallelism = asked.parallelism or cores()
+    parallelism = asked.parallelism or (cores() if machines is None else parallelism_of(machines))
     with ExitStack() as stack:
         session = stack.enter_context(_session(asked, chosen, output, parallelism))
-        race = _Race(asked, session, output, parallelism, began_s, watch, stack)
+        race = _Race(asked, session, output, parallelism, began_s, watch, stack, machines)
         entries, failures, spent_usd, ended = race.run()
         described = {**session.description, "fingerprint": session.shape.fingerprint}
         placed = output.place(entries, described)
+    spent_usd = spent_usd if machines is None else max(spent_usd, machines.cost_usd())
     output.tidy()
     board = Leaderboard(
         placed,
@@ -76,7 +93,12 @@ def train(
     return board
 
 
-def engine_of(engine: str | Engine, master: str | None = None) -> Engine:
+def engine_of(
+    engine: str | Engine,
+    master: str | None = None,
+    machines: SparkCluster | None = None,
+    watch: Watch | None = None,
+) -> Engine:
     """The engine of that name, imported when it is first used."""
     if not isinstance(engine, str):
         return engine
@@ -85,13 +107,23 @@ def engine_of(engine: str | Engine, master: str | None = None) -> Engine:
     module, name = ENGINES[engine]
     try:
         kind: Any = getattr(import_module(module), name)
-        built: Engine = kind(master=master) if engine == "spark" else kind()
+        spark = {"master": master, "cluster": machines, "ready": _announcing(watch, time.monotonic())}
+        built: Engine = kind(**spark) if engine == "spark" else kind()
     except ImportError as error:
         extra = "spark" if engine == "spark" else "train"
         raise RunFailed(
             f'The engine "{engine}" lacks {error.name}; install it with: pip install "prudent[{extra}]".'
         ) from error
     return built
+
+
+def _announcing(watch: Watch | None, began_s: float) -> Callable[[SparkCluster], None]:
+    def ready(cluster: SparkCluster) -> None:
+        if watch is not None:
+            took_s = time.monotonic() - began_s
+            watch(ClusterReady(cluster.text, cluster.provider.name, cluster.master, cluster.ui, took_s))
+
+    return ready
 
 
 def cores() -> int:
@@ -135,13 +167,20 @@ class _Race:
         began_s: float,
         watch: Watch | None,
         stack: ExitStack,
+        machines: SparkCluster | None = None,
     ) -> None:
         self._request, self._session, self._output = request, session, output
         self._stack, self._watch = stack, watch
         self.metric = request.metric or domain(request.domain).metric_for(session.shape.classes)
         self._price = trial_price(request, parallelism)
+        if machines is not None and not request.machine:
+            self._price = price_of(machines, parallelism)
         elapsed_s = time.monotonic() - began_s
         self._terms = Terms.of(request, self._price, parallelism, elapsed_s, self.metric)
+        if machines is not None and self._terms.price_of_all_usd is not None:
+            # Machines cost while they boot: that is gone before the first trial.
+            left_usd = max(self._terms.price_of_all_usd - machines.cost_usd(), 0.0)
+            self._terms = replace(self._terms, price_of_all_usd=left_usd)
 
     def run(self) -> tuple[list[Entry], list[Failure], float, str]:
         """Models best first, failures, money spent, and why it ended."""

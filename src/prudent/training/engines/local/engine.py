@@ -9,6 +9,7 @@ from prudent.training.algorithms.registry import sensible
 from prudent.training.engine import Session
 from prudent.training.engines.local.session import LocalSession, open_pool
 from prudent.training.functions import FunctionSession
+from prudent.training.request import PMML
 
 LOCAL = "local"
 
@@ -54,6 +55,7 @@ class LocalEngine:
                 parallelism,
                 memory_mb=self._memory_mb,
                 pool=pool,
+                pmml=PMML in request.export,
             )
         except BaseException:
             pool.close()

@@ -38,6 +38,8 @@ class Setup:
     seed: int
     threads: int
     memory_mb: float
+    target: str | None = None
+    pmml: bool = False
 
 
 @dataclass(frozen=True, eq=False)

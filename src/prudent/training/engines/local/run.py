@@ -98,5 +98,5 @@ class LocalRun:
 
 def forget(spec: TrialSpec) -> None:
     """Remove what an unfinished trial may have written: where there are facts, there is a model."""
-    for name in ("facts.json", ".facts.json", "model.onnx"):
+    for name in ("facts.json", ".facts.json", "model.onnx", "model.pmml"):
         (spec.folder / name).unlink(missing_ok=True)

@@ -24,6 +24,7 @@ class LocalSession:
     """Trains models of one data set in `parallelism` workers at a time.
 
     `memory_mb` is how much each worker may use beside the shared data; by default they divide what is free.
+    `pmml` asks for the models in that form as well.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class LocalSession:
         parallelism: int,
         memory_mb: float | None = None,
         pool: Pool | None = None,
+        pmml: bool = False,
     ) -> None:
         self._dataset = dataset
         self._pool = pool or open_pool(parallelism, work)
@@ -52,6 +54,8 @@ class LocalSession:
             seed=seed,
             threads=self._pool.threads,
             memory_mb=memory_mb or available_mb() * 0.9 / parallelism,
+            target=dataset.target,
+            pmml=pmml,
         )
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,8 +38,13 @@ class Grove:
     def probabilities(self, X: Matrix) -> NDArray[np.float64] | None:
         return None if self.present is None else self._means(X)
 
+    @property
+    def trees(self) -> list[Tree]:
+        """The trees with what each says by itself: a value, or shares of all classes."""
+        return [_as_tree(one, self._spread(one.value[:, 0, :])) for one in self.grown]
+
     def graph(self, graph: Graph, rows: str) -> Answer:
-        trees = [_as_tree(one, self._spread(one.value[:, 0, :]) / len(self.grown)) for one in self.grown]
+        trees = [replace(one, values=one.values / len(self.grown)) for one in self.trees]
         total = sum_of_trees(graph, rows, trees)
         if self.present is None:
             return Answer(graph.flat(total), whole=False)

@@ -25,7 +25,7 @@ from prudent.training.engines.local.preparing import FINAL, Kitchen, Prepared
 from prudent.training.engines.local.store import Store
 from prudent.training.engines.local.versions import versions
 
-FACTS, MODEL = "facts.json", "model.onnx"
+FACTS, MODEL, PMML = "facts.json", "model.onnx", "model.pmml"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +36,8 @@ class Workshop:
     kitchen: Kitchen
     judge: Judge
     threads: int
+    target: str | None = None
+    pmml: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +70,7 @@ def train(workshop: Workshop, spec: TrialSpec, report: Report) -> Facts:
     steps = delivered.prepared.steps
     model = export(delivered.model, steps, workshop.store.X.shape[1])
     found = check(model, delivered.model, steps, workshop.store.sample, workshop.threads)
+    other = _pmml(workshop, delivered) if workshop.pmml else None
     facts = Facts(
         metric=workshop.judge.metric,
         value=value,
@@ -78,10 +81,18 @@ def train(workshop: Workshop, spec: TrialSpec, report: Report) -> Facts:
         rows_trained=len(delivered.prepared.rows.X),
         rows_validated=sum(len(split.validation) for split in splits),
         versions=versions(made_by(spec.algorithm)),
+        extra_files=() if other is None else (PMML,),
         picture=_drawn(workshop, measured, spec.seed),
     )
-    _write(spec.folder, model, facts)
+    _write(spec.folder, model, other, facts)
     return facts
+
+
+def _pmml(workshop: Workshop, fitted: Fitted) -> bytes | None:
+    from prudent.training.engines.local.pmml.document import document
+
+    store = workshop.store
+    return document(fitted.model, fitted.prepared.steps, store.columns, workshop.target, store.classes)
 
 
 def _fit(
@@ -129,10 +140,12 @@ def _usual(courses: Sequence[Course]) -> int | None:
     return round(float(np.mean([course.best for course in courses]))) if courses else None
 
 
-def _write(folder: Path, model: bytes, facts: Facts) -> None:
+def _write(folder: Path, model: bytes, other: bytes | None, facts: Facts) -> None:
     """The facts last: where they are, the model is whole."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MODEL).write_bytes(model)
+    if other is not None:
+        (folder / PMML).write_bytes(other)
     unfinished = folder / f".{FACTS}"
     unfinished.write_text(json.dumps(asdict(facts)))
     unfinished.rename(folder / FACTS)

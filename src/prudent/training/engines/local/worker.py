@@ -64,7 +64,8 @@ def open_workshop(setup: dict[str, Any]) -> Workshop:
     store = Store.read(Path(setup["store"]))
     kept_bytes = int(setup["memory_mb"] * _MB / 8)
     judge = Judge(setup["task"], setup["metric"], setup["classes"])
-    return Workshop(store, Kitchen(store, setup["seed"], kept_bytes), judge, setup["threads"])
+    kitchen = Kitchen(store, setup["seed"], kept_bytes)
+    return Workshop(store, kitchen, judge, setup["threads"], setup.get("target"), setup.get("pmml", False))
 
 
 def attempt(workshop: Workshop, spec: TrialSpec, connection: Connection) -> Message:

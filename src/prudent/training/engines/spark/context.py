@@ -28,12 +28,17 @@ appender.file.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
 
 
 def started(
-    master: str | None, work: Path, options: Mapping[str, str] | None = None, small: bool = False
+    master: str | None,
+    work: Path,
+    options: Mapping[str, str] | None = None,
+    small: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> tuple[Any, bool]:
     """A Spark session, and whether it was started here (then `stop` it when done).
 
     A session that runs in this process already is used as it is: somebody set it up for a cluster. For
     `small` data Java compiles its code quickly instead of well, which halves the time of a few short trials.
+    `environment` is for Spark's own process: what is in there, other users of this computer cannot see.
     """
     if find_spec("pyspark") is None:
         raise BadInput("Spark is not installed; `pip install prudent[spark]`, or use the local engine.")
@@ -45,7 +50,7 @@ def started(
         if master is not None and master != there:
             raise BadInput(f"A Spark session at {there} runs here already; stop it, or leave out the master.")
         return running, False
-    return _start(master or "local[*]", work, options or {}, small), True
+    return _start(master or "local[*]", work, options or {}, small, environment or {}), True
 
 
 def stop(spark: Any) -> None:
@@ -65,7 +70,9 @@ def stop(spark: Any) -> None:
         process.wait(timeout=60)
 
 
-def _start(master: str, work: Path, options: Mapping[str, str], small: bool) -> Any:
+def _start(
+    master: str, work: Path, options: Mapping[str, str], small: bool, environment: Mapping[str, str]
+) -> Any:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
@@ -81,7 +88,8 @@ def _start(master: str, work: Path, options: Mapping[str, str], small: bool) -> 
     settings |= {**options, _JAVA: f"{settings[_JAVA]} {options.get(_JAVA, '')}".strip()}
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     home = java_home(work)
-    with _environment({"JAVA_HOME": str(home), "PYSPARK_PYTHON": sys.executable}), log.open("ab") as errors:
+    own = {"JAVA_HOME": str(home), "PYSPARK_PYTHON": sys.executable, **environment}
+    with _environment(own), log.open("ab") as errors:
         try:
             launch: Any = launch_gateway  # untyped in pyspark
             gateway = launch(conf, {"stdout": errors, "stderr": errors})

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from prudent.core.errors import BadInput
 from prudent.training.engine import Session
 from prudent.training.functions import FunctionSession
+
+if TYPE_CHECKING:
+    from prudent.cloud.clusters.spark import SparkCluster
 
 SPARK = "spark"
 _SMALL_BYTES = 8 << 20
@@ -17,17 +22,66 @@ class SparkEngine:
     """Trains with Spark ML and torch, here (`local[*]`) or on the cluster whose address is `master`.
 
     `options` are Spark's own settings, such as {"spark.executor.memory": "4g"}. A Spark session that runs in
-    this process already is used, and left running.
+    this process already is used, and left running. A `cluster` is started for the request and ends with it;
+    `ready` is called when it can be used.
     """
 
     name = SPARK
 
-    def __init__(self, master: str | None = None, options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        master: str | None = None,
+        options: Mapping[str, str] | None = None,
+        cluster: SparkCluster | None = None,
+        ready: Callable[[SparkCluster], None] | None = None,
+    ) -> None:
         self._master = master
         self._options = dict(options or {})
+        self._cluster = cluster
+        self._ready = ready
 
     def open(self, request: Any, work: Path, parallelism: int) -> Session:
         """Start Spark, read the request's data into it, split and cache them."""
+        del parallelism  # trials share the cluster by fair pools, however many there are
+        if request.dataset is None:
+            return FunctionSession()
+        if self._cluster is None:
+            return self._opened(request, work, None, True)
+        try:
+            parts = self._started(self._cluster, str(request.dataset.path), work)
+            if self._ready is not None:
+                self._ready(self._cluster)
+            return self._opened(request, work, parts, self._cluster.shares(work))
+        except BaseException:
+            self._cluster.close()
+            raise
+
+    def _started(self, cluster: SparkCluster, path: str, work: Path) -> list[Path]:
+        """Start the cluster while the data are fetched; answers the files by names that all machines know."""
+        from prudent.training.data.formats import AVRO, format_of
+        from prudent.training.data.sources import local_parts
+
+        trouble: list[BaseException] = []
+
+        def start() -> None:
+            try:
+                cluster.start()
+            except BaseException as error:  # noqa: BLE001 - raised again where somebody waits for it
+                trouble.append(error)
+
+        starting = threading.Thread(target=start, name="starting Spark", daemon=True)
+        starting.start()
+        parts = local_parts(path, work / "data")
+        while starting.is_alive():
+            starting.join(0.2)  # in pieces, so that Ctrl-C is heard
+        if trouble:
+            raise trouble[0]
+        reached = cluster.reached(parts, work)
+        if reached != parts and format_of(parts, None) == AVRO:
+            raise BadInput(f'The machines cannot read "{path}" as Avro; give it as Parquet.')
+        return reached
+
+    def _opened(self, request: Any, work: Path, parts: Sequence[Path] | None, own_form: bool) -> Session:
         from prudent.training.engines.spark.context import started, stop
         from prudent.training.engines.spark.judging import Judge
         from prudent.training.engines.spark.reading import read_table
@@ -35,15 +89,18 @@ class SparkEngine:
         from prudent.training.engines.spark.split import split
         from prudent.training.engines.spark.trial import Workshop
 
-        del parallelism  # trials share the cluster by fair pools, however many there are
-        if request.dataset is None:
-            return FunctionSession()
-        spark, own = started(self._master, work, self._options, _is_small(request.dataset.path))
+        cluster = self._cluster
+        master, options, environment = self._master, self._options, dict[str, str]()
+        if cluster is not None:
+            master, environment = cluster.master, cluster.environment
+            options = {**cluster.options, **options}
+        small = _is_small(request.dataset.path)
+        spark, own = started(master, work, options, small, environment)
         try:
-            table = read_table(spark, _question(request), work)
+            table = read_table(spark, _question(request), work, parts=parts)
             rows = split(spark, table, request.validation, request.seed)
             judge = Judge.of(request.domain, request.metric, len(table.classes))
-            return SparkTraining(spark, Workshop(table, rows, judge), own)
+            return SparkTraining(spark, Workshop(table, rows, judge, own_form), own, cluster)
         except BaseException:
             if own:
                 stop(spark)

@@ -111,4 +111,5 @@ def explain(parts: Sequence[Path], kind: str, known: Sequence[str], error: BaseE
 
 
 def _paths(parts: Sequence[Path]) -> list[str]:
-    return [part.resolve().as_uri() for part in parts]
+    # Not resolved: a link may be the one name that a file has here and on the machines of a cluster.
+    return [part.absolute().as_uri() for part in parts]

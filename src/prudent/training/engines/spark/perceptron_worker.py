@@ -19,8 +19,8 @@ def learn(
 ) -> list[float]:
     """Train on this process's partition together with the others; the first one's answer counts.
 
-    Features are taken less their mean and times a factor. X and y are rows to judge progress by, or None. The weights come back as Spark keeps them: layer by layer,
-    a matrix by columns, then the shifts.
+    Features are taken less their mean and times a factor. X and y are rows to judge progress by, or None.
+    The weights come back as Spark keeps them: layer by layer, a matrix by columns, then the shifts.
     """
     import torch
     import torch.distributed as dist

@@ -48,12 +48,14 @@ class Question:
         return [*([self.target] if self.target else []), *(self.features or ())]
 
 
-def read_table(spark: Any, asked: Question, work: Path, policy: Policy = OPEN) -> Table:
-    """The data that a question names, cached in Spark."""
+def read_table(
+    spark: Any, asked: Question, work: Path, policy: Policy = OPEN, parts: Sequence[Path] | None = None
+) -> Table:
+    """The data that a question names, cached in Spark; `parts` are its files if they were fetched before."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    parts = local_parts(asked.path, work / "data", policy)
+    parts = local_parts(asked.path, work / "data", policy) if parts is None else list(parts)
     kind = format_of(parts, asked.format)
     read = _of_libsvm if kind == LIBSVM else _of_columns
     try:

@@ -47,6 +47,10 @@ class SparkRun:
         forget(self._spec.folder)
         return Outcome(CUT, at_s, self._seen, why)
 
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
     # In the run's own thread
 
     def _work(self) -> None:

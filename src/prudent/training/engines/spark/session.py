@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from prudent.cloud.clusters.spark import SparkCluster
+from prudent.cloud.clusters.spark_elastic import Elastic
+from prudent.core.errors import RunFailed
 from prudent.training.engine import DataShape, TrialSpec
 from prudent.training.engines.spark.context import stop
 from prudent.training.engines.spark.run import SparkRun
@@ -15,11 +18,17 @@ from prudent.training.engines.spark.trial import Workshop
 class SparkTraining:
     """Trains models of one cached data set, as many side by side as are started.
 
-    `own` says that the Spark session was started for this, and ends with it.
+    `own` says that the Spark session was started for this, and ends with it; so does the `cluster`, which has
+    as many machines meanwhile as there are trials for.
     """
 
-    def __init__(self, spark: Any, workshop: Workshop, own: bool) -> None:
+    def __init__(
+        self, spark: Any, workshop: Workshop, own: bool, cluster: SparkCluster | None = None
+    ) -> None:
         self._spark, self._workshop, self._own = spark, workshop, own
+        self._cluster = cluster
+        self._runs: list[SparkRun] = []
+        self._elastic = None if cluster is None else Elastic(cluster, self._under_way)
 
     @property
     def shape(self) -> DataShape:
@@ -32,13 +41,28 @@ class SparkTraining:
         return self._workshop.table.description
 
     def start(self, spec: TrialSpec) -> SparkRun:
+        if self._cluster is not None and (trouble := self._cluster.trouble):
+            raise RunFailed(f"{trouble.rstrip('.')}; what is trained is kept, go on with --resume.")
         spec.folder.mkdir(parents=True, exist_ok=True)
-        return SparkRun(self._spark, self._workshop, spec)
+        run = SparkRun(self._spark, self._workshop, spec)
+        self._runs = [*(each for each in self._runs if each.running), run]
+        return run
 
     def close(self) -> None:
-        self._workshop.rows.release()
-        if self._own:
-            stop(self._spark)
+        """End Spark here and there; machines cost money, so they go first."""
+        if self._elastic is not None:
+            self._elastic.close()
+        if self._cluster is None:
+            self._workshop.rows.release()
+        try:
+            if self._cluster is not None:
+                self._cluster.close()
+        finally:
+            if self._own:
+                stop(self._spark)
+
+    def _under_way(self) -> int:
+        return sum(run.running for run in self._runs)
 
     def __enter__(self) -> Self:
         return self

@@ -37,6 +37,8 @@ class Workshop:
     table: Table
     rows: Rows
     judge: Judge
+    own_form: bool = True
+    """Whether Spark can write its own form of a model to where the others are: its machines write it."""
 
 
 def train(workshop: Workshop, spec: TrialSpec, report: Report) -> Facts:
@@ -67,10 +69,10 @@ def train(workshop: Workshop, spec: TrialSpec, report: Report) -> Facts:
         rows_trained=rows.size(0 if rows.folds == 1 else None, spec.fraction),
         rows_validated=sum(verdict.rows for verdict in verdicts),
         versions=versions("torch" if spec.algorithm == PERCEPTRON else None) | versions("pyspark"),
-        extra_files=(SPARKS_OWN,),
+        extra_files=(SPARKS_OWN,) if workshop.own_form else (),
         picture={**verdicts[-1].picture, **measured.picture, **_importance(measured, table)},
     )
-    _write(spec.folder, fitted, model, facts)
+    _write(spec.folder, fitted, model, facts, workshop.own_form)
     return facts
 
 
@@ -145,11 +147,12 @@ def _importance(fitted: Fitted, table: Table) -> dict[str, Any]:
     return {"importance": {"feature": [names[place] for place in first], "value": short(shares[first])}}
 
 
-def _write(folder: Path, fitted: Fitted, model: bytes, facts: Facts) -> None:
+def _write(folder: Path, fitted: Fitted, model: bytes, facts: Facts, own_form: bool) -> None:
     """The facts last: where they are, the model is whole."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MODEL).write_bytes(model)
-    fitted.pipeline.write().overwrite().save((folder / SPARKS_OWN).resolve().as_uri())
+    if own_form:
+        fitted.pipeline.write().overwrite().save((folder / SPARKS_OWN).resolve().as_uri())
     unfinished = folder / f".{FACTS}"
     unfinished.write_text(json.dumps(asdict(facts)))
     unfinished.rename(folder / FACTS)

@@ -1,0 +1,147 @@
+"""What a PMML document says of fields: raw columns, and what is derived from them before the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement
+
+import numpy as np
+
+from prudent.training.dataset import CATEGORICAL, Column
+from prudent.training.engines.local.steps import Affine, Impute, OneHot, Step
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One feature on its way to the model: the field that holds it, and its categories if it has some."""
+
+    field: str
+    categories: tuple[Any, ...] | None = None
+
+
+def number(value: Any) -> str:
+    """A number with all its digits.
+
+    >>> number(np.float32(0.1)), number(2)
+    ('0.10000000149011612', '2.0')
+    """
+    return repr(float(value))
+
+
+def dictionary(root: Element, columns: Sequence[Column], target: str | None, classes: Sequence[Any]) -> None:
+    """Every column of the data as a field. Features are single precision, as the trained model took them."""
+    found = SubElement(root, "DataDictionary")
+    for column in columns:
+        if column.kind == CATEGORICAL:
+            _categories(found, column.name, column.categories)
+        else:
+            SubElement(found, "DataField", name=column.name, optype="continuous", dataType="float")
+    if target is not None and classes:
+        _categories(found, target, classes)
+    elif target is not None:
+        SubElement(found, "DataField", name=target, optype="continuous", dataType="double")
+
+
+def _categories(place: Element, name: str, values: Sequence[Any]) -> None:
+    field = SubElement(place, "DataField", name=name, optype="categorical", dataType="string")
+    for value in values:
+        SubElement(field, "Value", value=str(value))
+
+
+def schema(place: Element, names: Sequence[str], target: str | None = None) -> None:
+    """The fields that a model takes; a category that nobody has seen is taken for a missing one."""
+    found = SubElement(place, "MiningSchema")
+    if target is not None:
+        SubElement(found, "MiningField", name=target, usageType="target")
+    for name in names:
+        SubElement(found, "MiningField", name=name, invalidValueTreatment="asMissing")
+
+
+class Derived:
+    """Fields that steps derive one from the other; `slots` are the features as the model gets them."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.element = Element("LocalTransformations")
+        self.slots = [
+            Slot(column.name, column.categories if column.kind == CATEGORICAL else None) for column in columns
+        ]
+        self._raw = {column.name for column in columns}
+        self._count = 0
+
+    def add(self, step: Step) -> None:
+        if isinstance(step, Impute):
+            self.slots = [self._filled(slot, fill) for slot, fill in zip(self.slots, step.fills, strict=True)]
+        elif isinstance(step, OneHot):
+            pairs = zip(step.sources, step.values, strict=True)
+            hot = [self._hit(self.slots[source], value) for source, value in pairs]
+            self.slots = [*(self.slots[place] for place in step.kept), *hot]
+        elif isinstance(step, Affine):
+            self._affine(step)
+        else:
+            raise TypeError(f"no PMML for {type(step).__name__}")
+
+    def _filled(self, slot: Slot, fill: float) -> Slot:
+        if slot.categories is not None:
+            if not slot.categories:
+                return slot
+            said, kind = str(slot.categories[int(fill)]), "string"
+        else:
+            said, kind = number(np.float32(fill)), "double"
+        field = self._field(categorical=slot.categories is not None)
+        chosen = apply(field, "if")
+        SubElement(apply(chosen, "isMissing"), "FieldRef", field=slot.field)
+        SubElement(chosen, "Constant", dataType=kind).text = said
+        SubElement(chosen, "FieldRef", field=slot.field)
+        return Slot(field.attrib["name"], slot.categories)
+
+    def _hit(self, slot: Slot, value: float) -> Slot:
+        field = self._field()
+        if slot.categories is not None:
+            wanted = str(slot.categories[int(value)])
+            SubElement(field, "NormDiscrete", field=slot.field, value=wanted, mapMissingTo="0")
+            return Slot(field.attrib["name"])
+        chosen = apply(field, "if")
+        asked = apply(chosen, "equal")
+        SubElement(asked, "FieldRef", field=slot.field)
+        SubElement(asked, "Constant", dataType="float").text = number(value)
+        SubElement(chosen, "Constant", dataType="double").text = "1"
+        SubElement(chosen, "Constant", dataType="double").text = "0"
+        return Slot(field.attrib["name"])
+
+    def _affine(self, step: Affine) -> None:
+        if step.weights.ndim == 1:
+            triples = zip(self.slots, step.shift, step.weights, strict=True)
+            self.slots = [
+                slot if (shift, factor) == (0.0, 1.0) else self._combined([(slot, shift, factor)])
+                for slot, shift, factor in triples
+            ]
+            return
+        slots = self.slots
+        self.slots = [
+            self._combined(list(zip(slots, step.shift, axis, strict=True))) for axis in step.weights.T
+        ]
+
+    def _combined(self, parts: Sequence[tuple[Slot, float, float]]) -> Slot:
+        """The sum of (feature - shift) x factor."""
+        field = self._field()
+        total = apply(field, "sum") if len(parts) > 1 else field
+        for slot, shift, factor in parts:
+            product = apply(total, "*")
+            moved = apply(product, "-")
+            SubElement(moved, "FieldRef", field=slot.field)
+            SubElement(moved, "Constant", dataType="double").text = number(shift)
+            SubElement(product, "Constant", dataType="double").text = number(factor)
+        return Slot(field.attrib["name"])
+
+    def _field(self, categorical: bool = False) -> Element:
+        self._count += 1
+        while (name := f"prepared {self._count}") in self._raw:
+            self._count += 1
+        kind, of = ("categorical", "string") if categorical else ("continuous", "float")
+        return SubElement(self.element, "DerivedField", name=name, optype=kind, dataType=of)
+
+
+def apply(place: Element, function: str) -> Element:
+    return SubElement(place, "Apply", function=function)

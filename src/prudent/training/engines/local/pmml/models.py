@@ -1,0 +1,319 @@
+"""The PMML element of each kind of model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.training.engines.local.bayes import GaussianBayes
+from prudent.training.engines.local.boosting import Boosted
+from prudent.training.engines.local.clusters import Centres, Mixture
+from prudent.training.engines.local.generalized import GeneralizedModel
+from prudent.training.engines.local.linear import RivalsModel, SideModel, SoftmaxModel, ValueModel
+from prudent.training.engines.local.perceptron import Network
+from prudent.training.engines.local.pmml.fields import number, schema
+from prudent.training.engines.local.solver import Line
+from prudent.training.engines.local.tree_graph import LEAF, Tree
+from prudent.training.engines.local.trees import Grove
+
+Matrix = NDArray[np.float64]
+_LINKS = {"identity": "none", "log": "exp", "logit": "logit", "probit": "probit", "cloglog": "cloglog"}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a model is put into: raw inputs, derived fields, features as fields, target and its classes."""
+
+    inputs: Sequence[str]
+    derived: Element
+    features: Sequence[str]
+    target: str | None
+    labels: Sequence[str]
+    probable: bool
+    """Whether the model says how likely each class is."""
+
+    def begin(self, name: str, function: str, **more: str) -> Element:
+        """The outermost element of a model, up to where its own parts begin."""
+        made = Element(name, {"functionName": function, **more})
+        schema(made, self.inputs, self.target)
+        if self.probable:
+            output = SubElement(made, "Output")
+            for label in self.labels:
+                SubElement(
+                    output,
+                    "OutputField",
+                    name=f"probability({label})",
+                    optype="continuous",
+                    dataType="double",
+                    feature="probability",
+                    value=label,
+                )
+        return made
+
+
+def element(model: Any, frame: Frame) -> Element | None:
+    """The model in PMML; None if PMML has no words for it."""
+    for kind, make in _MAKERS.items():
+        if isinstance(model, kind):
+            return make(model, frame)
+    return None
+
+
+# Lines
+
+
+def _table(place: Element, frame: Frame, line: Line, output: int, label: str | None = None) -> Element:
+    named = {} if label is None else {"targetCategory": label}
+    table = SubElement(place, "RegressionTable", {"intercept": number(line.intercepts[output]), **named})
+    for field, weight in zip(frame.features, line.weights[:, output], strict=True):
+        if weight:
+            SubElement(table, "NumericPredictor", name=field, coefficient=number(weight))
+    return table
+
+
+def _value(model: ValueModel, frame: Frame) -> Element:
+    made = frame.begin("RegressionModel", "regression", normalizationMethod="none")
+    made.append(frame.derived)
+    _table(made, frame, model.line, 0)
+    return made
+
+
+def _classes(line: Line, frame: Frame) -> Element:
+    """The class of the highest line, by shares of one whole."""
+    made = frame.begin("RegressionModel", "classification", normalizationMethod="softmax")
+    made.append(frame.derived)
+    for output, label in enumerate(frame.labels):
+        _table(made, frame, line, output, label)
+    return made
+
+
+def _side(model: SideModel, frame: Frame) -> Element | None:
+    if model.logistic and model.threshold != 0:
+        return None  # PMML always takes the likelier class
+    nothing = np.zeros_like(model.line.weights)
+    weights = np.concatenate([nothing, model.line.weights], axis=1)
+    shifts = np.array([0.0, model.line.intercepts[0] - model.threshold])
+    return _classes(Line(weights, shifts), frame)
+
+
+def _generalized(model: GeneralizedModel, frame: Frame) -> Element | None:
+    if model.link.name not in _LINKS:
+        return None
+    made = frame.begin("RegressionModel", "regression", normalizationMethod=_LINKS[model.link.name])
+    made.append(frame.derived)
+    _table(made, frame, model.line, 0)
+    return made
+
+
+def _quadratic(frame: Frame, constants: Matrix, straight: Matrix, squares: Matrix) -> Element:
+    """Classes by second-degree polynomials: (k), (k, features) and (k, features, features)."""
+    made = frame.begin("RegressionModel", "classification", normalizationMethod="softmax")
+    made.append(frame.derived)
+    fields = list(frame.features)
+    for output, label in enumerate(frame.labels):
+        table = SubElement(made, "RegressionTable", intercept=number(constants[output]), targetCategory=label)
+        for place, field in enumerate(fields):
+            SubElement(table, "NumericPredictor", name=field, coefficient=number(straight[output, place]))
+            square = number(squares[output, place, place])
+            SubElement(table, "NumericPredictor", name=field, exponent="2", coefficient=square)
+        for one, other in zip(*np.triu_indices(len(fields), 1), strict=True):
+            weight = squares[output, one, other] + squares[output, other, one]
+            if weight:
+                term = SubElement(table, "PredictorTerm", coefficient=number(weight))
+                SubElement(term, "FieldRef", field=fields[one])
+                SubElement(term, "FieldRef", field=fields[other])
+    return made
+
+
+def _bayes(model: GaussianBayes, frame: Frame) -> Element:
+    halves = 0.5 / model.variances
+    constants = model._offsets - (halves * model.means**2).sum(axis=1)
+    squares = np.stack([np.diag(-each) for each in halves])
+    return _quadratic(frame, constants, 2.0 * halves * model.means, squares)
+
+
+def _mixture(model: Mixture, frame: Frame) -> Element:
+    inverse = model.whitening @ model.whitening.transpose(0, 2, 1)
+    straight = np.einsum("kij,kj->ki", inverse, model.means)
+    constants = model.offsets - 0.5 * np.einsum("ki,ki->k", straight, model.means)
+    return _quadratic(frame, constants, straight, -0.5 * inverse)
+
+
+# Trees
+
+
+def _nodes(place: Element, tree: Tree, frame: Frame, score: Callable[[Element, Any], None]) -> None:
+    """The nodes of a tree, each with the question that leads to it."""
+    root = SubElement(place, "Node", id="0")
+    SubElement(root, "True")
+    left_to_do = [(0, root)]
+    while left_to_do:
+        at, node = left_to_do.pop()
+        if tree.left[at] == LEAF:
+            score(node, tree.values[at])
+            continue
+        field = frame.features[int(tree.feature[at])]
+        for child, operator in ((tree.left[at], "lessOrEqual"), (tree.right[at], "greaterThan")):
+            made = SubElement(node, "Node", id=str(int(child)))
+            value = number(tree.threshold[at])
+            SubElement(made, "SimplePredicate", field=field, operator=operator, value=value)
+            left_to_do.append((int(child), made))
+
+
+def _scored(node: Element, values: Any) -> None:
+    node.set("score", number(values[0]))
+
+
+def _grove(model: Grove, frame: Frame) -> Element:
+    classifies = model.present is not None
+    function = "classification" if classifies else "regression"
+
+    def shares(node: Element, values: Any) -> None:
+        node.set("score", frame.labels[int(np.argmax(values))])
+        for label, share in zip(frame.labels, values, strict=True):
+            SubElement(node, "ScoreDistribution", value=label, recordCount=number(share))
+
+    trees, score = model.trees, shares if classifies else _scored
+    if len(trees) == 1:
+        made = frame.begin("TreeModel", function, splitCharacteristic="binarySplit")
+        made.append(frame.derived)
+        _nodes(made, trees[0], frame, score)
+        return made
+    made = frame.begin("MiningModel", function)
+    made.append(frame.derived)
+    _segments(made, trees, frame, function, "average", score)
+    return made
+
+
+def _segments(
+    place: Element,
+    trees: Sequence[Tree],
+    frame: Frame,
+    function: str,
+    method: str,
+    score: Callable[[Element, Any], None],
+) -> None:
+    together = SubElement(place, "Segmentation", multipleModelMethod=method)
+    for place_of, tree in enumerate(trees):
+        segment = SubElement(together, "Segment", id=str(place_of + 1))
+        SubElement(segment, "True")
+        one = SubElement(segment, "TreeModel", functionName=function, splitCharacteristic="binarySplit")
+        inner = tree.left != LEAF
+        used = [frame.features[feature] for feature in np.unique(tree.feature[inner])]
+        schema(one, used, frame.target if function == "classification" else None)
+        _nodes(one, tree, frame, score)
+
+
+def _boosted(model: Boosted, frame: Frame) -> Element:
+    """Sums of trees, one after the other, and at the end what they mean."""
+    if not model.classifies:
+        made = frame.begin("MiningModel", "regression")
+        targets = SubElement(made, "Targets")
+        SubElement(targets, "Target", field=frame.target or "", rescaleConstant=number(model.base[0]))
+        made.append(frame.derived)
+        _segments(made, [tree for _, tree in model.trees] or [_flat()], frame, "regression", "sum", _scored)
+        return made
+    made = frame.begin("MiningModel", "classification")
+    made.append(frame.derived)
+    chain = SubElement(made, "Segmentation", multipleModelMethod="modelChain")
+    sums = [f"sum {output + 1}" for output in range(len(model.base))]
+    for output, name in enumerate(sums):
+        segment = SubElement(chain, "Segment", id=str(output + 1))
+        SubElement(segment, "True")
+        inner = SubElement(segment, "MiningModel", functionName="regression")
+        schema(inner, frame.features)
+        said = SubElement(inner, "Output")
+        facts = {"optype": "continuous", "dataType": "double", "feature": "predictedValue"}
+        SubElement(said, "OutputField", {"name": name, "isFinalResult": "false", **facts})
+        own = [tree for number_of, tree in model.trees if number_of == output] or [_flat()]
+        _segments(inner, own, frame, "regression", "sum", _scored)
+    segment = SubElement(chain, "Segment", id=str(len(sums) + 1))
+    SubElement(segment, "True")
+    last = SubElement(
+        segment, "RegressionModel", functionName="classification", normalizationMethod="softmax"
+    )
+    schema(last, sums, frame.target)
+    for output, label in enumerate(frame.labels):
+        # Two classes share one sum, the log-odds of the second.
+        place = output - (len(frame.labels) - len(sums))
+        begin = number(model.base[place]) if place >= 0 else "0"
+        table = SubElement(last, "RegressionTable", intercept=begin, targetCategory=label)
+        if place >= 0:
+            SubElement(table, "NumericPredictor", name=sums[place], coefficient="1")
+    return made
+
+
+def _flat() -> Tree:
+    leaf, zero = np.full(1, LEAF), np.zeros(1, dtype=np.int64)
+    return Tree(zero, np.zeros(1), leaf, leaf, np.zeros((1, 1)))
+
+
+# Networks and clusters
+
+
+def _network(model: Network, frame: Frame) -> Element:
+    made = frame.begin("NeuralNetwork", "classification", activationFunction="logistic")
+    made.append(frame.derived)
+    inputs = SubElement(made, "NeuralInputs")
+    before = []
+    for place, field in enumerate(frame.features):
+        before.append(f"0,{place}")
+        holder = SubElement(inputs, "NeuralInput", id=before[-1])
+        derived = SubElement(holder, "DerivedField", optype="continuous", dataType="double")
+        SubElement(derived, "FieldRef", field=field)
+    for depth, line in enumerate(model.layers, start=1):
+        last = depth == len(model.layers)
+        how = {"activationFunction": "identity", "normalizationMethod": "softmax"} if last else {}
+        layer = SubElement(made, "NeuralLayer", how)
+        now = [f"{depth},{place}" for place in range(len(line.intercepts))]
+        for place, name in enumerate(now):
+            neuron = SubElement(layer, "Neuron", id=name, bias=number(line.intercepts[place]))
+            for source, weight in zip(before, line.weights[:, place], strict=True):
+                SubElement(neuron, "Con", {"from": source, "weight": number(weight)})
+        before = now
+    outputs = SubElement(made, "NeuralOutputs")
+    for name, label in zip(before, frame.labels, strict=True):
+        holder = SubElement(outputs, "NeuralOutput", outputNeuron=name)
+        derived = SubElement(holder, "DerivedField", optype="categorical", dataType="string")
+        SubElement(derived, "NormDiscrete", field=frame.target or "", value=label)
+    return made
+
+
+def _centres(model: Centres, frame: Frame) -> Element | None:
+    if model.turned:
+        return None  # PMML compares no directions
+    said = Element("Output")
+    facts = {"optype": "categorical", "dataType": "string", "feature": "predictedValue"}
+    SubElement(said, "OutputField", {"name": "cluster", **facts})
+    many = str(len(model.centres))
+    made = frame.begin("ClusteringModel", "clustering", modelClass="centerBased", numberOfClusters=many)
+    made.append(said)
+    made.append(frame.derived)
+    SubElement(SubElement(made, "ComparisonMeasure", kind="distance"), "squaredEuclidean")
+    for field in frame.features:
+        SubElement(made, "ClusteringField", field=field, compareFunction="absDiff")
+    for place, centre in enumerate(model.centres):
+        cluster = SubElement(made, "Cluster", id=str(place))
+        values = " ".join(number(value) for value in centre)
+        SubElement(cluster, "Array", n=str(len(centre)), type="real").text = values
+    return made
+
+
+_MAKERS: dict[Any, Callable[[Any, Frame], Element | None]] = {
+    ValueModel: _value,
+    SoftmaxModel: lambda model, frame: _classes(model.line, frame),
+    RivalsModel: lambda model, frame: _classes(model.line, frame),
+    SideModel: _side,
+    GeneralizedModel: _generalized,
+    GaussianBayes: _bayes,
+    Grove: _grove,
+    Boosted: _boosted,
+    Network: _network,
+    Centres: _centres,
+    Mixture: _mixture,
+}

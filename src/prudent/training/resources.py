@@ -1,0 +1,155 @@
+"""The machines that a request or its caller asks for: types, and how many at least and at most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prudent.cloud.catalog import Catalog
+from prudent.cloud.cluster import parse_cluster
+from prudent.cloud.clusters.spark_wish import Kind, Wish
+from prudent.cloud.leases.register import Register
+from prudent.cloud.providers.provider import Provider
+from prudent.cloud.providers.registry import provider_of
+from prudent.core.errors import BadInput
+from prudent.core.money import Price
+from prudent.training.request import Instances, Resources, TrainingRequest
+
+if TYPE_CHECKING:
+    from prudent.cloud.clusters.spark import SparkCluster
+
+GPU = "GPU"
+LOCAL = "local"
+SPARK = "spark"
+
+
+def place_of(text: str) -> str | dict[str, str]:
+    """A place as people write it on a command line.
+
+    >>> place_of("local"), place_of("hosts:inventory.yaml")
+    ('local', {'hosts': 'inventory.yaml'})
+    """
+    name, colon, setting = text.partition(":")
+    return {name.strip(): setting.strip()} if colon else name.strip()
+
+
+def machines_for(
+    request: TrainingRequest,
+    engine: object,
+    master: str | None,
+    cluster: str | None,
+    where: str | Mapping[str, Any],
+    out: Path,
+    home: Path | None,
+) -> SparkCluster | None:
+    """The machines to rent for a request; only Spark can use them, and only where no others were named."""
+    if engine != SPARK or master is not None:
+        if cluster is not None or where != LOCAL:
+            raise BadInput(
+                "A cluster is rented for the Spark engine only, and not beside a master of one's own; add "
+                "--engine spark and leave --master out, or leave --cluster and --where out."
+            )
+        return None
+    found = None if request.dataset is None else rented(request, cluster, where, out, home)
+    if found is None and (where != LOCAL or cluster is not None):
+        raise BadInput(
+            "There is nothing to rent machines for; give the request a dataset, and computationalResources "
+            'or --cluster "3*m5.large".'
+        )
+    return found
+
+
+def rented(
+    request: TrainingRequest,
+    cluster: str | None,
+    where: str | Mapping[str, Any],
+    out: Path,
+    home: Path | None = None,
+) -> SparkCluster | None:
+    """The Spark cluster that is asked for, in words or by the request, not started yet; None if none is."""
+    from prudent.cloud.clusters.spark import SparkCluster
+
+    resources = request.computational_resources
+    if cluster is None and (resources is None or resources == Resources()):
+        return None
+    register = Register(home)
+    provider = provider_of(place_of(where) if isinstance(where, str) else where, register.home, Path.cwd())
+    if cluster is not None:
+        wish = Wish.exactly(*parse_cluster(cluster))
+        provider.offer(wish.kinds[0].type)
+    else:
+        assert resources is not None
+        wish = wish_of(resources, provider)
+    logs = Path(out) / "cluster"
+    return SparkCluster(provider, wish, run=f"train-{Path(out).name}", register=register, logs=logs)
+
+
+def wish_of(resources: Resources, provider: Provider) -> Wish:
+    """What a request's computational resources mean at a place: the cheapest types first.
+
+    Without a maximum nothing is rented beyond the minimum. A type with GPUs is taken only by whom asks for
+    them as additional hardware, for they cost much and most algorithms leave them idle.
+    """
+    catalog = catalog_of(provider)
+    kinds: dict[str, Kind] = {}
+    for asked in resources.instances or (Instances(),):
+        name = _type(asked, catalog)
+        before = kinds.get(name, Kind(name, 0, 0))
+        most = None if asked.max_instances is None else asked.max_instances + (before.most or 0)
+        kinds[name] = Kind(name, before.least + (asked.min_instances or 0), most)
+    prices = {name: provider.offer(name).price.usd_per_h for name in kinds}
+    owed = sum(kind.least for kind in kinds.values())
+    least = max(resources.min_total_instances or 1, owed, 1)
+    known = [kind.most for kind in kinds.values() if kind.most is not None]
+    together = sum(known) if len(known) == len(kinds) else None
+    most = resources.max_total_instances or together or least
+    if together is not None:
+        most = min(most, together)
+    if most < least:
+        raise BadInput(
+            f"The request's machines are {least} at least and {most} at most; raise maxTotalInstances or "
+            "maxInstances, or lower the minimum."
+        )
+    return Wish(tuple(sorted(kinds.values(), key=lambda kind: (prices[kind.type], kind.type))), least, most)
+
+
+def _type(asked: Instances, catalog: Catalog) -> str:
+    wants = GPU in asked.additional_hardware
+    if asked.ec2_instance is None:
+        return catalog.cheapest(vcpus=2, memory_gb=4.0, gpus=int(wants)).name
+    machine = catalog[asked.ec2_instance]
+    if machine.gpus and not wants:
+        raise BadInput(
+            f'The type "{machine.name}" has GPUs, and the request does not ask for any; add '
+            '"additionalHardware": ["GPU"] to it, or name another type.'
+        )
+    if wants and not machine.gpus:
+        raise BadInput(
+            f'The type "{machine.name}" has no GPU; name one that has, such as '
+            f'"{catalog.cheapest(gpus=1).name}", or leave "additionalHardware" out.'
+        )
+    return machine.name
+
+
+def catalog_of(provider: Provider) -> Catalog:
+    """The types of a place: those of its inventory, or all that are known."""
+    own = getattr(provider, "catalog", None)
+    if callable(own):
+        found: Catalog = own()
+        return found
+    return Catalog.load()
+
+
+def parallelism_of(cluster: SparkCluster) -> int:
+    """How many trials keep all machines busy that there may be: one for each core."""
+    cores = cluster.cores()
+    return max(1, cluster.wish.most * max(cores[kind.type] for kind in cluster.wish.kinds))
+
+
+def price_of(cluster: SparkCluster, parallelism: int) -> Price:
+    """What an hour of a trial costs, when as many run as there are on all machines that there may be."""
+    offer = cluster.offer(cluster.wish.kinds[0].type)
+    rate = offer.price.usd_per_h * cluster.wish.most / parallelism
+    said = f"{offer.price.source} {cluster.wish.most}*{offer.type} / {parallelism}"
+    return Price(rate, offer.price.date, said)

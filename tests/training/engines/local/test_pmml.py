@@ -1,0 +1,191 @@
+"""Models as PMML, read by another maker's engine: the same answers to the same rows."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from prudent.core.errors import BadInput
+from prudent.training.algorithms.domains import domain as domain_of
+from prudent.training.algorithms.registry import algorithm
+from prudent.training.data.reading import read_dataset
+from prudent.training.engines.local.builders import builder
+from prudent.training.engines.local.lesson import Judge, Lesson, Part
+from prudent.training.engines.local.pmml.document import document
+from prudent.training.engines.local.steps import apply_all
+from prudent.training.engines.local.transforms import Preparation
+from prudent.training.request import TrainingRequest
+from prudent.training.request_errors import BadRequest
+from prudent.training.rows import encode_rows
+from prudent.training.train import train
+
+TOWNS = ("Rome", "Oslo", "Lima")
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Any]:
+    """JPMML, which is Java and shares nothing with us."""
+    evaluator = pytest.importorskip("jpmml_evaluator")
+    if shutil.which("java") is None:
+        pytest.skip("no Java")
+    from jpmml_evaluator.py4j import Py4JBackend
+    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+    port, process = launch_gateway(
+        classpath=os.pathsep.join(evaluator._classpath([])), die_on_exit=True, return_proc=True
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
+    yield Py4JBackend(gateway)
+    gateway.shutdown()
+    process.stdin.close()
+    process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Numbers, categories, gaps; a target of three classes, one of two, one of numbers above 0."""
+    rng = np.random.default_rng(2)
+    lines = ["town,size,age,many,two,value"]
+    for _ in range(240):
+        town, size, age = rng.choice(TOWNS), rng.normal(50, 20), rng.integers(20, 70)
+        height = size / 20 + 2 * (town == "Oslo") + rng.normal(0, 0.4)
+        many, two = "abc"[int(np.digitize(height, [2.2, 3.4]))], "no" if height < 3 else "yes"
+        shown = [
+            "" if hidden else str(value)
+            for hidden, value in zip(rng.random(2) < 0.1, (town, f"{size:.3f}"), strict=True)
+        ]
+        lines.append(f"{','.join(shown)},{age},{many},{two},{np.exp(height / 3):.4f}")
+    file = tmp_path_factory.mktemp("table") / "table.csv"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+ROWS = [
+    {"town": town, "size": size, "age": age}
+    for town in (*TOWNS, None)
+    for size in (11.7, 38.2, 52.9, 93.4, None)
+    for age in (25.0, 61.0)
+]
+
+CASES: list[tuple[str, str | None, str, dict[str, Any]]] = [
+    ("regression", "value", "linear-regression", {"regParam": 0.1}),
+    ("regression", "value", "generalized-linear-regression", {"family": "gamma", "link": "log"}),
+    ("regression", "value", "decision-tree-regression", {"maxDepth": 4}),
+    ("regression", "value", "random-forest-regression", {"numTrees": 5}),
+    ("regression", "value", "gradient-boosted-tree-regression", {"maxIter": 12}),
+    ("classification", "two", "linear-support-vector-machine", {"regParam": 0.01}),
+    ("classification", "many", "linear-support-vector-machine", {"regParam": 0.01}),
+    ("classification", "two", "binomial-logistic-regression", {}),
+    ("classification", "many", "multinomial-logistic-regression", {}),
+    ("classification", "many", "naive-bayes", {"modelType": "gaussian"}),
+    ("classification", "many", "naive-bayes", {"modelType": "multinomial"}),
+    ("classification", "many", "decision-tree-classification", {"maxDepth": 4}),
+    ("classification", "many", "random-forest-classification", {"numTrees": 5}),
+    ("classification", "two", "gradient-boosted-tree-classification", {"maxIter": 12}),
+    ("classification", "many", "gradient-boosted-tree-classification", {"maxIter": 12}),
+    ("deep-learning", "many", "multilayer-perceptron-classifier", {"maxIter": 20}),
+    ("clustering", None, "k-means", {"k": 3}),
+    ("clustering", None, "gaussian-mixture-model", {"k": 2}),
+]
+
+
+def fitted(path: Path, domain: str, target: str | None, name: str, settings: Any, steps: Any = ()) -> Any:
+    """A model with its preparation, as a trial makes them, and the data they came from."""
+    cache = path.parent / "cache"
+    data = read_dataset(str(path), "csv", target, ("town", "size", "age"), domain=domain, cache=cache)
+    found = domain_of(domain)
+    preparation = Preparation(data.X, data.columns)
+    for step, chosen in steps:
+        preparation.add(step, chosen)
+    preparation.finish()
+    rows = Part(preparation.X, data.y)
+    judge = Judge(found.task, found.metric_for(len(data.classes)), len(data.classes))
+    model = builder(name)(Lesson(rows, rows, judge, 1), algorithm(name).complete(settings))
+    return model, preparation.steps, data
+
+
+def answers(engine: Any, tmp_path: Path, model: Any, steps: Any, data: Any) -> list[dict[str, Any]]:
+    """What the other engine says to the rows, as users have them."""
+    from jpmml_evaluator import make_evaluator
+
+    written = document(model, steps, data.columns, data.target, data.classes)
+    assert written is not None
+    (tmp_path / "model.pmml").write_bytes(written)
+    evaluator = make_evaluator(str(tmp_path / "model.pmml"), engine).verify()
+    return [evaluator.evaluate(dict(row)) for row in ROWS]
+
+
+@pytest.mark.parametrize(
+    ("domain", "target", "name", "settings"), CASES, ids=[f"{c[2]}-{c[1]}-{i}" for i, c in enumerate(CASES)]
+)
+def test_another_makers_engine_answers_the_same(
+    engine: Any, table: Path, tmp_path: Path, domain: str, target: str | None, name: str, settings: Any
+) -> None:
+    model, steps, data = fitted(table, domain, target, name, settings)
+    X = apply_all(steps, encode_rows(ROWS, data.columns))
+    expected, found = model.predict(X), answers(engine, tmp_path, model, steps, data)
+    if domain == "regression":
+        assert [row["value"] for row in found] == pytest.approx(expected.tolist(), rel=1e-5)
+        return
+    labels = data.classes or range(9)
+    said = [str(row[target or "cluster"]) for row in found]
+    assert said == [str(labels[number]) for number in expected]
+    probable = [each for each in found[0] if str(each).startswith("probability(")]
+    shares = model.probabilities(X)
+    assert bool(probable) == (shares is not None)
+    if shares is not None:
+        told = [[row[f"probability({labels[n]})"] for n in range(shares.shape[1])] for row in found]
+        assert np.array(told, dtype=float) == pytest.approx(shares, abs=1e-5)
+
+
+def test_preparation_by_scaling_and_turning_goes_along(engine: Any, table: Path, tmp_path: Path) -> None:
+    chosen = [("impute", {}), ("one-hot", {}), ("scale", {"method": "standard"}), ("pca", {"k": 3})]
+    model, steps, data = fitted(table, "regression", "value", "linear-regression", {}, chosen)
+    expected = model.predict(apply_all(steps, encode_rows(ROWS, data.columns)))
+    found = answers(engine, tmp_path, model, steps, data)
+    assert [row["value"] for row in found] == pytest.approx(expected.tolist(), rel=1e-5)
+
+
+def test_what_pmml_has_no_words_for_gives_no_document(table: Path) -> None:
+    cosine = {"k": 2, "distanceMeasure": "cosine"}
+    bold = {"threshold": 0.9}
+    for domain, target, name, settings in (
+        ("clustering", None, "k-means", cosine),
+        ("classification", "two", "binomial-logistic-regression", bold),
+    ):
+        model, steps, data = fitted(table, domain, target, name, settings)
+        assert document(model, steps, data.columns, data.target, data.classes) is None
+
+
+def test_a_request_that_asks_for_it_gets_the_file_beside_the_other(table: Path, tmp_path: Path) -> None:
+    asked = {
+        "domain": "regression",
+        "dataset": {"path": str(table), "target": "value", "features": ["town", "size", "age"]},
+        "methods": [{"algorithm": "linear-regression"}],
+        "export": ["onnx", "pmml"],
+        "budget": "1 trials",
+    }
+    board = train(asked, "local", tmp_path / "out")
+    assert board.best is not None
+    root = ET.parse(Path(board.best.model_path) / "model.pmml").getroot()
+    assert root.tag == "{http://www.dmg.org/PMML-4_4}PMML"
+
+
+def test_spark_and_unknown_forms_are_refused_before_anything_is_trained(table: Path, tmp_path: Path) -> None:
+    document = {
+        "domain": "regression",
+        "dataset": {"path": str(table), "target": "value"},
+        "export": ["pmml"],
+    }
+    with pytest.raises(BadInput, match="writes no PMML"):
+        train(document, "spark", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(BadRequest, match=r"export\[0\].*pmml"):
+        TrainingRequest.parse({**document, "export": ["pmm"]})
