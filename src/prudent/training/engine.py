@@ -27,6 +27,9 @@ class TrialSpec:
     seed: int
     folder: Path
     limit_s: float | None = None
+    """When the engine ends it, if nobody else did."""
+    soft_s: float | None = None
+    """When an iterative algorithm ends by itself, with what it has learned so far."""
 
 
 @dataclass(frozen=True)

@@ -25,25 +25,39 @@ TRIES = 40
 """Draws for something that was not tried yet."""
 EVERYWHERE = 5
 """One trial in so many is drawn anywhere."""
+MOST_ON_PARTS = 0.06
+"""The share of the time budget after which a method goes on to more data in any case."""
 STEP, LEAST_STEP = 0.35, 0.02
 """The first step and the smallest, as shares of a parameter's range, for each of its dimensions."""
 
 
 @dataclass(frozen=True)
 class FrugalOptions:
-    """Where to begin: a configuration of the space as pairs of name and value."""
+    """Where to begin, and where to look next: configurations of the space as pairs of name and value.
+
+    `costly` names the parameters that decide how long a trial takes: they are not drawn anywhere, but only
+    moved step by step from what did best.
+    """
 
     cheap: tuple[tuple[str, Any], ...] = ()
+    good: tuple[tuple[str, Any], ...] = ()
+    costly: tuple[str, ...] = ()
 
 
 class Frugal:
-    """Steps around the best so far on the most data used yet; more data when the steps stop helping."""
+    """Steps around the best so far on the most data used yet; more data when the steps stop helping.
+
+    `budget_s` is the training time that all methods have together, where it is limited.
+    """
 
     Options = FrugalOptions
 
     def __init__(self, problem: Problem, options: FrugalOptions, seed: int) -> None:
         self._problem, self._seed = problem, seed
         self._cheap: Configuration = dict(options.cheap)
+        self._good: Configuration = dict(options.good)
+        self._costly = frozenset(options.costly)
+        self.budget_s = math.inf
         self._varied = [p for p in problem.space.parameters if p.size != 1 and p.name != problem.fraction]
         self._keys: dict[int, str] = {}
 
@@ -54,6 +68,8 @@ class Frugal:
         tried |= {self._problem.space.key(proposal.configuration) for proposal in history.pending}
         if not taken:
             return Proposal(self._start(), "cheap to begin with")
+        if taken == 1 and self._good and self._problem.space.key(self._good) not in tried:
+            return Proposal(self._problem.space.check(self._good), "often good")
         share = self._share(history)
         ended = [trial for trial in history if trial.finished and self._share_of(trial) == share]
         best = min(
@@ -88,7 +104,7 @@ class Frugal:
         return max(used)
 
     def _more(self, history: History, best: Trial, ended: list[Trial], share: float) -> float | None:
-        """The next share, once steps on this one have cost as much as the best would cost on the next."""
+        """The next share, once steps on this one have cost half of what the best would cost on the next."""
         if self._problem.fraction is None or share >= 1.0:
             return None
         larger = [
@@ -96,8 +112,10 @@ class Frugal:
         ]
         since = [trial for trial in ended if trial.number > best.number]
         dearer = best.time_s * larger[0] / share
-        patience = 2 * len(self._varied) + 2
-        if sum(trial.time_s for trial in since) >= dearer or len(since) >= patience:
+        patience = len(self._varied) + 1
+        spent_s = sum(trial.time_s for trial in ended)
+        waited_s = sum(trial.time_s for trial in since)
+        if waited_s >= dearer / 2 or len(since) >= patience or spent_s >= MOST_ON_PARTS * self.budget_s:
             return larger[0]
         return None
 
@@ -106,23 +124,24 @@ class Frugal:
     def _new(
         self, history: History, best: Trial | None, share: float, taken: int, tried: set[str]
     ) -> Proposal | None:
+        here = self._start() if best is None else best.configuration
         stale = 0 if best is None else sum(trial.number > best.number for trial in history)
         for attempt in range(TRIES):
-            rng = rng_for(self._seed, "frugal", taken, attempt)
             anywhere = best is None or attempt > TRIES // 2 or taken % EVERYWHERE == EVERYWHERE - 1
-            if anywhere or best is None:
-                configuration = self._anywhere(rng)
-            else:
-                direction = rng_for(self._seed, "direction", (taken - 1) // 2, attempt)
-                configuration = self._near(best.configuration, stale, direction, -1 if taken % 2 else 1)
+            direction = rng_for(self._seed, "direction", (taken - 1) // 2, attempt)
+            configuration = self._near(here, stale, direction, -1 if taken % 2 else 1)
+            if anywhere:
+                configuration |= self._drawn(rng_for(self._seed, "frugal", taken, attempt))
             if self._problem.fraction is not None:
                 configuration[self._problem.fraction] = share
             if configuration in self._problem.space and self._problem.space.key(configuration) not in tried:
                 return Proposal(configuration, "drawn anywhere" if anywhere else "a step from the best")
         return self._left(tried, share)
 
-    def _anywhere(self, rng: np.random.Generator) -> Configuration:
-        return {p.name: p.from_unit(float(rng.random())) for p in self._problem.space.parameters}
+    def _drawn(self, rng: np.random.Generator) -> Configuration:
+        """Values from anywhere, but for those that decide how long a trial takes."""
+        free = [p for p in self._problem.space.parameters if p.name not in self._costly]
+        return {p.name: p.from_unit(float(rng.random())) for p in free}
 
     def _near(self, here: Configuration, stale: int, rng: np.random.Generator, sign: int) -> Configuration:
         """A step of random direction; smaller the longer nothing better was found."""

@@ -41,6 +41,8 @@ class Plan:
     fraction: str | None
     enough: int
     cheap: Configuration
+    good: Configuration
+    costly: tuple[str, ...]
 
     def parts(self, configuration: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], float]:
         """Hyper-parameters, transforms and the share of the data that a configuration of the space means."""
@@ -91,12 +93,14 @@ def _plan(index: int, method: Method, request: TrainingRequest, search: str, sha
     shares = _shares(search, shape.rows if shape and found.needs_data else 0)
     searched = [parameter for parameter in parameters if parameter.size != 1]
     enough = _enough(search, Space(parameters), len(searched))
-    cheap = {parameter.name: _cheap(found, parameter) for parameter in parameters}
+    cheap = {parameter.name: _known(found, parameter, "cheap") for parameter in parameters}
+    good = {parameter.name: _known(found, parameter, "good") for parameter in parameters}
+    costly = tuple(own.name for own in found.hyperparameters if own.search and own.search.cheap is not None)
     if shares:
         parameters = [*parameters, Ordinal(FRACTION, shares, log=True)]
-        cheap[FRACTION] = shares[0]
+        cheap[FRACTION] = good[FRACTION] = shares[0]
     fraction = FRACTION if shares else None
-    return Plan(index, found, Space(parameters), search, fraction, enough, cheap)
+    return Plan(index, found, Space(parameters), search, fraction, enough, cheap, good, costly)
 
 
 def _hyperparameters(found: Algorithm, method: Method, search: str) -> list[Parameter]:
@@ -147,8 +151,8 @@ def _shares(search: str, rows: int) -> tuple[float, ...]:
         least = max(LEAST_ROWS / rows if rows else 0.0, 1 / 27)
         return (*(share for share in (1 / 27, 1 / 9, 1 / 3) if share >= least), 1.0)
     if search == FRUGAL and rows > 2 * ENOUGH_ROWS:
-        steps = math.ceil(math.log(rows / ENOUGH_ROWS, 4))
-        return tuple(4.0**-step for step in range(steps, -1, -1))
+        steps = int(math.log(rows / ENOUGH_ROWS, 4))
+        return tuple(4.0**-step for step in range(steps, -1, -1)) if steps else ()
     return ()
 
 
@@ -166,12 +170,12 @@ def _enough(search: str, space: Space, searched: int) -> int:
     return max(min(math.ceil(size / 3), 10 * searched, 60), min(size, 4))
 
 
-def _cheap(found: Algorithm, parameter: Parameter) -> Any:
-    """The value that trains fastest, or else the default, or else the nearest that the space has."""
+def _known(found: Algorithm, parameter: Parameter, kind: str) -> Any:
+    """The value that is known as cheap or good, or else the default, or else the nearest that the space has."""
     if parameter.size == 1:
         return parameter.values[0]
     own = {known.name: known for known in found.hyperparameters}.get(parameter.name)
-    wishes = [own.search.cheap if own and own.search else None, own.default if own else None]
+    wishes = [getattr(own.search, kind) if own and own.search else None, own.default if own else None]
     for wish in wishes:
         near = None if wish is None else _nearest(parameter, wish)
         if near is not None:

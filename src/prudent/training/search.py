@@ -34,6 +34,14 @@ SAFE = 0.7
 LEFT_FOR_MORE_DATA = 0.2
 """The share of a budget that a search on parts of the data leaves for training the best on all of them."""
 
+CANDIDATES = 10
+"""So many of the best models are looked through for those that can be trained on more data in time."""
+TURN, LEAST_TURN_S = 0.3, 2.0
+"""A trial may use this share of the time left: an iterative algorithm ends by itself then, with what it has
+learned; another one is cut soon after."""
+LAST = 0.25
+"""In this last share of the time, a trial may use nearly all that is left."""
+TOO_LONG = "it took too much of the time left"
 GRACE_S = 5.0
 """The search cuts a trial in time; an engine that has heard nothing so much later ends it by itself."""
 
@@ -151,15 +159,22 @@ class Search:
                     self._open.discard(index)
 
     def _go_on_with_the_best(self) -> None:
-        """From now on only what did best on a part of the data, or promises to, is trained on more."""
+        """From now on only what did best on a part of the data, or promises to, is trained on more.
+
+        Where nothing is left to train on more data, the search goes on as before until the end.
+        """
         first, self._later = self._later, range(0)
         self._terms = replace(self._terms, put_by=0.0)
-        self._open, self._waiting = set(first), set()
         foretold = [
             (place, seeker.recommended()) for place, seeker in enumerate(self._seekers[: first.start])
         ]
         chosen = [(place, self._plans[place].on(1.0, found)) for place, found in foretold if found]
-        for place, configuration in chosen or self._leaders(self._terms.parallelism):
+        chosen = chosen or self._leaders(self._terms.parallelism)
+        if not chosen:
+            self.ended = ""
+            return
+        self._open, self._waiting = set(first), set()
+        for place, configuration in chosen:
             again = self._seekers[first.start + place]
             assert isinstance(again, Given)
             again.add(configuration)
@@ -186,6 +201,11 @@ class Search:
         budget_s = math.inf if self._terms.time_s is None else self._terms.time_s
         return min(budget_s - self.elapsed_s, self._terms.deadline_left_s - self.session_s)
 
+    def _turn_s(self) -> float:
+        """How long a trial that starts now should take at most; the last ones have all the time left."""
+        left_s = self._left_s()
+        return SAFE * left_s if left_s < LAST * self._terms.most_s else max(TURN * left_s, LEAST_TURN_S)
+
     def _start(self, index: int) -> bool:
         """Begin a trial of a method; False if it has none to begin now."""
         plan, standing = self._plans[index], self._standings[index]
@@ -196,7 +216,7 @@ class Search:
             return False
         number = self._number(index, wish.number)
         hyperparameters, transforms, fraction = plan.parts(wish.configuration)
-        left_s = self._left_s()
+        left_s, turn_s = self._left_s(), self._turn_s()
         spec = TrialSpec(
             number,
             plan.algorithm.name,
@@ -206,12 +226,14 @@ class Search:
             self._request.seed,
             self._folder(index, wish.number),
             None if math.isinf(left_s) else left_s + GRACE_S,
+            None if math.isinf(turn_s) else turn_s,
         )
         reservation = self.ledger.reserve(f"trial {number}", self._likely_usd(standing))
         standing.started += 1
         began_s = time.monotonic()
         run = self._session.start(spec)
-        self._members[number] = _Member(number, index, wish, run, began_s, left_s, reservation)
+        limit_s = min(left_s, 1.5 * turn_s)
+        self._members[number] = _Member(number, index, wish, run, began_s, limit_s, reservation)
         self._watch(Started(number, plan.algorithm.name, wish.why))
         return True
 
@@ -236,7 +258,9 @@ class Search:
         Each with the place of its plan. Training is taken to grow in proportion to the rows.
         """
         found = []
-        for entry in sorted(self.entries, key=standing)[:count]:
+        for entry in sorted(self.entries, key=standing)[:CANDIDATES]:
+            if len(found) == count:
+                break
             place = (entry.trial - 1) % (self._terms.methods // 2)
             plan, share = self._plans[place], entry.transforms.get(SAMPLE, {}).get("fraction", 1.0)
             affordable = [
@@ -274,7 +298,8 @@ class Search:
         elif isinstance(event, Outcome):
             self._end(member, event)
         elif member.heard_s >= member.limit_s:
-            self._end(member, member.run.cut(member.heard_s, TIME_UP))
+            why = TIME_UP if self._left_s() <= 0 else TOO_LONG
+            self._end(member, member.run.cut(member.heard_s, why))
         elif self.ledger.extend_up_to(member.reservation, max(member.reservation.usd, 1e-6)) <= ROUNDING_USD:
             self._end(member, member.run.cut(member.heard_s, OUT_OF_MONEY))
 

@@ -7,6 +7,7 @@ the seed and n alone, and memory holds one small number a trial. Every other sea
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from prudent.core.parameters import Integer
 from prudent.core.sampling import sample
 from prudent.core.seeds import rng_for
 from prudent.core.space import Configuration, Space
+from prudent.training.frugal import Frugal
 from prudent.training.methods import Plan
 from prudent.training.request import FRUGAL
 from prudent.tuning.journal import Journal
@@ -206,12 +208,20 @@ class Studied:
     """Any other strategy, as a study of its own."""
 
     def __init__(
-        self, plan: Plan, seed: int, fingerprint: str, journal: Path, resume: bool, price: Price
+        self,
+        plan: Plan,
+        seed: int,
+        fingerprint: str,
+        journal: Path,
+        resume: bool,
+        price: Price,
+        budget_s: float,
     ) -> None:
         if FRUGAL not in strategies():
             register(FRUGAL, "prudent.training.frugal", "Frugal")
         self._foresees = plan.search in ("fabolas", "fabulinus")
-        options = {"cheap": tuple(plan.cheap.items())} if plan.search == FRUGAL else {}
+        starts = {"cheap": tuple(plan.cheap.items()), "good": tuple(plan.good.items()), "costly": plan.costly}
+        options = starts if plan.search == FRUGAL else {}
         self._study = Study(
             plan.space,
             f"maximise {SCORE}" + (" at full data" if self._foresees else ""),
@@ -228,6 +238,9 @@ class Studied:
             resume=resume,
         )
         self._before = len(self._study.trials)
+        if isinstance(self._study.strategy, Frugal):
+            # No option of the study: a resumed request may have got more time.
+            self._study.strategy.budget_s = budget_s
 
     def ask(self) -> Wish | None:
         ask = self._study.ask()
@@ -252,12 +265,20 @@ class Studied:
         self._study.close()
 
 
-def seeker(plan: Plan, seed: int, fingerprint: str, journal: Path, resume: bool, price: Price) -> Seeker:
-    """What chooses the trials of a plan."""
+def seeker(
+    plan: Plan,
+    seed: int,
+    fingerprint: str,
+    journal: Path,
+    resume: bool,
+    price: Price,
+    budget_s: float = math.inf,
+) -> Seeker:
+    """What chooses the trials of a plan; `budget_s` is the training time of all plans together."""
     own_seed = int(rng_for(seed, "method", plan.index).integers(2**31))
     named = f"{fingerprint} {plan.index} {plan.algorithm.name} {plan.space.fingerprint()}"
     if plan.search == GIVEN:
         return Given(plan, named, journal, resume)
     if plan.search in ("random", "grid"):
         return Quick(plan, own_seed, named, journal, resume)
-    return Studied(plan, own_seed, named, journal, resume, price)
+    return Studied(plan, own_seed, named, journal, resume, price, budget_s)

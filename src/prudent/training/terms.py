@@ -49,6 +49,12 @@ class Terms:
         return min(math.inf if self.time_s is None else self.time_s, self.deadline_left_s)
 
     @property
+    def training_s(self) -> float:
+        """How long all trials together may take, as far as that is limited."""
+        paid_s = math.inf if self.price_of_all_usd is None else self.price.seconds_for(self.price_of_all_usd)
+        return min(self.most_s * self.parallelism, paid_s)
+
+    @property
     def most_trials(self) -> float:
         """How many trials may be started."""
         return math.inf if self.trials is None else max(1, math.floor(self.trials * (1.0 - self.put_by)))

@@ -203,6 +203,8 @@ class _Race:
     def _seeker(self, plan: Plan) -> Seeker:
         journal = self._output.journal(plan.index, plan.algorithm.name)
         request, price = self._request, self._terms.price
-        found = seeker(plan, request.seed, request.fingerprint(), journal, True, price)
+        found = seeker(
+            plan, request.seed, request.fingerprint(), journal, True, price, self._terms.training_s
+        )
         self._stack.callback(found.close)
         return found

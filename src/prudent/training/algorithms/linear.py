@@ -25,7 +25,7 @@ REG_PARAM = Hyperparameter(
     0.0,
     "weight of the penalty beside the mean loss",
     low=0,
-    search=Search(1e-5, 10.0, log=True),
+    search=Search(1e-5, 10.0, log=True, good=1e-3),
 )
 ELASTIC_NET = Hyperparameter(
     "elasticNetParam",

@@ -53,7 +53,12 @@ OTHERS = (
         ("deep-learning", "classification", "binomial-classification", "multinomial-classification"),
         (
             Hyperparameter(
-                "numHiddenLayers", INTEGER, 1, "layers between the ends", low=0, search=Search(1, 3, cheap=1)
+                "numHiddenLayers",
+                INTEGER,
+                1,
+                "layers between the ends",
+                low=0,
+                search=Search(1, 3, cheap=1, good=2),
             ),
             Hyperparameter(
                 "hiddenLayersWidth",
@@ -61,11 +66,11 @@ OTHERS = (
                 32,
                 "nodes in each of them",
                 low=1,
-                search=Search(8, 256, log=True, cheap=32),
+                search=Search(8, 256, log=True, cheap=32, good=64),
             ),
             _width("inputLayerWidth", "features; None: as many as the data have"),
             _width("outputLayerWidth", "classes; None: as many as the data have"),
-            max_iter(100, Search(20, 200, log=True, cheap=20)),
+            max_iter(100, Search(20, 200, log=True, cheap=20, good=100)),
             Hyperparameter(
                 "stepSize",
                 REAL,

@@ -8,7 +8,7 @@ from prudent.training.algorithms.hyperparameter import BOOLEAN, CHOICE, INTEGER,
 from prudent.training.algorithms.linear import ANY_CLASSES, max_iter
 
 
-def _depth(high: int, cheap: int) -> Hyperparameter:
+def _depth(high: int, cheap: int, good: int) -> Hyperparameter:
     return Hyperparameter(
         "maxDepth",
         INTEGER,
@@ -16,7 +16,7 @@ def _depth(high: int, cheap: int) -> Hyperparameter:
         "questions from the root to a leaf",
         low=0,
         high=30,
-        search=Search(1, high, cheap=cheap),
+        search=Search(1, high, cheap=cheap, good=good),
     )
 
 
@@ -27,7 +27,7 @@ _NODES = (
         1,
         "rows that a leaf has at least",
         low=1,
-        search=Search(1, 64, log=True, cheap=16),
+        search=Search(1, 64, log=True, cheap=16, good=4),
     ),
     Hyperparameter("minInfoGain", REAL, 0.0, "gain that a split needs", low=0),
     Hyperparameter("minWeightFractionPerNode", REAL, 0.0, "share of the rows in a leaf", low=0, high=0.5),
@@ -77,18 +77,20 @@ def _rate(low: float) -> Hyperparameter:
         low=0,
         high=1,
         open_low=True,
-        search=Search(low, 1.0),
+        search=Search(low, 1.0, good=1.0),
     )
 
 
 _FOREST = (
-    Hyperparameter("numTrees", INTEGER, 20, "trees", low=1, search=Search(5, 300, log=True, cheap=5)),
+    Hyperparameter(
+        "numTrees", INTEGER, 20, "trees", low=1, search=Search(5, 300, log=True, cheap=5, good=100)
+    ),
     _subset("auto", Search(values=("sqrt", "log2", "onethird", "all"))),
     _rate(0.5),
     Hyperparameter("bootstrap", BOOLEAN, True, "draw rows with replacement"),
 )
 _BOOSTED = (
-    max_iter(20, Search(10, 300, log=True, cheap=10)),
+    max_iter(20, Search(10, 1000, log=True, cheap=10, good=300)),
     Hyperparameter(
         "stepSize",
         REAL,
@@ -97,7 +99,7 @@ _BOOSTED = (
         low=0,
         high=1,
         open_low=True,
-        search=Search(0.02, 0.5, log=True, cheap=0.3),
+        search=Search(0.02, 0.5, log=True, cheap=0.3, good=0.15),
     ),
     _rate(0.5),
     _subset("all", Search(values=("all",))),
@@ -105,12 +107,14 @@ _BOOSTED = (
 )
 
 TREES = (
-    Algorithm("decision-tree-regression", REGRESSION, ("regression",), (_depth(20, 5), *_NODES, _VARIANCE)),
+    Algorithm(
+        "decision-tree-regression", REGRESSION, ("regression",), (_depth(20, 5, 10), *_NODES, _VARIANCE)
+    ),
     Algorithm(
         "random-forest-regression",
         REGRESSION,
         ("regression",),
-        (*_FOREST, _depth(25, 8), *_NODES, _VARIANCE),
+        (*_FOREST, _depth(25, 8, 20), *_NODES, _VARIANCE),
     ),
     Algorithm(
         "gradient-boosted-tree-regression",
@@ -118,7 +122,7 @@ TREES = (
         ("regression",),
         (
             *_BOOSTED,
-            _depth(9, 3),
+            _depth(12, 3, 6),
             *_NODES,
             _VARIANCE,
             Hyperparameter(
@@ -127,12 +131,14 @@ TREES = (
         ),
         iterative=True,
     ),
-    Algorithm("decision-tree-classification", CLASSIFICATION, ANY_CLASSES, (_depth(20, 5), *_NODES, _GINI)),
+    Algorithm(
+        "decision-tree-classification", CLASSIFICATION, ANY_CLASSES, (_depth(20, 5, 10), *_NODES, _GINI)
+    ),
     Algorithm(
         "random-forest-classification",
         CLASSIFICATION,
         ANY_CLASSES,
-        (*_FOREST, _depth(25, 8), *_NODES, _GINI),
+        (*_FOREST, _depth(25, 8, 20), *_NODES, _GINI),
     ),
     Algorithm(
         "gradient-boosted-tree-classification",
@@ -140,7 +146,7 @@ TREES = (
         ANY_CLASSES,
         (
             *_BOOSTED,
-            _depth(9, 3),
+            _depth(12, 3, 6),
             *_NODES,
             _VARIANCE,
             Hyperparameter("lossType", CHOICE, "logistic", "what an error costs", choices=("logistic",)),

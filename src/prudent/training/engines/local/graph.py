@@ -53,7 +53,11 @@ class Graph:
 
         name = f"n{len(self._nodes)}"
         domain = _ML if operator in _ML_NODES else ""
-        self._nodes.append(helper.make_node(operator, list(inputs), [name], domain=domain, **attributes))
+        long = {key: value for key, value in attributes.items() if isinstance(value, np.ndarray)}
+        short = {key: value for key, value in attributes.items() if key not in long}
+        node = helper.make_node(operator, list(inputs), [name], domain=domain, **short)
+        node.attribute.extend(_long(key, value) for key, value in long.items())
+        self._nodes.append(node)
         return name
 
     def cast(self, name: str, kind: int) -> str:
@@ -96,3 +100,20 @@ class Graph:
         from onnx import helper
 
         self._nodes.append(helper.make_node("Identity", [result], [name]))
+
+
+def _long(name: str, values: NDArray[Any]) -> Any:
+    """A list as an attribute; onnx's own helper looks at every number of it several times."""
+    from onnx import AttributeProto
+
+    found = AttributeProto(name=name)
+    if values.dtype.kind == "f":
+        found.type = AttributeProto.FLOATS
+        found.floats.extend(values.tolist())
+    elif values.dtype.kind == "i":
+        found.type = AttributeProto.INTS
+        found.ints.extend(values.tolist())
+    else:
+        found.type = AttributeProto.STRINGS
+        found.strings.extend(values.tolist())
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -66,6 +67,8 @@ class Lesson:
     threads: int = 1
     report: Report = field(default=lambda score, done: None)
     steps: int | None = None
+    until_s: float = math.inf
+    """When an iterative algorithm comes to an end, on the monotonic clock."""
 
     @property
     def classes(self) -> int:

@@ -22,19 +22,20 @@ def picture(
     judge: Judge,
     model: Model,
     held_out: Part,
+    predicted: NDArray[Any],
     steps: Sequence[Step],
     names: Sequence[str],
     labels: Sequence[Any],
     seed: int,
 ) -> dict[str, Any]:
-    """Everything there is to draw, as plain lists."""
+    """Everything there is to draw, as plain lists; `predicted` is what the model says of the held-out rows."""
     if judge.task == CLASSIFICATION:
-        counts = confusion(held_out.target, model.predict(held_out.X), judge.classes)
+        counts = confusion(held_out.target, predicted, judge.classes)
         drawn: dict[str, Any] = {"confusion": {"labels": list(labels), "counts": counts.tolist()}}
     elif judge.task == REGRESSION:
-        drawn = {"residuals": _residuals(model, held_out, seed)}
+        drawn = {"residuals": _residuals(predicted, held_out, seed)}
     else:
-        drawn = {"silhouette": _silhouettes(model, held_out, seed)}
+        drawn = {"silhouette": _silhouettes(predicted, held_out, seed)}
     if model.importance is not None:
         for step in steps:
             names = step.names(names)
@@ -50,14 +51,12 @@ def picture(
     return drawn
 
 
-def _residuals(model: Model, held_out: Part, seed: int) -> dict[str, list[float]]:
+def _residuals(predicted: NDArray[Any], held_out: Part, seed: int) -> dict[str, list[float]]:
     rows = _some(len(held_out.X), seed)
-    predicted = model.predict(held_out.X[rows])
-    return {"predicted": _short(predicted), "actual": _short(held_out.target[rows])}
+    return {"predicted": _short(predicted[rows]), "actual": _short(held_out.target[rows])}
 
 
-def _silhouettes(model: Model, held_out: Part, seed: int) -> dict[str, list[float]]:
-    clusters = model.predict(held_out.X)
+def _silhouettes(clusters: NDArray[Any], held_out: Part, seed: int) -> dict[str, list[float]]:
     values = silhouettes(held_out.X, clusters)
     rows = _some(len(clusters), seed)
     return {"cluster": clusters[rows].tolist(), "value": _short(values[rows])}

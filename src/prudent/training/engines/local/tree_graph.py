@@ -48,17 +48,17 @@ def sum_of_trees(graph: Graph, rows: str, trees: Sequence[Tree], base: Sequence[
     attributes: dict[str, Any] = {
         "n_targets": outputs,
         "aggregate_function": "SUM",
-        "nodes_treeids": number.tolist(),
-        "nodes_nodeids": node.tolist(),
-        "nodes_featureids": np.where(is_leaf, 0, _joined(trees, "feature")).tolist(),
-        "nodes_values": np.where(is_leaf, 0.0, rounded_down(_joined(trees, "threshold"))).tolist(),
-        "nodes_modes": np.where(is_leaf, "LEAF", "BRANCH_LEQ").tolist(),
-        "nodes_truenodeids": np.where(is_leaf, 0, left).tolist(),
-        "nodes_falsenodeids": np.where(is_leaf, 0, right).tolist(),
-        "target_treeids": np.repeat(number[leaves], outputs).tolist(),
-        "target_nodeids": np.repeat(node[leaves], outputs).tolist(),
-        "target_ids": np.tile(np.arange(outputs), len(leaves)).tolist(),
-        "target_weights": values[leaves].ravel().tolist(),
+        "nodes_treeids": number,
+        "nodes_nodeids": node,
+        "nodes_featureids": np.where(is_leaf, 0, _joined(trees, "feature")),
+        "nodes_values": np.where(is_leaf, 0.0, rounded_down(_joined(trees, "threshold"))),
+        "nodes_modes": np.where(is_leaf, b"LEAF", b"BRANCH_LEQ"),
+        "nodes_truenodeids": np.where(is_leaf, 0, left),
+        "nodes_falsenodeids": np.where(is_leaf, 0, right),
+        "target_treeids": np.repeat(number[leaves], outputs),
+        "target_nodeids": np.repeat(node[leaves], outputs),
+        "target_ids": np.tile(np.arange(outputs), len(leaves)),
+        "target_weights": values[leaves].ravel(),
     }
     if len(base):
         attributes["base_values"] = [float(value) for value in base]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prudent.core.errors import RunFailed
 from prudent.core.seeds import rng_for
@@ -46,6 +47,7 @@ class Fitted:
 
     model: Model
     prepared: Prepared
+    predicted: NDArray[Any]
     value: float
 
 
@@ -54,10 +56,11 @@ def train(workshop: Workshop, spec: TrialSpec, report: Report) -> Facts:
     chosen = algorithm(spec.algorithm).complete(spec.hyperparameters)
     splits = workshop.store.splits
     began_s = time.perf_counter()
+    until_s = math.inf if spec.soft_s is None else time.monotonic() + spec.soft_s
     values: list[float] = []
     courses: list[Course] = []
     for number in range(len(splits)):
-        measured = _fit(workshop, spec, chosen, number, _share(report, number, len(splits)))
+        measured = _fit(workshop, spec, chosen, number, _share(report, number, len(splits)), until_s)
         values.append(measured.value)
         courses += [measured.model.course] if measured.model.course is not None else []
     value = float(np.mean(values))
@@ -101,16 +104,20 @@ def _fit(
     chosen: Mapping[str, Any],
     split: int,
     report: Report,
+    until_s: float = math.inf,
     steps: int | None = None,
 ) -> Fitted:
     prepared = workshop.kitchen.prepare(split, spec.fraction, spec.transforms, chosen.get("maxCategories"))
     seed = int(rng_for(spec.seed, "fit", spec.algorithm).integers(2**31 - 1))
-    lesson = Lesson(prepared.rows, prepared.held_out, workshop.judge, seed, workshop.threads, report, steps)
+    lesson = Lesson(
+        prepared.rows, prepared.held_out, workshop.judge, seed, workshop.threads, report, steps, until_s
+    )
     model = builder(spec.algorithm)(lesson, chosen)
     if prepared.held_out is None:
-        return Fitted(model, prepared, math.nan)
+        return Fitted(model, prepared, np.empty(0), math.nan)
     X = prepared.held_out.X
-    return Fitted(model, prepared, workshop.judge.value(prepared.held_out.y, model.predict(X), X))
+    predicted = model.predict(X)
+    return Fitted(model, prepared, predicted, workshop.judge.value(prepared.held_out.y, predicted, X))
 
 
 def _drawn(workshop: Workshop, fitted: Fitted, seed: int) -> dict[str, Any]:
@@ -119,6 +126,7 @@ def _drawn(workshop: Workshop, fitted: Fitted, seed: int) -> dict[str, Any]:
         workshop.judge,
         fitted.model,
         fitted.prepared.held_out,
+        fitted.predicted,
         fitted.prepared.steps,
         [column.name for column in workshop.store.columns],
         workshop.store.classes,

@@ -12,13 +12,13 @@ from prudent.training.engines.local.lesson import Course, Lesson
 
 _REPORT_S = 0.05  # between reports; a thousand in a second help nobody
 _POINTS = 200  # of a learning curve
-_LEAST_PATIENCE = 10
+_LEAST_PATIENCE, _MOST_PATIENCE = 10, 30
 
 
 class Watch:
     """Follows score and loss on the held-out rows, step by step.
 
-    Training stops when neither has improved for a tenth of all steps, ten at least: the score moves in jumps
+    Training stops when neither has improved for a tenth of all steps, 10 to 30, or time is up. The score moves in jumps
     where few rows are held out, while the loss tells that something is still being learned. The best step is
     the one with the best score, and of several the one with the least loss.
     """
@@ -26,10 +26,11 @@ class Watch:
     def __init__(self, lesson: Lesson, most_steps: int) -> None:
         self._lesson = lesson
         self._of = most_steps
-        self._patience = max(_LEAST_PATIENCE, most_steps // 10)
+        self._patience = min(max(_LEAST_PATIENCE, most_steps // 10), _MOST_PATIENCE)
         self._best = (-math.inf, math.inf)
         self._least_loss = math.inf
         self._moved = self._best_step = self._step = 0
+        self._late = False
         self._reported_s = -math.inf
         self._points: list[tuple[int, float, float]] = []
 
@@ -49,7 +50,8 @@ class Watch:
             self._best, self._best_step = (score, loss), self._step
         self._least_loss = min(self._least_loss, loss)
         self._report()
-        return self._stuck
+        self._late = time.monotonic() >= self._lesson.until_s
+        return self._stuck or self._late
 
     @property
     def is_best(self) -> bool:
@@ -71,7 +73,8 @@ class Watch:
         if self._points and kept[-1] != self._points[-1]:
             kept.append(self._points[-1])
         steps, train, validation = zip(*kept, strict=True) if kept else ((), (), ())
-        why = f"no better for {self._patience} steps" if self._stuck and self._step < self._of else ""
+        reason = f"no better for {self._patience} steps" if self._stuck else "the time was up" * self._late
+        why = reason if self._step < self._of else ""
         return Course(steps, train, validation, self._best_step, self._of, why)
 
     def _report(self) -> None:
