@@ -40,7 +40,7 @@ def run(
         env={**os.environ, **place.environment, KILL_AT: kill_at},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 
