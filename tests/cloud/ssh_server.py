@@ -48,12 +48,14 @@ class SshHost:
         settings = {"name": self.name, "cpus": self.cpus, "port": self.port, "mark": str(self.folder)}
         (self.folder / "settings.json").write_text(json.dumps(settings))
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PRUDENT_")}
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, str(self.folder)],
-            start_new_session=True,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-        )
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, __file__, str(self.folder)],
+                start_new_session=True,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+            )
         return self
 
     def wait(self, within_s: float = 60.0) -> SshHost:

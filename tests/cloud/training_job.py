@@ -15,7 +15,8 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-SHARDS, EPOCHS, READ_S = 8, 3, 0.25
+SHARDS, EPOCHS = 8, 3
+READ_S, REQUEST_S = 0.25, 0.3
 SLOPE, OFFSET = 3.0, -1.0
 
 
@@ -35,7 +36,7 @@ def work(shards: list[int], weights: list[float], batch: int) -> list[float]:
     total = [0.0, 0.0, 0.0]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as readers:
         for at in range(0, len(shards), batch):
-            time.sleep(0.1)  # a request to the storage
+            time.sleep(REQUEST_S)
             for part in readers.map(lambda shard: gradient(shard, weights), shards[at : at + batch]):
                 total = [have + more for have, more in zip(total, part, strict=True)]
     return total

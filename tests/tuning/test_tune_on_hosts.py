@@ -68,7 +68,7 @@ def job_file(folder: Path, inventory: Path, budget: str) -> Path:
         "rule": "cluster.type == 'small' or cluster.count == 1",
         "measures": ["error"],
         "fetch": ["weights.json"],
-        "goal": "minimise cost_usd subject to time_s <= 5",
+        "goal": "minimise cost_usd subject to time_s <= 6.5",
         "budget": budget,
         "lease": "60 s",
     }
@@ -85,9 +85,9 @@ def test_the_cheapest_machines_that_are_fast_enough_are_found(servers: Any, tmp_
     ran = subprocess.run(prudent, env=environment, capture_output=True, text=True, check=False, timeout=240)
     assert ran.returncode == 0, ran.stderr
     result = json.loads(ran.stdout)
-    # One small machine takes 6 s, two take 3 s; the large one is as fast as these and dearer.
+    # One small machine takes 7.8 s at least, two take 3.9 s; the large one takes 4.8 s and is dearer.
     assert result["best"]["configuration"] == {"cluster": "2*small", "batch": 4}
-    assert result["best"]["time_s"] < 5
+    assert result["best"]["time_s"] < 6.5
     assert result["spent_usd"] <= 0.02
     real_usd = sum(lease.cost_usd(0.0) for lease in Register(tmp_path / "home").leases())
     assert result["spent_usd"] == pytest.approx(real_usd, abs=1e-6)

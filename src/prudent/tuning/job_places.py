@@ -26,8 +26,7 @@ def command_on_machines(
 ) -> ClusterCommandJob:
     """The job of a file that says where its machines are."""
     provider = _provider(said, where, folder)
-    catalog: Catalog | None = provider.catalog() if hasattr(provider, "catalog") else None
-    space = space_of(said, where, folder, catalog)
+    space = space_of(said, where, folder, _catalog(said["where"], provider, folder))
     price, measures = said.get("price"), where.texts(said, "measures")
     with where / "price":
         Machines.of(price, space)
@@ -69,6 +68,16 @@ def command_on_machines(
             timeout_s=None if timeout_s < 0 else timeout_s,
             name=name,
         )
+
+
+def _catalog(place: Any, provider: Provider, folder: Path) -> Catalog | None:
+    """The types that can be had at a place, where it has types of its own."""
+    own = getattr(provider, "catalog", None)
+    if callable(own):
+        found: Catalog = own()
+        return found
+    prices = place.get("local") if isinstance(place, Mapping) else None
+    return Catalog.load(folder / prices) if isinstance(prices, str) else None
 
 
 def _provider(said: Said, where: KeyPath, folder: Path) -> Provider:
