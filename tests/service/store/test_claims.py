@@ -140,3 +140,20 @@ def test_cancelled_while_its_worker_was_dead_ends_it(store: Store) -> None:
     found = store.read(runs.get, run.id)
     assert found is not None
     assert found.status == "cancelled"
+
+
+def test_people_are_told_why_a_run_waits(store: Store) -> None:
+    first, second = submit(store, "ada", 2)
+
+    def why(name: str, per_user: int = 9) -> str:
+        run = store.read(runs.get, name)
+        assert run is not None
+        return store.read(claims.why_waiting, run, per_user)
+
+    assert "No worker" in why(first)
+    alive(store, "w")
+    assert "as soon as" in why(first)
+    assert why(second) == "1 came before it."
+    assert take(store) is not None
+    assert why(first) == ""
+    assert "as many as" in why(second, per_user=1)

@@ -158,10 +158,22 @@ def held_by(connection: Connection, worker: str) -> dict[str, int]:
     return {str(run_id): int(fence) for run_id, fence in connection.execute(question)}
 
 
-def ahead(connection: Connection, run: Run) -> int:
-    """How many queued runs were there before this one."""
-    question = sa.select(sa.func.count()).where(table.c.status == QUEUED, table.c.created_s < run.created_s)
-    return int(connection.execute(question).scalar_one())
+def why_waiting(connection: Connection, run: Run, per_user: int) -> str:
+    """Why a run is not begun, for people; empty for one that does not wait."""
+    if run.status != QUEUED:
+        return ""
+    if run.waiting:
+        return run.waiting
+    slots = sum(worker.slots for worker in workers.all_(connection) if worker.state == workers.ALIVE)
+    if not slots:
+        return "No worker is there; start one with prudent worker."
+    mine = sa.select(sa.func.count()).where(table.c.status == RUNNING, table.c.user == run.user)
+    busy = int(connection.execute(mine).scalar_one())
+    if busy >= per_user:
+        return f"{run.user} has {busy} runs under way, as many as one user may have."
+    before = sa.select(sa.func.count()).where(table.c.status == QUEUED, table.c.created_s < run.created_s)
+    count = int(connection.execute(before).scalar_one())
+    return f"{count} came before it." if count else "A worker takes it as soon as one is free."
 
 
 def _release(connection: Connection, run_id: str, why: str, blame: bool) -> None:

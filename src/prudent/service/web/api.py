@@ -11,7 +11,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response, StreamingRes
 
 from prudent.service.intake import door
 from prudent.service.settings import Settings
-from prudent.service.store import models, runs, trials
+from prudent.service.store import claims, models, runs, trials
 from prudent.service.store.models import Model
 from prudent.service.store.runs import Run
 from prudent.service.store.store import Store
@@ -88,7 +88,9 @@ def _add_runs(api: APIRouter, settings: Settings, store: Store) -> None:
     @api.get("/runs/{run_id}", tags=["runs"])
     async def show(run_id: str) -> dict[str, Any]:
         """A run as it stands."""
-        return views.shown(await _run(store, run_id))
+        run = await _run(store, run_id)
+        waiting = await store.read_soon(claims.why_waiting, run, settings.per_user)
+        return {**views.shown(run), "waiting": waiting}
 
     @api.get("/runs/{run_id}/events", tags=["runs"], response_class=StreamingResponse)
     async def follow_run(
