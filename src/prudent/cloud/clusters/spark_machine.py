@@ -130,6 +130,16 @@ def _caller(port: int, candidates: list[str]) -> str:
     return ""
 
 
+def meet(told: dict[str, Any]) -> dict[str, Any]:
+    """Which Python this is, and under which addresses this machine and the calling computer are reached."""
+    caller = _caller(int(told["port"]), list(told["callers"]))
+    return {
+        "python": sys.executable,
+        "address": _own_address(str(told["address"]), caller),
+        "caller": caller,
+    }
+
+
 def prepare(told: dict[str, Any]) -> dict[str, Any]:
     """Make the folders and small files that Spark needs in the workspace; tells what was found."""
     work = Path(told["work"])
@@ -146,19 +156,17 @@ def prepare(told: dict[str, Any]) -> dict[str, Any]:
     version: dict[str, Any] = {}
     if home:
         exec((Path(home) / "version.py").read_text(), version)
-    caller = _caller(int(told["port"]), list(told["callers"]))
     return {
+        **meet(told),
         "work": str(work.absolute()),
-        "python": sys.executable,
         "spark": str(version.get("__version__", "")),
         "spark_home": home,
         "java_home": java,
         "javas": seen,
-        "address": _own_address(str(told["address"]), caller),
-        "caller": caller,
         "memory_mb": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
     }
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(prepare(json.loads(os.environ["PRUDENT_ASKED"]))) + "\n")
+    asked = json.loads(os.environ["PRUDENT_ASKED"])
+    sys.stdout.write(json.dumps(prepare(asked) if "work" in asked else meet(asked)) + "\n")

@@ -19,7 +19,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Wish:
-    """Types in the order in which they are taken; of all machines `least` are awaited, never more than `most`.
+    """Types in the order in which they are taken, and how many machines in all, from `least` to `most`.
 
     >>> wish = Wish((Kind("m5.large", most=2), Kind("m5.xlarge")), least=2, most=4)
     >>> wish.needed({}), wish.needed({"m5.large": 2}), wish.another({"m5.large": 2})

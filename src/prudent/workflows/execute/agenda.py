@@ -62,7 +62,7 @@ class Ground:
 
     def look(self, names: Iterable[str]) -> Mapping[str, Print]:
         """The prints of those of the files that are there."""
-        if self.crew is None:
+        if self.crew is None or self.crew.carries:
             return prints_of(str(self.directory), names)
         found: Mapping[str, Print] = self.crew.ask(
             min(self.crew.vms), prints_of, str(self.directory), list(names)

@@ -51,6 +51,9 @@ class Crew:
     worker is gone: if the end of an activation was heard, it counts, even if its worker dies right after.
     """
 
+    carries = False
+    """Whether the files are here, and are carried to the workers; otherwise the workers' folder is asked."""
+
     def __init__(self, client: Any, addresses: Mapping[str, str]) -> None:
         self.vms = set(addresses)
         self._client = client
@@ -130,7 +133,10 @@ class Crew:
                     self._client.unsubscribe_topic(topic)
 
     def _heard(self, event: tuple[float, Any]) -> None:
-        self._events.put(Told(json.loads(event[1])))
+        self._deliver(json.loads(event[1]))
+
+    def _deliver(self, fact: dict[str, Any]) -> None:
+        self._events.put(Told(fact))
 
     def _noticed(self, event: tuple[float, Any]) -> None:
         said = event[1]
@@ -147,7 +153,7 @@ class Crew:
         why = f"the worker could not run it ({type(error).__name__}: {error})"
         fact = {"fact": "ended", "activation": order.activation, "vm": order.vm, "slot": order.slot}
         fact |= {"attempt": order.attempt, "outcome": "failed", "error": why, "stderr": "", "took_s": 0.0}
-        self._events.put(Told(fact))
+        self._deliver(fact)
 
 
 def _carry_out(order: Order, topic: str) -> None:

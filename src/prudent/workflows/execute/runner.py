@@ -9,6 +9,7 @@ from prudent.core.errors import BadInput
 from prudent.workflows.execute.agenda import Agenda, Ground, Manner, Notes, Watch
 from prudent.workflows.execute.crew import crew_for
 from prudent.workflows.execute.journal import Fact, Journal, read_facts
+from prudent.workflows.execute.machines import crew_on_machines
 from prudent.workflows.execute.record import JOURNAL, LOGS, PLAN, WORKFLOW, Run
 from prudent.workflows.execute.session import Session
 from prudent.workflows.plan import Plan
@@ -22,6 +23,8 @@ def execute(
     *,
     directory: str | Path = ".",
     address: str | None = None,
+    on: str | None = None,
+    home: str | Path | None = None,
     retries: int = 1,
     timeout_s: float | None = None,
     resume: bool = False,
@@ -34,12 +37,15 @@ def execute(
 
     `folder` keeps the run: journal, logs, copies of plan and workflow. With `resume`, what is done there and
     still holds is skipped. Commands run in `directory`, where the files are. `address` is that of a Dask
-    scheduler; without it, workers are started on this machine. A failing activation is tried `retries` times
-    more, and ended after `timeout_s`. `replay=0.01` rehearses: instead of commands, sleeps of a hundredth of
-    the planned time. `watch` hears every fact of the journal. Unless `check` is False, a run that does not
-    finish raises RunFailed; what was done is kept either way.
+    scheduler; without it, workers are started on this machine, or `on` machines that are rented for the run:
+    "local", "hosts:inventory.yaml" or "ec2:aws.yaml", under leases kept in `home`. A failing activation is
+    tried `retries` times more, and ended after `timeout_s`. `replay=0.01` rehearses: instead of commands,
+    sleeps of a hundredth of the planned time. `watch` hears every fact of the journal. Unless `check` is
+    False, a run that does not finish raises RunFailed; what was done is kept either way.
     """
     plan.check(workflow)
+    if on is not None and address is not None:
+        raise BadInput("There is both a scheduler's address and a place to rent machines; give one of them.")
     manner = Manner(Path(directory).resolve(), retries, timeout_s, replay, stop_at_failure)
     _check_commands(workflow, manner)
     folder = Path(folder)
@@ -50,7 +56,15 @@ def execute(
         used = set(plan.fleet.index)
     with ExitStack() as stack:
         notes = Notes(stack.enter_context(Journal(folder / JOURNAL)), watch)
-        crew = None if address is None else stack.enter_context(crew_for(plan.fleet, used, address))
+        crew = None
+        if on is not None:
+            leases = None if home is None else Path(home)
+            rented = crew_on_machines(
+                plan.fleet, used, on, manner.directory, f"execute-{folder.name}", leases
+            )
+            crew = stack.enter_context(rented)
+        elif address is not None:
+            crew = stack.enter_context(crew_for(plan.fleet, used, address))
         agenda = Agenda.of(workflow, manner, earlier, Ground(manner.directory, crew))
         agenda.open(notes, plan, workflow, manner)
         if agenda.reasons:

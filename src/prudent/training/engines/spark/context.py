@@ -82,8 +82,9 @@ def _start(
     work.mkdir(parents=True, exist_ok=True)
     log = work / "spark.log"
     settings = _settings(master, work, log)
-    if small and master.startswith("local"):
+    if small:
         settings |= _QUICK
+    if small and master.startswith("local"):
         settings[_JAVA] = f"{_java_options(work, log)} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     settings |= {**options, _JAVA: f"{settings[_JAVA]} {options.get(_JAVA, '')}".strip()}
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
@@ -93,14 +94,21 @@ def _start(
         try:
             launch: Any = launch_gateway  # untyped in pyspark
             gateway = launch(conf, {"stdout": errors, "stderr": errors})
+            inside = {**settings, **_secret(environment)}
             context = SparkContext(
-                conf=SparkConf(_jvm=gateway.jvm).setAll(list(settings.items())), gateway=gateway
+                conf=SparkConf(_jvm=gateway.jvm).setAll(list(inside.items())), gateway=gateway
             )
+            spark = SparkSession(context)
+            spark.conf.set("spark.sql.shuffle.partitions", str(max(2, context.defaultParallelism)))
         except (Py4JError, PySparkException, OSError) as error:
             raise RunFailed(f"Spark did not start at {master} ({first_line(error)}); see {log}.") from error
-    spark = SparkSession(context)
-    spark.conf.set("spark.sql.shuffle.partitions", str(max(2, context.defaultParallelism)))
     return spark
+
+
+def _secret(environment: Mapping[str, str]) -> dict[str, str]:
+    """The secret of a cluster as a setting: handed over inside, for a command line can be read by others."""
+    secret = environment.get("_SPARK_AUTH_SECRET")
+    return {} if secret is None else {"spark.authenticate.secret": secret}
 
 
 def first_line(error: BaseException) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SPARK = "spark"
 _SMALL_BYTES = 8 << 20
+_EXECUTOR, _QUICK_JAVA = "spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class SparkEngine:
@@ -95,6 +96,8 @@ class SparkEngine:
             master, environment = cluster.master, cluster.environment
             options = {**cluster.options, **options}
         small = _is_small(request.dataset.path)
+        if small and cluster is not None:
+            options = {**options, _EXECUTOR: f"{options.get(_EXECUTOR, '')} {_QUICK_JAVA}"}
         spark, own = started(master, work, options, small, environment)
         try:
             table = read_table(spark, _question(request), work, parts=parts)

@@ -1,0 +1,196 @@
+"""Dask workers on rented machines, each known by the name of what it stands for."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from prudent.cloud.clusters.rental import LEASE_S, READY_S, Rental
+from prudent.cloud.clusters.spark_host import ask, door, is_loopback
+from prudent.cloud.leases.register import Register
+from prudent.cloud.providers.channel import Channel, RemoteProcess
+from prudent.cloud.providers.provider import Instance, Provider
+from prudent.core.errors import PrudentError, RunFailed
+
+A = TypeVar("A")
+B = TypeVar("B")
+_AT_ONCE = 16
+_LOG = "dask.log"
+_MODULES = ("distributed", "prudent")
+_PACKAGE = "prudent[workflows]"
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A worker that is wanted: its name, its machine's type, and how many tasks it takes at once."""
+
+    name: str
+    type: str
+    threads: int = 1
+    spot: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class DaskHost:
+    """The machine of one seat."""
+
+    seat: Seat
+    instance: Instance
+    channel: Channel
+    python: str
+    address: str
+    caller: str
+
+
+class DaskCluster:
+    """Machines for some seats, and a Dask worker on each; all gone at the end of the `with` block.
+
+    The scheduler is the caller's: it listens at `caller`, the address of this computer that the machines can
+    reach, and `start` brings up the workers that connect to it.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        seats: Sequence[Seat],
+        *,
+        run: str,
+        register: Register,
+        lease_s: float = LEASE_S,
+        ready_s: float = READY_S,
+    ) -> None:
+        self.provider, self.seats = provider, tuple(seats)
+        self.hosts: dict[str, DaskHost] = {}
+        groups: dict[tuple[str, bool], list[Seat]] = defaultdict(list)
+        for seat in self.seats:
+            groups[seat.type, seat.spot].append(seat)
+        leased: dict[str, Any] = {"run": run, "register": register, "lease_s": lease_s, "ready_s": ready_s}
+        self._rentals = {
+            Rental(provider, name, len(those), spot=spot, **leased): those
+            for (name, spot), those in groups.items()
+        }
+        self._processes: dict[str, RemoteProcess] = {}
+
+    @property
+    def caller(self) -> str:
+        """The address of this computer, as the machines see it."""
+        return next(iter(self.hosts.values())).caller
+
+    @property
+    def here(self) -> bool:
+        """Whether everything runs on this computer."""
+        return self.provider.name == "local"
+
+    def cost_usd(self) -> float:
+        return sum(rental.cost_usd() for rental in self._rentals)
+
+    def rent(self) -> Self:
+        """Launch all machines side by side, and get to know them."""
+        try:
+            for rental in self._rentals:
+                self.provider.offer(rental.text.partition("*")[2])  # an unknown type, before anything is paid
+            _each(lambda rental: rental.launch().wait_ready(), list(self._rentals))
+            for rental, seats in self._rentals.items():
+                only_here = all(is_loopback(one.address) for one in rental.instances)
+                with door(only_here) as knocked:
+
+                    def meet(index: int, rental: Rental = rental, knocked: Any = knocked) -> DaskHost:
+                        instance, channel = rental.instances[index], rental.channel(index)
+                        found = ask(instance, channel, knocked, {}, _MODULES, _PACKAGE)
+                        place = found["python"], found["address"], found["caller"]
+                        return DaskHost(seats[index], instance, channel, *place)  # noqa: B023
+
+                    for host in _each(meet, range(len(seats))):
+                        self.hosts[host.seat.name] = host
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def start(self, scheduler: str, environment: Mapping[str, str] | None = None) -> None:
+        """Start the workers; `environment` holds what they need to be let in."""
+
+        def start(host: DaskHost) -> RemoteProcess:
+            seat = host.seat
+            words = [
+                host.python, "-m", "distributed.cli.dask_worker", scheduler, "--name", seat.name,
+                "--nthreads", str(seat.threads), "--resources", f"slot={seat.threads}", "--no-nanny",
+                "--no-dashboard", "--memory-limit", "0", "--local-directory", "scratch",
+                "--host", host.address, "--death-timeout", "60",
+            ]  # fmt: skip
+            command = f"mkdir -p scratch && exec {shlex.join(words)} > {_LOG} 2>&1"
+            return host.channel.start(command, environment)
+
+        hosts = list(self.hosts.values())
+        for host, process in zip(hosts, _each(start, hosts), strict=True):
+            self._processes[host.seat.name] = process
+
+    def check(self) -> None:
+        """RunFailed if a worker has ended; its last words say why."""
+        for name, process in self._processes.items():
+            if process.wait(0) is not None:
+                host = self.hosts[name]
+                _, said, _ = host.channel.run(f"tail -n 3 {_LOG}")
+                why = " ".join(said.split())[-300:] or "it said nothing"
+                raise RunFailed(f"The worker for {name} on {host.instance.id} did not start ({why}).")
+
+    def wait_for(self, count: Callable[[], int], timeout_s: float) -> None:
+        """Wait until so many workers as there are seats are counted."""
+        until = time.monotonic() + timeout_s
+        while count() < len(self.seats):
+            self.check()
+            if time.monotonic() > until:
+                raise RunFailed(
+                    f"{count()} of {len(self.seats)} workers reached the scheduler within {timeout_s:.0f} s; "
+                    "see whether a firewall is between the machines and this computer."
+                )
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        """End the workers with all that they started, then the machines."""
+        processes = list(self._processes.values())
+        _each(_ended, processes)
+        errors = [error for error in _each(_released, list(self._rentals)) if error is not None]
+        if errors:
+            raise errors[0]
+
+    def __enter__(self) -> Self:
+        return self.rent()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except PrudentError as trouble:
+            if error is None:
+                raise
+            error.add_note(str(trouble))
+
+
+def _ended(process: RemoteProcess) -> None:
+    with contextlib.suppress(PrudentError):
+        process.end(grace_s=0.0)
+
+
+def _released(rental: Rental) -> PrudentError | None:
+    try:
+        rental.release()
+    except PrudentError as error:
+        return error
+    return None
+
+
+def _each(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
+    """The answers in order, side by side: it is others who work."""
+    if len(items) <= 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(_AT_ONCE, len(items))) as several:
+        return list(several.map(work, items))

@@ -1,0 +1,176 @@
+"""A crew on rented machines: a Dask scheduler here, a worker on each machine, files carried where needed."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shlex
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from prudent.cloud.clusters.dask import DaskCluster, Seat
+from prudent.cloud.leases.register import Register
+from prudent.cloud.providers.registry import provider_of
+from prudent.core.errors import BadInput, PrudentError
+from prudent.workflows.execute.command import Order
+from prudent.workflows.execute.crew import Crew, Gone, Told
+from prudent.workflows.fleet import Fleet
+
+_CARRIERS = 8
+_START_S = 120.0
+_TTL = "60s"
+"""A worker that says nothing for so long is taken for lost."""
+
+_FILES, _LOGS = "files", "logs"
+
+
+class MachineCrew(Crew):
+    """Workers on machines. Where these do not see the folder of the run, its files are carried.
+
+    Inputs go to the machine before an activation starts there, outputs come back before its end is told: the
+    folder here holds all files, as if it were shared. A machine that files cannot be brought to is lost.
+    """
+
+    def __init__(
+        self, client: Any, addresses: Mapping[str, str], cluster: DaskCluster, directory: Path
+    ) -> None:
+        super().__init__(client, addresses)
+        self._cluster, self._directory = cluster, directory
+        self.carries = not _shared(cluster, directory)
+        self._orders: dict[tuple[str, int], Order] = {}
+        self._carriers = ThreadPoolExecutor(_CARRIERS, thread_name_prefix="carrier")
+
+    def start(self, order: Order) -> None:
+        if not self.carries:
+            super().start(order)
+            return
+        self._orders[order.activation, order.attempt] = order
+        self._carriers.submit(self._bring, order)
+
+    def forget(self, activation: str, attempt: int) -> None:
+        self._orders.pop((activation, attempt), None)
+        super().forget(activation, attempt)
+
+    def end(self, run: str) -> None:
+        self._orders.clear()
+        super().end(run)
+
+    def hush(self) -> None:
+        self._carriers.shutdown(wait=False, cancel_futures=True)
+        super().hush()
+
+    def _bring(self, order: Order) -> None:
+        channel = self._cluster.hosts[order.vm].channel
+        try:
+            channel.run(f"mkdir -p {_FILES} {_LOGS}")
+            for name in order.inputs:
+                if (self._directory / name).exists():
+                    channel.put(self._directory / name, f"{_FILES}/{name}")
+            if (order.activation, order.attempt) in self._orders:
+                place = channel.workspace
+                log = f"{place}/{_LOGS}/{Path(order.log).name}"
+                super().start(replace(order, directory=f"{place}/{_FILES}", log=log))
+        except (PrudentError, OSError):
+            self._events.put(Gone(order.vm))
+
+    def _deliver(self, fact: dict[str, Any]) -> None:
+        key = fact.get("activation", ""), fact.get("attempt", 0)
+        order = self._orders.get(key)
+        if not self.carries or order is None or fact["fact"] != "ended":
+            super()._deliver(fact)
+            return
+        self._carriers.submit(self._fetch, order, fact)
+
+    def _fetch(self, order: Order, fact: dict[str, Any]) -> None:
+        channel = self._cluster.hosts[order.vm].channel
+        try:
+            for ending in ("out", "err"):
+                with contextlib.suppress(PrudentError):
+                    log = f"{order.log}.{ending}"
+                    channel.get(f"{_LOGS}/{Path(log).name}", Path(log))
+            for name in order.outputs if fact.get("outcome") == "done" else ():
+                target = self._directory / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                channel.get(f"{_FILES}/{name}", target)
+        except (PrudentError, OSError):
+            self._events.put(Gone(order.vm))
+            return
+        self._events.put(Told(fact))
+
+
+def _shared(cluster: DaskCluster, directory: Path) -> bool:
+    """Whether all machines see the folder with the files: they look for one that was made just now."""
+    marker = directory / f".prudent-{secrets.token_hex(8)}"
+    marker.touch()
+    try:
+        test = f"[ -w {shlex.quote(str(marker.absolute()))} ]"
+        return all(host.channel.run(test)[0] == 0 for host in cluster.hosts.values())
+    finally:
+        marker.unlink()
+
+
+@contextlib.contextmanager
+def crew_on_machines(
+    fleet: Fleet, used: set[str], where: str, directory: Path, run: str, home: Path | None = None
+) -> Iterator[Crew]:
+    """A crew on machines of the plan's types at a place: local, hosts:INVENTORY.yaml or ec2:CONFIG.yaml."""
+    import dask
+    import distributed
+
+    register = Register(home)
+    name, _, setting = where.partition(":")
+    provider = provider_of({name.strip(): setting.strip() or None}, register.home, Path.cwd())
+    seats = [Seat(vm.name, vm.machine, vm.slots, vm.spot) for vm in fleet.vms if vm.name in used]
+    cluster = DaskCluster(provider, seats, run=run, register=register)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(cluster)
+        security, environment = (None, {}) if cluster.here else _security()
+        stack.enter_context(dask.config.set({"distributed.scheduler.worker-ttl": _TTL}))
+        scheduler = stack.enter_context(
+            distributed.LocalCluster(  # type: ignore[no-untyped-call]
+                n_workers=0,
+                processes=True,
+                host=cluster.caller,
+                protocol="tcp" if security is None else "tls",
+                security=security,
+                dashboard_address="127.0.0.1:0",
+                silence_logs=60,
+            )
+        )
+        cluster.start(scheduler.scheduler_address, environment)
+        connection = distributed.Client(scheduler, set_as_default=False)  # type: ignore[no-untyped-call]
+        client = stack.enter_context(connection)
+        cluster.wait_for(lambda: len(_known(client)), _START_S)
+        addresses = {str(info["name"]): address for address, info in _known(client).items()}
+        crew = MachineCrew(client, addresses, cluster, directory)
+        stack.callback(crew.hush)
+        # Workers first, while somebody still listens: a scheduler that goes before them would complain.
+        stack.callback(cluster.close)
+        yield crew
+
+
+def _known(client: Any) -> dict[str, Any]:
+    return dict(client.scheduler_info(n_workers=-1)["workers"])
+
+
+def _security() -> tuple[Any, dict[str, str]]:
+    """Certificates for this run alone: whoever has none can neither read along nor have anything run."""
+    from distributed import Security
+
+    try:
+        security = Security.temporary()  # type: ignore[no-untyped-call]
+    except ImportError as error:
+        raise BadInput(
+            f"Workers on other machines need encryption, and {error.name} is missing; install "
+            '"prudent[hosts]".'
+        ) from None
+    prefix = "DASK_DISTRIBUTED__COMM__"
+    return security, {
+        f"{prefix}REQUIRE_ENCRYPTION": "true",
+        f"{prefix}TLS__CA_FILE": str(security.tls_ca_file),
+        f"{prefix}TLS__WORKER__CERT": str(security.tls_worker_cert),
+        f"{prefix}TLS__WORKER__KEY": str(security.tls_worker_key),
+    }
