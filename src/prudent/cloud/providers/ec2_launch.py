@@ -148,7 +148,7 @@ class Launcher:
 
     def _awaited(self, cluster: str, token: str) -> list[Described]:
         """The machines that a token made, once the listing shows them: it lags behind the launches."""
-        waited_s, pause_s = 0.0, 0.1
+        waited_s, pause_s = 0.0, 0.25
         while True:
             try:
                 made = [one for one in self.seen(cluster) if one.get("ClientToken") == token]
@@ -157,7 +157,7 @@ class Launcher:
             if made or waited_s >= _SEEN_S:
                 return made
             self.sleep(pause_s)
-            waited_s, pause_s = waited_s + pause_s, min(2.0, pause_s * 2)
+            waited_s, pause_s = waited_s + pause_s, min(4.0, pause_s * 2)
 
     def _adopted(self, order: Order, known: Sequence[Described]) -> list[Described]:
         """A whole cluster that is there already; what is left of a broken one is ended."""
