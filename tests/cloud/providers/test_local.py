@@ -122,6 +122,22 @@ class TestSize:
         assert codes[0] != 0
         assert codes[1] == 0
 
+    def test_on_a_busy_computer_too(self, provider: LocalProvider) -> None:
+        """The part of a machine among others goes by its vCPUs, where there are control groups."""
+        weights = []
+        for name in ("m3.medium", "m3.large", "m3.xlarge"):
+            [one] = launch(provider, name)
+            groups = (provider.home / "machines" / one.id / "groups").read_text().splitlines()
+            weights += [
+                int((Path(group) / file).read_text()) / default
+                for group in groups
+                for file, default in (("cpu.shares", 1024), ("cpu.weight", 100))
+                if (Path(group) / file).exists()
+            ]
+        if not weights:
+            pytest.skip("this user may make no control groups")
+        assert weights == [1, 2, 4]
+
     def test_groups_go_with_their_machine(self, provider: LocalProvider) -> None:
         [one] = launch(provider, "m3.medium")
         groups = [

@@ -109,6 +109,7 @@ def _make(group: Path, controller: str, amount: int) -> bool:
             if (group / name).exists():
                 (group / name).write_text(value)
                 if _can_join(group):
+                    _weigh(group, controller, amount)
                     return True
                 break
     if made:
@@ -122,6 +123,16 @@ def _settings(controller: str, amount: int) -> tuple[tuple[str, str], ...]:
     if controller == "cpu":
         return ("cpu.max", f"{amount} {_PERIOD_US}"), ("cpu.cfs_quota_us", str(amount))
     return ("memory.max", str(amount)), ("memory.limit_in_bytes", str(amount))
+
+
+def _weigh(group: Path, controller: str, amount: int) -> None:
+    """On a busy computer a machine gets its part by its vCPUs; a group by itself has that of one process."""
+    vcpus = amount // _PERIOD_US
+    weights = (("cpu.weight", 100 * vcpus), ("cpu.shares", 1024 * vcpus)) if controller == "cpu" else ()
+    for name, weight in weights:
+        with contextlib.suppress(OSError):
+            if (group / name).exists():
+                (group / name).write_text(str(min(weight, 10_000) if name == "cpu.weight" else weight))
 
 
 def _can_join(group: Path) -> bool:
