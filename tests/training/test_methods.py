@@ -107,7 +107,7 @@ def test_parts_of_a_configuration_go_where_they_belong() -> None:
         ("hyperband", 10_000, 1 / 27),
         ("hyperband", 500, 1 / 3),
         ("nephele", 150, 1.0),
-        (None, 1_000_000, 4.0**-4),
+        (None, 1_000_000, 4.0**-3),
         (None, 15_000, None),
         ("random", 1_000_000, None),
     ],

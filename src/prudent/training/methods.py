@@ -171,7 +171,7 @@ def _enough(search: str, space: Space, searched: int) -> int:
 
 
 def _known(found: Algorithm, parameter: Parameter, kind: str) -> Any:
-    """The value that is known as cheap or good, or else the default, or else the nearest that the space has."""
+    """The value that is known as cheap or good, or else the default, or else the nearest there is."""
     if parameter.size == 1:
         return parameter.values[0]
     own = {known.name: known for known in found.hyperparameters}.get(parameter.name)

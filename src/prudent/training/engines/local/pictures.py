@@ -28,7 +28,7 @@ def picture(
     labels: Sequence[Any],
     seed: int,
 ) -> dict[str, Any]:
-    """Everything there is to draw, as plain lists; `predicted` is what the model says of the held-out rows."""
+    """Everything there is to draw, as plain lists; `predicted` is for the held-out rows."""
     if judge.task == CLASSIFICATION:
         counts = confusion(held_out.target, predicted, judge.classes)
         drawn: dict[str, Any] = {"confusion": {"labels": list(labels), "counts": counts.tolist()}}

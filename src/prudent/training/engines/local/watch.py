@@ -18,9 +18,9 @@ _LEAST_PATIENCE, _MOST_PATIENCE = 10, 30
 class Watch:
     """Follows score and loss on the held-out rows, step by step.
 
-    Training stops when neither has improved for a tenth of all steps, 10 to 30, or time is up. The score moves in jumps
-    where few rows are held out, while the loss tells that something is still being learned. The best step is
-    the one with the best score, and of several the one with the least loss.
+    Training stops when neither has improved for a tenth of all steps, 10 to 30, or when time is up. The score
+    moves in jumps where few rows are held out, while the loss tells that something is still being learned.
+    The best step is the one with the best score, and of several the one with the least loss.
     """
 
     def __init__(self, lesson: Lesson, most_steps: int) -> None:
