@@ -30,7 +30,9 @@ class Chrome:
     """One page of a browser. What the page complains about is kept in `complaints`."""
 
     def __init__(self, folder: Path) -> None:
-        program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+        program = (
+            shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+        )
         assert program is not None
         self.process = subprocess.Popen(
             [program, *_FLAGS, f"--user-data-dir={folder}", "about:blank"],
@@ -79,7 +81,13 @@ class Chrome:
             self.complaints.append(json.dumps(values["exceptionDetails"].get("exception", {}))[:500])
 
     def size(self, width: int, height: int = 900, dark: bool = False) -> None:
-        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
+        self.ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 500,
+        )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
 
@@ -91,7 +99,9 @@ class Chrome:
         """The value of an expression in the page; a promise is waited for."""
         found = self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in found:
-            raise RuntimeError(f"{script}: {found['exceptionDetails'].get('exception', {}).get('description')}")
+            raise RuntimeError(
+                f"{script}: {found['exceptionDetails'].get('exception', {}).get('description')}"
+            )
         return found["result"].get("value")
 
     def until(self, script: str, wait_s: float = 60.0) -> Any:
@@ -124,7 +134,8 @@ class Chrome:
         there = f"document.querySelector({selector!r})"
         self.until(f"!!{there}")
         self.run(f"{there}.scrollIntoView({{block: 'center'}})")
-        box = self.run(f"(() => {{const b = {there}.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]}})()")
+        middle = "b => [b.x + b.width / 2, b.y + b.height / 2]"
+        box = self.run(f"({middle})({there}.getBoundingClientRect())")
         for kind in ("mousePressed", "mouseReleased"):
             self.ask("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
 

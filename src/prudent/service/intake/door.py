@@ -156,17 +156,27 @@ def _check(settings: Settings, kind: str, document: Mapping[str, Any], user: Use
 def _train(settings: Settings, document: Mapping[str, Any]) -> None:
     from prudent.training.request import TrainingRequest
 
-    request = TrainingRequest.parse(document)
-    if request.dataset is None:
-        return
-    path, scheme = request.dataset.path, scheme_of(request.dataset.path)
+    wrong: list[RequestError] = []
     try:
-        if scheme == "file":
-            inside(path, settings.data_folders)
-        else:
-            check_place(path, policy_for(settings))
-    except BadInput as error:
-        raise Refused([RequestError("dataset.path", str(error))]) from None
+        TrainingRequest.parse(document)
+    except BadRequest as error:
+        wrong += error.errors
+    dataset = document.get("dataset")
+    path = dataset.get("path") if isinstance(dataset, Mapping) else None
+    if isinstance(path, str) and path and not any(error.path == "dataset.path" for error in wrong):
+        try:
+            _place(settings, path)
+        except BadInput as error:
+            wrong.append(RequestError("dataset.path", str(error)))
+    if wrong:
+        raise Refused(wrong)
+
+
+def _place(settings: Settings, path: str) -> None:
+    if scheme_of(path) == "file":
+        inside(path, settings.data_folders)
+    else:
+        check_place(path, policy_for(settings))
 
 
 def policy_for(settings: Settings) -> Policy:

@@ -92,7 +92,19 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("money", "length", "exact", "ago", "stamp", "number", "settings_text", "percent"):
+    for name in (
+        "money",
+        "length",
+        "exact",
+        "ago",
+        "stamp",
+        "number",
+        "settings_text",
+        "percent",
+        "measured",
+        "column_money",
+        "rough_money",
+    ):
         found.filters[name] = getattr(words, name)
     found.globals.update(states=words.STATES, kinds=words.KINDS)
     return found

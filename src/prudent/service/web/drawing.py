@@ -70,10 +70,8 @@ def curve(points: Sequence[Point], larger_is_better: bool) -> Curve | None:
     dots = "".join(_dot(*at(point.x, point.y), point) for point in points)
     grid = "".join(f'<path class="grid" d="M0 {y}H100"/>' for y in (0, 50, 100))
     best_line = f'<path class="best" d="{line}"/>' if line else ""
-    svg = (
-        f'<svg class="curve" viewBox="0 0 100 {_HIGH:g}" preserveAspectRatio="none" role="img" '
-        f'aria-label="The best value so far, by trial">{grid}{best_line}{dots}</svg>'
-    )
+    about = 'role="img" aria-label="The best value so far, by trial"'
+    svg = _svg("curve", f"0 0 100 {_HIGH:g}", about, f"{grid}{best_line}{dots}")
     return Curve(svg, low, high, first, last)
 
 
@@ -86,14 +84,15 @@ def lane(bars: Sequence[Bar], whole: float) -> str:
         parts.append(
             f'<rect class="g{bar.group % 6}" x="{x:.2f}" y="0" width="{width:.2f}" height="10">{title}</rect>'
         )
-    return f'<svg class="lane" viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true">{"".join(parts)}</svg>'
+    return _svg("lane", "0 0 1000 10", 'aria-hidden="true"', "".join(parts))
 
 
 def meter(share: float, over: bool = False) -> str:
     """How much of something is used; a bar that never grows beyond its frame."""
     width = min(max(share, 0.0), 1.0) * 100
     kind = "meter over" if over else "meter"
-    return f'<svg class="{kind}" aria-hidden="true"><rect class="used" width="{width:.2f}%" height="100%"/></svg>'
+    used = f'<rect class="used" width="{width:.2f}%" height="100%"/>'
+    return f'<svg class="{kind}" aria-hidden="true">{used}</svg>'
 
 
 def columns(values: Sequence[tuple[str, float]], limit: float | None = None) -> str:
@@ -103,12 +102,17 @@ def columns(values: Sequence[tuple[str, float]], limit: float | None = None) -> 
     parts = []
     for place, (title, value) in enumerate(values):
         tall = _HIGH * value / most
-        shape = f'x="{place * wide + wide * 0.12:.2f}" y="{_HIGH - tall:.2f}" width="{wide * 0.76:.2f}" height="{tall:.2f}"'
+        x, room = (place + 0.12) * wide, wide * 0.76
+        shape = f'x="{x:.2f}" y="{_HIGH - tall:.2f}" width="{room:.2f}" height="{tall:.2f}"'
         parts.append(f'<rect class="column" {shape}><title>{escape(title)}</title></rect>')
     if limit:
         y = _HIGH - _HIGH * limit / most
         parts.append(f'<path class="limit" d="M0 {y:.2f}H100"/>')
-    return f'<svg class="columns" viewBox="0 0 100 100" preserveAspectRatio="none" role="img" aria-label="Money per day">{"".join(parts)}</svg>'
+    return _svg("columns", "0 0 100 100", 'role="img" aria-label="Money per day"', "".join(parts))
+
+
+def _svg(kind: str, box: str, about: str, shapes: str) -> str:
+    return f'<svg class="{kind}" viewBox="{box}" preserveAspectRatio="none" {about}>{shapes}</svg>'
 
 
 def _dot(x: float, y: float, point: Point) -> str:
@@ -125,4 +129,4 @@ def _room(values: Sequence[float]) -> tuple[float, float]:
         air = abs(low) * 0.1 or 1.0
         return low - air, high + air
     air = (high - low) * 0.08
-    return low - air, high + air
+    return (0.0 if low >= 0 and low - air < 0 else low - air), high + air

@@ -68,10 +68,12 @@ def _tune() -> tuple[Field, ...]:
         Field("goal", "goal", "Goal", "What to minimise or maximise, and what must hold.", "text",
               "minimise cost_usd subject to time_s <= 5 min", required=True, wide=True),
         Field("table", "table", "Measured runs", "Rows of a CSV, or the name of a file in the data folder.",
-              "area", "vm_type,n_workers,time_s,price_usd_per_h\nm5.large,1,900,0.096", required=True, wide=True),
-        Field("parameters", "parameters", "Columns to choose", "Separated by commas.", placeholder="vm_type, n_workers",
-              required=True),
-        Field("measures", "measures", "Columns that are measured", "Besides time and cost.", placeholder="accuracy"),
+              "area", "vm_type,n_workers,time_s,price_usd_per_h\nm5.large,1,900,0.096", required=True,
+              wide=True),
+        Field("parameters", "parameters", "Columns to choose", "Separated by commas.",
+              placeholder="vm_type, n_workers", required=True),
+        Field("measures", "measures", "Columns that are measured", "Besides time and cost.",
+              placeholder="accuracy"),
         Field("budget", "budget", "Budget", "What the search may cost.", placeholder="$2"),
         Field("name", "name", "Name", "By which you will find it.", placeholder="spark job"),
         Field("strategy", "strategy", "Strategy", "Left empty: the best one for the goal.", "select",
@@ -85,8 +87,9 @@ def _schedule() -> tuple[Field, ...]:
     from prudent.workflows.schedulers.registry import schedulers
 
     return (
-        Field("workflow", "workflow", "Workflow", "DAX or WfFormat, pasted; or the name of a file in the data folder.",
-              "area", "Montage_100.xml", required=True, wide=True),
+        Field("workflow", "workflow", "Workflow",
+              "DAX or WfFormat, pasted; or the name of a file in the data folder.", "area",
+              "Montage_100.xml", required=True, wide=True),
         Field("fleet", "fleet", "Machines", "Types of the price list, with how many of each.",
               placeholder="8*m3.medium,3*m3.2xlarge", required=True),
         Field("scheduler", "scheduler", "Scheduler", "", "select", options=("prudent", *(

@@ -33,7 +33,7 @@ def length(seconds: float | None) -> str:
     """A duration for people, without fractions that change while one looks.
 
     >>> length(None), length(0.4), length(12.7), length(3700)
-    ('—', '< 1 s', '12 s', '1 h 01 min')
+    ('—', '< 1 s', '12 s', '1 h 02 min')
     """
     if seconds is None:
         return "—"
@@ -85,12 +85,50 @@ def number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def measured(value: float | None, name: str) -> str:
+    """A value with the unit that its name tells, in as many digits as its neighbours in a column.
+
+    >>> measured(3.51, "rmse"), measured(0.0204, "cost_usd"), measured(95.0, "time_s"), measured(None, "rmse")
+    ('3.510', '$0.0204', '1 min 35 s', '—')
+    """
+    if value is None:
+        return "—"
+    if name.endswith("_s") or name == "makespan":
+        return format_duration(value)
+    if name.endswith("_usd"):
+        return column_money(value)
+    return f"{value:#.4g}".rstrip(".")
+
+
+def column_money(usd: float | None) -> str:
+    """Money for a column: the points are one below the other.
+
+    >>> column_money(0.0133), column_money(0.013), column_money(12.5)
+    ('$0.0133', '$0.0130', '$12.5000')
+    """
+    return "—" if usd is None else f"${usd:,.4f}"
+
+
+def rough_money(usd: float | None) -> str:
+    """Money to the cent, for a list.
+
+    >>> rough_money(0.386), rough_money(0.001), rough_money(0.0)
+    ('$0.39', '< $0.01', '$0.00')
+    """
+    if usd is None:
+        return "—"
+    return "< $0.01" if 0 < usd < 0.005 else f"${usd:,.2f}"
+
+
 def settings_text(configuration: Mapping[str, Any]) -> str:
     """
     >>> settings_text({"depth": 4, "rate": 0.05})
     'depth 4, rate 0.05'
     """
-    return ", ".join(f"{name} {number(value)}" for name, value in configuration.items())
+    parts = (
+        number(value) if name == "why" else f"{name} {number(value)}" for name, value in configuration.items()
+    )
+    return ", ".join(parts)
 
 
 def percent(share: float) -> str:

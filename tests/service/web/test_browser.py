@@ -1,0 +1,261 @@
+"""The dashboard in a real Chromium, in front of a real service with a real worker."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+if TYPE_CHECKING:
+    Chrome = Any
+
+pytest.importorskip("sklearn")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("service")
+    (folder / "data").mkdir()
+    rng = random.Random(7)
+    with (folder / "data" / "flats.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["size", "rooms", "district", "rent"])
+        for _ in range(300):
+            size, district = rng.uniform(20, 150), rng.choice(["north", "south"])
+            rent = 8 * size + (200 if district == "south" else 0) + rng.gauss(0, 20)
+            writer.writerow([f"{size:.1f}", max(1, round(size / 30)), district, f"{rent:.1f}"])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def service(home: Path) -> Iterator[str]:
+    command = [sys.executable, "-m", "prudent.cli.main", "serve", "--home", str(home), "--port", "0"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+    ) as server:
+        try:
+            assert server.stdout is not None
+            found = re.search(rb"http://[\d.]+:\d+", server.stdout.readline())
+            assert found is not None
+            yield found[0].decode()
+        finally:
+            server.send_signal(signal.SIGTERM)
+            try:
+                server.wait(60)
+            except subprocess.TimeoutExpired:
+                server.kill()
+
+
+@pytest.fixture
+def page(chrome: Chrome) -> Iterator[Chrome]:
+    chrome.complaints.clear()
+    chrome.size(1280)
+    yield chrome
+    assert chrome.complaints == []
+
+
+def _state(page: Chrome) -> str:
+    return str(page.run("document.querySelector('.status .state')?.className"))
+
+
+def test_submit_watch_report_and_predict(page: Chrome, service: str) -> None:
+    """What a person does first: fill in the form, look on, open the report, ask the model."""
+    page.open(f"{service}/")
+    page.until("location.pathname === '/runs'")
+    assert "No runs yet" in page.text("main")
+    page.click("a[href='/submit/train']")
+    page.until("!!document.querySelector('#submit')")
+    page.fill("#path", "flats.csv")
+    page.fill("#target", "rent")
+    page.fill("#budget", "6 trials")
+    page.fill("#name", "rents of flats")
+    page.click("#submit button[type=submit]")
+    page.until("/^\\/runs\\/\\w{26}$/.test(location.pathname)")
+    assert page.text("h1") == "rents of flats"
+    page.run("window.stays = true")  # a reload would forget it
+    page.until("document.querySelectorAll('[data-live=trials] tbody tr').length >= 1", 120)
+    page.until("!!document.querySelector('.status .state.succeeded')", 180)
+    assert page.run("window.stays") is True
+    assert page.run("document.querySelectorAll('.ranking tbody tr').length") >= 3
+    assert page.run("document.querySelectorAll('.curve .dot').length") >= 3
+    assert "trial" in page.text("[data-live=ledger]").lower()
+    assert "The run begins" in page.text("[data-live=log]")
+    page.click("#report")
+    page.until("location.pathname.endsWith('/report') && !!document.querySelector('h1')")
+    assert "rent" in page.text("body").lower()
+    assert page.run("self.origin") == "null"  # a report is shown as a stranger
+    page.complaints.clear()  # what a sandboxed report may not do is not our page's trouble
+
+    page.open(f"{service}/models")
+    page.click(".models .title")
+    page.until("!!document.querySelector('#predict')")
+    for place, label in enumerate(
+        page.run("[...document.querySelectorAll('#predict label')].map(e => e.innerText)")
+    ):
+        if label == "district":
+            page.choose(f"#c{place}", "south")
+        else:
+            page.fill(f"#c{place}", {"size": "100", "rooms": "3"}[label])
+    page.click("#predict button[type=submit]")
+    page.until("!!document.querySelector('#answer')")
+    assert 900 < float(page.text("#answer")) < 1100
+    assert page.run("document.querySelector('select').value") == "south"
+
+
+def test_cancel_another(page: Chrome, service: str) -> None:
+    document = {
+        "name": "a long one",
+        "domain": "regression",
+        "dataset": {"path": "flats.csv", "target": "rent"},
+        "budget": "30 min",
+    }
+    run = httpx.post(f"{service}/v1/runs/train", json=document).json()["id"]
+    page.open(f"{service}/runs")
+    page.until("document.body.innerText.includes('a long one')")
+    page.until(
+        f"!!document.querySelector(\"a[href='/runs/{run}']\")?.closest('tr').querySelector('.running')", 120
+    )
+    page.click(f"a[href='/runs/{run}']")
+    page.until("!!document.querySelector('.status .state.running')")
+    page.click("#cancel summary")
+    page.click("#cancel button")
+    page.until("!!document.querySelector('.status .state.cancelled')", 60)
+    assert page.run("document.querySelector('#cancel')") is None
+    assert httpx.get(f"{service}/v1/runs/{run}").json()["status"] == "cancelled"
+
+
+def test_errors_are_shown_at_their_fields(page: Chrome, service: str) -> None:
+    page.open(f"{service}/submit/train")
+    page.fill("#path", "flat.csv")
+    page.fill("#budget", "much")
+    page.click("#submit button[type=submit]")
+    page.until("!!document.querySelector('#errors')")
+    assert 'Did you mean "flats.csv"' in page.text("#path-error")
+    assert page.text("#budget-error")
+    assert page.run("document.querySelector('#path').value") == "flat.csv"  # nothing is typed twice
+    assert page.run("document.querySelector('#path').getAttribute('aria-invalid')") == "true"
+    assert page.run("document.activeElement.id") == "errors"
+    page.complaints.clear()  # the browser remarks on the status 422
+
+
+PAGES = ("/runs", "/models", "/machines", "/money", "/submit/train", "/submit/tune", "/submit/schedule")
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/submit/schedule?as=json", "/nowhere-of-a-run", "run"])
+def test_pages_fit_a_telephone_in_light_and_dark(path: str, page: Chrome, service: str) -> None:
+    if path == "run":
+        path = "/runs/" + httpx.get(f"{service}/v1/runs").json()["runs"][0]["id"]
+    elif path == "/nowhere-of-a-run":
+        path = "/runs/nowhere"
+    colours = set()
+    for width in (360, 1280):
+        for dark in (False, True):
+            page.size(width, dark=dark)
+            page.open(service + path)
+            wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            assert page.run(wide) <= 0, f"{path} is wider than {width} px"
+            colours.add(page.run("getComputedStyle(document.body).backgroundColor"))
+            assert page.run(_PALE) == []
+    assert len(colours) == 2
+    if path == "/runs/nowhere":
+        page.complaints.clear()  # the browser remarks on the status 404
+
+
+# Texts with less contrast than WCAG's 4.5 against what lies behind them.
+_PALE = """(() => {
+  const rgb = text => (text.match(/[\\d.]+/g) || []).map(Number);
+  const linear = v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+  const light = c => { const [r, g, b] = c.map(v => linear(v / 255));
+    return .2126 * r + .7152 * g + .0722 * b; };
+  const behind = e => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor);
+    if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
+  const pale = [];
+  for (const e of document.querySelectorAll("body *")) {
+    const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !e.getClientRects().length || e.closest("[disabled], .hidden, .skip, option, svg")) continue;
+    const [a, b] = [light(rgb(getComputedStyle(e).color)), light(behind(e))];
+    const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+    if (ratio < 4.5) pale.push(`${e.tagName}.${e.className} ${e.innerText.slice(0, 30)} ${ratio.toFixed(2)}`);
+  }
+  return pale;
+})()"""
+
+
+def test_the_theme_is_chosen_and_stays(page: Chrome, service: str) -> None:
+    page.open(f"{service}/runs")
+    before = page.run("getComputedStyle(document.body).backgroundColor")
+    page.click("#theme")
+    after = page.run("getComputedStyle(document.body).backgroundColor")
+    assert before != after
+    page.open(f"{service}/money")
+    assert page.run("getComputedStyle(document.body).backgroundColor") == after
+    page.click("#theme")
+
+
+def test_everything_is_reached_by_keyboard(page: Chrome, service: str) -> None:
+    page.open(f"{service}/submit/train")
+    reached, name = [], "(e => e.id || e.getAttribute('href') || e.innerText)(document.activeElement)"
+    for _ in range(40):
+        for kind in ("keyDown", "keyUp"):
+            page.ask("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+        reached.append(page.run(name))
+        if page.run("document.activeElement !== document.body"):
+            assert page.run("getComputedStyle(document.activeElement).outlineStyle") != "none", reached[-1]
+    for wanted in (
+        "#main",
+        "/runs",
+        "/submit/train",
+        "theme",
+        "path",
+        "domain",
+        "target",
+        "budget",
+        "Submit",
+    ):
+        assert wanted in reached, wanted
+
+
+_MEASURE_SHIFTS = """window.shift = 0;
+new PerformanceObserver(list => list.getEntries().forEach(entry => { window.shift += entry.value; }))
+  .observe({type: "layout-shift", buffered: false})"""
+
+
+def test_nothing_jumps_while_a_run_goes_on(page: Chrome, service: str) -> None:
+    """At 360 px, what one reads stays where it is when fresh parts come."""
+    document = {
+        "domain": "regression",
+        "dataset": {"path": "flats.csv", "target": "rent"},
+        "budget": "8 trials",
+    }
+    run = httpx.post(f"{service}/v1/runs/train", json=document).json()["id"]
+    page.size(360, 780)
+    page.open(f"{service}/runs/{run}")
+    page.until("document.querySelectorAll('.curve .dot').length >= 1", 120)
+    parts = "['.tiles', '[data-live=figure]', '[data-live=board]']"
+    tops = f"JSON.stringify({parts}.map(s => document.querySelector(s).offsetTop))"
+    page.run(_MEASURE_SHIFTS)
+    first = json.loads(page.run(tops))
+    until_s = time.monotonic() + 120
+    while "running" in _state(page) and time.monotonic() < until_s:
+        assert json.loads(page.run(tops)) == first or "running" not in _state(page)
+        time.sleep(0.2)
+    assert page.run("window.shift") < 0.1  # what is called good
+
+
+def test_pale_texts_would_be_found(page: Chrome, service: str) -> None:
+    page.open(f"{service}/runs")
+    page.run("document.querySelector('h1').style.color = '#999'")
+    assert len(page.run(_PALE)) == 1
