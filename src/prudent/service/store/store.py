@@ -29,6 +29,7 @@ Change = Callable[Concatenate[Connection, P], T]
 
 _TOGETHER = 256
 _AGAIN = 5
+_HUNG_MS = 10_000
 _LONGEST_S = 60.0
 """So long a database that is away (restarted, say) is waited for."""
 
@@ -228,7 +229,9 @@ def _engines(url: str) -> tuple[Engine, Engine]:
     try:
         if found.get_backend_name() == "sqlite":
             return _sqlite(found)
-        writer = sa.create_engine(found, poolclass=NullPool)
+        # A process that hangs in the middle of a transaction must not hold up all others.
+        patience = {"options": f"-c idle_in_transaction_session_timeout={_HUNG_MS}"}
+        writer = sa.create_engine(found, poolclass=NullPool, connect_args=patience)
         reader = sa.create_engine(found, pool_size=8, max_overflow=8, pool_pre_ping=True)
     except ImportError as error:
         raise BadInput('PostgreSQL needs a driver; pip install "prudent[postgres]".') from error

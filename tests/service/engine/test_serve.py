@@ -1,0 +1,85 @@
+"""`prudent serve` as a person starts it: REST, a worker, an end in good order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+pytestmark = pytest.mark.timeout(600)
+DOCUMENT = {"domain": "misc-functions", "budget": "3 trials"}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def service(home: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    command = [sys.executable, "-m", "prudent.cli.main", "serve", "--home", str(home), "--port", "0"]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert "http://127.0.0.1:" in line
+    yield process, line.split("http://")[1].split()[0]
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def test_a_run_from_submission_to_result(
+    service: tuple[subprocess.Popen[str], str], home: Path, tmp_path: Path
+) -> None:
+    process, place = service
+    with httpx.Client(base_url=f"http://{place}", timeout=60, trust_env=False) as client:
+        until_s = time.monotonic() + 300
+        while client.get("/ready").json()["workers"] == 0:
+            assert time.monotonic() < until_s, (tmp_path / "log").read_text()
+            time.sleep(0.2)
+        run = client.post("/v1/runs/train", json=DOCUMENT).json()
+        with client.stream("GET", f"{run['url']}/events", timeout=300) as stream:
+            kinds = [line[7:] for line in stream.iter_lines() if line.startswith("event: ")]
+        assert kinds[0] == "queued"
+        assert kinds.count("trial") == 3
+        assert kinds[-1] == "succeeded"
+        shown = client.get(run["url"]).json()
+        assert (shown["status"], shown["progress"], shown["attempts"]) == ("succeeded", 1.0, 1)
+        assert shown["spent_usd"] > 0
+        assert len(client.get(f"{run['url']}/result").json()["entries"]) == 3
+        assert "prudent_workers 1" in client.get("/metrics").text
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(120) == 0
+    left = [path for path in Path("/proc").glob("[0-9]*/environ") if _belongs(path, home)]
+    assert left == []
+
+
+def _belongs(path: Path, home: Path) -> bool:
+    try:
+        return str(home).encode() in path.read_bytes() and int(path.parent.name) != os.getpid()
+    except OSError:
+        return False
+
+
+def test_others_may_not_reach_a_service_without_tokens(home: Path) -> None:
+    command = [sys.executable, "-m", "prudent.cli.main", "serve", "--home", str(home), "--host", "0.0.0.0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 2
+    assert "token" in done.stderr
+
+
+def test_a_password_on_the_command_line_is_refused(home: Path) -> None:
+    url = "postgresql://me:hush@host/name"
+    command = [sys.executable, "-m", "prudent.cli.main", "worker", "--home", str(home), "--database-url", url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 2
+    assert "PRUDENT_DATABASE_URL" in done.stderr
+    assert "hush" not in done.stderr
