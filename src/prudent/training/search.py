@@ -257,7 +257,7 @@ class Search:
 
         Each with the place of its plan. Training is taken to grow in proportion to the rows.
         """
-        found = []
+        found: list[tuple[int, Configuration]] = []
         for entry in sorted(self.entries, key=standing)[:CANDIDATES]:
             if len(found) == count:
                 break
