@@ -29,7 +29,7 @@ IMPORT_NAMES = {"pyyaml": "yaml"}
 # What may only be imported where it is used: each costs a user of `--version` a good part of a second.
 HEAVY = {
     "numba", "scipy", "sklearn", "plotly", "pandas", "jinja2",
-    "torch", "pyspark", "onnx", "onnxruntime", "skl2onnx", "pyarrow", "fastavro", "boto3",
+    "torch", "pyspark", "onnx", "onnxruntime", "pyarrow", "fastavro", "boto3",
 }  # fmt: skip
 # Loading these runs whatever the file says.
 UNSAFE = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}

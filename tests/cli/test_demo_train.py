@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-pytest.importorskip("skl2onnx")
+pytest.importorskip("sklearn")
 pytest.importorskip("onnxruntime")
 
 from prudent.cli import demo as demo_module

@@ -209,7 +209,7 @@ def test_prediction_needs_no_training_packages(make_model: Make) -> None:
         "class Refuse(importlib.abc.MetaPathFinder):\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name.split('.')[0] in "
-        "('sklearn', 'pyspark', 'torch', 'pandas', 'pyarrow', 'onnx', 'skl2onnx', 'fastavro', 'numba'):\n"
+        "('sklearn', 'pyspark', 'torch', 'pandas', 'pyarrow', 'onnx', 'fastavro', 'numba'):\n"
         "            raise ImportError(name)\n"
         "sys.meta_path.insert(0, Refuse())\n"
         "from prudent.training.model import load\n"

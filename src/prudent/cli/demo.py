@@ -88,7 +88,7 @@ def _tuning_part(
 
 def _training_part(console: Console | None, folder: Path, seed: int) -> TrainingDemo | None:
     """Models for a small table; where that does not work, what was tuned before must not be lost."""
-    if any(find_spec(package) is None for package in ("onnxruntime", "skl2onnx")):
+    if any(find_spec(package) is None for package in ("onnxruntime", "sklearn")):
         complain('The training part needs more packages; install them with: pip install "prudent[demo]".')
         return None
     from prudent.cli.demo_train import training_demo
