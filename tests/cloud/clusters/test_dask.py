@@ -143,7 +143,7 @@ def _machine_of(pid: int, provider: Any) -> Any:
 
 def test_an_unknown_type_is_told_before_anything_is_launched(ground: Path, tmp_path: Path) -> None:
     workflow, home = _letters(), tmp_path / "home"
-    with pytest.raises(BadInput, match="m3.medum"):
+    with pytest.raises(BadInput, match=r"m3\.medum"):
         execute(
             _plan(workflow, "m3.medum"), workflow, tmp_path / "run", directory=ground, on="local", home=home
         )
