@@ -147,7 +147,9 @@ class Gate:
         if scope["method"] in ("GET", "HEAD", "OPTIONS") or visitor.by_token or scope["path"] == SIGN_IN:
             return False
         # Where no account exists, programs on this machine call without a token, as scripts of other sites
-        # cannot: the shell refuses those.
+        # cannot: the shell refuses those. A program that looked at a page before holds a cookie all the same.
+        if is_api(scope["path"]) and visitor.identity is LOCAL:
+            return False
         return bool(visitor.session) or not is_api(scope["path"])
 
     async def _with_form_token(self, visitor: _Visitor, scope: Scope, receive: Receive, send: Send) -> None:
@@ -176,7 +178,7 @@ class Gate:
 
 def is_api(path: str) -> bool:
     """Whether programs call this, rather than people looking at it."""
-    return path.startswith("/v1/") or path in ("/metrics", "/openapi.json")
+    return path.startswith("/v1/") or path in ("/health", "/ready", "/metrics", "/openapi.json")
 
 
 def is_free(path: str) -> bool:
