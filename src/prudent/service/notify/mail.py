@@ -116,4 +116,5 @@ def _templates() -> Environment:
         loader=PackageLoader("prudent.service.notify"),
         autoescape=select_autoescape(("html.j2",)),
         trim_blocks=True,
+        lstrip_blocks=True,
     )

@@ -130,7 +130,7 @@ def _models(models: Sequence[Model]) -> tuple[tuple[str, ...], tuple[tuple[str, 
     best = sorted(models, key=lambda model: model.rank)[:_TOP]
     values = [model.value if model.value is not None else model.score for model in best]
     lines = [
-        (model.algorithm, f"{value:.4g}" if value is not None else "—")
+        (model.algorithm, f"{value:#.4g}" if value is not None else "—")
         for model, value in zip(best, values, strict=True)
     ]
     return ("", "Model", metric), _numbered(lines)
