@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prudent.cli.console import out, say
+from prudent.cli.reaping import reaping
 from prudent.cli.service_options import Artifacts, Config, Data, DatabaseUrl, Home, read_settings
 
 if TYPE_CHECKING:
@@ -67,8 +68,10 @@ def _run(settings: Settings) -> None:
     with ExitStack() as stack:
         store = stack.enter_context(Store(settings.database))
         guard.check_bind(settings, store)
+        settings = guard.at_home(settings, store)
         app = create_app(settings, store)
         stack.enter_context(_heeded_signals())
+        stack.enter_context(reaping())
         crew = Crew(settings, settings.workers)
         stack.callback(crew.stop)
         crew.start()

@@ -21,8 +21,8 @@ def scheme_of(path: str) -> str:
 def inside(said: str, folders: Sequence[Path]) -> Path:
     """The file or folder that a request names, links followed; BadInput if it is not in a data folder.
 
-    A relative path is looked for in each folder. The message is the same whether something outside exists or
-    not: what lies there is nobody's business.
+    A relative path is looked for in each folder; what is hidden there (.ssh, .env) is no data. The message is
+    the same whether something outside exists or not: what lies there is nobody's business.
     """
     path = Path(said.partition("://")[2] if "://" in said else said)
     if "\0" in said:
@@ -30,7 +30,9 @@ def inside(said: str, folders: Sequence[Path]) -> Path:
     for folder in folders:
         root = folder.resolve()
         found = _resolved(root / path)
-        if found is not None and found.is_relative_to(root) and found != root and found.exists():
+        if found is None or not found.is_relative_to(root) or found == root or not found.exists():
+            continue
+        if not any(part.startswith(".") for part in found.relative_to(root).parts):
             return found
     near = [each.name for folder in folders if folder.is_dir() for each in folder.iterdir()]
     raise BadInput(

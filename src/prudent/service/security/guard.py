@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from prudent.core.errors import BadInput
@@ -65,3 +69,15 @@ def check_bind(settings: Settings, store: Store) -> None:
             f'Others could reach the service at "{settings.host}", and nobody has a token; add users '
             'with "prudent users add NAME", or serve on 127.0.0.1.'
         )
+
+
+def at_home(settings: Settings, store: Store) -> Settings:
+    """On loopback without users the service is its operator's alone, and reads what they might point it at.
+
+    That is the folder it was started in, their home, the temporary folder and the examples of what is
+    installed, but nothing hidden. With users, or with folders named by the operator, only those are read.
+    """
+    if not settings.loopback or settings.data or merged(store.read(users.all_), of_file(settings.tokens)):
+        return settings
+    own = (Path.cwd(), Path.home(), Path(tempfile.gettempdir()), Path(sys.prefix))
+    return replace(settings, data=tuple(dict.fromkeys(folder.resolve() for folder in own)))

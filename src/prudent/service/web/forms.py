@@ -186,16 +186,10 @@ def placed(
 
 
 def data_files(folders: Sequence[Path]) -> list[str]:
-    """The names of files that a request may name, for suggestions."""
-    found: list[str] = []
-    for folder in folders:
-        if folder.is_dir():
-            paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
-            found += [
-                path.relative_to(folder).as_posix()
-                for path, _ in zip(paths, range(_MOST_FILES), strict=False)
-            ]
-    return [name for name in found if not any(part.startswith(".") for part in name.split("/"))][:_MOST_FILES]
+    """The names of files that a request may name, for suggestions; those right in the folders."""
+    found = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())]
+    names = (path.name for path in found if path.is_file() and not path.name.startswith("."))
+    return list(dict.fromkeys(names))[:_MOST_FILES]
 
 
 def _is_at(path: str, place: str) -> bool:
