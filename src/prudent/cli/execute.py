@@ -9,6 +9,7 @@ import typer
 
 from prudent.cli.console import complain, out, say_json
 from prudent.cli.interrupt import ended_by_signals
+from prudent.cli.reaping import reap_leftovers
 from prudent.cli.workflow_options import AsJson
 from prudent.core.errors import BadInput
 from prudent.core.units import SECONDS, parse_in
@@ -67,6 +68,8 @@ def execute(
     told = _told(followed, plan, path)
     folder = run or plan.with_suffix(".run")
     view = _view(followed, told, as_json)
+    if on is not None:
+        reap_leftovers()
     try:
         with ended_by_signals(), view:
             happened = run_plan(

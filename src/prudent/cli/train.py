@@ -9,6 +9,7 @@ import typer
 
 from prudent.cli.console import complain, out, say, say_json
 from prudent.cli.interrupt import ended_by_signals
+from prudent.cli.reaping import reap_leftovers
 from prudent.core.errors import BadInput, PrudentError
 from prudent.core.units import format_duration
 
@@ -82,6 +83,8 @@ def train(
         _show_plan(asked, engine, as_json)
         return
     machines = {"master": master, "cluster": cluster, "where": where}
+    if engine == "spark" and master is None:
+        reap_leftovers()
     board = _run(asked, engine, machines, to, resume, as_json)
     report = _report(board)
     _show(board, report, as_json)

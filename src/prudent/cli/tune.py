@@ -16,12 +16,13 @@ from prudent.cli.interrupt import ended_by_signals
 from prudent.cli.live import Lines, Screen, Silent, View
 from prudent.cli.places import Places
 from prudent.cli.plan import plan
+from prudent.cli.reaping import reap_leftovers
 from prudent.core.errors import BadInput, PrudentError
 from prudent.core.yaml_text import read_yaml
 from prudent.tuning.dry_run import dry_run as look_ahead
 from prudent.tuning.dry_run import endless
 from prudent.tuning.job_file import JobFile
-from prudent.tuning.jobs.job import Job
+from prudent.tuning.jobs.job import Job, Renting
 from prudent.tuning.problem import Problem
 from prudent.tuning.result import Result
 from prudent.tuning.study import Study
@@ -169,6 +170,8 @@ def write_report(
 
 
 def _run(said: JobFile, job: Job, places: Places, known: Sequence[Trial], resume: bool, view: View) -> Result:
+    if isinstance(job, Renting):
+        reap_leftovers()
     left_over = getattr(job, "reap", None)
     if resume and left_over is not None:
         left_over()

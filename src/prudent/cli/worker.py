@@ -6,10 +6,12 @@ import ctypes
 import os
 import signal
 import sys
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
 
+from prudent.cli.reaping import reaping
 from prudent.cli.service_options import Artifacts, Config, Data, DatabaseUrl, Home, read_settings
 
 _PR_SET_PDEATHSIG = 1
@@ -40,7 +42,8 @@ def worker(
         made = Worker(settings, store, name)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: made.drain())
-        made.run()
+        with nullcontext() if attached else reaping():
+            made.run()
     sys.stdout.flush()
     # Threads of workflows that were handed over wait for an end that comes elsewhere.
     os._exit(0)

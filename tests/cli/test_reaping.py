@@ -1,0 +1,121 @@
+"""What an earlier run has left is ended before machines are rented; trouble with that is only told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prudent.cli.reaping import reap_leftovers, reaping
+from prudent.cloud.clusters.rental import Rental
+from prudent.cloud.leases.holder import Holder
+from prudent.cloud.leases.lease import RELEASED
+from prudent.cloud.leases.register import Register
+from prudent.cloud.providers.local import LocalProvider
+
+
+@pytest.fixture
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    home = tmp_path_factory.mktemp("home")  # not where the jobs are, whose files are brought to machines
+    monkeypatch.setenv("PRUDENT_HOME", str(home))
+    yield home
+    provider = LocalProvider(home)
+    provider.terminate(provider.list())
+
+
+def orphan(home: Path, run: str = "digits") -> Rental:
+    """Machines that are up and whose run is gone."""
+    rental = Rental(LocalProvider(home), "m3.medium", 2, run=run, register=Register(home), lease_s=60)
+    rental.launch().wait_ready()
+    rental._over.set()  # nobody renews it
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    path = rental.register.folder / f"{rental.cluster}.json"
+    said = json.loads(path.read_text())
+    said["holder"] = Holder(dead.pid, "boot:1", rental.lease.holder.realm).to_dict()
+    path.write_text(json.dumps(said))
+    return rental
+
+
+def machines_job(command_job: Callable[..., Path], **more: Any) -> Path:
+    return command_job(
+        where="local",
+        parameters={"cluster": {"machine": {"types": ["m3.medium"], "count": [1]}}, "x": [1]},
+        price=None,
+        **more,
+    )
+
+
+def test_tune_on_machines_ends_what_is_left_first(
+    prudent: Callable[..., Any], home: Path, command_job: Callable[..., Path]
+) -> None:
+    left = orphan(home)
+    done = prudent("tune", machines_job(command_job))
+    assert done.code == 0, done.err
+    assert done.err == "prudent: ended 2 machines of an earlier run (digits), which cost $0.00223.\n"
+    assert LocalProvider(home).list() == ()
+    released = Register(home).read(left.cluster)
+    assert released is not None
+    assert released.state == RELEASED
+    again = prudent("tune", machines_job(command_job, file="again.yaml"))
+    assert (again.code, again.err) == (0, "")
+
+
+def test_what_needs_no_machines_does_not_look_for_any(
+    prudent: Callable[..., Any], home: Path, command_job: Callable[..., Path]
+) -> None:
+    orphan(home)
+    assert prudent("tune", command_job()).code == 0
+    assert prudent("tune", machines_job(command_job, file="plan.yaml"), "--dry-run").code == 0
+    assert len(LocalProvider(home).list()) == 2
+
+
+def test_trouble_is_one_line_and_fails_nothing(
+    prudent: Callable[..., Any], home: Path, command_job: Callable[..., Path]
+) -> None:
+    register = Register(home)
+    (register.folder / "one.json").write_text("{")
+    (register.folder / "two.json").write_text("{")
+    done = prudent("tune", machines_job(command_job))
+    assert done.code == 0
+    [line] = done.err.splitlines()
+    assert "one.json is damaged" in line
+    assert line.endswith("(and 1 more); see: prudent clusters reap.")
+
+
+def test_a_register_that_cannot_be_read_fails_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    monkeypatch.setenv("PRUDENT_HOME", str(file))
+    reap_leftovers()
+    assert capfd.readouterr().err.startswith("prudent: leftover machines could not be looked for: Cannot")
+
+
+def test_a_service_looks_again_and_again(home: Path) -> None:
+    with reaping(period_s=0.2):
+        first = orphan(home)
+        _until_gone(home)
+        second = orphan(home, "other")
+        _until_gone(home)
+    assert first.cluster != second.cluster
+    _until(lambda: not any(thread.name == "prudent-reaper" for thread in threading.enumerate()))
+
+
+def _until_gone(home: Path) -> None:
+    _until(lambda: all(lease.state == RELEASED for lease in Register(home).leases()))
+    assert LocalProvider(home).list() == ()
+
+
+def _until(happened: Callable[[], bool], within_s: float = 30.0) -> None:
+    end_s = time.monotonic() + within_s
+    while not happened():
+        assert time.monotonic() < end_s
+        time.sleep(0.05)
