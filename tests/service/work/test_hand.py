@@ -51,7 +51,7 @@ WORKFLOW = {
 
 @pytest.fixture
 def terms(settings: Settings) -> Terms:
-    return Terms(1, 5.0, settings.data_folders, policy_for(settings))
+    return Terms(1, 5.0, settings.data_folders, policy_for(settings), settings.home / "warm")
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ class Worker:
             settings.takeover_s * 0.7,
             tuple(folder.absolute() for folder in settings.data_folders),
             policy_for(settings),
+            settings.home.absolute() / "cache" / "warm",
         )
         self.hands = Hands(lambda: Hand(terms), settings.concurrency)
         self.pulse = Pulse(store, settings, self.described, self.mine, self.hands.tick)

@@ -39,6 +39,8 @@ class Terms:
     lease_s: float
     folders: tuple[Path, ...]
     policy: Policy
+    scratch: Path
+    """Where the processes of training write what they have to say; all of them may share it."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -59,7 +61,7 @@ class Child:
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._busy = False
         self._heard_s = time.monotonic()
-        self._stove = warm.Stove(terms.parallelism)
+        self._stove = warm.Stove(terms.parallelism, terms.scratch)
 
     def work(self) -> None:
         threading.Thread(target=self._listen, daemon=True).start()
@@ -143,6 +145,7 @@ class Child:
     def _stop(self, number: int, frame: object) -> None:
         if self._busy:
             raise KeyboardInterrupt
+        self._stove.put_out()
         os._exit(0)
 
 

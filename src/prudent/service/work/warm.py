@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +48,17 @@ def load() -> None:
 class Stove:
     """Keeps a pool of training processes warm, for the next request of this process."""
 
-    def __init__(self, parallelism: int) -> None:
+    def __init__(self, parallelism: int, folder: Path) -> None:
         self.parallelism = parallelism
+        self._folder = folder
         self._pool: Pool | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="prudent-warm-")
 
     def light(self) -> None:
         """Start a pool that loads its libraries by itself, if there is none."""
         if self._pool is None:
             from prudent.training.engines.local.session import open_pool
 
-            self._pool = open_pool(self.parallelism, Path(self._folder.name), _USUAL)
+            self._pool = open_pool(self.parallelism, self._folder, _USUAL)
 
     def take(self, parallelism: int) -> Pool | None:
         """The warm pool, if it is of that size; it is the caller's now."""
@@ -71,7 +70,7 @@ class Stove:
     def put_out(self) -> None:
         if self._pool is not None:
             self._pool.close()
-        self._folder.cleanup()
+            self._pool = None
 
 
 class WarmEngine(LocalEngine):
