@@ -38,8 +38,8 @@ class Outcome:
     measures: Mapping[str, float] = field(default_factory=dict)
     why: str = ""
     started: bool = True
-    overhead_s: float = field(default=0.0, compare=False)
-    bill_usd: float | None = field(default=None, compare=False)
+    overhead_s: float = field(default=0.0, compare=False, repr=False)
+    bill_usd: float | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
