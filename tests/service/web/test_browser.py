@@ -151,7 +151,16 @@ def test_errors_are_shown_at_their_fields(page: Chrome, service: str) -> None:
     page.complaints.clear()  # the browser remarks on the status 422
 
 
-PAGES = ("/runs", "/models", "/machines", "/money", "/submit/train", "/submit/tune", "/submit/schedule")
+PAGES = (
+    "/docs",
+    "/runs",
+    "/models",
+    "/machines",
+    "/money",
+    "/submit/train",
+    "/submit/tune",
+    "/submit/schedule",
+)
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/submit/schedule?as=json", "/nowhere-of-a-run", "run"])

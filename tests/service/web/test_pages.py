@@ -532,3 +532,10 @@ def test_pages_stay_quick_with_many_trials(client: httpx.Client, store: Store) -
     began_s = time.monotonic()
     assert client.get(f"/runs/{run.id}/live").status_code == 200
     assert time.monotonic() - began_s < 2.0
+
+
+def test_the_api_is_described_without_help_from_elsewhere(client: httpx.Client) -> None:
+    page = client.get("/docs").text
+    for wanted in ("/v1/runs/{kind}", "/v1/models/{model_id}/predict", "POST", "integer, 1 to 500"):
+        assert wanted in page
+    assert "cdn" not in page

@@ -33,7 +33,9 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
         if own:
             kept.close()
 
-    app = FastAPI(title="Prudent", version=__version__, description=_ABOUT, lifespan=life, redoc_url=None)
+    app = FastAPI(
+        title="Prudent", version=__version__, description=_ABOUT, lifespan=life, docs_url=None, redoc_url=None
+    )
     app.state.store, app.state.settings = kept, settings
     problem.install(app)
     app.include_router(api.router(settings, kept))
