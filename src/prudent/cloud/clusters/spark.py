@@ -6,28 +6,27 @@ import contextlib
 import secrets
 import shlex
 import threading
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 from prudent.cloud.clusters.rental import LEASE_S, READY_S, Rental
 from prudent.cloud.clusters.spark_daemon import AT, REGISTERED, UI, Daemon, start_master, start_worker
 from prudent.cloud.clusters.spark_data import Carried, sees, shares
 from prudent.cloud.clusters.spark_host import SparkHost, door, is_loopback, prepare
 from prudent.cloud.clusters.spark_machine import PYTHON
+from prudent.cloud.clusters.spark_rentals import Rentals, each
 from prudent.cloud.clusters.spark_wish import Wish
 from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.channel import LOST
 from prudent.cloud.providers.provider import CAPACITY, QUOTA, LaunchFailed, Offer, Provider
 from prudent.core.errors import PrudentError, RunFailed
 
-_AT_ONCE = 16
 _DAEMON_S = 120.0
 _RESTARTS = 3
+_STOP_S = 30.0
 # Asked by this signal, a worker's executors take no new tasks, hand over what they hold, and end.
 _FAREWELL = """
 pid=$(cat {work}/worker.pid) || exit 0
@@ -39,8 +38,6 @@ while [ "$left" -gt 0 ] && [ -n "$(cat /proc/$pid/task/*/children 2>/dev/null)" 
 done
 """
 _COMMON = {"spark.authenticate": "true", "spark.ui.killEnabled": "false"}
-A = TypeVar("A")
-B = TypeVar("B")
 
 
 @dataclass(eq=False)
@@ -75,13 +72,9 @@ class SparkCluster:
         ready_s: float = READY_S,
     ) -> None:
         self.provider, self.wish, self.run, self.spot = provider, wish, run, spot
-        self._register, self._logs = register, Path(logs)
-        self._lease_s, self._ready_s = lease_s, ready_s
+        self._logs = Path(logs)
+        self._rentals = Rentals(provider, register, run, spot, lease_s, ready_s)
         self._secret = secrets.token_hex(32)
-        self._offers: dict[str, Offer] = {}
-        self._rentals: list[Rental] = []
-        self._types: dict[Rental, str] = {}
-        self._holding: dict[Rental, int] = {}
         self._workers: list[_Worker] = []
         self._master: Daemon | None = None
         self._first: SparkHost | None = None
@@ -113,11 +106,7 @@ class SparkCluster:
     @property
     def held(self) -> dict[str, int]:
         """Machines that are paid for now, by type: also those that are coming or going."""
-        with self._lock:
-            counts: Counter[str] = Counter()
-            for rental, count in self._holding.items():
-                counts[self._types[rental]] += count
-            return dict(+counts)
+        return self._rentals.held
 
     @property
     def workers(self) -> int:
@@ -135,22 +124,18 @@ class SparkCluster:
         return {kind.type: self.offer(kind.type).vcpus for kind in self.wish.kinds}
 
     def offer(self, type_name: str) -> Offer:
-        with self._lock:
-            if type_name not in self._offers:
-                self._offers[type_name] = self.provider.offer(type_name, self.spot)
-            return self._offers[type_name]
+        return self._rentals.offer(type_name)
 
     def cost_usd(self, now_s: float | None = None) -> float:
         """What its machines have cost: each from its launch to its release, or until now."""
-        with self._lock:
-            return sum(rental.cost_usd(now_s) for rental in self._rentals)
+        return self._rentals.cost_usd(now_s)
 
     @property
     def trouble(self) -> str | None:
         """Why it cannot be used any more; None while it can."""
         if self._master is not None and self._master.ended() is not None and not self._closing.is_set():
             return "The Spark master is gone"
-        return next((rental.lost for rental in self._rentals if rental.lost), None)
+        return self._rentals.lost
 
     @property
     def options(self) -> dict[str, str]:
@@ -182,16 +167,17 @@ class SparkCluster:
     def start(self) -> Self:
         """Rent the least number of machines, start Spark there, wait until all workers are registered."""
         try:
-            self._logs.mkdir(parents=True, exist_ok=True)
-            hosts = self._rent_least()
             with self._changing:
+                self._logs.mkdir(parents=True, exist_ok=True)
+                hosts = self._rent_least()
                 first_host, _ = hosts[0]
                 self._first = first_host
                 self._master = start_master(first_host, self._secret, self._settings(), self._log("master"))
-                for what in (AT, UI, REGISTERED):
-                    self._said[what] = self._master.wait_for(what, _DAEMON_S, self._closing.is_set)
-                self._said[UI] = _at(self._said[UI], first_host.address)
+                # From here on it takes workers, once it is through with its pages; they need longer to start.
+                self._said[AT] = self._master.wait_for(AT, _DAEMON_S, self._closing.is_set)
                 self._start_workers(hosts)
+                page = self._master.wait_for(UI, _DAEMON_S, self._closing.is_set)
+                self._said[UI] = _at(page, first_host.address)
         except BaseException:
             self.close()
             raise
@@ -203,7 +189,7 @@ class SparkCluster:
             if self._closing.is_set() or self.wish.another(self.held) is None:
                 return False
             try:
-                rental = self._rent(type_name, 1)
+                rental = self._rentals.rent(type_name, 1)
                 self._start_workers(self._prepared(rental))
             except PrudentError as error:
                 self.refused[type_name] = str(error)
@@ -217,7 +203,8 @@ class SparkCluster:
                 spare = [
                     worker
                     for worker in self._workers
-                    if self._types[worker.rental] == type_name and self._holding[worker.rental] == 1
+                    if self._rentals.type_of(worker.rental) == type_name
+                    and self._rentals.count(worker.rental) == 1
                 ]
                 if not spare or self._closing.is_set() or spare[-1].host is self._first:
                     return False
@@ -232,22 +219,17 @@ class SparkCluster:
         with self._lock:
             ended = [worker for worker in self._workers if worker.daemon.ended() is not None]
         for worker in ended:
-            lost = worker.daemon.ended() == LOST or self.provider.preempted(worker.host.instance) is not None
             if self._closing.is_set():
                 break
             with self._changing, contextlib.suppress(PrudentError):
-                if not lost and worker.restarts < _RESTARTS:
+                if worker.daemon.ended() != LOST and worker.restarts < _RESTARTS:
                     worker.restarts += 1
                     worker.daemon = self._worker(worker.host)
                     continue
                 with self._lock:
                     self._workers.remove(worker)
-                    gone += 1
-                    last = self._holding[worker.rental] == 1
-                    if not last:
-                        self._holding[worker.rental] -= 1
-                if last:
-                    self._let_go(worker)
+                gone += 1
+                self._rentals.give_up(worker.rental, worker.host.instance)
         return gone
 
     def reached(self, parts: Sequence[Path], work: Path) -> list[Path]:
@@ -257,35 +239,38 @@ class SparkCluster:
         """
         with self._changing:
             hosts = [worker.host for worker in self._workers]
-            if all(_each(lambda host: sees(host, parts), hosts)):
+            if all(each(lambda host: sees(host, parts), hosts)):
                 return list(parts)
             self._carried = Carried(parts, work)
-            _each(self._carried.bring, hosts)
+            each(self._carried.bring, hosts)
             return self._carried.paths
 
     def shares(self, folder: Path) -> bool:
         """Whether what a machine writes to a folder is written to that folder here."""
-        return all(_each(lambda worker: shares(worker.host, folder), list(self._workers)))
+        return all(each(lambda worker: shares(worker.host, folder), list(self._workers)))
 
     def close(self) -> None:
-        """End everything. Whoever is starting something meanwhile is stopped."""
+        """End everything. Whoever is starting something meanwhile is stopped, and waited for."""
         self._closing.set()
+        self._end()
+        if self._changing.acquire(timeout=_STOP_S):
+            try:
+                self._end()  # what was being started a moment ago
+            finally:
+                self._changing.release()
+
+    def _end(self) -> None:
         with self._lock:
-            daemons = [worker.daemon for worker in self._workers]
-            hosts = [worker.host for worker in self._workers] if self._carried is not None else []
-            rentals = list(self._rentals)
+            workers = list(self._workers)
             self._workers.clear()
         # At once, and before the machines: they would give each Java time for a farewell.
-        _each(lambda one: one.end(), [*daemons, *([self._master] if self._master else [])])
+        daemons = [worker.daemon for worker in workers]
+        each(lambda one: one.end(), [*daemons, *([self._master] if self._master else [])])
         if (carried := self._carried) is not None:
             carried.close()
             with contextlib.suppress(PrudentError):
-                _each(carried.forget, hosts)
-        errors = [error for error in _each(_release, rentals) if error is not None]
-        with self._lock:
-            self._holding.clear()
-        if errors:
-            raise errors[0]
+                each(lambda worker: carried.forget(worker.host), workers)
+        self._rentals.close()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -308,7 +293,9 @@ class SparkCluster:
             type_name, count = missing
             available = self.offer(type_name).available
             try:
-                rental = self._rent(type_name, count if available is None else max(min(count, available), 1))
+                rental = self._rentals.rent(
+                    type_name, count if available is None else max(min(count, available), 1)
+                )
             except LaunchFailed as error:
                 if error.kind not in (CAPACITY, QUOTA):
                     raise
@@ -323,31 +310,9 @@ class SparkCluster:
             )
         return hosts
 
-    def _rent(self, type_name: str, count: int) -> Rental:
-        rental = Rental(
-            self.provider, type_name, count, run=self.run, register=self._register, lease_s=self._lease_s,
-            ready_s=self._ready_s, spot=self.spot,
-        )  # fmt: skip
-        with self._lock:
-            if self._closing.is_set():
-                raise RunFailed("The cluster is being closed; start it again.")
-            self._rentals.append(rental)
-            self._types[rental], self._holding[rental] = type_name, count
-        try:
-            rental.launch()
-            if self._closing.is_set():
-                raise RunFailed("The cluster is being closed; start it again.")
-            return rental.wait_ready()
-        except BaseException:
-            with contextlib.suppress(PrudentError):
-                rental.release()
-            with self._lock:
-                self._holding.pop(rental, None)
-            raise
-
     def _prepared(self, rental: Rental) -> list[tuple[SparkHost, Rental]]:
         """The machines of a rental, made ready side by side; all are given back if one cannot be used."""
-        offer = self.offer(self._types[rental])
+        offer = self.offer(self._rentals.type_of(rental))
         only_here = all(is_loopback(one.address) for one in rental.instances)
         # Machines on one computer share its memory, whatever their types say.
         sharing = self.wish.most if only_here else 1
@@ -358,14 +323,14 @@ class SparkCluster:
                 return prepare(instance, channel, offer, knocked, sharing)
 
             try:
-                hosts = _each(one, range(len(rental.instances)))
+                hosts = each(one, range(len(rental.instances)))
                 if self._workers:
                     least_mb = min(worker.host.heap_mb for worker in self._workers)
                     hosts = [replace(host, heap_mb=max(host.heap_mb, least_mb)) for host in hosts]
                 if self._carried is not None:
-                    _each(self._carried.bring, hosts)
+                    each(self._carried.bring, hosts)
             except BaseException:
-                self._give_back(rental)
+                self._rentals.give_back(rental)
                 raise
         return [(host, rental) for host in hosts]
 
@@ -382,7 +347,7 @@ class SparkCluster:
             for worker in started:
                 worker.daemon.end()
             for rental in dict.fromkeys(rental for _, rental in hosts):
-                self._give_back(rental)
+                self._rentals.give_back(rental)
             raise
 
     def _worker(self, host: SparkHost) -> Daemon:
@@ -397,13 +362,7 @@ class SparkCluster:
             if self._carried is not None:
                 self._carried.forget(worker.host)
         worker.daemon.end()
-        self._give_back(worker.rental)
-
-    def _give_back(self, rental: Rental) -> None:
-        with contextlib.suppress(PrudentError):  # the reaper and the switch remain
-            rental.release()
-        with self._lock:
-            self._holding.pop(rental, None)
+        self._rentals.give_back(worker.rental)
 
     def _settings(self) -> Mapping[str, str]:
         common = {**_COMMON, "spark.master.rest.enabled": "false", "spark.decommission.enabled": "true"}
@@ -423,19 +382,3 @@ def _at(page: str, address: str) -> str:
     'http://127.0.0.1:36025'
     """
     return f"http://{address}:{page.rpartition(':')[2]}"
-
-
-def _release(rental: Rental) -> PrudentError | None:
-    try:
-        rental.release()
-    except PrudentError as error:
-        return error
-    return None
-
-
-def _each(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
-    """The answers in order; it is other machines that work, so all are asked side by side."""
-    if len(items) <= 1:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(min(_AT_ONCE, len(items))) as several:
-        return list(several.map(work, items))

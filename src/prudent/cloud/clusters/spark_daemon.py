@@ -33,9 +33,11 @@ _OPENED = [
     *("java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs"),
     *("sun.security.action", "sun.util.calendar"),
 ]
-# A daemon lives for minutes and computes nothing: quick to start is better than quick later.
+# A daemon lives for minutes and computes nothing: quick to start is better than quick later. To start is to load
+# classes, a quarter of it to verify those that pip has brought and that every executor loads as well.
 _JAVA = [
     *("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"),
+    *("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"),
     *("-XX:+IgnoreUnrecognizedVMOptions", "-Dio.netty.tryReflectionSetAccessible=true"),
 ]
 _TAIL = 12

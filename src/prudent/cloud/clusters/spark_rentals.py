@@ -1,0 +1,135 @@
+"""The rentals of a cluster that grows and shrinks: which there are, what they hold, what they cost."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from prudent.cloud.clusters.rental import Rental
+from prudent.cloud.leases.register import Register
+from prudent.cloud.providers.provider import Instance, Offer, Provider
+from prudent.core.errors import PrudentError, RunFailed
+
+A = TypeVar("A")
+B = TypeVar("B")
+_AT_ONCE = 16
+
+
+class Rentals:
+    """Rented machines by type. A machine counts from before it is asked for until it is certainly gone."""
+
+    def __init__(
+        self, provider: Provider, register: Register, run: str, spot: bool, lease_s: float, ready_s: float
+    ) -> None:
+        self._provider, self._register, self._run, self._spot = provider, register, run, spot
+        self._lease_s, self._ready_s = lease_s, ready_s
+        self._offers: dict[str, Offer] = {}
+        self._all: list[Rental] = []
+        self._types: dict[Rental, str] = {}
+        self._holding: dict[Rental, int] = {}
+        self._closed = False
+        self._lock = threading.RLock()
+
+    @property
+    def held(self) -> dict[str, int]:
+        with self._lock:
+            counts: Counter[str] = Counter()
+            for rental, count in self._holding.items():
+                counts[self._types[rental]] += count
+            return dict(+counts)
+
+    @property
+    def lost(self) -> str | None:
+        """Why a lease was lost; None if none was."""
+        return next((rental.lost for rental in self._all if rental.lost), None)
+
+    def offer(self, type_name: str) -> Offer:
+        """What a type costs, asked once: the price at launch is the one that counts."""
+        with self._lock:
+            if type_name not in self._offers:
+                self._offers[type_name] = self._provider.offer(type_name, self._spot)
+            return self._offers[type_name]
+
+    def type_of(self, rental: Rental) -> str:
+        return self._types[rental]
+
+    def count(self, rental: Rental) -> int:
+        """How many machines of a rental there are."""
+        return self._holding.get(rental, 0)
+
+    def cost_usd(self, now_s: float | None = None) -> float:
+        with self._lock:
+            return sum(rental.cost_usd(now_s) for rental in self._all)
+
+    def rent(self, type_name: str, count: int) -> Rental:
+        """Machines that can be used; whatever goes wrong, none is left."""
+        rental = Rental(
+            self._provider, type_name, count, run=self._run, register=self._register, lease_s=self._lease_s,
+            ready_s=self._ready_s, spot=self._spot,
+        )  # fmt: skip
+        with self._lock:
+            self._must_be_open()
+            self._all.append(rental)
+            self._types[rental], self._holding[rental] = type_name, count
+        try:
+            rental.launch()
+            self._must_be_open()
+            return rental.wait_ready()
+        except BaseException:
+            self.give_back(rental)
+            raise
+
+    def give_back(self, rental: Rental) -> None:
+        """Release a rental. If that fails, the reaper and the switch on each machine remain."""
+        with contextlib.suppress(PrudentError):
+            rental.release()
+        with self._lock:
+            self._holding.pop(rental, None)
+
+    def give_up(self, rental: Rental, instance: Instance) -> bool:
+        """A machine is of no use any more; True if it was its rental's last one, which is given back then.
+
+        Of others it counts no longer only if it is really gone, for until then it is paid for.
+        """
+        if self.count(rental) == 1:
+            self.give_back(rental)
+            return True
+        if instance.id not in {one.id for one in self._provider.list()}:
+            with self._lock:
+                self._holding[rental] -= 1
+        return False
+
+    def close(self) -> None:
+        """Release all, side by side; RunFailed if one could not be. None can be rented afterwards."""
+        with self._lock:
+            self._closed = True
+            rentals = list(self._all)
+        errors = [error for error in each(_released, rentals) if error is not None]
+        with self._lock:
+            self._holding.clear()
+        if errors:
+            raise errors[0]
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise RunFailed("The cluster is being closed; start it again.")
+
+
+def each(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
+    """The answers in order; it is other machines that work, so all are asked side by side."""
+    if len(items) <= 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(_AT_ONCE, len(items))) as several:
+        return list(several.map(work, items))
+
+
+def _released(rental: Rental) -> PrudentError | None:
+    try:
+        rental.release()
+    except PrudentError as error:
+        return error
+    return None

