@@ -29,6 +29,7 @@ def worker(
 ) -> None:
     """Work runs off. SIGTERM or Ctrl-C: no new work, what runs ends or is handed to another worker."""
     from prudent.service.engine.worker import Worker
+    from prudent.service.notify.courier import Courier
     from prudent.service.store.store import Store
     from prudent.service.web.logs import set_up
 
@@ -43,7 +44,9 @@ def worker(
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: made.drain())
         with nullcontext() if attached else reaping():
-            made.run()
+            courier = Courier(settings).start()  # what this worker announces lies in its own home
+        made.run()
+        courier.stop()
     sys.stdout.flush()
     # Threads of workflows that were handed over wait for an end that comes elsewhere.
     os._exit(0)

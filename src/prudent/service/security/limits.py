@@ -1,12 +1,10 @@
-"""How often, and for how much money in a day."""
+"""How often."""
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
 from dataclasses import dataclass, field
-
-from prudent.core.units import format_money
 
 
 @dataclass
@@ -45,24 +43,3 @@ def retry_after(wait_s: float) -> str:
     ('1', '62')
     """
     return str(max(1, math.ceil(wait_s)))
-
-
-def overspent(daily_usd: float | None, spent_usd: float, asked_usd: float = 0.0) -> str | None:
-    """Why a request goes beyond what a user may spend today, or None.
-
-    >>> overspent(5.0, 4.5, 1.0)
-    'It may cost $1.00, and $0.50 of your $5.00 for today is left; lower the budget or wait until tomorrow.'
-    >>> overspent(5.0, 1.0, 1.0), overspent(None, 1e6)
-    (None, None)
-    """
-    if daily_usd is None:
-        return None
-    left_usd = max(daily_usd - spent_usd, 0.0)
-    if left_usd <= 0:
-        return f"Your {format_money(daily_usd)} for today are spent; wait until tomorrow or ask for more."
-    if asked_usd > left_usd + 1e-9:
-        return (
-            f"It may cost {format_money(asked_usd)}, and {format_money(left_usd)} of your "
-            f"{format_money(daily_usd)} for today is left; lower the budget or wait until tomorrow."
-        )
-    return None
