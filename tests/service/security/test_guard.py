@@ -383,6 +383,20 @@ def test_a_service_for_others_is_never_open(tmp_path: Path) -> None:
             assert site.get("/v1/runs").status_code == 401
 
 
+def test_what_a_proxy_brings_is_not_of_this_machine(open_site: Site, tmp_path: Path) -> None:
+    for name in ("forwarded", "x_forwarded_for", "x_real_ip"):
+        assert open_site.get("/v1/runs", **{name: "for=203.0.113.7"}).status_code == 401
+        assert open_site.post("/v1/runs/train", **{name: "203.0.113.7"}).status_code == 401
+    cookie = open_site.get("/runs").headers["set-cookie"].partition(";")[0]
+    assert open_site.get("/v1/runs", cookie=cookie, x_forwarded_for="203.0.113.7").status_code == 401
+    named = Settings(tmp_path, trusted_hosts=("prudent.example.org",))
+    with Store(f"sqlite:///{tmp_path}/h.db") as store:
+        with pytest.raises(BadInput, match=r"prudent\.example\.org"):
+            guard.check_bind(named, store)
+        for site in _serve(named, store):
+            assert site.get("/v1/runs").status_code == 401
+
+
 def test_accounts_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "tokens.yaml"
     file.write_text(f"eve: {{token_hash: {hash_token('e')}, role: commander, daily_usd: 5}}\n")

@@ -102,9 +102,9 @@ class Gate:
             return _Visitor(found, by_token=True) if found is not None else None
         value = cookie_of(header(scope, b"cookie"))
         found = self.holder(value, accounts) if value else None
-        if found is not None:
+        if found is not None and not (found is LOCAL and _forwarded(scope)):
             return _Visitor(found, value)
-        if self.open and not accounts:
+        if self.open and not accounts and not _forwarded(scope):
             page = scope["method"] == "GET" and not is_api(scope["path"])
             fresh = self.sessions.begin(LOCAL.name, "", self.clock()) if page else ""
             return _Visitor(LOCAL, fresh, new=bool(fresh))
@@ -114,7 +114,8 @@ class Gate:
         """Whose session a cookie is."""
         name = self.sessions.name(value, self.clock())
         if name == LOCAL.name:
-            return LOCAL if self.open and not accounts and self.sessions.valid(value, "") else None
+            mine = self.open and not accounts and self.sessions.valid(value, "")
+            return LOCAL if mine else None
         for account in accounts:
             if account.name == name and self.sessions.valid(value, account.token_hash or ""):
                 return account
@@ -198,6 +199,11 @@ def address_of(scope: Scope) -> str:
     client = scope.get("client")
     host = str(client[0]) if client else "unknown"
     return ":".join(host.split(":")[:4]) if host.count(":") > 1 else host
+
+
+def _forwarded(scope: Scope) -> bool:
+    """Whether a proxy brings it: then it comes from this machine, but not from somebody who sits at it."""
+    return any(header(scope, name) for name in (b"forwarded", b"x-forwarded-for", b"x-real-ip"))
 
 
 async def _whole(receive: Receive) -> bytes:

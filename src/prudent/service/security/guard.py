@@ -40,7 +40,7 @@ def install(app: Wrappable, settings: Settings, store: Store) -> Sessions:
         Gate,
         accounts=Accounts(store, settings.tokens),
         sessions=sessions,
-        open=settings.loopback,
+        open=for_one(settings),
         rate=Rate(settings.rate_per_s, burst=max(2 * settings.rate_per_s, 20.0)),
     )
     app.add_middleware(BodyLimit, most_bytes=int(settings.body_mb * 1e6))
@@ -61,12 +61,18 @@ def hosts_of(settings: Settings) -> frozenset[str]:
     return frozenset({*_LOOPBACK, *named, *(() if settings.host in _ANY else (own,))})
 
 
+def for_one(settings: Settings) -> bool:
+    """Whether only this machine is served: it listens there, and no other name is meant to lead there."""
+    return settings.loopback and not set(settings.trusted_hosts) - set(_LOOPBACK)
+
+
 def check_bind(settings: Settings, store: Store) -> None:
     """Refuse to be reached from elsewhere while there is nobody with a token."""
     known = merged(store.read(users.all_), of_file(settings.tokens))
-    if not settings.loopback and not any(account.token_hash for account in known):
+    if not for_one(settings) and not any(account.token_hash for account in known):
+        place = settings.trusted_hosts[0] if settings.loopback else settings.host
         raise BadInput(
-            f'Others could reach the service at "{settings.host}", and nobody has a token; add users '
+            f'Others could reach the service at "{place}", and nobody has a token; add users '
             'with "prudent users add NAME", or serve on 127.0.0.1.'
         )
 
