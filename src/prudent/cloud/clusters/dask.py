@@ -178,6 +178,9 @@ class DaskCluster:
 def _ended(process: RemoteProcess) -> None:
     with contextlib.suppress(PrudentError):
         process.end(grace_s=0.0)
+    for stream in (process.stdout, process.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.close()
 
 
 def _released(rental: Rental) -> PrudentError | None:

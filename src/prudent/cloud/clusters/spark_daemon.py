@@ -33,8 +33,8 @@ _OPENED = [
     *("java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs"),
     *("sun.security.action", "sun.util.calendar"),
 ]
-# A daemon lives for minutes and computes nothing: quick to start is better than quick later. To start is to load
-# classes, a quarter of it to verify those that pip has brought and that every executor loads as well.
+# A daemon lives for minutes and computes nothing: quick to start is better than quick later. To start is to
+# load classes, a quarter of it to verify those that pip has brought and that every executor loads as well.
 _JAVA = [
     *("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"),
     *("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"),
@@ -89,6 +89,9 @@ class Daemon:
                 file.write(line)
                 file.flush()
                 self._hear(line.decode(errors="replace"))
+        for stream in (self._process.stdout, self._process.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.close()
         with self._news:
             self._over = True
             self._news.notify_all()
@@ -139,8 +142,9 @@ def _start(
         "_SPARK_AUTH_SECRET": secret,
     }
     word = "master" if kind == MASTER else "worker"
+    # The error stream is kept open as 3: some SSH servers take the end of one stream for the end of both.
     command = (
         f'export PATH={shlex.quote(host.work + "/bin")}:"$PATH"\n'
-        f"echo $$ > {shlex.quote(f'{host.work}/{word}.pid')}\nexec {shlex.join(words)} 2>&1"
+        f"echo $$ > {shlex.quote(f'{host.work}/{word}.pid')}\nexec {shlex.join(words)} 3>&2 2>&1"
     )
     return Daemon(host.channel.start(command, environment), kind, f"The Spark {word} on {host.name}", log)
