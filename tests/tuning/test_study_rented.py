@@ -50,14 +50,14 @@ def test_limits_on_the_run_are_later_by_the_boot_and_those_of_money_are_not() ->
     number = ask(one)
     money_s = one.limit(number).seconds
     assert one.limit(number).why == OUT_OF_MONEY
-    booted = one.limit(number, overhead_s=40.0, owed_usd=0.04)
-    assert booted.seconds == pytest.approx(money_s)
+    booted = one.limit(number, overhead_s=40.0, lasts_s=lambda usd: usd * 100)
+    assert booted.seconds == pytest.approx(one.pending[0].price.cost_usd(money_s) * 100)
     slow = study(goal="minimise cost_usd subject to time_s <= 10")
     number = ask(slow)
     assert slow.extend(number)
-    limit = slow.limit(number, overhead_s=5.0, owed_usd=0.005)
+    limit = slow.limit(number, overhead_s=5.0, lasts_s=lambda usd: 1e3)
     assert (limit.why, limit.seconds) == (TOO_SLOW, pytest.approx(15.0))
-    assert slow.limit(number, overhead_s=5.0, owed_usd=0.9).why == OUT_OF_MONEY
+    assert slow.limit(number, overhead_s=5.0, lasts_s=lambda usd: 9.0).why == OUT_OF_MONEY
 
 
 def test_a_run_that_never_began_pays_for_its_machines() -> None:

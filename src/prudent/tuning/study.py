@@ -137,12 +137,15 @@ class Study:
         Trials that were under way when a study was interrupted come first. `at_s` is the time on the
         clock of whoever runs the trials: with it a resumed study can put them side by side again.
         """
-        if self._again:
-            again, wish_usd = self._again.pop(0)
-            return self._begin(again, wish_usd)
         left = self.ledger.left_usd
         if left <= ROUNDING_USD:
             return None
+        if self._again:
+            again, wish_usd = self._again[0]
+            if again.price.seconds_for(left) <= 0:
+                return None  # the session that was killed has used its money; with more it is taken up
+            del self._again[0]
+            return self._begin(again, wish_usd)
         clock = time.perf_counter()
         with one_thread():
             proposal = self.strategy.propose(self.history, left)
@@ -169,13 +172,16 @@ class Study:
         )
         return self._begin(ask, wish_usd)
 
-    def limit(self, number: int, overhead_s: float = 0.0, owed_usd: float = 0.0) -> Limit:
+    def limit(
+        self, number: int, overhead_s: float = 0.0, lasts_s: Callable[[float], float] | None = None
+    ) -> Limit:
         """When a trial under way must be cut; may come nearer when another trial ends well.
 
-        `overhead_s` of its time was not its own (booting), and `owed_usd` are to be paid beside it.
+        `overhead_s` of its time was not its own (booting). Where it costs more than its time, `lasts_s` tells
+        until when an amount of money lasts.
         """
         ask, reservation = self._open_trial(number)
-        money = Limit(overhead_s + ask.price.seconds_for(max(0.0, reservation.usd - owed_usd)), OUT_OF_MONEY)
+        money = Limit((lasts_s or ask.price.seconds_for)(reservation.usd), OUT_OF_MONEY)
         early = early_limit(self.problem, ask.configuration, ask.price, self.best)
         cap_usd = ask.proposal.cap_usd if self.problem.early_stop else None
         surprise = NEVER if cap_usd is None else Limit(ask.price.seconds_for(cap_usd), SURPRISE)

@@ -200,7 +200,7 @@ class _Loop:
     def _limit_of(self, number: int) -> Limit:
         run = self._crew.members[number].run
         if isinstance(run, Rented):
-            return self._study.limit(number, run.overhead_s, run.owed_usd)
+            return self._study.limit(number, run.overhead_s, run.lasts_s)
         return self._study.limit(number)
 
     def _fill(self) -> None:

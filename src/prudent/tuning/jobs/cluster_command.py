@@ -126,6 +126,7 @@ class ClusterCommandJob:
             environment=ours,
             type=kind,
             count=count,
+            price=self._prices[kind].times(count),
             run=f"{self._run_id}-confirm" if number == _CONFIRMING else self._run_id,
             source=self.directory,
             exclude=self._exclude,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from typing import IO, TypeVar
 from prudent.cloud.providers.channel import LOST, Channel, RemoteProcess
 from prudent.cloud.providers.provider import LaunchFailed
 from prudent.core.errors import PrudentError
+from prudent.core.money import Price
 from prudent.core.points import point
 from prudent.tuning.jobs.exits import outcome
 from prudent.tuning.jobs.leftovers import trial_name
@@ -48,6 +50,7 @@ class Task:
     environment: dict[str, str]
     type: str
     count: int
+    price: Price
     run: str
     source: Path
     exclude: tuple[str, ...]
@@ -74,9 +77,9 @@ class ClusterRun:
         self._held: Held | None = None
         self._processes: list[RemoteProcess] = []
         self._began_s: float | None = None
-        self._owed_before_usd = 0.0
         self._lost_usd = 0.0
-        self._billed = False
+        self._allowed_usd: float | None = None
+        self._bill: tuple[float, float] | None = None
         self._thread = threading.Thread(target=self._work, name=f"trial {task.number}", daemon=True)
         self._thread.start()
 
@@ -110,13 +113,24 @@ class ClusterRun:
         began_s = self._began_s
         return self._timeline.now_s() if began_s is None else began_s
 
-    @property
-    def owed_usd(self) -> float:
-        """What is to be paid beside the command's own time: boots, losses, clusters that were idle."""
+    def lasts_s(self, usd: float) -> float:
+        """Until when `usd` pay for its boots, losses, command, and clusters that were idle.
+
+        No machines are ordered that this money would not pay for.
+        """
+        self._allowed_usd = usd
+        return self._timeline.now_s() + self._paid_for_s(usd)
+
+    def _paid_for_s(self, usd: float) -> float:
         with self._lock:
-            held, booting = self._held, self._began_s is None
-            now_usd = held.due_usd if held is not None and booting else self._owed_before_usd
-            return self._lost_usd + now_usd + self._rentals.unassigned_usd
+            held, usd = self._held, usd - self._lost_usd - self._rentals.unassigned_usd
+        if held is None:
+            return 0.0 if usd < 0 else math.inf
+        return held.lasts_s(usd)
+
+    def _affordable(self) -> bool:
+        """Whether more machines may be ordered; also where nobody has said how much they may cost."""
+        return self._allowed_usd is None or self._paid_for_s(self._allowed_usd) > 0
 
     # The thread
 
@@ -140,7 +154,8 @@ class ClusterRun:
     def _attempts(self) -> Outcome:
         why = ""
         for losses in range(1, LOSSES + 1):
-            held = self._rentals.take(self._task.type, self._task.count, self._task.run)
+            task = self._task
+            held = self._rentals.take(task.type, task.count, task.run, task.price)
             with self._lock:
                 self._held = held
             try:
@@ -153,7 +168,7 @@ class ClusterRun:
         return Outcome(FAILED, self._timeline.now_s(), {}, f"its machines were lost {LOSSES} times: {why}")
 
     def _attempt(self, held: Held) -> Outcome:
-        self._rentals.boot(held, self._stopped)
+        self._rentals.boot(held, self._stopped, self._affordable)
         try:
             channels = [held.rental.channel(index) for index in range(self._task.count)]
             if self._stopped.is_set():
@@ -193,7 +208,6 @@ class ClusterRun:
                 quiet = f"{{ {task.worker}\n}} >> ../worker.log 2>&1"
                 started.append(channel.start(quiet, environment, FOLDER))
         with self._lock:
-            self._owed_before_usd = held.due_usd
             self._began_s = self._timeline.now_s()
             self._processes = started
         first = channels[0].start(task.command, {**shared, "PRUDENT_INDEX": "0"}, FOLDER)
@@ -312,15 +326,19 @@ class ClusterRun:
             return str(error)
 
     def _billed_outcome(self, result: Outcome) -> Outcome:
-        """With what was really paid, once: whoever comes later is charged for the rest."""
-        with self._lock:
-            if self._billed:
-                return result
-            self._billed = True
-            overhead_s = result.time_s if self._began_s is None else min(self._began_s, result.time_s)
-            bill_usd = self._lost_usd + (self._held.settle() if self._held is not None else 0.0)
-        bill_usd += self._rentals.settle_unassigned()
-        return replace(result, overhead_s=overhead_s, bill_usd=bill_usd)
+        """With what was really paid, once: whoever comes later is charged for the rest.
+
+        A run may end while it is being cut; whichever of the two is told, the bill is the same.
+        """
+        held = self._held
+        # An order under way has a price when it is through: nobody else would be charged for it in time.
+        with contextlib.nullcontext() if held is None else held.ordering, self._lock:
+            if self._bill is None:
+                began_s = math.inf if self._began_s is None else self._began_s
+                bill_usd = self._lost_usd + (self._held.settle() if self._held is not None else 0.0)
+                self._bill = (began_s, bill_usd + self._rentals.settle_unassigned())
+            began_s, bill_usd = self._bill
+        return replace(result, overhead_s=min(began_s, result.time_s), bill_usd=bill_usd)
 
 
 def _all(work: Callable[[T], object], items: Sequence[T]) -> None:

@@ -26,7 +26,7 @@ class Run(Protocol):
 
 @runtime_checkable
 class Rented(Protocol):
-    """A run on machines that were rented for it: what it has cost beside its own time, so far.
+    """A run on machines that were rented for it: how much of its time and money is not its own.
 
     Its clock starts with the order: booting is money. `overhead_s` of it say nothing about the configuration.
     """
@@ -34,8 +34,8 @@ class Rented(Protocol):
     @property
     def overhead_s(self) -> float: ...
 
-    @property
-    def owed_usd(self) -> float: ...
+    def lasts_s(self, usd: float) -> float:
+        """Until when, on its clock, `usd` pay for everything it costs: boots, losses, the command."""
 
 
 @runtime_checkable

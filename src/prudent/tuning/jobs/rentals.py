@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from prudent.cloud.clusters.rental import Rental
 from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.provider import CAPACITY, TRANSIENT, LaunchFailed, Provider
 from prudent.core.errors import PrudentError
+from prudent.core.money import ROUNDING_USD, Price
 
 KEEP_S = 60.0
 """How long a cluster waits for another run like the last one before it is given back."""
@@ -21,6 +23,7 @@ WAIT_S = 600.0
 
 _TRIES = 3
 _LOOK_S = 2.0
+_MONEY_S = 0.02
 _log = logging.getLogger(__name__)
 
 Key = tuple[str, int, str]
@@ -30,8 +33,11 @@ Key = tuple[str, int, str]
 class Held:
     """One cluster of the study, and how much of what it costs has been charged to runs."""
 
-    def __init__(self, key: Key, make: Callable[[], Rental]) -> None:
+    def __init__(self, key: Key, make: Callable[[], Rental], price: Price) -> None:
         self.key = key
+        self.ordering = threading.Lock()
+        """Held while machines are ordered: what they cost is known before and after, not in between."""
+        self._least_usd = price.cost_usd(price.minimum_s)
         self._make = make
         self.rental = make()
         self.up = False
@@ -45,6 +51,15 @@ class Held:
         """What nobody was charged for yet."""
         with self._lock:
             return max(0.0, self._before_usd + self.rental.cost_usd() - self._paid_usd)
+
+    def lasts_s(self, usd: float) -> float:
+        """For how long from now `usd` more than what was charged pay for it; 0 if for no order at all."""
+        with self._lock:
+            usd += self._paid_usd - self._before_usd
+            left_s = self.rental.lasts_s(usd)
+        if left_s is None:
+            return math.inf if usd + ROUNDING_USD >= self._least_usd else 0.0
+        return left_s
 
     def settle(self) -> float:
         """Charge what is due to somebody; answers how much it is."""
@@ -80,15 +95,15 @@ class Rentals:
         self._background: set[threading.Thread] = set()
         self._sweeper: threading.Thread | None = None
 
-    def take(self, type_name: str, count: int, run: str) -> Held:
-        """A cluster for a run: one that is up and idle, or one yet to `boot`.
+    def take(self, type_name: str, count: int, run: str, price: Price) -> Held:
+        """A cluster for a run: one that is up and idle, or one yet to `boot`, at about this price.
 
         When nothing else runs, a kept cluster of another kind has waited in vain and is given back.
         """
         key = (type_name, count, run)
         with self._changed:
             fitting = [held for held in self._idle if held.key == key and held.sound]
-            held = fitting[0] if fitting else Held(key, lambda: self._rental(*key))
+            held = fitting[0] if fitting else Held(key, lambda: self._rental(*key), price)
             leaving = [one for one in self._idle if one is not held and (not self._used or not one.sound)]
             self._idle = [one for one in self._idle if one is not held and one not in leaving]
             held.idle_s = None
@@ -97,13 +112,22 @@ class Rentals:
             self._in_background(one, "another kind of machine was wanted")
         return held
 
-    def boot(self, held: Held, stopped: threading.Event) -> None:
-        """Launch a cluster and wait until it can be used; where others have the machines, wait for them."""
+    def boot(self, held: Held, stopped: threading.Event, affordable: Callable[[], bool]) -> None:
+        """Launch a cluster and wait until it can be used; where others have the machines, wait for them.
+
+        Each attempt may cost: none is made before there is money for it, or after the run was stopped.
+        """
         give_up_s = time.monotonic() + WAIT_S
         tries = 0
         while not held.up:
+            while not affordable() and not stopped.wait(_MONEY_S):
+                pass
             try:
-                held.rental.launch().wait_ready()
+                with held.ordering:
+                    if stopped.is_set():
+                        raise LaunchFailed("It was stopped before machines were ordered.", TRANSIENT)
+                    held.rental.launch()
+                held.rental.wait_ready()
                 held.up = True
             except LaunchFailed as error:
                 tries += error.kind == TRANSIENT
@@ -132,13 +156,14 @@ class Rentals:
 
     @property
     def unassigned_usd(self) -> float:
-        """What clusters have cost that were given back before another run could be charged for it."""
-        return self._unassigned_usd
+        """What clusters have cost that no run uses: those that wait for one, and those given back."""
+        with self._changed:
+            return self._unassigned_usd + sum(held.due_usd for held in self._idle)
 
     def settle_unassigned(self) -> float:
         with self._changed:
             due, self._unassigned_usd = self._unassigned_usd, 0.0
-            return due
+            return due + sum(held.settle() for held in self._idle)
 
     def close(self) -> None:
         """Give everything back, also what is booting; returns when it is done.
@@ -202,9 +227,9 @@ class Rentals:
                 self._background.discard(thread)
 
         thread = threading.Thread(target=work, name=f"release {held.rental.cluster}")
-        with self._changed:
+        with self._changed:  # whoever closes waits for threads that have started
             self._background.add(thread)
-        thread.start()
+            thread.start()
 
     def _release(self, held: Held, why: str) -> None:
         """Whatever cannot be ended now is left to the reaper and to the switches on the machines."""
