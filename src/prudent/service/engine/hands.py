@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from prudent.service.work.hand import MOST_RUNS, Hand
 
 _log = logging.getLogger("prudent.worker")
+_PAUSE_S = 5.0
 
 
 class Hands:
@@ -20,6 +22,7 @@ class Hands:
         self._spare: list[Hand] = []
         self._out: set[Hand] = set()
         self._closed = False
+        self._not_before_s = 0.0
 
     def fill(self) -> None:
         """Have a spare process for every run that could begin; replaces those that died meanwhile."""
@@ -29,14 +32,25 @@ class Hands:
             lacking = 0 if self._closed else self._size - len(self._out) - len(self._spare)
         for hand in dead:
             hand.close()
+            if not hand.runs:  # it could not even begin; the next one most likely cannot either
+                _log.warning("A process ended before it was ready; the next is started in %g s", _PAUSE_S)
+                self._not_before_s = time.monotonic() + _PAUSE_S
+        if time.monotonic() < self._not_before_s:
+            return
         for _ in range(lacking):
             hand = self._make()
             with self._lock:
                 self._spare.append(hand)
 
-    def take(self) -> Hand:
-        """A process that is this run's alone."""
+    def ready(self) -> bool:
+        """Whether a run could begin at once."""
         with self._lock:
+            return any(hand.ready for hand in self._spare)
+
+    def take(self) -> Hand:
+        """A process that is this run's alone; one that is ready before one that is not."""
+        with self._lock:
+            self._spare.sort(key=lambda hand: not hand.ready)
             while self._spare:
                 hand = self._spare.pop(0)
                 if hand.alive:

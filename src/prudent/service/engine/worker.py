@@ -104,7 +104,8 @@ class Worker:
         """Heed cancellations, and claim runs while there is room; answers how many were begun."""
         self._heed()
         begun = 0
-        while len(self.mine()) < self.settings.concurrency and self.store.read(claims.any_queued):
+        # Whoever is ready takes it: a worker that still loads its libraries would only let the run wait.
+        while self._has_room() and self.store.read(claims.any_queued):
             limits = self._daily_usd()
             run = self.store.write(claims.take, self.id, self.settings.per_user, limits)
             if run is None:
@@ -114,6 +115,9 @@ class Worker:
         if begun == 0:
             self.hands.fill()
         return begun
+
+    def _has_room(self) -> bool:
+        return len(self.mine()) < self.settings.concurrency and self.hands.ready()
 
     def _begin(self, run: Run, daily_usd: float | None) -> None:
         session = self._session(run, daily_usd)

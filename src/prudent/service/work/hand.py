@@ -46,6 +46,7 @@ class Hand:
         self._line = Connection(ours.detach())
         self._lock = threading.Lock()
         self.runs = 0
+        self._ready = False
         self._send(terms)
 
     @property
@@ -55,6 +56,16 @@ class Hand:
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has loaded what it needs; to be asked only while it has no run."""
+        try:
+            if not self._ready and self._line.poll(0):
+                self._ready = isinstance(self._line.recv(), Ready)
+        except (EOFError, OSError):
+            return False
+        return self._ready
 
     def give(self, task: Task) -> None:
         """Begin a run."""
