@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,3 +69,67 @@ def test_hosts_of_two_types_are_one_cluster_and_left_as_they_were(servers: Any, 
         assert time.monotonic() < end_s
         time.sleep(0.1)
     assert not list(servers["alpha"].home.glob(".prudent/machines/*"))
+
+
+_ELSEWHERE = 'mount -t tmpfs none /tmp && exec "$@"'
+_TRAIN = """
+import json, sys
+import prudent
+board = prudent.train(
+    {
+        "domain": "regression",
+        "methods": [{"algorithm": "linear-regression"}],
+        "dataset": {"path": sys.argv[1], "target": "y"},
+        "budget": "2 trials",
+        "parallelism": 1,
+    },
+    engine="spark", out=sys.argv[2], cluster="1*m3.medium", where=sys.argv[3], home=sys.argv[4],
+)
+best = board.entries[0].model_path
+print(json.dumps({"models": len(board.entries), "path": best, "why": str(board.failures)}))
+"""
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Any]:
+    """A host with a /tmp of its own: it cannot see the data, which are in ours."""
+    apart = ["unshare", "-m", "sh", "-c", _ELSEWHERE, "sh"]
+    try:
+        possible = subprocess.run([*apart, "true"], check=False, capture_output=True).returncode == 0
+    except OSError:
+        possible = False
+    if not possible or not tmp_path.is_relative_to("/tmp"):
+        pytest.skip("no namespace of files can be made here")
+    folder = Path(tempfile.mkdtemp(prefix="prudent-elsewhere-", dir="/var/tmp"))
+
+    def popen(words: list[str], **more: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*apart, *words], **more)
+
+    ssh_server.subprocess = SimpleNamespace(Popen=popen, DEVNULL=subprocess.DEVNULL)
+    try:
+        with ssh_server.SshHosts(folder / "ssh", {"alpha": None}) as up:
+            yield up
+    finally:
+        ssh_server.subprocess = subprocess
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def links() -> set[Path]:
+    return {path for path in Path("/tmp").glob("prudent-*") if path.is_symlink()}
+
+
+def test_data_that_a_host_cannot_see_are_streamed_to_it(elsewhere: Any, tmp_path: Path) -> None:
+    data = tmp_path / "data.csv"
+    data.write_text("x,z,y\n" + "".join(f"{i},{i % 7},{2 * i + i % 7}\n" for i in range(300)))
+    path = elsewhere.inventory({"alpha": {"type": SMALL}}, tmp_path / "inventory.yaml")
+    before = links()
+    words = [str(data), str(tmp_path / "models"), f"hosts:{path}", str(tmp_path / "home")]
+    done = subprocess.run(
+        [sys.executable, "-c", _TRAIN, *words], capture_output=True, text=True, check=False, timeout=500
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said["models"] == 2, said
+    assert Path(said["path"], "model.onnx").exists()
+    assert HostsProvider.of(path, tmp_path).list() == ()
+    assert links() <= before
