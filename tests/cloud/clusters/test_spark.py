@@ -129,6 +129,20 @@ def test_it_grows_to_its_limit_and_shrinks_to_its_minimum(site: Site) -> None:
     assert site.cluster.trouble is None
 
 
+def test_a_machine_that_is_lost_can_be_replaced(site: Site) -> None:
+    before = site.provider.list()
+    noted = site.home.glob("machines/*/workspace/spark/master.pid")
+    [first] = [path.parent.parent.parent.name for path in noted]
+    lost = next(one for one in before if one.id != first)
+    site.provider.preempt(lost)
+    until(lambda: site.cluster.mend() == 1)
+    assert site.cluster.held == {TYPE: 1}
+    assert site.cluster.trouble is None
+    assert site.cluster.grow(TYPE)
+    assert len(site.provider.list()) == 2
+    until(lambda: len(alive(site)) == 2)
+
+
 def test_files_that_the_machines_see_are_named_as_they_are(site: Site, tmp_path: Path) -> None:
     file = tmp_path / "data.csv"
     file.write_text("x\n1\n")

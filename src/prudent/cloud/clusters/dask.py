@@ -5,23 +5,19 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from prudent.cloud.clusters.rental import LEASE_S, READY_S, Rental
 from prudent.cloud.clusters.spark_host import ask, door, is_loopback
+from prudent.cloud.clusters.spark_rentals import each
 from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.channel import Channel, RemoteProcess
 from prudent.cloud.providers.provider import Instance, Provider
 from prudent.core.errors import PrudentError, RunFailed
 
-A = TypeVar("A")
-B = TypeVar("B")
-_AT_ONCE = 16
 _LOG = "dask.log"
 _MODULES = ("distributed", "prudent")
 _PACKAGE = "prudent[workflows]"
@@ -68,14 +64,9 @@ class DaskCluster:
     ) -> None:
         self.provider, self.seats = provider, tuple(seats)
         self.hosts: dict[str, DaskHost] = {}
-        groups: dict[tuple[str, bool], list[Seat]] = defaultdict(list)
-        for seat in self.seats:
-            groups[seat.type, seat.spot].append(seat)
         leased: dict[str, Any] = {"run": run, "register": register, "lease_s": lease_s, "ready_s": ready_s}
-        self._rentals = {
-            Rental(provider, name, len(those), spot=spot, **leased): those
-            for (name, spot), those in groups.items()
-        }
+        # A lease for each: a machine that is lost must not concern the leases of the others.
+        self._rentals = {Rental(provider, seat.type, spot=seat.spot, **leased): seat for seat in self.seats}
         self._processes: dict[str, RemoteProcess] = {}
 
     @property
@@ -94,25 +85,21 @@ class DaskCluster:
     def rent(self) -> Self:
         """Launch all machines side by side, and get to know them."""
         try:
-            for rental in self._rentals:
-                self.provider.offer(rental.text.partition("*")[2])  # an unknown type, before anything is paid
-            _each(lambda rental: rental.launch().wait_ready(), list(self._rentals))
-            for rental, seats in self._rentals.items():
-                only_here = all(is_loopback(one.address) for one in rental.instances)
-                with door(only_here) as knocked:
-
-                    def meet(index: int, rental: Rental = rental, knocked: Any = knocked) -> DaskHost:
-                        instance, channel = rental.instances[index], rental.channel(index)
-                        found = ask(instance, channel, knocked, {}, _MODULES, _PACKAGE)
-                        place = found["python"], found["address"], found["caller"]
-                        return DaskHost(seats[index], instance, channel, *place)  # noqa: B023
-
-                    for host in _each(meet, range(len(seats))):
-                        self.hosts[host.seat.name] = host
+            for name, spot in dict.fromkeys((seat.type, seat.spot) for seat in self.seats):
+                self.provider.offer(name, spot)  # an unknown type, before anything is paid
+            for host in each(self._rented, list(self._rentals)):
+                self.hosts[host.seat.name] = host
         except BaseException:
             self.close()
             raise
         return self
+
+    def _rented(self, rental: Rental) -> DaskHost:
+        [instance] = rental.launch().wait_ready().instances
+        with door(is_loopback(instance.address)) as knocked:
+            found = ask(instance, rental.channel(), knocked, {}, _MODULES, _PACKAGE)
+        place = found["python"], found["address"], found["caller"]
+        return DaskHost(self._rentals[rental], instance, rental.channel(), *place)
 
     def start(self, scheduler: str, environment: Mapping[str, str] | None = None) -> None:
         """Start the workers; `environment` holds what they need to be let in."""
@@ -129,7 +116,7 @@ class DaskCluster:
             return host.channel.start(command, environment)
 
         hosts = list(self.hosts.values())
-        for host, process in zip(hosts, _each(start, hosts), strict=True):
+        for host, process in zip(hosts, each(start, hosts), strict=True):
             self._processes[host.seat.name] = process
 
     def check(self) -> None:
@@ -156,8 +143,8 @@ class DaskCluster:
     def close(self) -> None:
         """End the workers with all that they started, then the machines."""
         processes = list(self._processes.values())
-        _each(_ended, processes)
-        errors = [error for error in _each(_released, list(self._rentals)) if error is not None]
+        each(_ended, processes)
+        errors = [error for error in each(_released, list(self._rentals)) if error is not None]
         if errors:
             raise errors[0]
 
@@ -189,11 +176,3 @@ def _released(rental: Rental) -> PrudentError | None:
     except PrudentError as error:
         return error
     return None
-
-
-def _each(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
-    """The answers in order, side by side: it is others who work."""
-    if len(items) <= 1:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(min(_AT_ONCE, len(items))) as several:
-        return list(several.map(work, items))

@@ -78,6 +78,7 @@ class SparkCluster:
         self._workers: list[_Worker] = []
         self._master: Daemon | None = None
         self._first: SparkHost | None = None
+        self._first_rental: Rental | None = None
         self._carried: Carried | None = None
         self.refused: dict[str, str] = {}
         self._closing = threading.Event()
@@ -135,7 +136,7 @@ class SparkCluster:
         """Why it cannot be used any more; None while it can."""
         if self._master is not None and self._master.ended() is not None and not self._closing.is_set():
             return "The Spark master is gone"
-        return self._rentals.lost
+        return None if self._first_rental is None else self._first_rental.lost
 
     @property
     def options(self) -> dict[str, str]:
@@ -170,7 +171,7 @@ class SparkCluster:
             with self._changing:
                 self._logs.mkdir(parents=True, exist_ok=True)
                 hosts = self._rent_least()
-                first_host, _ = hosts[0]
+                first_host, self._first_rental = hosts[0]
                 self._first = first_host
                 self._master = start_master(first_host, self._secret, self._settings(), self._log("master"))
                 # From here on it takes workers, once it is through with its pages; they need longer to start.
@@ -189,8 +190,7 @@ class SparkCluster:
             if self._closing.is_set() or self.wish.another(self.held) is None:
                 return False
             try:
-                rental = self._rentals.rent(type_name, 1)
-                self._start_workers(self._prepared(rental))
+                self._start_workers([self._prepared(self._rentals.rent(type_name))])
             except PrudentError as error:
                 self.refused[type_name] = str(error)
                 return False
@@ -203,10 +203,9 @@ class SparkCluster:
                 spare = [
                     worker
                     for worker in self._workers
-                    if self._rentals.type_of(worker.rental) == type_name
-                    and self._rentals.count(worker.rental) == 1
+                    if self._rentals.type_of(worker.rental) == type_name and worker.host is not self._first
                 ]
-                if not spare or self._closing.is_set() or spare[-1].host is self._first:
+                if not spare or self._closing.is_set() or not self.wish.spare(self.held):
                     return False
                 chosen = spare[-1]
                 self._workers.remove(chosen)
@@ -229,7 +228,7 @@ class SparkCluster:
                 with self._lock:
                     self._workers.remove(worker)
                 gone += 1
-                self._rentals.give_up(worker.rental, worker.host.instance)
+                self._rentals.give_back(worker.rental)
         return gone
 
     def reached(self, parts: Sequence[Path], work: Path) -> list[Path]:
@@ -288,51 +287,49 @@ class SparkCluster:
     # Inside
 
     def _rent_least(self) -> list[tuple[SparkHost, Rental]]:
-        hosts: list[tuple[SparkHost, Rental]] = []
+        rented: list[Rental] = []
         while (missing := self.wish.needed(self.held, self.refused)) is not None:
             type_name, count = missing
-            available = self.offer(type_name).available
-            try:
-                rental = self._rentals.rent(
-                    type_name, count if available is None else max(min(count, available), 1)
-                )
-            except LaunchFailed as error:
-                if error.kind not in (CAPACITY, QUOTA):
-                    raise
-                self.refused[type_name] = str(error)
-                continue
-            hosts += self._prepared(rental)
-        if sum(self.held.values()) < self.wish.least or not hosts:
+            self.offer(type_name)  # an unknown type, before anything is written or paid
+            for answer in each(self._attempt, [type_name] * count):
+                if isinstance(answer, Rental):
+                    rented.append(answer)
+                elif answer.kind in (CAPACITY, QUOTA):
+                    self.refused[type_name] = str(answer)
+                else:
+                    raise answer
+        if sum(self.held.values()) < self.wish.least:
             why = "; ".join(said.rstrip(".") for said in self.refused.values()) or "none is offered"
             raise RunFailed(
                 f"{self.wish.least} machines are needed at least, and could not be had: {why}; ask for "
                 "fewer, or name other types."
             )
-        return hosts
+        return each(self._prepared, rented)
 
-    def _prepared(self, rental: Rental) -> list[tuple[SparkHost, Rental]]:
-        """The machines of a rental, made ready side by side; all are given back if one cannot be used."""
-        offer = self.offer(self._rentals.type_of(rental))
-        only_here = all(is_loopback(one.address) for one in rental.instances)
+    def _attempt(self, type_name: str) -> Rental | LaunchFailed:
+        try:
+            return self._rentals.rent(type_name)
+        except LaunchFailed as error:
+            return error
+
+    def _prepared(self, rental: Rental) -> tuple[SparkHost, Rental]:
+        """The machine of a rental, made ready; it is given back if it cannot be used."""
+        offer, [instance] = self.offer(self._rentals.type_of(rental)), rental.instances
+        only_here = is_loopback(instance.address)
         # Machines on one computer share its memory, whatever their types say.
         sharing = self.wish.most if only_here else 1
-        with door(only_here) as knocked:
-
-            def one(index: int) -> SparkHost:
-                instance, channel = rental.instances[index], rental.channel(index)
-                return prepare(instance, channel, offer, knocked, sharing)
-
-            try:
-                hosts = each(one, range(len(rental.instances)))
-                if self._workers:
-                    least_mb = min(worker.host.heap_mb for worker in self._workers)
-                    hosts = [replace(host, heap_mb=max(host.heap_mb, least_mb)) for host in hosts]
-                if self._carried is not None:
-                    each(self._carried.bring, hosts)
-            except BaseException:
-                self._rentals.give_back(rental)
-                raise
-        return [(host, rental) for host in hosts]
+        try:
+            with door(only_here) as knocked:
+                host = prepare(instance, rental.channel(), offer, knocked, sharing)
+            if self._workers:
+                least_mb = min(worker.host.heap_mb for worker in self._workers)
+                host = replace(host, heap_mb=max(host.heap_mb, least_mb))
+            if self._carried is not None:
+                self._carried.bring(host)
+        except BaseException:
+            self._rentals.give_back(rental)
+            raise
+        return host, rental
 
     def _start_workers(self, hosts: Sequence[tuple[SparkHost, Rental]]) -> None:
         started = [_Worker(host, rental, self._worker(host)) for host, rental in hosts]
@@ -346,7 +343,7 @@ class SparkCluster:
                 self._workers = [worker for worker in self._workers if worker not in started]
             for worker in started:
                 worker.daemon.end()
-            for rental in dict.fromkeys(rental for _, rental in hosts):
+            for _, rental in hosts:
                 self._rentals.give_back(rental)
             raise
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from prudent.cloud.clusters.rental import Rental
 from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.provider import Instance, Offer, Provider
+from prudent.cloud.providers.provider import Offer, Provider
 from prudent.core.errors import PrudentError, RunFailed
 
 A = TypeVar("A")
@@ -20,7 +20,10 @@ _AT_ONCE = 16
 
 
 class Rentals:
-    """Rented machines by type. A machine counts from before it is asked for until it is certainly gone."""
+    """Rented machines by type. A machine counts from before it is asked for until it is certainly gone.
+
+    Each has a lease of its own: one that is lost or given back must not concern the leases of the others.
+    """
 
     def __init__(
         self, provider: Provider, register: Register, run: str, spot: bool, lease_s: float, ready_s: float
@@ -30,22 +33,14 @@ class Rentals:
         self._offers: dict[str, Offer] = {}
         self._all: list[Rental] = []
         self._types: dict[Rental, str] = {}
-        self._holding: dict[Rental, int] = {}
+        self._holding: set[Rental] = set()
         self._closed = False
         self._lock = threading.RLock()
 
     @property
     def held(self) -> dict[str, int]:
         with self._lock:
-            counts: Counter[str] = Counter()
-            for rental, count in self._holding.items():
-                counts[self._types[rental]] += count
-            return dict(+counts)
-
-    @property
-    def lost(self) -> str | None:
-        """Why a lease was lost; None if none was."""
-        return next((rental.lost for rental in self._all if rental.lost), None)
+            return dict(Counter(self._types[rental] for rental in self._all if rental in self._holding))
 
     def offer(self, type_name: str) -> Offer:
         """What a type costs, asked once: the price at launch is the one that counts."""
@@ -57,24 +52,21 @@ class Rentals:
     def type_of(self, rental: Rental) -> str:
         return self._types[rental]
 
-    def count(self, rental: Rental) -> int:
-        """How many machines of a rental there are."""
-        return self._holding.get(rental, 0)
-
     def cost_usd(self, now_s: float | None = None) -> float:
         with self._lock:
             return sum(rental.cost_usd(now_s) for rental in self._all)
 
-    def rent(self, type_name: str, count: int) -> Rental:
-        """Machines that can be used; whatever goes wrong, none is left."""
+    def rent(self, type_name: str) -> Rental:
+        """A machine that can be used; whatever goes wrong, none is left."""
         rental = Rental(
-            self._provider, type_name, count, run=self._run, register=self._register, lease_s=self._lease_s,
+            self._provider, type_name, run=self._run, register=self._register, lease_s=self._lease_s,
             ready_s=self._ready_s, spot=self._spot,
         )  # fmt: skip
         with self._lock:
             self._must_be_open()
             self._all.append(rental)
-            self._types[rental], self._holding[rental] = type_name, count
+            self._types[rental] = type_name
+            self._holding.add(rental)
         try:
             rental.launch()
             self._must_be_open()
@@ -88,20 +80,7 @@ class Rentals:
         with contextlib.suppress(PrudentError):
             rental.release()
         with self._lock:
-            self._holding.pop(rental, None)
-
-    def give_up(self, rental: Rental, instance: Instance) -> bool:
-        """A machine is of no use any more; True if it was its rental's last one, which is given back then.
-
-        Of others it counts no longer only if it is really gone, for until then it is paid for.
-        """
-        if self.count(rental) == 1:
-            self.give_back(rental)
-            return True
-        if instance.id not in {one.id for one in self._provider.list()}:
-            with self._lock:
-                self._holding[rental] -= 1
-        return False
+            self._holding.discard(rental)
 
     def close(self) -> None:
         """Release all, side by side; RunFailed if one could not be. None can be rented afterwards."""
