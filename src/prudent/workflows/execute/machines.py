@@ -117,9 +117,13 @@ def crew_on_machines(
     fleet: Fleet, used: set[str], where: str, directory: Path, run: str, home: Path | None = None
 ) -> Iterator[Crew]:
     """A crew on machines of the plan's types at a place: local, hosts:INVENTORY.yaml or ec2:CONFIG.yaml."""
-    import dask
-    import distributed
-
+    try:
+        import dask
+        import distributed
+    except ModuleNotFoundError:
+        raise BadInput(
+            'Running workflows needs Dask, which is not installed; install "prudent[workflows]".'
+        ) from None
     register = Register(home)
     name, _, setting = where.partition(":")
     provider = provider_of({name.strip(): setting.strip() or None}, register.home, Path.cwd())
