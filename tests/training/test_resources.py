@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from prudent.cloud.clusters.spark_wish import Kind, Wish
+from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.local import LocalProvider
 from prudent.core.errors import BadInput
 from prudent.training.request import Resources, TrainingRequest
 from prudent.training.resources import machines_for, parallelism_of, price_of, wish_of
+from prudent.training.train import train
 
 
 def wish(tmp_path: Path, **said: Any) -> Wish:
@@ -85,3 +87,16 @@ def test_a_cluster_in_words_comes_before_the_request(tmp_path: Path) -> None:
     assert found.held == {}
     with pytest.raises(BadInput):
         machines_for(asked, "spark", None, "3*m5.larg", "local", tmp_path / "out", tmp_path / "home")
+
+
+def test_a_slip_in_the_path_of_the_data_costs_no_machine(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    asked = {
+        "domain": "regression",
+        "dataset": {"path": str(tmp_path / "dat.csv"), "target": "y"},
+        "computationalResources": {"maxTotalInstances": 3},
+    }
+    (tmp_path / "data.csv").write_text("x,y\n1,2\n2,4\n")
+    with pytest.raises(BadInput, match=r"data\.csv"):
+        train(asked, engine="spark", out=tmp_path / "out", home=tmp_path / "home")
+    assert Register(tmp_path / "home").leases() == ()

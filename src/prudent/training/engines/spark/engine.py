@@ -70,9 +70,11 @@ class SparkEngine:
             except BaseException as error:  # noqa: BLE001 - raised again where somebody waits for it
                 trouble.append(error)
 
+        # What should lie here is looked for first: a slip in a path must not cost a machine.
+        parts = [] if "://" in path else local_parts(path, work / "data")
         starting = threading.Thread(target=start, name="starting Spark", daemon=True)
         starting.start()
-        parts = local_parts(path, work / "data")
+        parts = parts or local_parts(path, work / "data")
         while starting.is_alive():
             starting.join(0.2)  # in pieces, so that Ctrl-C is heard
         if trouble:
