@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib import import_module
-from importlib.util import find_spec
 
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
@@ -15,10 +13,9 @@ from prudent.service.security import guard
 from prudent.service.settings import Settings
 from prudent.service.store import workers
 from prudent.service.store.store import Store, Unavailable
-from prudent.service.web import api, metrics, problem
+from prudent.service.web import api, metrics, pages, problem
 
 _ABOUT = "Train, tune and schedule: requests are taken, worked off by workers, and survive crashes."
-_PAGES = "prudent.service.web.pages"
 
 
 def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
@@ -43,8 +40,7 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
     _add_signs(app, kept, requests)
     app.state.sessions = guard.install(app, settings, kept)  # type: ignore[arg-type]
     app.add_middleware(metrics.Counting, requests=requests)
-    if find_spec(_PAGES) is not None:
-        app.include_router(import_module(_PAGES).router(settings, kept))
+    app.include_router(pages.router(settings, kept))
     return app
 
 
