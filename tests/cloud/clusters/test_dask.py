@@ -37,8 +37,8 @@ ssh_server = _load("prudent_ssh_server", Path(__file__).parent.parent / "ssh_ser
 
 
 def _step(name: str, script: str, inputs: str = "", outputs: str = "") -> Activation:
-    files = [tuple(File(word) for word in words.split()) for words in (inputs, outputs)]
-    return Activation(name, name, 0.1, *files, ("sh", "-c", script))
+    taken, made = (tuple(File(word) for word in words.split()) for words in (inputs, outputs))
+    return Activation(name, name, 0.1, taken, made, ("sh", "-c", script))
 
 
 def _letters(slow: str = "") -> Workflow:
