@@ -80,3 +80,26 @@ def test_machines_beside_the_trials_are_charged_once_and_remembered(tmp_path: Pa
     again.charge("idle machines", 9.0, FREE)
     assert again.spent_usd == 1.0  # the budget is a promise
     again.close()
+
+
+def test_a_trial_to_be_taken_up_waits_for_money_that_pays_for_its_start(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+
+    def opened(resume: bool, budget_usd: float) -> Study:
+        price = Price(3.6, "", "test", minimum_s=60.0)
+        goal = "minimise cost_usd"
+        return Study(SPACE, goal, lambda _: price, budget_usd, "grid", journal=path, resume=resume)
+
+    killed = opened(False, 0.1)
+    assert killed.ask() is not None
+    killed.close()
+    taken_up = opened(True, 0.1)
+    taken_up.charge("machines of the session that was killed", 0.06, FREE)
+    assert taken_up.ask() is None
+    assert taken_up.spent_usd == 0.06
+    taken_up.close()
+    richer = opened(True, 0.2)
+    again = richer.ask()
+    assert again is not None
+    assert again.number == 1
+    richer.close()

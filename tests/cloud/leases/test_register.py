@@ -58,6 +58,14 @@ class TestLease:
         up = lease(state=UP, machines=machines)
         assert up.cost_usd(1200.0) == pytest.approx(0.2 + 0.1)
         assert up.ended(1300.0, "", ()).cost_usd(9999.0) == pytest.approx(0.3 + 0.2)
+
+    def test_money_lasts_as_long_as_the_machines_cost_no_more(self) -> None:
+        up = lease(state=UP, machines=(Rented("a", 1000.0, PRICE), Rented("b", 1000.0, PRICE)))
+        assert up.lasts_s(0.12, 1010.0) == pytest.approx(50.0)  # the minimum is paid for
+        assert up.lasts_s(0.119, 1010.0) == 0.0
+        lasts_s = up.lasts_s(0.4, 1010.0)
+        assert up.cost_usd(1010.0 + lasts_s) == pytest.approx(0.4)
+        assert up.ended(1020.0, "", ()).lasts_s(0.0, 1030.0) == float("inf")
         assert up.launched_s == 1000.0
 
     def test_the_billing_minimum_is_per_machine(self) -> None:

@@ -1,0 +1,65 @@
+"""Machine type, a parameter of the job and the share of the data, searched together on rented machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prudent.cloud.leases.register import Register
+from prudent.cloud.providers.local import LocalProvider
+
+# Twice the vCPUs for a little more money: a run costs least on the larger type. Only depth 2 learns enough,
+# and only all of the data, which takes longest.
+PRICES = "name,vcpus,memory_gb,price_usd_per_h,minimum_s\nsmall,1,2,0.10,0\nlarge,2,4,0.12,0\n"
+JOB: dict[str, Any] = {
+    "command": f"{sys.executable} learn.py {{depth}} {{share}} {{cluster.vcpus}}",
+    "where": {"local": "prices.csv"},
+    "parameters": {
+        "cluster": {"machine": {"types": ["small", "large"], "count": [1]}},
+        "depth": [1, 2],
+        "share": [0.25, 0.5, 1.0],
+    },
+    "fraction": "share",
+    "measures": ["error"],
+    "goal": "minimise cost_usd subject to error <= 0.12",
+    "budget": "$0.002",
+    "lease": "60 s",
+}
+LEARN = """
+import sys, time
+depth, share, vcpus = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+time.sleep(2.4 * share / vcpus)
+print('PRUDENT {"error": %g}' % ((0.1 if depth == 2 else 0.3) + 0.1 * (1 - share)))
+"""
+
+
+def test_machines_parameters_and_data_are_searched_together(tmp_path: Path) -> None:
+    job, home = tmp_path / "job", tmp_path / "home"
+    job.mkdir()
+    (job / "prices.csv").write_text(PRICES)
+    (job / "learn.py").write_text(LEARN)
+    (job / "job.yaml").write_text(json.dumps(JOB))
+    ran = subprocess.run(
+        [sys.executable, "-m", "prudent.cli.main", "tune", str(job / "job.yaml"), "--json", "--seed", "3"],
+        env={**os.environ, "PRUDENT_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert ran.returncode == 0, ran.stderr
+    result = json.loads(ran.stdout)
+    assert result["best"]["configuration"] == {"cluster": "1*large", "depth": 2, "share": 1.0}
+    tried = [trial["configuration"] for trial in result["trials"]]
+    assert {one["cluster"] for one in tried} == {"1*small", "1*large"}
+    assert min(one["share"] for one in tried) < 1.0
+    assert result["spent_usd"] <= 0.002
+    bill_usd = sum(lease.cost_usd(0.0) for lease in Register(home).leases())
+    assert result["spent_usd"] == pytest.approx(bill_usd, abs=1e-6)
+    assert LocalProvider(home).list() == ()
