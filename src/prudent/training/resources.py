@@ -89,7 +89,8 @@ def wish_of(resources: Resources, provider: Provider) -> Wish:
     """What a request's computational resources mean at a place: the cheapest types first.
 
     Without a maximum nothing is rented beyond the minimum. A type with GPUs is taken only by whom asks for
-    them as additional hardware, for they cost much and most algorithms leave them idle.
+    them as additional hardware, for they cost much and most algorithms leave them idle. A type that is named
+    is taken as it is: GPUs that it does not have are not missed, for no algorithm here needs them.
     """
     catalog = catalog_of(provider)
     kinds: dict[str, Kind] = {}
@@ -123,11 +124,6 @@ def _type(asked: Instances, catalog: Catalog) -> str:
         raise BadInput(
             f'The type "{machine.name}" has GPUs, and the request does not ask for any; add '
             '"additionalHardware": ["GPU"] to it, or name another type.'
-        )
-    if wants and not machine.gpus:
-        raise BadInput(
-            f'The type "{machine.name}" has no GPU; name one that has, such as '
-            f'"{catalog.cheapest(gpus=1).name}", or leave "additionalHardware" out.'
         )
     return machine.name
 
