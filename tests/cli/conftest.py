@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,14 +40,6 @@ def prudent(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
         return Done(code, said.out, said.err)
 
     return call
-
-
-@pytest.fixture
-def heeds_ctrl_c() -> Iterator[None]:
-    """A shell starts what runs in the background deaf to Ctrl-C, and so is what these tests start then."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
-
-import renter
 
 from prudent.cloud.providers import ec2, ec2_wait
 from prudent.cloud.providers.channel import Channel
@@ -22,6 +22,9 @@ def open_channel(login: Any, workspace: str, environment: Mapping[str, str]) -> 
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    import renter
+
     ec2.open_channel = open_channel  # type: ignore[attr-defined]
     ec2_wait._LOOK = ec2_wait._LOOK.replace("/var/lib/prudent/", '"$HOME"/.prudent/')
     renter.main()

@@ -94,6 +94,7 @@ def test_a_request_grows_to_its_limit_never_beyond_and_leaves_nothing(tmp_path: 
     )
 
 
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_an_interrupt_leaves_nothing_either(tmp_path: Path) -> None:
     home = tmp_path / "home"
     run = begun(tmp_path, "500 trials", 1)

@@ -66,8 +66,8 @@ def test_every_error_has_its_place(settings: Settings) -> None:
     with pytest.raises(Refused) as refused:
         door.prepare(settings, "train", {"domain": "regresion", "seed": -1}, MEMBER, "rest")
     assert {error.path for error in refused.value.errors} == {"domain", "seed"}
+    wrong = {"fleet": "2*m3.medum", "world": {"bandwith": 1}, "scheduler": "hefty", "seed": "x"}
     with pytest.raises(Refused) as refused:
-        wrong = {"fleet": "2*m3.medum", "world": {"bandwith": 1}, "scheduler": "hefty", "seed": "x"}
         door.prepare(settings, "schedule", wrong, MEMBER, "rest")
     assert {e.path for e in refused.value.errors} == {
         "workflow",

@@ -14,9 +14,9 @@ from prudent.core.errors import BadInput, RunFailed
 def inside(folder: Path, path: str) -> Path:
     """A place under a folder, by its relative path.
 
-    >>> inside(Path("/work"), "data/part-1").as_posix()
-    '/work/data/part-1'
-    >>> inside(Path("/work"), "../secret")
+    >>> inside(Path("/srv"), "data/part-1").as_posix()
+    '/srv/data/part-1'
+    >>> inside(Path("/srv"), "../secret")
     Traceback (most recent call last):
     ...
     prudent.core.errors.BadInput: "../secret" leads out of the workspace; give a path inside it.
