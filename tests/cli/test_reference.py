@@ -48,7 +48,7 @@ def test_the_documented_options_are_those_of_the_program(name: str) -> None:
     flags = {
         flag
         for parameter in COMMANDS[name].params
-        if parameter.param_type_name == "option"
+        if parameter.param_type_name == "option" and not parameter.hidden
         for flag in (*parameter.opts, *parameter.secondary_opts)
     }
     assert documented()[name] == flags - HELP
