@@ -54,7 +54,7 @@ docs: $(VENV)/.installed-test ## build the documentation into site/; a broken li
 
 unit: $(VENV)/.installed-test ## tests, doctests and the tutorials only
 	$(call say,pytest)
-	@$(RUN) $(BIN)/pytest -n $(WORKERS)
+	@$(RUN) $(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 bench: $(VENV)/.installed-bench ## measure again what the documentation claims (slow; PRUDENT_DATA names the data)
 	$(call say,benchmarks)

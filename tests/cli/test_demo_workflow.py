@@ -15,7 +15,7 @@ def test_it_runs_twice_learns_and_reports(tmp_path: Path) -> None:
     said = io.StringIO()
     begun_s = time.monotonic()
     demo = workflow_demo(Console(file=said, width=100), tmp_path / "deep", seed=1)
-    assert time.monotonic() - begun_s < 60, "about 10 s on an idle machine"
+    assert time.monotonic() - begun_s < 240, "about 10 s on an idle machine"
     assert demo.first.succeeded
     assert demo.second.succeeded
     assert len(demo.second.workflow) == SIZE

@@ -173,6 +173,8 @@ async def _handle(process: asyncssh.SSHServerProcess[bytes], home: Path, mark: s
     await process.redirect(stdin=ran.stdin, stdout=ran.stdout, stderr=ran.stderr)
     # asyncio's wait also waits for the pipes, which a child left behind may hold open.
     while ran.returncode is None:
+        if process.is_closing() and ran.stdin is not None and not ran.stdin.is_closing():
+            ran.stdin.close()  # as sshd does when a client is gone: what waits for its input ends
         await asyncio.sleep(0.005)
     with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
         await asyncio.wait_for(_drained(process), 0.3)

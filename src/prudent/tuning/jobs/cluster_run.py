@@ -143,13 +143,17 @@ class ClusterRun:
             result = Outcome(
                 FAILED, self._timeline.now_s(), {}, str(error), started=self._began_s is not None
             )
-        if not self._stopped.is_set():
-            self._timeline.add(self._billed_outcome(result))
+        outcome = None if self._stopped.is_set() else self._billed_outcome(result)
         for log in self._logs:
             log.close()
         held = self._held
-        if held is not None:
-            self._rentals.give_back(held, "" if held.up else "it did not come up")
+        # Machines that can be used again are given back first: who hears of the end may want them at once.
+        if held is not None and held.up:
+            self._rentals.give_back(held, "")
+        if outcome is not None:
+            self._timeline.add(outcome)
+        if held is not None and not held.up:
+            self._rentals.give_back(held, "it did not come up")
 
     def _attempts(self) -> Outcome:
         why = ""
