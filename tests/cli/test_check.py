@@ -109,3 +109,10 @@ def test_wrong_questions(prudent: Callable[..., Any], arguments: tuple[str, ...]
     done = prudent("check", *arguments)
     assert done.code == 2
     assert says in done.err
+
+
+def test_what_was_typed_is_told_as_it_is(prudent: Callable[..., Any]) -> None:
+    said = prudent("check", "--where", "ec3:x", "--where", "[b]y")
+    assert said.code == 2
+    assert "ec3:x:" in said.out
+    assert "[b]y" in said.out

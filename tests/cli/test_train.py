@@ -135,6 +135,32 @@ def test_bad_arguments_are_one_sentence(prudent: Prudent, arguments: tuple[str, 
     assert words in done.err
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_data_that_are_wrong_leave_nothing_behind(prudent: Prudent, tmp_path: Path, there: bool) -> None:
+    data, out = tmp_path / "rows.csv", tmp_path / "models"
+    request = tmp_path / "request.json"
+    request.write_text(
+        json.dumps(
+            {
+                "domain": "regression",
+                "dataset": {"path": str(data), "target": "y"},
+                "methods": [{"algorithm": "linear-regression"}],
+                "budget": "1 trials",
+            }
+        )
+    )
+    data.write_text("x,y\n")
+    if there:
+        out.mkdir()
+    refused = prudent("train", request, "--out", out)
+    assert refused.code == 2
+    assert "has no rows" in refused.err
+    assert out.exists() == there
+    assert not there or not list(out.iterdir())
+    data.write_text("x,y\n" + "".join(f"{n},{2 * n + n % 3}\n" for n in range(30)))
+    assert prudent("train", request, "--out", out).code == 0
+
+
 def test_every_error_of_a_request_is_told(prudent: Prudent, branin: Callable[..., Path]) -> None:
     done = prudent("train", branin(domain="misc-function", seed=-1, methods=[{"algorithm": "brainin"}]))
     assert done.code == 2

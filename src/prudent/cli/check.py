@@ -51,7 +51,9 @@ def check(
     if as_json:
         say_json(described(found))
     else:
-        say(out(), *lines(found))
+        from rich.text import Text
+
+        say(out(), *map(Text, lines(found)))
     if any(one.problems for one in found):
         raise typer.Exit(WRONG)
 

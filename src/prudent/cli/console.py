@@ -21,7 +21,7 @@ def out() -> Console:
     """The console for answers; plain text where it is no terminal."""
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)  # ":x:" in a name is no picture
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = WIDEST  # a file has no edge at 80
     console.width = min(console.width, WIDEST)

@@ -74,7 +74,7 @@ def schedule(
 ) -> None:
     """Plan a workflow: which activation runs on which machine, in which order, how long, at what price."""
     from prudent.cli.workflow_answer import planned
-    from prudent.workflows.comparison import compare
+    from prudent.workflows.comparison import compare, summary
     from prudent.workflows.workflow import Workflow
 
     told = Workflow.read(workflow)
@@ -97,7 +97,7 @@ def schedule(
     beside = compare(made, told)
     written = write_report(made, told, beside, report) if report else None
     if as_json:
-        say_json(_document(made, beside, place, written))
+        say_json({**summary(made, beside), "plan": str(place), "report": str(written) if written else None})
         return
     console = out()
     for line in planned(made, told, beside, place, written):
@@ -161,24 +161,3 @@ def write_report(
     except (OSError, PrudentError) as error:
         complain(f"the report could not be written ({error})")
         return None
-
-
-def _document(plan: Plan, beside: Sequence[Compared], place: Path, report: Path | None) -> dict[str, Any]:
-    return {
-        "workflow": plan.workflow,
-        "scheduler": plan.scheduler,
-        "fleet": str(plan.fleet),
-        "makespan_s": plan.makespan_s,
-        "busy_s": plan.busy_s,
-        "cost_usd": plan.cost_usd,
-        "policy": plan.policy,
-        "details": dict(plan.details),
-        "front": [{"makespan_s": point.makespan_s, "cost_usd": point.cost_usd} for point in plan.front],
-        "comparison": [each.to_dict() for each in beside],
-        "assignments": {
-            name: {"vm": a.vm, "slot": a.slot, "start_s": a.start_s, "finish_s": a.finish_s}
-            for name, a in plan.assignments.items()
-        },
-        "plan": str(place),
-        "report": str(report) if report else None,
-    }

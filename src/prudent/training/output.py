@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import re
@@ -47,6 +48,7 @@ class Output:
         self.work = self.folder / WORK
         self.trials, self.engine_work = self.work / "trials", self.work / "engine"
         self._check(resume)
+        self._found, self._new = self.folder.exists(), not self._note.exists()
         try:
             self.trials.mkdir(parents=True, exist_ok=True)
             self._note.write_text(json.dumps({**self._known, "request": request.to_dict()}, indent=1))
@@ -98,6 +100,14 @@ class Output:
         for place in sorted(self.folder.iterdir()):
             if _MODEL.fullmatch(place.name):
                 place.rename(self.trials / str(read_description(place).trial))
+
+    def undo(self) -> None:
+        """Leave no trace of a request that could not begin, so that it can be mended and made again."""
+        if self._new:
+            shutil.rmtree(self.work, ignore_errors=True)
+            if not self._found:
+                with contextlib.suppress(OSError):
+                    self.folder.rmdir()
 
     def journal(self, index: int, algorithm: str) -> Path:
         return self.work / f"{index}-{algorithm}.jsonl"

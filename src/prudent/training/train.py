@@ -71,7 +71,7 @@ def train(
     output = Output(out, asked, chosen.name, resume)
     parallelism = asked.parallelism or (cores() if machines is None else parallelism_of(machines))
     with ExitStack() as stack:
-        session = stack.enter_context(_session(asked, chosen, output, parallelism))
+        session = stack.enter_context(_opened(asked, chosen, output, parallelism))
         race = _Race(asked, session, output, parallelism, began_s, watch, stack, machines)
         entries, failures, spent_usd, ended = race.run()
         described = {**session.description, "fingerprint": session.shape.fingerprint}
@@ -146,6 +146,14 @@ def trial_price(request: TrainingRequest, parallelism: int) -> Price:
     rate = machine.price.usd_per_h / parallelism
     # The machine is rented for the request: its billing minimum is not due for every trial.
     return Price(rate, machine.price.date, f"{machine.price.source} {machine.name} / {parallelism}")
+
+
+def _opened(request: TrainingRequest, engine: Engine, output: Output, parallelism: int) -> Session:
+    try:
+        return _session(request, engine, output, parallelism)
+    except BaseException:
+        output.undo()
+        raise
 
 
 def _session(request: TrainingRequest, engine: Engine, output: Output, parallelism: int) -> Session:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -46,6 +47,26 @@ def compare(plan: Plan, workflow: Workflow) -> tuple[Compared, ...]:
     names = [name for name in (_QUICK if large else BASELINES) if name != plan.scheduler]
     others = [schedule(workflow, plan.fleet, world, scheduler=name, seed=plan.seed) for name in names]
     return tuple(sorted(map(_of, (plan, *others)), key=lambda each: (each.makespan_s, each.cost_usd)))
+
+
+def summary(plan: Plan, beside: Sequence[Compared]) -> dict[str, Any]:
+    """A plan as an answer: plain values, with what other schedulers would take."""
+    return {
+        "workflow": plan.workflow,
+        "scheduler": plan.scheduler,
+        "fleet": str(plan.fleet),
+        "makespan_s": plan.makespan_s,
+        "busy_s": plan.busy_s,
+        "cost_usd": plan.cost_usd,
+        "policy": plan.policy,
+        "details": dict(plan.details),
+        "front": [{"makespan_s": point.makespan_s, "cost_usd": point.cost_usd} for point in plan.front],
+        "comparison": [each.to_dict() for each in beside],
+        "assignments": {
+            name: {"vm": a.vm, "slot": a.slot, "start_s": a.start_s, "finish_s": a.finish_s}
+            for name, a in plan.assignments.items()
+        },
+    }
 
 
 def _of(plan: Plan) -> Compared:

@@ -96,12 +96,14 @@ def test_one_process_does_every_kind(hand: Hand, settings: Settings, tmp_path: P
         "dataset": {"path": "rows.csv", "target": "y"},
         "methods": [{"algorithm": "linear-regression"}, {"algorithm": "decision-tree-regression"}],
         "budget": "3 trials",
+        "export": ["onnx", "pmml"],
     }
     said = done(hand, Task("r", "train", request, tmp_path / "r"))
     last = said[-1]
     assert isinstance(last, Done), last
     assert len(last.models) == 3
     assert (tmp_path / "r" / "models" / last.models[0].folder / "model.onnx").is_file()
+    assert (tmp_path / "r" / "models" / last.models[0].folder / "model.pmml").is_file()
     assert len([message for message in said if isinstance(message, Ended)]) == 3
     assert (tmp_path / "r" / "report.html").is_file()
 

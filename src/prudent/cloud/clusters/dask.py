@@ -7,9 +7,9 @@ import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
+from prudent.cloud.clusters.closing import Closing
 from prudent.cloud.clusters.rental import LEASE_S, READY_S, Rental
 from prudent.cloud.clusters.spark_host import ask, door, is_loopback
 from prudent.cloud.clusters.spark_rentals import each
@@ -45,7 +45,7 @@ class DaskHost:
     caller: str
 
 
-class DaskCluster:
+class DaskCluster(Closing):
     """Machines for some seats, and a Dask worker on each; all gone at the end of the `with` block.
 
     The scheduler is the caller's: it listens at `caller`, the address of this computer that the machines can
@@ -150,16 +150,6 @@ class DaskCluster:
 
     def __enter__(self) -> Self:
         return self.rent()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except PrudentError as trouble:
-            if error is None:
-                raise
-            error.add_note(str(trouble))
 
 
 def _ended(process: RemoteProcess) -> None:

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
+from prudent.cloud.clusters.closing import Closing
 from prudent.cloud.clusters.rental import LEASE_S, READY_S, Rental
 from prudent.cloud.clusters.spark_daemon import AT, REGISTERED, UI, Daemon, start_master, start_worker
 from prudent.cloud.clusters.spark_data import Carried, sees, shares
@@ -48,7 +48,7 @@ class _Worker:
     restarts: int = 0
 
 
-class SparkCluster:
+class SparkCluster(Closing):
     """A master and workers on machines of a provider, as many as a wish says.
 
         wish = Wish.exactly(3, "m5.large")
@@ -273,16 +273,6 @@ class SparkCluster:
 
     def __enter__(self) -> Self:
         return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except PrudentError as trouble:
-            if error is None:
-                raise
-            error.add_note(str(trouble))
 
     # Inside
 

@@ -23,7 +23,7 @@ _PLANNED = 0.5
 
 def perform(task: Task, tell: Tell, folders: Sequence[Path]) -> Said:
     """Plan; then run or rehearse the plan if the request says `execute`."""
-    from prudent.workflows.comparison import compare
+    from prudent.workflows.comparison import compare, summary
     from prudent.workflows.scheduling import schedule
 
     request = ScheduleRequest.parse(task.document, folders)
@@ -51,7 +51,7 @@ def perform(task: Task, tell: Tell, folders: Sequence[Path]) -> Said:
     tell(Progress(0.9 if request.execute is None else _PLANNED))
     beside = compare(plan, workflow)
     run = _follow(request, plan, workflow, task.folder, tell)
-    write_result(task.folder, _document(plan, beside, run))
+    write_result(task.folder, {**summary(plan, beside), "execution": None if run is None else run.to_dict()})
     _write_report(plan, workflow, beside, task.folder / REPORT, run)
     if run is not None and not run.succeeded:
         raise RunFailed(f"{len(run.execution.unfinished)} of {len(workflow)} activations are not done.")
@@ -88,26 +88,6 @@ def _follow(request: ScheduleRequest, plan: Plan, workflow: Workflow, folder: Pa
         watch=watch,
         check=False,
     )
-
-
-def _document(plan: Plan, beside: Sequence[Compared], run: Any) -> dict[str, Any]:
-    return {
-        "workflow": plan.workflow,
-        "scheduler": plan.scheduler,
-        "fleet": str(plan.fleet),
-        "makespan_s": plan.makespan_s,
-        "busy_s": plan.busy_s,
-        "cost_usd": plan.cost_usd,
-        "policy": plan.policy,
-        "details": dict(plan.details),
-        "front": [{"makespan_s": point.makespan_s, "cost_usd": point.cost_usd} for point in plan.front],
-        "comparison": [each.to_dict() for each in beside],
-        "assignments": {
-            name: {"vm": a.vm, "slot": a.slot, "start_s": a.start_s, "finish_s": a.finish_s}
-            for name, a in plan.assignments.items()
-        },
-        "execution": None if run is None else run.to_dict(),
-    }
 
 
 def _write_report(plan: Plan, workflow: Workflow, beside: Sequence[Compared], path: Path, run: Any) -> None:

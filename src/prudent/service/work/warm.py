@@ -6,9 +6,7 @@ import contextlib
 import importlib
 import os
 from pathlib import Path
-from typing import Any
 
-from prudent.training.engine import Session
 from prudent.training.engines.local.engine import LocalEngine
 from prudent.training.engines.local.pool import Pool
 
@@ -80,39 +78,14 @@ class WarmEngine(LocalEngine):
         super().__init__()
         self._stove = stove
 
-    def open(self, request: Any, work: Path, parallelism: int) -> Session:
-        pool = self._stove.take(parallelism) if request.dataset is not None else None
-        if pool is None:
-            return super().open(request, work, parallelism)
-        from prudent.training.data.reading import read_dataset
+    def pool(self, parallelism: int, work: Path, algorithms: tuple[str, ...]) -> Pool:
         from prudent.training.engines.local.builders import libraries
-        from prudent.training.engines.local.session import LocalSession
 
-        try:
-            named = [method.algorithm for method in request.methods]
-            pool.load([module for name in named for module in libraries(name)])
-            source = request.dataset
-            dataset = read_dataset(
-                source.path,
-                source.format,
-                source.target,
-                source.features,
-                domain=request.domain,
-                cache=work / "data",
-            )
-            return LocalSession(
-                dataset,
-                request.domain,
-                request.metric,
-                request.validation,
-                request.seed,
-                work,
-                parallelism,
-                pool=pool,
-            )
-        except BaseException:
-            pool.close()
-            raise
+        warm = self._stove.take(parallelism)
+        if warm is None:
+            return super().pool(parallelism, work, algorithms)
+        warm.load([module for name in algorithms for module in libraries(name)])
+        return warm
 
 
 def cores() -> int:

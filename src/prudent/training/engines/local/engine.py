@@ -7,6 +7,7 @@ from typing import Any
 
 from prudent.training.algorithms.registry import sensible
 from prudent.training.engine import Session
+from prudent.training.engines.local.pool import Pool
 from prudent.training.engines.local.session import LocalSession, open_pool
 from prudent.training.functions import FunctionSession
 from prudent.training.request import PMML
@@ -26,6 +27,10 @@ class LocalEngine:
     def __init__(self, memory_mb: float | None = None) -> None:
         self._memory_mb = memory_mb
 
+    def pool(self, parallelism: int, work: Path, algorithms: tuple[str, ...]) -> Pool:
+        """Processes for so many trials at a time, which load what these algorithms need."""
+        return open_pool(parallelism, work, algorithms)
+
     def open(self, request: Any, work: Path, parallelism: int) -> Session:
         """Read the request's data while the workers' libraries load."""
         from prudent.training.data.reading import read_dataset
@@ -35,7 +40,7 @@ class LocalEngine:
             return FunctionSession()
         named = [method.algorithm for method in request.methods]
         expected = named or [found.name for found in sensible(request.domain)]
-        pool = open_pool(parallelism, work, tuple(expected))
+        pool = self.pool(parallelism, work, tuple(expected))
         try:
             dataset = read_dataset(
                 source.path,
