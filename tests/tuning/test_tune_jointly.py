@@ -40,7 +40,8 @@ print('PRUDENT {"error": %g}' % ((0.1 if depth == 2 else 0.3) + 0.1 * (1 - share
 
 
 def test_machines_parameters_and_data_are_searched_together(tmp_path: Path) -> None:
-    job, home = tmp_path / "job", tmp_path / "home"
+    # The machines live in the job's own folder, as they do for who works in the home folder.
+    job, home = tmp_path / "job", tmp_path / "job" / "share" / "prudent"
     job.mkdir()
     (job / "prices.csv").write_text(PRICES)
     (job / "learn.py").write_text(LEARN)

@@ -85,7 +85,7 @@ class Instances(_Part):
 
 
 class Resources(_Part):
-    """The machines to train on; a service rents them, a command line only takes their price."""
+    """The machines to train on: rented for the Spark engine, and their price is what a trial costs."""
 
     instances: tuple[Instances, ...] = ()
     min_total_instances: Annotated[int | None, Field(ge=1, le=32)] = None

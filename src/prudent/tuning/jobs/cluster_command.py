@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import secrets
@@ -106,6 +107,12 @@ class ClusterCommandJob:
         self._run_id = ""
         self._lock = threading.Lock()
 
+    def _own_home(self) -> tuple[str, ...]:
+        """Where machines of this computer live, if that is in the job's folder: no files of the job."""
+        home = (self._register or Register()).home.resolve()
+        folder = self.directory.resolve()
+        return (glob.escape(home.relative_to(folder).as_posix()),) if home.is_relative_to(folder) else ()
+
     def price(self, configuration: Configuration) -> Price:
         kind, count = self.machines.wanted(self.space.check(configuration))
         return self._prices[kind].times(count)
@@ -129,7 +136,7 @@ class ClusterCommandJob:
             price=self._prices[kind].times(count),
             run=f"{self._run_id}-confirm" if number == _CONFIRMING else self._run_id,
             source=self.directory,
-            exclude=self._exclude,
+            exclude=(*self._exclude, *self._own_home()),
             fetch=self._fetch,
             results=self.results,
             measures=self.measures,
