@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from prudent.cli.console import complain
 from prudent.core.errors import PrudentError
@@ -15,8 +16,8 @@ PERIOD_S = 300.0
 """How often a service looks for machines that nobody needs any more."""
 
 
-def reap_leftovers() -> None:
-    """One round of the reaper at every place with leases, told in a line each way.
+def reap_leftovers(home: Path | None = None) -> None:
+    """One round of the reaper at every place with leases in a home, told in a line each way.
 
     It is done in passing, so it never fails the command that it precedes: trouble is a warning.
     """
@@ -24,7 +25,7 @@ def reap_leftovers() -> None:
     from prudent.cloud.leases.register import Register
 
     try:
-        done = reap_all(Register(), time.time())
+        done = reap_all(Register(home), time.time())
     except (PrudentError, OSError) as error:
         complain(f"leftover machines could not be looked for: {error}")
         return
@@ -40,13 +41,13 @@ def reap_leftovers() -> None:
 
 
 @contextmanager
-def reaping(period_s: float = PERIOD_S) -> Iterator[None]:
+def reaping(home: Path | None = None, period_s: float = PERIOD_S) -> Iterator[None]:
     """Reap now and every `period_s` while the body runs, beside it: what runs long starts nothing anew."""
     over = threading.Event()
 
     def work() -> None:
         while True:
-            reap_leftovers()
+            reap_leftovers(home)
             if over.wait(period_s):
                 return
 

@@ -54,7 +54,10 @@ class Settings:
     """How long running work may go on after SIGTERM."""
     poll_s: float = 0.1
     engine: Literal["local", "spark"] = "local"
-    """Where training requests are done."""
+    """Where training requests are done that ask for no machines."""
+    where: str | None = None
+    """Where machines are rented for training requests that ask for some: local, local:PRICES.csv,
+    hosts:INVENTORY.yaml or ec2:CONFIG.yaml; None rents none."""
     keep_days: float | None = None
     """Ended runs older than this are removed; None keeps all."""
 

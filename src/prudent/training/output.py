@@ -21,7 +21,8 @@ from prudent.training.request import TrainingRequest
 from prudent.training.search import SAMPLE
 
 WORK = ".work"
-_OURS = {WORK, "leaderboard.json", "leaderboard.csv", "report.html"}
+CLUSTER = "cluster"
+_OURS = {WORK, CLUSTER, "leaderboard.json", "leaderboard.csv", "report.html"}
 _MODEL = re.compile(rf"\d+-({'|'.join(algorithms())})-.+")
 _COLUMNS = (
     "rank",

@@ -14,6 +14,7 @@ from prudent.cloud.providers.provider import Provider
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
+from prudent.training.output import CLUSTER
 from prudent.training.request import Instances, Resources, TrainingRequest
 
 if TYPE_CHECKING:
@@ -81,8 +82,18 @@ def rented(
     else:
         assert resources is not None
         wish = wish_of(resources, provider)
-    logs = Path(out) / "cluster"
-    return SparkCluster(provider, wish, run=f"train-{Path(out).name}", register=register, logs=logs)
+    return SparkCluster(provider, wish, run=run_name(out), register=register, logs=Path(out) / CLUSTER)
+
+
+def run_name(out: Path) -> str:
+    """By which name the leases of a request know it: its folder's, or of one that is just "models" the one
+    around it.
+
+    >>> run_name(Path("/srv/runs/01m7/models")), run_name(Path("digits"))
+    ('train-01m7', 'train-digits')
+    """
+    folder = Path(out).absolute()
+    return f"train-{(folder.parent if folder.name == 'models' else folder).name}"
 
 
 def wish_of(resources: Resources, provider: Provider) -> Wish:
