@@ -120,13 +120,14 @@ def test_it_is_over_when_nobody_renews(machine: Path, started: list[subprocess.P
 
 
 def test_it_goes_on_while_somebody_does(machine: Path, started: list[subprocess.Popen[bytes]]) -> None:
-    lease(machine, 2)
+    lease(machine, 3)
     one = begin(started, word(machine))
     _watch(machine)
     for _ in range(5):
-        time.sleep(1)
-        lease(machine, 2)
+        time.sleep(0.9)
+        lease(machine, 3)
     assert one.poll() is None
+    lease(machine, 0)
     assert one.wait(timeout=20) is not None
 
 
