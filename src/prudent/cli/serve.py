@@ -13,7 +13,7 @@ import typer
 
 from prudent.cli.console import out, say
 from prudent.cli.reaping import reaping
-from prudent.cli.service_options import Artifacts, Config, Data, DatabaseUrl, Home, read_settings
+from prudent.cli.service_options import Artifacts, Config, Data, DatabaseUrl, Home, Where, read_settings
 from prudent.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def serve(
     database_url: DatabaseUrl = None,
     artifacts: Artifacts = None,
     data: Data = None,
+    where: Where = None,
     workers: Annotated[
         int | None, typer.Option(min=0, help="Workers on this machine; 1 otherwise, 0 for none.")
     ] = None,
@@ -44,6 +45,7 @@ def serve(
         "port": port,
         "artifacts": artifacts,
         "data": data,
+        "where": where,
         "workers": workers,
         "concurrency": concurrency,
         "tokens": tokens,
@@ -64,8 +66,11 @@ def _run(settings: Settings) -> None:
     from prudent.service.store.store import Store
     from prudent.service.web.app import create_app
     from prudent.service.web.logs import set_up
+    from prudent.service.work import artifacts, machines
 
     settings.create()
+    machines.check(settings.where, settings.home)
+    artifacts.check(settings.artifacts)
     set_up()
     with ExitStack() as stack:
         store = stack.enter_context(Store(settings.database))
@@ -73,7 +78,7 @@ def _run(settings: Settings) -> None:
         settings = guard.at_home(settings, store)
         app = create_app(settings, store)
         stack.enter_context(_heeded_signals())
-        stack.enter_context(reaping())
+        stack.enter_context(reaping(settings.home))
         crew = Crew(settings, settings.workers)
         stack.callback(crew.stop)
         crew.start()

@@ -33,6 +33,14 @@ Data = Annotated[
     typer.Option(help="A folder, beside HOME/data, in which data of requests may lie; repeatable."),
 ]
 
+Where = Annotated[
+    str | None,
+    typer.Option(
+        help="Where machines are rented for requests that ask for some: local, local:PRICES.csv, "
+        "hosts:INVENTORY.yaml or ec2:CONFIG.yaml; nowhere otherwise."
+    ),
+]
+
 
 def read_settings(
     home: Path | None, config: Path | None, database_url: str | None, said: Mapping[str, Any]

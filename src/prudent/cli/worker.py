@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from prudent.cli.reaping import reaping
-from prudent.cli.service_options import Artifacts, Config, Data, DatabaseUrl, Home, read_settings
+from prudent.cli.service_options import Artifacts, Config, Data, DatabaseUrl, Home, Where, read_settings
 
 _PR_SET_PDEATHSIG = 1
 
@@ -23,6 +23,7 @@ def worker(
     database_url: DatabaseUrl = None,
     artifacts: Artifacts = None,
     data: Data = None,
+    where: Where = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Do so many runs at a time.")] = None,
     name: Annotated[str | None, typer.Option(help="Its name; host and process otherwise.")] = None,
     attached: Annotated[bool, typer.Option("--attached", hidden=True)] = False,
@@ -32,21 +33,25 @@ def worker(
     from prudent.service.notify.courier import Courier
     from prudent.service.store.store import Store
     from prudent.service.web.logs import set_up
+    from prudent.service.work import artifacts as results
+    from prudent.service.work import machines
 
     if attached:  # a service started it, and it shall not outlive that
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    said = {"artifacts": artifacts, "data": data, "concurrency": concurrency}
+    said = {"artifacts": artifacts, "data": data, "where": where, "concurrency": concurrency}
     settings = read_settings(home, config, database_url, said)
     settings.create()
+    machines.check(settings.where, settings.home)
+    results.check(settings.artifacts)
     set_up()
     with Store(settings.database) as store:
         made = Worker(settings, store, name)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: made.drain())
-        with nullcontext() if attached else reaping():
+        with nullcontext() if attached else reaping(settings.home):
             courier = Courier(settings).start()  # what this worker announces lies in its own home
-        made.run()
-        courier.stop()
+            made.run()
+            courier.stop()
     sys.stdout.flush()
     # Threads of workflows that were handed over wait for an end that comes elsewhere.
     os._exit(0)

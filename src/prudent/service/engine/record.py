@@ -10,7 +10,7 @@ from prudent.service.store import charges, events, runs, trials
 from prudent.service.store.charges import Charge
 from prudent.service.store.runs import Run
 from prudent.service.store.trials import RUNNING, Trial
-from prudent.service.work.messages import Begun, Ended, Progress, Said
+from prudent.service.work.messages import Begun, Ended, Noted, Progress, Said
 
 
 def keep(connection: Connection, run: Run, said: Sequence[Said]) -> list[int]:
@@ -20,6 +20,8 @@ def keep(connection: Connection, run: Run, said: Sequence[Said]) -> list[int]:
     for message in said:
         if isinstance(message, Begun):
             _begun(connection, run, message)
+        elif isinstance(message, Noted):
+            events.append(connection, run.id, message.kind, message.data)
         elif isinstance(message, Ended) and _ended(connection, run, message):
             new.append(message.number)
     latest = [message for message in said if isinstance(message, Progress)][-1:]

@@ -9,15 +9,18 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, NoReturn
 
+from sqlalchemy import Connection
+
 from prudent.service.engine import record
 from prudent.service.engine.hands import Hands
 from prudent.service.settings import Settings
 from prudent.service.store import charges, claims, models, runs, trials
+from prudent.service.store.charges import Charge
 from prudent.service.store.models import Model
 from prudent.service.store.runs import CANCELLED, FAILED, SUCCEEDED, Run
 from prudent.service.store.store import Store
 from prudent.service.store.tables import runs as table
-from prudent.service.work import artifacts
+from prudent.service.work import artifacts, machines
 from prudent.service.work.hand import LAST_WORDS, Died, Hand, clear
 from prudent.service.work.messages import Done, Failed, Interrupted, Said, Task
 
@@ -79,7 +82,7 @@ class Session:
             return
         if self.run.fence > 1:
             self.store.write(trials.drop_unfinished, self.run.id, self.run.fence)
-            clear(self.settings.folder_of(self.run.id))
+            self._clear()
 
     def next(self) -> Batch:
         """Go on until trials have ended or the run has."""
@@ -129,6 +132,7 @@ class Session:
 
     def finish(self, batch: Batch) -> str:
         """The one outcome."""
+        self._charge_machines()
         if not batch.recorded:
             now = self.store.read(runs.get, self.run.id)
             if now is None or not (now.ended and now.fence == self.run.fence):
@@ -159,6 +163,8 @@ class Session:
                     self.parallelism,
                     left_usd,
                     self.settings.engine,
+                    self.settings.where,
+                    self.settings.home.absolute(),
                 )
             )
         return self._hand
@@ -233,4 +239,30 @@ class Session:
         if self._hand is not None:
             self.hands.give_back(self._hand, good=False)
             self._hand = None
-            clear(self.settings.folder_of(self.run.id))
+            self._clear()
+
+    def _clear(self) -> None:
+        """End commands and machines that a process which is gone has left."""
+        folder = self.settings.folder_of(self.run.id)
+        clear(folder)
+        if self._may_have_machines:
+            machines.end(folder, self.settings.home)
+
+    @property
+    def _may_have_machines(self) -> bool:
+        return machines.may_have(self.run.kind, self.run.document, self.settings.where)
+
+    def _charge_machines(self) -> None:
+        """What machines cost beside their trials: their start, and the time in which they waited."""
+        if not self._may_have_machines:
+            return
+        paid = machines.paid(self.settings.folder_of(self.run.id), self.settings.home)
+
+        def charge(connection: Connection) -> None:
+            run = runs.get(connection, self.run.id)
+            if run is not None and paid.usd > run.spent_usd:
+                price = (paid.price.usd_per_h, str(paid.price.date)) if paid.price else (None, "")
+                usd = paid.usd - run.spent_usd
+                charges.record(connection, Charge(run.id, "machines", run.user, run.kind, usd, *price))
+
+        self.store.write(charge)

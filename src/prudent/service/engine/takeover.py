@@ -130,6 +130,7 @@ class Pulse:
             return
         self._pruned_s = time.monotonic()
         for run_id in self.store.read(runs.ended_before, time.time() - keep_days * _DAY_S):
-            artifacts.remove(self.settings.artifacts, run_id, self.settings.folder_of(run_id))
+            folder, cache = self.settings.folder_of(run_id), self.settings.home / "cache"
+            artifacts.remove(self.settings.artifacts, run_id, folder, cache)
             self.store.write(runs.remove, run_id)
             DBOS.delete_workflows([run_id])

@@ -46,6 +46,7 @@ class Worker:
             tuple(folder.absolute() for folder in settings.data_folders),
             policy_for(settings),
             settings.home.absolute() / "cache" / "warm",
+            settings.home.absolute(),
         )
         self.hands = Hands(lambda: Hand(terms), settings.concurrency)
         self.pulse = Pulse(store, settings, self.described, self.mine, self.hands.tick)

@@ -8,14 +8,15 @@ the same. What must happen each time a worker takes the run up (see `Session.pre
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 from dbos import DBOS
 
+from prudent.core.errors import RunFailed
 from prudent.service.engine.session import Batch, Session
 from prudent.service.notify.courier import announce
-from prudent.service.store.runs import Stale
+from prudent.service.store.runs import FAILED, Stale
 from prudent.service.web.logs import about
 
 _log = logging.getLogger("prudent.worker")
@@ -53,7 +54,7 @@ def perform(run_id: str) -> str:
             while not (batch := Batch(**_trials(run_id))).outcome:
                 pass
             if not batch.recorded:
-                _export(run_id, asdict(batch))
+                batch = _exported(run_id, batch)
             outcome = _end(run_id, asdict(batch))
             _notify(run_id, batch.exhausted)
             _log.info("Run %s %s", run_id, outcome)
@@ -63,6 +64,17 @@ def perform(run_id: str) -> str:
             raise
         finally:
             session.close()
+
+
+def _exported(run_id: str, batch: Batch) -> Batch:
+    """Results that cannot be kept are none: the run failed, and its end says why."""
+    try:
+        _export(run_id, asdict(batch))
+    except RunFailed as error:
+        if isinstance(error, Stale):
+            raise
+        return replace(batch, outcome=FAILED, error=str(error))
+    return batch
 
 
 @DBOS.step(name="trials")

@@ -41,6 +41,8 @@ class Terms:
     policy: Policy
     scratch: Path
     """Where the processes of training write what they have to say; all of them may share it."""
+    home: Path | None = None
+    """Where the leases of machines are kept; for one's own commands it is where they always are."""
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -35,10 +35,11 @@ class Hand:
         ours, theirs = socket.socketpair()
         home = str(Path(prudent.__file__).parents[1])
         path = os.pathsep.join(part for part in (home, os.environ.get("PYTHONPATH", "")) if part)
+        own = {"PYTHONPATH": path, **({} if terms.home is None else {"PRUDENT_HOME": str(terms.home)})}
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _CHILD, str(theirs.fileno())],
-                env={**_harmless(os.environ), "PYTHONPATH": path},
+                env={**_harmless(os.environ), **own},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,

@@ -21,6 +21,18 @@ class Task:
     left_usd: float | None = None
     """What the user may still spend today; the budget is the smaller of both."""
     engine: str = "local"
+    where: str | None = None
+    """Where machines are rented for a training request that asks for some."""
+    home: Path | None = None
+    """Where their leases are kept."""
+
+
+@dataclass(frozen=True)
+class Noted:
+    """Something that whoever follows the run should know, as an event of that kind."""
+
+    kind: str
+    data: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -99,5 +111,5 @@ class Tick:
     """The worker is alive, and the run is still its."""
 
 
-Said = Progress | Begun | Ended | Done | Failed | Interrupted | Ready
+Said = Noted | Progress | Begun | Ended | Done | Failed | Interrupted | Ready
 Tell = Callable[[Said], None]

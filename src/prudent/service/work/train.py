@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from prudent.core.errors import PrudentError, RunFailed
+from prudent.core.money import Price
+from prudent.core.units import format_duration
 from prudent.service.intake.places import inside, scheme_of
+from prudent.service.work import machines
 from prudent.service.work.artifacts import MODELS, REPORT
 from prudent.service.work.files import write_result
-from prudent.service.work.messages import Begun, Done, Ended, Interrupted, Made, Progress, Said, Task, Tell
+from prudent.service.work.messages import (
+    Begun,
+    Done,
+    Ended,
+    Interrupted,
+    Made,
+    Noted,
+    Progress,
+    Said,
+    Task,
+    Tell,
+)
 from prudent.service.work.warm import Stove, WarmEngine
 from prudent.training.description import MODEL_FILE
 from prudent.training.engine import Engine
+from prudent.training.events import ClusterReady, Event, Started
 from prudent.training.events import Ended as TrialEnded
-from prudent.training.events import Event, Started
 from prudent.training.leaderboard import Entry, Failure, Leaderboard
 from prudent.training.request import TrainingRequest
+from prudent.training.resources import SPARK, parallelism_of, price_of, rented
 
 _HALF_WAY = 8
 """Without a limit nobody knows how many trials there will be; after so many, progress says one half."""
@@ -30,9 +46,16 @@ def perform(task: Task, tell: Tell, folders: Sequence[Path], stove: Stove) -> Sa
     from prudent.training.train import train
 
     request = request_of(task, folders)
-    watcher = Watcher(request, task.parallelism, tell)
-    engine: str | Engine = WarmEngine(stove) if task.engine == "local" else task.engine
-    board = train(request, engine, task.folder / MODELS, resume=True, watch=watcher.watch)
+    out = task.folder / MODELS
+    watcher = Watcher(request, _price(task, request), tell)
+    if rents(task, request):
+        assert task.where is not None
+        board = train(request, SPARK, out, where=task.where, home=task.home, resume=True, watch=watcher.watch)
+    else:
+        if machines.asks(request):
+            note(tell, machines.NONE_HERE)
+        engine: str | Engine = WarmEngine(stove) if task.engine == "local" else task.engine
+        board = train(request, engine, out, resume=True, watch=watcher.watch)
     if board.ended == INTERRUPTED:
         return Interrupted()
     _write(board, task.folder)
@@ -53,7 +76,7 @@ def request_of(task: Task, folders: Sequence[Path]) -> TrainingRequest:
     """The request with its file found, and within what the user may still spend today."""
     request = TrainingRequest.parse(task.document)
     changes: dict[str, object] = {}
-    if request.parallelism is None:
+    if request.parallelism is None and not rents(task, request):
         changes["parallelism"] = task.parallelism
     if request.dataset is not None and scheme_of(request.dataset.path) == "file":
         found = str(inside(request.dataset.path, folders))
@@ -65,20 +88,43 @@ def request_of(task: Task, folders: Sequence[Path]) -> TrainingRequest:
     return request.changed(changes)
 
 
+def rents(task: Task, request: TrainingRequest) -> bool:
+    """Whether machines are rented for it, and Spark runs there."""
+    return task.where is not None and machines.asks(request)
+
+
+def note(tell: Tell, text: str, **more: object) -> None:
+    """Tell something about machines to whoever follows the run, and to its log."""
+    logging.info("%s", text)
+    tell(Noted("machines", {"text": text, **more}))
+
+
+def _price(task: Task, request: TrainingRequest) -> Price:
+    """What an hour of a trial costs, as the search reckons it."""
+    from prudent.training.train import trial_price
+
+    if rents(task, request) and not request.machine:
+        assert task.where is not None
+        cluster = rented(request, None, task.where, task.folder / MODELS, task.home)
+        assert cluster is not None
+        return price_of(cluster, request.parallelism or parallelism_of(cluster))
+    return trial_price(request, request.parallelism or task.parallelism)
+
+
 class Watcher:
     """Turns what the search tells into messages."""
 
-    def __init__(self, request: TrainingRequest, parallelism: int, tell: Tell) -> None:
-        from prudent.training.train import trial_price
-
-        self._budget = request.budget
-        self._price = trial_price(request, request.parallelism or parallelism)
-        self._tell = tell
+    def __init__(self, request: TrainingRequest, price: Price, tell: Tell) -> None:
+        self._budget, self._price, self._tell = request.budget, price, tell
         self._began_s = time.monotonic()
         self._ended, self._spent_usd = 0, 0.0
 
     def watch(self, event: Event) -> None:
-        if isinstance(event, Started):
+        if isinstance(event, ClusterReady):
+            took = format_duration(event.took_s)
+            text = f"Spark runs on {event.text} ({event.place}), ready after {took}."
+            note(self._tell, text, machines=event.text, place=event.place, took_s=event.took_s)
+        elif isinstance(event, Started):
             self._tell(Begun(event.number, event.algorithm, {"why": event.why} if event.why else {}))
         elif isinstance(event, TrialEnded):
             self._ended += 1
