@@ -9,7 +9,7 @@ from typing import Any
 from prudent.reports import words
 from prudent.reports.effects import Effect
 from prudent.reports.foresight import Foretold
-from prudent.reports.plots import Figure, Trace, axis, band, lines, marks, plain, steps, wide
+from prudent.reports.plots import Figure, Trace, axis, band, dotted, lines, marks, plain, steps, wide
 from prudent.tuning.goal import COST, TIME, Goal
 from prudent.tuning.history import best_of
 from prudent.tuning.result import Result
@@ -59,7 +59,7 @@ def progress(result: Result, beside: Sequence[Result] = ()) -> Figure | None:
     }
     layout["xaxis"]["range"][0] = -0.015 * max(ends)
     if result.budget_usd:
-        layout["shapes"] = [_line(x=result.budget_usd)]
+        layout["shapes"] = [dotted(x=result.budget_usd)]
         layout["annotations"] = [_note("budget", x=result.budget_usd)]
     alt = f"{words.label(measure)} of the best run so far against the money spent, {len(dots)} runs as dots"
     return Figure("progress", alt, traces, layout, height_px=420)
@@ -139,7 +139,7 @@ def effect(
     layout = {
         "xaxis": _parameter_axis(shown, x),
         "yaxis": axis(shown.measure, span, shown.log_measure, title=""),
-        "shapes": [_line(y=bound) for bound in bounds if min(span) <= bound <= max(span)],
+        "shapes": [dotted(y=bound) for bound in bounds if min(span) <= bound <= max(span)],
         "margin": {"l": 68, "r": 8, "t": 8, "b": 44},
     }
     alt = f"effect of {shown.parameter} on {words.label(shown.measure)}, averaged over the other parameters"
@@ -210,14 +210,6 @@ def _bars(middle: Sequence[float], low: Sequence[float], high: Sequence[float]) 
         "thickness": 1.5,
         "width": 3,
     }
-
-
-def _line(x: float | None = None, y: float | None = None) -> dict[str, Any]:
-    """A dashed line across the whole figure."""
-    line = {"type": "line", "line": {"color": "--muted", "dash": "dot", "width": 1.5}, "layer": "below"}
-    if x is not None:
-        return {**line, "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1}
-    return {**line, "y0": y, "y1": y, "xref": "paper", "x0": 0, "x1": 1}
 
 
 def _note(text: str, x: float) -> dict[str, Any]:

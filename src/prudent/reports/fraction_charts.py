@@ -8,7 +8,7 @@ from typing import Any
 
 from prudent.reports import words
 from prudent.reports.fractions import Fractions, Frontier, Growth, Leader
-from prudent.reports.plots import Figure, Trace, axis, band, lines, marks, plain, wide
+from prudent.reports.plots import Figure, Trace, axis, band, dotted, lines, marks, plain, wide
 from prudent.tuning.goal import COST, TIME, Constraint, Goal
 from prudent.tuning.trial import CUT, Configuration, Trial
 
@@ -84,7 +84,7 @@ def _growth(
         "showlegend": False,
         "xaxis": _share_axis(growth.fractions.tolist()),
         "yaxis": axis(measure, span, log, title=""),
-        "shapes": [_bound_line(y=c.bound) for c in bounds if min(span) <= c.bound <= max(span)],
+        "shapes": [dotted(y=c.bound) for c in bounds if min(span) <= c.bound <= max(span)],
         "margin": {"l": 64, "r": 10, "t": 8, "b": 44},
     }
     alt = f"{words.label(measure)} against the share of the data: {len(growth.runs)} runs and a prediction"
@@ -232,15 +232,8 @@ def _point(told: Frontier, place: int) -> tuple[float, float, str]:
     return cost, value, lines(first, *ranges, *settings)
 
 
-def _bound_line(x: float | None = None, y: float | None = None) -> dict[str, Any]:
-    line = {"type": "line", "line": {"color": "--muted", "dash": "dot", "width": 1.5}, "layer": "below"}
-    if x is not None:
-        return {**line, "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1}
-    return {**line, "y0": y, "y1": y, "xref": "paper", "x0": 0, "x1": 1}
-
-
 def _limit_line(limit: Constraint) -> dict[str, Any]:
-    return _bound_line(x=limit.bound) if limit.measure == COST else _bound_line(y=limit.bound)
+    return dotted(x=limit.bound) if limit.measure == COST else dotted(y=limit.bound)
 
 
 def _limit_note(limit: Constraint, log_cost: bool) -> dict[str, Any]:

@@ -68,6 +68,14 @@ def plain(text: object) -> str:
     return html.escape(str(text), quote=False)
 
 
+def dotted(*, x: float | None = None, y: float | None = None, layer: str = "below") -> dict[str, Any]:
+    """A dotted line across the whole figure: upright at `x`, or level at `y`."""
+    line = {"type": "line", "line": {"color": "--muted", "dash": "dot", "width": 1.5}, "layer": layer}
+    if x is not None:
+        return {**line, "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1}
+    return {**line, "y0": y, "y1": y, "xref": "paper", "x0": 0, "x1": 1}
+
+
 def lines(*said: object) -> str:
     """Several lines of plain text for a hover box."""
     return "<br>".join(plain(line) for line in said if line not in ("", None))

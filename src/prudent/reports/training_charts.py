@@ -9,7 +9,7 @@ from typing import Any
 
 from prudent.core.values import is_number
 from prudent.reports import words
-from prudent.reports.plots import Figure, Trace, axis, lines, marks, plain, steps, wide
+from prudent.reports.plots import Figure, Trace, axis, dotted, lines, marks, plain, steps, wide
 from prudent.reports.practice import Residuals, Silhouette
 from prudent.training.algorithms.domains import LESS_IS_BETTER
 from prudent.training.leaderboard import Entry
@@ -57,7 +57,7 @@ def residuals(found: Residuals) -> Figure:
     layout = {
         "xaxis": axis("", found.predicted, log=False, title="predicted"),
         "yaxis": axis("", ends, log=False, title="actual minus predicted"),
-        "shapes": [_across(0.0)],
+        "shapes": [dotted(y=0.0)],
     }
     alt = f"residuals of {len(found.errors)} rows against their predictions"
     return Figure("residuals", alt, [_dots(found.predicted, found.errors, found)], layout, height_px=360)
@@ -104,9 +104,7 @@ def silhouettes(found: Silhouette) -> Figure:
     layout = {
         "xaxis": axis("", [min(low, 0.0), 1.0], log=False, title="silhouette"),
         "yaxis": {"tickvals": ticks, "ticktext": names, "autorange": "reversed", "showgrid": False},
-        "shapes": [
-            {**_line(), "x0": 0, "x1": 0, "yref": "paper", "y0": 0, "y1": 1},
-        ],
+        "shapes": [dotted(x=0.0)],
     }
     alt = f"silhouettes of {total} rows in {len(found.clusters)} clusters"
     return Figure("silhouettes", alt, traces, layout, height_px=min(160 + 60 * len(found.clusters), 640))
@@ -149,7 +147,7 @@ def curve(said: Mapping[str, Any], metric: str, stopped: Mapping[str, Any] | Non
     }
     at = (stopped or {}).get("best")
     if at is not None and is_number(at) and min(xs) <= float(at) <= max(xs):
-        layout["shapes"] = [{**_line(), "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1}]
+        layout["shapes"] = [dotted(x=float(at))]
     return Figure("curve", f"{metric_name(metric)} by training step", traces, layout, height_px=340)
 
 
@@ -333,11 +331,3 @@ def hover(entry: Entry) -> str:
         f"trained in {words.amount('time_s', entry.train_s)}",
         *settings,
     )
-
-
-def _line() -> dict[str, Any]:
-    return {"type": "line", "line": {"color": "--muted", "dash": "dot", "width": 1.5}, "layer": "below"}
-
-
-def _across(y: float) -> dict[str, Any]:
-    return {**_line(), "y0": y, "y1": y, "xref": "paper", "x0": 0, "x1": 1}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from prudent.reports import words
-from prudent.reports.plots import Figure, Trace, axis, lines, marks, plain, steps, wide
+from prudent.reports.plots import Figure, Trace, axis, dotted, lines, marks, plain, steps, wide
 from prudent.workflows.comparison import Compared
 from prudent.workflows.execution import Attempt
 from prudent.workflows.fleet import Fleet
@@ -165,7 +165,7 @@ def utilisation(
     layout = {
         "xaxis": _time_axis(end_s),
         "yaxis": {"title": {"text": "busy slots"}, "range": [0, slots * 1.06], "rangemode": "tozero"},
-        "shapes": [_dotted(y=slots)],
+        "shapes": [dotted(y=slots, layer="above")],
         "showlegend": bool(real),
     }
     return Figure("utilisation", f"busy slots over time, of {slots}", traces, layout, height_px=230)
@@ -211,7 +211,7 @@ def comparison(plan: Plan, beside: Sequence[Compared], bound_s: float) -> Figure
         "margin": {"l": 96, "r": 24, "t": 22, "b": 44},
     }
     if bound_s > 0:
-        layout["shapes"] = [_dotted(x=bound_s)]
+        layout["shapes"] = [dotted(x=bound_s, layer="above")]
         layout["annotations"] = [_note("no plan is faster", bound_s)]
     takes = words.amount("time_s", plan.makespan_s)
     alt = f"makespan of {len(ranked)} schedulers; {plan.scheduler} takes {takes}"
@@ -325,13 +325,6 @@ def _clock_ticks(low_s: float, high_s: float, about: int = 6) -> list[float]:
     step = min(sizes, key=lambda each: abs(math.log(each / rough)))
     first, last = math.ceil(low_s / step - 1e-9), math.floor(high_s / step + 1e-9)
     return [round(float(rank * step), 9) for rank in range(first, last + 1)]
-
-
-def _dotted(x: float | None = None, y: float | None = None) -> dict[str, Any]:
-    line = {"type": "line", "line": {"color": "--muted", "dash": "dot", "width": 1.5}, "layer": "above"}
-    if x is not None:
-        return {**line, "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1}
-    return {**line, "y0": y, "y1": y, "xref": "paper", "x0": 0, "x1": 1}
 
 
 def _note(text: str, x: float) -> dict[str, Any]:
