@@ -18,7 +18,8 @@ from prudent.service.intake.door import policy_for
 from prudent.service.settings import Settings
 from prudent.service.work.child import Terms
 from prudent.service.work.hand import LAST_WORDS, Died, Hand, clear
-from prudent.service.work.messages import Begun, Done, Ended, Failed, Interrupted, Progress, Said, Task
+from prudent.service.work.machines import NONE_HERE
+from prudent.service.work.messages import Begun, Done, Ended, Failed, Interrupted, Noted, Progress, Said, Task
 
 TABLE = "vm,workers,time_s,price_usd_per_h\n" + "".join(
     f"{vm},{n},{100 / n + speed},{n * price}\n"
@@ -97,6 +98,7 @@ def test_one_process_does_every_kind(hand: Hand, settings: Settings, tmp_path: P
         "methods": [{"algorithm": "linear-regression"}, {"algorithm": "decision-tree-regression"}],
         "budget": "3 trials",
         "export": ["onnx", "pmml"],
+        "computationalResources": {"instances": [{"ec2Instance": "m5.large"}], "maxTotalInstances": 2},
     }
     said = done(hand, Task("r", "train", request, tmp_path / "r"))
     last = said[-1]
@@ -105,6 +107,9 @@ def test_one_process_does_every_kind(hand: Hand, settings: Settings, tmp_path: P
     assert (tmp_path / "r" / "models" / last.models[0].folder / "model.onnx").is_file()
     assert (tmp_path / "r" / "models" / last.models[0].folder / "model.pmml").is_file()
     assert len([message for message in said if isinstance(message, Ended)]) == 3
+    # No place to rent machines at was named: it is done here, and says so.
+    (noted,) = [message for message in said if isinstance(message, Noted)]
+    assert (noted.kind, noted.data["text"]) == ("machines", NONE_HERE)
     assert (tmp_path / "r" / "report.html").is_file()
 
     (failed,) = done(hand, Task("f", "tune", {**TUNE, "table": "gone.csv"}, tmp_path / "f"))[-1:]

@@ -27,6 +27,7 @@ from prudent.service.work.artifacts import LOG
 from prudent.service.work.messages import Failed, Interrupted, Ready, Said, Task, Tick
 from prudent.training.data.fetch import Policy, restrict
 
+_TALKATIVE = ("py4j", "botocore", "boto3", "urllib3")
 _LEAVE_S = 8.0
 """So long a run may take to stop what it started; then the process ends as it is."""
 
@@ -165,6 +166,8 @@ def _open_log(path: Path) -> logging.Handler:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.INFO)
+    for name in _TALKATIVE:  # what they do is not what a run's log is read for
+        logging.getLogger(name).setLevel(logging.WARNING)
     return handler
 
 

@@ -1,0 +1,218 @@
+"""The whole way of a request, as the paper draws it, with nothing but real programs on it.
+
+A document is dropped into a bucket; the bucket tells a queue; the service takes it from there, rents
+machines, trains on the Spark cluster that it starts on them, keeps the ranked models in a bucket, and writes
+a mail. The model that the mail links to is downloaded and used.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import boto3
+import httpx
+import pytest
+from aiosmtpd.controller import Controller
+from moto.server import ThreadedMotoServer
+
+import prudent
+from prudent.cloud.leases.register import Register
+from prudent.cloud.providers.local import LocalProvider
+
+pyspark = pytest.importorskip("pyspark")
+pytestmark = pytest.mark.timeout(900)
+DATA = Path(pyspark.__file__).parent / "data" / "mllib" / "sample_linear_regression_data.txt"
+MOST = 2
+REQUEST: dict[str, Any] = {
+    "domain": "regression",
+    "methods": [
+        {
+            "algorithm": "linear-regression",
+            "hyperparameters": [
+                {"param": "regParam", "values": [0.001, 0.01, 0.1, 0.3]},
+                {"param": "elasticNetParam", "values": [0, 0.5, 0.8, 1]},
+                {"param": "maxIter", "values": [10, 20, 50]},
+            ],
+        }
+    ],
+    "parameterSearch": "random",
+    "budget": "4 trials",
+    "dataset": {"path": "s3://team/data/sample_linear_regression_data.txt", "format": "libsvm"},
+    "computationalResources": {
+        "instances": [{"ec2Instance": "m3.medium", "minInstances": 1, "maxInstances": MOST}],
+        "minTotalInstances": 1,
+        "maxTotalInstances": MOST,
+    },
+    "emailAddress": "ada@example.org",
+}
+
+
+class Office:
+    """A mail server that keeps what comes."""
+
+    def __init__(self) -> None:
+        self.letters: list[EmailMessage] = []
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802 - its name there
+        self.letters.append(message_from_bytes(envelope.content, policy=policy.default))  # type: ignore[arg-type]
+        return "250 OK"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A cloud of buckets and queues, which every client in this process and below it means."""
+    port = free_port()
+    server = ThreadedMotoServer("127.0.0.1", port, verbose=False)
+    server.start()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+    }.items():
+        monkeypatch.setenv(name, value)
+    yield
+    server.stop()
+
+
+@pytest.fixture
+def s3(cloud: None) -> Iterator[Any]:
+    client = boto3.client("s3")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def queue(s3: Any) -> Iterator[str]:
+    """A queue that hears of everything dropped into the bucket's inbox."""
+    sqs = boto3.client("sqs")
+    url = str(sqs.create_queue(QueueName="requests")["QueueUrl"])
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    s3.create_bucket(Bucket="team")
+    told = {"QueueArn": arn, "Events": ["s3:ObjectCreated:*"]}
+    s3.put_bucket_notification_configuration(
+        Bucket="team", NotificationConfiguration={"QueueConfigurations": [told]}
+    )
+    yield url
+    sqs.close()
+
+
+@pytest.fixture
+def office() -> Iterator[tuple[Office, int]]:
+    found, port = Office(), free_port()
+    controller = Controller(found, hostname="127.0.0.1", port=port)
+    controller.start()
+    yield found, port
+    controller.stop()
+
+
+@pytest.fixture
+def service(queue: str, office: tuple[Office, int], tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """`prudent serve`, as an operator would start it; its address and its home."""
+    home, port = tmp_path / "home", free_port()
+    words = ["serve", "--home", str(home), "--port", str(port), "--queue", queue]
+    words += ["--bucket", "s3://team/inbox", "--artifacts", "s3://team/results", "--where", "local"]
+    mail = {"HOST": "127.0.0.1", "PORT": str(office[1]), "SECURITY": "none", "FROM": "prudent@example.org"}
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "prudent.cli.main", *words],
+            env={**os.environ, **{f"PRUDENT_SMTP_{name}": value for name, value in mail.items()}},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield f"http://127.0.0.1:{port}", home
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(90)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def until(happened: Callable[[], Any], log: Path, wait_s: float = 600.0) -> Any:
+    end_s = time.monotonic() + wait_s
+    while time.monotonic() < end_s:
+        if found := happened():
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"It did not happen.\n{log.read_text()[-4000:]}")
+
+
+def test_from_a_dropped_document_to_a_model_in_use(
+    service: tuple[str, Path], s3: Any, office: tuple[Office, int], tmp_path: Path
+) -> None:
+    address, home = service
+    log = tmp_path / "log"
+    s3.put_object(Bucket="team", Key="data/sample_linear_regression_data.txt", Body=DATA.read_bytes())
+    s3.put_object(Bucket="team", Key="inbox/house-prices.json", Body=json.dumps(REQUEST))
+
+    provider, most = LocalProvider(home), 0
+
+    def letter() -> EmailMessage | None:
+        nonlocal most
+        most = max(most, len(provider.list()))
+        return office[0].letters[0] if office[0].letters else None
+
+    mail = until(letter, log)
+    assert 1 <= most <= MOST
+    assert provider.list() == ()
+    assert {lease.state for lease in Register(home).leases()} == {"released"}
+
+    # The answer beside the document, and what it leads to
+    answer = s3.get_object(Bucket="team", Key="inbox/accepted/house-prices.json.RUN")["Body"].read()
+    run_id = json.loads(answer)["id"]
+    with httpx.Client(base_url=address, timeout=60, trust_env=False) as client:
+        run = client.get(f"/v1/runs/{run_id}").json()
+        assert (run["status"], run["attempts"]) == ("succeeded", 1), run
+        paid_usd = sum(lease.cost_usd(time.time()) for lease in Register(home).leases())
+        assert run["spent_usd"] == pytest.approx(paid_usd, rel=0.01)
+        with client.stream("GET", f"/v1/runs/{run_id}/events") as stream:
+            lines = [line for line in stream.iter_lines() if line.startswith("data: ")]
+        assert any("Spark runs on 1*m3.medium (local)" in line for line in lines), lines
+        board = client.get(f"/v1/runs/{run_id}/result").json()
+        scores = [entry["score"] for entry in board["entries"]]
+        assert len(scores) == 4
+        assert scores == sorted(scores, reverse=True)
+
+        # The mail: ranked models in HTML and in plain text, and links
+        assert mail["To"] == "ada@example.org"
+        html = mail.get_body(("html",)).get_content()  # type: ignore[union-attr]
+        text = mail.get_body(("plain",)).get_content()  # type: ignore[union-attr]
+        for part in (html, text):
+            assert part.count("linear-regression") >= 4
+        (link,) = set(re.findall(rf'href="({address}/v1/models/[^"]+/download)"', html))
+        assert link in text
+        assert "<html" in client.get(f"{address}/v1/runs/{run_id}/report").text[:200]
+
+        # The model, from the bucket by way of the service, used
+        kept = [fact["Key"] for fact in s3.list_objects_v2(Bucket="team", Prefix="results/")["Contents"]]
+        assert sum(name.endswith("/model.onnx") for name in kept) == 4
+        with zipfile.ZipFile(io.BytesIO(client.get(link).content)) as archive:
+            archive.extractall(tmp_path / "mine")
+        (folder,) = (tmp_path / "mine").iterdir()
+        rows = [[0.1 * place for place in range(10)], [0.0] * 10]
+        mine = prudent.load(folder).predict(rows).tolist()
+        theirs = client.post(link.replace("download", "predict"), json={"rows": rows}).json()
+        assert mine == pytest.approx(theirs["predictions"])
+        assert mine[0] != mine[1]

@@ -1,0 +1,91 @@
+"""Results in a bucket (moto's server): kept, fetched whole, and thrown away with every copy."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from prudent.core.errors import BadInput, RunFailed
+from prudent.service.work import artifacts
+
+PLACE = "s3://kept/results"
+FILES = {"result.json": "{}", "report.html": "<html>", "models/1-tree/model.onnx": "graph",
+         "models/1-tree/model.json": "{}", "models/1-tree/model.pmml": "<PMML>",
+         "models/1-tree/spark/metadata/part-0": "own form"}  # fmt: skip
+OURS = {"log.txt": "not kept", "models/.work/request.json": "not kept"}
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = ThreadedMotoServer("127.0.0.1", port, verbose=False)
+    server.start()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+    }.items():
+        monkeypatch.setenv(name, value)
+    client = boto3.client("s3")
+    client.create_bucket(Bucket="kept")
+    yield client
+    client.close()
+    server.stop()
+
+
+def run_folder(home: Path, run_id: str) -> Path:
+    folder = home / "runs" / run_id
+    for name, text in {**FILES, **OURS}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def names(s3: Any) -> set[str]:
+    return {fact["Key"] for fact in s3.list_objects_v2(Bucket="kept").get("Contents", ())}
+
+
+def test_results_in_a_bucket(s3: Any, tmp_path: Path) -> None:
+    cache, first, second = tmp_path / "cache", run_folder(tmp_path, "01a"), run_folder(tmp_path, "01b")
+    place = artifacts.keep(PLACE, "01a", first)
+    assert artifacts.keep(PLACE, "01a", first) == place == "s3://kept/results/01a"
+    artifacts.keep(PLACE, "01b", second)
+    assert names(s3) == {f"results/{run}/{name}" for run in ("01a", "01b") for name in FILES}
+
+    report = artifacts.local(place, "report.html", cache)
+    assert report is not None
+    assert report.read_text() == "<html>"
+    assert artifacts.local(place, "plan.json", cache) is None
+    model = artifacts.local_folder(f"{place}/models/1-tree", cache)
+    assert model is not None
+    found = {str(path.relative_to(model)) for path in model.rglob("*") if path.is_file()}
+    assert found == {"model.onnx", "model.json", "model.pmml", "spark/metadata/part-0"}
+    assert artifacts.local_folder(f"{place}/models/2-tree", cache) is None
+
+    artifacts.remove(PLACE, "01a", first, cache)
+    assert names(s3) == {f"results/01b/{name}" for name in FILES}
+    assert not first.exists()
+    assert list(cache.iterdir()) == []
+    assert artifacts.local(place, "report.html", cache) is None
+
+
+def test_a_bucket_that_is_not_there_is_told_in_a_sentence(s3: Any, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, "01a")
+    with pytest.raises(RunFailed, match=r"The bucket gone .*check that it is there"):
+        artifacts.keep("s3://gone/x", "01a", folder)
+    with pytest.raises(RunFailed, match="The bucket gone"):
+        artifacts.local_folder("s3://gone/x/01a/models/1-tree", tmp_path / "cache")
+
+
+@pytest.mark.parametrize("place", ["s3://", "gs://bucket/x"])
+def test_what_is_no_place_for_results(place: str) -> None:
+    with pytest.raises(BadInput, match="is no place for results"):
+        artifacts.check(place)
