@@ -57,3 +57,10 @@ def test_places_and_addresses() -> None:
     assert not Settings(Path("/a"), host="0.0.0.0").loopback
     away = Settings(Path("/a"), database_url="postgresql://h/d")
     assert away.database == away.engine_database == "postgresql+psycopg://h/d"
+
+
+def test_buckets_are_names() -> None:
+    assert load({"home": "/a", "buckets": "ours, theirs"}, environment={}).buckets == ("ours", "theirs")
+    for wrong in ("s3://ours", "ours/folder"):
+        with pytest.raises(BadInput, match="write buckets as names"):
+            load({"home": "/a", "buckets": wrong}, environment={})

@@ -14,7 +14,7 @@ from prudent.core.errors import BadInput, unknown
 PREFIX = "PRUDENT_"
 SECRETS = ("database_url", "smtp_password", "webhook_secret")
 """Read from files or the environment only, and never shown."""
-_LISTS = ("data", "private_networks", "trusted_hosts", "cors_origins")
+_LISTS = ("data", "private_networks", "trusted_hosts", "cors_origins", "buckets")
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,8 @@ class Settings:
     body_mb: float = 8.0
     private_networks: tuple[str, ...] = ()
     """Private addresses from which data may be read all the same, such as 10.1.0.0/16."""
+    buckets: tuple[str, ...] = ()
+    """Buckets from which data may be read; none named is any that the service's account may."""
     largest_data_mb: float = 2000.0
     longest_fetch_s: float = 600.0
 
@@ -81,6 +83,9 @@ class Settings:
     """A queue by URL: sqs (https://sqs…) or a folder (file:///…)."""
     bucket: str | None = None
     """A bucket in which dropped documents are taken: s3://bucket/prefix."""
+    intake_user: str | None = None
+    """Whose the documents from folder, queue and bucket are, with that user's role and limits; otherwise
+    those of a plain member named after the front."""
 
     # Telling people
     smtp_host: str | None = None
@@ -89,6 +94,8 @@ class Settings:
     smtp_password: str | None = field(default=None, repr=False)
     smtp_from: str | None = None
     smtp_security: Literal["starttls", "tls", "none"] = "starttls"
+    smtp_ca: Path | None = None
+    """A file of certificates that vouch for the mail server, where it is of the house's own authority."""
     webhook_url: str | None = None
     webhook_secret: str | None = field(default=None, repr=False)
 
@@ -239,6 +246,11 @@ def _checked(said: dict[str, Any]) -> Settings:
         place = ".".join(str(part) for part in first["loc"])
         raise BadInput(f"The setting {place} does not fit ({first['msg']}); correct it.") from None
     _check_numbers(settings)
+    for name in settings.buckets:
+        if "/" in name or ":" in name:
+            raise BadInput(
+                f'"{name}" is no name of a bucket; write buckets as names, without s3:// or a path.'
+            )
     return settings
 
 

@@ -7,14 +7,18 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from email import message_from_bytes, policy
 from email.message import EmailMessage
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +273,121 @@ def test_starttls_without_a_certificate_sends_nothing(settings: Settings, store:
             mail.letter(notice_of(_ended(store), (), (), settings), settings),
             replace(settings, smtp_security="starttls"),
         )
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority of our own (`ca.pem`), a server's certificate of it, and one for another name."""
+    pytest.importorskip("cryptography")
+    folder = tmp_path_factory.mktemp("certificates")
+    authority, key = _issued("Prudent's tests", None, None)
+    (folder / "ca.pem").write_bytes(authority)
+    for name, host in (("right", "127.0.0.1"), ("wrong", "127.0.0.9")):
+        (folder / f"{name}.pem").write_bytes(b"".join(_issued(name, host, (authority, key))))
+    return folder
+
+
+def _issued(name: str, host: str | None, by: tuple[bytes, bytes] | None) -> tuple[bytes, bytes]:
+    """A certificate and its key, as PEM; without an issuer, that of an authority."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    issuer = x509.load_pem_x509_certificate(by[0]).subject if by else subject
+    signer = serialization.load_pem_private_key(by[1], None) if by else key
+    public = x509.load_pem_x509_certificate(by[0]).public_key() if by else key.public_key()
+    made = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
+    made = made.add_extension(x509.BasicConstraints(ca=by is None, path_length=None), critical=True)
+    made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    made = made.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(public), critical=False)  # type: ignore[arg-type]
+    if host is not None:
+        address = x509.IPAddress(ip_address(host))
+        made = made.add_extension(x509.SubjectAlternativeName([address]), critical=False)
+    else:
+        use = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+        made = made.add_extension(use, critical=True)
+    pem = serialization.Encoding.PEM
+    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return made.sign(signer, hashes.SHA256()).public_bytes(pem), key.private_bytes(pem, *plain)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _secure_office(certificate: Path) -> Iterator[tuple[Post, int]]:
+    """A mail server that takes nothing, and no password, before STARTTLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    handler = Post()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    controller = Controller(
+        handler,
+        hostname="127.0.0.1",
+        port=port,
+        tls_context=context,
+        require_starttls=True,
+        authenticator=_login,
+        auth_required=True,
+        auth_require_tls=True,
+    )
+    controller.start()
+    try:
+        yield handler, port
+    finally:
+        controller.stop()
+
+
+def test_mail_by_starttls_with_a_login(settings: Settings, store: Store, certificates: Path) -> None:
+    with _secure_office(certificates / "right.pem") as (post_office, port):
+        secure = replace(settings, smtp_port=port, smtp_security="starttls", smtp_ca=certificates / "ca.pem")
+        run = _ended(store)
+        assert announce(store, secure, run.id) == 1
+        assert Courier(secure).step() == 1
+        (letter,) = post_office.letters
+        assert letter["subject"] == "Done: regression on <cars>.csv"
+        plain = replace(secure, smtp_security="none")
+        with pytest.raises(RunFailed, match="did not take"):  # this server does want it
+            mail.send(mail.letter(notice_of(run, (), (), plain), plain), plain)
+
+
+@pytest.mark.parametrize(("certificate", "ca"), [("wrong", True), ("right", False)])
+def test_a_certificate_that_is_not_trusted_gets_no_mail_and_harms_no_run(
+    certificate: str,
+    ca: bool,
+    settings: Settings,
+    store: Store,
+    certificates: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """For another name, or of an authority that nobody knows: told in a sentence, and tried again."""
+    with _secure_office(certificates / f"{certificate}.pem") as (post_office, port):
+        trusted = certificates / "ca.pem" if ca else None
+        secure = replace(settings, smtp_port=port, smtp_security="starttls", smtp_ca=trusted)
+        run = _ended(store)
+        assert announce(store, secure, run.id) == 1
+        assert Courier(secure).step() == 0
+        assert "The certificate of the mail server is not trusted" in caplog.text
+        assert SECRET not in caplog.text
+        assert post_office.letters == []
+        assert outbox_of(secure).waiting() == 1
+        found = store.read(runs.get, run.id)
+        assert found is not None
+        assert found.status == "succeeded"
+        if not ca:  # the operator names the authority, and the letter goes
+            mended = replace(secure, smtp_ca=certificates / "ca.pem")
+            assert Courier(mended, clock=lambda: time.time() + 60).step() == 1
+            assert len(post_office.letters) == 1
+
+
+def test_certificates_that_are_none_are_told(settings: Settings, store: Store, tmp_path: Path) -> None:
+    (tmp_path / "empty.pem").write_text("nothing")
+    notice = notice_of(_ended(store), (), (), settings)
+    for name in ("empty.pem", "missing.pem"):
+        secure = replace(settings, smtp_security="starttls", smtp_ca=tmp_path / name)
+        with pytest.raises(RunFailed, match="correct smtp_ca"):
+            mail.send(mail.letter(notice, secure), secure)
 
 
 class _Hook(http.server.BaseHTTPRequestHandler):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,16 +16,18 @@ from prudent.service.intake import tune_request
 from prudent.service.intake.places import inside, scheme_of
 from prudent.service.intake.refusal import CONFLICT, FORBIDDEN, MALFORMED, Refused, refused
 from prudent.service.intake.schedule_request import ScheduleRequest
+from prudent.service.security.accounts import merged, of_file
 from prudent.service.security.addresses import check_place, policy_of
+from prudent.service.security.guard import for_one
 from prudent.service.settings import Settings
-from prudent.service.store import runs
+from prudent.service.store import runs, users
 from prudent.service.store.runs import KeyTaken, NewRun, Run
 from prudent.service.store.store import Store
-from prudent.service.store.users import COMMANDER, MEMBER, User
+from prudent.service.store.users import COMMANDER, LOCAL, MEMBER, User
 from prudent.training.data.fetch import Policy
 from prudent.training.request_errors import BadRequest, RequestError
 
-__all__ = ["Accepted", "Refused", "prepare", "read_json", "submit", "submit_soon"]
+__all__ = ["Accepted", "Refused", "prepare", "read_json", "sender_of", "submit", "submit_soon"]
 
 HIGHEST = 9
 _LONGEST_KEY = 255
@@ -97,9 +101,18 @@ def prepare(
 
 
 def read_json(body: bytes | str) -> Any:
-    """A document of its text; Refused tells where it is no JSON."""
+    """A document of its text; Refused tells where it is no JSON, or says one thing twice.
+
+    What leaves here can be kept and answered: its numbers are finite and its texts whole.
+    """
     try:
-        return json.loads(body, parse_constant=_no_constant)
+        text = body.decode("utf-8-sig") if isinstance(body, bytes) else body
+        found = json.loads(
+            text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_without_doubles
+        )
+        if "\\ud" in text or "\\uD" in text:
+            _canonical(found)
+        return found
     except UnicodeDecodeError:
         raise refused("It is no text in UTF-8; send it so.", status=MALFORMED) from None
     except RecursionError:
@@ -184,8 +197,27 @@ def policy_for(settings: Settings) -> Policy:
     return policy_of(
         settings.data_folders,
         settings.private_networks,
+        settings.buckets or None,
         largest_mb=settings.largest_data_mb,
         longest_s=settings.longest_fetch_s,
+    )
+
+
+def sender_of(store: Store, settings: Settings, otherwise: User) -> User:
+    """Whose the documents of folders, queues and buckets are: `intake_user`, as their account is now."""
+    name = settings.intake_user
+    if name is None:
+        return otherwise
+    known = merged(store.read(users.all_), of_file(settings.tokens))
+    if name == LOCAL.name and for_one(settings) and not known:
+        return LOCAL
+    for account in known:
+        if account.name == name:
+            return account
+    raise refused(
+        f'Documents dropped here are those of "{name[:64]}", who has no account; let the operator add '
+        'one with "prudent users add", or change intake_user.',
+        status=FORBIDDEN,
     )
 
 
@@ -222,6 +254,22 @@ def _digest(*parts: str) -> str:
 
 def _no_constant(word: str) -> Any:
     raise ValueError(f"{word} is no number of JSON")
+
+
+def _finite(word: str) -> float:
+    value = float(word)
+    if math.isinf(value):
+        raise ValueError(f"{word[:20]} is larger than any number here")
+    return value
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """YAML keeps no second word for a key either: whoever wrote two budgets must hear of it."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {twice[:40]!a} stands there twice")
+    return found
 
 
 def _forbidden(message: str) -> Refused:

@@ -12,11 +12,13 @@ from urllib.parse import unquote, urlsplit
 
 from prudent.core.errors import BadInput
 from prudent.service.intake.bucket import BucketFront
+from prudent.service.intake.door import sender_of
 from prudent.service.intake.folder import FolderFront
 from prudent.service.intake.queue_folder import QueueFolderFront
 from prudent.service.intake.sqs import SqsFront
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
+from prudent.service.store.users import LOCAL
 
 _log = logging.getLogger("prudent.fronts")
 _LONGEST_S = 60.0
@@ -33,6 +35,8 @@ class Front(Protocol):
 def fronts_of(settings: Settings, store: Store) -> list[tuple[Front, float]]:
     """The fronts that the settings name, each with the seconds between two looks."""
     found: list[tuple[Front, float]] = []
+    if settings.watch or settings.queue or settings.bucket:
+        sender_of(store, settings, LOCAL)  # an account that is missing is told now, not with every document
     if settings.watch is not None:
         found.append((FolderFront(settings.watch, store, settings), 0.5))
     bucket = None

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from prudent.core.errors import BadInput
 from prudent.core.yaml_text import read_yaml
-from prudent.service.intake.door import read_json, submit
+from prudent.service.intake.door import read_json, sender_of, submit
 from prudent.service.intake.refusal import MALFORMED, Refused, refused
 from prudent.service.settings import Settings
 from prudent.service.store.runs import KINDS, Run
@@ -42,13 +42,17 @@ class Reply:
 def receive(
     store: Store, settings: Settings, name: str, body: bytes, user: User, front: str, key: str
 ) -> Reply:
-    """Take a document; one that is wrong is answered, not raised. With the same `key`, twice is once."""
+    """Take a document; one that is wrong is answered, not raised. With the same `key`, twice is once.
+
+    It is `user`'s, unless the operator says whose such documents are (`intake_user`).
+    """
     try:
         if len(body) > settings.body_mb * 1e6:
             raise refused(
                 f"It is larger than {settings.body_mb:g} MB; send less, or name a file.", status=413
             )
         kind, document = unpack(name, body)
+        user = sender_of(store, settings, user)
         return Reply(submit(store, settings, kind, document, user, front, key).run)
     except Refused as error:
         return Reply(None, error)

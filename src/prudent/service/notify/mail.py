@@ -59,6 +59,11 @@ def send(message: EmailMessage, settings: Settings) -> None:
         codes = [code for code, _ in error.recipients.values()]
         kind = Undeliverable if all(code >= 500 for code in codes) else RunFailed
         raise kind(f"The mail server takes no mail for this address ({codes[0]}); correct it.") from None
+    except ssl.SSLCertVerificationError as error:
+        raise RunFailed(
+            f"The certificate of the mail server is not trusted ({error.verify_message.rstrip('.')}); "
+            "it is tried again: mend it, or name its authority as smtp_ca."
+        ) from None
     except (OSError, smtplib.SMTPException) as error:
         # The server's words could repeat what we sent it, so only the kind and the number are told.
         said = getattr(error, "smtp_code", None) or type(error).__name__
@@ -67,16 +72,32 @@ def send(message: EmailMessage, settings: Settings) -> None:
 
 def _line_to(settings: Settings) -> smtplib.SMTP:
     host, port = str(settings.smtp_host), settings.smtp_port
+    if settings.smtp_security == "none":
+        return smtplib.SMTP(host, port, timeout=_PATIENCE_S)
+    trust = _trust(settings)
     if settings.smtp_security == "tls":
-        return smtplib.SMTP_SSL(host, port, timeout=_PATIENCE_S, context=ssl.create_default_context())
+        return smtplib.SMTP_SSL(host, port, timeout=_PATIENCE_S, context=trust)
     line = smtplib.SMTP(host, port, timeout=_PATIENCE_S)
-    if settings.smtp_security == "starttls":
-        try:
-            line.starttls(context=ssl.create_default_context())
-        except (OSError, smtplib.SMTPException):
-            line.close()
-            raise
+    try:
+        line.starttls(context=trust)
+    except (OSError, smtplib.SMTPException):
+        line.close()
+        raise
     return line
+
+
+def _trust(settings: Settings) -> ssl.SSLContext:
+    """Whose word counts for the server's certificate: the system's authorities, and those of `smtp_ca`."""
+    context = ssl.create_default_context()
+    if settings.smtp_ca is not None:
+        try:
+            context.load_verify_locations(settings.smtp_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise RunFailed(
+                f'The certificates "{settings.smtp_ca}" cannot be read ({error.strerror or "no PEM"}); '
+                "it is tried again: correct smtp_ca."
+            ) from None
+    return context
 
 
 def _address(text: str) -> Address:

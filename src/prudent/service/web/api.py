@@ -19,6 +19,7 @@ from prudent.service.store.users import LOCAL, User
 from prudent.service.web import views
 from prudent.service.web.download import zipped
 from prudent.service.web.feed import follow
+from prudent.service.web.names import WITHOUT_ZERO, is_id
 from prudent.service.web.predicting import Predictor
 from prudent.service.web.problem import Problem
 from prudent.service.work import artifacts
@@ -28,7 +29,10 @@ LARGE = 1 << 16
 Kind = Literal["train", "tune", "schedule"]
 Status = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 Limit = Annotated[int, Query(ge=1, le=500)]
-After = Annotated[str | None, Query(max_length=100, description='the "next" of the page before')]
+After = Annotated[
+    str | None, Query(max_length=100, pattern=WITHOUT_ZERO, description='the "next" of the page before')
+]
+Owner = Annotated[str | None, Query(max_length=128, pattern=WITHOUT_ZERO)]
 _BODY = {
     "requestBody": {
         "required": True,
@@ -77,7 +81,7 @@ def _add_runs(api: APIRouter, settings: Settings, store: Store) -> None:
     async def list_runs(
         limit: Limit = 50,
         after: After = None,
-        user: Annotated[str | None, Query(max_length=128)] = None,
+        user: Owner = None,
         status: Status | None = None,
         kind: Kind | None = None,
     ) -> dict[str, Any]:
@@ -147,9 +151,7 @@ def _add_results(api: APIRouter, settings: Settings, store: Store) -> None:
 
 def _add_models(api: APIRouter, store: Store, predictor: Predictor) -> None:
     @api.get("/models", tags=["models"])
-    async def list_models(
-        limit: Limit = 50, after: After = None, user: Annotated[str | None, Query(max_length=128)] = None
-    ) -> dict[str, Any]:
+    async def list_models(limit: Limit = 50, after: After = None, user: Owner = None) -> dict[str, Any]:
         """Models, newest first, the best of each run before its others."""
         page = await store.read_soon(models.page, limit, after, user)
         return {"models": [views.model(model) for model in page.models], "next": page.next}
@@ -182,26 +184,17 @@ def _add_models(api: APIRouter, store: Store, predictor: Predictor) -> None:
 
 
 async def _run(store: Store, run_id: str) -> Run:
-    found = await store.read_soon(runs.get, run_id) if _is_id(run_id) else None
+    found = await store.read_soon(runs.get, run_id) if is_id(run_id) else None
     if found is None:
         raise Problem(404, "There is no such run; see /v1/runs for those there are.")
     return found
 
 
 async def _model(store: Store, model_id: str) -> Model:
-    found = await store.read_soon(models.get, model_id) if _is_id(model_id) else None
+    found = await store.read_soon(models.get, model_id) if is_id(model_id) else None
     if found is None:
         raise Problem(404, "There is no such model; see /v1/models for those there are.")
     return found
-
-
-def _is_id(text: str) -> bool:
-    """Ids are ours: letters, digits and hyphens. Anything else is no id, and asks the database nothing.
-
-    >>> _is_id("01m7h3z93cdv-2"), _is_id("../x"), _is_id("a" * 99)
-    (True, False, False)
-    """
-    return len(text) <= 64 and text.isascii() and text.replace("-", "").isalnum()
 
 
 def _file_of(settings: Settings, run: Run, name: str) -> Any:

@@ -14,6 +14,7 @@ from prudent.service.intake.refusal import Refused
 from prudent.service.store import models
 from prudent.service.store.models import Model
 from prudent.service.web.desk import Desk
+from prudent.service.web.names import asked, is_id
 from prudent.service.web.predicting import Predictor
 from prudent.service.web.submitted import submitted
 
@@ -24,7 +25,7 @@ def add(router: APIRouter, desk: Desk) -> None:
 
     @router.get("/models")
     async def list_models(request: Request) -> HTMLResponse:
-        after = request.query_params.get("after") or None
+        after = asked(request.query_params.get("after"))
         try:
             page = await desk.store.read_soon(models.page, 50, after)
         except BadInput:
@@ -44,7 +45,7 @@ def add(router: APIRouter, desk: Desk) -> None:
 async def _shown(
     desk: Desk, predictor: Predictor, request: Request, model_id: str, said: dict[str, list[str]]
 ) -> HTMLResponse:
-    model = await desk.store.read_soon(models.get, model_id[:64])
+    model = await desk.store.read_soon(models.get, model_id) if is_id(model_id) else None
     if model is None:
         return desk.missing(request, "There is no such model.", "/models")
     values: dict[str, Any] = {"model": model, "columns": [], "said": {}, "answer": None, "error": ""}

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prudent.core.errors import BadInput, RunFailed
+import numpy as np
+
+from prudent.core.errors import BadInput
 from prudent.service.intake.refusal import refused
 from prudent.service.store.models import Model as Stored
 from prudent.service.work import artifacts
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from prudent.training.model import Model
 
 KEPT = 16
+GONE = 410
 MOST_ROWS = 100_000
 
 
@@ -35,9 +38,12 @@ class Predictor:
         try:
             found = model.predict(rows)
             answer: dict[str, Any] = {"model": stored.id, "predictions": found.tolist()}
+            _check_finite(found)
             if probabilities:
                 answer["classes"] = list(model.description.classes)
-                answer["probabilities"] = model.predict_proba(rows).tolist()
+                sure = model.predict_proba(rows)
+                _check_finite(sure)
+                answer["probabilities"] = sure.tolist()
         except BadInput as error:
             raise refused(str(error), "rows") from None
         except (TypeError, ValueError, KeyError, IndexError, OverflowError) as error:
@@ -62,13 +68,24 @@ class Predictor:
                 return self._loaded[stored.id]
         folder = artifacts.local_folder(stored.path, self.cache)
         if folder is None:
-            raise RunFailed(f"The files of model {stored.id} are gone; train it again.")
+            raise refused(f"The files of model {stored.id} are gone; train it again.", status=GONE)
         model = load(folder)
         with self._lock:
             self._loaded[stored.id] = model
             while len(self._loaded) > KEPT:
                 self._loaded.popitem(last=False)
         return model
+
+
+def _check_finite(found: Any) -> None:
+    """JSON has no word for what is not a number, and nobody can use it."""
+    if found.dtype.kind != "f":
+        return
+    odd = np.flatnonzero(~np.isfinite(found).reshape(len(found), -1).all(axis=1))
+    if len(odd):
+        raise BadInput(
+            f"The model has no answer for row {odd[0] + 1}: its numbers are too large; correct them."
+        )
 
 
 def _asked(document: Any) -> tuple[list[Any], bool]:

@@ -16,6 +16,7 @@ from prudent.core.errors import BadInput
 from prudent.service.store import runs
 from prudent.service.web import board
 from prudent.service.web.desk import Desk, user_of
+from prudent.service.web.names import asked, is_id
 from prudent.service.web.words import KINDS, STATES
 
 _FRESH_S = 2.0
@@ -53,7 +54,7 @@ def add(router: APIRouter, desk: Desk) -> None:
     @router.post("/runs/{run_id}/cancel")
     async def cancel(run_id: str, request: Request) -> Response:
         """End a run, by its owner or an admin."""
-        run = await desk.store.read_soon(runs.get, run_id[:64])
+        run = await desk.store.read_soon(runs.get, run_id) if is_id(run_id) else None
         if run is None:
             return desk.missing(request, "There is no such run.", "/runs")
         if not user_of(request).owns(run.user):
@@ -65,7 +66,7 @@ def add(router: APIRouter, desk: Desk) -> None:
 
 
 async def _listing(desk: Desk, tally: Tally, request: Request) -> dict[str, Any]:
-    said = {name: request.query_params.get(name) or None for name in _FILTERS}
+    said = {name: asked(request.query_params.get(name)) for name in _FILTERS}
     if said["status"] not in (None, *runs.STATUSES):
         said["status"] = None
     if said["kind"] not in (None, *runs.KINDS):
@@ -117,7 +118,7 @@ class Tally:
 
 
 async def _run(desk: Desk, request: Request, run_id: str, template: str) -> HTMLResponse:
-    found = await desk.store.read_soon(board.look, run_id[:64])
+    found = await desk.store.read_soon(board.look, run_id) if is_id(run_id) else None
     if found is None:
         return desk.missing(request, "There is no such run.", "/runs")
     shown = await asyncio.to_thread(board.board_of, *found, desk.settings)
