@@ -16,6 +16,8 @@ It lies beside `model.onnx` and is plain JSON, one object:
     seed, fraction, trial
     engine            "local" or "spark"
     versions          package -> version
+    machines          such as "2*m5.large", where the request left open which; absent elsewhere
+    notes             what else should be known, such as why there is no PMML; absent where there is nothing
     request           what was asked about the data: path, format, target, features, validation; for --retrain
 """
 
@@ -35,6 +37,7 @@ from prudent.training.engine import Facts, TrialSpec
 
 MODEL_FILE, DESCRIPTION_FILE, FACTS_FILE = "model.onnx", "model.json", "facts.json"
 FORMAT = 1
+_FILES_ALONE = ("picture", "extra_files", "notes")
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class Description:
     engine: str
     versions: Mapping[str, str]
     request: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    machines: str = ""
 
 
 def data_description(dataset: Dataset) -> dict[str, Any]:
@@ -87,6 +92,7 @@ def write_description(
     domain: str,
     engine: str,
     request: Mapping[str, Any] | None = None,
+    machines: str = "",
 ) -> Path:
     """Write `model.json` into a model's folder; `data` is the session's description."""
     said = {
@@ -104,8 +110,12 @@ def write_description(
         "trial": spec.number,
         "engine": engine,
         "request": dict(request or {}),
-        **{name: value for name, value in asdict(facts).items() if name not in ("picture", "extra_files")},
+        **{name: value for name, value in asdict(facts).items() if name not in _FILES_ALONE},
     }
+    if machines:
+        said["machines"] = machines
+    if facts.notes:
+        said["notes"] = list(facts.notes)
     return _write(Path(folder) / DESCRIPTION_FILE, said)
 
 
@@ -118,7 +128,8 @@ def read_facts(folder: Path) -> Facts:
     """What an engine wrote of a model it trained."""
     said = _read(Path(folder) / FACTS_FILE)
     try:
-        return Facts(**{**said, "extra_files": tuple(said.get("extra_files", ()))})
+        lists = {name: tuple(said.get(name, ())) for name in ("extra_files", "notes")}
+        return Facts(**{**said, **lists})
     except TypeError as error:
         raise _damaged(Path(folder) / FACTS_FILE, error) from error
 

@@ -51,6 +51,8 @@ class Facts:
     rows_validated: int
     versions: Mapping[str, str]
     extra_files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What a user should know of this model, such as a form that was asked for and could not be written."""
     picture: Mapping[str, Any] = field(default_factory=dict)
 
 

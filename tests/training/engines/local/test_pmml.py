@@ -2,50 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import json
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from prudent.core.errors import BadInput
 from prudent.training.algorithms.domains import domain as domain_of
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.data.reading import read_dataset
 from prudent.training.engines.local.builders import builder
 from prudent.training.engines.local.lesson import Judge, Lesson, Part
-from prudent.training.engines.local.pmml.document import document
 from prudent.training.engines.local.steps import apply_all
 from prudent.training.engines.local.transforms import Preparation
+from prudent.training.engines.pmml.document import document
+from prudent.training.engines.pmml.models import NoWords
 from prudent.training.request import TrainingRequest
 from prudent.training.request_errors import BadRequest
 from prudent.training.rows import encode_rows
 from prudent.training.train import train
 
 TOWNS = ("Rome", "Oslo", "Lima")
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Any]:
-    """JPMML, which is Java and shares nothing with us."""
-    evaluator = pytest.importorskip("jpmml_evaluator")
-    if shutil.which("java") is None:
-        pytest.skip("no Java")
-    from jpmml_evaluator.py4j import Py4JBackend
-    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-
-    port, process = launch_gateway(
-        classpath=os.pathsep.join(evaluator._classpath([])), die_on_exit=True, return_proc=True
-    )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
-    yield Py4JBackend(gateway)
-    gateway.shutdown()
-    process.stdin.close()
-    process.wait(30)
 
 
 @pytest.fixture(scope="module")
@@ -111,14 +90,13 @@ def fitted(path: Path, domain: str, target: str | None, name: str, settings: Any
     return model, preparation.steps, data
 
 
-def answers(engine: Any, tmp_path: Path, model: Any, steps: Any, data: Any) -> list[dict[str, Any]]:
+def answers(jpmml: Any, tmp_path: Path, model: Any, steps: Any, data: Any) -> list[dict[str, Any]]:
     """What the other engine says to the rows, as users have them."""
     from jpmml_evaluator import make_evaluator
 
     written = document(model, steps, data.columns, data.target, data.classes)
-    assert written is not None
     (tmp_path / "model.pmml").write_bytes(written)
-    evaluator = make_evaluator(str(tmp_path / "model.pmml"), engine).verify()
+    evaluator = make_evaluator(str(tmp_path / "model.pmml"), jpmml).verify()
     return [evaluator.evaluate(dict(row)) for row in ROWS]
 
 
@@ -126,11 +104,11 @@ def answers(engine: Any, tmp_path: Path, model: Any, steps: Any, data: Any) -> l
     ("domain", "target", "name", "settings"), CASES, ids=[f"{c[2]}-{c[1]}-{i}" for i, c in enumerate(CASES)]
 )
 def test_another_makers_engine_answers_the_same(
-    engine: Any, table: Path, tmp_path: Path, domain: str, target: str | None, name: str, settings: Any
+    jpmml: Any, table: Path, tmp_path: Path, domain: str, target: str | None, name: str, settings: Any
 ) -> None:
     model, steps, data = fitted(table, domain, target, name, settings)
     X = apply_all(steps, encode_rows(ROWS, data.columns))
-    expected, found = model.predict(X), answers(engine, tmp_path, model, steps, data)
+    expected, found = model.predict(X), answers(jpmml, tmp_path, model, steps, data)
     if domain == "regression":
         assert [row["value"] for row in found] == pytest.approx(expected.tolist(), rel=1e-5)
         return
@@ -145,47 +123,53 @@ def test_another_makers_engine_answers_the_same(
         assert np.array(told, dtype=float) == pytest.approx(shares, abs=1e-5)
 
 
-def test_preparation_by_scaling_and_turning_goes_along(engine: Any, table: Path, tmp_path: Path) -> None:
+def test_preparation_by_scaling_and_turning_goes_along(jpmml: Any, table: Path, tmp_path: Path) -> None:
     chosen = [("impute", {}), ("one-hot", {}), ("scale", {"method": "standard"}), ("pca", {"k": 3})]
     model, steps, data = fitted(table, "regression", "value", "linear-regression", {}, chosen)
     expected = model.predict(apply_all(steps, encode_rows(ROWS, data.columns)))
-    found = answers(engine, tmp_path, model, steps, data)
+    found = answers(jpmml, tmp_path, model, steps, data)
     assert [row["value"] for row in found] == pytest.approx(expected.tolist(), rel=1e-5)
 
 
-def test_what_pmml_has_no_words_for_gives_no_document(table: Path) -> None:
-    cosine = {"k": 2, "distanceMeasure": "cosine"}
-    bold = {"threshold": 0.9}
-    for domain, target, name, settings in (
-        ("clustering", None, "k-means", cosine),
-        ("classification", "two", "binomial-logistic-regression", bold),
-    ):
+def test_what_pmml_has_no_words_for_is_said_and_gives_no_document(table: Path) -> None:
+    cases: list[tuple[str, str | None, str, dict[str, Any], str]] = [
+        ("clustering", None, "k-means", {"k": 2, "distanceMeasure": "cosine"}, "cosine"),
+        ("classification", "two", "binomial-logistic-regression", {"threshold": 0.9}, "threshold"),
+        ("regression", "value", "generalized-linear-regression", {"family": "gamma"}, "link inverse"),
+    ]
+    for domain, target, name, settings, why in cases:
         model, steps, data = fitted(table, domain, target, name, settings)
-        assert document(model, steps, data.columns, data.target, data.classes) is None
+        with pytest.raises(NoWords, match=why):
+            document(model, steps, data.columns, data.target, data.classes)
 
 
-def test_a_request_that_asks_for_it_gets_the_file_beside_the_other(table: Path, tmp_path: Path) -> None:
+def test_a_request_that_asks_for_it_gets_the_file_or_a_note_beside_the_other(
+    table: Path, tmp_path: Path
+) -> None:
+    links = {"param": "link", "values": ["log", "inverse"]}
     asked = {
         "domain": "regression",
         "dataset": {"path": str(table), "target": "value", "features": ["town", "size", "age"]},
-        "methods": [{"algorithm": "linear-regression"}],
+        "methods": [
+            {
+                "algorithm": "generalized-linear-regression",
+                "hyperparameters": [{"param": "family", "values": ["gamma"]}, links],
+            }
+        ],
+        "parameterSearch": "grid",
         "export": ["onnx", "pmml"],
-        "budget": "1 trials",
     }
     board = train(asked, "local", tmp_path / "out")
-    assert board.best is not None
-    root = ET.parse(Path(board.best.model_path) / "model.pmml").getroot()
+    models = {entry.hyperparameters["link"]: Path(str(entry.model_path)) for entry in board.entries}
+    root = ET.parse(models["log"] / "model.pmml").getroot()
     assert root.tag == "{http://www.dmg.org/PMML-4_4}PMML"
+    assert "notes" not in json.loads((models["log"] / "model.json").read_text())
+    assert not (models["inverse"] / "model.pmml").exists()
+    [note] = json.loads((models["inverse"] / "model.json").read_text())["notes"]
+    assert note == "No PMML: it has no words for the link inverse; use the model's ONNX form."
 
 
-def test_spark_and_unknown_forms_are_refused_before_anything_is_trained(table: Path, tmp_path: Path) -> None:
-    document = {
-        "domain": "regression",
-        "dataset": {"path": str(table), "target": "value"},
-        "export": ["pmml"],
-    }
-    with pytest.raises(BadInput, match="writes no PMML"):
-        train(document, "spark", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+def test_unknown_forms_are_refused() -> None:
+    asked = {"domain": "regression", "dataset": {"path": "x.csv", "target": "value"}, "export": ["pmm"]}
     with pytest.raises(BadRequest, match=r"export\[0\].*pmml"):
-        TrainingRequest.parse({**document, "export": ["pmm"]})
+        TrainingRequest.parse(asked)

@@ -32,7 +32,11 @@ def sessions(spark: Any, examples: Path, tmp_path_factory: pytest.TempPathFactor
     def session(engine: Engine, domain: str, file: str) -> Session:
         key = (engine.name, domain, file)
         if key not in made:
-            document = {"domain": domain, "dataset": {"path": str(examples / file), "format": "libsvm"}}
+            document = {
+                "domain": domain,
+                "dataset": {"path": str(examples / file), "format": "libsvm"},
+                "export": ["onnx", "pmml"],
+            }
             request = TrainingRequest.parse(document)
             made[key] = engine.open(request, tmp_path_factory.mktemp("work"), 1)
         return made[key]
@@ -96,6 +100,28 @@ CASES: list[tuple[str, str, str, dict[str, Any], float]] = [
 ]
 
 
+def compare_forms(folder: Path, data: Mapping[str, Any], file: Path, jpmml: Any) -> None:
+    """The same rows of the data to the model's ONNX form and, through another maker's engine, to its PMML."""
+    import onnxruntime
+    from jpmml_evaluator import make_evaluator
+
+    names = [column["name"] for column in data["columns"]]
+    X = np.zeros((12, len(names)), dtype=np.float32)
+    for row, line in zip(X, file.read_text().splitlines()[::8], strict=False):
+        for number, value in (pair.split(":") for pair in line.split()[1:]):
+            row[int(number) - 1] = float(value)
+    onnx = onnxruntime.InferenceSession((folder / "model.onnx").read_bytes())
+    expected = onnx.run(None, {onnx.get_inputs()[0].name: X})[0]
+    evaluator = make_evaluator(str(folder / "model.pmml"), jpmml).verify()
+    said = [evaluator.evaluate(dict(zip(names, row, strict=True))) for row in X.tolist()]
+    if expected.dtype.kind == "f":
+        assert [row[data["target"]] for row in said] == pytest.approx(expected.tolist(), rel=1e-5)
+        return
+    labels = data["classes"] or range(9)
+    answers = [str(row[data["target"] or "cluster"]) for row in said]
+    assert answers == [str(labels[number]) for number in expected]
+
+
 UNLIKE = {
     # A mixture depends on where it begins, which each engine draws in its own way, and two components do not
     # fit three classes: it ends in one of several optima. With as many as there are clusters, see below.
@@ -109,17 +135,27 @@ UNLIKE = {
 @pytest.mark.parametrize(
     ("domain", "file", "algorithm", "settings", "least"), CASES, ids=[f"{c[2]}-{c[0]}" for c in CASES]
 )
-def test_every_algorithm_trains_and_its_onnx_form_says_the_same(
-    sessions: Any, tmp_path: Path, domain: str, file: str, algorithm: str, settings: Any, least: float
+def test_every_algorithm_trains_and_its_other_forms_say_the_same(
+    sessions: Any,
+    jpmml: Any,
+    examples: Path,
+    tmp_path: Path,
+    domain: str,
+    file: str,
+    algorithm: str,
+    settings: Any,
+    least: float,
 ) -> None:
     spec = spec_for(tmp_path, algorithm, settings)
-    outcome, _ = run(sessions(SparkEngine(), domain, file), spec)
+    session = sessions(SparkEngine(), domain, file)
+    outcome, _ = run(session, spec)
     assert outcome.status == FINISHED, outcome.why
     assert outcome.measures["score"] >= least
     assert set(outcome.measures) == {"score", "value", "train_s", "predict_ms"}
     facts = json.loads((spec.folder / "facts.json").read_text())
     assert facts["export_difference"] < 1e-5
-    assert facts["extra_files"] == ["spark"]
+    assert facts["extra_files"] == ["model.pmml", "spark"]
+    compare_forms(spec.folder, session.description, examples / file, jpmml)
     assert (spec.folder / "spark" / "metadata").is_dir()
     assert (spec.folder / "model.onnx").stat().st_size > 0
     if (algorithm, domain) not in UNLIKE:

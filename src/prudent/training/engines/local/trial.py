@@ -73,7 +73,7 @@ def train(workshop: Workshop, spec: TrialSpec, report: Report) -> Facts:
     steps = delivered.prepared.steps
     model = export(delivered.model, steps, workshop.store.X.shape[1])
     found = check(model, delivered.model, steps, workshop.store.sample, workshop.threads)
-    other = _pmml(workshop, delivered) if workshop.pmml else None
+    other, notes = _pmml(workshop, delivered) if workshop.pmml else (None, ())
     facts = Facts(
         metric=workshop.judge.metric,
         value=value,
@@ -85,17 +85,18 @@ def train(workshop: Workshop, spec: TrialSpec, report: Report) -> Facts:
         rows_validated=sum(len(split.validation) for split in splits),
         versions=versions(made_by(spec.algorithm)),
         extra_files=() if other is None else (PMML,),
+        notes=notes,
         picture=_drawn(workshop, measured, spec.seed),
     )
     _write(spec.folder, model, other, facts)
     return facts
 
 
-def _pmml(workshop: Workshop, fitted: Fitted) -> bytes | None:
-    from prudent.training.engines.local.pmml.document import document
+def _pmml(workshop: Workshop, fitted: Fitted) -> tuple[bytes | None, tuple[str, ...]]:
+    from prudent.training.engines.pmml.document import document_or_why
 
     store = workshop.store
-    return document(fitted.model, fitted.prepared.steps, store.columns, workshop.target, store.classes)
+    return document_or_why(fitted.model, fitted.prepared.steps, store.columns, workshop.target, store.classes)
 
 
 def _fit(

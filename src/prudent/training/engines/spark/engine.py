@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from prudent.core.errors import BadInput
 from prudent.training.engine import Session
 from prudent.training.functions import FunctionSession
+from prudent.training.request import PMML
 
 if TYPE_CHECKING:
     from prudent.cloud.clusters.spark import SparkCluster
@@ -105,7 +106,9 @@ class SparkEngine:
             table = read_table(spark, _question(request), work, parts=parts)
             rows = split(spark, table, request.validation, request.seed)
             judge = Judge.of(request.domain, request.metric, len(table.classes))
-            return SparkTraining(spark, Workshop(table, rows, judge, own_form), own, cluster)
+            return SparkTraining(
+                spark, Workshop(table, rows, judge, own_form, PMML in request.export), own, cluster
+            )
         except BaseException:
             if own:
                 stop(spark)

@@ -206,7 +206,7 @@ def _mixture(model: Any, graph: Graph, rows: str) -> Answer:
     x, logs = graph.double(rows), []
     components = zip(model.weights, model.gaussians, strict=True)
     for weight, gaussian in components:
-        root, constant = _root_of_inverse(gaussian.cov.toArray())
+        root, constant = root_of_inverse(gaussian.cov.toArray())
         moved = graph.add("Sub", x, graph.constant(gaussian.mean.toArray()))
         turned = graph.add("MatMul", moved, graph.constant(root))
         far = graph.add("ReduceSumSquare", turned, axes=[1], keepdims=1)
@@ -219,7 +219,7 @@ def _mixture(model: Any, graph: Graph, rows: str) -> Answer:
     return Answer(graph.largest(probabilities), probabilities)
 
 
-def _root_of_inverse(covariance: Array) -> tuple[Array, float]:
+def root_of_inverse(covariance: Array) -> tuple[Array, float]:
     """R with R Rᵀ = Σ⁻¹ on the directions that vary, and the logarithm of the density's constant."""
     values, vectors = np.linalg.eigh(covariance)
     least = _EPSILON * values.max() * len(values)

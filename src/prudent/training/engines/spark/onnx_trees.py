@@ -110,7 +110,9 @@ def _summed(
     made = _Ensemble(width)
     for number, tree in enumerate(trees):
         for node in tree:
-            made.add(number, node, _leaf(node, classes, weights[number] if weights is not None else 1.0))
+            made.add(
+                number, node, leaf_values(node, classes, weights[number] if weights is not None else 1.0)
+            )
     attributes: dict[str, Any] = {f"nodes_{name}": values for name, values in made.nodes.items()}
     attributes |= {f"target_{name}": values for name, values in made.targets.items()}
     for name in ("nodes_values", "target_weights"):
@@ -120,7 +122,8 @@ def _summed(
     return graph.add("TreeEnsembleRegressor", inputs, n_targets=max(classes, 1), **attributes)
 
 
-def _leaf(node: Node, classes: int, weight: float) -> list[float]:
+def leaf_values(node: Node, classes: int, weight: float) -> list[float]:
+    """What a leaf says: its value times the tree's weight, or shares of the classes; nothing elsewhere."""
     if not node.is_leaf:
         return []
     if not classes:
@@ -148,16 +151,26 @@ def _with_sets(graph: Graph, rows: str, made: _Ensemble, categories: Categories)
 def _goes_left(
     graph: Graph, rows: str, key: tuple[int, tuple[float, ...], int], categories: Categories
 ) -> str:
-    """(rows, 1). A value never seen is in neither set; Spark keeps the smaller set and asks for that one."""
+    """(rows, 1)"""
     feature, left, number = key
-    numbers = categories.get(feature)
-    every = {float(code): value for value, code in numbers.items()} if numbers else {}
-    is_left = len(left) <= number / 2
-    asked = set(left) if is_left else {float(code) for code in range(number)} - set(left)
-    values = [every.get(code, code) for code in sorted(asked)]
+    values, is_left = asked_values(feature, left, number, categories)
     chosen = graph.add("Gather", rows, graph.constant([feature], np.int64), axis=1)
     # As float32: what earlier steps of the graph computed was rounded to it.
     hits = graph.add("Equal", graph.cast(chosen, FLOAT), graph.constant([values], np.float32))
     hits = graph.double(hits)
     inside = graph.add("ReduceMax", hits, axes=[1], keepdims=1)
     return inside if is_left else graph.add("Sub", graph.constant(1.0), inside)
+
+
+def asked_values(
+    feature: int, left: Sequence[float], number: int, categories: Categories
+) -> tuple[tuple[float, ...], bool]:
+    """The values that a split by categories asks for, and whether they lead left.
+
+    A value never seen is in neither set; Spark keeps the smaller set and asks for that one.
+    """
+    numbers = categories.get(feature)
+    every = {float(code): value for value, code in numbers.items()} if numbers else {}
+    is_left = len(left) <= number / 2
+    asked = set(left) if is_left else {float(code) for code in range(number)} - set(left)
+    return tuple(float(every.get(code, code)) for code in sorted(asked)), is_left

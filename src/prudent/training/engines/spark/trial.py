@@ -25,7 +25,7 @@ from prudent.training.engines.spark.perceptron import PERCEPTRON
 from prudent.training.engines.spark.split import Rows
 from prudent.training.engines.spark.table import ROW, Table
 
-FACTS, MODEL, SPARKS_OWN = "facts.json", "model.onnx", "spark"
+FACTS, MODEL, PMML, SPARKS_OWN = "facts.json", "model.onnx", "model.pmml", "spark"
 _SAMPLE = 10_000
 _FEATURES = 30  # bars that a chart can show
 
@@ -39,6 +39,8 @@ class Workshop:
     judge: Judge
     own_form: bool = True
     """Whether Spark can write its own form of a model to where the others are: its machines write it."""
+    pmml: bool = False
+    """Whether PMML was asked for as well."""
 
 
 def train(workshop: Workshop, spec: TrialSpec, report: Report) -> Facts:
@@ -59,6 +61,7 @@ def train(workshop: Workshop, spec: TrialSpec, report: Report) -> Facts:
     if answers is None or rows.folds > 1:
         answers = collected(fitted.predict(_few(workshop)), table)
     found = check(model, answers)
+    other, notes = _pmml(fitted, table) if workshop.pmml else (None, ())
     facts = Facts(
         metric=judge.metric,
         value=value,
@@ -69,16 +72,21 @@ def train(workshop: Workshop, spec: TrialSpec, report: Report) -> Facts:
         rows_trained=rows.size(0 if rows.folds == 1 else None, spec.fraction),
         rows_validated=sum(verdict.rows for verdict in verdicts),
         versions=versions("torch" if spec.algorithm == PERCEPTRON else None) | versions("pyspark"),
-        extra_files=(SPARKS_OWN,) if workshop.own_form else (),
+        extra_files=(*([] if other is None else [PMML]), *([SPARKS_OWN] if workshop.own_form else [])),
+        notes=notes,
         picture={**verdicts[-1].picture, **measured.picture, **_importance(measured, table)},
     )
-    _write(spec.folder, fitted, model, facts, workshop.own_form)
+    spec.folder.mkdir(parents=True, exist_ok=True)
+    (spec.folder / MODEL).write_bytes(model)
+    if other is not None:
+        (spec.folder / PMML).write_bytes(other)
+    _write(spec.folder, fitted, facts, workshop.own_form)
     return facts
 
 
 def forget(folder: Path) -> None:
     """Remove what an unfinished trial may have written: where there are facts, there is a model."""
-    for name in (FACTS, f".{FACTS}", MODEL):
+    for name in (FACTS, f".{FACTS}", MODEL, PMML):
         (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / SPARKS_OWN, ignore_errors=True)
 
@@ -147,10 +155,16 @@ def _importance(fitted: Fitted, table: Table) -> dict[str, Any]:
     return {"importance": {"feature": [names[place] for place in first], "value": short(shares[first])}}
 
 
-def _write(folder: Path, fitted: Fitted, model: bytes, facts: Facts, own_form: bool) -> None:
-    """The facts last: where they are, the model is whole."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / MODEL).write_bytes(model)
+def _pmml(fitted: Fitted, table: Table) -> tuple[bytes | None, tuple[str, ...]]:
+    from prudent.training.engines.pmml.document import document_or_why
+    from prudent.training.engines.spark.translation import translated_steps, translation
+
+    model = translation(fitted.model, fitted.categories)
+    return document_or_why(model, translated_steps(fitted.steps), table.columns, table.target, table.classes)
+
+
+def _write(folder: Path, fitted: Fitted, facts: Facts, own_form: bool) -> None:
+    """Spark's own form, then the facts: where they are, the model is whole."""
     if own_form:
         fitted.pipeline.write().overwrite().save((folder / SPARKS_OWN).resolve().as_uri())
     unfinished = folder / f".{FACTS}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement
@@ -16,13 +16,43 @@ from prudent.training.engines.local.clusters import Centres, Mixture
 from prudent.training.engines.local.generalized import GeneralizedModel
 from prudent.training.engines.local.linear import RivalsModel, SideModel, SoftmaxModel, ValueModel
 from prudent.training.engines.local.perceptron import Network
-from prudent.training.engines.local.pmml.fields import number, schema
 from prudent.training.engines.local.solver import Line
-from prudent.training.engines.local.tree_graph import LEAF, Tree
+from prudent.training.engines.local.tree_graph import LEAF, Tree, rounded_down
 from prudent.training.engines.local.trees import Grove
+from prudent.training.engines.pmml.fields import number, schema
 
 Matrix = NDArray[np.float64]
 _LINKS = {"identity": "none", "log": "exp", "logit": "logit", "probit": "probit", "cloglog": "cloglog"}
+
+
+class NoWords(Exception):
+    """PMML cannot say this; the message tells what."""
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Trees whose answers are averaged: shares of classes, or values."""
+
+    trees: Sequence[Tree]
+    classifies: bool
+
+
+@dataclass(frozen=True)
+class Sums:
+    """A sum of trees for each output, beginning at `base`; `trees` are with the number of their output."""
+
+    trees: Sequence[tuple[int, Tree]]
+    base: NDArray[np.float64]
+    classifies: bool
+    probable: bool = True
+    """Whether shares of the sums are how likely the classes are."""
+
+
+@dataclass(frozen=True, eq=False)
+class SetTree(Tree):
+    """A tree with splits by sets: a node's feature is one of some values, which leads left, or right."""
+
+    sets: Mapping[int, tuple[tuple[float, ...], bool]]
 
 
 @dataclass(frozen=True)
@@ -56,12 +86,12 @@ class Frame:
         return made
 
 
-def element(model: Any, frame: Frame) -> Element | None:
-    """The model in PMML; None if PMML has no words for it."""
+def element(model: Any, frame: Frame) -> Element:
+    """The model in PMML."""
     for kind, make in _MAKERS.items():
         if isinstance(model, kind):
             return make(model, frame)
-    return None
+    raise NoWords(f"a model of the kind {type(model).__name__}")
 
 
 # Lines
@@ -92,18 +122,18 @@ def _classes(line: Line, frame: Frame) -> Element:
     return made
 
 
-def _side(model: SideModel, frame: Frame) -> Element | None:
+def _side(model: SideModel, frame: Frame) -> Element:
     if model.logistic and model.threshold != 0:
-        return None  # PMML always takes the likelier class
+        raise NoWords("a threshold other than 0.5, as PMML always takes the likelier class")
     nothing = np.zeros_like(model.line.weights)
     weights = np.concatenate([nothing, model.line.weights], axis=1)
     shifts = np.array([0.0, model.line.intercepts[0] - model.threshold])
     return _classes(Line(weights, shifts), frame)
 
 
-def _generalized(model: GeneralizedModel, frame: Frame) -> Element | None:
+def _generalized(model: GeneralizedModel, frame: Frame) -> Element:
     if model.link.name not in _LINKS:
-        return None
+        raise NoWords(f"the link {model.link.name}")
     made = frame.begin("RegressionModel", "regression", normalizationMethod=_LINKS[model.link.name])
     made.append(frame.derived)
     _table(made, frame, model.line, 0)
@@ -157,28 +187,39 @@ def _nodes(place: Element, tree: Tree, frame: Frame, score: Callable[[Element, A
         if tree.left[at] == LEAF:
             score(node, tree.values[at])
             continue
-        field = frame.features[int(tree.feature[at])]
-        for child, operator in ((tree.left[at], "lessOrEqual"), (tree.right[at], "greaterThan")):
-            made = SubElement(node, "Node", id=str(int(child)))
-            value = number(tree.threshold[at])
-            SubElement(made, "SimplePredicate", field=field, operator=operator, value=value)
-            left_to_do.append((int(child), made))
+        left, right = (SubElement(node, "Node", id=str(int(side[at]))) for side in (tree.left, tree.right))
+        _question(tree, at, frame.features[int(tree.feature[at])], left, right)
+        left_to_do += [(int(tree.left[at]), left), (int(tree.right[at]), right)]
+
+
+def _question(tree: Tree, at: int, field: str, left: Element, right: Element) -> None:
+    """What leads to the left and to the right child of a node."""
+    if isinstance(tree, SetTree) and at in tree.sets:
+        values, leads_left = tree.sets[at]
+        for child, inside in ((left, leads_left), (right, not leads_left)):
+            operator = "isIn" if inside else "isNotIn"
+            asked = SubElement(child, "SimpleSetPredicate", field=field, booleanOperator=operator)
+            said = " ".join(number(np.float32(value)) for value in values)
+            SubElement(asked, "Array", n=str(len(values)), type="real").text = said
+        return
+    value = number(rounded_down(tree.threshold[at : at + 1])[0])
+    SubElement(left, "SimplePredicate", field=field, operator="lessOrEqual", value=value)
+    SubElement(right, "SimplePredicate", field=field, operator="greaterThan", value=value)
 
 
 def _scored(node: Element, values: Any) -> None:
     node.set("score", number(values[0]))
 
 
-def _grove(model: Grove, frame: Frame) -> Element:
-    classifies = model.present is not None
-    function = "classification" if classifies else "regression"
+def _forest(model: Forest, frame: Frame) -> Element:
+    function = "classification" if model.classifies else "regression"
 
     def shares(node: Element, values: Any) -> None:
         node.set("score", frame.labels[int(np.argmax(values))])
         for label, share in zip(frame.labels, values, strict=True):
             SubElement(node, "ScoreDistribution", value=label, recordCount=number(share))
 
-    trees, score = model.trees, shares if classifies else _scored
+    trees, score = model.trees, shares if model.classifies else _scored
     if len(trees) == 1:
         made = frame.begin("TreeModel", function, splitCharacteristic="binarySplit")
         made.append(frame.derived)
@@ -209,7 +250,7 @@ def _segments(
         _nodes(one, tree, frame, score)
 
 
-def _boosted(model: Boosted, frame: Frame) -> Element:
+def _sums(model: Sums, frame: Frame) -> Element:
     """Sums of trees, one after the other, and at the end what they mean."""
     if not model.classifies:
         made = frame.begin("MiningModel", "regression")
@@ -284,9 +325,9 @@ def _network(model: Network, frame: Frame) -> Element:
     return made
 
 
-def _centres(model: Centres, frame: Frame) -> Element | None:
+def _centres(model: Centres, frame: Frame) -> Element:
     if model.turned:
-        return None  # PMML compares no directions
+        raise NoWords("distances by cosine")
     said = Element("Output")
     facts = {"optype": "categorical", "dataType": "string", "feature": "predictedValue"}
     SubElement(said, "OutputField", {"name": "cluster", **facts})
@@ -304,15 +345,17 @@ def _centres(model: Centres, frame: Frame) -> Element | None:
     return made
 
 
-_MAKERS: dict[Any, Callable[[Any, Frame], Element | None]] = {
+_MAKERS: dict[Any, Callable[[Any, Frame], Element]] = {
     ValueModel: _value,
     SoftmaxModel: lambda model, frame: _classes(model.line, frame),
     RivalsModel: lambda model, frame: _classes(model.line, frame),
     SideModel: _side,
     GeneralizedModel: _generalized,
     GaussianBayes: _bayes,
-    Grove: _grove,
-    Boosted: _boosted,
+    Grove: lambda model, frame: _forest(Forest(model.trees, model.present is not None), frame),
+    Forest: _forest,
+    Boosted: lambda model, frame: _sums(Sums(model.trees, model.base, model.classifies), frame),
+    Sums: _sums,
     Network: _network,
     Centres: _centres,
     Mixture: _mixture,

@@ -11,17 +11,21 @@ from prudent.training.dataset import Column
 from prudent.training.engines.local.clusters import Mixture
 from prudent.training.engines.local.lesson import Model
 from prudent.training.engines.local.linear import RivalsModel, SideModel
-from prudent.training.engines.local.pmml.fields import Derived, dictionary
-from prudent.training.engines.local.pmml.models import Frame, element
 from prudent.training.engines.local.steps import Step
+from prudent.training.engines.pmml.fields import Derived, dictionary
+from prudent.training.engines.pmml.models import Forest, Frame, NoWords, Sums, element
 
 _NAMESPACE = "http://www.dmg.org/PMML-4_4"
 
 
 def document(
-    model: Model, steps: Sequence[Step], columns: Sequence[Column], target: str | None, classes: Sequence[Any]
-) -> bytes | None:
-    """The model, with all that happens to raw rows before it; None if PMML has no words for it.
+    model: Model | Forest | Sums,
+    steps: Sequence[Step],
+    columns: Sequence[Column],
+    target: str | None,
+    classes: Sequence[Any],
+) -> bytes:
+    """The model, with all that happens to raw rows before it; NoWords if PMML cannot say it.
 
     A row is given by the names of its columns, categories as they are; the answer is the class as the data
     have it, the value, or the number of the cluster.
@@ -33,18 +37,15 @@ def document(
     if isinstance(model, Mixture):
         # PMML knows no mixtures, but the classes of a polynomial are the same.
         labels, target = [str(number) for number in range(len(model.means))], "cluster"
-    unsure = isinstance(model, RivalsModel) or (isinstance(model, SideModel) and not model.logistic)
     frame = Frame(
         [column.name for column in columns],
         derived.element,
         [slot.field for slot in derived.slots],
         target,
         labels,
-        probable=bool(labels) and not unsure,
+        probable=bool(labels) and _probable(model),
     )
     found = element(model, frame)
-    if found is None:
-        return None
     if not len(derived.element):
         found.remove(derived.element)
     root = Element("PMML", version="4.4", xmlns=_NAMESPACE)
@@ -54,3 +55,24 @@ def document(
     root.append(found)
     indent(root)
     return bytes(tostring(root, encoding="utf-8", xml_declaration=True))
+
+
+def document_or_why(
+    model: Model | Forest | Sums,
+    steps: Sequence[Step],
+    columns: Sequence[Column],
+    target: str | None,
+    classes: Sequence[Any],
+) -> tuple[bytes | None, tuple[str, ...]]:
+    """The document, or none and a note that says what PMML cannot say."""
+    try:
+        return document(model, steps, columns, target, classes), ()
+    except NoWords as error:
+        return None, (f"No PMML: it has no words for {error}; use the model's ONNX form.",)
+
+
+def _probable(model: Any) -> bool:
+    """Whether the model says how likely each class is."""
+    if isinstance(model, SideModel):
+        return model.logistic
+    return not isinstance(model, RivalsModel) and not (isinstance(model, Sums) and not model.probable)
