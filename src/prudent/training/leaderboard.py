@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+SAMPLE = "sample"
+"""The transform under which an entry tells that its model saw a share of the rows."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -27,9 +30,16 @@ class Entry:
     cost_usd: float
     trial: int
     transforms: Mapping[str, Any] = field(default_factory=dict)
+    machines: str = ""
+    """On which machines it was trained, such as 2*m5.large, where the request left that open."""
+
+    @property
+    def fraction(self) -> float:
+        """The share of the training rows that it saw."""
+        return float(self.transforms.get(SAMPLE, {}).get("fraction", 1.0))
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "fraction": self.fraction}
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,7 @@ class Failure:
     why: str
     cost_usd: float = 0.0
     cut: bool = False
+    machines: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -61,6 +72,8 @@ class Leaderboard:
     spent_usd: float
     ended: str
     """Why no further trial was started, for people."""
+    recommended: Mapping[str, Any] = field(default_factory=dict)
+    """Settings and machines that a search over machines recommends; empty where they were not open."""
 
     @property
     def best(self) -> Entry | None:
@@ -78,4 +91,5 @@ class Leaderboard:
             "ended": self.ended,
             "entries": [entry.to_dict() for entry in self.entries],
             "failures": [failure.to_dict() for failure in self.failures],
+            **({"recommended": dict(self.recommended)} if self.recommended else {}),
         }

@@ -16,9 +16,8 @@ from prudent.core.errors import BadInput
 from prudent.training.algorithms.registry import algorithm, algorithms
 from prudent.training.description import read_description, read_facts, write_description
 from prudent.training.engine import TrialSpec
-from prudent.training.leaderboard import Entry, Leaderboard
+from prudent.training.leaderboard import SAMPLE, Entry, Leaderboard
 from prudent.training.request import TrainingRequest
-from prudent.training.search import SAMPLE
 
 WORK = ".work"
 CLUSTER = "cluster"
@@ -34,6 +33,8 @@ _COLUMNS = (
     "predict_ms",
     "cost_usd",
     "trial",
+    "machines",
+    "fraction",
     "model_path",
     "hyperparameters",
     "transforms",
@@ -138,7 +139,7 @@ class Output:
             entry.algorithm,
             {name: value for name, value in given.items() if value is not None},
             {name: settings for name, settings in entry.transforms.items() if name != SAMPLE},
-            float(entry.transforms.get(SAMPLE, {}).get("fraction", 1.0)),
+            entry.fraction,
             request.seed,
             here,
         )
@@ -150,6 +151,7 @@ class Output:
             domain=request.domain,
             engine=self._engine,
             request=asked,
+            machines=entry.machines,
         )
 
     def write(self, board: Leaderboard) -> None:

@@ -92,6 +92,17 @@ class Resources(_Part):
     max_total_instances: Annotated[int | None, Field(ge=1, le=64)] = None
 
 
+class Machines(_Part):
+    """Machines for the search to choose from: types (names, or patterns like m5.*) and how many of one."""
+
+    types: Annotated[tuple[Text, ...], Field(min_length=1)]
+    count: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=64)], ...],
+        BeforeValidator(lambda said: (said,) if type(said) is int else said),
+        Field(min_length=1),
+    ] = (1,)
+
+
 class Transform(_Part):
     """A step before the algorithm: its name, and settings (a value, {"values": …} or {"range": …})."""
 
@@ -144,6 +155,21 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
         ),
     ] = None
     machine: str | None = None
+    machines: Annotated[
+        Machines | None,
+        Field(description="leaves the machines open: they are searched together with all else, on Spark"),
+    ] = None
+    fractions: Annotated[
+        tuple[Annotated[float, Field(gt=0, le=1)], ...] | None,
+        Field(description="shares of the training rows that such a search may use; 1 is among them"),
+    ] = None
+    goal: Annotated[
+        str | None,
+        Field(
+            description='of such a search, by default "maximise score"; also "minimise cost_usd subject to '
+            'score >= 0.9"'
+        ),
+    ] = None
 
     @classmethod
     def parse(cls, said: Any) -> Self:
@@ -209,6 +235,7 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
                 "email_address",
                 "computational_resources",
                 "early_stopping",
+                *(name for name in ("machines", "fractions", "goal") if getattr(self, name) is None),
             },
         )
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
@@ -255,6 +282,7 @@ _WORDS = {
     "string_type": "Give a text.",
     "string_too_short": "It is empty; give a text.",
     "tuple_type": "Give a list.",
+    "too_short": "The list is empty; put something in.",
     "model_type": "Give an object, as {…}.",
     "model_attributes_type": "Give an object, as {…}.",
     "string_pattern_mismatch": 'Write a machine type such as "m5.large".',

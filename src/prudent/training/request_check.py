@@ -14,11 +14,13 @@ from prudent.training.algorithms.algorithm import Algorithm
 from prudent.training.algorithms.domains import domain, domains
 from prudent.training.algorithms.hyperparameter import INTEGER, Hyperparameter
 from prudent.training.algorithms.registry import algorithm, algorithms, of_domain
+from prudent.training.joint_check import joint
 from prudent.training.request import (
     FORMATS,
     ONNX,
     PMML,
     Instances,
+    Machines,
     Method,
     Resources,
     Searched,
@@ -63,6 +65,9 @@ def _all(document: Mapping[str, Any]) -> Found:
         yield ("emailAddress",), f'"{mail}" is no mail address; write it like name@example.org.'
     if isinstance(machine, str):
         yield from _known(("machine",), "machine type", machine, [m.name for m in Catalog.load()])
+    if isinstance(machines := document.get("machines"), Mapping):
+        yield from _keys(machines, Machines, ("machines",))
+    yield from joint(document)
 
 
 def _known(place: Place, kind: str, word: object, options: Iterable[str]) -> Found:

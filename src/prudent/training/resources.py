@@ -145,7 +145,7 @@ def catalog_of(provider: Provider) -> Catalog:
     if callable(own):
         found: Catalog = own()
         return found
-    return Catalog.load()
+    return Catalog.load(provider.settings.get(LOCAL) or None)
 
 
 def parallelism_of(cluster: SparkCluster) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prudent.cloud.catalog import Catalog
-from prudent.core.errors import BadInput, RunFailed, unknown
+from prudent.core.errors import RunFailed, unknown
 from prudent.core.money import Price
 from prudent.training.algorithms.domains import FUNCTION, domain
 from prudent.training.engine import Engine, Session
@@ -21,7 +21,7 @@ from prudent.training.functions import FunctionSession
 from prudent.training.leaderboard import Entry, Failure, Leaderboard
 from prudent.training.methods import Plan, plans
 from prudent.training.output import Output
-from prudent.training.request import PMML, TrainingRequest
+from prudent.training.request import TrainingRequest
 from prudent.training.resources import LOCAL, machines_for, parallelism_of, price_of
 from prudent.training.search import LEFT_FOR_MORE_DATA, Search, standing
 from prudent.training.seekers import GIVEN, Seeker, seeker
@@ -56,18 +56,29 @@ def train(
     computational resources or if `cluster` says so ("3*m5.large"), at the place `where` ("local",
     "hosts:inventory.yaml" or "ec2:aws.yaml"), under leases kept in `home`. `resume` goes on with an
     interrupted request in the same folder, or with a finished one that has got a larger budget; no trial is
-    paid twice. `watch` is called with every event. An interrupt (Ctrl-C) ends the trials under way and
-    answers with what is there.
+    paid twice. A request that leaves its machines open ("machines") is trained on those that the search
+    proposes, at that place too. `watch` is called with every event. An interrupt (Ctrl-C) ends the trials
+    under way and answers with what is there.
     """
     began_s = time.monotonic()
     asked = TrainingRequest.parse(request)
+    if asked.machines is not None:
+        from prudent.training.joint import train_jointly
+
+        return train_jointly(
+            asked,
+            engine,
+            out,
+            master=master,
+            cluster=cluster,
+            where=where,
+            home=home,
+            resume=resume,
+            watch=watch,
+        )
     leases = None if home is None else Path(home)
     machines = machines_for(asked, engine, master, cluster, where, Path(out), leases)
     chosen = engine_of(engine, master, machines, watch)
-    if PMML in asked.export and chosen.name == "spark":
-        raise BadInput(
-            "The Spark engine writes no PMML; take it out of export, or train with the local engine."
-        )
     output = Output(out, asked, chosen.name, resume)
     parallelism = asked.parallelism or (cores() if machines is None else parallelism_of(machines))
     with ExitStack() as stack:

@@ -1,0 +1,238 @@
+"""A request that leaves its machines open: they are searched together with all else, within the budget.
+
+The search is a study of `prudent.tuning`, with its strategies, ledger and journal. A trial trains one model
+on a share of the data, on a Spark cluster of the type and count that the strategy proposes; it costs what
+these machines cost, their boot included. What comes out is what any request gives.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prudent.cloud.leases.reaper import reap
+from prudent.cloud.leases.register import Register
+from prudent.cloud.machine_parameter import MachineParameter
+from prudent.cloud.providers.provider import Provider
+from prudent.cloud.providers.registry import provider_of
+from prudent.core.errors import BadInput
+from prudent.training.algorithms.domains import domain
+from prudent.training.engine import Session
+from prudent.training.events import ClusterReady, Watch
+from prudent.training.joint_job import JointJob
+from prudent.training.joint_site import Site
+from prudent.training.joint_space import MACHINES, JointSpace
+from prudent.training.joint_story import Story
+from prudent.training.leaderboard import Leaderboard
+from prudent.training.methods import ON_PARTS, plans, search_of
+from prudent.training.output import CLUSTER, Output
+from prudent.training.request import FRUGAL, TrainingRequest
+from prudent.training.request_errors import BadRequest, RequestError
+from prudent.training.resources import SPARK, catalog_of, place_of, run_name
+from prudent.training.search import standing
+from prudent.tuning.tune import tune
+
+if TYPE_CHECKING:
+    from prudent.cloud.clusters.spark import SparkCluster
+
+FRACTIONS = (0.1, 0.3, 1.0)
+"""Shares of the data that are tried where a search begins on parts and nobody says which."""
+DEFAULT, ON_WHOLE = "nephele", ("fabolas", "fabulinus")
+"""The search of a request that names none; and those that learn on parts what all of the data would give."""
+GOAL = "maximise score"
+
+
+def train_jointly(
+    request: TrainingRequest,
+    engine: object,
+    out: str | Path,
+    *,
+    master: str | None = None,
+    cluster: str | None = None,
+    where: str | Mapping[str, Any],
+    home: str | Path | None = None,
+    resume: bool = False,
+    watch: Watch | None = None,
+) -> Leaderboard:
+    """Train and rank what a request asks for, on machines that are searched with it; see `train`."""
+    began_s = time.monotonic()
+    _refuse(request, engine, master, cluster)
+    register = Register(None if home is None else Path(home))
+    provider = provider_of(place_of(where) if isinstance(where, str) else where, register.home, Path.cwd())
+    space = joint_space(request, provider)
+    output = Output(out, request, SPARK, resume)
+    try:
+        return _Joint(request, provider, register, space, output, watch, began_s).run()
+    except BadInput:
+        if not any(output.trials.iterdir()):
+            output.undo()
+        raise
+
+
+def joint_space(request: TrainingRequest, provider: Provider) -> JointSpace:
+    """All that a request leaves open, with the machines that a place has."""
+    assert request.machines is not None
+    try:
+        machines = MachineParameter(
+            MACHINES, request.machines.types, request.machines.count, catalog_of(provider)
+        )
+    except BadInput as error:
+        raise BadRequest([RequestError("machines.types", str(error))]) from error
+    return JointSpace(plans(request), machines, fractions_of(request))
+
+
+def fractions_of(request: TrainingRequest) -> tuple[float, ...]:
+    """The shares of the data that may be used: the request's own, or what suits its search."""
+    return request.fractions or (FRACTIONS if strategy_of(request) in ON_PARTS else (1.0,))
+
+
+def strategy_of(request: TrainingRequest) -> str:
+    """The strategy that works the search."""
+    found = search_of(request)
+    return DEFAULT if found == FRUGAL and len(request.fractions or FRACTIONS) > 1 else _whole(found)
+
+
+def _whole(found: str) -> str:
+    return "lynceus" if found == FRUGAL else found
+
+
+def goal_of(request: TrainingRequest) -> str:
+    """What the search is after; a search that foretells from parts speaks of all the data."""
+    return request.goal or GOAL + (" at full data" if strategy_of(request) in ON_WHOLE else "")
+
+
+def _refuse(request: TrainingRequest, engine: object, master: str | None, cluster: str | None) -> None:
+    if engine != SPARK:
+        raise BadInput(
+            'The request leaves its machines open ("machines"), and on rented ones runs Spark; add '
+            "--engine spark."
+        )
+    if master is not None or cluster is not None:
+        raise BadInput(
+            'The request leaves its machines open ("machines"); leave --master and --cluster out, or take '
+            '"machines" out of the request.'
+        )
+    if request.budget.usd is None:
+        wrong = 'Machines that are left open cost money as they are tried; give an amount such as "$2".'
+        raise BadRequest([RequestError("budget", wrong)])
+
+
+class _Joint:
+    """One request from its study to its leaderboard."""
+
+    def __init__(
+        self,
+        request: TrainingRequest,
+        provider: Provider,
+        register: Register,
+        space: JointSpace,
+        output: Output,
+        watch: Watch | None,
+        began_s: float,
+    ) -> None:
+        self._request, self._output, self._began_s = request, output, began_s
+        self._watch = watch or (lambda event: None)
+        self._described: dict[str, Any] = {}
+        self._story = Story(space, output.trials, self._metric, self._watch, self._left_s)
+        run = run_name(output.folder)
+        site = Site(
+            request,
+            provider,
+            register,
+            run,
+            output.engine_work,
+            output.folder / CLUSTER,
+            self._paid_before(register, provider, run),
+            self._ready,
+            self._opened,
+        )
+        self._job = JointJob(request, space, provider, site, output.trials, self._story.left_s)
+
+    def run(self) -> Leaderboard:
+        request, output, story = self._request, self._output, self._story
+        result = tune(
+            self._job,
+            goal_of(request),
+            request.budget.usd,
+            strategy_of(request),
+            early_stop=request.early_stopping is not False,
+            seed=request.seed,
+            journal=output.work / "joint.jsonl",
+            resume=True,
+            watch=story.watch,
+            max_trials=request.budget.trials,
+        )
+        story.complete(result.trials)
+        ranked = sorted(story.entries, key=standing)
+        placed = output.place(ranked, self._data()) if ranked else ()
+        output.tidy()
+        board = Leaderboard(
+            placed,
+            tuple(story.failures),
+            request.domain,
+            ranked[0].metric if ranked else self._metric(),
+            SPARK,
+            str(output.folder),
+            time.monotonic() - self._began_s,
+            result.spent_usd,
+            story.ended(result, request.budget.trials),
+            story.recommended(result),
+        )
+        output.write(board)
+        return board
+
+    # Time
+
+    def _left_s(self, elapsed_s: float) -> float:
+        """Seconds that a trial may take, when `elapsed_s` of all sessions have passed."""
+        budget, deadline = self._request.budget, self._request.deadline
+        left_s = math.inf if budget.time_s is None else budget.time_s - elapsed_s
+        if deadline is not None:
+            here_s = time.monotonic() - self._began_s
+            left_s = min(left_s, deadline.left_s(datetime.now(UTC), here_s))
+        return left_s
+
+    # Machines
+
+    def _paid_before(self, register: Register, provider: Provider, run: str) -> float:
+        """What earlier sessions have paid for machines; what a killed one left is ended first.
+
+        The leases know requests by name; those of an older one with this name are none of ours.
+        """
+        note = self._output.work / "machines.json"
+        if not note.exists():
+            note.write_text(json.dumps({"since_s": time.time()}))
+            return 0.0
+        since_s = float(json.loads(note.read_text())["since_s"])
+        reap(register, [provider], time.time())
+        leases = [one for one in register.leases() if one.run == run and one.wanted_s >= since_s]
+        return sum(lease.cost_usd(time.time()) for lease in leases)
+
+    def _ready(self, cluster: SparkCluster, took_s: float) -> None:
+        self._watch(ClusterReady(cluster.text, cluster.provider.name, cluster.master, cluster.ui, took_s))
+
+    # Data
+
+    def _opened(self, session: Session) -> None:
+        """What every session finds the same is kept: a request that only goes on to rank needs no machine."""
+        self._described = {**session.description, "fingerprint": session.shape.fingerprint}
+        self._note.write_text(json.dumps(self._described, default=lambda value: value.tolist()))
+
+    def _data(self) -> Mapping[str, Any]:
+        if not self._described:
+            self._described = json.loads(self._note.read_text())
+        return self._described
+
+    @property
+    def _note(self) -> Path:
+        return self._output.work / "data.json"
+
+    def _metric(self) -> str:
+        asked = self._request
+        classes = len(self._data()["classes"]) if self._described or self._note.exists() else 0
+        return asked.metric or domain(asked.domain).metric_for(classes)

@@ -1,0 +1,117 @@
+"""One trial of a joint search: machines come up if others are there, then a model is trained on them."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+
+from prudent.core.errors import BadInput, RunFailed
+from prudent.core.points import point
+from prudent.training.engine import TrialSpec
+from prudent.training.engines.spark.run import reason
+from prudent.training.joint_site import Kind, Place, Site
+from prudent.training.search import TIME_UP
+from prudent.tuning.jobs.job import Run
+from prudent.tuning.trial import CUT, FAILED, Outcome, Progress
+
+LOSSES = 3
+"""A trial whose machines were lost so often has failed; before that it is tried on others."""
+
+
+class JointRun:
+    """A trial under way. Its clock starts with the order of the machines: booting is money (see `Rented`).
+
+    It has `left_s` seconds in all, then it cuts itself.
+    """
+
+    def __init__(self, site: Site, kind: Kind, spec: TrialSpec, left_s: float = math.inf) -> None:
+        self._site, self._kind, self._spec, self._left_s = site, kind, spec, left_s
+        self._zero_s = time.monotonic()
+        self._place: Place = site.want(kind)
+        self._inner: Run | None = None
+        self._began_s: float | None = None
+        self._losses = 0
+        self._bill_usd: float | None = None
+
+    # What a study asks
+
+    def next(self, until_s: float) -> Progress | Outcome | None:
+        limit_s = min(until_s, self._left_s)
+        event = self._awaited(limit_s) if self._inner is None else self._heard(self._inner, limit_s)
+        if event is None and self._left_s <= until_s and self._now_s() >= self._left_s:
+            return self.cut(self._left_s, TIME_UP)
+        return event
+
+    def cut(self, at_s: float, why: str) -> Outcome:
+        """End the training; machines that are coming up stay for whoever is next."""
+        if self._inner is None:
+            return self._billed(Outcome(CUT, at_s, {}, why))
+        cut = self._inner.cut(max(at_s - self.overhead_s, 0.0), why)
+        return self._billed(replace(cut, time_s=at_s))
+
+    @property
+    def overhead_s(self) -> float:
+        return self._now_s() if self._began_s is None else self._began_s
+
+    def lasts_s(self, usd: float) -> float:
+        """Until when `usd` pay for what is due, its own machines, and their end."""
+        left_s = self._place.lasts_s(usd - self._site.due_usd)
+        if left_s > 0:
+            self._place.pay()
+        return self._now_s() + left_s
+
+    # Inside
+
+    def _now_s(self) -> float:
+        return time.monotonic() - self._zero_s
+
+    def _awaited(self, until_s: float) -> Outcome | None:
+        """Wait for the machines; begin to train when they are there."""
+        if not self._place.done.wait(max(until_s - self._now_s(), 0.0)):
+            return None
+        error, session = self._place.error, self._place.session
+        if isinstance(error, BadInput):
+            raise error  # the data or the request: no trial could do better
+        if isinstance(error, OSError) and not isinstance(error, ConnectionError):
+            raise RunFailed(f"{error}; mend it here, and go on with --resume.") from error
+        if session is None:
+            return self._failed("They were given back." if error is None else reason(error))
+        point("trial.put")
+        self._began_s = self._now_s()
+        try:
+            self._inner = session.start(self._spec)
+        except RunFailed as lost:
+            return self._failed(str(lost))
+        point("trial.started")
+        return None
+
+    def _heard(self, inner: Run, until_s: float) -> Progress | Outcome | None:
+        began_s = self.overhead_s
+        event = inner.next(until_s - began_s)
+        if isinstance(event, Progress):
+            return replace(event, elapsed_s=event.elapsed_s + began_s)
+        if event is None:
+            return None
+        if event.status == FAILED and self._place.cluster.trouble is not None:
+            return self._failed(self._place.cluster.trouble)
+        point("trial.ended")
+        return self._billed(replace(event, time_s=event.time_s + began_s))
+
+    def _failed(self, why: str) -> Outcome | None:
+        """Machines that do not come fail the trial; those that are lost are replaced, and it begins again."""
+        came = self._began_s is not None
+        self._losses += 1
+        if came and self._losses < LOSSES:
+            self._began_s = self._inner = None
+            self._place = self._site.want(self._kind)
+            return None
+        lost = f"its machines were lost {LOSSES} times: {why}" if came else f"could not start: {why}"
+        return self._billed(Outcome(FAILED, self._now_s(), {}, lost, started=came))
+
+    def _billed(self, outcome: Outcome) -> Outcome:
+        """With what was really paid since the trial before: its machines, and what they cost while idle."""
+        if self._bill_usd is None:
+            self._bill_usd = self._site.settle()
+        overhead_s = outcome.time_s if self._began_s is None else min(self._began_s, outcome.time_s)
+        return replace(outcome, overhead_s=overhead_s, bill_usd=self._bill_usd)

@@ -1,0 +1,154 @@
+"""One space for all that a request leaves open: algorithm, hyper-parameters, transforms, machines, data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from prudent.cloud.machine_parameter import MachineParameter
+from prudent.core.parameters import Categorical, Constant, Ordinal, Parameter
+from prudent.core.space import Configuration, Space
+from prudent.core.values import Value
+from prudent.training.methods import FRACTION, Plan
+
+ALGORITHM, MACHINES = "algorithm", "machines"
+_SWITCHES = 4
+"""One in so many of the neighbours is another method on the same machines and data."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a configuration of the space means: a model to train, on which share of the data, and where."""
+
+    plan: Plan
+    hyperparameters: Mapping[str, Any]
+    transforms: Mapping[str, Any]
+    fraction: float
+    machines: str
+    """As people write it: 2*m5.large."""
+
+
+class JointSpace(Space):
+    """Methods, each with hyper-parameters of its own, and what they share: transforms, machines, data.
+
+    A hyper-parameter is searched only where its method is chosen; elsewhere it rests at one value, so that no
+    two configurations mean the same run, and none is paid for twice. Names are `method.parameter`.
+    """
+
+    def __init__(self, plans: Sequence[Plan], machines: MachineParameter, fractions: Sequence[float]) -> None:
+        self._plans = dict(zip(_labels(plans), plans, strict=True))
+        self._machines = machines
+        self._rest: Configuration = {}
+        self._owner: dict[str, str] = {}
+        shared: list[Parameter] = [machines]
+        if len(fractions) > 1:
+            shared.append(Ordinal(FRACTION, sorted(fractions), log=True))
+        shared += [one for one in plans[0].space.parameters if "." in one.name]
+        own = {label: self._own(label, plan) for label, plan in self._plans.items()}
+        labels = list(self._plans)
+        method = Categorical(ALGORITHM, labels) if len(labels) > 1 else Constant(ALGORITHM, labels[0])
+        super().__init__([method, *shared, *(one for parameters in own.values() for one in parameters)])
+        self._parts = {
+            label: Space([Constant(ALGORITHM, label), *shared, *parameters])
+            for label, parameters in own.items()
+        }
+
+    def _own(self, label: str, plan: Plan) -> list[Parameter]:
+        found: list[Parameter] = []
+        for parameter in plan.space.parameters:
+            if "." in parameter.name or parameter.name == FRACTION:
+                continue
+            name = f"{label}.{parameter.name}"
+            self._rest[name], self._owner[name] = plan.good[parameter.name], label
+            copy: Any = parameter
+            found.append(replace(copy, name=name))
+        return found
+
+    def choice(self, configuration: Mapping[str, Value]) -> Choice:
+        """The model, the data and the machines that a configuration means."""
+        chosen = self.check(configuration)
+        label = str(chosen[ALGORITHM])
+        plan, prefix = self._plans[label], f"{label}."
+        own = {name.removeprefix(prefix): v for name, v in chosen.items() if self._owner.get(name) == label}
+        steps = {name: v for name, v in chosen.items() if "." in name and name not in self._owner}
+        hyperparameters, transforms, _ = plan.parts({**own, **steps})
+        share = float(str(chosen.get(FRACTION, 1.0)))
+        return Choice(plan, hyperparameters, transforms, share, str(chosen[MACHINES]))
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The machine types that are searched."""
+        return tuple(self._machines.types)
+
+    def machines_of(self, configuration: Mapping[str, Value]) -> tuple[int, str]:
+        """How many machines of which type a configuration wants."""
+        count, machine = self._machines.cluster(configuration[MACHINES])
+        return count, machine.name
+
+    # What a space answers, method by method
+
+    @property
+    def size(self) -> int | None:
+        sizes = [part.size for part in self._parts.values()]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if len(known) == len(sizes) else None
+
+    def _canonical(self, configuration: Mapping[str, Value]) -> Configuration:
+        chosen = super()._canonical({**self._rest, **configuration})
+        label = chosen[ALGORITHM]
+        return {
+            name: value if self._owner.get(name, label) == label else self._rest[name]
+            for name, value in chosen.items()
+        }
+
+    def _walk(self) -> Iterator[Configuration | None]:
+        for part in self._parts.values():
+            for configuration in part.configurations():
+                yield self._canonical(configuration)
+
+    def sample(self, n: int, rng: np.random.Generator, method: str = "random") -> list[Configuration]:
+        """As many of each method as can be, so that one with few settings is seen as often as the others."""
+        drawn = [
+            self._canonical(configuration)
+            for part, count in zip(self._parts.values(), self._shares(n, rng), strict=True)
+            for configuration in part.sample(count, rng, method)
+        ]
+        return [drawn[place] for place in rng.permutation(len(drawn))]
+
+    def _shares(self, n: int, rng: np.random.Generator) -> list[int]:
+        """How many to draw of each method; what a small one does not have, the others give."""
+        room = [math.inf if part.size is None else part.size for part in self._parts.values()]
+        counts = [0] * len(room)
+        order = rng.permutation(len(room))
+        while n > 0 and (open_ := [place for place in order if room[place] > counts[place]]):
+            each = max(n // len(open_), 1)
+            for place in open_[:n]:
+                more = int(min(each, room[place] - counts[place]))
+                counts[place] += more
+                n -= more
+        return counts
+
+    def neighbours(
+        self, configuration: Mapping[str, Value], rng: np.random.Generator, n: int
+    ) -> list[Configuration]:
+        here = self._canonical(configuration)
+        part = self._parts[str(here[ALGORITHM])]
+        others = [label for label in self._parts if label != here[ALGORITHM]]
+        switched = [{**here, ALGORITHM: others[place]} for place in rng.permutation(len(others))]
+        switched = switched[: n // _SWITCHES]
+        near = part.neighbours({name: here[name] for name in part.names}, rng, n - len(switched))
+        return [self._canonical(found) for found in (*near, *switched)]
+
+
+def _labels(plans: Sequence[Plan]) -> list[str]:
+    """A name for each plan: its algorithm's, with a number where that comes again with other settings."""
+    labels: list[str] = []
+    for plan in plans:
+        name, before = plan.algorithm.name, [other.algorithm.name for other in plans[: len(labels)]]
+        again = before.count(name)
+        labels.append(f"{name} ({again + 1})" if again else name)
+    return labels
