@@ -58,7 +58,8 @@ BESIDE = Price(0.0, "", "leases")
 """Machines of several prices that were idle or lost: what they cost is known from their leases."""
 
 GIVE_UP = 10
-"""So many runs in a row that could not start, free of charge, mean that the job itself is broken."""
+"""So many runs in a row that could not start, free of charge, mean that the job itself is broken, or that
+what is left of the money starts nothing."""
 
 
 def tune(
@@ -181,6 +182,7 @@ class _Loop:
         self._parallel, self._watch = parallel, watch
         self._max_trials = math.inf if max_trials is None else max_trials
         self._unstarted = 0
+        self._unpaid = 0
 
     def run(self) -> bool:
         """Work until nothing is left to do; True if it was interrupted."""
@@ -204,7 +206,8 @@ class _Loop:
         return self._study.limit(number)
 
     def _fill(self) -> None:
-        while len(self._crew.members) < self._parallel:
+        # Runs that wait in vain for the money to start cost nothing: nothing else would end this.
+        while len(self._crew.members) < self._parallel and self._unpaid < GIVE_UP:
             if len(self._study.trials) + len(self._crew.members) >= self._max_trials:
                 return
             ask = self._study.ask(self._crew.now_s)
@@ -212,6 +215,7 @@ class _Loop:
                 return
             self._watch(Started(ask), self._study)
             self._crew.add(ask.number, self._job.start(dict(ask.configuration), ask.number), ask.at_s)
+            self._limit_of(ask.number)  # tells a run how much its machines may cost: it waits for that
 
     def _handle(self, member: Member, event: Progress | Outcome | Reached) -> None:
         if isinstance(event, Progress):
@@ -226,7 +230,9 @@ class _Loop:
         if limit.why == OUT_OF_MONEY and self._study.extend(member.number):
             self._watch(Extended(member.number), self._study)
             return
-        self._end(member, member.run.cut(limit.seconds, limit.why))
+        outcome = member.run.cut(limit.seconds, limit.why)
+        self._unpaid = self._unpaid + 1 if limit.why == OUT_OF_MONEY and outcome.bill_usd == 0 else 0
+        self._end(member, outcome)
 
     def _end(self, member: Member, outcome: Outcome) -> None:
         self._crew.remove(member.number)

@@ -22,7 +22,16 @@ from pathlib import Path
 import pytest
 
 from prudent.cloud.providers.channel import LOST, Channel
-from prudent.cloud.providers.provider import GONE, PENDING, RUNNING, Instance, LaunchFailed, Order, Provider
+from prudent.cloud.providers.provider import (
+    GONE,
+    PENDING,
+    PRICE,
+    RUNNING,
+    Instance,
+    LaunchFailed,
+    Order,
+    Provider,
+)
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.errors import BadInput, PrudentError, RunFailed
 
@@ -164,6 +173,17 @@ class ProviderConformance:
             answers = list(several.map(lambda _: provider.launch(wanted), range(3)))
         assert len({one.id for answer in answers for one in answer}) == 1
         assert len(provider.list()) == 1
+
+    def test_none_is_launched_above_the_price_that_may_be_paid(
+        self, place: Place, provider: Provider
+    ) -> None:
+        price = provider.offer(place.type).price.usd_per_h
+        with pytest.raises(LaunchFailed, match="more than the") as failed:
+            provider.launch(order(place, most_usd_per_h=price * 0.99))
+        assert failed.value.kind == PRICE
+        assert provider.list() == ()
+        [one] = provider.launch(order(place, most_usd_per_h=price))
+        assert one.price.usd_per_h == price
 
     def test_machines_become_ready_with_an_address(self, place: Place, provider: Provider) -> None:
         wanted = order(place, count=2)

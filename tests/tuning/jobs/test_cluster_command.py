@@ -88,7 +88,9 @@ class Study:
         return job
 
     def start(self, command: Any, cluster: str = f"1*{SMALL}", **more: Any) -> Any:
-        return self.job(command, **more).start({"cluster": cluster, "depth": 2}, 3)
+        run = self.job(command, **more).start({"cluster": cluster, "depth": 2}, 3)
+        run.lasts_s(float("inf"))  # it begins when it knows what it may cost
+        return run
 
     def log(self, stream: str = "out") -> str:
         return (self.folder / "x.prudent" / "logs" / f"trial-0003.{stream}").read_text()
@@ -283,6 +285,8 @@ def test_three_losses_are_a_failure_and_are_paid_for(study: Study, servers: Any,
 def test_a_host_in_use_is_waited_for(study: Study, follow: Follow) -> None:
     job = study.job("sleep 1")
     runs = [job.start({"cluster": f"2*{SMALL}", "depth": 1}, number) for number in (1, 2)]
+    for run in runs:
+        run.lasts_s(float("inf"))
     outcomes = [follow(run)[1] for run in runs]
     assert [outcome.status for outcome in outcomes] == [FINISHED, FINISHED]
 

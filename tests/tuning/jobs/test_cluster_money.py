@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from prudent.cloud.leases.lease import RELEASED
 from prudent.cloud.leases.register import Register
 from prudent.cloud.machine_parameter import MachineParameter
 from prudent.cloud.providers.local import LocalProvider
 from prudent.core.space import Space
 from prudent.tuning.jobs.cluster_command import ClusterCommandJob
 from prudent.tuning.jobs.cluster_run import ClusterRun
+from prudent.tuning.limits import OUT_OF_MONEY
 from prudent.tuning.trial import CUT, FINISHED, Outcome
 
 MINUTE_USD = 0.067 / 60
@@ -23,26 +25,54 @@ CONFIGURATION = {"cluster": "1*m3.medium"}
 
 
 class Slow(LocalProvider):
-    """Orders take their time."""
+    """Orders take their time; at their end the price may be another one, and to end machines takes longer."""
+
+    dearer = 1.0
+    end_s = 0.0
 
     def launch(self, order: Any) -> Any:
         time.sleep(0.5)
+        if self.dearer != 1.0:
+            assert self._catalog_path is not None
+            write_price(self._catalog_path, self.dearer)
+            self.__dict__.pop("_catalog", None)
         return super().launch(order)
+
+    def terminate(self, instances: Any) -> None:
+        time.sleep(self.end_s)
+        super().terminate(instances)
+
+
+def write_price(path: Path, factor: float = 1.0, minimum_s: float = 60.0) -> None:
+    path.write_text(f"name,price_usd_per_h,minimum_s\nm3.medium,{0.067 * factor},{minimum_s}\n")
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., ClusterRun]]:
+def provider(tmp_path: Path) -> Slow:
+    write_price(tmp_path / "prices.csv")
+    return Slow(tmp_path / "home", tmp_path / "prices.csv")
+
+
+@pytest.fixture
+def start(tmp_path: Path, provider: Slow) -> Iterator[Callable[..., ClusterRun]]:
     (tmp_path / "job").mkdir()
-    provider = Slow(tmp_path / "home")
     space = Space([MachineParameter("cluster", ["m3.medium"], [1])])
     jobs = []
 
-    def begin(command: str = "true", number: int = 1) -> ClusterRun:
+    def begin(command: str = "true", number: int = 1, usd: float | None = 1.0) -> ClusterRun:
         job = ClusterCommandJob(
-            command, space, provider, register=Register(tmp_path / "home"), directory=tmp_path / "job"
+            command,
+            space,
+            provider,
+            register=Register(tmp_path / "home"),
+            directory=tmp_path / "job",
+            grace_s=0.5,
         )
         jobs.append(job)
-        return job.start(CONFIGURATION, number)
+        run = job.start(CONFIGURATION, number)
+        if usd is not None:
+            run.lasts_s(usd)  # as a study does
+        return run
 
     yield begin
     for job in jobs:
@@ -58,7 +88,7 @@ def ended(run: ClusterRun) -> Outcome:
 
 def test_the_minimum_that_was_paid_is_there_to_be_used(start: Callable[..., ClusterRun]) -> None:
     run = start("sleep 0.5")
-    assert run.lasts_s(MINUTE_USD) == float("inf")  # nothing was ordered yet
+    assert run.lasts_s(MINUTE_USD) == float("inf")  # nothing was launched yet
     while not run._held or run._held.rental.lasts_s(1.0) is None:
         time.sleep(0.01)
     assert 50.0 < run.lasts_s(MINUTE_USD) < 61.0
@@ -71,8 +101,7 @@ def test_the_minimum_that_was_paid_is_there_to_be_used(start: Callable[..., Clus
 def test_nothing_is_ordered_again_that_the_money_does_not_pay_for(
     start: Callable[..., ClusterRun], tmp_path: Path
 ) -> None:
-    run, provider = start("sleep 60"), LocalProvider(tmp_path / "home")
-    run.lasts_s(1.5 * MINUTE_USD)
+    run, provider = start("sleep 60", usd=1.5 * MINUTE_USD), LocalProvider(tmp_path / "home")
     while not run._processes:
         time.sleep(0.01)
     provider.preempt(*provider.list())
@@ -102,3 +131,53 @@ def test_cut_while_it_ends_it_has_the_same_bill(start: Callable[..., ClusterRun]
     outcome = run.cut(5.0, "too late")
     assert outcome.bill_usd == pytest.approx(MINUTE_USD)
     assert ended(run).bill_usd == outcome.bill_usd
+
+
+def bill_usd(tmp_path: Path) -> float:
+    return sum(lease.cost_usd(time.time()) for lease in Register(tmp_path / "home").leases())
+
+
+def test_a_price_that_rises_between_offer_and_launch_is_not_paid(
+    start: Callable[..., ClusterRun], provider: Slow, tmp_path: Path
+) -> None:
+    provider.dearer = 1.5
+    run = start("sleep 60", usd=1.2 * MINUTE_USD)
+    while run.lasts_s(1.2 * MINUTE_USD) == float("inf"):
+        time.sleep(0.01)
+    assert bill_usd(tmp_path) == 0.0
+    # With more money the higher price is right.
+    run.lasts_s(1.6 * MINUTE_USD)
+    while not run._processes:
+        time.sleep(0.01)
+    outcome = run.cut(1.0, "enough")
+    assert outcome.bill_usd == pytest.approx(1.5 * MINUTE_USD)
+
+
+def test_nothing_is_ordered_before_it_is_known_what_it_may_cost(
+    start: Callable[..., ClusterRun], tmp_path: Path
+) -> None:
+    run = start("sleep 60", usd=None)
+    time.sleep(0.3)
+    assert Register(tmp_path / "home").leases() == ()
+    run.lasts_s(0.9 * MINUTE_USD)
+    time.sleep(0.3)
+    assert run.cut(0.8, OUT_OF_MONEY).bill_usd == 0.0
+    assert Register(tmp_path / "home").leases() == ()
+
+
+def test_what_it_takes_to_end_machines_is_kept_back(
+    start: Callable[..., ClusterRun], provider: Slow, tmp_path: Path
+) -> None:
+    """Billed by the second, a run that is cut at its last cent costs more until its machines are gone."""
+    write_price(tmp_path / "prices.csv", minimum_s=0.0)
+    provider.end_s = 1.0
+    usd = 9.0 * 0.067 / 3600
+    run = start("sleep 60", usd=usd)
+    while run.lasts_s(usd) > run._timeline.now_s() + 0.01:
+        time.sleep(0.01)
+    assert run._processes
+    run.cut(run._timeline.now_s(), OUT_OF_MONEY)
+    # Not kept for another run either: there is nothing left to pay for that.
+    while Register(tmp_path / "home").leases()[0].state != RELEASED:
+        time.sleep(0.05)
+    assert 0.3 * usd < bill_usd(tmp_path) <= usd

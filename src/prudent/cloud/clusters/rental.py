@@ -149,14 +149,17 @@ class Rental:
 
     # Its life
 
-    def launch(self) -> Self:
-        """Order the machines, with the lease on disk before; whatever goes wrong, none is left."""
+    def launch(self, most_usd_per_h: float | None = None) -> Self:
+        """Order the machines, with the lease on disk before; whatever goes wrong, none is left.
+
+        At a price above `most_usd_per_h`, each, none is launched: `LaunchFailed` of the kind "price".
+        """
         if self._lease is not None:
             raise BadInput(f"{self.cluster} was launched already; make another Rental.")
         offer = self.provider.offer(self._order.type, self._order.spot)
         point("launch.decided")
         now_s = self._clock()
-        order = replace(self._order, lease_end_s=now_s + self.lease_s)
+        order = replace(self._order, lease_end_s=now_s + self.lease_s, most_usd_per_h=most_usd_per_h)
         self._order = order
         wanted = Lease(
             order=order,

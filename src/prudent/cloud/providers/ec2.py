@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,7 @@ class Ec2Provider:
         except ImportError as error:
             raise _lacks(error) from error
         price, _ = self._price(site.type, order.spot, [site.zone] if site.zone else [])
+        replace(order, type=site.type).check_price(price)
         tags = tags_of(order, price, notes, host_key.public, self.place.tags)
         script = user_data(self.place, order.lease_end_s, host_key)
         return run_request(self.place, order, site, self._images.image(site.type), script, tags)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from botocore import exceptions as raised
 
-from prudent.cloud.providers.provider import CAPACITY, CONFIG, QUOTA, TRANSIENT
+from prudent.cloud.providers.provider import CAPACITY, CONFIG, PRICE, QUOTA, TRANSIENT, LaunchFailed
 from prudent.core.errors import BadInput, PrudentError, RunFailed
 
 _CAPACITY = {
@@ -61,6 +61,7 @@ _REMEDIES = {
     QUOTA: 'ask AWS for a higher quota (Service Quotas, "Amazon EC2"), or for fewer or smaller machines',
     CONFIG: "mend the EC2 settings; prudent check says what is wrong with them",
     TRANSIENT: "try again in a minute",
+    PRICE: "wait for a lower price, or raise the budget",
 }
 
 
@@ -76,13 +77,15 @@ def code_of(error: Exception) -> str:
 
 
 def kind_of(error: Exception) -> str:
-    """Capacity, quota, config or transient.
+    """Capacity, quota, config, transient or price.
 
     >>> kind_of(raised.ClientError({"Error": {"Code": "VcpuLimitExceeded"}}, "RunInstances"))
     'quota'
     >>> kind_of(raised.ReadTimeoutError(endpoint_url="https://ec2"))
     'transient'
     """
+    if isinstance(error, LaunchFailed):
+        return error.kind
     if not isinstance(error, raised.ClientError):
         lost = (raised.HTTPClientError, raised.ConnectionError)
         garbled = type(error).__name__ == "ResponseParserError"
@@ -104,6 +107,8 @@ def reason_of(error: Exception) -> str:
     code = code_of(error)
     if code in _CAPACITY:
         return f"{code}: {_CAPACITY[code]}"
+    if isinstance(error, LaunchFailed):
+        return str(error).partition(";")[0]
     said = (
         error.response.get("Error", {}).get("Message", "") if isinstance(error, raised.ClientError) else error
     )

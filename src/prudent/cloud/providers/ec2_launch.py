@@ -23,7 +23,7 @@ from prudent.cloud.providers.ec2_errors import (
     translated,
 )
 from prudent.cloud.providers.ec2_settings import Ec2Settings
-from prudent.cloud.providers.provider import CAPACITY, CONFIG, QUOTA, TRANSIENT, LaunchFailed, Order
+from prudent.cloud.providers.provider import CAPACITY, CONFIG, PRICE, QUOTA, TRANSIENT, LaunchFailed, Order
 from prudent.core.errors import RunFailed
 from prudent.core.seeds import rng_for
 
@@ -100,12 +100,12 @@ class Launcher:
             notes = [f"{place}: {reason_of(error)}" for place, error in refused]
             try:
                 return self._at(order, site, notes, used)
-            except ERRORS as error:
+            except (*ERRORS, LaunchFailed) as error:
                 refused.append((site, error))
                 kind = kind_of(error)
                 if kind == QUOTA:
                     no_quota.add(site.type)
-                elif kind != CAPACITY:
+                elif kind not in (CAPACITY, PRICE):
                     break
         raise _failed(order, refused)
 
@@ -179,9 +179,11 @@ def _is_dead(described: Described) -> bool:
 def _failed(order: Order, refused: Sequence[tuple[Site, Exception]]) -> Exception:
     """One error for all that was tried; its kind is what a later attempt could hope for."""
     kinds = [kind_of(error) for _, error in refused]
+    if len(refused) == 1 and isinstance(refused[0][1], LaunchFailed):
+        return refused[0][1]
     if len(refused) == 1 and kinds == [CONFIG]:
         return _as_launch(refused[0][1], order)
-    kind = next(one for one in (CONFIG, TRANSIENT, CAPACITY, QUOTA) if one in kinds)
+    kind = next(one for one in (CONFIG, TRANSIENT, CAPACITY, PRICE, QUOTA) if one in kinds)
     said = "; ".join(f"{site}: {reason_of(error)}" for site, error in refused)
     what = "spot machines" if order.spot else "machines"
     return LaunchFailed(f"EC2 gave no {order.count}*{order.type} {what} ({said}); {remedy_of(kind)}.", kind)

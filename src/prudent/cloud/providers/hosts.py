@@ -89,6 +89,7 @@ class HostsProvider:
                 "fewer, or add hosts.",
                 CONFIG,
             )
+        order.check_price(hosts[0].machine.price)
         with self._launching:
             found, refused = self._take(order, hosts)
         if len(found) == order.count:

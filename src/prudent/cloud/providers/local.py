@@ -99,10 +99,14 @@ class LocalProvider:
             self._machines.mkdir(parents=True, exist_ok=True)
             with self._launching():
                 placed = []
+                if not (self._machines / f"{order.cluster}-0").exists():
+                    order.check_price(machine.price)
                 for index in range(order.count):
                     placed.append(self._launch_one(order, index, machine))
                     if index == 0:
                         point("launch.partial")
+        except LaunchFailed:
+            raise
         except (OSError, RunFailed) as error:
             self.terminate([one for one in self.list() if one.cluster == order.cluster])
             raise LaunchFailed(

@@ -10,11 +10,12 @@ from prudent.cloud.providers.channel import Channel
 from prudent.core.errors import RunFailed
 from prudent.core.money import Price
 
-CAPACITY, QUOTA, CONFIG, TRANSIENT = "capacity", "quota", "config", "transient"
+CAPACITY, QUOTA, CONFIG, TRANSIENT, PRICE = "capacity", "quota", "config", "transient", "price"
 """Why a launch failed: nobody has such a machine now; we may not have more; asking again will not help;
-asking again may help."""
+asking again may help; it costs more now than the order allows."""
 
 PENDING, RUNNING, GONE = "pending", "running", "gone"
+_ROUNDING = 1e-9
 
 
 class LaunchFailed(RunFailed):
@@ -41,7 +42,9 @@ class Offer:
 class Order:
     """Machines wanted. `cluster` is made by whoever orders, before the launch: the same order twice is one.
 
-    `lease_end_s` is a moment in seconds since 1970. Everything here ends up as tags on every machine.
+    `lease_end_s` is a moment in seconds since 1970. Everything here ends up as tags on every machine, but for
+    `most_usd_per_h`: above this price, each, none is launched. Prices change between offer and launch, and
+    who has put money aside by the offer must not be handed the higher bill.
     """
 
     cluster: str
@@ -51,6 +54,23 @@ class Order:
     count: int
     lease_end_s: float
     spot: bool = False
+    most_usd_per_h: float | None = None
+
+    def check_price(self, price: Price) -> None:
+        """`LaunchFailed` if a machine costs more than may be paid.
+
+        >>> order = Order("c1", "run", "me", "m5.large", 2, 0.0, most_usd_per_h=0.05)
+        >>> order.check_price(Price(0.096, "", "catalog"))
+        Traceback (most recent call last):
+        prudent.cloud.providers.provider.LaunchFailed: m5.large costs $0.096/h now, more than the $0.05/h ...
+        """
+        most = self.most_usd_per_h
+        if most is not None and price.usd_per_h > most * (1 + _ROUNDING):
+            raise LaunchFailed(
+                f"{self.type} costs ${price.usd_per_h:.6g}/h now, more than the ${most:.6g}/h that there is "
+                "money for; wait for a lower price, or raise the budget.",
+                PRICE,
+            )
 
 
 @dataclass(frozen=True)
@@ -98,7 +118,8 @@ class Provider(Protocol):
     def launch(self, order: Order) -> tuple[Instance, ...]:
         """All machines of an order, or `LaunchFailed` and none. The same cluster again: the same machines.
 
-        It returns when they were accepted, not when they can be used: see `ready`.
+        None is launched at a price above the order's (see `Order.check_price`). It returns when they were
+        accepted, not when they can be used: see `ready`.
         """
 
     def ready(self, instances: Sequence[Instance], timeout_s: float) -> tuple[Instance, ...]:

@@ -38,6 +38,7 @@ EXCLUDED = (".git", "__pycache__", "*.pyc", ".venv", "*.prudent")
 """What is never brought to a machine: it is large, ours, or of no use there."""
 
 _CONFIRMING = 0
+_REAPS = 3
 
 
 class ClusterCommandJob:
@@ -164,7 +165,10 @@ class ClusterCommandJob:
     def reap(self) -> tuple[int, ...]:
         """End what an interrupted study left running; the study is known by a note beside its logs."""
         self._run_id = self._noted() or self._run_id
-        reap(self._registered(), [self.provider], time.time())
+        for _ in range(_REAPS):
+            # What is not found now would be on the bill only when its money was spent again.
+            if not reap(self._registered(), [self.provider], time.time()).complaints:
+                break
         return ()
 
     def fingerprint(self) -> str:
@@ -189,7 +193,9 @@ class ClusterCommandJob:
                 self._note()
             if self._rentals is None:
                 register = self._registered()
-                self._rentals = Rentals(self.provider, register, self._keep_s, self._lease_s, self._spot)
+                self._rentals = Rentals(
+                    self.provider, register, self._keep_s, self._lease_s, self._spot, self._grace_s
+                )
             return self._rentals
 
     def _registered(self) -> Register:

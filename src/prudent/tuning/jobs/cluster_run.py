@@ -24,6 +24,7 @@ from prudent.tuning.jobs.logs import Log
 from prudent.tuning.jobs.rentals import Held, Rentals
 from prudent.tuning.jobs.reports import Reports
 from prudent.tuning.jobs.timeline import Timeline
+from prudent.tuning.limits import OUT_OF_MONEY
 from prudent.tuning.trial import CUT, FAILED, Outcome, Progress
 
 LOSSES = 3
@@ -79,6 +80,7 @@ class ClusterRun:
         self._began_s: float | None = None
         self._lost_usd = 0.0
         self._allowed_usd: float | None = None
+        self._broke = ""
         self._bill: tuple[float, float] | None = None
         self._thread = threading.Thread(target=self._work, name=f"trial {task.number}", daemon=True)
         self._thread.start()
@@ -86,6 +88,8 @@ class ClusterRun:
     # What a study asks
 
     def next(self, until_s: float) -> Progress | Outcome | None:
+        if self._allowed_usd is None:
+            self._allowed_usd = math.inf  # who only waits for it sets no limit
         if self._task.timeout_s is None:
             return self._timeline.next(until_s)
         while True:
@@ -105,8 +109,14 @@ class ClusterRun:
 
     def cut(self, at_s: float, why: str) -> Outcome:
         seen = self._reports.measures
+        self._broke = why if why == OUT_OF_MONEY else ""
         self._end()
-        return self._billed_outcome(Outcome(CUT, at_s, seen, why))
+        outcome = self._billed_outcome(Outcome(CUT, at_s, seen, why))
+        held = self._held
+        if held is not None and not held.up:
+            # It may be booting still: without money for nobody, else for whoever comes next.
+            self._rentals.give_back(held, why) if self._broke else self._rentals.abandon(held)
+        return outcome
 
     @property
     def overhead_s(self) -> float:
@@ -114,23 +124,22 @@ class ClusterRun:
         return self._timeline.now_s() if began_s is None else began_s
 
     def lasts_s(self, usd: float) -> float:
-        """Until when `usd` pay for its boots, losses, command, and clusters that were idle.
+        """Until when `usd` pay for its boots, losses, command and end, and for clusters that were idle.
 
-        No machines are ordered that this money would not pay for.
+        No machines are ordered that this money would not pay for, and none before somebody has told how much
+        it is, or waits for the run without asking.
         """
         self._allowed_usd = usd
-        return self._timeline.now_s() + self._paid_for_s(usd)
-
-    def _paid_for_s(self, usd: float) -> float:
-        with self._lock:
-            held, usd = self._held, usd - self._lost_usd - self._rentals.unassigned_usd
+        held, usd = self._held, self._in_hand()
         if held is None:
-            return 0.0 if usd < 0 else math.inf
-        return held.lasts_s(usd)
+            return self._timeline.now_s() + (0.0 if usd < 0 else math.inf)
+        return self._timeline.now_s() + self._rentals.lasts_s(held, usd)
 
-    def _affordable(self) -> bool:
-        """Whether more machines may be ordered; also where nobody has said how much they may cost."""
-        return self._allowed_usd is None or self._paid_for_s(self._allowed_usd) > 0
+    def _in_hand(self) -> float:
+        """The money that is there for the machines of now: not spent on lost ones, not owed for idle ones."""
+        usd = -math.inf if self._allowed_usd is None else self._allowed_usd
+        with self._lock:
+            return usd - self._lost_usd - self._rentals.unassigned_usd
 
     # The thread
 
@@ -149,7 +158,7 @@ class ClusterRun:
         held = self._held
         # Machines that can be used again are given back first: who hears of the end may want them at once.
         if held is not None and held.up:
-            self._rentals.give_back(held, "")
+            self._rentals.give_back(held, self._broke)
         if outcome is not None:
             self._timeline.add(outcome)
         if held is not None and not held.up:
@@ -172,7 +181,7 @@ class ClusterRun:
         return Outcome(FAILED, self._timeline.now_s(), {}, f"its machines were lost {LOSSES} times: {why}")
 
     def _attempt(self, held: Held) -> Outcome:
-        self._rentals.boot(held, self._stopped, self._affordable)
+        self._rentals.boot(held, self._stopped, self._in_hand)
         try:
             channels = [held.rental.channel(index) for index in range(self._task.count)]
             if self._stopped.is_set():

@@ -11,9 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 from prudent.cloud.clusters.rental import Rental
 from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.provider import CAPACITY, TRANSIENT, LaunchFailed, Provider
+from prudent.cloud.providers.provider import CAPACITY, PRICE, TRANSIENT, LaunchFailed, Provider
 from prudent.core.errors import PrudentError
 from prudent.core.money import ROUNDING_USD, Price
+
+ORDER_S, END_S = 1.0, 5.0
+"""How long it takes to order machines and to give them back; what took longer once is expected to again."""
 
 KEEP_S = 60.0
 """How long a cluster waits for another run like the last one before it is given back."""
@@ -37,36 +40,53 @@ class Held:
         self.key = key
         self.ordering = threading.Lock()
         """Held while machines are ordered: what they cost is known before and after, not in between."""
-        self._least_usd = price.cost_usd(price.minimum_s)
+        self.price = price
+        """Of the whole cluster, as it was offered last."""
         self._make = make
         self.rental = make()
         self.up = False
+        self.abandoned = False
+        """Whether the run that ordered it was told its bill already, and it boots for whoever comes next."""
         self.idle_s: float | None = None
         self._before_usd = 0.0
         self._paid_usd = 0.0
         self._lock = threading.Lock()
 
-    @property
-    def due_usd(self) -> float:
-        """What nobody was charged for yet."""
+    def due_usd(self, later_s: float = 0.0) -> float:
+        """What nobody was charged for yet; or will not have been if it is gone so much later."""
         with self._lock:
-            return max(0.0, self._before_usd + self.rental.cost_usd() - self._paid_usd)
+            return self._due_usd(later_s)
 
-    def lasts_s(self, usd: float) -> float:
-        """For how long from now `usd` more than what was charged pay for it; 0 if for no order at all."""
+    def lasts_s(self, usd: float, ordering_s: float, ending_s: float) -> float:
+        """For how long from now `usd` more than what was charged pay for it; 0 if for no order at all.
+
+        An order under way cannot be ended before `ordering_s`, and every end takes `ending_s`: both are paid.
+        """
         with self._lock:
             usd += self._paid_usd - self._before_usd
             left_s = self.rental.lasts_s(usd)
         if left_s is None:
-            return math.inf if usd + ROUNDING_USD >= self._least_usd else 0.0
-        return left_s
+            least_usd = self.price.cost_usd(max(self.price.minimum_s, ordering_s + ending_s))
+            return math.inf if usd + ROUNDING_USD >= least_usd else 0.0
+        return max(left_s - ending_s, 0.0)
+
+    def most_usd_per_h(self, usd: float, shortest_s: float) -> float | None:
+        """The price of one machine at which `usd` just pay for the shortest use; None: whatever it is."""
+        shortest_s = max(self.price.minimum_s, shortest_s)
+        with self._lock:
+            usd += self._paid_usd - self._before_usd
+        return usd / shortest_s * 3600.0 / self.key[1] if math.isfinite(usd) and shortest_s > 0 else None
 
     def settle(self) -> float:
         """Charge what is due to somebody; answers how much it is."""
-        due = self.due_usd
         with self._lock:
+            due = self._due_usd()
             self._paid_usd += due
-        return due
+            return due
+
+    def _due_usd(self, later_s: float = 0.0) -> float:
+        cost_usd = self.rental.cost_usd(time.time() + later_s)
+        return max(0.0, self._before_usd + cost_usd - self._paid_usd)
 
     def again(self) -> None:
         """Another attempt after one that failed; what that one has cost stays due."""
@@ -83,12 +103,20 @@ class Rentals:
     """All clusters of one study at one place. Thread-safe: each run takes and gives back its own."""
 
     def __init__(
-        self, provider: Provider, register: Register, keep_s: float, lease_s: float, spot: bool = False
+        self,
+        provider: Provider,
+        register: Register,
+        keep_s: float,
+        lease_s: float,
+        spot: bool = False,
+        grace_s: float = 0.0,
     ) -> None:
         self.provider, self.register = provider, register
-        self._keep_s, self._lease_s, self._spot = keep_s, lease_s, spot
+        self._keep_s, self._lease_s, self._spot, self._grace_s = keep_s, lease_s, spot, grace_s
+        self._order_s, self._release_s = ORDER_S, END_S
         self._idle: list[Held] = []
         self._used: set[Held] = set()
+        self._leaving: set[Held] = set()
         self._stubborn: list[Held] = []
         self._unassigned_usd = 0.0
         self._changed = threading.Condition()
@@ -106,13 +134,23 @@ class Rentals:
             held = fitting[0] if fitting else Held(key, lambda: self._rental(*key), price)
             leaving = [one for one in self._idle if one is not held and (not self._used or not one.sound)]
             self._idle = [one for one in self._idle if one is not held and one not in leaving]
-            held.idle_s = None
+            held.idle_s, held.abandoned = None, False
             self._used.add(held)
+            self._leaving.update(leaving)
         for one in leaving:
             self._in_background(one, "another kind of machine was wanted")
         return held
 
-    def boot(self, held: Held, stopped: threading.Event, affordable: Callable[[], bool]) -> None:
+    @property
+    def ending_s(self) -> float:
+        """How long machines are paid for after it was decided to end what they do."""
+        return self._grace_s + self._release_s
+
+    def lasts_s(self, held: Held, usd: float) -> float:
+        """For how long from now `usd` pay for a cluster, to its end; 0 if it must not be ordered."""
+        return held.lasts_s(usd, self._order_s, self.ending_s)
+
+    def boot(self, held: Held, stopped: threading.Event, in_hand: Callable[[], float]) -> None:
         """Launch a cluster and wait until it can be used; where others have the machines, wait for them.
 
         Each attempt may cost: none is made before there is money for it, or after the run was stopped.
@@ -120,21 +158,27 @@ class Rentals:
         give_up_s = time.monotonic() + WAIT_S
         tries = 0
         while not held.up:
-            while not affordable() and not stopped.wait(_MONEY_S):
+            while self.lasts_s(held, in_hand()) <= 0 and not stopped.wait(_MONEY_S):
                 pass
             try:
                 with held.ordering:
                     if stopped.is_set():
                         raise LaunchFailed("It was stopped before machines were ordered.", TRANSIENT)
-                    held.rental.launch()
+                    begun_s = time.monotonic()
+                    held.rental.launch(held.most_usd_per_h(in_hand(), self._order_s + self.ending_s))
+                    self._order_s = max(self._order_s, time.monotonic() - begun_s)
                 held.rental.wait_ready()
                 held.up = True
             except LaunchFailed as error:
                 tries += error.kind == TRANSIENT
-                patient = error.kind == CAPACITY and time.monotonic() < give_up_s
+                patient = error.kind in (CAPACITY, PRICE) and time.monotonic() < give_up_s
                 if stopped.is_set() or not (patient or (error.kind == TRANSIENT and tries < _TRIES)):
                     raise
-                self._make_room()
+                if error.kind == PRICE:
+                    self._ask_price(held)
+                    stopped.wait(_MONEY_S)
+                else:
+                    self._make_room()
                 held.again()
 
     def give_back(self, held: Held, broken: str = "") -> None:
@@ -144,7 +188,9 @@ class Rentals:
                 return
             self._used.discard(held)
             keep = not broken and held.sound and self._keep_s > 0
-            if keep:
+            if not keep:
+                self._leaving.add(held)
+            else:
                 held.idle_s = time.monotonic()
                 self._idle.append(held)
                 if self._sweeper is None:
@@ -154,16 +200,26 @@ class Rentals:
         if not keep:
             self._in_background(held, broken or "its run is over")
 
+    def abandon(self, held: Held) -> None:
+        """Its run is over before it came up: it boots for the next one, and nobody has paid for that."""
+        with self._changed:
+            held.abandoned = held in self._used and not held.up
+
     @property
     def unassigned_usd(self) -> float:
-        """What clusters have cost that no run uses: those that wait for one, and those given back."""
+        """What clusters that no run uses will have cost when they are gone, if they are ended now."""
         with self._changed:
-            return self._unassigned_usd + sum(held.due_usd for held in self._idle)
+            return self._unassigned_usd + sum(held.due_usd(self.ending_s) for held in self._loose())
 
     def settle_unassigned(self) -> float:
         with self._changed:
             due, self._unassigned_usd = self._unassigned_usd, 0.0
-            return due + sum(held.settle() for held in self._idle)
+            return due + sum(held.settle() for held in self._loose())
+
+    def _loose(self) -> list[Held]:
+        """Those that wait for a run, are booting for none, are being given back, or do not let themselves."""
+        booting = [held for held in self._used if held.abandoned]
+        return [*self._idle, *booting, *self._leaving, *self._stubborn]
 
     def close(self) -> None:
         """Give everything back, also what is booting; returns when it is done.
@@ -177,6 +233,7 @@ class Rentals:
         with self._changed:
             everything = [*self._idle, *self._used, *self._stubborn]
             self._idle, self._used, self._stubborn = [], set(), []
+            self._leaving.update(everything)
             self._changed.notify_all()
         if everything:
             with ThreadPoolExecutor(len(everything)) as several:
@@ -195,10 +252,16 @@ class Rentals:
             spot=self._spot,
         )
 
+    def _ask_price(self, held: Held) -> None:
+        """What it costs now: whether there is money for that is another question."""
+        type_name, count, _ = held.key
+        held.price = self.provider.offer(type_name, self._spot).price.times(count)
+
     def _make_room(self) -> None:
         """Give idle clusters back, for somebody wants their machines; else wait for a change."""
         with self._changed:
             idle, self._idle = self._idle, []
+            self._leaving.update(idle)
             if not idle:
                 self._changed.wait(_LOOK_S)
         for held in idle:
@@ -211,6 +274,7 @@ class Rentals:
                 now_s = time.monotonic()
                 late = [held for held in self._idle if now_s - (held.idle_s or now_s) >= self._keep_s]
                 self._idle = [held for held in self._idle if held not in late]
+                self._leaving.update(late)
                 if not late and not self._idle:
                     self._sweeper = None
                     return
@@ -233,13 +297,15 @@ class Rentals:
 
     def _release(self, held: Held, why: str) -> None:
         """Whatever cannot be ended now is left to the reaper and to the switches on the machines."""
+        begun_s = time.monotonic()
         try:
             held.rental.release(why)
         except (PrudentError, OSError) as error:
             _log.warning("%s", error)
             with self._changed:
                 self._stubborn.append(held)
-        due = held.settle()
         with self._changed:
-            self._unassigned_usd += due
+            self._release_s = max(self._release_s, time.monotonic() - begun_s)
+            self._leaving.discard(held)
+            self._unassigned_usd += held.settle()
             self._changed.notify_all()
