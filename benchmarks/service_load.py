@@ -2,13 +2,17 @@
 
 python benchmarks/service_load.py                    # a minute, on SQLite
 python benchmarks/service_load.py --seconds 600      # memory over ten minutes
+python benchmarks/service_load.py --postgres         # on a PostgreSQL server of its own
 python benchmarks/service_load.py --database-url postgresql://user@host/name
+
+The pages that people look at are timed by service_pages.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import socket
@@ -17,12 +21,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
 
 from prudent.service.settings import Settings
-from prudent.service.store import runs
+from prudent.service.store import charges, runs
 from prudent.service.store.runs import NewRun
 from prudent.service.store.store import Store
+from prudent.service.store.tables import charges as charges_table
 from prudent.service.store.tables import runs as table
 
 BODY = json.dumps({"domain": "misc-functions", "budget": "2 trials"}).encode()
@@ -87,23 +96,58 @@ async def pages(port: int, count: int) -> list[float]:
 
 
 def fill(store: Store, count: int) -> None:
-    """Store so many ended runs."""
+    """Store so many ended runs of twenty users over a month, each with what it cost."""
     now_s, document = time.time(), json.loads(BODY)
     for start in range(0, count, 5000):
-        rows = []
+        rows, paid = [], []
         for number in range(start, min(start + 5000, count)):
-            new = NewRun(
-                "train", f"user{number % 20}", document, "rest", "x", created_s=now_s - count + number
-            )
+            kind = ("train", "tune", "schedule")[number % 3]
+            made_s = now_s - (count - number) * 30 * 86400 / count
+            new = NewRun(kind, f"user{number % 20}", document, "rest", "x", created_s=made_s)
+            status = "failed" if number % 12 == 5 else "cancelled" if number % 50 == 7 else "succeeded"
             rows.append(
                 {
-                    "id": new.id, "kind": new.kind, "status": "succeeded", "user": new.user, "title": "old",
+                    "id": new.id, "kind": kind, "status": status, "user": new.user, "title": f"old {number}",
                     "document": BODY.decode(), "front": "rest", "body_hash": "x", "priority": 0,
-                    "created_s": new.created_s, "progress": 1.0, "waiting": "", "spent_usd": 0.0,
-                    "attempts": 1, "fence": 1, "cancel": False, "error": "", "folder": "",
+                    "created_s": made_s, "started_s": made_s + 1, "ended_s": made_s + 60, "progress": 1.0,
+                    "waiting": "", "spent_usd": 0.02, "attempts": 1, "fence": 1, "cancel": False,
+                    "error": "The data have no rows; give some." if status == "failed" else "", "folder": "",
                 }
             )  # fmt: skip
-        store.write(lambda connection, rows=rows: connection.execute(table.insert(), rows))
+            paid.append(
+                {
+                    "run": new.id, "label": "trial 1", "user": new.user, "kind": kind, "usd": 0.02,
+                    "day": charges.today(made_s), "price_date": "", "at_s": made_s,
+                }
+            )  # fmt: skip
+        store.write(_insert, rows, paid)
+
+
+def _insert(connection: Connection, rows: list[dict[str, Any]], paid: list[dict[str, Any]]) -> None:
+    connection.execute(table.insert(), rows)
+    connection.execute(charges_table.insert(), paid)
+
+
+@contextlib.contextmanager
+def database(url: str | None, postgres: bool) -> Iterator[str | None]:
+    """The database to measure: the one that is named, a PostgreSQL server of our own, or SQLite (None)."""
+    if not postgres:
+        yield url
+        return
+    from service_chaos import Postgres
+
+    with tempfile.TemporaryDirectory(prefix="prudent-pg-") as name:
+        server = Postgres(Path(name))
+        try:
+            yield server.url
+        finally:
+            server.stop()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -139,46 +183,33 @@ def start(settings: Settings, port: int) -> subprocess.Popen[bytes]:
     raise SystemExit("The service did not start.")
 
 
-def main() -> None:
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("--seconds", type=float, default=15)
-    words.add_argument("--clients", type=int, default=32)
-    words.add_argument(
-        "--rate", type=float, default=200, help="submissions per second; 0 for as many as can be"
-    )
-    words.add_argument("--stored", type=int, default=100_000, help="runs stored before")
-    words.add_argument("--database-url")
-    said = words.parse_args()
-    with tempfile.TemporaryDirectory() as name, socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        probe.close()
-        settings = Settings(Path(name), database_url=said.database_url)
-        settings.create()
-        with Store(settings.database) as store:
-            fill(store, said.stored)
-            before = store.read(runs.counts)["queued"]
-        process = start(settings, port)
-        try:
-            asyncio.run(load(port, 4, 1.0, 0))  # warm
-            memory = [memory_mb(process.pid)]
-            took_s: list[float] = []
-            spent_s = errors = 0.0
-            used_s = processor_s(process.pid)
-            while spent_s < said.seconds:
-                part = asyncio.run(load(port, said.clients, min(15.0, said.seconds - spent_s), said.rate))
-                took_s += part[0]
-                spent_s, errors = spent_s + part[1], errors + part[2]
-                memory.append(memory_mb(process.pid))
-            used_s = processor_s(process.pid) - used_s
-            shown_s = asyncio.run(pages(port, 50))
-        finally:
-            process.terminate()
-            process.wait()
-        with Store(settings.database) as store:
-            kept = store.read(runs.counts)["queued"] - before
-    load_average = os.getloadavg()[0]
-    print(f"cores {os.cpu_count()}, load average {load_average:.1f}, stored before: {said.stored} runs")
+def measure(said: argparse.Namespace, settings: Settings) -> None:
+    settings.create()
+    with Store(settings.database) as store:
+        fill(store, said.stored)
+        before = store.read(runs.counts)["queued"]
+    port = free_port()
+    process = start(settings, port)
+    try:
+        asyncio.run(load(port, 4, 1.0, 0))  # warm
+        memory = [memory_mb(process.pid)]
+        took_s: list[float] = []
+        spent_s = errors = 0.0
+        used_s = processor_s(process.pid)
+        while spent_s < said.seconds:
+            part = asyncio.run(load(port, said.clients, min(15.0, said.seconds - spent_s), said.rate))
+            took_s += part[0]
+            spent_s, errors = spent_s + part[1], errors + part[2]
+            memory.append(memory_mb(process.pid))
+        used_s = processor_s(process.pid) - used_s
+        shown_s = asyncio.run(pages(port, 50))
+    finally:
+        process.terminate()
+        process.wait()
+    with Store(settings.database) as store:
+        kept = store.read(runs.counts)["queued"] - before
+    kind = "SQLite" if settings.database_url is None else "PostgreSQL"
+    print(f"{kind}, cores {os.cpu_count()}, load average {os.getloadavg()[0]:.1f}, {said.stored} runs stored")
     print(
         f"submissions: {len(took_s)} in {spent_s:.1f} s = {len(took_s) / spent_s:.0f}/s, errors {errors:.0f}"
     )
@@ -192,7 +223,26 @@ def main() -> None:
         f"list of 50 runs: median {statistics.median(shown_s) * 1e3:.1f} ms, "
         f"99 % {percentile(shown_s, 0.99) * 1e3:.1f} ms"
     )
-    print("memory of the web process, MB: " + " ".join(f"{held:.0f}" for held in memory))
+    first, middle, last = memory[0], memory[len(memory) // 2], memory[-1]
+    print(
+        f"memory of the web process, MB: {first:.0f} at the start, {middle:.0f} in the middle, {last:.0f} at "
+        f"the end; all: {' '.join(f'{held:.0f}' for held in memory)}"
+    )
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--seconds", type=float, default=15)
+    words.add_argument("--clients", type=int, default=32)
+    words.add_argument(
+        "--rate", type=float, default=200, help="submissions per second; 0 for as many as can be"
+    )
+    words.add_argument("--stored", type=int, default=100_000, help="runs stored before")
+    words.add_argument("--database-url")
+    words.add_argument("--postgres", action="store_true", help="on a PostgreSQL server of its own")
+    said = words.parse_args()
+    with database(said.database_url, said.postgres) as url, tempfile.TemporaryDirectory() as name:
+        measure(said, Settings(Path(name), database_url=url))
 
 
 if __name__ == "__main__":

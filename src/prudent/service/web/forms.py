@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -187,9 +189,13 @@ def placed(
 
 def data_files(folders: Sequence[Path]) -> list[str]:
     """The names of files that a request may name, for suggestions; those right in the folders."""
-    found = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())]
-    names = (path.name for path in found if path.is_file() and not path.name.startswith("."))
-    return list(dict.fromkeys(names))[:_MOST_FILES]
+    names: dict[str, None] = {}
+    for folder in folders:
+        with suppress(OSError), os.scandir(folder) as entries:
+            names.update(
+                dict.fromkeys(sorted(one.name for one in entries if one.name[0] != "." and one.is_file()))
+            )
+    return list(names)[:_MOST_FILES]
 
 
 def _is_at(path: str, place: str) -> bool:

@@ -83,13 +83,16 @@ def ledger_of(sums: Sequence[Sum], known: Sequence[User], settings: Settings, no
 
 
 def _shares(sums: Sequence[Sum], by: str, today: str, limits: dict[str, float | None]) -> tuple[Share, ...]:
-    names = sorted({str(getattr(entry, by)) for entry in sums} | set(limits))
-    whole = {name: sum(e.usd for e in sums if getattr(e, by) == name) for name in names}
-    now = {name: sum(e.usd for e in sums if getattr(e, by) == name and e.day == today) for name in names}
-    count = {name: sum(e.runs for e in sums if getattr(e, by) == name) for name in names}
+    whole, now = defaultdict[str, float](float, dict.fromkeys(limits, 0.0)), defaultdict[str, float](float)
+    count = defaultdict[str, int](int)
+    for entry in sums:
+        name = str(getattr(entry, by))
+        whole[name] += entry.usd
+        now[name] += entry.usd if entry.day == today else 0.0
+        count[name] += entry.runs
     most = max(whole.values(), default=0.0) or 1.0
     found = []
-    for name in names:
+    for name in sorted(whole):
         limit = limits.get(name)
         share = now[name] / limit if limit else (1.0 if limit == 0 and now[name] else whole[name] / most)
         over = limit is not None and now[name] >= limit > 0

@@ -15,10 +15,13 @@ from prudent.service.store import workers
 from prudent.service.store.workers import Worker
 from prudent.service.web import ledger
 from prudent.service.web.desk import Desk
+from prudent.service.web.kept import Kept
+from prudent.service.web.ledger import Ledger
 
 
 def add(router: APIRouter, desk: Desk) -> None:
     """Routes /machines and /money."""
+    books: Kept[str, Ledger] = Kept(lambda since_day: _books(desk, since_day))
 
     @router.get("/machines")
     async def machines(request: Request) -> HTMLResponse:
@@ -37,10 +40,12 @@ def add(router: APIRouter, desk: Desk) -> None:
 
     @router.get("/money")
     async def money(request: Request) -> HTMLResponse:
-        now_s = time.time()
-        sums, known = await desk.store.read_soon(ledger.look, ledger.since(now_s))
-        shown = await asyncio.to_thread(ledger.ledger_of, sums, known, desk.settings, now_s)
-        return desk.page(request, "money.html.j2", ledger=shown)
+        return desk.page(request, "money.html.j2", ledger=await books(ledger.since(time.time())))
+
+
+async def _books(desk: Desk, since_day: str) -> Ledger:
+    sums, known = await desk.store.read_soon(ledger.look, since_day)
+    return await asyncio.to_thread(ledger.ledger_of, sums, known, desk.settings, time.time())
 
 
 def _workers(connection: Connection) -> tuple[list[Worker], float]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
@@ -16,17 +14,18 @@ from prudent.core.errors import BadInput
 from prudent.service.store import runs
 from prudent.service.web import board
 from prudent.service.web.desk import Desk, user_of
+from prudent.service.web.kept import Kept
 from prudent.service.web.names import asked, is_id
 from prudent.service.web.words import KINDS, STATES
 
-_FRESH_S = 2.0
-_MOST_USERS = 200
 _FILTERS = ("status", "kind", "user", "after")
+Tally: TypeAlias = Kept[str | None, dict[str, int]]
+"""How many runs are in each state, of one user or of all."""
 
 
 def add(router: APIRouter, desk: Desk) -> None:
     """Routes below /runs."""
-    tally = Tally(desk)
+    tally: Tally = Kept(lambda user: desk.store.read_soon(runs.counts, user))
 
     @router.get("/")
     async def start() -> Response:
@@ -96,25 +95,6 @@ async def _listing(desk: Desk, tally: Tally, request: Request) -> dict[str, Any]
 
 def _page(connection: Connection, said: dict[str, str | None]) -> runs.Page:
     return runs.page(connection, 50, said["after"], said["user"], said["status"], said["kind"])
-
-
-@dataclass
-class Tally:
-    """How many runs are in each state, counted every two seconds at most: many look, and runs are many."""
-
-    desk: Desk
-    _known: dict[str | None, tuple[float, dict[str, int]]] = field(default_factory=dict)
-
-    async def __call__(self, user: str | None) -> dict[str, int]:
-        now_s = time.monotonic()
-        counted_s, counts = self._known.get(user, (-_FRESH_S, {}))
-        if now_s - counted_s < _FRESH_S:
-            return counts
-        if len(self._known) > _MOST_USERS:
-            self._known.clear()
-        counts = await self.desk.store.read_soon(runs.counts, user)
-        self._known[user] = (now_s, counts)
-        return counts
 
 
 async def _run(desk: Desk, request: Request, run_id: str, template: str) -> HTMLResponse:
