@@ -32,7 +32,7 @@ QUICK: dict[str, Any] = {
 }
 COMMAND = [
     *(sys.executable, "-c", "from prudent.cli.main import main; main()"),
-    *("demo", "--no-training", "--no-workflow"),
+    *("demo", "--no-training", "--no-workflow", "--no-service"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""`prudent demo`: tune a real job next to random search with the same money, train models, run a workflow."""
+"""`prudent demo`: tune a real job next to random search with the same money, train, run a workflow, serve."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ def demo(
     folder: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("prudent-demo"),
     training: Annotated[bool, typer.Option(help="Also find the best model for a small table.")] = True,
     workflow: Annotated[bool, typer.Option(help="Also plan, run and learn a small workflow.")] = True,
+    service: Annotated[bool, typer.Option(help="Also show the service, for a minute.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON, nothing else.")] = False,
 ) -> None:
-    """Tune a real job, train models and run a workflow here, in under two minutes; no account, no network."""
+    """Tune a real job, train models, run a workflow and serve, in a few minutes; no account, no network."""
     if find_spec("sklearn") is None:
         raise BadInput(
             "The demo trains with scikit-learn, which is not installed; "
@@ -56,8 +57,11 @@ def demo(
         said = {result.strategy: result.to_dict() for result in results}
         models = trained.to_dict() if trained else None
         say_json({**said, "report": str(written) if written else None, "training": models})
-    elif workflow and not stopped:
-        _workflow_part(console, folder, seed)
+    elif not stopped:
+        if workflow:
+            _workflow_part(console, folder, seed)
+        if service:
+            _service_part(console, folder, seed)
     if stopped:
         raise typer.Exit(INTERRUPTED)
     found = not training or (trained is not None and trained.board.best is not None)
@@ -111,6 +115,22 @@ def _workflow_part(console: Console, folder: Path, seed: int) -> None:
 
     console.print()
     workflow_demo(console, folder / "workflow", seed)
+
+
+def _service_part(console: Console, folder: Path, seed: int) -> None:
+    """The service with a request of each kind, where its packages are installed."""
+    if any(find_spec(package) is None for package in ("dbos", "fastapi", "uvicorn")):
+        console.print('The service part needs more packages: pip install "prudent[serve]".', markup=False)
+        return
+    from prudent.cli.demo_service import service_demo
+    from prudent.cli.demo_train import DATA_FILE
+
+    console.print()
+    data = folder / "training" / DATA_FILE
+    try:
+        service_demo(console, folder, data if data.exists() else None, seed)
+    except PrudentError as error:
+        complain(str(error))
 
 
 def _introduce(console: Console, goal: Goal, budget_usd: float) -> None:
