@@ -80,7 +80,7 @@ def train(
     for note in asked.notes:
         complain(note)
     if dry_run:
-        _show_plan(asked, engine, as_json)
+        _show_plan(asked, engine, where, as_json)
         return
     machines = {"master": master, "cluster": cluster, "where": where}
     if engine == "spark" and master is None:
@@ -150,15 +150,21 @@ def _code(board: Leaderboard) -> int:
     return 0 if board.entries else NOTHING
 
 
-def _show_plan(asked: TrainingRequest, engine: str, as_json: bool) -> None:
-    from prudent.cli.train_answer import plan_lines
+def _show_plan(asked: TrainingRequest, engine: str, where: str, as_json: bool) -> None:
+    from prudent.cli.train_answer import joint_lines, plan_lines
+    from prudent.training.joint_outlook import joint_outlook
     from prudent.training.outlook import outlook
 
-    seen = outlook(asked, engine)
+    if asked.machines is not None:
+        joint = joint_outlook(asked, engine, where)
+        said, lines = joint.to_dict(), joint_lines(joint)
+    else:
+        seen = outlook(asked, engine)
+        said, lines = seen.to_dict(), plan_lines(seen)
     if as_json:
-        say_json(seen.to_dict())
+        say_json(said)
         return
-    say(out(), *plan_lines(seen))
+    say(out(), *lines)
 
 
 def _show(board: Leaderboard, report: Path | None, as_json: bool) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.table import Table
 from rich.text import Text
@@ -16,6 +16,7 @@ from prudent.core.units import format_duration, format_money
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from prudent.training.joint_outlook import JointOutlook
     from prudent.training.leaderboard import Entry, Failure, Leaderboard
     from prudent.training.outlook import Outlook
 
@@ -68,10 +69,17 @@ def answer_lines(board: Leaderboard, report: Path | None) -> list[RenderableType
     models = len(board.entries)
     said = f"{models} model{'s' if models != 1 else ''} in {format_duration(board.time_s)} for "
     lines.append(_row("Spent", f"{said}{format_money(board.spent_usd)}; it ended because {board.ended}"))
+    if board.recommended:
+        lines.append(_row("Recommended", f"train {_recommended(board.recommended)}"))
     lines.append(_row("Models", board.out))
     if report is not None:
         lines.append(_row("Report", str(report)))
     return lines
+
+
+def _recommended(said: Mapping[str, Any]) -> str:
+    settings = {**said["hyperparameters"], **_flat(said["transforms"])}
+    return f"{said['algorithm']} ({configuration_text(settings)}) on {said['machines']}"
 
 
 def _best(best: Entry, board: Leaderboard) -> Table:
@@ -84,6 +92,11 @@ def _best(best: Entry, board: Leaderboard) -> Table:
     )
     for name, value in {**best.hyperparameters, **_flat(best.transforms)}.items():
         table.add_row(Text(f"  {name}", style="dim"), Text(value_text(value)))
+    if best.machines:
+        table.add_row(
+            Text("  trained on", style="dim"),
+            Text(f"{best.machines}, {100 * best.fraction:.3g} % of the rows"),
+        )
     table.add_row(
         Text("  predicts", style="dim"), Text(f"a row in {format_duration(best.predict_ms / 1000)}")
     )
@@ -131,4 +144,19 @@ def plan_lines(seen: Outlook) -> list[RenderableType]:
         trials = "" if method.trials is None else f", {method.trials} trials"
         lines += ["", Text(f"{method.algorithm}: {size}{trials}", style="bold")]
         lines += [Text(f"  {parameter}") for parameter in method.parameters]
+    return lines
+
+
+def joint_lines(seen: JointOutlook) -> list[RenderableType]:
+    """What would be tried, where the machines are left open too."""
+    size = "no end of" if seen.combinations is None else f"{seen.combinations:,}"
+    lines: list[RenderableType] = [
+        _row("Domain", f"{seen.domain}, on the spark engine"),
+        _row("Goal", seen.goal),
+        _row("Search", f"{seen.search}, {size} combinations"),
+        _row("Ends after", ", ".join(seen.limits)),
+    ]
+    lines += [_row(name, f"{format_money(rate)} an hour") for name, rate in seen.usd_per_h.items()]
+    lines += ["", *(Text(f"  {parameter}") for parameter in seen.parameters)]
+    lines += [Text(complaint, style="yellow") for complaint in seen.complaints]
     return lines

@@ -25,7 +25,7 @@ from prudent.training.algorithms.domains import domain
 from prudent.training.engine import Session
 from prudent.training.events import ClusterReady, Watch
 from prudent.training.joint_job import JointJob
-from prudent.training.joint_site import Site
+from prudent.training.joint_site import OnSpark, Site
 from prudent.training.joint_space import MACHINES, JointSpace
 from prudent.training.joint_story import Story
 from prudent.training.leaderboard import Leaderboard
@@ -61,7 +61,7 @@ def train_jointly(
 ) -> Leaderboard:
     """Train and rank what a request asks for, on machines that are searched with it; see `train`."""
     began_s = time.monotonic()
-    _refuse(request, engine, master, cluster)
+    refuse(request, engine, master, cluster)
     register = Register(None if home is None else Path(home))
     provider = provider_of(place_of(where) if isinstance(where, str) else where, register.home, Path.cwd())
     space = joint_space(request, provider)
@@ -106,7 +106,10 @@ def goal_of(request: TrainingRequest) -> str:
     return request.goal or GOAL + (" at full data" if strategy_of(request) in ON_WHOLE else "")
 
 
-def _refuse(request: TrainingRequest, engine: object, master: str | None, cluster: str | None) -> None:
+def refuse(
+    request: TrainingRequest, engine: object, master: str | None = None, cluster: str | None = None
+) -> None:
+    """Say what does not go with machines that are left open, before anything is written or rented."""
     if engine != SPARK:
         raise BadInput(
             'The request leaves its machines open ("machines"), and on rented ones runs Spark; add '
@@ -140,17 +143,11 @@ class _Joint:
         self._described: dict[str, Any] = {}
         self._story = Story(space, output.trials, self._metric, self._watch, self._left_s)
         run = run_name(output.folder)
-        site = Site(
-            request,
-            provider,
-            register,
-            run,
-            output.engine_work,
-            output.folder / CLUSTER,
-            self._paid_before(register, provider, run),
-            self._ready,
-            self._opened,
+        logs = output.folder / CLUSTER
+        opening = OnSpark(
+            request, provider, register, run, output.engine_work, logs, self._ready, self._opened
         )
+        site = Site(opening, self._paid_before(register, provider, run))
         self._job = JointJob(request, space, provider, site, output.trials, self._story.left_s)
 
     def run(self) -> Leaderboard:

@@ -13,6 +13,7 @@ from prudent.training.engines.spark.run import reason
 from prudent.training.joint_site import Kind, Place, Site
 from prudent.training.search import TIME_UP
 from prudent.tuning.jobs.job import Run
+from prudent.tuning.limits import OUT_OF_MONEY
 from prudent.tuning.trial import CUT, FAILED, Outcome, Progress
 
 LOSSES = 3
@@ -44,8 +45,11 @@ class JointRun:
         return event
 
     def cut(self, at_s: float, why: str) -> Outcome:
-        """End the training; machines that are coming up stay for whoever is next."""
+        """End the training; machines that come up stay for whoever is next, others wait for who pays."""
+        if why == OUT_OF_MONEY:
+            self._place.end()  # first the machines: a model takes its time to notice
         if self._inner is None:
+            self._place.withdraw()
             return self._billed(Outcome(CUT, at_s, {}, why))
         cut = self._inner.cut(max(at_s - self.overhead_s, 0.0), why)
         return self._billed(replace(cut, time_s=at_s))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from prudent.cloud.clusters.spark_wish import Wish
 from prudent.cloud.leases.register import Register
@@ -23,10 +23,21 @@ if TYPE_CHECKING:
     from prudent.cloud.clusters.spark import SparkCluster
 
 CLOSING_S = 5.0
-"""Machines are paid for until they are gone: so much is kept back from what a trial may use up."""
+"""Machines are paid for until they are gone: so much is kept back from what a trial may use up, and more
+where the ones before have taken more."""
 _LOOK_S = 0.05
 
-Ready = Callable[["SparkCluster", float], None]
+
+class Cluster(Protocol):
+    """What must be known of machines: whether they can be used, and what they have cost."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why they cannot be used any more; None while they can."""
+
+    def cost_usd(self) -> float: ...
+
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -37,10 +48,10 @@ class Kind:
     count: int
     price: Price
 
-    @property
-    def least_usd(self) -> float:
-        """What they cost at least, however soon they are given back."""
-        return self.price.cost_usd(max(self.price.minimum_s, CLOSING_S))
+
+Opening = Callable[[Kind, int], tuple[Cluster, Callable[[], Session]]]
+"""Machines of a kind, not ordered yet, and what orders them and gets them ready for trials; the number is
+that of the cluster."""
 
 
 class Place:
@@ -50,14 +61,13 @@ class Place:
     time. Nothing is ordered before somebody pays (`pay`). `done` is set when it can be used, or never will.
     """
 
-    def __init__(
-        self, kind: Kind, cluster: SparkCluster, opened: Callable[[], Session], before: Place | None
-    ):
+    def __init__(self, kind: Kind, cluster: Cluster, opened: Callable[[], Session], before: Place | None):
         self.kind, self.cluster = kind, cluster
         self.session: Session | None = None
         self.error: BaseException | None = None
         self.done = threading.Event()
         self.ordered_s: float | None = None
+        self.closing_s = CLOSING_S
         self._opened, self._before = opened, before
         self._paid, self._over = threading.Event(), threading.Event()
         self._closing = threading.Lock()
@@ -73,20 +83,30 @@ class Place:
         """There is money for it."""
         self._paid.set()
 
+    def withdraw(self) -> None:
+        """Whoever would have paid is gone; if it was not ordered yet it waits for another."""
+        self._paid.clear()
+
+    def end(self) -> None:
+        """There is no money for it any more: it is closed while whoever says so goes on."""
+        threading.Thread(target=self.close, name="joint search, the end", daemon=True).start()
+
     def lasts_s(self, usd: float) -> float:
         """For how long from now `usd` more than it has cost pay for it, its end included."""
         if self.kind.price.usd_per_h == 0:
             return math.inf
         if self.ordered_s is None:
-            return math.inf if usd + ROUNDING_USD >= self.kind.least_usd else 0.0
+            least_usd = self.kind.price.cost_usd(max(self.kind.price.minimum_s, self.closing_s))
+            return math.inf if usd + ROUNDING_USD >= least_usd else 0.0
         # What the billing minimum has paid for already is its to use.
         spare_s = max(self.kind.price.minimum_s - (time.monotonic() - self.ordered_s), 0.0)
         more_s = usd / self.kind.price.usd_per_h * 3600.0
-        return max(spare_s + more_s - CLOSING_S, 0.0)
+        return max(spare_s + more_s - self.closing_s, 0.0)
 
     def close(self) -> None:
         """End it, also while it comes up; returns when it is gone."""
         self._over.set()
+        began_s = time.monotonic()
         with self._closing:
             if self.ordered_s is not None and self.session is None:
                 with contextlib.suppress(PrudentError):
@@ -95,11 +115,13 @@ class Place:
             session, self.session = self.session, None
             if session is not None:
                 session.__exit__(None, None, None)
+                self.closing_s = max(self.closing_s, time.monotonic() - began_s)
 
     def _come_up(self) -> None:
         try:
             if self._before is not None:
                 self._before.close()
+                self.closing_s = self._before.closing_s
             self._before = None
             while not self._paid.wait(_LOOK_S) and not self._over.is_set():
                 pass
@@ -115,34 +137,23 @@ class Place:
 class Site:
     """Rents what trials want, one after another, and knows what all of it has cost.
 
-    `earlier_usd` is what sessions before this one have paid. `opened` is told of every session, `ready` of
-    every cluster.
+    `earlier_usd` is what sessions before this one have paid.
     """
 
-    def __init__(
-        self,
-        request: TrainingRequest,
-        provider: Provider,
-        register: Register,
-        run: str,
-        work: Path,
-        logs: Path,
-        earlier_usd: float,
-        ready: Ready,
-        opened: Callable[[Session], None],
-    ) -> None:
-        self._request, self._provider, self._register, self._run = request, provider, register, run
-        self._work, self._logs = work, logs
-        self._ready, self._told = ready, opened
+    def __init__(self, opening: Opening, earlier_usd: float = 0.0) -> None:
+        self._opening = opening
         self._earlier_usd = self._settled_usd = earlier_usd
-        self._clusters: list[SparkCluster] = []
+        self._clusters: list[Cluster] = []
         self._place: Place | None = None
 
     def want(self, kind: Kind) -> Place:
         """The machines for a trial: those of the one before if they are the same and sound, or others."""
-        if self._place is not None and self._place.kind == kind and self._place.sound:
-            return self._place
-        self._place = self._made(kind, self._place)
+        before = self._place
+        if before is not None and before.kind == kind and before.sound:
+            return before
+        cluster, opened = self._opening(kind, len(self._clusters) + 1)
+        self._clusters.append(cluster)
+        self._place = Place(kind, cluster, opened, before)
         return self._place
 
     def cost_usd(self) -> float:
@@ -166,28 +177,38 @@ class Site:
         if place is not None:
             place.close()
 
-    def _made(self, kind: Kind, before: Place | None) -> Place:
+
+@dataclass(frozen=True)
+class OnSpark:
+    """How Spark clusters come about: where they are rented, for which request.
+
+    `opened` is told of every session, `ready` of every cluster and how long it took.
+    """
+
+    request: TrainingRequest
+    provider: Provider
+    register: Register
+    run: str
+    work: Path
+    logs: Path
+    ready: Callable[[SparkCluster, float], None]
+    opened: Callable[[Session], None]
+
+    def __call__(self, kind: Kind, number: int) -> tuple[Cluster, Callable[[], Session]]:
         from prudent.cloud.clusters.spark import SparkCluster
         from prudent.training.engines.spark.engine import SparkEngine
 
-        self._work.mkdir(parents=True, exist_ok=True)
-        began_s = time.monotonic()
-        number = len(self._clusters) + 1
-        cluster = SparkCluster(
-            self._provider,
-            Wish.exactly(kind.count, kind.type),
-            run=self._run,
-            register=self._register,
-            logs=self._logs / str(number),
-        )
-        self._clusters.append(cluster)
-
-        def ready(cluster: SparkCluster) -> None:
-            self._ready(cluster, time.monotonic() - began_s)
+        wish, logs = Wish.exactly(kind.count, kind.type), self.logs / str(number)
+        cluster = SparkCluster(self.provider, wish, run=self.run, register=self.register, logs=logs)
 
         def opened() -> Session:
-            session = SparkEngine(cluster=cluster, ready=ready).open(self._request, self._work, 1)
-            self._told(session)
+            began_s = time.monotonic()
+            self.work.mkdir(parents=True, exist_ok=True)
+            engine = SparkEngine(
+                cluster=cluster, ready=lambda ready: self.ready(ready, time.monotonic() - began_s)
+            )
+            session = engine.open(self.request, self.work, 1)
+            self.opened(session)
             return session
 
-        return Place(kind, cluster, opened, before)
+        return cluster, opened

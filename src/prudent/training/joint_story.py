@@ -20,6 +20,9 @@ from prudent.tuning.strategies.strategy import Strategy
 from prudent.tuning.study import Study
 from prudent.tuning.trial import CUT, Configuration, Proposal, Trial
 
+ALL_BUT = 0.95
+"""When no more than the rest of a budget is left, it is spent."""
+
 
 class Story:
     """Follows a study: `entries` and `failures` grow as its trials end, and whoever watches hears of each.
@@ -79,8 +82,10 @@ class Story:
             return "the time was up"
         if most is not None and len(result.trials) >= most:
             return f"{most} trials were made"
-        if any(trial.why == OUT_OF_MONEY for trial in result.trials[-1:]):
-            return f"the budget of {format_money(result.budget_usd or 0.0)} is spent"
+        budget_usd = result.budget_usd or 0.0
+        broke = any(trial.why == OUT_OF_MONEY for trial in result.trials[-1:])
+        if broke or result.spent_usd > ALL_BUT * budget_usd:
+            return f"the budget of {format_money(budget_usd)} is spent"
         return "nothing else was worth its money"
 
     def recommended(self, result: Result) -> dict[str, Any]:

@@ -1,0 +1,316 @@
+"""Requests that leave their machines open: what is refused, and what a study of one costs and keeps.
+
+The machines are rented for real, under leases; to be quick, models are trained by the local engine beside
+them. Spark itself is in test_joint_on_spark.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from prudent.cloud.clusters.rental import Rental
+from prudent.cloud.leases.register import Register
+from prudent.cloud.providers.local import LocalProvider
+from prudent.core.errors import BadInput, RunFailed
+from prudent.training.engine import Session
+from prudent.training.engines.local.engine import LocalEngine
+from prudent.training.joint import fractions_of, goal_of, joint_space, strategy_of, train_jointly
+from prudent.training.joint_job import JointJob
+from prudent.training.joint_site import CLOSING_S, Cluster, Kind, Site
+from prudent.training.joint_story import Story
+from prudent.training.request import TrainingRequest
+from prudent.training.request_errors import BadRequest
+from prudent.training.search import TIME_UP
+from prudent.tuning.jobs.job import Job, Renting
+from prudent.tuning.result import Result
+from prudent.tuning.tune import tune
+
+pytestmark = pytest.mark.timeout(300)
+PRICES = "name,vcpus,memory_gb,price_usd_per_h,minimum_s\nsmall,1,1,0.36,0\nlarge,2,1,0.72,0\n"
+OPEN: dict[str, Any] = {
+    "domain": "binomial-classification",
+    "dataset": {"path": "rows.csv", "target": "kind"},
+    "methods": [
+        {
+            "algorithm": "binomial-logistic-regression",
+            "hyperparameters": [{"param": "regParam", "values": [0.01, 0.1, 1.0]}],
+        },
+        {
+            "algorithm": "decision-tree-classification",
+            "hyperparameters": [{"param": "maxDepth", "values": [1, 3]}],
+        },
+    ],
+    "machines": {"types": ["small", "large"], "count": 1},
+    "fractions": [0.3, 1.0],
+    "parameterSearch": "random",
+    "budget": "$1",
+}
+
+
+def request(**more: Any) -> TrainingRequest:
+    return TrainingRequest.parse({**OPEN, **more})
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("more", "path", "words"),
+    [
+        ({"machines": {"type": ["small"]}}, "machines.types", "missing"),
+        ({"machines": {"types": ["m5.large"], "cuont": [1]}}, "machines.cuont", 'mean "count"'),
+        ({"machines": {"types": []}}, "machines.types", "empty"),
+        ({"machines": {"types": ["a"], "count": [1, 0]}}, "machines.count[1]", "greater than or equal to 1"),
+        ({"machines": {"types": ["a", "b", "a"]}}, "machines.types[2]", "twice"),
+        ({"machine": "m5.large"}, "machine", "keep one of the two"),
+        (
+            {"computationalResources": {"instances": [{"ec2Instance": "m5.large"}]}},
+            "computationalResources",
+            "keep one",
+        ),
+        ({"parameterSearch": "frugal"}, "parameterSearch", "nephele"),
+        ({"parallelism": 2}, "parallelism", "leave it out"),
+        ({"fractions": [0.1, 0.5]}, "fractions", "add 1"),
+        ({"fractions": [0.1, 2]}, "fractions[1]", "less than or equal to 1"),
+        ({"fractions": [1], "parameterSearch": "fabulinus"}, "fractions", "below 1"),
+        ({"goal": "minimise cots_usd"}, "goal", 'mean "cost_usd"'),
+        ({"machines": None}, "fractions", "goes with machines"),
+    ],
+)
+def test_errors_name_their_place(more: dict[str, Any], path: str, words: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        request(**more)
+    assert words in {found.path: found.message for found in refused.value.errors}[path]
+
+
+def test_what_cannot_be_is_told_before_anything_is_written(tmp_path: Path) -> None:
+    def said(asked: TrainingRequest, engine: str = "spark", **more: Any) -> str:
+        with pytest.raises(BadInput) as refused:
+            train_jointly(asked, engine, tmp_path / "out", where="local", home=tmp_path, **more)
+        assert not (tmp_path / "out").exists()
+        return str(refused.value)
+
+    types = {"types": ["m5.lage"]}
+    assert "--engine spark" in said(request(), "local")
+    assert "--cluster" in said(request(), cluster="2*m5.large")
+    assert (
+        'at budget: Machines that are left open cost money as they are tried; give an amount such as "$2".'
+        in (said(request(budget="20 trials")))
+    )
+    assert 'machines.types: Unknown machine type "m5.lage". Did you mean "m5.large"?' in (
+        said(request(machines=types))
+    )
+
+
+def test_a_search_has_shares_of_the_data_where_it_begins_on_parts() -> None:
+    plain = {"parameterSearch": None, "fractions": None}
+    asked = request(**plain)
+    assert (strategy_of(asked), fractions_of(asked), goal_of(asked)) == (
+        "nephele",
+        (0.1, 0.3, 1.0),
+        "maximise score",
+    )
+    assert fractions_of(request(fractions=None)) == (1.0,)
+    assert strategy_of(request(parameterSearch=None, fractions=[1])) == "lynceus"
+    foretelling = request(parameterSearch="fabulinus", fractions=None)
+    assert goal_of(foretelling) == "maximise score at full data"
+    assert goal_of(request(goal="minimise cost_usd subject to score >= 0.9")).startswith("minimise cost")
+
+
+def test_what_is_left_open_is_part_of_what_is_asked() -> None:
+    assert request().fingerprint() != request(fractions=[0.5, 1]).fingerprint()
+    assert request().fingerprint() == request(budget="$2").fingerprint()
+
+
+# What a study does
+
+
+@dataclass
+class Rented:
+    """Machines under a lease; `trouble` can be made."""
+
+    rental: Rental
+    trouble: str | None = None
+
+    def cost_usd(self) -> float:
+        return self.rental.cost_usd()
+
+    def close(self) -> None:
+        self.rental.release()
+
+
+@dataclass
+class Bench:
+    """A request with machines of this computer."""
+
+    folder: Path
+    made: list[Rented] = field(default_factory=list)
+    started: list[int] = field(default_factory=list)
+    closing_s: float = 0.0
+    hook: Callable[[Rented], None] = lambda rented: None
+
+    @property
+    def provider(self) -> LocalProvider:
+        return LocalProvider(self.folder / "home", self.folder / "prices.csv")
+
+    @property
+    def register(self) -> Register:
+        return Register(self.folder / "home")
+
+    def bill_usd(self) -> float:
+        return sum(lease.cost_usd(math.inf) for lease in self.register.leases())
+
+    def opening(self, asked: TrainingRequest) -> Callable[[Kind, int], tuple[Cluster, Callable[[], Session]]]:
+        def rent(kind: Kind, number: int) -> tuple[Cluster, Callable[[], Session]]:
+            rented = Rented(
+                Rental(
+                    self.provider, kind.type, kind.count, run="joint", register=self.register, lease_s=60.0
+                )
+            )
+            self.made.append(rented)
+
+            def opened() -> Session:
+                assert all(one.rental.lease.released_s is not None for one in self.made[:-1])
+                rented.rental.launch().wait_ready()
+                work = self.folder / f"work{number}"
+                work.mkdir(exist_ok=True)
+                session = _Closing(LocalEngine().open(asked, work, 1), rented, self)
+                self.hook(rented)
+                return session
+
+            return rented, opened
+
+        return rent
+
+    def study(self, asked: TrainingRequest, left_s: float = math.inf, most: int | None = None) -> Result:
+        space = joint_space(asked, self.provider)
+        trials = self.folder / "trials"
+        trials.mkdir(exist_ok=True)
+        self.story = Story(
+            space, trials, lambda: "mcc", lambda event: None, lambda elapsed_s: left_s - elapsed_s
+        )
+        site = Site(self.opening(asked), self.bill_usd())
+        job = JointJob(asked, space, self.provider, site, trials, self.story.left_s)
+        assert isinstance(job, Job)
+        assert isinstance(job, Renting)
+        result = tune(
+            job, goal_of(asked), asked.budget.usd, strategy_of(asked), seed=1, max_trials=most,
+            journal=self.folder / "joint.jsonl", resume=True, watch=self.story.watch,
+        )  # fmt: skip
+        self.story.complete(result.trials)
+        assert self.provider.list() == ()
+        assert site.cost_usd() == pytest.approx(self.bill_usd())
+        return result
+
+
+class _Closing:
+    """The engine's session, with which its machines end."""
+
+    def __init__(self, session: Session, rented: Rented, bench: Bench) -> None:
+        self._session, self._rented, self._bench = session, rented, bench
+        self.shape, self.description = session.shape, session.description
+
+    def start(self, spec: Any) -> Any:
+        if self._rented.trouble:
+            raise RunFailed(self._rented.trouble)
+        self._bench.started.append(spec.number)
+        return self._session.start(spec)
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        began_s = time.monotonic()
+        self._rented.close()
+        self._bench.closing_s = time.monotonic() - began_s
+        self._session.__exit__(None, None, None)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    rng = np.random.default_rng(1)
+    lines = [
+        f"{a:.4f},{b:.4f},{kind}"
+        for kind, centre in (("early", -1.0), ("late", 1.0))
+        for a, b in rng.normal(centre, 0.9, size=(100, 2))
+    ]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,b,kind", *lines]))
+    (tmp_path / "prices.csv").write_text(PRICES)
+    (tmp_path / "home").mkdir()
+    return Bench(tmp_path)
+
+
+def asked_of(bench: Bench, **more: Any) -> TrainingRequest:
+    return request(dataset={"path": str(bench.folder / "rows.csv"), "target": "kind"}, **more)
+
+
+def test_all_is_searched_machines_are_kept_and_nothing_is_paid_twice(bench: Bench) -> None:
+    asked = asked_of(bench)
+    first = bench.study(asked, most=3)
+    assert bench.started == [1, 2, 3]
+    result = bench.study(asked, most=8)
+    assert bench.started == list(range(1, 9))  # those of the session before were not run again
+    kept = [trial.to_dict() for trial in result.trials[:3]]
+    assert kept == [trial.to_dict() for trial in first.trials]
+    wanted = [trial.configuration["machines"] for trial in result.trials]
+    changes = 1 + sum(one != other for one, other in itertools.pairwise(wanted))
+    assert len(bench.made) in (changes, changes + 1)  # a session begins with new ones
+    assert {one["machines"] for one in map(dict, (t.configuration for t in result.trials))} == {
+        "1*small",
+        "1*large",
+    }
+    entries = bench.story.entries
+    assert len(entries) == 8
+    assert {entry.fraction for entry in entries} == {0.3, 1.0}
+    assert len({(entry.algorithm, str(entry.hyperparameters)) for entry in entries}) > 2
+    assert all((Path(entry.model_path) / "model.onnx").exists() for entry in entries)
+    assert result.spent_usd == pytest.approx(bench.bill_usd(), abs=1e-5)
+    assert bench.story.ended(result, 8) == "8 trials were made"
+
+
+def test_the_budget_holds_for_all_that_machines_cost(bench: Bench) -> None:
+    asked = asked_of(bench, budget={"usd": 0.0025})
+    result = bench.study(asked)
+    assert 0 < result.spent_usd <= 0.0025
+    # A slow computer needs longer to give a machine back than was kept back for that.
+    late_s = max(bench.closing_s + 2.0 - CLOSING_S, 0.0)
+    assert bench.bill_usd() <= 0.0025 + late_s * 0.72 / 3600
+    assert "budget of $0.0025 is spent" in bench.story.ended(result, None)
+
+
+def test_a_trial_whose_machines_are_lost_begins_again_on_others(bench: Bench) -> None:
+    def lose(rented: Rented) -> None:
+        if len(bench.made) == 1:
+            rented.trouble = "The machine was taken back"
+
+    bench.hook = lose
+    result = bench.study(asked_of(bench), most=1)
+    assert [trial.status for trial in result.trials] == ["finished"]
+    assert len(bench.made) == 2
+    assert result.spent_usd == pytest.approx(bench.bill_usd(), abs=1e-5)  # also the lost one's
+
+
+def test_when_the_time_is_up_the_trial_is_cut_and_none_follows(bench: Bench) -> None:
+    result = bench.study(asked_of(bench), left_s=0.3)
+    assert [trial.why for trial in result.trials] == [TIME_UP]
+    assert bench.story.ended(result, None) == "the time was up"
+    assert [failure.cut for failure in bench.story.failures] == [True]
+
+
+def test_wrong_data_end_the_request_and_not_ten_trials(bench: Bench) -> None:
+    asked = request(dataset={"path": str(bench.folder / "rows.csv"), "target": "kidn"})
+    with pytest.raises(BadInput, match='"kind"'):
+        bench.study(asked)
+    assert len(bench.made) == 1
+    facts = [json.loads(line)["fact"] for line in (bench.folder / "joint.jsonl").read_text().splitlines()]
+    assert "told" not in facts
