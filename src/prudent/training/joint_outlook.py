@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from prudent.cloud.leases.register import Register
+from prudent.cloud.providers.provider import Provider
 from prudent.cloud.providers.registry import provider_of
+from prudent.core.money import Price
 from prudent.training.joint import goal_of, joint_space, refuse, strategy_of
 from prudent.training.outlook import outlook
 from prudent.training.request import TrainingRequest
@@ -39,8 +41,7 @@ def joint_outlook(
 ) -> JointOutlook:
     """What a request would do at a place; its machines are asked for their prices, and none is rented."""
     refuse(request, engine)
-    place = place_of(where) if isinstance(where, str) else where
-    provider = provider_of(place, Register(home).home, Path.cwd())
+    provider = _provider(where, home)
     space = joint_space(request, provider)
     return JointOutlook(
         request.domain,
@@ -52,3 +53,17 @@ def joint_outlook(
         {name: provider.offer(name).price.usd_per_h for name in space.types},
         tuple(provider.check(space.types)),
     )
+
+
+def cheapest(request: TrainingRequest, where: str | Mapping[str, Any], home: Path | None = None) -> Price:
+    """What an hour of the cheapest machines costs that a request leaves open."""
+    provider = _provider(where, home)
+    space = joint_space(request, provider)
+    least = min(request.machines.count) if request.machines else 1
+    prices = [provider.offer(name).price.times(least) for name in space.types]
+    return min(prices, key=lambda price: price.usd_per_h)
+
+
+def _provider(where: str | Mapping[str, Any], home: Path | None) -> Provider:
+    place = place_of(where) if isinstance(where, str) else where
+    return provider_of(place, Register(home).home, Path.cwd())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,16 @@ def test_what_is_refused(settings: Settings, user: User, kind: str, document: An
     with pytest.raises(Refused) as refused:
         door.prepare(settings, kind, document, user, "rest")
     assert refused.value.status == status
+
+
+def test_machines_are_refused_where_none_are_rented(settings: Settings) -> None:
+    (settings.home / "data" / "rows.csv").write_text(TABLE)
+    dataset = {"path": "rows.csv", "target": "time_s"}
+    asked = {"domain": "regression", "dataset": dataset, "machines": {"types": ["m5.large"]}, "budget": "$1"}
+    with pytest.raises(Refused) as refused:
+        door.prepare(settings, "train", asked, MEMBER, "rest")
+    assert [error.path for error in refused.value.errors] == ["machines"]
+    assert door.prepare(replace(settings, where="local"), "train", asked, MEMBER, "rest")
 
 
 def test_a_commander_may_run_commands(settings: Settings) -> None:

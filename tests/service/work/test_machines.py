@@ -37,6 +37,9 @@ def test_what_has_a_runs_name_is_ended_even_if_its_holder_lives(tmp_path: Path) 
 def test_who_asks_for_machines() -> None:
     said = {"domain": "regression", "dataset": {"path": "s3://b/x.csv"}}
     assert machines.asks(TrainingRequest.parse({**said, "computationalResources": ASKED}))
+    left_open = {**said, "machines": {"types": ["m5.large"]}}
+    assert machines.asks(TrainingRequest.parse(left_open))
+    assert machines.may_have("train", left_open, "local")
     assert not machines.asks(TrainingRequest.parse(said))
     assert not machines.asks(TrainingRequest.parse({**said, "computationalResources": {}}))
     function = {"domain": "misc-functions", "computationalResources": ASKED}

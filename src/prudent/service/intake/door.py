@@ -181,6 +181,8 @@ def _train(settings: Settings, document: Mapping[str, Any]) -> None:
             _place(settings, path)
         except BadInput as error:
             wrong.append(RequestError("dataset.path", str(error)))
+    if settings.where is None and document.get("machines"):
+        wrong.append(RequestError("machines", "This service rents no machines; leave it out."))
     if wrong:
         raise Refused(wrong)
 

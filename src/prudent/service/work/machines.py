@@ -20,7 +20,7 @@ from prudent.training.request import Resources, TrainingRequest
 from prudent.training.resources import place_of, run_name
 
 NONE_HERE = "This service rents no machines; the request is trained on the worker's own."
-_KEYS = ("computationalResources", "computational_resources")
+_KEYS = ("computationalResources", "computational_resources", "machines")
 _log = logging.getLogger("prudent.worker")
 
 
@@ -44,7 +44,8 @@ def check(where: str | None, home: Path) -> None:
 def asks(request: TrainingRequest) -> bool:
     """Whether a request wants machines of its own; without data there is nothing to do on them."""
     resources = request.computational_resources
-    return request.dataset is not None and resources is not None and resources != Resources()
+    named = resources is not None and resources != Resources()
+    return request.dataset is not None and (named or request.machines is not None)
 
 
 def may_have(kind: str, document: Mapping[str, Any], where: str | None) -> bool:

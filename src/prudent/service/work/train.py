@@ -105,6 +105,10 @@ def _price(task: Task, request: TrainingRequest) -> Price:
 
     if rents(task, request) and not request.machine:
         assert task.where is not None
+        if request.machines is not None:
+            from prudent.training.joint_outlook import cheapest
+
+            return cheapest(request, task.where, task.home)
         cluster = rented(request, None, task.where, task.folder / MODELS, task.home)
         assert cluster is not None
         return price_of(cluster, request.parallelism or parallelism_of(cluster))
@@ -162,6 +166,7 @@ class Watcher:
             "value": result.value,
             "predict_ms": result.predict_ms,
             "transforms": dict(result.transforms),
+            **({"machines": result.machines} if result.machines else {}),
         }
         return Ended(
             result.trial,

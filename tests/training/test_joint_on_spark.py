@@ -1,0 +1,105 @@
+"""A request that leaves its machines open, from the command line, on Spark clusters of two machine types."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import prudent
+from prudent.cloud.leases.register import Register
+from prudent.cloud.providers.local import LocalProvider
+
+pytest.importorskip("pyspark")
+PRICES = "name,vcpus,memory_gb,price_usd_per_h,minimum_s\nsmall,1,2,0.10,0\nlarge,2,2,0.15,0\n"
+BUDGET_USD = 0.2
+REQUEST: dict[str, Any] = {
+    "domain": "binomial-classification",
+    "dataset": {"path": "rows.csv", "target": "kind"},
+    "methods": [
+        {
+            "algorithm": "decision-tree-classification",
+            "hyperparameters": [{"param": "maxDepth", "values": [1, 4]}],
+        }
+    ],
+    "machines": {"types": ["small", "large"], "count": [1]},
+    "fractions": [0.3, 1.0],
+    "parameterSearch": "grid",
+    "budget": f"${BUDGET_USD}",
+}
+
+
+def train(folder: Path, home: Path, *more: str) -> dict[str, Any]:
+    ran = subprocess.run(
+        [sys.executable, "-m", "prudent.cli.main", "train", "request.json", "--engine", "spark", "--json",
+         "--where", "local:prices.csv", "--out", "out", *more],
+        cwd=folder,
+        env={**os.environ, "PRUDENT_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    answer: dict[str, Any] = json.loads(ran.stdout)
+    return answer
+
+
+@pytest.mark.timeout(1000)
+def test_machines_parameters_and_data_are_searched_together(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    points = rng.normal(size=(400, 2))
+    kinds = np.where(points[:, 0] * points[:, 1] > 0, "same", "other")  # one question cannot tell them apart
+    with (tmp_path / "rows.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [["a", "b", "kind"], *([*p, k] for p, k in zip(points, kinds, strict=True))]
+        )
+    (tmp_path / "prices.csv").write_text(PRICES)
+    (tmp_path / "request.json").write_text(json.dumps(REQUEST))
+    home = tmp_path / "home"
+    board = train(tmp_path, home)
+
+    entries = board["entries"]
+    tried = {(e["machines"], e["hyperparameters"]["maxDepth"], e["fraction"]) for e in entries}
+    assert tried == {(m, d, f) for m in ("1*small", "1*large") for d in (1, 4) for f in (0.3, 1.0)}
+    scores = {(e["hyperparameters"]["maxDepth"], e["fraction"], round(e["score"], 9)) for e in entries}
+    assert len(scores) == 4  # the same rows judge, wherever it was trained
+    best = entries[0]
+    assert best["hyperparameters"]["maxDepth"] == 4
+    assert board["recommended"]["machines"] in ("1*small", "1*large")
+
+    register = Register(home)
+    leases = register.leases()
+    assert [lease.order.type for lease in leases] in (
+        ["small", "large"],
+        ["large", "small"],
+    )  # each rented once
+    assert all(lease.released_s is not None for lease in leases)
+    assert LocalProvider(home).list() == ()
+    bill_usd = sum(lease.cost_usd(0.0) for lease in leases)
+    assert 0 < board["spent_usd"] <= BUDGET_USD
+    assert board["spent_usd"] == pytest.approx(bill_usd, abs=1e-6)
+
+    folder = tmp_path / best["model_path"]
+    assert json.loads((folder / "model.json").read_text())["machines"] == best["machines"]
+    answers = prudent.load(folder).predict([{"a": 1.0, "b": 1.0}, {"a": -1.0, "b": 1.0}])
+    assert list(answers) == ["same", "other"]
+    with (tmp_path / "out" / "leaderboard.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["machines"], float(row["fraction"])) for row in rows] == [
+        (e["machines"], e["fraction"]) for e in entries
+    ]
+    assert "recommended machines" in (tmp_path / "out" / "report.html").read_text()
+
+    # All was tried: to go on costs nothing, and needs no machine.
+    again = train(tmp_path, home, "--resume")
+    assert [e["score"] for e in again["entries"]] == [e["score"] for e in entries]
+    assert again["spent_usd"] == board["spent_usd"]
+    assert len(register.leases()) == len(leases)
