@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import subprocess
 import threading
 import time
@@ -65,6 +67,77 @@ def test_tune_on_machines_ends_what_is_left_first(
     assert released.state == RELEASED
     again = prudent("tune", machines_job(command_job, file="again.yaml"))
     assert (again.code, again.err) == (0, "")
+
+
+def train(folder: Path, home: Path) -> list[object]:
+    data = folder / "data.csv"
+    data.write_text("x,y\n1,2\n")
+    asked = {"domain": "regression", "dataset": {"path": str(data), "target": "y"}, "budget": "1 trial"}
+    (folder / "request.json").write_text(json.dumps(asked))
+    return [
+        "train",
+        folder / "request.json",
+        "--engine",
+        "spark",
+        "--cluster",
+        "1*none.such",
+        "--out",
+        folder / "o",
+    ]
+
+
+def execute(folder: Path, home: Path) -> list[object]:
+    from prudent.cli.main import run
+    from prudent.workflows import Activation, Workflow
+
+    path = folder / "workflow.json"
+    Workflow("one", (Activation("a", "a", 0.1, (), (), ("true",)),)).write(path)
+    plan = folder / "plan.json"
+    words = ["schedule", path, "--fleet", "m3.medium", "--scheduler", "heft", "--plan", plan]
+    assert run([str(word) for word in words]) == 0
+    return ["execute", plan, "--on", "hosts:nowhere.yaml"]
+
+
+def serve(folder: Path, home: Path) -> list[object]:
+    return ["serve", "--home", home, "--port", 0, "--workers", 0]
+
+
+def worker(folder: Path, home: Path) -> list[object]:
+    return ["worker", "--home", home]
+
+
+@pytest.fixture
+def idle_service(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A service and a worker that have nothing to do but wait for the reaper, and then end."""
+    from prudent.service.engine.worker import Worker
+
+    def end(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(Worker, "run", lambda _: _until_gone(home))
+    monkeypatch.setattr("prudent.cli.serve._serve", lambda *_: _until_gone(home))
+    monkeypatch.setattr("prudent.cli.worker.os._exit", end)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("idle_service")
+@pytest.mark.parametrize(("command", "code"), [(train, 2), (execute, 2), (serve, 0), (worker, 0)])
+def test_every_start_that_may_rent_ends_what_is_left(
+    prudent: Callable[..., Any], home: Path, tmp_path: Path, command: Callable[..., list[object]], code: int
+) -> None:
+    """Also one that then finds that it was asked for what cannot be had."""
+    words = command(tmp_path, home)
+    left = orphan(home)
+    with contextlib.suppress(SystemExit):
+        done = prudent(*words)
+        assert done.code == code, done.err
+    assert LocalProvider(home).list() == ()
+    released = Register(home).read(left.cluster)
+    assert released is not None
+    assert (released.state, released.why) == (RELEASED, "its run is gone")
 
 
 def test_what_needs_no_machines_does_not_look_for_any(
