@@ -6,18 +6,25 @@ import http.server
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from fastapi import FastAPI
 from hypothesis import given
 from hypothesis import strategies as st
 
 from prudent.core.errors import BadInput, RunFailed
 from prudent.service.security.addresses import check_place, policy_of
 from prudent.service.security.paths import within
+from prudent.service.settings import Settings
+from prudent.service.store import runs
+from prudent.service.store.store import Store
+from prudent.service.web.app import create_app
 from prudent.training.data.fetch import fetch, is_public
 
 CLIMBS = [
@@ -147,6 +154,24 @@ def test_what_the_operator_allows_is_read() -> None:
             check_place(place, policy)
     with pytest.raises(BadInput, match="no network"):
         policy_of(networks=["10.1"])
+
+
+def test_a_request_that_names_any_of_them_is_refused_by_rest(
+    tmp_path: Path, serving: Callable[[FastAPI], AbstractContextManager[httpx.Client]]
+) -> None:
+    """Everything above once more, from outside: as the data of a request, with the reason at its place."""
+    settings = Settings(tmp_path / "home", rate_per_s=1e6)
+    settings.create()
+    (settings.home / "data" / "link").symlink_to(tmp_path)
+    (tmp_path / "secret").write_text("x")
+    places = [*CLIMBS, *SCHEMES, *(f"http://{host}/data.csv" for host in PRIVATE)]
+    with Store(settings.database) as store, serving(create_app(settings, store)) as client:
+        for place in places:
+            document = {"domain": "regression", "dataset": {"path": place, "target": "y"}}
+            answer = client.post("/v1/runs/train", json=document)
+            assert answer.status_code == 422, place[:99]
+            assert "dataset.path" in [error["path"] for error in answer.json()["errors"]], place[:99]
+        assert store.read(runs.counts)["queued"] == 0
 
 
 @given(st.integers(0, 2**32 - 1))

@@ -11,12 +11,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
+
+from prudent.service.security.tokens import hash_token, new_token
+from prudent.service.settings import Settings
+from prudent.service.store import users
+from prudent.service.store.store import Store
+from prudent.service.store.users import User
+from prudent.service.web.app import create_app
 
 if TYPE_CHECKING:
     Chrome = Any
@@ -270,3 +279,60 @@ def test_pale_texts_would_be_found(page: Chrome, service: str) -> None:
     page.open(f"{service}/runs")
     page.run("document.querySelector('h1').style.color = '#999'")
     assert len(page.run(_PALE)) == 1
+
+
+TOKENS = {name: new_token() for name in ("vera", "mia")}
+
+
+@pytest.fixture
+def team(
+    settings: Settings, serving: Callable[[FastAPI], AbstractContextManager[httpx.Client]]
+) -> Iterator[str]:
+    """A service whose users have tokens."""
+    with Store(settings.database) as store:
+        for name, role in (("vera", "viewer"), ("mia", "member")):
+            store.write(users.put, User(name, role, None, hash_token(TOKENS[name])))
+        with serving(create_app(settings, store)) as client:
+            yield str(client.base_url).rstrip("/")
+
+
+def _sign_in(page: Chrome, token: str) -> None:
+    page.fill("#token", token)
+    page.click("#sign-in button[type=submit]")
+
+
+def test_people_sign_in_and_see_what_their_role_may(page: Chrome, team: str) -> None:
+    page.open(f"{team}/runs?status=failed")
+    page.until("location.pathname === '/sign-in'")
+    assert page.run("document.activeElement.id") == "token"
+    assert page.run("document.querySelector('#token').type") == "password"
+    assert page.run("!!document.querySelector('nav, a[href^=\"/submit\"]')") is False
+
+    _sign_in(page, new_token())
+    page.until("!!document.querySelector('#token-error')")
+    assert "Nobody has this token" in page.text("#token-error")
+    assert page.run("document.querySelector('#token').value") == ""  # it is not shown again
+    page.complaints.clear()  # the browser remarks on the status 401
+
+    _sign_in(page, TOKENS["vera"])
+    page.until("location.pathname === '/runs'")
+    assert page.run("location.search") == "?status=failed"  # where they wanted to go
+    assert page.text(".who span") == "vera"
+    assert page.run("document.cookie").find("prudent_session") == -1  # no script reads it
+    assert page.run("!!document.querySelector('a[href^=\"/submit\"]')") is False
+    page.open(f"{team}/submit/train")
+    assert "may look, but not submit" in page.text("main")
+    assert page.run("!!document.querySelector('#submit, main input, main textarea')") is False
+
+    page.click(".who button")
+    page.until("location.pathname === '/sign-in'")
+    page.open(f"{team}/runs")
+    page.until("location.pathname === '/sign-in'")
+    _sign_in(page, TOKENS["mia"])
+    page.until("location.pathname === '/runs'")
+    page.click("a[href='/submit/train']")
+    page.until("!!document.querySelector('#submit')")
+    page.click(".who button")
+    page.until("location.pathname === '/sign-in'")
+    # The browser remarks on each 401: the sign-in page asks whether there is a session already.
+    page.complaints[:] = [said for said in page.complaints if "/session" not in said]

@@ -30,7 +30,7 @@ def inside(said: str, folders: Sequence[Path]) -> Path:
     for folder in folders:
         root = folder.resolve()
         found = _resolved(root / path)
-        if found is None or not found.is_relative_to(root) or found == root or not found.exists():
+        if found is None or not found.is_relative_to(root) or found == root:
             continue
         if not any(part.startswith(".") for part in found.relative_to(root).parts):
             return found
@@ -42,7 +42,8 @@ def inside(said: str, folders: Sequence[Path]) -> Path:
 
 
 def _resolved(path: Path) -> Path | None:
+    """What a path leads to, if there is something."""
     try:
-        return path.resolve()
-    except (OSError, RuntimeError, ValueError):  # too long, a loop of links
+        return path.resolve(strict=True)
+    except (OSError, RuntimeError, ValueError):  # not there, too long, a loop of links
         return None

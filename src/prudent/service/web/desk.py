@@ -42,6 +42,7 @@ class Desk:
             "form_token": getattr(request.state, "form_token", ""),
             "version": __version__,
             "asset": asset,
+            "site": str(request.base_url).rstrip("/"),
             **values,
         }
         return HTMLResponse(templates().get_template(name).render(said), status)
@@ -106,7 +107,7 @@ def templates() -> Environment:
         "rough_money",
     ):
         found.filters[name] = getattr(words, name)
-    found.globals.update(states=words.STATES, kinds=words.KINDS)
+    found.globals.update(states=words.STATES, kinds=words.KINDS, fronts=words.FRONTS)
     return found
 
 

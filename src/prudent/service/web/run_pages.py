@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from sqlalchemy import Connection
 
 from prudent.core.errors import BadInput
-from prudent.service.store import runs
+from prudent.service.store import claims, runs, workers
 from prudent.service.web import board
 from prudent.service.web.desk import Desk, user_of
 from prudent.service.web.kept import Kept
@@ -71,10 +71,10 @@ async def _listing(desk: Desk, tally: Tally, request: Request) -> dict[str, Any]
     if said["kind"] not in (None, *runs.KINDS):
         said["kind"] = None
     try:
-        page = await desk.store.read_soon(_page, said)
+        page, idle = await desk.store.read_soon(_page, said)
     except BadInput:  # a cursor that is none
         said["after"] = None
-        page = await desk.store.read_soon(_page, said)
+        page, idle = await desk.store.read_soon(_page, said)
     counts = await tally(said["user"])
     kept = {name: value for name, value in said.items() if value and name != "after"}
 
@@ -84,6 +84,7 @@ async def _listing(desk: Desk, tally: Tally, request: Request) -> dict[str, Any]
 
     return {
         "page": page,
+        "idle": idle,
         "counts": counts,
         "said": said,
         "link": link,
@@ -93,8 +94,12 @@ async def _listing(desk: Desk, tally: Tally, request: Request) -> dict[str, Any]
     }
 
 
-def _page(connection: Connection, said: dict[str, str | None]) -> runs.Page:
-    return runs.page(connection, 50, said["after"], said["user"], said["status"], said["kind"])
+def _page(connection: Connection, said: dict[str, str | None]) -> tuple[runs.Page, str]:
+    """The runs, and why all that wait do, if there is one reason for all."""
+    page = runs.page(connection, 50, said["after"], said["user"], said["status"], said["kind"])
+    if not any(run.status == runs.QUEUED for run in page.runs) or workers.all_(connection):
+        return page, ""
+    return page, "No worker is there; start one with prudent worker."
 
 
 async def _run(desk: Desk, request: Request, run_id: str, template: str) -> HTMLResponse:
@@ -102,5 +107,6 @@ async def _run(desk: Desk, request: Request, run_id: str, template: str) -> HTML
     if found is None:
         return desk.missing(request, "There is no such run.", "/runs")
     shown = await asyncio.to_thread(board.board_of, *found, desk.settings)
+    waiting = await desk.store.read_soon(claims.why_waiting, shown.run, desk.settings.per_user)
     may_cancel = user_of(request).owns(shown.run.user) and not shown.run.ended
-    return desk.page(request, template, board=shown, run=shown.run, may_cancel=may_cancel)
+    return desk.page(request, template, board=shown, run=shown.run, may_cancel=may_cancel, waiting=waiting)

@@ -18,6 +18,13 @@ STATES = {
     "finished": "Finished",
     "cut": "Cut",
 }
+FRONTS = {
+    "rest": "by REST",
+    "form": "in the browser",
+    "folder": "by the folder",
+    "queue": "by the queue",
+    "bucket": "by the bucket",
+}
 KINDS = {"train": "Train", "tune": "Tune", "schedule": "Schedule"}
 
 
