@@ -238,6 +238,26 @@ def test_cancel_stops_the_command_at_once(store: Store, place: Settings, team: T
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_what_is_cancelled_while_its_worker_is_dead_is_not_begun_again(
+    store: Store, place: Settings, team: Team, tmp_path: Path
+) -> None:
+    first, second = both(team, store)
+    run_id = submit(store, place, sleepy(tmp_path))
+    until(team, some_trials(store, run_id, 1))
+    if the_run(store, run_id).worker == second:
+        first, second = second, first
+    team.signal(first, signal.SIGKILL)
+    store.write(runs.cancel, run_id)
+    run = until(team, ended(store, run_id))
+    assert (run.status, run.attempts) == ("cancelled", 1)
+    begun = (tmp_path / "said").read_text().count("begin")
+    time.sleep(place.takeover_s + 2)  # by then its workflow was taken up, and has ended
+    assert (tmp_path / "said").read_text().count("begin") == begun
+    after = submit(store, place, sleepy(tmp_path / "..", 0.1, 1))
+    assert until(team, ended(store, after)).status == "succeeded"
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_poison_is_given_up_after_three_tries(
     store: Store, place: Settings, team: Team, tmp_path: Path
 ) -> None:

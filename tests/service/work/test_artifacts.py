@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,11 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from prudent.core.errors import BadInput, RunFailed
+from prudent.service.intake import door
+from prudent.service.settings import Settings, environment_of
+from prudent.service.store import runs
+from prudent.service.store.store import Store
+from prudent.service.store.users import LOCAL
 from prudent.service.work import artifacts
 
 PLACE = "s3://kept/results"
@@ -83,6 +92,30 @@ def test_a_bucket_that_is_not_there_is_told_in_a_sentence(s3: Any, tmp_path: Pat
         artifacts.keep("s3://gone/x", "01a", folder)
     with pytest.raises(RunFailed, match="The bucket gone"):
         artifacts.local_folder("s3://gone/x/01a/models/1-tree", tmp_path / "cache")
+
+
+def test_a_pruned_run_is_gone_from_the_bucket(s3: Any, tmp_path: Path) -> None:
+    """By a real worker, which keeps ended runs for a few seconds only."""
+    keep_days = 5.0 / 86_400
+    settings = Settings(tmp_path, artifacts=PLACE, keep_days=keep_days, heartbeat_s=0.5, takeover_s=5.0)
+    settings.create()
+    command = [sys.executable, "-m", "prudent.cli.main", "worker"]
+    with Store(settings.database) as store, (tmp_path / "log").open("wb") as log:
+        document = {"domain": "misc-functions", "budget": "2 trials"}
+        run = door.submit(store, settings, "train", document, LOCAL, "rest").run
+        environment = {**os.environ, **environment_of(settings)}
+        process = subprocess.Popen(command, env=environment, stderr=log, stdout=log)
+        try:
+            for happened in (lambda: names(s3), lambda: store.read(runs.get, run.id) is None):
+                until_s = time.monotonic() + 200
+                while not happened():
+                    assert time.monotonic() < until_s, (tmp_path / "log").read_text()[-3000:]
+                    time.sleep(0.05)
+        finally:
+            process.kill()
+            process.wait()
+    assert names(s3) == set()
+    assert not settings.folder_of(run.id).exists()
 
 
 @pytest.mark.parametrize("place", ["s3://", "gs://bucket/x"])

@@ -78,14 +78,15 @@ class Session:
 
     def prepare(self) -> None:
         """Forget what a former worker had under way, and end what it left running; it is begun again."""
-        if self.run.ended:
-            return
         if self.run.fence > 1:
-            self.store.write(trials.drop_unfinished, self.run.id, self.run.fence)
+            if not self.run.ended:
+                self.store.write(trials.drop_unfinished, self.run.id, self.run.fence)
             self._clear()
 
     def next(self) -> Batch:
         """Go on until trials have ended or the run has."""
+        if self.run.ended:  # while nobody had it: cancelled, or given up
+            return Batch(outcome=self.run.status, recorded=True)
         while True:
             try:
                 hand = self._begin()
