@@ -45,14 +45,14 @@ def train(folder: Path, home: Path, *more: str) -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=900,
+        timeout=1500,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     answer: dict[str, Any] = json.loads(ran.stdout)
     return answer
 
 
-@pytest.mark.timeout(1000)
+@pytest.mark.timeout(1600)
 def test_machines_parameters_and_data_are_searched_together(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     points = rng.normal(size=(400, 2))
