@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from prudent.service.intake.door import read_json
+from prudent.service.intake.refusal import Refused
 from prudent.service.settings import Settings
 from prudent.service.store import models, runs
 from prudent.service.store.models import Model
@@ -83,6 +86,15 @@ def test_numbers_that_no_model_can_take_are_told(client: httpx.Client, model: st
         answer = client.post(place, content=f'{{"rows": {rows}}}')
         assert 400 <= answer.status_code < 500, rows
         assert why in answer.json()["detail"], rows
+
+
+def test_documents_are_as_deep_as_requests_are() -> None:
+    assert read_json("[" * 99 + "1" + "]" * 99)
+    assert read_json(json.dumps({"rows": [[1, 2]] * 500}))
+    for wrong in ("[" * 101 + "]" * 101, '{"a":' * 500 + "1" + "}" * 500, "[" * 100_000):
+        with pytest.raises(Refused) as refused:
+            read_json(wrong)
+        assert refused.value.status == 400
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

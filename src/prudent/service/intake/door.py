@@ -30,6 +30,8 @@ from prudent.training.request_errors import BadRequest, RequestError
 __all__ = ["Accepted", "Refused", "prepare", "read_json", "sender_of", "submit", "submit_soon"]
 
 HIGHEST = 9
+DEEPEST = 100
+"""So many lists and objects may lie in one another; no request needs more than a few."""
 _LONGEST_KEY = 255
 _log = logging.getLogger("prudent.door")
 
@@ -112,6 +114,8 @@ def read_json(body: bytes | str) -> Any:
         )
         if "\\ud" in text or "\\uD" in text:
             _canonical(found)
+        if text.count("[") + text.count("{") > DEEPEST and _is_deep(found):
+            raise RecursionError
         return found
     except UnicodeDecodeError:
         raise refused("It is no text in UTF-8; send it so.", status=MALFORMED) from None
@@ -256,6 +260,20 @@ def _digest(*parts: str) -> str:
 
 def _no_constant(word: str) -> Any:
     raise ValueError(f"{word} is no number of JSON")
+
+
+def _is_deep(found: Any) -> bool:
+    level = [found]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for value in level
+            if isinstance(value, list | dict)
+            for inner in (value if isinstance(value, list) else value.values())
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _finite(word: str) -> float:
