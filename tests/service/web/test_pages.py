@@ -438,8 +438,25 @@ def test_others_runs_are_not_a_members_to_cancel(team: httpx.Client, store: Stor
 def test_viewers_are_told_that_they_only_look(team: httpx.Client) -> None:
     _as(team, "vera")
     page = team.get("/submit/train").text
-    assert "may look but not submit" in page
+    assert "You may look, but not submit" in page
     assert "New run</a>" not in page
+    assert 'action="/submit' not in page
+    start = team.get("/runs").text
+    assert "No runs yet" in start
+    assert 'href="/submit' not in start
+    _as(team, "mia")
+    start = team.get("/runs").text
+    assert f"curl {str(team.base_url).rstrip('/')}/v1/runs/train" in start
+    assert "Authorization: Bearer $TOKEN" in start
+
+
+def test_a_run_that_no_worker_will_take_says_so(client: httpx.Client, store: Store) -> None:
+    run = _run(store)
+    for path in ("/runs", "/runs/live", f"/runs/{run.id}", f"/runs/{run.id}/live"):
+        assert "No worker is there" in client.get(path).text, path
+    store.write(workers.beat, workers.Worker("one", "alpha", 1, 0, 0, "alive", 2, 1))
+    assert "No worker is there" not in client.get("/runs").text
+    assert "A worker takes it as soon as one is free." in client.get(f"/runs/{run.id}").text
 
 
 # Machines and money
