@@ -98,7 +98,7 @@ class SparkEngine:
         if cluster is not None:
             master, environment = cluster.master, cluster.environment
             options = {**cluster.options, **options}
-        small = _is_small(request.dataset.path)
+        small = _is_small(parts or [Path(request.dataset.path)])
         if small and cluster is not None:
             options = {**options, _EXECUTOR: f"{options.get(_EXECUTOR, '')} {_QUICK_JAVA}"}
         spark, own = started(master, work, options, small, environment)
@@ -115,10 +115,9 @@ class SparkEngine:
             raise
 
 
-def _is_small(path: str) -> bool:
+def _is_small(places: Sequence[Path]) -> bool:
     """Whether the data lie here and are little: then it is Spark's own start that takes the time."""
-    place = Path(path)
-    files = [place] if place.is_file() else list(place.rglob("*")) if place.is_dir() else []
+    files = [file for place in places for file in ([place] if place.is_file() else place.rglob("*"))]
     return bool(files) and sum(file.stat().st_size for file in files if file.is_file()) < _SMALL_BYTES
 
 
