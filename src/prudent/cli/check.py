@@ -37,7 +37,9 @@ def check(
     ] = None,
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", help="A machine type that the places must have; may be repeated."),
+        typer.Option(
+            "--type", help="A type that the places must have, or how many: 3*m5.large; may be repeated."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
 ) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from moto.core.exceptions import JsonRESTError
+from moto.servicequotas.models import ServiceQuotasBackend
 
+from prudent.cloud.providers.provider import Order
 from prudent.core.errors import BadInput
 
 from ..ec2_cloud import Ec2Cloud
@@ -120,6 +124,52 @@ def test_what_only_a_pretended_launch_tells(cloud: Ec2Cloud, code: str, says: st
     Faults(provider, {"RunInstances": [code]})
     [said] = provider.check(["m5.large"])
     assert says in said
+
+
+@pytest.fixture
+def quotas(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """What moto leaves out: it knows quotas of networks only."""
+    values = {"L-1216C47A": 5.0, "L-34B43A08": 64.0}
+
+    def told(_: Any, service_code: str, quota_code: str) -> dict[str, Any]:
+        assert service_code == "ec2"
+        return {"QuotaCode": quota_code, "Value": values[quota_code]}
+
+    monkeypatch.setattr(ServiceQuotasBackend, "get_service_quota", told)
+    return values
+
+
+def test_a_quota_that_is_too_small_for_what_is_wanted(cloud: Ec2Cloud, quotas: dict[str, float]) -> None:
+    assert wrong(cloud, "2*m5.large") == []
+    [said] = wrong(cloud, "3*m5.large")
+    assert said.startswith(
+        "3*m5.large needs 6 vCPUs, and for on-demand Standard machines this account has 5 in us-east-1, 0 of"
+    )
+    assert "ask AWS for a higher quota" in said
+    assert cloud.provider().check(["3*m5.large"], spot=True) == []
+
+
+def test_what_runs_already_counts_against_the_quota(cloud: Ec2Cloud, quotas: dict[str, float]) -> None:
+    provider = cloud.provider()
+    provider.launch(Order("c1", "run", "me", "m5.large", 2, time.time() + 600))
+    [said] = provider.check(["m5.large"])
+    assert "needs 2 vCPUs" in said
+    quotas["L-1216C47A"] = 64.0
+    assert provider.check(["m5.large"]) == []
+
+
+def test_who_may_not_ask_for_the_quota_is_only_warned(
+    cloud: Ec2Cloud, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Denied(JsonRESTError):
+        code = 400
+
+    def denied(*_: Any, **__: Any) -> Any:
+        raise Denied("AccessDeniedException", "You may not.")
+
+    monkeypatch.setattr(ServiceQuotasBackend, "get_service_quota", denied)
+    assert wrong(cloud, "300*m5.large") == []
+    assert "could not be looked at (AccessDeniedException); allow servicequotas:" in caplog.text
 
 
 def test_an_endpoint_where_nobody_is(cloud: Ec2Cloud, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,8 +30,8 @@ class Troubled:
     def settings(self) -> dict[str, str]:
         return self.provider.settings
 
-    def check(self, types: Sequence[str] = ()) -> list[str]:
-        return self._do("check", types)  # type: ignore[no-any-return]
+    def check(self, types: Sequence[str] = (), spot: bool = False) -> list[str]:
+        return self._do("check", types, spot)  # type: ignore[no-any-return]
 
     def offer(self, type_name: str, spot: bool = False) -> Any:
         return self._do("offer", type_name, spot)

@@ -301,6 +301,15 @@ def test_a_study_pays_for_machines_not_only_for_commands(study: Study) -> None:
     assert sum(trial.cost_usd for trial in result.trials) < real_usd
 
 
+def test_as_many_hosts_are_looked_for_as_may_be_proposed(study: Study) -> None:
+    def said(rule: str | None) -> list[str]:
+        space = Space([MachineParameter("cluster", [SMALL, LARGE], [1, 2], study.provider.catalog())], rule)
+        return ClusterCommandJob("true", space, study.provider, directory=study.folder).check()
+
+    assert said(f"cluster.type == '{SMALL}' or cluster.count == 1") == []
+    assert said(None) == [f"The inventory has 1 hosts of type {LARGE}, not 2; ask for fewer, or add hosts."]
+
+
 def test_wrong_job_files_say_where(tmp_path: Path, inventory: Path) -> None:
     said = {
         "command": "true",

@@ -81,10 +81,10 @@ class Ec2Provider:
         """The types that have a price here."""
         return self._prices.catalog
 
-    def check(self, types: Sequence[str] = ()) -> list[str]:
+    def check(self, types: Sequence[str] = (), spot: bool = False) -> list[str]:
         try:
             asked = Ec2Check(self.place, self.clients, self._images, self._prices, self._dry_run)
-            return asked.problems(types)
+            return asked.problems(types, spot)
         except PrudentError as error:
             return [str(error)]
 

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from prudent.cloud.cluster import parse_cluster
 from prudent.cloud.providers.ec2_boot import public_key
 from prudent.cloud.providers.ec2_client import Ec2Clients, new_session
 from prudent.cloud.providers.ec2_errors import ERRORS, code_of, translated
 from prudent.cloud.providers.ec2_images import Ec2Images
 from prudent.cloud.providers.ec2_prices import Ec2Prices
+from prudent.cloud.providers.ec2_quota import Ec2Quota
 from prudent.cloud.providers.ec2_settings import PRIVATE, Ec2Settings
 from prudent.core.errors import BadInput, PrudentError, did_you_mean
 
@@ -29,7 +31,7 @@ class Ec2Check:
     prices: Ec2Prices
     dry_run: Callable[[str], None]
 
-    def problems(self, types: Sequence[str]) -> list[str]:
+    def problems(self, types: Sequence[str], spot: bool = False) -> list[str]:
         """One sentence each, with its remedy. Without credentials nothing else can be asked."""
         first = list(self._region()) or list(_told(self._credentials))
         if first:
@@ -38,9 +40,10 @@ class Ec2Check:
         found = [*misplaced, *self._groups(), *self._keys(), *self._profile()]
         if not types:
             found += list(_told(self._image_alone))
-        for name in types:
+        quota = Ec2Quota(self.settings.region, self.clients, self.prices)
+        for count, name in map(parse_cluster, types):
             wrong = list(self._type(name, not misplaced))
-            found += wrong
+            found += wrong or quota.problems(name, count, spot)
             if not wrong and not found:  # what is known to be wrong would only be said again
                 found += list(_told(lambda name=name: self._launchable(name)))  # type: ignore[misc]
         return list(dict.fromkeys(found))

@@ -62,6 +62,10 @@ class Ec2Clients:
         return self._client("sts", patient=True)
 
     @property
+    def quotas(self) -> Any:
+        return self._client("service-quotas", patient=True)
+
+    @property
     def iam(self) -> Any:
         return self._client("iam", patient=True)
 

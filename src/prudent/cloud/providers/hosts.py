@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from prudent.cloud.catalog import Catalog
+from prudent.cloud.cluster import parse_cluster
 from prudent.cloud.leases import switch
 from prudent.cloud.providers import hosts_folder as folder
 from prudent.cloud.providers.channel import LOST
@@ -64,14 +65,16 @@ class HostsProvider:
         """The types that can be had here."""
         return self.inventory.catalog()
 
-    def check(self, types: Sequence[str] = ()) -> list[str]:
-        wrong = []
-        for name in types:
+    def check(self, types: Sequence[str] = (), spot: bool = False) -> list[str]:
+        wrong, names = [], set()
+        for word in types:
             try:
-                self.inventory.of_type(name)
-            except BadInput as error:
+                count, name = parse_cluster(word)
+                names.add(name)
+                self._enough(count, name)
+            except (BadInput, LaunchFailed) as error:
                 wrong.append(str(error))
-        hosts = [host for host in self.inventory.hosts if not types or host.type in types]
+        hosts = [host for host in self.inventory.hosts if not types or host.type in names]
         return wrong + [said for said in _each(self._check, hosts) if said]
 
     def offer(self, type_name: str, spot: bool = False) -> Offer:
@@ -82,13 +85,7 @@ class HostsProvider:
         return Offer(type_name, machine.price, machine.vcpus, machine.memory_gb, available=len(hosts))
 
     def launch(self, order: Order) -> tuple[Instance, ...]:
-        hosts = self.inventory.of_type(order.type)
-        if len(hosts) < order.count:
-            raise LaunchFailed(
-                f"The inventory has {len(hosts)} hosts of type {order.type}, not {order.count}; ask for "
-                "fewer, or add hosts.",
-                CONFIG,
-            )
+        hosts = self._enough(order.count, order.type)
         order.check_price(hosts[0].machine.price)
         with self._launching:
             found, refused = self._take(order, hosts)
@@ -158,6 +155,17 @@ class HostsProvider:
         return None if code == 0 else f"the lease on {host.name} is over"
 
     # Inside
+
+    def _enough(self, count: int, type_name: str) -> Sequence[Host]:
+        """All hosts of a type, if there are so many."""
+        hosts = self.inventory.of_type(type_name)
+        if len(hosts) < count:
+            raise LaunchFailed(
+                f"The inventory has {len(hosts)} hosts of type {type_name}, not {count}; ask for fewer, or "
+                "add hosts.",
+                CONFIG,
+            )
+        return hosts
 
     def _take(self, order: Order, hosts: Sequence[Host]) -> tuple[Found, Refused]:
         """Take as many hosts as wanted, in rounds: those that refuse are made up for by the next ones."""

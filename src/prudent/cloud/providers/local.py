@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from prudent.cloud.catalog import Catalog, Machine
+from prudent.cloud.cluster import parse_cluster
 from prudent.cloud.providers.local_channel import LocalChannel
 from prudent.cloud.providers.local_machine import LocalMachine
 from prudent.cloud.providers.provider import CONFIG, TRANSIENT, Instance, LaunchFailed, Offer, Order
@@ -63,11 +64,12 @@ class LocalProvider:
     def settings(self) -> dict[str, str]:
         return {self.name: str(self._catalog_path or "")}
 
-    def check(self, types: Sequence[str] = ()) -> list[str]:
+    def check(self, types: Sequence[str] = (), spot: bool = False) -> list[str]:
         complaints = []
         cores, gb = os.cpu_count() or 1, _memory_gb()
-        for name in types:
+        for word in types:
             try:
+                _, name = parse_cluster(word)
                 machine = self._catalog[name]
             except BadInput as error:
                 complaints.append(str(error))

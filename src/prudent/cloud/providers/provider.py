@@ -109,8 +109,11 @@ class Provider(Protocol):
     def settings(self) -> dict[str, str]:
         """What `provider_of` needs to make the same provider again, in another process; no secrets."""
 
-    def check(self, types: Sequence[str] = ()) -> list[str]:
-        """What would go wrong, one sentence each with its remedy; nothing is launched, nothing is paid."""
+    def check(self, types: Sequence[str] = (), spot: bool = False) -> list[str]:
+        """What would go wrong, one sentence each with its remedy; nothing is launched, nothing is paid.
+
+        `types` are those that will be wanted, or how many at a time: m5.large, 3*m5.large.
+        """
 
     def offer(self, type_name: str, spot: bool = False) -> Offer:
         """What a type costs; BadInput if there is no such type here."""

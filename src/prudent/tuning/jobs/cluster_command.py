@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from prudent.cloud.cluster import cluster_text
 from prudent.cloud.leases.reaper import reap
 from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.provider import Provider
@@ -39,6 +40,7 @@ EXCLUDED = (".git", "__pycache__", "*.pyc", ".venv", "*.prudent")
 
 _CONFIRMING = 0
 _REAPS = 3
+_LISTED = 10_000
 
 
 class ClusterCommandJob:
@@ -148,7 +150,7 @@ class ClusterCommandJob:
 
     def check(self) -> list[str]:
         """What would go wrong at the machines, one sentence each; nothing is rented."""
-        return self.provider.check(self.machines.types)
+        return self.provider.check(self._clusters(), self._spot)
 
     def release(self) -> None:
         """Give all machines back."""
@@ -185,6 +187,15 @@ class ClusterCommandJob:
         )
 
     # Inside
+
+    def _clusters(self) -> list[str]:
+        """The largest cluster of each type that may be proposed; the types alone where that is not listed."""
+        if not self.space.finite or (self.space.size or 0) > _LISTED:
+            return list(self.machines.types)
+        most: dict[str, int] = {}
+        for kind, count in map(self.machines.wanted, self.space.configurations()):
+            most[kind] = max(count, most.get(kind, 1))
+        return [cluster_text(count, kind) for kind, count in most.items()]
 
     def _opened(self) -> Rentals:
         with self._lock:
