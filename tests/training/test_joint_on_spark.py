@@ -74,6 +74,7 @@ def test_machines_parameters_and_data_are_searched_together(tmp_path: Path) -> N
     best = entries[0]
     assert best["hyperparameters"]["maxDepth"] == 4
     assert board["recommended"]["machines"] in ("1*small", "1*large")
+    assert board["ended"] == "everything was tried"
 
     register = Register(home)
     leases = register.leases()

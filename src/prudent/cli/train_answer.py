@@ -45,9 +45,13 @@ def ranking(entries: Sequence[Entry], first: int = 1) -> Table:
             Text(entry.algorithm, style=style),
             Text(f"{entry.score:.4g}", style=style),
             format_duration(entry.train_s),
-            Text(configuration_text({**entry.hyperparameters, **_flat(entry.transforms)})),
+            Text(configuration_text({**entry.hyperparameters, **_flat(entry.transforms), **_where(entry)})),
         )
     return table
+
+
+def _where(entry: Entry) -> dict[str, object]:
+    return {"machines": entry.machines} if entry.machines else {}
 
 
 def _flat(transforms: object) -> dict[str, object]:

@@ -86,7 +86,8 @@ class Story:
         broke = any(trial.why == OUT_OF_MONEY for trial in result.trials[-1:])
         if broke or result.spent_usd > ALL_BUT * budget_usd:
             return f"the budget of {format_money(budget_usd)} is spent"
-        return "nothing else was worth its money"
+        tried = len(result.trials) == self._space.size
+        return "everything was tried" if tried else "nothing else was worth its money"
 
     def recommended(self, result: Result) -> dict[str, Any]:
         """The settings and machines that the search recommends, and what it foretells of them."""
