@@ -130,7 +130,16 @@ def service(queue: str, office: tuple[Office, int], tmp_path: Path) -> Iterator[
     """`prudent serve`, as an operator would start it; its address and its home."""
     home, port = tmp_path / "home", free_port()
     words = ["serve", "--home", str(home), "--port", str(port), "--queue", queue]
-    words += ["--bucket", "s3://team/inbox", "--artifacts", "s3://team/results", "--where", "local"]
+    words += [
+        "--bucket",
+        "s3://team/inbox",
+        "--artifacts",
+        "s3://team/results",
+        "--where",
+        "local",
+        "--concurrency",
+        "1",
+    ]
     mail = {"HOST": "127.0.0.1", "PORT": str(office[1]), "SECURITY": "none", "FROM": "prudent@example.org"}
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(
