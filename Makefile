@@ -5,7 +5,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 RUN := nice -n 5
-WORKERS ?= 2
+# One more than two cores: some tests wait for machines rather than compute.
+WORKERS ?= 3
 
 # Colours only for a person: not in a log file, not when NO_COLOR asks for none.
 COLOUR := $(shell [ -z "$$NO_COLOR" ] && [ -t 2 ] && echo yes)
@@ -25,7 +26,7 @@ help: ## show this list
 	@printf '%sPrudent%s: think ahead before paying\n\n' '$(BOLD)' '$(OFF)'
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  $(BOLD)make %-8s$(OFF) %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.installed-demo ## tune a job, train models and run a workflow here, in about two minutes
+demo: $(VENV)/.installed-demo ## tune a job, train models, run a workflow and serve a team here, in about three minutes
 	$(call say,prudent demo)
 	@$(BIN)/prudent demo
 
