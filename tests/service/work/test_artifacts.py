@@ -86,6 +86,17 @@ def test_results_in_a_bucket(s3: Any, tmp_path: Path) -> None:
     assert artifacts.local(place, "report.html", cache) is None
 
 
+def test_no_name_in_a_bucket_leads_out_of_the_copys_folder(s3: Any, tmp_path: Path) -> None:
+    cache, model = tmp_path / "cache", "results/01a/models/1-tree"
+    for name in ("model.onnx", "../../up.txt", "a/../../../far.txt", "/rooted.txt"):
+        s3.put_object(Bucket="kept", Key=f"{model}/{name}", Body=b"x")
+    folder = artifacts.local_folder(f"s3://kept/{model}", cache)
+    assert folder is not None
+    found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert found == {"model.onnx", "rooted.txt"}
+    assert not [*tmp_path.rglob("up.txt"), *tmp_path.rglob("far.txt")]
+
+
 def test_a_bucket_that_is_not_there_is_told_in_a_sentence(s3: Any, tmp_path: Path) -> None:
     folder = run_folder(tmp_path, "01a")
     with pytest.raises(RunFailed, match=r"The bucket gone .*check that it is there"):

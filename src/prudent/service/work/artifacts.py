@@ -65,9 +65,9 @@ def local_folder(place: str, cache: Path) -> Path | None:
     whole = to.with_name(f"{to.name}.whole")
     if not whole.exists():
         with _bucket(place) as (client, bucket, prefix):
-            names = _names(client, bucket, f"{prefix}/")
+            names = [name for name in _names(client, bucket, f"{prefix}/") if ".." not in name.split("/")]
             for name in names:
-                path = to / name.removeprefix(f"{prefix}/")
+                path = to / name.removeprefix(f"{prefix}/").lstrip("/")
                 if not path.is_file():
                     _fetched(client, bucket, name, path)
         if not names:
