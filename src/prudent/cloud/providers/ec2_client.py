@@ -62,7 +62,7 @@ class Ec2Clients:
         return self._client("sts", patient=True)
 
     @property
-    def quotas(self) -> Any:
+    def servicequotas(self) -> Any:
         return self._client("service-quotas", patient=True)
 
     @property

@@ -64,7 +64,7 @@ class Ec2Quota:
         if family is None or not code:
             return
         try:
-            said = self.clients.quotas.get_service_quota(ServiceCode="ec2", QuotaCode=code)
+            said = self.clients.servicequotas.get_service_quota(ServiceCode="ec2", QuotaCode=code)
             most, used = int(said["Quota"]["Value"]), self._used(family, spot)
         except ERRORS as error:
             _log.warning(
