@@ -152,7 +152,7 @@ def _code(board: Leaderboard) -> int:
 
 def _show_plan(asked: TrainingRequest, engine: str, where: str, as_json: bool) -> None:
     from prudent.cli.train_answer import joint_lines, plan_lines
-    from prudent.training.joint_outlook import joint_outlook
+    from prudent.training.joint.outlook import joint_outlook
     from prudent.training.outlook import outlook
 
     if asked.machines is not None:

@@ -16,7 +16,7 @@ from prudent.core.units import format_duration, format_money
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from prudent.training.joint_outlook import JointOutlook
+    from prudent.training.joint.outlook import JointOutlook
     from prudent.training.leaderboard import Entry, Failure, Leaderboard
     from prudent.training.outlook import Outlook
 

@@ -14,7 +14,7 @@ from prudent.training.algorithms.algorithm import Algorithm
 from prudent.training.algorithms.domains import domain, domains
 from prudent.training.algorithms.hyperparameter import INTEGER, Hyperparameter
 from prudent.training.algorithms.registry import algorithm, algorithms, of_domain
-from prudent.training.joint_check import joint
+from prudent.training.joint.check import joint
 from prudent.training.request import (
     FORMATS,
     ONNX,

@@ -15,7 +15,7 @@ from prudent.core.units import format_duration, format_money
 from prudent.training.allocation import Standing, choose
 from prudent.training.engine import Session, TrialSpec
 from prudent.training.events import Ended, Shown, Started, Watch
-from prudent.training.leaderboard import Entry, Failure
+from prudent.training.leaderboard import SAMPLE, Entry, Failure
 from prudent.training.methods import Plan
 from prudent.training.request import TrainingRequest
 from prudent.training.seekers import GIVEN, Given, Seeker, Told, Wish
@@ -47,8 +47,6 @@ GRACE_S = 5.0
 
 TIME_UP = "the time was up"
 INTERRUPTED = "it was interrupted"
-SAMPLE = "sample"
-"""The transform under which an entry tells that its model saw a share of the rows."""
 
 
 @dataclass

@@ -63,7 +63,7 @@ def train(
     began_s = time.monotonic()
     asked = TrainingRequest.parse(request)
     if asked.machines is not None:
-        from prudent.training.joint import train_jointly
+        from prudent.training.joint.train import train_jointly
 
         return train_jointly(
             asked,

@@ -106,7 +106,7 @@ def _price(task: Task, request: TrainingRequest) -> Price:
     if rents(task, request) and not request.machine:
         assert task.where is not None
         if request.machines is not None:
-            from prudent.training.joint_outlook import cheapest
+            from prudent.training.joint.outlook import cheapest
 
             return cheapest(request, task.where, task.home)
         cluster = rented(request, None, task.where, task.folder / MODELS, task.home)

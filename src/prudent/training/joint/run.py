@@ -10,7 +10,7 @@ from prudent.core.errors import BadInput, RunFailed
 from prudent.core.points import point
 from prudent.training.engine import TrialSpec
 from prudent.training.engines.spark.run import reason
-from prudent.training.joint_site import Kind, Place, Site
+from prudent.training.joint.site import Kind, Place, Site
 from prudent.training.search import TIME_UP
 from prudent.tuning.jobs.job import Run
 from prudent.tuning.limits import OUT_OF_MONEY

@@ -24,10 +24,10 @@ from prudent.core.errors import BadInput
 from prudent.training.algorithms.domains import domain
 from prudent.training.engine import Session
 from prudent.training.events import ClusterReady, Watch
-from prudent.training.joint_job import JointJob
-from prudent.training.joint_site import OnSpark, Site
-from prudent.training.joint_space import MACHINES, JointSpace
-from prudent.training.joint_story import Story
+from prudent.training.joint.job import JointJob
+from prudent.training.joint.site import OnSpark, Site
+from prudent.training.joint.space import MACHINES, JointSpace
+from prudent.training.joint.story import Story
 from prudent.training.leaderboard import Leaderboard
 from prudent.training.methods import ON_PARTS, plans, search_of
 from prudent.training.output import CLUSTER, Output

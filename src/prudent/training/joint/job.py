@@ -9,10 +9,10 @@ from pathlib import Path
 from prudent.cloud.providers.provider import Provider
 from prudent.core.money import Price
 from prudent.training.engine import TrialSpec
-from prudent.training.joint_check import MEASURES
-from prudent.training.joint_run import JointRun
-from prudent.training.joint_site import Kind, Site
-from prudent.training.joint_space import JointSpace
+from prudent.training.joint.check import MEASURES
+from prudent.training.joint.run import JointRun
+from prudent.training.joint.site import Kind, Site
+from prudent.training.joint.space import JointSpace
 from prudent.training.methods import FRACTION
 from prudent.training.request import TrainingRequest
 from prudent.tuning.jobs.declared import fingerprint_of

@@ -11,7 +11,7 @@ from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.provider import Provider
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.money import Price
-from prudent.training.joint import goal_of, joint_space, refuse, strategy_of
+from prudent.training.joint.train import goal_of, joint_space, refuse, strategy_of
 from prudent.training.outlook import outlook
 from prudent.training.request import TrainingRequest
 from prudent.training.resources import SPARK, place_of

@@ -24,10 +24,10 @@ from prudent.cloud.providers.local import LocalProvider
 from prudent.core.errors import BadInput, RunFailed
 from prudent.training.engine import Session
 from prudent.training.engines.local.engine import LocalEngine
-from prudent.training.joint import fractions_of, goal_of, joint_space, strategy_of, train_jointly
-from prudent.training.joint_job import JointJob
-from prudent.training.joint_site import CLOSING_S, Cluster, Kind, Site
-from prudent.training.joint_story import Story
+from prudent.training.joint.job import JointJob
+from prudent.training.joint.site import CLOSING_S, Cluster, Kind, Site
+from prudent.training.joint.story import Story
+from prudent.training.joint.train import fractions_of, goal_of, joint_space, strategy_of, train_jointly
 from prudent.training.request import TrainingRequest
 from prudent.training.request_errors import BadRequest
 from prudent.training.search import TIME_UP
@@ -301,6 +301,7 @@ def test_a_trial_whose_machines_are_lost_begins_again_on_others(bench: Bench) ->
 
 
 def test_when_the_time_is_up_the_trial_is_cut_and_none_follows(bench: Bench) -> None:
+    bench.hook = lambda rented: time.sleep(0.8)  # no trial may end by itself before
     result = bench.study(asked_of(bench), left_s=0.3)
     assert [trial.why for trial in result.trials] == [TIME_UP]
     assert bench.story.ended(result, None) == "the time was up"

@@ -9,7 +9,7 @@ from typing import Any
 
 from prudent.core.units import format_money
 from prudent.training.events import Ended, Shown, Started, Watch
-from prudent.training.joint_space import JointSpace
+from prudent.training.joint.space import JointSpace
 from prudent.training.leaderboard import SAMPLE, Entry, Failure
 from prudent.training.search import INTERRUPTED
 from prudent.tuning import tune as tuning

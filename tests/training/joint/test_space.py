@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from prudent.cloud.machine_parameter import MachineParameter
 from prudent.core.errors import BadInput
-from prudent.training.joint_space import ALGORITHM, MACHINES, JointSpace
+from prudent.training.joint.space import ALGORITHM, MACHINES, JointSpace
 from prudent.training.methods import FRACTION, plans
 from prudent.training.request import TrainingRequest
 
