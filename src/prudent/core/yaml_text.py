@@ -1,4 +1,4 @@
-"""YAML, read safely: no objects, and no key twice."""
+"""YAML, read safely: no objects, no key twice, and no few lines that stand for millions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ import yaml
 
 from prudent.core.errors import BadInput
 
+_MOST_VALUES = 100_000
+
 
 class _Loader(yaml.SafeLoader):
     """YAML keeps the last of two equal keys without a word; a second budget must not go unnoticed."""
+
+    has_aliases = False
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self.has_aliases = self.has_aliases or self.check_event(yaml.AliasEvent)
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: dict[str, int] = {}
@@ -40,7 +48,12 @@ def read_yaml(text: str) -> Any:
     loader = None
     try:
         loader = _Loader(text)
-        return loader.get_single_data()
+        node = loader.get_single_node()
+        if node is not None and loader.has_aliases and _written_out(node, {}) > _MOST_VALUES:
+            raise BadInput(
+                f"With its aliases written out this YAML has more than {_MOST_VALUES:,} values; use fewer."
+            )
+        return None if node is None else loader.construct_document(node)
     except yaml.YAMLError as error:
         raise BadInput(_complaint(error)) from error
     except (ValueError, RecursionError) as error:  # a date such as 2025-13-45, or brackets without end
@@ -48,6 +61,22 @@ def read_yaml(text: str) -> Any:
     finally:
         if loader is not None:
             loader.dispose()
+
+
+def _written_out(node: yaml.Node, sizes: dict[int, int]) -> int:
+    """How many values a node has when every alias in it is written out; `sizes` are those found already."""
+    if id(node) in sizes:
+        if not sizes[id(node)]:
+            raise BadInput("A value of this YAML contains itself by an alias; write out what is meant.")
+        return sizes[id(node)]
+    sizes[id(node)] = 0
+    inside: list[yaml.Node] = []
+    if isinstance(node, yaml.MappingNode):
+        inside = [each for pair in node.value for each in pair]
+    elif isinstance(node, yaml.SequenceNode):
+        inside = node.value
+    sizes[id(node)] = 1 + sum(_written_out(each, sizes) for each in inside)
+    return sizes[id(node)]
 
 
 def _complaint(error: yaml.YAMLError) -> str:
