@@ -64,5 +64,5 @@ def test_defaults_of_the_demo_are_those_in_its_table() -> None:
     rows = dict(re.findall(r"^\| `(--[a-z]+)` \| [^|]+ \| `?([^|`]*?)`? \|$", section, re.MULTILINE))
     for parameter in COMMANDS["demo"].params:
         flag = parameter.opts[0]
-        if flag not in HELP and flag not in ("--json", "--training", "--workflow"):
+        if flag not in HELP and flag not in ("--json", "--training", "--workflow", "--service"):
             assert rows[flag] == str(parameter.default)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from prudent.cloud.catalog import Catalog
 from prudent.cloud.cluster import parse_cluster
 from prudent.cloud.clusters.spark_wish import Kind, Wish
+from prudent.cloud.leases.reaper import reap
 from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.provider import Provider
 from prudent.cloud.providers.registry import provider_of
@@ -83,6 +86,22 @@ def rented(
         assert resources is not None
         wish = wish_of(resources, provider)
     return SparkCluster(provider, wish, run=run_name(out), register=register, logs=Path(out) / CLUSTER)
+
+
+def paid_before(work: Path, register: Register, provider: Provider, run: str) -> float:
+    """What the machines of a request have cost in sessions before this one; what a killed one left is ended.
+
+    The leases know requests by name; those of an older one with this name are none of ours, so the first
+    session notes in `work` when it began.
+    """
+    note = work / "machines.json"
+    if not note.exists():
+        note.write_text(json.dumps({"since_s": time.time()}))
+        return 0.0
+    since_s = float(json.loads(note.read_text())["since_s"])
+    reap(register, [provider], time.time())
+    leases = [one for one in register.leases() if one.run == run and one.wanted_s >= since_s]
+    return sum(lease.cost_usd(time.time()) for lease in leases)
 
 
 def run_name(out: Path) -> str:

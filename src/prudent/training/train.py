@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prudent.cloud.catalog import Catalog
+from prudent.cloud.leases.register import Register
 from prudent.core.errors import RunFailed, unknown
+from prudent.core.ledger import Entry as Charge
 from prudent.core.money import Price
 from prudent.training.algorithms.domains import FUNCTION, domain
 from prudent.training.engine import Engine, Session
@@ -22,7 +24,14 @@ from prudent.training.leaderboard import Entry, Failure, Leaderboard
 from prudent.training.methods import Plan, plans
 from prudent.training.output import Output
 from prudent.training.request import TrainingRequest
-from prudent.training.resources import LOCAL, machines_for, parallelism_of, price_of
+from prudent.training.resources import (
+    LOCAL,
+    machines_for,
+    paid_before,
+    parallelism_of,
+    price_of,
+    run_name,
+)
 from prudent.training.search import LEFT_FOR_MORE_DATA, Search, standing
 from prudent.training.seekers import GIVEN, Seeker, seeker
 from prudent.training.terms import Terms
@@ -80,14 +89,18 @@ def train(
     machines = machines_for(asked, engine, master, cluster, where, Path(out), leases)
     chosen = engine_of(engine, master, machines, watch)
     output = Output(out, asked, chosen.name, resume)
+    earlier_usd = 0.0
+    if machines is not None:
+        run = run_name(output.folder)
+        earlier_usd = paid_before(output.work, Register(leases), machines.provider, run)
     parallelism = asked.parallelism or (cores() if machines is None else parallelism_of(machines))
     with ExitStack() as stack:
         session = stack.enter_context(_opened(asked, chosen, output, parallelism))
-        race = _Race(asked, session, output, parallelism, began_s, watch, stack, machines)
+        race = _Race(asked, session, output, parallelism, began_s, watch, stack, machines, earlier_usd)
         entries, failures, spent_usd, ended = race.run()
         described = {**session.description, "fingerprint": session.shape.fingerprint}
         placed = output.place(entries, described)
-    spent_usd = spent_usd if machines is None else max(spent_usd, machines.cost_usd())
+    spent_usd = spent_usd if machines is None else max(spent_usd, earlier_usd + machines.cost_usd())
     output.tidy()
     board = Leaderboard(
         placed,
@@ -187,8 +200,10 @@ class _Race:
         watch: Watch | None,
         stack: ExitStack,
         machines: SparkCluster | None = None,
+        earlier_usd: float = 0.0,
     ) -> None:
         self._request, self._session, self._output = request, session, output
+        self._earlier_usd = earlier_usd
         self._stack, self._watch = stack, watch
         self.metric = request.metric or domain(request.domain).metric_for(session.shape.classes)
         self._price = trial_price(request, parallelism)
@@ -216,6 +231,10 @@ class _Race:
         search = Search(
             every, seekers, self._session, self._request, self._output.trials, terms, self._watch, len(again)
         )
+        idle_usd = self._earlier_usd - search.ledger.spent_usd
+        if idle_usd > 0:
+            # Machines of earlier sessions cost more than their trials: they booted, and waited.
+            search.ledger.restore(Charge("machines of earlier sessions", idle_usd, 0.0, self._price))
         search.run()
         return sorted(search.entries, key=standing), search.failures, search.ledger.spent_usd, search.ended
 

@@ -22,11 +22,11 @@ from prudent.cloud.providers.local import LocalProvider
 pyspark = pytest.importorskip("pyspark")
 pytestmark = pytest.mark.timeout(900)
 DATA = Path(pyspark.__file__).parent / "data" / "mllib" / "sample_linear_regression_data.txt"
-TYPE, MOST = "m3.medium", 3
+TYPE, MOST, OWN = "m3.medium", 3, "mine.small"
 SOON_S = 20.0  # 2 s on a computer that has nothing else to do; the benchmark measures that
 
 
-def begun(folder: Path, budget: str, least: int, *more: str) -> subprocess.Popen[str]:
+def begun(folder: Path, budget: str, *more: str, least: int = 0) -> subprocess.Popen[str]:
     asked: dict[str, Any] = {
         "domain": "regression",
         "methods": [{"algorithm": "linear-regression"}],
@@ -34,12 +34,13 @@ def begun(folder: Path, budget: str, least: int, *more: str) -> subprocess.Popen
         "parameterSearch": "random",
         "budget": budget,
         "parallelism": 4,
-        "computationalResources": {
+    }
+    if least:
+        asked["computationalResources"] = {
             "instances": [{"ec2Instance": TYPE}],
             "minTotalInstances": least,
             "maxTotalInstances": MOST,
-        },
-    }
+        }
     (folder / "request.json").write_text(json.dumps(asked))
     words = ["train", "request.json", "--engine", "spark", "--out", "models", *more]
     return subprocess.Popen(
@@ -74,7 +75,7 @@ def assert_gone(home: Path) -> None:
 
 def test_a_request_grows_to_its_limit_never_beyond_and_leaves_nothing(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    run = begun(tmp_path, "16 trials", 1, "--json")
+    run = begun(tmp_path, "16 trials", "--json", least=1)
     provider, seen = LocalProvider(home), [0]
     while run.poll() is None:
         seen.append(len(provider.list()))
@@ -95,16 +96,28 @@ def test_a_request_grows_to_its_limit_never_beyond_and_leaves_nothing(tmp_path: 
 
 
 @pytest.mark.usefixtures("heeds_ctrl_c")
-def test_an_interrupt_leaves_nothing_either(tmp_path: Path) -> None:
+def test_ctrl_c_in_the_middle_of_a_trial_leaves_nothing_but_what_can_be_resumed(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    run = begun(tmp_path, "500 trials", 1)
-    end_s = time.monotonic() + 300
-    while not (home.exists() and LocalProvider(home).list()):
-        assert run.poll() is None
-        assert time.monotonic() < end_s
-        time.sleep(0.1)
-    time.sleep(2)  # somewhere between its machines and its first trial
+    (tmp_path / "prices.csv").write_text(f"name,price_usd_per_h,vcpus,memory_gb\n{OWN},0.1,2,4\n")
+    machines = ("--cluster", f"1*{OWN}", "--where", "local:prices.csv")
+    run = begun(tmp_path, "500 trials", *machines)
+    assert run.stdout is not None
+    assert run.stdout.readline().startswith("#")  # others are under way now: there are always four
+    [machine] = LocalProvider(home).list()
+    assert machine.type == OWN
     run.send_signal(signal.SIGINT)
-    said, complaint = run.communicate(timeout=120)
+    said, complaint = run.communicate(timeout=300)
     assert_gone(home)
     assert run.returncode == 130, complaint + said
+    assert "it was interrupted" in said
+    done = len(json.loads((tmp_path / "models" / "leaderboard.json").read_text())["entries"])
+    assert done >= 1
+
+    again = begun(tmp_path, f"{done + 1} trials", *machines, "--resume", "--json")
+    said, complaint = again.communicate(timeout=600)
+    assert_gone(home)
+    assert again.returncode == 0, complaint
+    board = json.loads(said)
+    assert len(board["entries"]) == done + 1
+    paid_usd = sum(lease.cost_usd(time.time()) for lease in Register(home).leases())
+    assert board["spent_usd"] == pytest.approx(paid_usd, rel=0.01)

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prudent.cloud.leases.reaper import reap
 from prudent.cloud.leases.register import Register
 from prudent.cloud.machine_parameter import MachineParameter
 from prudent.cloud.providers.provider import Provider
@@ -33,7 +32,7 @@ from prudent.training.methods import ON_PARTS, plans, search_of
 from prudent.training.output import CLUSTER, Output
 from prudent.training.request import FRUGAL, TrainingRequest
 from prudent.training.request_errors import BadRequest, RequestError
-from prudent.training.resources import SPARK, catalog_of, place_of, run_name
+from prudent.training.resources import SPARK, catalog_of, paid_before, place_of, run_name
 from prudent.training.search import standing
 from prudent.tuning.tune import tune
 
@@ -147,7 +146,7 @@ class _Joint:
         opening = OnSpark(
             request, provider, register, run, output.engine_work, logs, self._ready, self._opened
         )
-        site = Site(opening, self._paid_before(register, provider, run))
+        site = Site(opening, paid_before(output.work, register, provider, run))
         self._job = JointJob(request, space, provider, site, output.trials, self._story.left_s)
 
     def run(self) -> Leaderboard:
@@ -195,20 +194,6 @@ class _Joint:
         return left_s
 
     # Machines
-
-    def _paid_before(self, register: Register, provider: Provider, run: str) -> float:
-        """What earlier sessions have paid for machines; what a killed one left is ended first.
-
-        The leases know requests by name; those of an older one with this name are none of ours.
-        """
-        note = self._output.work / "machines.json"
-        if not note.exists():
-            note.write_text(json.dumps({"since_s": time.time()}))
-            return 0.0
-        since_s = float(json.loads(note.read_text())["since_s"])
-        reap(register, [provider], time.time())
-        leases = [one for one in register.leases() if one.run == run and one.wanted_s >= since_s]
-        return sum(lease.cost_usd(time.time()) for lease in leases)
 
     def _ready(self, cluster: SparkCluster, took_s: float) -> None:
         self._watch(ClusterReady(cluster.text, cluster.provider.name, cluster.master, cluster.ui, took_s))

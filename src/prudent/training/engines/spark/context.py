@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -90,7 +92,7 @@ def _start(
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     home = java_home(work)
     own = {"JAVA_HOME": str(home), "PYSPARK_PYTHON": sys.executable, **environment}
-    with _environment(own), log.open("ab") as errors:
+    with _environment(own), _own_interrupt(), log.open("ab") as errors:
         try:
             launch: Any = launch_gateway  # untyped in pyspark
             gateway = launch(conf, {"stdout": errors, "stderr": errors})
@@ -151,6 +153,17 @@ def _java_options(work: Path, log: Path) -> str:
     temporary = work / "tmp"
     temporary.mkdir(exist_ok=True)
     return f"-Dlog4j2.configurationFile=file:{file.resolve()} -Djava.io.tmpdir={temporary.resolve()}"
+
+
+@contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """Leave Ctrl-C as it is: Spark would take it over, and stop its jobs from within whatever we do."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
