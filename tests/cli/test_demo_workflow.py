@@ -11,7 +11,7 @@ from rich.console import Console
 from prudent.cli.demo_workflow import SIZE, WRONG, workflow_demo
 
 
-def test_it_runs_twice_learns_and_reports(tmp_path: Path) -> None:
+def test_it_runs_twice_learns_reports_and_can_be_repeated(tmp_path: Path) -> None:
     said = io.StringIO()
     begun_s = time.monotonic()
     demo = workflow_demo(Console(file=said, width=100), tmp_path / "deep", seed=1)
@@ -28,8 +28,5 @@ def test_it_runs_twice_learns_and_reports(tmp_path: Path) -> None:
     assert 'id="reality"' in demo.report.read_text()
     assert "second run" in said.getvalue()
     assert demo.to_dict()["second"]["succeeded"]
-
-
-def test_it_can_be_silent_and_repeated_in_the_same_folder(tmp_path: Path) -> None:
-    workflow_demo(None, tmp_path)
-    assert workflow_demo(None, tmp_path).second.succeeded
+    again = workflow_demo(None, tmp_path / "deep")  # silently, and in the same folder
+    assert again.second.succeeded

@@ -19,6 +19,8 @@ from prudent.core.errors import BadInput
 if TYPE_CHECKING:
     from prudent.service.settings import Settings
 
+_BACKLOG = 2048
+
 
 def serve(
     home: Home = None,
@@ -100,7 +102,7 @@ def _serve(app: Any, settings: Settings) -> None:
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=3,
-        backlog=2048,
+        backlog=_BACKLOG,
     )
     server = uvicorn.Server(config)
     listening = _listening(settings)
@@ -124,6 +126,7 @@ def _listening(settings: Settings) -> socket.socket:
         listening = socket.socket(family, kind, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(place)
+        listening.listen(_BACKLOG)  # at once: who reads the address may ask, and is not refused
     except OSError as error:
         raise BadInput(
             f"Cannot listen on {settings.host}:{settings.port} ({error.strerror}); choose another --port."

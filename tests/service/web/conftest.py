@@ -140,6 +140,7 @@ class Chrome:
             self.ask("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
 
     def text(self, selector: str = "body") -> str:
+        self.until(f"!!document.querySelector({selector!r})")  # the page may be on its way
         return str(self.run(f"document.querySelector({selector!r}).innerText"))
 
     def picture(self, path: Path, whole: bool = True) -> None:

@@ -19,7 +19,8 @@ from prudent.training.request import TrainingRequest
 from prudent.tuning.jobs.job import Run
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
 
-pytestmark = pytest.mark.timeout(900)  # Java takes its time on a busy machine
+# Java takes its time on a busy machine, and longest where it is new: all of these in one process.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture(scope="module")
