@@ -76,7 +76,7 @@ def requests(data: Path | None, seed: int) -> list[tuple[str, dict[str, Any]]]:
     train: dict[str, Any] = {"domain": "misc-functions", "budget": "30 trials", "seed": seed}
     if data is not None:
         dataset = {"path": data.name, "target": "diagnosis"}
-        train = {"domain": "classification", "dataset": dataset, "budget": "4 s", "seed": seed}
+        train = {"domain": "classification", "dataset": dataset, "budget": "24 trials", "seed": seed}
     tune = {
         "table": {"csv": _TABLE},
         "parameters": ["machine", "workers"],
