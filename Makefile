@@ -5,7 +5,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 RUN := nice -n 5
-# One more than two cores: some tests wait for machines rather than compute.
+# One more than two cores: some tests wait for machines rather than compute. A file's tests stay in one process,
+# so that a browser is not shared and Spark's Java is started and warmed once.
 WORKERS ?= 3
 
 # Colours only for a person: not in a log file, not when NO_COLOR asks for none.
@@ -55,7 +56,7 @@ docs: $(VENV)/.installed-test ## build the documentation into site/; a broken li
 
 unit: $(VENV)/.installed-test ## tests, doctests and the tutorials only
 	$(call say,pytest)
-	@$(RUN) $(BIN)/pytest -n $(WORKERS) --dist loadgroup
+	@$(RUN) $(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 bench: $(VENV)/.installed-bench ## measure again what the documentation claims (slow; PRUDENT_DATA names the data)
 	$(call say,benchmarks)

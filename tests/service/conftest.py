@@ -16,6 +16,7 @@ import httpx
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from moto.server import ThreadedMotoServer
 
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
@@ -54,6 +55,24 @@ class Postgres:
     def _control(self, *words: str) -> None:
         command = [*self._as, "pg_ctl", "-D", str(self.folder), "-l", str(self.log), *words]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Buckets and queues (moto's server), which every client in this process and below it means."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    httpx.post(f"http://127.0.0.1:{port}/moto-api/reset")  # a server's facts are those of its process
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+    }.items():
+        monkeypatch.setenv(name, value)
+    yield
+    server.stop()
 
 
 @pytest.fixture(scope="session")

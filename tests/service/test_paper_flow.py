@@ -27,7 +27,6 @@ import boto3
 import httpx
 import pytest
 from aiosmtpd.controller import Controller
-from moto.server import ThreadedMotoServer
 
 import prudent
 from prudent.cloud.leases.register import Register
@@ -75,23 +74,6 @@ class Office:
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as found:
         return int(found.getsockname()[1])
-
-
-@pytest.fixture
-def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A cloud of buckets and queues, which every client in this process and below it means."""
-    port = free_port()
-    server = ThreadedMotoServer("127.0.0.1", port, verbose=False)
-    server.start()
-    for name, value in {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-    }.items():
-        monkeypatch.setenv(name, value)
-    yield
-    server.stop()
 
 
 @pytest.fixture

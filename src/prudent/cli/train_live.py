@@ -14,9 +14,8 @@ from prudent.cli.console import configuration_text, out
 from prudent.cli.train_answer import ranking
 from prudent.core.units import format_duration, format_money
 from prudent.training.events import Ended, Event, Shown, Started
-from prudent.training.leaderboard import Entry
+from prudent.training.leaderboard import Entry, standing
 from prudent.training.request import TrainingRequest
-from prudent.training.search import standing
 from prudent.tuning.trial import Progress
 
 if TYPE_CHECKING:

@@ -42,6 +42,11 @@ class Entry:
         return {**asdict(self), "fraction": self.fraction}
 
 
+def standing(entry: Entry) -> tuple[float, int]:
+    """The key that puts the best model first; of equal ones the one that was tried first."""
+    return -entry.score, entry.trial
+
+
 @dataclass(frozen=True)
 class Failure:
     """A trial that gave no model, and why; `cut` if it might have, but was not worth its end."""

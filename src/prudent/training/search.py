@@ -15,7 +15,7 @@ from prudent.core.units import format_duration, format_money
 from prudent.training.allocation import Standing, choose
 from prudent.training.engine import Session, TrialSpec
 from prudent.training.events import Ended, Shown, Started, Watch
-from prudent.training.leaderboard import SAMPLE, Entry, Failure
+from prudent.training.leaderboard import SAMPLE, Entry, Failure, standing
 from prudent.training.methods import Plan
 from prudent.training.request import TrainingRequest
 from prudent.training.seekers import GIVEN, Given, Seeker, Told, Wish
@@ -398,8 +398,3 @@ def configuration_of(entry: Entry) -> Configuration:
     steps = {name: kept for name, kept in entry.transforms.items() if name != SAMPLE}
     settings = {f"{name}.{key}": value for name, kept in steps.items() for key, value in kept.items()}
     return {**entry.hyperparameters, **settings}
-
-
-def standing(entry: Entry) -> tuple[float, int]:
-    """The key that puts the best model first; of equal ones the one that was tried first."""
-    return -entry.score, entry.trial

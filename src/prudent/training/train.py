@@ -20,7 +20,7 @@ from prudent.training.algorithms.domains import FUNCTION, domain
 from prudent.training.engine import Engine, Session
 from prudent.training.events import ClusterReady, Watch
 from prudent.training.functions import FunctionSession
-from prudent.training.leaderboard import Entry, Failure, Leaderboard
+from prudent.training.leaderboard import Entry, Failure, Leaderboard, standing
 from prudent.training.methods import Plan, plans
 from prudent.training.output import Output
 from prudent.training.request import TrainingRequest
@@ -32,7 +32,7 @@ from prudent.training.resources import (
     price_of,
     run_name,
 )
-from prudent.training.search import LEFT_FOR_MORE_DATA, Search, standing
+from prudent.training.search import LEFT_FOR_MORE_DATA, Search
 from prudent.training.seekers import GIVEN, Seeker, seeker
 from prudent.training.terms import Terms
 
@@ -74,17 +74,8 @@ def train(
     if asked.machines is not None:
         from prudent.training.joint.train import train_jointly
 
-        return train_jointly(
-            asked,
-            engine,
-            out,
-            master=master,
-            cluster=cluster,
-            where=where,
-            home=home,
-            resume=resume,
-            watch=watch,
-        )
+        places: dict[str, Any] = {"master": master, "cluster": cluster, "where": where, "home": home}
+        return train_jointly(asked, engine, out, **places, resume=resume, watch=watch)
     leases = None if home is None else Path(home)
     machines = machines_for(asked, engine, master, cluster, where, Path(out), leases)
     chosen = engine_of(engine, master, machines, watch)
@@ -93,9 +84,22 @@ def train(
     if machines is not None:
         run = run_name(output.folder)
         earlier_usd = paid_before(output.work, Register(leases), machines.provider, run)
+    return _ranked(asked, chosen, output, machines, earlier_usd, began_s, watch)
+
+
+def _ranked(
+    asked: TrainingRequest,
+    engine: Engine,
+    output: Output,
+    machines: SparkCluster | None,
+    earlier_usd: float,
+    began_s: float,
+    watch: Watch | None,
+) -> Leaderboard:
+    """Open the data, search, put the models in their places, and write the leaderboard."""
     parallelism = asked.parallelism or (cores() if machines is None else parallelism_of(machines))
     with ExitStack() as stack:
-        session = stack.enter_context(_opened(asked, chosen, output, parallelism))
+        session = stack.enter_context(_opened(asked, engine, output, parallelism))
         race = _Race(asked, session, output, parallelism, began_s, watch, stack, machines, earlier_usd)
         entries, failures, spent_usd, ended = race.run()
         described = {**session.description, "fingerprint": session.shape.fingerprint}
@@ -107,7 +111,7 @@ def train(
         tuple(failures),
         asked.domain,
         race.metric,
-        chosen.name,
+        engine.name,
         str(output.folder),
         time.monotonic() - began_s,
         spent_usd,

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +19,7 @@ import pytest
 
 from prudent.cloud.providers.hosts import HostsProvider
 from prudent.cloud.providers.hosts_inventory import Inventory
-from prudent.cloud.providers.provider import CAPACITY, CONFIG, TRANSIENT, LaunchFailed, Order
+from prudent.cloud.providers.provider import CAPACITY, CONFIG, TRANSIENT, Instance, LaunchFailed, Order
 from prudent.cloud.providers.ssh import Login, SshChannel
 from prudent.cloud.providers.ssh_login import CHANGED, DENIED, STRANGER, LoginFailed
 from prudent.core.errors import BadInput, RunFailed
@@ -234,14 +234,26 @@ def test_of_many_at_once_as_many_get_a_host_as_there_are(provider: HostsProvider
     assert sorted(one.cluster for one in provider.list()) == sorted(won)
 
 
-def kill_switches(servers: Any) -> None:
-    killed = 0
+def kill_switches(servers: Any, machines: Sequence[Instance]) -> None:
+    """Of each machine, as soon as it is there: a launch does not wait for its switch to come up."""
+    for machine in machines:
+        until_s = time.monotonic() + 60
+        while not (pids := switches(servers, machine)):
+            assert time.monotonic() < until_s, f"no switch of {machine.id}"
+            time.sleep(0.02)
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def switches(servers: Any, machine: Instance) -> list[int]:
+    found = []
     for pid in (pid for host in servers.hosts.values() for pid in host.pids()):
         with suppress(OSError):  # it may have ended meanwhile
-            if b"switch.sh" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                os.kill(pid, signal.SIGKILL)
-                killed += 1
-    assert killed >= 2
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"switch.sh" in words and f"PRUDENT_MACHINE={machine.id}".encode() in words:
+                found.append(pid)
+    return found
 
 
 def test_a_lock_past_its_lease_is_taken_over_and_cleaned(provider: HostsProvider, servers: Any) -> None:
@@ -250,7 +262,7 @@ def test_a_lock_past_its_lease_is_taken_over_and_cleaned(provider: HostsProvider
     with provider.channel(held[0]) as way:
         left = way.start("echo ready; sleep 300")
         assert left.stdout.readline() == b"ready\n"
-        kill_switches(servers)
+        kill_switches(servers, held)
         with pytest.raises(LaunchFailed):
             provider.launch(order("c2"))
         # Only now may the lease be over: as long as a switch lives, it would be the one to end it.
@@ -258,7 +270,7 @@ def test_a_lock_past_its_lease_is_taken_over_and_cleaned(provider: HostsProvider
         assert left.wait(0) is None
         [taken] = provider.launch(order("c2"))
         assert taken.cluster == "c2"
-        assert left.wait(10) == -256
+        assert left.wait(60) == -256
     assert not (servers["alpha"].home / ".prudent" / "machines" / held[0].id).exists()
 
 

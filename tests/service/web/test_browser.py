@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 pytest.importorskip("sklearn")
 # One service and one browser for all, and later tests look at what earlier ones have made.
-pytestmark = pytest.mark.xdist_group("browser")
 
 
 @pytest.fixture(scope="module")

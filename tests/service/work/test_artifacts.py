@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,7 +12,6 @@ from typing import Any
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from prudent.core.errors import BadInput, RunFailed
 from prudent.service.intake import door
@@ -31,23 +29,11 @@ OURS = {"log.txt": "not kept", "models/.work/request.json": "not kept"}
 
 
 @pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    server = ThreadedMotoServer("127.0.0.1", port, verbose=False)
-    server.start()
-    for name, value in {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-    }.items():
-        monkeypatch.setenv(name, value)
+def s3(cloud: None) -> Iterator[Any]:
     client = boto3.client("s3")
     client.create_bucket(Bucket="kept")
     yield client
     client.close()
-    server.stop()
 
 
 def run_folder(home: Path, run_id: str) -> Path:

@@ -53,3 +53,5 @@ def test_a_place_that_is_none_is_told_before_anything_runs(tmp_path: Path) -> No
         machines.check("locl", tmp_path)
     with pytest.raises(BadInput, match=r"gone\.yaml"):
         machines.check("hosts:gone.yaml", tmp_path)
+    with pytest.raises(BadInput, match=r"gone\.csv"):
+        machines.check("local:gone.csv", tmp_path)

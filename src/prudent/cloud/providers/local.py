@@ -60,6 +60,10 @@ class LocalProvider:
         """Read when a price is asked for: to end machines takes no price list."""
         return Catalog.load(self._catalog_path)
 
+    def catalog(self) -> Catalog:
+        """The types of the price list."""
+        return self._catalog
+
     @property
     def settings(self) -> dict[str, str]:
         return {self.name: str(self._catalog_path or "")}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from prudent.cloud.catalog import Catalog
 from prudent.cloud.providers.channel import Channel
 from prudent.core.errors import RunFailed
 from prudent.core.money import Price
@@ -108,6 +109,9 @@ class Provider(Protocol):
     @property
     def settings(self) -> dict[str, str]:
         """What `provider_of` needs to make the same provider again, in another process; no secrets."""
+
+    def catalog(self) -> Catalog:
+        """The types that can be had here, with their prices; BadInput if the price list is none."""
 
     def check(self, types: Sequence[str] = (), spot: bool = False) -> list[str]:
         """What would go wrong, one sentence each with its remedy; nothing is launched, nothing is paid.

@@ -38,7 +38,7 @@ def check(where: str | None, home: Path) -> None:
         return
     if find_spec("pyspark") is None:
         raise BadInput('Machines are rented for Spark, which is not here; pip install "prudent[spark]".')
-    provider_of(place_of(where), home, Path.cwd())
+    provider_of(place_of(where), home, Path.cwd()).catalog()
 
 
 def asks(request: TrainingRequest) -> bool:

@@ -27,13 +27,12 @@ from prudent.training.joint.job import JointJob
 from prudent.training.joint.site import OnSpark, Site
 from prudent.training.joint.space import MACHINES, JointSpace
 from prudent.training.joint.story import Story
-from prudent.training.leaderboard import Leaderboard
+from prudent.training.leaderboard import Leaderboard, standing
 from prudent.training.methods import ON_PARTS, plans, search_of
 from prudent.training.output import CLUSTER, Output
 from prudent.training.request import FRUGAL, TrainingRequest
 from prudent.training.request_errors import BadRequest, RequestError
 from prudent.training.resources import SPARK, catalog_of, paid_before, place_of, run_name
-from prudent.training.search import standing
 from prudent.tuning.tune import tune
 
 if TYPE_CHECKING:

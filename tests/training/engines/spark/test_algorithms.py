@@ -21,8 +21,7 @@ from prudent.tuning.trial import FINISHED, Outcome, Progress
 REGRESSION, BINARY = "sample_linear_regression_data.txt", "sample_libsvm_data.txt"
 MULTI, CLUSTERS = "sample_multiclass_classification_data.txt", "sample_kmeans_data.txt"
 
-# Java takes its time on a busy machine, and longest where it is new: all of these in one process.
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.timeout(900)  # Java takes its time on a busy machine
 
 
 @pytest.fixture(scope="module")

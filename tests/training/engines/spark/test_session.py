@@ -19,8 +19,7 @@ from prudent.training.request import TrainingRequest
 from prudent.tuning.jobs.job import Run
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
 
-# Java takes its time on a busy machine, and longest where it is new: all of these in one process.
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.timeout(900)  # Java takes its time on a busy machine
 
 
 @pytest.fixture(scope="module")
