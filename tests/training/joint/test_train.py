@@ -26,6 +26,7 @@ from prudent.training.engine import Session
 from prudent.training.engines.local.engine import LocalEngine
 from prudent.training.joint.job import JointJob
 from prudent.training.joint.site import CLOSING_S, Cluster, Kind, Site
+from prudent.training.joint.space import ALGORITHM
 from prudent.training.joint.story import Story
 from prudent.training.joint.train import fractions_of, goal_of, joint_space, strategy_of, train_jointly
 from prudent.training.request import TrainingRequest
@@ -110,6 +111,17 @@ def test_what_cannot_be_is_told_before_anything_is_written(tmp_path: Path) -> No
     assert 'machines.types: Unknown machine type "m5.lage". Did you mean "m5.large"?' in (
         said(request(machines=types))
     )
+
+
+def test_without_methods_only_those_are_tried_that_tell_any_number_of_classes_apart(
+    tmp_path: Path,
+) -> None:
+    said = {**OPEN, "domain": "classification", "machines": {"types": ["m5.large"]}}
+    del said["methods"]
+    space = joint_space(TrainingRequest.parse(said), LocalProvider(tmp_path))
+    names = set(space[ALGORITHM].values)
+    assert {"multinomial-logistic-regression", "random-forest-classification"} <= names
+    assert not {"binomial-logistic-regression", "linear-support-vector-machine"} & names
 
 
 def test_a_search_has_shares_of_the_data_where_it_begins_on_parts() -> None:

@@ -21,7 +21,7 @@ from prudent.cloud.providers.provider import Provider
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.errors import BadInput
 from prudent.training.algorithms.domains import domain
-from prudent.training.engine import Session
+from prudent.training.engine import DataShape, Session
 from prudent.training.events import ClusterReady, Watch
 from prudent.training.joint.job import JointJob
 from prudent.training.joint.site import OnSpark, Site
@@ -43,6 +43,8 @@ FRACTIONS = (0.1, 0.3, 1.0)
 DEFAULT, ON_WHOLE = "nephele", ("fabolas", "fabulinus")
 """The search of a request that names none; and those that learn on parts what all of the data would give."""
 GOAL = "maximise score"
+ANY_CLASSES = 3
+"""Algorithms for so many tell any number apart; a trial of another one may be paid for nothing."""
 
 
 def train_jointly(
@@ -81,7 +83,12 @@ def joint_space(request: TrainingRequest, provider: Provider) -> JointSpace:
         )
     except BadInput as error:
         raise BadRequest([RequestError("machines.types", str(error))]) from error
-    return JointSpace(plans(request), machines, fractions_of(request))
+    return JointSpace(plans(request, _shape(request)), machines, fractions_of(request))
+
+
+def _shape(request: TrainingRequest) -> DataShape | None:
+    """What is said of data that only the machines will read: they may have any number of classes."""
+    return DataShape(0, 0, ANY_CLASSES, "") if request.domain == "classification" else None
 
 
 def fractions_of(request: TrainingRequest) -> tuple[float, ...]:
