@@ -13,7 +13,6 @@ Needs the extra `hosts`, and two CPUs.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import statistics
@@ -21,19 +20,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-TESTS = Path(__file__).parents[1] / "tests"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-
-def load(name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
+from tests.cloud.ssh_server import SshHosts
+from tests.tuning import test_tune_on_hosts as end_to_end
 
 
 def study(path: Path, journal: Path, **options: Any) -> Any:
@@ -53,14 +45,12 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.75)
     parser.add_argument("--repeats", type=int, default=2)
     chosen = parser.parse_args()
-    ssh_server = load("prudent_ssh_server", TESTS / "cloud" / "ssh_server.py")
-    end_to_end = load("prudent_tune_on_hosts", TESTS / "tuning" / "test_tune_on_hosts.py")
     cpus = sorted(os.sched_getaffinity(0))
     shares = {"alpha": (cpus[0],), "beta": (cpus[1],), "gamma": (cpus[0], cpus[1])}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         os.environ["PRUDENT_HOME"] = str(folder / "home")
-        with ssh_server.SshHosts(folder / "ssh", shares) as servers:
+        with SshHosts(folder / "ssh", shares) as servers:
             inventory = servers.inventory(end_to_end.TYPES, folder / "inventory.yaml")
             compare(end_to_end.job_file(folder / "job", inventory, "$1"), folder, chosen)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -11,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,26 +17,14 @@ import pytest
 from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.hosts import HostsProvider
 
+from ..cloud import ssh_server
+
 CLOUD = Path(__file__).parents[1] / "cloud"
 TYPES: dict[str, dict[str, Any]] = {
     "alpha": {"type": "small", "vcpus": 1, "memory_gb": 2, "price": "$0.10/h"},
     "beta": {"type": "small", "vcpus": 1, "memory_gb": 2, "price": "$0.10/h"},
     "gamma": {"type": "large", "vcpus": 2, "memory_gb": 4, "price": "$0.36/h"},
 }
-
-
-def _load(name: str, path: Path) -> ModuleType:
-    """A module of these tests, wherever they are run from."""
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-ssh_server = _load("prudent_ssh_server", CLOUD / "ssh_server.py")
 
 
 @pytest.fixture

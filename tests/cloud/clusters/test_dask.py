@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,20 +18,9 @@ from prudent.workflows import Activation, File, Fleet, Plan, Vm, Workflow, World
 from prudent.workflows.execute import machines
 from prudent.workflows.execute.runner import execute
 
+from .. import ssh_server
+
 TYPE = "m3.medium"
-
-
-def _load(name: str, path: Path) -> Any:
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-ssh_server = _load("prudent_ssh_server", Path(__file__).parent.parent / "ssh_server.py")
 
 
 def _step(name: str, script: str, inputs: str = "", outputs: str = "") -> Activation:

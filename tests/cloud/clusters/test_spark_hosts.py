@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -22,23 +21,12 @@ from prudent.cloud.clusters.spark_wish import Kind, Wish
 from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.hosts import HostsProvider
 
+from .. import ssh_server
+
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.timeout(600)
 SMALL, LARGE = "m3.medium", "m3.large"
 SOON_S = 20.0
-
-
-def _load(name: str, path: Path) -> Any:
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-ssh_server = _load("prudent_ssh_server", Path(__file__).parent.parent / "ssh_server.py")
 
 
 @pytest.fixture(scope="module")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -24,19 +21,7 @@ from prudent.cloud.providers.ssh import Login, SshChannel
 from prudent.cloud.providers.ssh_login import CHANGED, DENIED, STRANGER, LoginFailed
 from prudent.core.errors import BadInput, RunFailed
 
-
-def _load(name: str, path: Path) -> ModuleType:
-    """A module of these tests, wherever they are run from."""
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-ssh_server = _load("prudent_ssh_server", Path(__file__).parent.parent / "ssh_server.py")
+from .. import ssh_server
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ from typing import Any
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from prudent.core.errors import BadInput
 from prudent.service.intake import sqs as sqs_module
@@ -25,31 +23,16 @@ from prudent.service.store.store import Store
 GOOD = {"domain": "regression", "dataset": {"path": "s3://data/cars.csv"}}
 
 
-@pytest.fixture(scope="module")
-def cloud() -> Iterator[dict[str, str]]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    server = ThreadedMotoServer("127.0.0.1", port, verbose=False)
-    server.start()
-    yield {
-        "endpoint_url": f"http://127.0.0.1:{port}",
-        "region_name": "us-east-1",
-        "aws_access_key_id": "test",
-        "aws_secret_access_key": "test",
-    }
-    server.stop()
-
-
 @pytest.fixture
-def sqs(cloud: dict[str, str]) -> Iterator[Any]:
-    client = boto3.client("sqs", **cloud)  # type: ignore[call-overload]
+def sqs(cloud: None) -> Iterator[Any]:
+    client = boto3.client("sqs")
     yield client
     client.close()
 
 
 @pytest.fixture
-def s3(cloud: dict[str, str]) -> Iterator[Any]:
-    client = boto3.client("s3", **cloud)  # type: ignore[call-overload]
+def s3(cloud: None) -> Iterator[Any]:
+    client = boto3.client("s3")
     yield client
     client.close()
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -27,22 +25,10 @@ from prudent.tuning.jobs.job import Job, Rented, Renting
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
 from prudent.tuning.tune import tune
 
+from ...cloud import ssh_server
+
 Follow = Callable[..., tuple[list[Progress], Outcome]]
 SMALL, LARGE = "m5.large", "c5.xlarge"
-
-
-def _load(name: str, path: Path) -> ModuleType:
-    """A module of these tests, wherever they are run from."""
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-ssh_server = _load("prudent_ssh_server", Path(__file__).parents[2] / "cloud" / "ssh_server.py")
 
 
 @pytest.fixture(scope="module")
