@@ -141,5 +141,8 @@ class KillMatrix:
         assert done_late.ended == ()
         [after] = register.leases()
         assert after.state == RELEASED
-        assert after.released_s == pytest.approx(lease.lease_end_s, abs=1.0)
+        # A renewal that was recorded and did not reach the machine: it has ended at the end it knew.
+        early_s = 4.0 if at == "renew.recorded" else 1.0
+        assert after.released_s is not None
+        assert lease.lease_end_s - early_s <= after.released_s <= lease.lease_end_s + 1.0
         assert after.cost_usd(0) > 0
