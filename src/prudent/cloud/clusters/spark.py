@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from prudent.cloud.clusters import spark_classes
 from prudent.cloud.clusters.closing import Closing
 from prudent.cloud.clusters.rental import LEASE_S, READY_S, Rental
 from prudent.cloud.clusters.spark_daemon import AT, REGISTERED, UI, Daemon, start_master, start_worker
@@ -145,12 +146,16 @@ class SparkCluster(Closing):
         caller = self._first.caller
         most = self.wish.most * max(self.cores().values())
         heap_mb = min([worker.host.heap_mb for worker in self._workers], default=self._first.heap_mb)
+        java = "-XX:-UsePerfData -Djava.io.tmpdir=."
+        if self.here:
+            kept = spark_classes.kept_at(self._first.java_home, self._first.spark_home)
+            java = f"{java} {spark_classes.options(kept)}".strip()
         options = {
             **_COMMON,
             "spark.driver.host": caller,
             "spark.driver.bindAddress": caller if is_loopback(caller) else "0.0.0.0",
             "spark.executor.memory": f"{heap_mb}m",
-            "spark.executor.extraJavaOptions": "-XX:-UsePerfData -Djava.io.tmpdir=.",
+            "spark.executor.extraJavaOptions": java,
             "spark.default.parallelism": str(max(2, most)),
             "spark.decommission.enabled": "true",
             "spark.storage.decommission.enabled": "true",

@@ -12,11 +12,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from prudent.cloud.clusters import spark_classes
 from prudent.core.errors import BadInput, RunFailed
 from prudent.training.engines.spark.java import java_home
+from prudent.training.engines.spark.warming import make_later
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_JAVA = "spark.driver.extraJavaOptions"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_missing: set[Path] = set()
+"""Where classes of Spark are not kept yet: seen when a session began, made when it has ended."""
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.adaptive.enabled": "false"}
 _LOG = """status = error
 rootLogger.level = warn
@@ -70,6 +75,8 @@ def stop(spark: Any) -> None:
     if process is not None:
         process.stdin.close()
         process.wait(timeout=60)
+    while _missing:
+        make_later(_missing.pop())
 
 
 def _start(
@@ -83,14 +90,16 @@ def _start(
 
     work.mkdir(parents=True, exist_ok=True)
     log = work / "spark.log"
-    settings = _settings(master, work, log)
+    settings = _settings(master, work)
     if small:
         settings |= _QUICK
-    if small and master.startswith("local"):
-        settings[_JAVA] = f"{_java_options(work, log)} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    settings |= {**options, _JAVA: f"{settings[_JAVA]} {options.get(_JAVA, '')}".strip()}
-    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     home = java_home(work)
+    classes = spark_classes.kept_at(home)
+    if classes is not None and not classes.exists():
+        _missing.add(classes)
+    java = [_java_options(work, log), _QUICK_JAVA if small else "", options.get(JAVA_OPTIONS, "")]
+    settings |= {**options, JAVA_OPTIONS: " ".join(filter(None, [*java, spark_classes.options(classes)]))}
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     own = {"JAVA_HOME": str(home), "PYSPARK_PYTHON": sys.executable, **environment}
     with _environment(own), _own_interrupt(), log.open("ab") as errors:
         try:
@@ -118,7 +127,7 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-def _settings(master: str, work: Path, log: Path) -> dict[str, str]:
+def _settings(master: str, work: Path) -> dict[str, str]:
     local = master.startswith("local")
     settings = {
         "spark.master": master,
@@ -131,7 +140,6 @@ def _settings(master: str, work: Path, log: Path) -> dict[str, str]:
         "spark.sql.codegen.hugeMethodLimit": "8000",
         "spark.sql.warehouse.dir": str(work / "warehouse"),
         "spark.local.dir": str(work / "scratch"),
-        _JAVA: _java_options(work, log),
     }
     if local:
         settings["spark.driver.memory"] = f"{_half_of_memory_mb()}m"
