@@ -170,10 +170,15 @@ async def _handle(process: asyncssh.SSHServerProcess[bytes], home: Path, mark: s
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
-    await process.redirect(stdin=ran.stdin, stdout=ran.stdout, stderr=ran.stderr)
+    assert ran.stdin is not None
+    try:
+        await process.redirect(stdin=ran.stdin, stdout=ran.stdout, stderr=ran.stderr)
+    except BaseException:  # the client was gone before it began
+        ran.stdin.close()
+        raise
     # asyncio's wait also waits for the pipes, which a child left behind may hold open.
     while ran.returncode is None:
-        if process.is_closing() and ran.stdin is not None and not ran.stdin.is_closing():
+        if process.is_closing() and not ran.stdin.is_closing():
             ran.stdin.close()  # as sshd does when a client is gone: what waits for its input ends
         await asyncio.sleep(0.005)
     with contextlib.suppress(TimeoutError, asyncio.TimeoutError):

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from prudent.cloud.providers import ssh_shell
 from prudent.cloud.providers.hosts import HostsProvider
 from prudent.cloud.providers.hosts_inventory import Inventory
 from prudent.cloud.providers.provider import CAPACITY, CONFIG, TRANSIENT, Instance, LaunchFailed, Order
@@ -289,3 +290,18 @@ def _all(provider: HostsProvider, servers: Any) -> list[Any]:
 
     [one] = provider.list()
     return [replace(one, id="c1-1@beta", index=1)]
+
+
+def test_a_script_that_breaks_off_is_not_begun(tmp_path: Path) -> None:
+    script = ssh_shell.whole("touch a; rm -rf here/and/there; (exit 3)")
+    for said, code in (
+        (script, 3),
+        (script[: script.index(b"/and")], ssh_shell.CUT_OFF),
+        (b"", ssh_shell.CUT_OFF),
+    ):
+        (tmp_path / "here" / "and").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "a").unlink(missing_ok=True)
+        ran = subprocess.run(["sh", "-c", ssh_shell.READ_SCRIPT], input=said, cwd=tmp_path, check=False)
+        assert ran.returncode == code
+        assert (tmp_path / "a").exists() == (code == 3)
+        assert (tmp_path / "here" / "and").exists()

@@ -95,9 +95,18 @@ def study(tmp_path: Path, inventory: Path, servers: Any) -> Iterator[Study]:
     made.provider.terminate(left)
     assert left == ()
     end_s = time.monotonic() + 15
-    while [pid for host in servers.hosts.values() for pid in host.pids() if pid != host.process.pid]:
-        assert time.monotonic() < end_s, "something is left on the hosts"
+    while pids := [pid for host in servers.hosts.values() for pid in host.pids() if pid != host.process.pid]:
+        assert time.monotonic() < end_s, f"left on the hosts: {[_words(pid) for pid in pids]}"
         time.sleep(0.1)
+
+
+def _words(pid: int) -> str:
+    """What a process is: state, parent, command."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:4]
+        return f"{pid} {' '.join(stat)} {Path(f'/proc/{pid}/cmdline').read_bytes()!r}"
+    except OSError as error:
+        return f"{pid} {error}"
 
 
 REPORT = """echo 'PRUDENT {{"error": '0.5', "progress": 1}}'"""

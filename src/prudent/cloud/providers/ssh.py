@@ -29,7 +29,7 @@ from prudent.cloud.providers.ssh_files import (
 )
 from prudent.cloud.providers.ssh_login import Login, LoginFailed, connect
 from prudent.cloud.providers.ssh_process import Session, SshProcess, open_session
-from prudent.cloud.providers.ssh_shell import COOKIE, READ_SCRIPT, end_all, started
+from prudent.cloud.providers.ssh_shell import COOKIE, READ_SCRIPT, end_all, started, whole
 from prudent.cloud.providers.ssh_streams import Outlet
 from prudent.core.errors import PrudentError, RunFailed
 
@@ -75,7 +75,7 @@ class SshChannel:
         cookie = secrets.token_hex(16)
         carried = {**self._environment, **(environment or {}), COOKIE: cookie}
         place = self._path(directory or "")
-        session = self._open(READ_SCRIPT, started(command, carried, place).encode())
+        session = self._open(READ_SCRIPT, whole(started(command, carried, place)))
         return SshProcess(session, lambda grace_s: self._sweep(cookie, grace_s), self._gone)
 
     def run(
@@ -183,7 +183,7 @@ class SshChannel:
         return moved
 
     def _bytes(self, script: str, timeout_s: float = 60.0) -> tuple[int, bytes, bytes]:
-        session = self._open(READ_SCRIPT, script.encode())
+        session = self._open(READ_SCRIPT, whole(script))
         process = SshProcess(session, lambda grace_s: session.close())
         with process.stdout, process.stderr:
             return self._drained(process, timeout_s)

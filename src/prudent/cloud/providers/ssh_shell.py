@@ -8,9 +8,11 @@ from collections.abc import Mapping
 COOKIE = "PRUDENT_RUN"
 """The environment variable by which everything that one command started is known."""
 
-READ_SCRIPT = "exec /bin/sh -c 's=$(cat); exec </dev/null; eval \"$s\"'"
-"""Runs the script that comes in by the standard input. Whoever looks at the list of processes cannot read it:
-it holds the environment, and that may hold passwords."""
+_END, CUT_OFF = "#whole", 76
+_RUN = f'case $s in *{_END}) eval "$s"; exit ;; esac; exit {CUT_OFF}'
+READ_SCRIPT = f"exec /bin/sh -c 's=$(cat); exec </dev/null; {_RUN}'"
+"""Runs the script (see `whole`) that comes in by the standard input. Whoever looks at the list of processes
+cannot read it: it holds the environment, and that may hold passwords."""
 
 MEMBERS = """
 members() {
@@ -58,6 +60,11 @@ end_all() {
 """`members NAME=VALUE` lists who carries a variable, and everyone in a session that such a process began (a
 child may have cleaned its environment); `end_all NAME=VALUE TICKS` asks them to end, and kills them after so
 many twentieths of a second."""
+
+
+def whole(script: str) -> bytes:
+    """A script as `READ_SCRIPT` takes it: one that breaks off, as we or the network did, is not begun."""
+    return f"{script}\n{_END}\n".encode()
 
 
 def end_all(variable: str, value: str, grace_s: float) -> str:
