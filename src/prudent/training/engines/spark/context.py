@@ -60,7 +60,7 @@ def started(
     return _start(master or "local[*]", work, options or {}, small, environment or {}), True
 
 
-def stop(spark: Any) -> None:
+def stop(spark: Any, wait_s: float = 60.0) -> None:
     """End a session with the Java process it runs in, so that its memory is free."""
     from pyspark import SparkContext
 
@@ -74,7 +74,7 @@ def stop(spark: Any) -> None:
     process = getattr(gateway, "proc", None)
     if process is not None:
         process.stdin.close()
-        process.wait(timeout=60)
+        process.wait(timeout=wait_s)
     while _missing:
         make_later(_missing.pop())
 

@@ -78,7 +78,7 @@ def make(file: Path) -> bool:
             return True
         with tempfile.TemporaryDirectory(prefix="making-", dir=file.parent) as folder:
             fresh = Path(folder) / file.name
-            with suppress(PrudentError):
+            with suppress(Exception):  # whatever it is, Spark starts without the file, and as before
                 _use_spark(Path(folder), fresh)
             if not fresh.exists():
                 _refused(file).touch()
@@ -102,7 +102,7 @@ def _use_spark(folder: Path, fresh: Path) -> None:
             _train(domain, trained, data, folder / domain)
     finally:
         if own:
-            stop(spark)
+            stop(spark, _LONGEST_S)
 
 
 def _train(domain: str, trained: Mapping[str, Mapping[str, int]], data: Path, work: Path) -> None:
@@ -141,10 +141,19 @@ def main() -> int:
 
     if "--gently" in sys.argv[1:]:
         os.nice(19)
-    with tempfile.TemporaryDirectory() as work:
-        file = spark_classes.kept_at(java_home(Path(work)))
-    os.environ[spark_classes.SWITCH] = "off"  # the session that makes them is not one that misses them
-    return 0 if file is None or make(file) else 1
+    try:
+        with tempfile.TemporaryDirectory() as work:
+            file = spark_classes.kept_at(java_home(Path(work)))
+        os.environ[spark_classes.SWITCH] = "off"  # the session that makes them is not one that misses them
+        if file is None or make(file):
+            return 0
+        said = "This Java does not keep classes; Spark starts as slowly as before."
+    except PrudentError as error:
+        said = str(error)
+    except OSError as error:
+        said = f"Spark's classes cannot be kept ({error}); name another folder with XDG_CACHE_HOME."
+    sys.stderr.write(f"prudent: {said}\n")
+    return 2
 
 
 if __name__ == "__main__":
