@@ -4,10 +4,22 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-RUN := nice -n 5
-# One more than two cores: some tests wait for machines rather than compute. A file's tests stay in one process,
-# so that a browser is not shared and Spark's Java is started and warmed once.
+# One more than two cores: some tests wait for machines rather than compute.
 WORKERS ?= 3
+# One part alone (make test PART=tuning): core, cloud, tuning, workflows, training, reports, service, cli or docs.
+PART ?=
+ifeq ($(PART),)
+  CHECKS := lint types layers docs
+  SOURCE := .
+else ifeq ($(PART),docs)
+  CHECKS := docs
+  TESTS := tests/test_docs.py
+else
+  CHECKS := lint types layers
+  SOURCE := $(wildcard src/prudent/$(PART) tests/$(PART))
+  TYPED := $(wildcard src/prudent/$(PART))
+  TESTS := $(SOURCE)
+endif
 
 # Colours only for a person: not in a log file, not when NO_COLOR asks for none.
 COLOUR := $(shell [ -z "$$NO_COLOR" ] && [ -t 2 ] && echo yes)
@@ -18,8 +30,15 @@ ifeq ($(COLOUR),yes)
   OFF := $(shell printf '\033[0m')
 endif
 say = @printf '%s▸ %s%s\n' '$(BOLD)' '$(1)' '$(OFF)'
+# A step that says what it took.
+define step
+	$(call say,$(1))
+	@begun=$$(date +%s); $(2) && printf '%s  %s: %d s%s\n' '$(DIM)' '$(1)' $$(($$(date +%s) - begun)) '$(OFF)'
+endef
+# Fails if processes, ports or temporary folders are left behind.
+SUPERVISED := $(BIN)/python tests/running/supervise.py
 
-.PHONY: help demo test format lint types layers docs unit bench clean
+.PHONY: help demo test format lint types layers docs unit soak bench clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -31,33 +50,44 @@ demo: $(VENV)/.installed-demo ## tune a job, train models, run a workflow and se
 	$(call say,prudent demo)
 	@$(BIN)/prudent demo
 
-test: lint types layers docs unit ## everything CI checks: style, types, layers, docs, all tests
+test: known-part $(CHECKS) unit ## everything CI checks: style, types, layers, docs, all tests (one part: make test PART=tuning)
 	$(call say,all good)
+
+.PHONY: known-part
+known-part:
+ifneq ($(PART),)
+ifeq ($(TESTS),)
+	@printf '%sThere is no part "$(PART)": name one of %s or docs.%s\n' '$(RED)' \
+	  "$$(cd tests && ls -d */ | grep -v -e running -e soak -e __ | tr -d / | tr '\n' ' ')" '$(OFF)' >&2; exit 2
+endif
+endif
 
 format: $(VENV)/.installed-test ## put the code in the house style
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 lint: $(VENV)/.installed-test ## style only
-	$(call say,ruff)
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
+	$(call step,ruff,$(BIN)/ruff check --quiet $(SOURCE) && $(BIN)/ruff format --quiet --check $(SOURCE))
 
 types: $(VENV)/.installed-test ## types only
-	$(call say,mypy --strict)
-	@$(BIN)/mypy
+	$(call step,mypy --strict,$(BIN)/mypy $(TYPED))
 
 layers: $(VENV)/.installed-test ## import layers only
-	$(call say,import layers)
-	@$(BIN)/lint-imports --no-logo
+	$(call step,import layers,$(BIN)/lint-imports --no-logo)
 
 docs: $(VENV)/.installed-test ## build the documentation into site/; a broken link fails
-	$(call say,docs)
-	@$(BIN)/mkdocs build --strict --quiet
+	$(call step,documentation,$(BIN)/mkdocs build --strict --quiet)
 
 unit: $(VENV)/.installed-test ## tests, doctests and the tutorials only
-	$(call say,pytest)
-	@$(BIN)/python -m prudent.training.engines.spark.warming || true # a minute, once: tests of Spark start sooner
-	@$(RUN) $(BIN)/pytest -n $(WORKERS) --dist loadfile
+	$(call say,tests)
+ifneq ($(filter $(PART),training cloud service)$(if $(PART),,all),)
+	@$(BIN)/python -m prudent.training.engines.spark.warming || true # once: tests of Spark start sooner
+endif
+	@$(SUPERVISED) $(BIN)/pytest -p no:randomly -n $(WORKERS) $(TESTS)
+
+soak: $(VENV)/.installed-soak ## long matrices of faults, a random order and mutants of the code: about two hours
+	$(call step,tests in a random order,$(SUPERVISED) $(BIN)/pytest -p randomly -n $(WORKERS))
+	$(call step,matrices of faults,$(SUPERVISED) $(BIN)/pytest -p no:randomly -m soak -n $(WORKERS))
+	$(call step,mutants,$(BIN)/python tests/soak/mutation.py --sample 300 --seed 7 --jobs 2)
 
 bench: $(VENV)/.installed-bench ## measure again what the documentation claims (slow; PRUDENT_DATA names the data)
 	$(call say,benchmarks)

@@ -1,9 +1,10 @@
-"""What several tests need: a table of measured runs, and model folders, made on the spot."""
+"""How the tests run, and what several of them need: a table of measured runs, model folders, a home of their own."""
 
 from __future__ import annotations
 
 import csv
 import signal
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,37 @@ from prudent.training.description import MODEL_FILE, data_description, write_des
 from prudent.training.engine import Facts, TrialSpec
 from prudent.tuning.jobs.table import TableJob
 
+from .running.distribution import LongestFirst
+from .running.quarantine import quarantined
+from .running.summary import Summary
+
 # The same examples in every run: a failure by chance on someone else's change teaches nobody anything.
 hypothesis.settings.register_profile("steady", derandomize=True)
 hypothesis.settings.load_profile("steady")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # the processes report to this one, which tells
+        config.pluginmanager.register(Summary(config), "summary")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid in quarantined():
+            item.add_marker(pytest.mark.xfail(reason="quarantined", strict=False))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst:
+    return LongestFirst(config, log)
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this test's leases, runs and books are kept: never where its neighbours' or the user's own are."""
+    home = tmp_path_factory.getbasetemp() / "homes" / uuid.uuid4().hex[:12]
+    monkeypatch.setenv("PRUDENT_HOME", str(home))
+    return home
 
 
 def _write_runs(folder: Path, seed: int = 0) -> tuple[Path, Path]:

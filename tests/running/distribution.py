@@ -1,0 +1,49 @@
+"""Which tests share a process, and which processes begin first.
+
+A file's tests stay in one process, so that what its fixtures start is started once. All files that use the
+shared Spark session stay in one process too: Java is started and warmed once. The longest groups begin first,
+so that no process works alone at the end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xdist.scheduler import LoadScopeScheduling
+
+if TYPE_CHECKING:
+    from xdist.workermanage import WorkerController
+
+SHARED = {
+    "tests/training/engines/spark/": "spark",
+}
+"""Files whose path begins so form one group of that name."""
+LONGEST_FIRST = ("spark",)
+"""Groups that take longest, in order; the others follow, those with most tests first."""
+
+
+def group(nodeid: str) -> str:
+    """The group a test belongs to: its file, or a set of files that share what is dear.
+
+    >>> group("tests/core/test_space.py::test_it")
+    'tests/core/test_space.py'
+    >>> group("tests/training/engines/spark/test_session.py::test_it[1]")
+    'spark'
+    """
+    file = nodeid.split("::", 1)[0]
+    return next((name for start, name in SHARED.items() if file.startswith(start)), file)
+
+
+class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives each process that is free the longest group that waits."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        def rank(name: str) -> tuple[int, int]:
+            place = LONGEST_FIRST.index(name) if name in LONGEST_FIRST else len(LONGEST_FIRST)
+            return place, -len(self.workqueue[name])
+
+        self.workqueue.move_to_end(min(self.workqueue, key=rank), last=False)
+        super()._assign_work_unit(node)

@@ -1,0 +1,111 @@
+"""Runs a command and fails if anything it started is left behind: processes, listening sockets, temporary folders.
+
+    python tests/running/supervise.py pytest -n 3
+
+The command gets a temporary directory of its own. Linux gives every orphan below this process to this process
+(a "child subreaper"), so nothing that tests start escapes the count, however it was detached.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+PATIENCE_S = 30.0
+"""How long what was told to end may take to be gone; a busy machine needs some of it."""
+OWN_NAMES = ("spark-", "blockmgr-", "torch", "prudent", "dask-", "pymp-", "artifacts-")
+"""What our programs call their temporary folders where they do not heed TMPDIR (Java does not)."""
+_PR_SET_CHILD_SUBREAPER = 36
+_RUN_PREFIX = "prudent-tests-"
+
+
+def main(command: list[str]) -> int:
+    """The command's exit code, or 1 if it was 0 and something is left."""
+    system = Path(tempfile.gettempdir())
+    others = {path.name for path in system.glob(_RUN_PREFIX + "*")}
+    before = set(os.listdir(system))
+    temporary = Path(tempfile.mkdtemp(prefix=_RUN_PREFIX))
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    code = _run(command, temporary)
+    left = [*_processes_left(), *_folders_left(temporary)]
+    beside = sorted(_own_folders(system, before))
+    if others or len(list(system.glob(_RUN_PREFIX + "*"))) > 1:
+        beside = []  # another run works on this computer: which of the two left these is not known
+    left += [f"folder {system / name}" for name in beside]
+    if code == 0 and not left:
+        shutil.rmtree(temporary, ignore_errors=True)
+        return 0
+    if left:
+        print("\nleft behind by the tests:", *(f"  {one}" for one in left), sep="\n", flush=True)
+    print(f"the run's temporary directory is kept: {temporary}", flush=True)
+    return code or 1
+
+
+def _run(command: list[str], temporary: Path) -> int:
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    child = subprocess.Popen(command, env=environment)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # Ctrl-C reaches the child through the terminal; the others must be passed on.
+        signal.signal(number, lambda n, _: None if n == signal.SIGINT else child.send_signal(n))
+    while True:  # as init does: orphans that end are taken note of at once
+        pid, status = os.wait()
+        if pid == child.pid:
+            return os.waitstatus_to_exitcode(status) % 256
+
+
+def _processes_left() -> list[str]:
+    """What still runs after a while, told and ended."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (alive := _descendants()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    told = [" ".join(_words(one)) for one in alive]
+    for one in alive:
+        one.kill()
+    psutil.wait_procs(alive, timeout=PATIENCE_S)
+    return told
+
+
+def _descendants() -> list[psutil.Process]:
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                break
+        except ChildProcessError:
+            return []
+    found = psutil.Process().children(recursive=True)
+    return [one for one in found if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+
+
+def _words(process: psutil.Process) -> Iterator[str]:
+    try:
+        yield f"process {process.pid}: {' '.join(process.cmdline())[:300]}"
+        ports = [c.laddr for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+        if ports:
+            yield "listening on " + ", ".join(f"{port.ip}:{port.port}" for port in ports)
+    except psutil.Error:
+        yield "(gone meanwhile)"
+
+
+def _folders_left(temporary: Path) -> list[str]:
+    return [
+        f"folder {path}" for path in sorted(temporary.iterdir()) if not path.name.startswith("pytest-of-")
+    ]
+
+
+def _own_folders(system: Path, before: set[str]) -> set[str]:
+    new = set(os.listdir(system)) - before
+    return {name for name in new if name.startswith(OWN_NAMES) and not name.startswith(_RUN_PREFIX)}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
