@@ -1,4 +1,4 @@
-"""How the tests run, and what several of them need: a table of measured runs, model folders, a home of their own."""
+"""How the tests run, and what several of them need: measured runs, model folders, a home of their own."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where this test's leases, runs and books are kept: never where its neighbours' or the user's own are."""
+    """Where this test's leases, runs and books are kept: not where its neighbours' or the user's are."""
     home = tmp_path_factory.getbasetemp() / "homes" / uuid.uuid4().hex[:12]
     monkeypatch.setenv("PRUDENT_HOME", str(home))
     return home

@@ -1,8 +1,8 @@
 """What a person sees of a test run: progress by part while it runs, then one line per part.
 
-A part is a layer of the package (`tests/tuning` and the doctests of `src/prudent/tuning` are "tuning"), or the
-documentation. At the end: what each part took, the ten slowest tests, and what was skipped with the command that
-gets the missing piece.
+A part is a layer of the package (`tests/tuning` and the doctests of `src/prudent/tuning` are "tuning"), or
+the documentation. At the end: what each part took, the ten slowest tests, and what was skipped with the command
+that gets the missing piece.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EVERY_S = 20.0
 def part_of(nodeid: str) -> str:
     """The part of the product a test speaks of.
 
-    >>> part_of("tests/tuning/jobs/test_table.py::test_it"), part_of("src/prudent/tuning/goal.py::prudent.tuning.goal")
+    >>> part_of("tests/tuning/jobs/test_table.py::test_it"), part_of("src/prudent/tuning/goal.py::goal")
     ('tuning', 'tuning')
     >>> part_of("tests/test_docs.py::test_page[README.md]"), part_of("src/prudent/__init__.py::prudent")
     ('docs', 'prudent')
