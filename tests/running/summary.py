@@ -1,8 +1,8 @@
 """What a person sees of a test run: progress by part while it runs, then one line per part.
 
 A part is a layer of the package (`tests/tuning` and the doctests of `src/prudent/tuning` are "tuning"), or
-the documentation. At the end: what each part took, the ten slowest tests, and what was skipped with the command
-that gets the missing piece.
+the documentation. At the end: what each part took, the ten slowest tests, and what was skipped with the
+command that gets the missing piece.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs a command and fails if anything it started is left behind: processes, listening sockets, temporary folders.
+"""Runs a command and fails on what it leaves behind: processes, listening sockets, temporary folders.
 
     python tests/running/supervise.py pytest -n 3
 
@@ -97,9 +97,8 @@ def _words(process: psutil.Process) -> Iterator[str]:
 
 
 def _folders_left(temporary: Path) -> list[str]:
-    return [
-        f"folder {path}" for path in sorted(temporary.iterdir()) if not path.name.startswith("pytest-of-")
-    ]
+    left = (path for path in sorted(temporary.iterdir()) if not path.name.startswith("pytest-of-"))
+    return [f"folder {path}" for path in left]
 
 
 def _own_folders(system: Path, before: set[str]) -> set[str]:

@@ -39,7 +39,8 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     (folder / "pytest.ini").write_text("[pytest]\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "xdist", "-n", str(request.param)]
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment).stdout
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, check=False)
+    return done.stdout
 
 
 def test_each_part_has_its_line(told: str) -> None:

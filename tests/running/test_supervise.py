@@ -21,6 +21,7 @@ def supervise(tmp_path: Path, code: str, patience_s: float = 0.5) -> subprocess.
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
         timeout=120,
+        check=False,
     )
 
 
@@ -34,10 +35,11 @@ def test_the_commands_own_failure_is_passed_on(tmp_path: Path) -> None:
 
 
 def test_a_detached_process_that_listens_is_found_and_ended(tmp_path: Path) -> None:
-    serve = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); print('up', flush=True); time.sleep(600)"
+    serve = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); print(1, flush=True); time.sleep(600)"
     start = (
-        "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', "
-        f"{serve!r}], start_new_session=True, stdout=subprocess.PIPE); p.stdout.readline(); print('pid', p.pid)"
+        f"import subprocess, sys; serve = [sys.executable, '-c', {serve!r}]; "
+        "p = subprocess.Popen(serve, start_new_session=True, stdout=subprocess.PIPE); "
+        "p.stdout.readline(); print('pid', p.pid)"
     )
     done = supervise(tmp_path, start)
     pid = int(done.stdout.split("pid ")[1].split()[0])
