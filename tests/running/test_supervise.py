@@ -35,7 +35,8 @@ def test_the_commands_own_failure_is_passed_on(tmp_path: Path) -> None:
 
 
 def test_a_detached_process_that_listens_is_found_and_ended(tmp_path: Path) -> None:
-    serve = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); print(1, flush=True); time.sleep(600)"
+    serve = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); "
+    serve += "print(1, flush=True); time.sleep(600)"
     start = (
         f"import subprocess, sys; serve = [sys.executable, '-c', {serve!r}]; "
         "p = subprocess.Popen(serve, start_new_session=True, stdout=subprocess.PIPE); "
