@@ -38,7 +38,7 @@ endef
 # Fails if processes, ports or temporary folders are left behind.
 SUPERVISED := $(BIN)/python tests/running/supervise.py
 
-.PHONY: help demo test format lint types layers docs unit soak bench clean
+.PHONY: help demo test format lint types layers docs unit soak coverage bench clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -88,6 +88,11 @@ soak: $(VENV)/.installed-soak ## long matrices of faults, a random order and mut
 	$(call step,tests in a random order,$(SUPERVISED) $(BIN)/pytest -p randomly -n $(WORKERS))
 	$(call step,matrices of faults,$(SUPERVISED) $(BIN)/pytest -p no:randomly -m soak -n $(WORKERS))
 	$(call step,mutants,$(BIN)/python tests/soak/mutation.py --sample 300 --seed 7 --jobs 2)
+
+coverage: $(VENV)/.installed-soak ## which lines and branches the tests reach, child processes included
+	$(call say,coverage)
+	@COVERAGE_FILE=$(CURDIR)/build/coverage/data $(SUPERVISED) \
+	  $(BIN)/pytest -p no:randomly -n $(WORKERS) --cov --cov-report=term:skip-covered $(TESTS)
 
 bench: $(VENV)/.installed-bench ## measure again what the documentation claims (slow; PRUDENT_DATA names the data)
 	$(call say,benchmarks)
