@@ -9,7 +9,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -321,3 +321,4 @@ class Spending(RuleBasedStateMachine):
 
 
 TestSpending = Spending.TestCase
+TestSpending.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
