@@ -9,7 +9,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -208,10 +208,10 @@ def test_threads_never_overspend() -> None:
     ledger = Ledger(1.0)
     start = threading.Barrier(8)
 
-    def trial(number: int) -> int:
+    def trial(number: int) -> list[float]:
         chance = random.Random(number)
         start.wait()
-        paid = 0
+        paid = []
         for _ in range(300):
             try:
                 run = ledger.reserve(f"trial {number}", chance.uniform(0, 0.05))
@@ -221,16 +221,50 @@ def test_threads_never_overspend() -> None:
             if chance.random() < 0.5:
                 ledger.release(run)
             else:
-                ledger.settle(run, PRICE.seconds_for(run.usd * chance.random() * 0.05), PRICE)
-                paid += 1
+                seconds = run.usd * chance.random() * 1000.0  # at 0.001 $ a second
+                ledger.settle(run, seconds, PRICE)
+                paid.append(seconds * 0.001)
         return paid
 
     with ThreadPoolExecutor(8) as pool:
-        paid = sum(pool.map(trial, range(8)))
-    assert len(ledger.entries) == paid
-    assert paid > 0
+        paid = [usd for one in pool.map(trial, range(8)) for usd in one]
+    assert len(ledger.entries) == len(paid) > 0
     assert ledger.reserved_usd == 0.0
-    assert ledger.spent_usd <= 1.0 * (1 + 1e-12)
+    # What the threads themselves added up: nearly everything, and no more than there was.
+    assert 0.9 < math.fsum(paid) <= 1.0 + 1e-9
+    assert ledger.spent_usd == pytest.approx(math.fsum(paid))
+
+
+def test_what_misses_by_more_than_rounding_is_refused() -> None:
+    ledger = Ledger(1.0)
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve("a", 1.0 + 3 * ROUNDING_USD)
+    run = ledger.reserve("a", 1.0 + ROUNDING_USD / 2)
+    assert (run.usd, ledger.left_usd) == (1.0, 0.0)
+    assert ledger.extend(run, ROUNDING_USD / 2)
+    assert not ledger.extend(run, 3 * ROUNDING_USD)
+    assert run.usd == 1.0
+    with pytest.raises(BudgetExceeded):
+        ledger.settle_usd(run, 1.0 + 3 * ROUNDING_USD, 1.0, PRICE)
+    assert ledger.settle_usd(run, 1.0 + ROUNDING_USD / 2, 1.0, PRICE).usd == 1.0
+
+
+def test_a_budget_of_nothing_pays_for_what_is_free() -> None:
+    ledger = Ledger(0.0)
+    assert ledger.settle(ledger.reserve("a", 0.0), 0, PRICE).usd == 0.0
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve("b", 0.01)
+
+
+@pytest.mark.parametrize(("usd", "seconds"), [(math.inf, 1.0), (1.0, math.inf), (1.0, -1.0), (-1.0, 1.0)])
+def test_an_impossible_charge_cannot_be_made(usd: float, seconds: float) -> None:
+    with pytest.raises(BadInput):
+        Entry("a", usd, seconds, PRICE)
+    assert Entry("a", 0.0, 0.0, PRICE).machine_seconds == 0.0
+
+
+def test_a_reservation_says_what_it_is() -> None:
+    assert repr(Ledger(1.0).reserve("a", 0.5)) == "Reservation('a', usd=0.5, open=True)"
 
 
 class Spending(RuleBasedStateMachine):
@@ -240,6 +274,7 @@ class Spending(RuleBasedStateMachine):
         super().__init__()
         self.ledger = Ledger(10.0)
         self.runs: list[Reservation] = []
+        self.paid_usd: list[float] = []
 
     @rule(usd=st.floats(min_value=0, max_value=12))
     def reserve(self, usd: float) -> None:
@@ -265,7 +300,9 @@ class Spending(RuleBasedStateMachine):
     @rule(share=st.floats(min_value=0, max_value=1), which=st.integers(0, 99))
     def settle(self, share: float, which: int) -> None:
         run = self.runs.pop(which % len(self.runs))
-        self.ledger.settle(run, PRICE.seconds_for(run.usd * share), PRICE)
+        seconds = run.usd * share * 1000.0  # at 0.001 $ a second
+        self.ledger.settle(run, seconds, PRICE)
+        self.paid_usd.append(seconds * 0.001)
 
     @precondition(lambda self: self.runs)
     @rule(which=st.integers(0, 99))
@@ -274,9 +311,14 @@ class Spending(RuleBasedStateMachine):
 
     @invariant()
     def budget_holds(self) -> None:
-        total = math.fsum([self.ledger.spent_usd, self.ledger.reserved_usd])
-        assert total <= 10.0 * (1 + 1e-12)
+        # By an account of the test's own: what was really paid, and what each run may still use.
+        paid_usd = math.fsum(self.paid_usd)
+        assert self.ledger.spent_usd == pytest.approx(paid_usd, abs=1e-9)
+        assert self.ledger.reserved_usd == pytest.approx(math.fsum(run.usd for run in self.runs), abs=1e-9)
+        total = paid_usd + self.ledger.reserved_usd
+        assert total <= 10.0 + 1e-9
         assert self.ledger.left_usd == pytest.approx(10.0 - total, abs=1e-9)
 
 
 TestSpending = Spending.TestCase
+TestSpending.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

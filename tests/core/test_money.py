@@ -122,3 +122,21 @@ def test_prices_survive_a_journal(rate: float, minimum_s: float) -> None:
 def test_a_damaged_record_is_refused(record: dict[str, object], says: str) -> None:
     with pytest.raises(BadInput, match=says):
         Price.from_dict(record)
+
+
+def test_the_minimum_is_paid_at_once_and_no_second_is_lost_beside_it() -> None:
+    billed = price(3.6, minimum_s=60)
+    assert billed.seconds_for(0.06 - 2 * ROUNDING_USD) == 0.0
+    assert billed.seconds_for(0.0605) == pytest.approx(60.5)
+    assert billed.cost_usd(59.999) == billed.cost_usd(60) < billed.cost_usd(60.001)
+    assert price(3.6).cost_usd(0.001) == pytest.approx(1e-6)
+
+
+def test_no_machines_cost_nothing() -> None:
+    assert price().times(0).usd_per_h == 0.0
+    assert price().times(1) == price()
+
+
+def test_rounding_buys_no_time_without_a_minimum() -> None:
+    assert price(3.6).seconds_for(ROUNDING_USD / 2) == pytest.approx(ROUNDING_USD / 2 * 1000)
+    assert price(3.6).seconds_for(-ROUNDING_USD / 2) == 0.0

@@ -1,5 +1,4 @@
 import pickle
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -126,10 +125,8 @@ def test_a_bottomless_rule_is_refused(text: str) -> None:
     ],
 )
 def test_a_rule_that_has_no_answer_says_why(text: str, why: str) -> None:
-    begin = time.perf_counter()
     with pytest.raises(BadInput, match=why):
         Rule.parse(text)({"a": 2, "vm": "m5"})
-    assert time.perf_counter() - begin < 1.0
 
 
 def test_binding_finds_unknown_names() -> None:

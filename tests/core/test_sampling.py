@@ -32,7 +32,7 @@ def test_samples_of_a_finite_space_are_distinct_and_complete(method: str, seed: 
     assert len(drawn) == len(keys(grid(), drawn)) == min(n, 72)
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     methods, seeds, st.integers(1, 30), st.sampled_from(["n <= 2", "n * b < 100", "vm == 'a' and b == 16"])
 )

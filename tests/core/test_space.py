@@ -84,13 +84,11 @@ def test_a_callable_can_be_the_rule() -> None:
 
 def test_a_vast_space_yields_at_once_and_skips_what_a_rule_excludes() -> None:
     names = "abcd"
-    begin = time.perf_counter()
     free = Space([Integer(name, 1, 1000) for name in names])
     assert next(free.configurations()) == dict.fromkeys(names, 1)
     ruled = Space([Integer(name, 1, 1000) for name in names], rule="d > 0 and a >= 900 and b == 7")
     assert next(ruled.configurations()) == {"a": 900, "b": 7, "c": 1, "d": 1}
     assert next(Space([Integer("n", 1, 10**12)]).configurations()) == {"n": 1}
-    assert time.perf_counter() - begin < 0.5
     assert (free.size, free.count()) == (10**12, None)
 
 

@@ -138,3 +138,74 @@ def test_money_reads_back(usd: float) -> None:
     back = parse_quantity(format_money(usd).replace(",", ""))
     assert back.unit == "usd"
     assert back.value == pytest.approx(usd, rel=0.006, abs=1e-300)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "unit"),
+    [
+        *((f"2 {word}", 0.002, "s") for word in ("ms", "millisecond", "milliseconds")),
+        *((f"2 {word}", 2.0, "s") for word in ("s", "sec", "secs", "second", "seconds")),
+        *((f"2 {word}", 120.0, "s") for word in ("min", "mins", "minute", "minutes")),
+        *((f"2 {word}", 7200.0, "s") for word in ("h", "hr", "hrs", "hour", "hours")),
+        *((f"2 {word}", 172800.0, "s") for word in ("d", "day", "days")),
+        *((f"2 {word}", 2.0, "usd") for word in ("$", "usd", "dollar", "dollars")),
+        *((f"2 {word}", 0.02, "usd") for word in ("cent", "cents", "¢")),
+        *((f"2 {word}", 0.02, "1") for word in ("%", "percent")),
+        ("2 kB", 0.002, "mb"),
+        ("2 TB", 2e6, "mb"),
+        ("1000 KiB", 1.024, "mb"),
+        ("2 GiB", 2147.483648, "mb"),
+        ("2 TiB", 2199023.255552, "mb"),
+        ("+5 s", 5.0, "s"),
+        ("−5 s", -5.0, "s"),
+        (".5 s", 0.5, "s"),
+        ("1 d 2 h 3 min 4 s", 93784.0, "s"),
+    ],
+)
+def test_every_unit_has_its_size(text: str, value: float, unit: str) -> None:
+    quantity = parse_quantity(text)
+    assert (quantity.value, quantity.unit) == (pytest.approx(value, rel=1e-12), unit)
+
+
+@pytest.mark.parametrize("text", ["$2 cents", "$2 %", "2 s 3", "5 min 10 %", "3 GB 2 MB"])
+def test_units_that_do_not_go_together(text: str) -> None:
+    with pytest.raises(BadInput, match=r"two units|mixes several"):
+        parse_quantity(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.9994, "999 ms"),
+        (0.9995, "1.0 s"),
+        (59.94, "59.9 s"),
+        (59.95, "1 min 00 s"),
+        (3599.4, "59 min 59 s"),
+        (3599.5, "1 h 00 min"),
+        (48 * 3600 - 31, "47 h 59 min"),
+        (48 * 3600 - 30, "2 d 00 h"),
+        (-0.5, "-500 ms"),
+        (math.inf, "inf s"),
+    ],
+)
+def test_durations_at_the_edges_of_units(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("mb", "text"),
+    [(999, "999 MB"), (1000, "1 GB"), (999_999, "1e+03 GB"), (1e6, "1 TB"), (-2000, "-2 GB"), (0, "0 MB")],
+)
+def test_sizes_at_the_edges_of_units(mb: float, text: str) -> None:
+    assert format_size(mb) == text
+    assert format_quantity(mb, "mb") == text
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"),
+    [(0.9995, "$1.00"), (0.99949, "$0.999"), (0.1, "$0.10"), (0.123456, "$0.123"), (-0.002, "-$0.002"),
+     (math.inf, "$inf"), (0.00123456, "$0.00123")],
+)  # fmt: skip
+def test_money_at_the_edges(usd: float, text: str) -> None:
+    assert format_money(usd) == text
+    assert format_quantity(usd, "usd") == text

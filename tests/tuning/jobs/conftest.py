@@ -9,7 +9,7 @@ import pytest
 from prudent.tuning.jobs.job import Run
 from prudent.tuning.trial import Outcome, Progress
 
-LONG_S = 30.0
+LONG_S = 120.0
 """Longer than any run of these tests; reached only when something hangs."""
 
 

@@ -229,50 +229,50 @@ def test_a_generator_is_closed_at_its_next_yield() -> None:
             closed.set()
 
     run = job(steps).start(dict(CHOSEN), 1)
-    assert going.wait(10)
+    assert going.wait(60)
     outcome = run.cut(1.5, "too slow")
     assert outcome == Outcome(CUT, 1.5, {"error": 0.9}, "too slow")
     assert closed.is_set()
 
 
 def test_a_generator_that_does_not_stop_is_left_after_the_grace_time() -> None:
-    release = threading.Event()
+    release, ended = threading.Event(), threading.Event()
 
     def steps(configuration: dict[str, Any]) -> Iterator[float]:
         yield 0.9
-        release.wait(30)
+        release.wait(60)
+        ended.set()
         yield 0.1
 
     run = job(steps, grace_s=0.05).start(dict(CHOSEN), 1)
-    assert isinstance(run.next(10), Progress)
-    began_s = time.monotonic()
+    assert isinstance(run.next(60), Progress)
     assert run.cut(1.0, "").measures == {"error": 0.9}
-    assert time.monotonic() - began_s < 5
+    assert not ended.is_set()
     release.set()
+    assert ended.wait(60)
 
 
 def test_a_plain_function_is_left_to_end_and_its_result_is_ignored() -> None:
     release, ended = threading.Event(), threading.Event()
 
     def stubborn(configuration: dict[str, Any]) -> float:
-        release.wait(30)
+        release.wait(60)
         ended.set()
         return 0.5
 
     run = job(stubborn).start(dict(CHOSEN), 1)
-    began_s = time.monotonic()
     assert run.cut(1.0, "too slow") == Outcome(CUT, 1.0, {}, "too slow")
-    assert time.monotonic() - began_s < 2
+    assert not ended.is_set()
     release.set()
-    assert ended.wait(10)
+    assert ended.wait(60)
 
 
 # Time and money
 
 
 def test_the_set_up_is_part_of_the_time(follow: Follow) -> None:
-    shown, outcome = follow(job(lambda c: iter_once(), setup_s=100.0).start(dict(CHOSEN), 1), until_s=130)
-    assert 100 <= shown[0].elapsed_s <= outcome.time_s < 110
+    shown, outcome = follow(job(lambda c: iter_once(), setup_s=100.0).start(dict(CHOSEN), 1), until_s=199)
+    assert 100 <= shown[0].elapsed_s <= outcome.time_s < 200  # once, not twice
 
 
 def iter_once() -> Iterator[float]:
@@ -281,10 +281,8 @@ def iter_once() -> Iterator[float]:
 
 def test_a_run_in_its_set_up_shows_nothing() -> None:
     run = job(lambda c: 0.5, setup_s=100.0).start(dict(CHOSEN), 1)
-    began_s = time.monotonic()
     assert run.next(99.0) is None
-    assert time.monotonic() - began_s < 5
-    assert 100 <= run.elapsed_s() < 110
+    assert 100 <= run.elapsed_s() < 200
 
 
 def test_a_machine_in_the_space_is_what_a_run_costs() -> None:
@@ -369,11 +367,9 @@ def virtual(function: Callable[..., Any] = simulated, **more: Any) -> Any:
 
 
 def test_virtual_time_is_the_one_reported(follow: Follow) -> None:
-    began_s = time.monotonic()
     shown, outcome = follow(virtual(setup_s=5.0), until_s=1000)
     assert [p.elapsed_s for p in shown] == [15.0, 25.0, 35.0]
     assert outcome == Outcome(FINISHED, 45.0, {"error": 0.25})
-    assert time.monotonic() - began_s < 5
 
 
 def test_virtual_time_may_be_cut_before_what_was_already_told() -> None:

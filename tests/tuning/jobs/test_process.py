@@ -50,7 +50,7 @@ def start(command: str, folder: Path, **more: Any) -> CommandRun:
     return job(command, folder, **more).start({"depth": 1}, 3)
 
 
-def wait_for(what: Callable[[], Any], limit_s: float = 10.0) -> Any:
+def wait_for(what: Callable[[], Any], limit_s: float = 60.0) -> Any:
     give_up_s = time.monotonic() + limit_s
     while not (answer := what()):
         assert time.monotonic() < give_up_s, "waited too long"
@@ -102,22 +102,22 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
 def test_a_cut_ends_the_whole_family(tmp_path: Path, stranger: Any) -> None:
     run = start(FAMILY, tmp_path, grace_s=0.3)
     family = pids(tmp_path, 5)
-    assert isinstance(run.next(10), Progress)
+    assert isinstance(run.next(60), Progress)
     assert len(alive(family)) == 5
     began_s = time.monotonic()
     outcome = run.cut(1.0, "too dear")
     assert outcome == Outcome(CUT, 1.0, {"ready": 1}, "too dear")
     assert gone(family)
-    assert 0.3 <= time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s >= 0.3
     assert not list((tmp_path / "logs").glob("*.pid"))
 
 
 def test_the_grace_time_ends_when_nothing_runs_any_more(tmp_path: Path) -> None:
-    run = start("echo leader $$ >> pids; sleep 1000", tmp_path, grace_s=60.0)
+    run = start("echo leader $$ >> pids; sleep 1000", tmp_path, grace_s=150.0)
     family = pids(tmp_path, 1)
     began_s = time.monotonic()
     run.cut(1.0, "")
-    assert time.monotonic() - began_s < 10
+    assert time.monotonic() - began_s < 120
     assert gone(family)
 
 
@@ -125,7 +125,7 @@ def test_children_have_the_grace_time_to_end_well(tmp_path: Path) -> None:
     child = (
         "trap 'sleep 0.2; echo saved > saved; exit' TERM; echo child $$ >> pids; while :; do sleep 0.02; done"
     )
-    run = start(f'sh -c "{child}" & wait'.replace("$$", "\\$\\$"), tmp_path, grace_s=20.0)
+    run = start(f'sh -c "{child}" & wait'.replace("$$", "\\$\\$"), tmp_path, grace_s=120.0)
     family = pids(tmp_path, 1)
     run.cut(1.0, "")
     assert (tmp_path / "saved").read_text() == "saved\n"
@@ -134,27 +134,28 @@ def test_children_have_the_grace_time_to_end_well(tmp_path: Path) -> None:
 
 def test_sigterm_comes_once(tmp_path: Path) -> None:
     code = (
-        "import signal, time\n"
+        "import os, signal, time\n"
         "def note(*_): open('heard', 'a').write('x')\n"
         "signal.signal(signal.SIGTERM, note)\n"
-        "open('pids', 'w').write('only 1')\n"
-        "end = time.monotonic() + 0.5\n"
+        "open('up', 'w').close()\n"
+        "while not os.path.exists('heard'): time.sleep(0.01)\n"
+        "end = time.monotonic() + 0.3\n"
         "while time.monotonic() < end: time.sleep(0.01)\n"
     )
     (tmp_path / "work.py").write_text(code)
-    run = start(f"{sys.executable} -S work.py", tmp_path, grace_s=20.0)
-    wait_for((tmp_path / "pids").exists)
+    run = start(f"{sys.executable} -S work.py", tmp_path, grace_s=120.0)
+    wait_for((tmp_path / "up").exists)
     run.cut(1.0, "")
     assert (tmp_path / "heard").read_text() == "x"
 
 
 def test_a_stopped_process_is_ended_too(tmp_path: Path) -> None:
-    run = start("echo leader $$ >> pids; kill -STOP $$; sleep 1000", tmp_path, grace_s=20.0)
+    run = start("echo leader $$ >> pids; kill -STOP $$; sleep 1000", tmp_path, grace_s=150.0)
     family = pids(tmp_path, 1)
     began_s = time.monotonic()
     run.cut(1.0, "")
     assert gone(family)
-    assert time.monotonic() - began_s < 10
+    assert time.monotonic() - began_s < 120
 
 
 def test_what_a_finished_command_leaves_behind_is_ended(
@@ -166,19 +167,20 @@ def test_what_a_finished_command_leaves_behind_is_ended(
     )
     _, outcome = follow(start(command, tmp_path))
     assert outcome.status == FINISHED
-    assert outcome.time_s < 5
     assert gone(pids(tmp_path, 1))
 
 
 def test_a_run_that_escaped_completely_does_not_hold_the_study(tmp_path: Path, follow: Follow) -> None:
-    escape = "env -i setsid sh -c 'echo lost $$ >> pids; exec sleep 6' & sleep 0.3"
-    command = f"echo PRUDENT '{{{{\"ready\": 1}}}}'; {escape}"
-    began_s = time.monotonic()
-    _, outcome = follow(start(command, tmp_path))
-    assert outcome.status == FINISHED
-    assert time.monotonic() - began_s < 6
-    for pid in pids(tmp_path, 1).values():
-        os.kill(pid, signal.SIGKILL)
+    escape = "env -i setsid sh -c 'echo lost $$ >> pids; exec sleep 1000' &"
+    command = f"echo PRUDENT '{{{{\"ready\": 1}}}}'; {escape} while [ ! -e pids ]; do sleep 0.01; done"
+    run = start(command, tmp_path)
+    lost = pids(tmp_path, 1)
+    try:
+        _, outcome = follow(run)
+        assert outcome.status == FINISHED
+        assert alive(lost) == ["lost"]
+    finally:
+        os.kill(lost["lost"], signal.SIGKILL)
 
 
 def test_an_interrupt_while_cutting_kills_at_once(tmp_path: Path, monkeypatch: Any) -> None:
@@ -203,7 +205,7 @@ from prudent.core.space import Space
 from prudent.tuning.jobs.command import CommandJob
 job = CommandJob(sys.argv[1], Space.parse({"depth": [1, 2]}), ["ready"], logs="logs")
 run = job.start({"depth": 1}, 3)
-run.next(20)
+run.next(200)
 if sys.argv[2] == "wait":
     print("up", flush=True)
     time.sleep(100)
@@ -220,7 +222,7 @@ def study(command: str, folder: Path, how: str) -> subprocess.Popen[str]:
 
 def test_a_resumed_study_ends_what_a_killed_one_left(tmp_path: Path, stranger: Any) -> None:
     with study(FAMILY, tmp_path, "die") as killed:
-        assert killed.wait(30) == -signal.SIGKILL
+        assert killed.wait(120) == -signal.SIGKILL
     family = pids(tmp_path, 5)
     assert len(alive(family)) == 5
     noted = json.loads((tmp_path / "logs" / "trial-0003.pid").read_text())
@@ -234,7 +236,7 @@ def test_a_resumed_study_ends_what_a_killed_one_left(tmp_path: Path, stranger: A
 
 def test_children_are_found_when_their_leader_is_gone(tmp_path: Path) -> None:
     with study(FAMILY, tmp_path, "die") as killed:
-        killed.wait(30)
+        killed.wait(120)
     family = pids(tmp_path, 5)
     os.kill(family["leader"], signal.SIGKILL)
     wait_for(lambda: "leader" not in alive(family))
@@ -261,12 +263,13 @@ def test_its_own_runs_are_not_left_over(tmp_path: Path) -> None:
     run.cut(1.0, "")
 
 
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_a_program_that_ends_takes_its_runs_along(tmp_path: Path) -> None:
     with study("echo leader $$ >> pids; sleep 1000", tmp_path, "raise") as ended:
         # It waits for a report that never comes; so it is told to end instead.
         family = pids(tmp_path, 1)
         ended.send_signal(signal.SIGINT)
-        assert ended.wait(30) != 0
+        assert ended.wait(120) != 0
     wait_for(lambda: alive(family) == [])
 
 

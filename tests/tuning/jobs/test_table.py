@@ -276,21 +276,16 @@ def test_a_table_can_be_made_without_a_file() -> None:
     assert job.name == "sketch"
 
 
-def _data() -> Path | None:
-    named = os.environ.get("PRUDENT_DATA")
-    folder = Path(named) if named else Path(__file__).parents[4] / "shared" / "data"
-    return folder / "tuning" if (folder / "tuning").is_dir() else None
+DATA = Path(os.environ.get("PRUDENT_DATA", "/nowhere")) / "tuning"
 
 
-@pytest.mark.skipif(_data() is None, reason="set PRUDENT_DATA to read measured tables")
+@pytest.mark.skipif(not DATA.is_dir(), reason="needs measured data")
 def test_a_measured_table_with_progress_is_read_whole() -> None:
-    folder = _data()
-    assert folder is not None
     job = TableJob.read_csv(
-        folder / "lynceus_cnn.csv",
+        DATA / "lynceus_cnn.csv",
         parameters=["vm_type", "n_workers", "learning_rate", "batch_size", "synchronous"],
         measures=["accuracy"],
-        progress=folder / "lynceus_cnn_progress.csv",
+        progress=DATA / "lynceus_cnn_progress.csv",
     )
     assert job.space.size == 384
     traces = [job.recorded(configuration).progress for configuration in job.space.configurations()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,9 +17,14 @@ from prudent.tuning.strategies.registry import build, strategies
 from prudent.tuning.strategies.strategy import Strategy
 from prudent.tuning.study import Study
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Outcome
+from prudent.tuning.tune import tune
 
-PATIENCE = 60
+from ..metered import MeteredJob
+
 FULL_ONLY = ("cherrypick", "gp-ei", "gp-eic")
+OF_FRACTIONS = ("hyperband", "bohb", "fabolas", "fabulinus")
+OF_PARTS = ("fabolas", "fabulinus")
+"""Of these a part of the data must be something that can be run."""
 OPTIONS: dict[tuple[str, bool], dict[str, Any]] = {
     ("obol", True): {"lookahead": 1, "start_trials": 4, "trees": 4},
     ("obol", False): {"lookahead": 0, "start_trials": 4, "trees": 4},
@@ -26,7 +32,7 @@ OPTIONS: dict[tuple[str, bool], dict[str, Any]] = {
 """By strategy and whether the space is finite: less thought where the usual would take the suite minutes."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class World:
     """A job to search: what can be chosen, what is wanted, and how a run comes out."""
 
@@ -35,28 +41,30 @@ class World:
     rule: str | None = None
     fraction: str | None = None
 
-    def study(self, strategy: str, seed: int = 1, **more: Any) -> Study:
-        space = Space.parse(self.parameters, rule=self.rule)
-        if strategy == "grid" and not space.finite:
-            pytest.skip("a grid needs listed values")
-        try:
-            return Study(
-                space,
-                self.goal,
-                price,
-                more.pop("budget_usd", None),
-                strategy,
-                OPTIONS.get((strategy, space.finite)),
-                measures=["accuracy"],
-                fraction=self.fraction,
-                seed=seed,
-                **more,
-            )
-        except BadInput as refusal:
-            # A strategy may refuse a job that lacks what it is about; then it says what to add or choose.
-            if not any(word in str(refusal) for word in ("fraction", "full data")):
-                raise
-            pytest.skip(f"{strategy} is not for this job: {refusal}")
+    @property
+    def space(self) -> Space:
+        return Space.parse(self.parameters, rule=self.rule)
+
+    def suits(self, strategy: str) -> bool:
+        """A strategy may refuse a job that lacks what it is about: listed values, or shares of the data."""
+        if strategy in OF_PARTS and self.parameters.get("s") == [1.0]:
+            return False
+        if strategy in OF_FRACTIONS:
+            return self.fraction is not None
+        return strategy != "grid" or self.space.finite
+
+    def study(self, strategy: str, seed: int = 1) -> Study:
+        return Study(
+            self.space,
+            self.goal,
+            price,
+            None,
+            strategy,
+            OPTIONS.get((strategy, self.space.finite)),
+            measures=["accuracy"],
+            fraction=self.fraction,
+            seed=seed,
+        )
 
     def fresh(self, study: Study) -> Strategy:
         return build(study.strategy_name, study.problem, study.options, study.seed)
@@ -100,8 +108,25 @@ FINITE = {
 ALL = {**FINITE, "endless": ENDLESS, "endless sampled": ENDLESS_SAMPLED}
 
 every_strategy = pytest.mark.parametrize("name", strategies())
-finite_worlds = pytest.mark.parametrize("world", FINITE.values(), ids=FINITE)
-all_worlds = pytest.mark.parametrize("world", ALL.values(), ids=ALL)
+
+
+def suited(worlds: dict[str, World]) -> pytest.MarkDecorator:
+    """Every strategy in each of these worlds that it is for."""
+    pairs = [
+        pytest.param(name, world, id=f"{name}-{place}")
+        for name in strategies()
+        for place, world in worlds.items()
+        if world.suits(name)
+    ]
+    return pytest.mark.parametrize(("name", "world"), pairs)
+
+
+def worlds(*names: str) -> dict[str, World]:
+    return {name: ALL[name] for name in names}
+
+
+VARIED = worlds("ruled", "at full data", "endless sampled")
+"""Listed values under a rule, shares of the data, and a space without end: one of each."""
 
 
 def price(configuration: Configuration) -> float:
@@ -151,6 +176,14 @@ def walk(
     return asked
 
 
+@functools.cache
+def walked(name: str, world: World) -> Study:
+    """A study with a failure and a cut behind it, to look at: what asks or tells makes its own."""
+    study = world.study(name)
+    walk(study, 5, change=trouble)
+    return study
+
+
 def check(study: Study, asked: list[Configuration]) -> None:
     """Nothing was asked twice, everything is in the space, and so is what is recommended."""
     space = study.problem.space
@@ -163,8 +196,7 @@ def check(study: Study, asked: list[Configuration]) -> None:
         assert study.problem.is_full(recommended)
 
 
-@every_strategy
-@finite_worlds
+@suited(FINITE)
 def test_never_repeats_itself_and_stops_when_everything_was_tried(name: str, world: World) -> None:
     study = world.study(name)
     size = study.problem.space.count()
@@ -175,26 +207,26 @@ def test_never_repeats_itself_and_stops_when_everything_was_tried(name: str, wor
     assert study.ask() is None
 
 
-@every_strategy
-@all_worlds
+@suited(VARIED)
 def test_is_pure_so_a_resumed_study_goes_on_alike(name: str, world: World) -> None:
-    study = world.study(name)
-    for _ in range(7):
-        again = world.fresh(study).propose(study.history, math.inf)
-        assert study.strategy.propose(study.history, math.inf) == again
-        assert study.strategy.recommend(study.history) == world.fresh(study).recommend(study.history)
-        if not walk(study, 1, change=trouble):
-            break
+    for study in (world.study(name), walked(name, world)):
+        resumed = world.fresh(study)
+        assert resumed.propose(study.history, math.inf) == study.strategy.propose(study.history, math.inf)
+        assert resumed.recommend(study.history) == study.strategy.recommend(study.history)
 
 
 @every_strategy
-@all_worlds
-def test_another_seed_may_search_otherwise_but_the_same_one_does_not(name: str, world: World) -> None:
-    assert walk(world.study(name, seed=5), 6) == walk(world.study(name, seed=5), 6)
+def test_another_seed_searches_otherwise_and_the_same_one_does_not(name: str) -> None:
+    first = walk(SAMPLED.study(name, seed=5), 6)
+    assert walk(SAMPLED.study(name, seed=5), 6) == first
+    others = [walk(SAMPLED.study(name, seed=seed), 6) for seed in (6, 7, 8)]
+    if name == "grid":
+        assert others == [first] * 3
+    else:
+        assert any(other != first for other in others)
 
 
-@every_strategy
-@all_worlds
+@suited(VARIED)
 def test_copes_with_failures_cuts_and_trials_under_way(name: str, world: World) -> None:
     study = world.study(name)
     asked = walk(study, 11, parallel=3, change=trouble)
@@ -202,8 +234,7 @@ def test_copes_with_failures_cuts_and_trials_under_way(name: str, world: World) 
     check(study, asked)
 
 
-@every_strategy
-@all_worlds
+@suited(ALL)
 def test_goes_on_when_everything_so_far_failed(name: str, world: World) -> None:
     study = world.study(name)
 
@@ -216,8 +247,7 @@ def test_goes_on_when_everything_so_far_failed(name: str, world: World) -> None:
     assert study.best is None
 
 
-@every_strategy
-@pytest.mark.parametrize("world", [ENDLESS, ENDLESS_SAMPLED], ids=["endless", "endless sampled"])
+@suited(worlds("endless"))
 def test_searches_spaces_without_end(name: str, world: World) -> None:
     study = world.study(name)
     asked = walk(study, 9)
@@ -225,23 +255,24 @@ def test_searches_spaces_without_end(name: str, world: World) -> None:
     check(study, asked)
 
 
-@every_strategy
-@pytest.mark.parametrize(
-    "parameters",
-    [{"vm": ["a"], "n": [2]}, {"vm": {"constant": "a"}, "n": {"constant": 2}}],
-    ids=["one", "constants"],
-)
-def test_one_configuration_is_run_once(name: str, parameters: dict[str, Any]) -> None:
-    study = World(parameters, "minimise cost_usd").study(name)
-    assert walk(study, 5) == [{"vm": "a", "n": 2}]
-    assert study.recommended == {"vm": "a", "n": 2}
+LONE = {
+    "one": World({"vm": ["a"], "n": [2]}, "minimise cost_usd"),
+    "constants": World({"vm": {"constant": "a"}, "n": {"constant": 2}}, "minimise cost_usd"),
+    "one share": World({"vm": ["a"], "n": [2], "s": [1.0]}, "minimise cost_usd", fraction="s"),
+}
 
 
-@every_strategy
-@all_worlds
-def test_takes_little_money_calmly(name: str, world: World) -> None:
+@suited(LONE)
+def test_one_configuration_is_run_once(name: str, world: World) -> None:
     study = world.study(name)
-    walk(study, 5)
+    [only] = world.space.configurations()
+    assert walk(study, 5) == [only]
+    assert study.recommended == only
+
+
+@suited(VARIED)
+def test_takes_little_money_calmly(name: str, world: World) -> None:
+    study = walked(name, world)
     for left in (1e-6, 0.001, 0.05):
         proposal = study.strategy.propose(study.history, left)
         if proposal is not None:
@@ -249,24 +280,43 @@ def test_takes_little_money_calmly(name: str, world: World) -> None:
             assert proposal.likely_usd is None or proposal.likely_usd <= left * (1 + 1e-9)
 
 
-@every_strategy
-@all_worlds
+@suited(ALL)
 def test_recommends_nothing_before_the_first_trial(name: str, world: World) -> None:
     study = world.study(name)
-    recommended = study.strategy.recommend(History(study.goal))
-    assert recommended is None or recommended in study.problem.space
+    assert study.strategy.recommend(History(study.goal)) is None
 
 
-@every_strategy
-@pytest.mark.parametrize("budget_usd", [0.2, 1.0])
-def test_the_budget_holds(name: str, budget_usd: float) -> None:
-    for world in (CLUSTER, SAMPLED):
-        try:
-            study = world.study(name, budget_usd=budget_usd)
-        except pytest.skip.Exception:
-            continue
-        walk(study, PATIENCE)
-        assert study.spent_usd <= budget_usd * (1 + 1e-9)
+@suited(worlds("cluster", "sampled"))
+@pytest.mark.parametrize("budget_usd", [0.2, 3.0])
+def test_the_budget_holds_by_a_meter_of_the_jobs_own(name: str, world: World, budget_usd: float) -> None:
+    job = MeteredJob(world.space, run, price, ["accuracy"], world.fraction)
+    options = OPTIONS.get((name, True))
+    result = tune(job, world.goal, budget_usd, name, options, seed=1, parallel=2)
+    assert budget_usd < 1 or any(trial.finished for trial in result.trials)
+    assert sorted(trial.number for trial in result.trials) == sorted(job.runs)
+    for trial in result.trials:
+        assert trial.time_s == pytest.approx(job.runs[trial.number].lasted_s)
+        assert trial.spent_usd == pytest.approx(job.runs[trial.number].used_usd)
+    assert result.spent_usd == pytest.approx(job.used_usd)
+    assert 0.0 < job.used_usd <= budget_usd + 1e-9
+
+
+@pytest.mark.parametrize("name", [name for name in strategies() if not CLUSTER.suits(name)])
+def test_a_strategy_refuses_a_job_without_shares_of_the_data(name: str) -> None:
+    for world in (CLUSTER, ENDLESS):
+        with pytest.raises(BadInput, match=r"fraction|full data"):
+            world.study(name)
+
+
+@pytest.mark.parametrize("name", OF_PARTS)
+def test_a_strategy_refuses_a_job_without_smaller_shares(name: str) -> None:
+    with pytest.raises(BadInput, match=r'The fraction "s" has no value below 1; add smaller ones\.'):
+        LONE["one share"].study(name)
+
+
+def test_a_grid_needs_listed_values() -> None:
+    with pytest.raises(BadInput, match=r'infinite in "rate"; sample it, or list'):
+        ENDLESS.study("grid").ask()
 
 
 @pytest.mark.parametrize("name", FULL_ONLY)

@@ -334,27 +334,6 @@ def test_a_prediction_has_an_interval_and_a_confirmation_says_how_far_off_it_was
     assert set(confirmed.to_dict()) == {"trial", "prediction", "errors", "within", "spent_usd"}
 
 
-def test_a_confirmation_that_cannot_be_paid_is_refused_and_a_known_answer_is_free() -> None:
-    job = table()
-    result = prudent.tune(job, GOAL, 0.5, "fabulinus", QUICK, seed=1, max_trials=12)
-    with pytest.raises(BadInput, match=r"takes about .* left; raise the budget"):
-        confirm(job, result, budget_usd=1e-6)
-    full = prudent.tune(job, GOAL, 1.0, "gp-eic", seed=1, max_trials=5)
-    assert full.best is not None
-    assert confirm(job, full).spent_usd == 0.0
-
-
-def test_a_confirmation_dearer_than_the_money_is_cut() -> None:
-    job = table()
-    result = prudent.tune(job, GOAL, 0.5, "fabulinus", QUICK, seed=1, max_trials=12)
-    truth = full_cost(job, result.recommended or {})
-    told = {**result.prediction, "cost_usd": truth / 4}
-    confirmed = confirm(job, prudent.Result(**{**vars(result), "prediction": told}), budget_usd=truth / 2)
-    assert confirmed.trial.status == "cut"
-    assert confirmed.spent_usd == pytest.approx(truth / 2)
-    assert confirmed.errors == {}
-
-
 def test_nothing_is_predicted_before_anything_ran() -> None:
     study = study_of(table())
     assert study.recommended is None

@@ -119,6 +119,12 @@ class TestSearch:
         assert proposal is not None
         again = build("nephele", problem(goal=hard), {"feasible": "means", "halving": 0}, 3)
         assert again.propose(History(hard, trials), 5.0) == proposal
+        others = [
+            build("nephele", problem(goal=hard), {"feasible": "means", "halving": 0}, seed)
+            for seed in range(4, 8)
+        ]
+        drawn = [other.propose(History(hard, trials), 5.0) for other in others]
+        assert any(other is not None and other.configuration != proposal.configuration for other in drawn)
 
     @pytest.mark.parametrize(
         "options",

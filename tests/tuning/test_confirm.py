@@ -1,0 +1,148 @@
+"""One run of what was recommended: what it may cost, what its own meter says, how far it was off."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from prudent.core.errors import BadInput
+from prudent.core.space import Space
+from prudent.tuning.confirm import allowance_usd, compared, confirm
+from prudent.tuning.goal import Goal
+from prudent.tuning.limits import OUT_OF_MONEY
+from prudent.tuning.recommendation import Expected, Recommendation, untested
+from prudent.tuning.result import Result
+from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Trial
+
+from .metered import MeteredJob
+
+GOAL = Goal.parse("maximise accuracy at full data subject to cost_usd <= 0.3 at full data")
+SPACE = Space.parse({"n": [1, 2], "s": [0.5, 1.0]})
+CHOSEN = {"n": 2, "s": 1.0}
+PREDICTION = {
+    **{"accuracy": 0.8, "accuracy_low": 0.7, "accuracy_high": 0.9},
+    **{"cost_usd": 0.2, "cost_low_usd": 0.1, "cost_high_usd": 0.25},
+    **{"time_s": 100.0, "probability_feasible": 0.5},
+}
+
+
+def job(time_s: float = 110.0, minimum_s: float = 0.0, **measures: float) -> MeteredJob:
+    """It costs 0.002 $ a second at CHOSEN."""
+    outcome = Outcome(FINISHED, time_s, measures or {"accuracy": 0.9})
+    return MeteredJob(
+        SPACE, lambda _: outcome, lambda chosen: 3.6 * chosen["n"], ["accuracy"], "s", minimum_s=minimum_s
+    )
+
+
+def result(**more: Any) -> Result:
+    told: dict[str, Any] = {"recommended": CHOSEN, "prediction": PREDICTION, **more}
+    return Result(**{"goal": GOAL, "best": None, "trials": (), "spent_usd": 0.4, "budget_usd": 1.0,
+                     "strategy": "fabulinus", "seed": 1, **told})  # fmt: skip
+
+
+def test_it_is_run_once_paid_by_its_meter_and_compared() -> None:
+    measured = job()
+    said = confirm(measured, result())
+    assert list(measured.runs) == [0]
+    assert said.spent_usd == pytest.approx(measured.used_usd) == pytest.approx(0.22)
+    assert (said.trial.status, said.trial.configuration, said.trial.feasible) == (FINISHED, CHOSEN, True)
+    assert said.errors == {
+        "accuracy": pytest.approx(0.1), "time_s": pytest.approx(10.0), "cost_usd": pytest.approx(0.02)
+    }  # fmt: skip
+    assert said.within == {"accuracy": True, "cost_usd": True}  # no interval was told for the time
+    assert said.to_dict()["spent_usd"] == said.spent_usd
+
+
+@pytest.mark.parametrize(("value", "inside"), [(0.7, True), (0.9, True), (0.6999, False), (0.9001, False)])
+def test_the_ends_of_an_interval_belong_to_it(value: float, inside: bool) -> None:
+    trial = Trial(0, CHOSEN, FINISHED, 1.0, 0.2, 0.2, {"accuracy": value}, True)
+    assert compared(trial, result()).within["accuracy"] is inside
+    assert compared(replace(trial, status=CUT), result()).errors == {}
+
+
+def test_a_run_dearer_than_its_money_is_cut_there() -> None:
+    measured = job(time_s=100_000.0)
+    said = confirm(measured, result(), budget_usd=0.5)
+    assert measured.runs[0].lasted_s == pytest.approx(250.0)
+    assert measured.used_usd == pytest.approx(0.5)
+    assert (said.trial.status, said.trial.why, said.trial.feasible) == (CUT, OUT_OF_MONEY, False)
+    assert said.spent_usd == pytest.approx(0.5)
+
+
+def test_money_that_does_not_pay_for_the_prediction_starts_nothing() -> None:
+    measured = job()
+    for usd in (0.0, 0.199):
+        with pytest.raises(BadInput, match=r"takes about \$0\.20, but"):
+            confirm(measured, result(), budget_usd=usd)
+    with pytest.raises(BadInput, match=r"takes about \$0\.24"):
+        confirm(job(minimum_s=120.0), result(), budget_usd=0.23)
+    assert measured.runs == {}
+    assert confirm(measured, result(), budget_usd=0.2).trial.status == CUT
+
+
+def test_the_allowance_is_twice_the_upper_end_or_what_was_left() -> None:
+    assert allowance_usd(result()) == 0.5
+    assert allowance_usd(result(prediction={})) == pytest.approx(0.6)
+    assert allowance_usd(result(prediction={}, spent_usd=2.0)) == 0.0
+    assert allowance_usd(result(prediction={}, budget_usd=None)) == math.inf
+
+
+def test_what_was_run_in_full_costs_nothing_more() -> None:
+    ran = Trial(3, CHOSEN, FINISHED, 100.0, 0.2, 0.2, {"accuracy": 0.85}, True)
+    for where in ("trials", "known"):
+        measured = job()
+        said = confirm(measured, result(**{where: (ran,)}))
+        assert (said.trial, said.charge, said.spent_usd, measured.runs) == (ran, None, 0.0, {})
+    measured = job()
+    assert confirm(measured, result(trials=(replace(ran, status=CUT),))).charge is not None
+    assert len(measured.runs) == 1
+
+
+def test_a_run_that_reports_nothing_has_failed() -> None:
+    said = confirm(job(other=1.0), result())
+    assert (said.trial.status, said.trial.why) == (FAILED, "it ended without reporting accuracy")
+    assert said.spent_usd == pytest.approx(0.22)
+
+
+def test_without_a_recommendation_there_is_nothing_to_confirm() -> None:
+    with pytest.raises(BadInput, match="no recommendation"):
+        confirm(job(), result(recommended=None))
+
+
+def test_what_is_expected_of_what_was_not_run() -> None:
+    told = untested(result())
+    assert told is not None
+    assert told.expected == (
+        Expected("accuracy", 0.8, 0.7, 0.9),
+        Expected("cost_usd", 0.2, 0.1, 0.25),
+        Expected("time_s", 100.0, 100.0, 100.0),
+    )
+    assert (told.chance, told.likely) == (0.5, True)
+    assert not Recommendation(CHOSEN, (), 0.4999).likely
+    assert untested(result(prediction={})) is None
+    assert untested(result(recommended=None)) is None
+    ran = Trial(3, CHOSEN, FINISHED, 100.0, 0.2, 0.2, {"accuracy": 0.85}, True)
+    assert untested(result(trials=(ran,))) is None
+    assert untested(result(known=(ran,))) is None
+    assert untested(result(trials=(replace(ran, status=CUT),))) is not None
+
+
+@pytest.mark.parametrize(
+    ("goal", "missed"),
+    [
+        ("minimise cost_usd subject to accuracy >= 0.85", ["accuracy"]),  # the median breaks it
+        ("minimise cost_usd subject to accuracy >= 0.75", ["accuracy"]),  # only its lower end does
+        ("minimise cost_usd subject to accuracy >= 0.7", []),
+        ("minimise cost_usd subject to cost_usd <= 0.24", ["cost_usd"]),
+        ("minimise cost_usd subject to cost_usd <= 0.25", []),
+        ("minimise cost_usd subject to accuracy >= 0.85 and cost_usd <= 0.24", ["accuracy"]),
+        ("minimise cost_usd subject to memory_mb <= 1", []),  # of which nothing is told
+    ],
+)
+def test_bounds_that_are_missed_or_in_doubt(goal: str, missed: list[str]) -> None:
+    told = untested(result())
+    assert told is not None
+    assert [bound.measure for bound, _ in told.missed(Goal.parse(goal).constraints)] == missed
