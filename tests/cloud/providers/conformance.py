@@ -14,7 +14,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -73,13 +73,14 @@ def of_cluster(provider: Provider, cluster: str) -> list[Instance]:
     return [one for one in provider.list() if one.cluster == cluster]
 
 
-def eventually(what: object, within_s: float = 15.0) -> bool:
+def eventually(what: Callable[[], object], within_s: float = 60.0) -> bool:
+    """Whether something becomes true: waited for, not timed, so the limit is for what never comes."""
     end_s = time.monotonic() + within_s
-    while time.monotonic() < end_s:
-        if what():  # type: ignore[operator]
-            return True
-        time.sleep(0.05)
-    return False
+    while not what():
+        if time.monotonic() > end_s:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def unique_sleep() -> str:
