@@ -370,7 +370,9 @@ def test_a_stopped_machine_is_still_there(cloud: Ec2Cloud) -> None:
 
 
 def test_machines_of_others_are_not_ours(cloud: Ec2Cloud) -> None:
-    cloud.client.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1)
+    image = cloud.client.describe_images()["Images"][0]["ImageId"]
+    cloud.client.run_instances(ImageId=image, MinCount=1, MaxCount=1)
+    assert len(cloud.machines()) == 1
     assert cloud.provider().list() == ()
 
 
