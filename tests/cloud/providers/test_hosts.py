@@ -10,7 +10,7 @@ import pytest
 from prudent.cloud.providers.hosts import HostsProvider
 
 from .. import ssh_server
-from .conformance import Place, ProviderConformance
+from .conformance import ChannelConformance, Place, ProviderConformance, SwitchConformance
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
         yield up
 
 
-class TestHosts(ProviderConformance):
+class TestHosts(ProviderConformance, ChannelConformance, SwitchConformance):
     @pytest.fixture
     def place(self, servers, tmp_path: Path) -> object:  # type: ignore[no-untyped-def]
         types = {"alpha": {"type": "m5.large"}, "beta": {"type": "m5.large"}, "gamma": {"type": "c5.xlarge"}}

@@ -22,10 +22,17 @@ from prudent.cloud.providers.provider import TRANSIENT, Instance, LaunchFailed, 
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.errors import BadInput
 
-from .conformance import Place, ProviderConformance, eventually, unique_sleep
+from .conformance import (
+    ChannelConformance,
+    Place,
+    ProviderConformance,
+    SwitchConformance,
+    eventually,
+    unique_sleep,
+)
 
 
-class TestLocal(ProviderConformance):
+class TestLocal(ProviderConformance, ChannelConformance, SwitchConformance):
     @pytest.fixture
     def place(self, tmp_path: Path) -> Place:
         home = tmp_path / "home"
