@@ -43,7 +43,9 @@ def run(place: Place, kill_at: str = "") -> subprocess.CompletedProcess[str]:
     steps = f"trial.started>{kill_at}" if renewing else kill_at
     renter = place.environment.get("PRUDENT_TEST_RENTER", str(RENTER))
     where = json.dumps(place.provider.settings)
-    renew_s, work_s = (0.1, 300.0) if renewing else (LEASE_S / 3, 300.0 if kill_at == "trial.started" else 0.1)
+    renew_s, work_s = (
+        (0.1, 300.0) if renewing else (LEASE_S / 3, 300.0 if kill_at == "trial.started" else 0.1)
+    )
     words = [place.home, where, place.type, 2, LEASE_S, renew_s, work_s]
     return subprocess.run(
         [sys.executable, renter, *map(str, words)],

@@ -115,6 +115,7 @@ class Placed:
         with provider.channel(machine) as way:
             yield way
 
+
 class ProviderConformance(Placed):
     """The contract of `Provider`, and what a way into its machines owes to them."""
 
