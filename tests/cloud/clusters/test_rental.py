@@ -24,7 +24,6 @@ from prudent.core.errors import BadInput, RunFailed
 from ..providers.conformance import eventually
 from ..providers.troubled import Troubled, failing
 
-
 # Leases are long and renewed often: however slow the computer is, none is over before its test is.
 OFTEN_S = 0.05
 

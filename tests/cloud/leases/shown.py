@@ -1,4 +1,4 @@
-"""A place whose machines are a list, at moments that the test chooses: what to end is decided without a clock."""
+"""A place whose machines are a list, at moments that the test chooses."""
 
 from __future__ import annotations
 

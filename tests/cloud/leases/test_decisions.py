@@ -1,4 +1,4 @@
-"""What the reaper ends and charges, and what is shown of clusters, to the second: at moments that are given."""
+"""What the reaper ends and charges, and what is shown of clusters: to the second, at moments given."""
 
 from __future__ import annotations
 

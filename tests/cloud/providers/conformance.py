@@ -2,13 +2,13 @@
 
 from .conformance import ChannelConformance, Place, ProviderConformance, SwitchConformance
 
-class TestLocal(ProviderConformance, ChannelConformance, SwitchConformance):
+class TestLocal(ProviderConformance, SwitchConformance):
     @pytest.fixture
     def place(self, tmp_path):
         yield Place(LocalProvider(tmp_path), tmp_path, "m3.medium", other_type="m3.large")
 
-`ChannelConformance` is for a provider with a channel of its own, `SwitchConformance` for one whose machines
-can end themselves where the tests run.
+`ChannelConformance`, in a class of its own, is for a provider with a channel of its own; `SwitchConformance`
+for one whose machines can end themselves where the tests run.
 """
 
 from __future__ import annotations
@@ -299,8 +299,14 @@ class SwitchConformance(Placed):
             assert started.wait(60) is not None
 
 
-class ChannelConformance(Placed):
-    """The contract of `Channel`: commands and files."""
+class ChannelConformance:
+    """The contract of `Channel`: commands and files, all on one machine of the module's `channel_place`."""
+
+    @pytest.fixture
+    def channel(self, way: Channel) -> Channel:
+        """With nothing in its workspace."""
+        assert way.run("find . -mindepth 1 -delete")[0] == 0
+        return way
 
     # Commands
 

@@ -63,7 +63,8 @@ class Rental:
             raise BadInput(f"A lease cannot last {lease_s:g} s: give a time above 0.")
         if renew_s is not None and not 0 < renew_s < lease_s:
             raise BadInput(
-                f"A lease of {lease_s:g} s cannot be renewed every {renew_s:g} s: give a time between 0 and that."
+                f"A lease of {lease_s:g} s cannot be renewed every {renew_s:g} s: "
+                "give a time above 0 and below the lease."
             )
         self.provider = provider
         self.register = register
