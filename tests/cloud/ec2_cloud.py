@@ -4,6 +4,7 @@ Added to moto: a launch with a token that was used already gives the same machin
 says something else (as AWS documents it); requests are served one after the other, for moto's tables are not
 made for threads; and each machine that somebody logs in to is a real SSH server with the host key, the
 authorised key and the set-up script that its user-data brought. And ending a machine twice is no error.
+Left out: all images but Amazon's newest, whose disks moto would make anew for every account.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,11 @@ import asyncssh
 import yaml
 from moto.core.responses import ActionResult
 from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models.amis import Ami, AmiBackend
 from moto.ec2.models.instances import Instance, InstanceState
 from moto.ec2.responses.instances import InstanceResponse
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.utilities.utils import load_resource
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from prudent.cloud.providers import ec2
@@ -54,6 +58,24 @@ class _Quiet(WSGIRequestHandler):
 def _terminated_once(original: Any, machine: Any) -> Any:
     """Ending what is ended is no error on AWS; moto then misses the network card."""
     return InstanceState("terminated", 48) if machine.state == "terminated" else original(machine)
+
+
+@cache
+def _newest_images(region: str) -> list[dict[str, Any]]:
+    try:
+        every = load_resource(f"ec2/resources/latest_amis/{region}.json")
+    except FileNotFoundError:
+        return []
+    return [
+        {**one, "owner_alias": "amazon", "creation_date": None}
+        for one in every
+        if one["name"].startswith("al2023-ami-2")
+    ]
+
+
+def _load_few_images(backend: Any) -> None:
+    for one in _newest_images(backend.region_name):
+        backend.amis[one["ami_id"]] = Ami(backend, **one)
 
 
 class Ec2Cloud:
@@ -89,6 +111,7 @@ class Ec2Cloud:
         self._replace(InstanceResponse, "run_instances", self._run)
         self._replace(InstanceResponse, "terminate_instances", self._terminate)
         self._replace(Instance, "terminate", _terminated_once)
+        self._replace(AmiBackend, "_load_amis", _load_few_images)
         self.reset()
         return self
 

@@ -177,16 +177,36 @@ async def _handle(process: asyncssh.SSHServerProcess[bytes], home: Path, mark: s
         ran.stdin.close()
         raise
     # asyncio's wait also waits for the pipes, which a child left behind may hold open.
+    ended = _ended(ran.pid)
     while ran.returncode is None:
         if process.is_closing() and not ran.stdin.is_closing():
             ran.stdin.close()  # as sshd does when a client is gone: what waits for its input ends
-        await asyncio.sleep(0.005)
+        await (asyncio.sleep(0.001) if ended.done() else asyncio.wait([ended], timeout=0.1))
     with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
         await asyncio.wait_for(_drained(process), 0.3)
     if ran.returncode < 0:
         process.exit_with_signal(signal.Signals(-ran.returncode).name.removeprefix("SIG"))
     else:
         process.exit(ran.returncode)
+
+
+def _ended(pid: int) -> asyncio.Future[None]:
+    """Done when a process has ended: told by the kernel, for looking again and again costs more than SSH."""
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:  # so soon
+        ended.set_result(None)
+        return ended
+
+    def tell() -> None:
+        loop.remove_reader(handle)
+        os.close(handle)
+        ended.set_result(None)
+
+    loop.add_reader(handle, tell)
+    return ended
 
 
 async def _drained(process: asyncssh.SSHServerProcess[bytes]) -> None:

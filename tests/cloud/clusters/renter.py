@@ -1,6 +1,6 @@
 """A small real run on a rented cluster, as a program of its own, to be killed: see kill_matrix.py.
 
-renter.py HOME WHERE TYPE COUNT LEASE_S WORK_S ENTERS
+renter.py HOME WHERE TYPE COUNT LEASE_S RENEW_S WORK_S
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from prudent.cloud.clusters.rental import Rental
@@ -20,9 +19,9 @@ from prudent.core.points import point
 COMMAND = "setsid sleep 300 & echo ready; sleep {work_s}; echo 42 > job/result"
 
 
-def work(cluster: Rental, work_s: float) -> None:
+def work(cluster: Rental, work_s: float, home: str) -> None:
     channel = cluster.channel(0)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=home) as folder:  # who is killed cannot remove it
         (Path(folder) / "input").write_text("6 * 7\n")
         channel.put(Path(folder), "job")
         point("trial.put")
@@ -36,23 +35,20 @@ def work(cluster: Rental, work_s: float) -> None:
         print(code, (Path(folder) / "back" / "result").read_text())
 
 
-def wait(work_s: float) -> None:
-    """The same steps on machines that cannot be entered."""
-    point("trial.put")
-    point("trial.started")
-    time.sleep(work_s)
-    point("trial.ended")
-    point("trial.fetched")
-
-
 def main() -> None:
-    home, where, type_name, count, lease_s, work_s, enters = sys.argv[1:]
+    home, where, type_name, count, lease_s, renew_s, work_s = sys.argv[1:]
     provider = provider_of(json.loads(where), Path(home), Path("/"))
     rental = Rental(
-        provider, type_name, int(count), run="killed", register=Register(Path(home)), lease_s=float(lease_s)
+        provider,
+        type_name,
+        int(count),
+        run="killed",
+        register=Register(Path(home)),
+        lease_s=float(lease_s),
+        renew_s=float(renew_s),
     )
     with rental as cluster:
-        work(cluster, float(work_s)) if enters == "yes" else wait(float(work_s))
+        work(cluster, float(work_s), home)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""The kill matrix on EC2: moto's server, with machines that are entered by real SSH."""
+"""The kill matrix on EC2: moto's server, with machines that are entered by real SSH.
+
+Their switch shuts a machine down, and these are not real ones; it has tests of its own.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from prudent.cloud.clusters.points import POINTS
-
 from ..ec2_cloud import CREDENTIALS, Ec2Cloud
 from ..providers.conformance import Place
-from .kill_matrix import KillMatrix
+from .kill_matrix import MOMENTS, KillMatrix
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,8 @@ def ports(running_cloud: Ec2Cloud) -> Iterator[str]:
 
 class TestEc2(KillMatrix):
     # One call makes all machines of a cluster or none.
-    points = tuple(name for name in POINTS if name != "launch.partial")
+    points = tuple(name for name in MOMENTS if name != "launch.partial")
+    telling = ("launch.accepted", "trial.started")
 
     @pytest.fixture
     def place(
@@ -64,5 +66,4 @@ class TestEc2(KillMatrix):
         }
         with running_cloud.entered():
             provider = running_cloud.provider(sleep=time.sleep)
-            # The switch shuts a machine down, and these are not real ones; it has tests of its own.
-            yield Place(provider, tmp_path, "m5.large", "c5.large", switched=False, environment=environment)
+            yield Place(provider, tmp_path, "m5.large", "c5.large", environment=environment)

@@ -11,7 +11,7 @@ from prudent.cloud.providers.hosts import HostsProvider
 
 from ..providers.conformance import Place
 from ..ssh_server import SshHosts
-from .kill_matrix import KillMatrix
+from .kill_matrix import KillMatrix, SelfEnding
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshHosts]:
         yield up
 
 
-class TestHosts(KillMatrix):
+class TestHosts(SelfEnding, KillMatrix):
+    telling = ("launch.partial", "renew.recorded")
+
     @pytest.fixture
     def place(self, servers: SshHosts, tmp_path: Path) -> Place:
         types = {"alpha": {"type": "m5.large"}, "beta": {"type": "m5.large"}}

@@ -9,10 +9,12 @@ import pytest
 from prudent.cloud.providers.local import LocalProvider
 
 from ..providers.conformance import Place
-from .kill_matrix import KillMatrix
+from .kill_matrix import KillMatrix, SelfEnding
 
 
-class TestLocal(KillMatrix):
+class TestLocal(SelfEnding, KillMatrix):
+    telling_alone = ("launch.accepted", "trial.started", "renew.recorded")
+
     @pytest.fixture
     def place(self, tmp_path: Path) -> Place:
         return Place(LocalProvider(tmp_path), tmp_path, "m3.medium", "m3.large")

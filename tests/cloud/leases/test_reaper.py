@@ -42,13 +42,13 @@ def launch(
     cluster: str = "c1",
     *,
     holder: Holder | None = None,
-    lease_s: float = 60.0,
+    lease_s: float = 600.0,
     record: str = UP,
     owner: str = "",
 ) -> tuple[Instance, ...]:
     """A cluster as a run leaves it, with as much of a record as it has written."""
     now_s = time.time()
-    order = Order(cluster, "run-1", owner or register.owner, "m3.medium", 1, now_s + 60)
+    order = Order(cluster, "run-1", owner or register.owner, "m3.medium", 1, now_s + lease_s)
     price = provider.offer("m3.medium").price
     if record:
         lease = Lease(
@@ -89,21 +89,21 @@ class TestWhatIsEnded:
 
     def test_nor_does_one_whose_lease_is_over(self, register: Register, provider: LocalProvider) -> None:
         launch(register, provider)
-        done = now(register, provider, later_s=61)
+        done = now(register, provider, later_s=601)
         assert [one.why for one in done.ended] == ["its lease is over"]
         assert provider.list() == ()
 
     def test_a_renewed_lease_is_not_over(self, register: Register, provider: LocalProvider) -> None:
         launch(register, provider)
-        register.renew("c1", time.time() + 1000)
-        assert now(register, provider, later_s=61) == Reaped()
+        register.renew("c1", time.time() + 10_000)
+        assert now(register, provider, later_s=601) == Reaped()
 
     def test_what_was_never_recorded_goes_after_a_grace(
         self, register: Register, provider: LocalProvider
     ) -> None:
         launch(register, provider, record="")
-        assert now(register, provider, grace_s=30) == Reaped()
-        done = now(register, provider, later_s=31, grace_s=30)
+        assert now(register, provider, grace_s=300) == Reaped()
+        done = now(register, provider, later_s=301, grace_s=300)
         assert [one.why for one in done.ended] == ["it is in no record"]
         assert provider.list() == ()
 
@@ -113,7 +113,7 @@ class TestWhatIsEnded:
         launch(register, provider)
         (register.folder / "c1.json").write_text("{")
         assert now(register, provider).ended == ()
-        done = now(register, provider, later_s=61)
+        done = now(register, provider, later_s=601)
         assert [one.why for one in done.ended] == ["its lease is over"]
         assert len(done.complaints) == 1
 
@@ -132,7 +132,7 @@ class TestWhatIsEnded:
         self, register: Register, provider: LocalProvider
     ) -> None:
         launch(register, provider, record="", owner="somebody-else")
-        assert now(register, provider, later_s=1000) == Reaped()
+        assert now(register, provider, later_s=10_000) == Reaped()
         assert len(provider.list()) == 1
 
     def test_a_rehearsal_ends_and_writes_nothing(self, register: Register, provider: LocalProvider) -> None:
@@ -158,16 +158,17 @@ class TestMoney:
     ) -> None:
         launch(register, provider, holder=DEAD, record=WANTED, lease_s=360)
         provider.terminate(provider.list())
-        [lease] = now(register, provider, later_s=1000).released
+        [lease] = now(register, provider, later_s=10_000).released
         assert lease.cost_usd(0) == pytest.approx(0.067 / 10)
 
     def test_one_that_ended_by_itself_is_paid_to_the_end_of_its_lease(
         self, register: Register, provider: LocalProvider
     ) -> None:
-        launch(register, provider, lease_s=360)
+        [machine] = launch(register, provider)
         provider.terminate(provider.list())
-        [lease] = now(register, provider, later_s=1000).released
-        assert lease.cost_usd(0) == pytest.approx(0.067 / 10, rel=1e-3)
+        [lease] = now(register, provider, later_s=10_000).released
+        assert lease.released_s == lease.lease_end_s
+        assert lease.cost_usd(0) == pytest.approx(0.067 * (lease.lease_end_s - machine.launched_s) / 3600)
 
 
 class TestTrouble:
@@ -282,14 +283,16 @@ class TestStanding:
         launch(register, provider, "other", record="", owner="somebody-else")
         register.release("held", time.time())
         provider.terminate([one for one in provider.list() if one.cluster == "held"])
-        found, complaints = standing(register, [provider], time.time() + 3600)
+        now_s = time.time() + 3600
+        found, complaints = standing(register, [provider], now_s)
         assert complaints == ()
         assert {one.cluster: (one.state, one.held) for one in found} == {
             "left": (WANTED, False),
             "lost": (UNRECORDED, None),
             "other": (FOREIGN, None),
         }
-        assert all(one.cost_usd == pytest.approx(0.067, rel=1e-3) for one in found)
+        for one in found:
+            assert one.cost_usd == pytest.approx(0.067 * (now_s - one.machines[0].launched_s) / 3600)
 
     def test_a_place_that_cannot_be_looked_at_is_told(
         self, register: Register, provider: LocalProvider

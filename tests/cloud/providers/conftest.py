@@ -1,4 +1,4 @@
-"""A cloud on loopback for the tests of EC2."""
+"""A cloud on loopback for the tests of EC2; a machine for those of channels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from prudent.cloud.providers.channel import Channel
+
 from ..ec2_cloud import CREDENTIALS, Ec2Cloud
+from .conformance import Place, order
 
 
 @pytest.fixture(scope="module")
@@ -26,3 +29,15 @@ def cloud(running_cloud: Ec2Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     running_cloud.folder = tmp_path
     running_cloud.reset()
     return running_cloud
+
+
+@pytest.fixture(scope="class")
+def way(channel_place: Place) -> Iterator[Channel]:
+    """Into a machine for all tests of a `ChannelConformance`."""
+    provider = channel_place.provider
+    wanted = order(channel_place, lease_s=3600.0)
+    [machine] = provider.ready(provider.launch(wanted), channel_place.ready_s)
+    with provider.channel(machine) as opened:
+        yield opened
+    provider.terminate(provider.list())
+    assert provider.list() == ()

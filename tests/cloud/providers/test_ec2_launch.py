@@ -84,11 +84,8 @@ def test_a_wrong_setting_is_not_tried_elsewhere(cloud: Ec2Cloud) -> None:
     ("code", "kind", "says"),
     [
         ("InsufficientInstanceCapacity", CAPACITY, "try again later"),
-        ("InsufficientHostCapacity", CAPACITY, "alternatives"),
         ("SpotMaxPriceTooLow", CAPACITY, "asks more for spot machines"),
         ("VcpuLimitExceeded", QUOTA, "higher quota"),
-        ("InstanceLimitExceeded", QUOTA, "higher quota"),
-        ("MaxSpotInstanceCountExceeded", QUOTA, "higher quota"),
         ("InvalidSubnetID.NotFound", CONFIG, "prudent check"),
         ("UnauthorizedOperation", CONFIG, "may not launch 2*m5.large"),
         ("AuthFailure", CONFIG, "aws configure"),
@@ -109,6 +106,9 @@ def test_what_is_said_when_none_come(cloud: Ec2Cloud, code: str, kind: str, says
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
+        (refused("InsufficientHostCapacity", 500), CAPACITY),
+        (refused("InstanceLimitExceeded"), QUOTA),
+        (refused("MaxSpotInstanceCountExceeded"), QUOTA),
         (refused("RequestLimitExceeded", 503), TRANSIENT),
         (refused("SomethingNew", 500), TRANSIENT),
         (refused("SomethingNew", 400), CONFIG),
@@ -370,7 +370,9 @@ def test_a_stopped_machine_is_still_there(cloud: Ec2Cloud) -> None:
 
 
 def test_machines_of_others_are_not_ours(cloud: Ec2Cloud) -> None:
-    cloud.client.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1)
+    image = cloud.client.describe_images()["Images"][0]["ImageId"]
+    cloud.client.run_instances(ImageId=image, MinCount=1, MaxCount=1)
+    assert len(cloud.machines()) == 1
     assert cloud.provider().list() == ()
 
 

@@ -38,6 +38,8 @@ class Rental:
 
     In steps, to boot one cluster while another is still in use: `launch` (returns when the provider
     has accepted), `wait_ready`, and in any case `release`. All may be called from any thread.
+
+    The lease is renewed every `renew_s`; by default every third of it, so that two attempts may fail.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Rental:
         run: str,
         register: Register,
         lease_s: float = LEASE_S,
+        renew_s: float | None = None,
         ready_s: float = READY_S,
         spot: bool = False,
         cluster: str | None = None,
@@ -58,10 +61,16 @@ class Rental:
             raise BadInput(f"A cluster cannot have {count} machines: ask for 1 or more.")
         if lease_s <= 0:
             raise BadInput(f"A lease cannot last {lease_s:g} s: give a time above 0.")
+        if renew_s is not None and not 0 < renew_s < lease_s:
+            raise BadInput(
+                f"A lease of {lease_s:g} s cannot be renewed every {renew_s:g} s: "
+                "give a time above 0 and below the lease."
+            )
         self.provider = provider
         self.register = register
         self.cluster = cluster or f"prudent-{secrets.token_hex(6)}"
         self.lease_s = lease_s
+        self.renew_s = lease_s / 3 if renew_s is None else renew_s
         self._ready_s = ready_s
         self._clock = clock
         self._order = Order(self.cluster, run, register.owner, type_name, count, 0.0, spot)
@@ -269,18 +278,18 @@ class Rental:
     # Its lease
 
     def _renew_for_ever(self) -> None:
-        """Every third of the lease, so that two attempts may fail; sooner after one that did."""
-        wait_s = self.lease_s / 3
+        """Again and again until it is released; sooner after an attempt that failed."""
+        wait_s = self.renew_s
         while not self._over.wait(wait_s):
             try:
                 self._renew()
-                wait_s = self.lease_s / 3
+                wait_s = self.renew_s
             except LeaseLost as error:
                 if not self._over.is_set():
                     self._lost = str(error)
                 return
             except Exception as error:  # noqa: BLE001  a provider's trouble must not end the renewing
-                wait_s = self.lease_s / 12
+                wait_s = self.renew_s / 4
                 if self._clock() > self._safe_until_s:
                     self._lost = f"The lease of {self.cluster} could not be renewed in time ({error})."
                     return

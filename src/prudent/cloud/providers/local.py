@@ -33,9 +33,8 @@ _NOTES_S = 24 * 3600.0
 class LocalProvider:
     """A provider of machines that are folders under `HOME/machines`.
 
-    >>> import tempfile
     >>> from pathlib import Path
-    >>> LocalProvider(Path(tempfile.mkdtemp())).offer("m5.large").vcpus
+    >>> LocalProvider(Path("home")).offer("m5.large").vcpus
     2
     """
 
