@@ -36,7 +36,7 @@ class RidgeRun:
 
     def __init__(self, session: RidgeSession, spec: TrialSpec) -> None:
         self._spec, self._began_s = spec, time.monotonic()
-        self.penalty = float(spec.hyperparameters["regParam"])
+        self.algorithm, self.penalty = spec.algorithm, float(spec.hyperparameters["regParam"])
         self._done: Future[Outcome] = session.pool.submit(self._fit, session)
 
     def _fit(self, session: RidgeSession) -> Outcome:
@@ -138,7 +138,8 @@ class TimedRun:
     def __init__(self, engine: Timed, fit: RidgeRun) -> None:
         self._engine, self._fit, self._clock = engine, fit, engine.clock
         self.began_s, self.ended_s = self._clock.now_s, math.inf
-        self._takes_s = math.inf if fit.penalty == 7.0 else engine.takes_s
+        takes_s = 10 * engine.takes_s if fit.algorithm == engine.dear else engine.takes_s
+        self._takes_s = math.inf if fit.penalty == 7.0 else takes_s
 
     def next(self, until_s: float) -> Progress | Outcome | None:
         heard_s = self.began_s + min(until_s, self._takes_s) + 1e-9  # never before, by rounding
@@ -156,11 +157,14 @@ class TimedRun:
 
 
 class Timed(Ridge):
-    """The engine on a clock of the test's own; it knows how long each trial was under way."""
+    """The engine on a clock of the test's own; it knows how long each trial was under way.
 
-    def __init__(self, clock: Clock, takes_s: float) -> None:
+    Trials of the `dear` algorithm take ten times as long.
+    """
+
+    def __init__(self, clock: Clock, takes_s: float, dear: str = "") -> None:
         super().__init__()
-        self.clock, self.takes_s = clock, takes_s
+        self.clock, self.takes_s, self.dear = clock, takes_s, dear
         self.runs: list[TimedRun] = []
 
     def open(self, request: Any, work: Path, parallelism: int) -> Session:
@@ -478,18 +482,15 @@ def test_the_search_by_default_beats_random_on_average(tmp_path: Path) -> None:
     assert frugal > random
 
 
-def test_methods_share_the_trials_and_the_better_gets_more(tmp_path: Path) -> None:
-    request = asked(None, budget="60 trials", parallelism=1)
-    bad = {"algorithm": "generalized-linear-regression"}
-    bad["hyperparameters"] = [{"param": "regParam", "range": [500, 5000], "scale": "log"}]  # type: ignore[assignment]
-    request["methods"].append(bad)
-    board = train(request, Ridge(), tmp_path / "out")
-    counts = {
-        name: sum(e.algorithm == name for e in board.entries)
-        for name in ("linear-regression", bad["algorithm"])
-    }
-    assert min(counts.values()) >= 2
-    assert board.entries[0].algorithm == "linear-regression"
+def test_methods_share_the_trials_and_the_cheaper_gets_more(tmp_path: Path, clock: Clock) -> None:
+    request = asked(None, budget="40 trials", parallelism=1)
+    cheap, dear = "linear-regression", "generalized-linear-regression"
+    looked = {"param": "regParam", "range": [500, 5000], "scale": "log"}
+    request["methods"].append({"algorithm": dear, "hyperparameters": [looked]})
+    board = train(request, Timed(clock, 10.0, dear), tmp_path / "out")
+    counts = {name: sum(entry.algorithm == name for entry in board.entries) for name in (cheap, dear)}
+    assert 2 <= counts[dear] < 0.5 * counts[cheap]
+    assert board.entries[0].algorithm == cheap
     numbers = [entry.trial for entry in board.entries]
     assert len(set(numbers)) == len(numbers)
 
