@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
-import threading
+import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +24,7 @@ from prudent.training.description import read_description, write_facts
 from prudent.training.engine import DataShape, Facts, Session, TrialSpec
 from prudent.training.events import Ended, Event, Started
 from prudent.training.leaderboard import Leaderboard
-from prudent.training.search import INTERRUPTED
+from prudent.training.search import INTERRUPTED, LONGEST_S, TOO_LONG, TURN
 from prudent.training.train import train
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
 
@@ -30,17 +32,15 @@ ROWS = 300
 
 
 class RidgeRun:
-    """One fit, in a thread; `regParam` 7 hangs until it is cut, 8 is refused."""
+    """One fit, in a thread; `regParam` 8 is refused."""
 
     def __init__(self, session: RidgeSession, spec: TrialSpec) -> None:
         self._spec, self._began_s = spec, time.monotonic()
-        self._stop = threading.Event()
+        self.algorithm, self.penalty = spec.algorithm, float(spec.hyperparameters["regParam"])
         self._done: Future[Outcome] = session.pool.submit(self._fit, session)
 
     def _fit(self, session: RidgeSession) -> Outcome:
-        penalty = float(self._spec.hyperparameters["regParam"])
-        if penalty == 7.0:
-            self._stop.wait(60)
+        penalty = self.penalty
         if penalty == 8.0:
             return Outcome(FAILED, self._age_s(), {}, "regParam 8 is refused")
         clock = time.perf_counter()
@@ -48,7 +48,6 @@ class RidgeRun:
         x, y = session.x[:rows], session.y[:rows]
         weights = np.linalg.solve(x.T @ x + rows * penalty * np.eye(x.shape[1]), x.T @ y)
         rmse = float(np.sqrt(np.mean((session.x_out @ weights - session.y_out) ** 2)))
-        self._stop.wait(session.pause_s)
         spent_s = time.perf_counter() - clock
         self._spec.folder.mkdir(parents=True)
         facts = Facts(
@@ -64,20 +63,19 @@ class RidgeRun:
 
     def next(self, until_s: float) -> Progress | Outcome | None:
         try:
-            return self._done.result(max(until_s - self._age_s(), 0.0))
+            return self._done.result(None if math.isinf(until_s) else max(until_s - self._age_s(), 0.0))
         except TimeoutError:
             return None
 
     def cut(self, at_s: float, why: str) -> Outcome:
-        self._stop.set()
         self._done.exception()
         shutil.rmtree(self._spec.folder, ignore_errors=True)
         return Outcome(CUT, at_s, {}, why)
 
 
 class RidgeSession:
-    def __init__(self, threads: int, pause_s: float) -> None:
-        self.pool, self.pause_s = ThreadPoolExecutor(threads), pause_s
+    def __init__(self, threads: int) -> None:
+        self.pool = ThreadPoolExecutor(threads)
         rng = np.random.default_rng(3)
         x = rng.normal(size=(2 * ROWS, 5))
         y = x @ np.array([3.0, -2.0, 0.5, 0.0, 1.0]) + rng.normal(size=2 * ROWS)
@@ -111,19 +109,94 @@ class Ridge:
 
     name = "ridge"
 
-    def __init__(self, pause_s: float = 0.0) -> None:
-        self._pause_s = pause_s
+    def __init__(self) -> None:
         self.sessions: list[RidgeSession] = []
 
     def open(self, request: Any, work: Path, parallelism: int) -> Session:
         assert request.dataset is not None
         assert work.is_dir()
-        self.sessions.append(RidgeSession(parallelism, self._pause_s))
+        self.sessions.append(RidgeSession(parallelism))
         return self.sessions[-1]
 
     @property
     def trained(self) -> list[TrialSpec]:
         return [spec for session in self.sessions for spec in session.started]
+
+
+class Clock:
+    """Time that passes only while somebody waits for a trial."""
+
+    now_s = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class TimedRun:
+    """A fit that takes its time by the clock; `regParam` 7 never ends."""
+
+    def __init__(self, engine: Timed, fit: RidgeRun) -> None:
+        self._engine, self._fit, self._clock = engine, fit, engine.clock
+        self.began_s, self.ended_s = self._clock.now_s, math.inf
+        takes_s = 10 * engine.takes_s if fit.algorithm == engine.dear else engine.takes_s
+        self._takes_s = math.inf if fit.penalty == 7.0 else takes_s
+
+    def next(self, until_s: float) -> Progress | Outcome | None:
+        heard_s = self.began_s + min(until_s, self._takes_s) + 1e-9  # never before, by rounding
+        self._clock.now_s = max(self._clock.now_s, heard_s)
+        if until_s < self._takes_s:
+            return None
+        self.ended_s = self.began_s + self._takes_s
+        outcome = self._fit.next(math.inf)
+        assert isinstance(outcome, Outcome)
+        return replace(outcome, time_s=self._takes_s)
+
+    def cut(self, at_s: float, why: str) -> Outcome:
+        self.ended_s = self._clock.now_s
+        return self._fit.cut(at_s, why)
+
+
+class Timed(Ridge):
+    """The engine on a clock of the test's own; it knows how long each trial was under way.
+
+    Trials of the `dear` algorithm take ten times as long.
+    """
+
+    def __init__(self, clock: Clock, takes_s: float, dear: str = "") -> None:
+        super().__init__()
+        self.clock, self.takes_s, self.dear = clock, takes_s, dear
+        self.runs: list[TimedRun] = []
+
+    def open(self, request: Any, work: Path, parallelism: int) -> Session:
+        session: Any = super().open(request, work, parallelism)
+        start = session.start
+
+        def begin(spec: TrialSpec) -> TimedRun:
+            self.runs.append(TimedRun(self, start(spec)))
+            return self.runs[-1]
+
+        session.start = begin
+        opened: Session = session
+        return opened
+
+    @property
+    def under_way_s(self) -> float:
+        return sum(run.ended_s - run.began_s for run in self.runs)
+
+    @property
+    def most_at_once(self) -> int:
+        return max(
+            sum(other.began_s <= run.began_s < other.ended_s for other in self.runs) for run in self.runs
+        )
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock that the search and the request go by."""
+    made = Clock()
+    for module in ("search", "train"):
+        monkeypatch.setattr(f"prudent.training.{module}.time", made)
+    return made
 
 
 def asked(values: list[Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -219,42 +292,54 @@ def test_a_number_of_trials_is_kept_exactly(tmp_path: Path, search: str | None) 
     assert board.ended == "7 trials were made"
 
 
-def test_money_is_never_overrun(tmp_path: Path) -> None:
-    request = asked(None, parameterSearch="random", budget={"usd": 2e-6}, machine="m5.large", parallelism=2)
-    board = train(request, Ridge(pause_s=0.02), tmp_path / "out")
-    # Two trials at once share $0.096 an hour: 20 ms of one cost 2.7e-7 dollars.
-    assert 2e-6 * 0.5 < board.spent_usd <= 2e-6 + 1e-9
-    assert 2 <= len(board.entries) <= 8
-    assert board.spent_usd == pytest.approx(
-        sum(entry.cost_usd for entry in board.entries) + sum(one.cost_usd for one in board.failures)
-    )
+@pytest.mark.parametrize(("takes_s", "trials"), [(20.0, 6), (33.0, 4), (3600.0, 0)])
+def test_money_is_never_overrun(tmp_path: Path, clock: Clock, takes_s: float, trials: int) -> None:
+    """Two trials at once share $0.096 an hour: $0.002 are 150 s of one trial."""
+    request = asked(None, parameterSearch="random", budget="$0.002", machine="m5.large", parallelism=2)
+    engine, rate = Timed(clock, takes_s), 0.048 / 3600.0
+    board = train(request, engine, tmp_path / "out")
+    bill_usd, blink_usd = engine.under_way_s * rate, 2 * LONGEST_S * rate
+    assert 0.9 * 0.002 < bill_usd <= 0.002 + blink_usd
+    assert bill_usd - blink_usd <= board.spent_usd <= 0.002 + 1e-12
+    assert len(board.entries) == trials
     assert "is spent" in board.ended
 
 
-def test_time_is_kept_and_a_trial_that_hangs_is_cut(tmp_path: Path) -> None:
-    began_s = time.monotonic()
+def test_time_is_kept_and_a_trial_that_hangs_is_cut(tmp_path: Path, clock: Clock) -> None:
     request = asked([7.0, 0.0, 0.1], parameterSearch="grid", budget="1 s", parallelism=2)
-    board = train(request, Ridge(), tmp_path / "out")
-    assert time.monotonic() - began_s < 5
+    began_s = clock.now_s
+    board = train(request, Timed(clock, 0.1), tmp_path / "out")
+    assert clock.now_s - began_s == pytest.approx(1.0, abs=LONGEST_S)
     assert sorted(settings_of(board)) == [0.0, 0.1]
     assert [failure.why for failure in board.failures] == ["the time was up"]
 
 
-def test_a_deadline_ends_it_too(tmp_path: Path) -> None:
-    request = asked(None, parameterSearch="random", budget="100000 trials", deadline="1 s")
-    board = train(request, Ridge(pause_s=0.05), tmp_path / "out")
+def test_no_trial_may_use_all_the_time_of_the_others(tmp_path: Path, clock: Clock) -> None:
+    request = asked([7.0, 0.0, 0.1], parameterSearch="grid", budget="1 h", parallelism=1)
+    engine, began_s = Timed(clock, 60.0), clock.now_s
+    board = train(request, engine, tmp_path / "out")
+    hung = max(engine.runs, key=lambda run: run.ended_s - run.began_s)
+    left_s = began_s + 3600 - hung.began_s
+    assert hung.ended_s - hung.began_s == pytest.approx(1.5 * TURN * left_s, abs=LONGEST_S)
+    assert [failure.why for failure in board.failures] == [TOO_LONG]
+    assert sorted(settings_of(board)) == [0.0, 0.1]
+
+
+def test_a_deadline_ends_it_too(tmp_path: Path, clock: Clock) -> None:
+    request = asked(None, parameterSearch="random", budget="100000 trials", deadline="1 h", parallelism=1)
+    board = train(request, Timed(clock, 100.0), tmp_path / "out")
     assert board.ended == "the deadline has come"
-    assert board.time_s < 3
+    assert 3000 < board.time_s <= 3600
+    assert len(board.entries) == 35
 
 
-def test_trials_run_side_by_side(tmp_path: Path) -> None:
-    def seconds(parallelism: int) -> float:
+def test_trials_run_side_by_side(tmp_path: Path, clock: Clock) -> None:
+    for parallelism in (1, 4):
+        engine = Timed(clock, 100.0)
         request = asked(None, parameterSearch="random", budget="12 trials", parallelism=parallelism)
-        return train(request, Ridge(pause_s=0.1), tmp_path / str(parallelism)).time_s
-
-    alone, four = seconds(1), seconds(4)
-    assert alone > 1.2
-    assert four < alone / 2
+        board = train(request, engine, tmp_path / str(parallelism))
+        assert engine.most_at_once == parallelism
+        assert board.time_s == pytest.approx(1200 / parallelism, rel=0.01)
 
 
 # Same seed, same result
@@ -303,24 +388,27 @@ def test_an_interrupted_request_answers_and_goes_on_without_paying_twice(
 
 
 def test_a_killed_request_goes_on(tmp_path: Path) -> None:
-    request = asked(None, parameterSearch="random", budget="30 trials", parallelism=1)
+    request = asked(None, parameterSearch="random", budget="12 trials", parallelism=1)
+    ended = 0
+
+    def die(event: Event) -> None:
+        nonlocal ended
+        ended += isinstance(event, Ended)
+        if ended == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+
     child = os.fork()
     if child == 0:  # pragma: no cover - the child is killed
         try:
-            train(request, Ridge(pause_s=0.05), tmp_path / "out")
+            train(request, Ridge(), tmp_path / "out", watch=die)
         finally:
             os._exit(0)
-    deadline_s = time.monotonic() + 30
-    journal = tmp_path / "out" / ".work" / "0-linear-regression.jsonl"
-    while time.monotonic() < deadline_s and (not journal.exists() or journal.read_text().count("told") < 5):
-        time.sleep(0.02)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    paid = journal.read_text().count('"told"')
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
     engine = Ridge()
     board = train(request, engine, tmp_path / "out", resume=True)
-    assert len(board.entries) == 30
-    assert len(engine.trained) == 30 - paid
+    assert len(board.entries) == 12
+    assert len(engine.trained) == 12 - 5
     whole = train(request, Ridge(), tmp_path / "whole")
     assert sorted(settings_of(board)) == sorted(settings_of(whole))
 
@@ -394,18 +482,15 @@ def test_the_search_by_default_beats_random_on_average(tmp_path: Path) -> None:
     assert frugal > random
 
 
-def test_methods_share_the_trials_and_the_better_gets_more(tmp_path: Path) -> None:
-    request = asked(None, budget="60 trials", parallelism=1)
-    bad = {"algorithm": "generalized-linear-regression"}
-    bad["hyperparameters"] = [{"param": "regParam", "range": [500, 5000], "scale": "log"}]  # type: ignore[assignment]
-    request["methods"].append(bad)
-    board = train(request, Ridge(), tmp_path / "out")
-    counts = {
-        name: sum(e.algorithm == name for e in board.entries)
-        for name in ("linear-regression", bad["algorithm"])
-    }
-    assert min(counts.values()) >= 2
-    assert board.entries[0].algorithm == "linear-regression"
+def test_methods_share_the_trials_and_the_cheaper_gets_more(tmp_path: Path, clock: Clock) -> None:
+    request = asked(None, budget="40 trials", parallelism=1)
+    cheap, dear = "linear-regression", "generalized-linear-regression"
+    looked = {"param": "regParam", "range": [500, 5000], "scale": "log"}
+    request["methods"].append({"algorithm": dear, "hyperparameters": [looked]})
+    board = train(request, Timed(clock, 10.0, dear), tmp_path / "out")
+    counts = {name: sum(entry.algorithm == name for entry in board.entries) for name in (cheap, dear)}
+    assert 2 <= counts[dear] < 0.5 * counts[cheap]
+    assert board.entries[0].algorithm == cheap
     numbers = [entry.trial for entry in board.entries]
     assert len(set(numbers)) == len(numbers)
 
@@ -430,28 +515,36 @@ def test_transforms_are_searched_with_the_rest(tmp_path: Path) -> None:
     assert list(engine.trained[0].transforms) == ["scale", "pca"]
 
 
-def test_ten_thousand_trials_cost_little_time_and_memory(tmp_path: Path) -> None:
-    """A fifth of them, here: memory grows by at most 4 kB a trial, a trial costs at most 30 ms."""
+def test_late_trials_cost_no_more_than_early_ones(tmp_path: Path) -> None:
+    """In calls, which no other work on this computer changes; memory grows by at most 4 kB a trial."""
     import tracemalloc
 
-    marks: list[int] = []
-    count = 0
+    ended = calls = 0
+    called: dict[int, int] = {}
+    taken: dict[int, int] = {}
+
+    def count(*_: Any) -> None:
+        nonlocal calls
+        calls += 1
 
     def watch(event: Event) -> None:
-        nonlocal count
-        count += isinstance(event, Ended)
-        if count in (500, 2000) and len(marks) < 1 + (count == 2000):
-            marks.append(tracemalloc.get_traced_memory()[0])
+        nonlocal ended
+        ended += isinstance(event, Ended)
+        if isinstance(event, Ended) and ended in (80, 100, 580, 600):
+            called[ended] = calls
+            sys.setprofile(count if ended in (80, 580) else None)
+        taken[ended] = tracemalloc.get_traced_memory()[0]
 
     tracemalloc.start()
     try:
-        request = {"domain": "misc-functions", "parameterSearch": "random", "budget": "2000 trials"}
-        board = train(request, Ridge(), tmp_path / "out", watch=watch)
+        request = {"domain": "misc-functions", "parameterSearch": "random", "budget": "600 trials"}
+        board = train({**request, "parallelism": 1}, Ridge(), tmp_path / "out", watch=watch)
     finally:
+        sys.setprofile(None)
         tracemalloc.stop()
-    assert len(board.entries) == 2000
-    assert (marks[1] - marks[0]) / 1500 < 4000
-    assert board.time_s / 2000 < 0.03
+    assert len(board.entries) == 600
+    assert (taken[560] - taken[160]) / 400 < 4000
+    assert called[600] - called[580] < 1.5 * (called[100] - called[80])
 
 
 def test_what_did_best_on_a_part_of_the_data_is_trained_on_all_of_them_at_the_end(tmp_path: Path) -> None:

@@ -67,5 +67,5 @@ def traces() -> Path:
     default = Path(__file__).resolve().parents[3] / "shared" / "data"
     folder = Path(os.environ.get("PRUDENT_DATA", default)) / "workflows"
     if not folder.is_dir():
-        pytest.skip("public traces are not at hand; set PRUDENT_DATA")
+        pytest.skip("needs measured data")
     return folder

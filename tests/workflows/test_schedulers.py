@@ -17,7 +17,7 @@ from prudent.workflows.problem import bring_together, weather_of
 from prudent.workflows.scheduling import schedule, schedulers, simulate
 from prudent.workflows.simulator import Placement, play
 
-FEW_EPISODES = {"q-learning": {"episodes": 5}}
+QUICK = {"q-learning": {"episodes": 5}, "prudent": {"evaluations": 500, "front": 2}}
 STEADY = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 ROUNDING_S = 1e-6
 
@@ -76,7 +76,7 @@ def check_run(workflow, fleet, assignments):
 @STEADY
 @given(workflow=workflows(), fleet=fleets(), world=worlds())
 def test_conformance(name, workflow, fleet, world):
-    options = FEW_EPISODES.get(name, {})
+    options = QUICK.get(name, {})
     plan = schedule(workflow, fleet, world, scheduler=name, options=options, seed=7)
     check_run(workflow, fleet, plan.assignments)
     assert plan.makespan_s == max(a.finish_s for a in plan.assignments.values())
@@ -99,10 +99,12 @@ def test_in_bad_weather(name, workflow, fleet):
         queue_s="normal(1, 0.5)",
         vm_lifetime_s="weibull(2, 60)",
     )
-    execution = simulate(workflow, fleet, world, name, seed=11)
+    options = QUICK.get(name, {})
+    execution = simulate(workflow, fleet, world, name, seed=11, options=options)
     assert execution.succeeded
     check_run(workflow, fleet, execution.assignments)
-    assert simulate(workflow, fleet, world, name, seed=11).timeline == execution.timeline
+    again = simulate(workflow, fleet, world, name, seed=11, options=options)
+    assert again.timeline == execution.timeline
 
 
 @STEADY
@@ -141,7 +143,7 @@ def test_nobody_beats_brute_force(workflow):
     best = brute_force(workflow, fleet, world)
     assert lower_bounds(workflow, fleet, world).tight_s <= best + ROUNDING_S
     for name in schedulers():
-        plan = schedule(workflow, fleet, world, scheduler=name, options=FEW_EPISODES.get(name, {}), seed=1)
+        plan = schedule(workflow, fleet, world, scheduler=name, options=QUICK.get(name, {}), seed=1)
         assert plan.makespan_s >= best - ROUNDING_S
 
 

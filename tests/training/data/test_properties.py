@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from prudent.core.errors import BadInput
 from prudent.training.data import read_dataset
-from prudent.training.data.csv_files import MISSING, is_number
+from prudent.training.data.csv_files import is_number
 from prudent.training.data.features import feature_blocks
 from prudent.training.dataset import CATEGORICAL
 from prudent.training.rows import encode_rows
@@ -102,7 +102,13 @@ def test_any_bytes_are_a_data_set_or_a_sentence(
         assert (found.y is None) == (domain == "clustering")
 
 
-@given(st.sampled_from(MISSING) | st.text(max_size=5))
-def test_what_counts_as_a_number_is_what_python_reads(word: str) -> None:
-    if is_number(word):
-        float(word)
+@given(
+    st.integers() | st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(["{}", "{:e}", "{:+f}", " {} "]),
+    st.sampled_from(["x", "_0", ",5", " 1"]),
+)
+@settings(deadline=None)
+def test_numbers_are_told_from_words(number: float, form: str, more: str) -> None:
+    word = form.format(number)
+    assert is_number(word)
+    assert not is_number(word + more)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -58,6 +61,43 @@ def plan_for(two: Fleet) -> Callable[..., Plan]:
         return schedule(workflow, fleet, World(bandwidth_mb_s=1e6), scheduler=scheduler)
 
     return make
+
+
+@dataclass(frozen=True)
+class Site:
+    """A Dask cluster that runs already: its address, and the process of each of its workers."""
+
+    address: str
+    pids: dict[str, int]
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[Site]:
+    """Workers v1 (of two slots) and v2, for every test that is not about the beginning or end of workers."""
+    from prudent.workflows.execute.crew import _local
+
+    with _local({"v1": 2, "v2": 1}) as crew:
+        found = crew._client.run(os.getpid)
+        pids = {vm: found[address] for vm, address in crew._addresses.items()}
+        yield Site(crew._client.scheduler.address, pids)
+
+
+def _dead(pid: int) -> bool:
+    """Whether a process ends within a minute; one that nobody has waited for yet has ended."""
+    until_s = time.monotonic() + 60.0
+    while time.monotonic() < until_s:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.fixture(scope="session")
+def dead() -> Callable[[int], bool]:
+    return _dead
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -31,107 +32,105 @@ import asyncio, sys
 {before}
 from distributed import Worker
 async def serve():
-    async with Worker(sys.argv[1], name=sys.argv[2], nthreads=int(sys.argv[3]), dashboard=False) as w:
+    async with Worker(sys.argv[1], name=sys.argv[2], local_directory=".", dashboard=False) as w:
         await w.finished()
 asyncio.run(serve())
 """
 
 
-class Cluster:
-    """A scheduler and workers as separate programs."""
+class Programs:
+    """A scheduler and workers as separate programs, each in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.started: dict[str, subprocess.Popen[bytes]] = {}
+
+    def scheduler(self) -> str:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.address = f"tcp://127.0.0.1:{self.port}"
-        self.scheduler = self._start([_SCHEDULER, str(self.port)])
-        self.workers: dict[str, subprocess.Popen[bytes]] = {}
-        for _ in range(600):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
+            port = free.getsockname()[1]
+        self._start("scheduler", [_SCHEDULER, str(port)])
+        until_s = time.monotonic() + 60.0
+        while time.monotonic() < until_s:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                return f"tcp://127.0.0.1:{port}"
             time.sleep(0.05)
         raise AssertionError("the scheduler does not start")
 
-    def add(self, name: str, threads: int = 1, before: str = "") -> None:
-        code = _WORKER.format(before=before)
-        self.workers[name] = self._start([code, self.address, name, str(threads)])
-
-    def wait(self) -> None:
-        from distributed import Client
-
-        with Client(self.address, set_as_default=False) as client:
-            client.wait_for_workers(len(self.workers), timeout=60)
+    def worker(self, address: str, name: str, before: str = "") -> None:
+        self._start(name, [_WORKER.format(before=before), address, name])
 
     def close(self) -> None:
-        for process in (*self.workers.values(), self.scheduler):
+        for process in self.started.values():
             process.kill()
             process.wait()
 
-    def _start(self, said: list[str]) -> subprocess.Popen[bytes]:
+    def _start(self, name: str, said: list[str]) -> None:
+        folder = self.folder / name
+        folder.mkdir()
         quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        return subprocess.Popen([sys.executable, "-c", *said], cwd=self.folder, **quiet)
+        environment = {**os.environ, "TMPDIR": str(folder)}
+        command = [sys.executable, "-c", *said]
+        self.started[name] = subprocess.Popen(command, cwd=folder, env=environment, **quiet)
+
+
+def wait_for_workers(address: str, count: int) -> None:
+    from distributed import Client
+
+    with Client(address, set_as_default=False) as client:
+        client.wait_for_workers(count, timeout=60)
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    running = Cluster(tmp_path)
+def programs(tmp_path: Path) -> Iterator[Programs]:
+    running = Programs(tmp_path)
     yield running
     running.close()
 
 
 def test_workers_are_found_by_name_or_by_threads_and_survive_the_run(
-    cluster: Cluster, letters: Workflow, ground: Path, tmp_path: Path
+    site: Any, letters: Workflow, ground: Path, tmp_path: Path
 ) -> None:
-    fleet = Fleet((Vm("v1", "m"), Vm("v2", "m", slots=2)))
+    fleet = Fleet((Vm("v2", "m"), Vm("big", "m", slots=2)))
     plan = schedule(letters, fleet, World(), scheduler="round-robin")
-    assert {assignment.vm for assignment in plan.assignments.values()} == {"v1", "v2"}
-    for name, threads in (("big", 4), ("v1", 1), ("small", 1)):
-        cluster.add(name, threads)
-    cluster.wait()
-    run = execute(plan, letters, tmp_path / "run", directory=ground, address=cluster.address)
+    assert {assignment.vm for assignment in plan.assignments.values()} == {"v2", "big"}
+    run = execute(plan, letters, tmp_path / "run", directory=ground, address=site.address)
     assert (ground / "out").read_text() == "HELLO\nolleh\n"
     pids = {fact["vm"]: fact["pid"] for fact in run.facts if fact["fact"] == "started"}
-    assert pids == {"v1": cluster.workers["v1"].pid, "v2": cluster.workers["big"].pid}
-    assert all(worker.poll() is None for worker in cluster.workers.values()), "they are not ours to end"
-    again = execute(plan, letters, tmp_path / "run", directory=ground, address=cluster.address, resume=True)
+    assert pids == {"v2": site.pids["v2"], "big": site.pids["v1"]}
+    again = execute(plan, letters, tmp_path / "run", directory=ground, address=site.address, resume=True)
     assert again.skipped == 4
+    for pid in site.pids.values():
+        os.kill(pid, 0)  # they are not ours to end
 
 
-def test_a_worker_of_it_that_is_killed_is_made_up_for(
-    cluster: Cluster, step: Callable[..., Activation], two: Fleet, ground: Path, tmp_path: Path
+def test_a_killed_worker_is_made_up_for_and_a_scheduler_that_dies_leaves_what_is_done(
+    programs: Programs, step: Callable[..., Activation], two: Fleet, ground: Path, tmp_path: Path
 ) -> None:
-    steps = tuple(step(f"x{at}", f"sleep 0.3; touch y{at}", "", f"y{at}", 0.3) for at in range(6))
-    workflow = Workflow("many", steps)
+    address = programs.scheduler()
     for name in ("v1", "v2"):
-        cluster.add(name)
-    cluster.wait()
+        programs.worker(address, name)
+    wait_for_workers(address, 2)
 
-    def kill(fact: dict[str, Any]) -> None:
+    def kill_worker(fact: dict[str, Any]) -> None:
         if fact["fact"] == "started" and fact["vm"] == "v1":
-            cluster.workers["v1"].kill()
+            programs.started["v1"].kill()
 
+    steps = tuple(step(f"x{at}", f"sleep 0.1; touch y{at}", "", f"y{at}", 0.3) for at in range(4))
+    workflow = Workflow("many", steps)
     plan = schedule(workflow, two, World(), scheduler="heft")
-    run = execute(plan, workflow, tmp_path / "run", directory=ground, address=cluster.address, watch=kill)
+    run = execute(plan, workflow, tmp_path / "many", directory=ground, address=address, watch=kill_worker)
     assert run.succeeded
     assert run.lost_vms == ("v1",)
 
-
-def test_a_scheduler_that_dies_on_the_way_leaves_what_is_done(
-    cluster: Cluster, step: Callable[..., Activation], ground: Path, tmp_path: Path
-) -> None:
-    workflow = Workflow("two", (step("a", "cp in b", "in", "b"), step("x", "[ -e go ] || sleep 60", "b")))
-    plan = schedule(workflow, Fleet((Vm("v1", "m"),)), World(), scheduler="heft")
-    cluster.add("v1")
-    cluster.wait()
-
-    def kill(fact: dict[str, Any]) -> None:
+    def kill_scheduler(fact: dict[str, Any]) -> None:
         if fact["fact"] == "started" and fact["activation"] == "x":
-            cluster.scheduler.kill()
+            programs.started["scheduler"].kill()
 
+    workflow = Workflow("two", (step("a", "cp in b", "in", "b"), step("x", "[ -e go ] || sleep 60", "b")))
+    plan = schedule(workflow, Fleet((Vm("v2", "m"),)), World(), scheduler="heft")
     with pytest.raises(RunFailed, match=r"connection to the Dask scheduler was lost.*--resume"):
-        execute(plan, workflow, tmp_path / "run", directory=ground, address=cluster.address, watch=kill)
+        execute(plan, workflow, tmp_path / "run", directory=ground, address=address, watch=kill_scheduler)
     (ground / "go").touch()
     run = execute(plan, workflow, tmp_path / "run", directory=ground, resume=True)
     assert run.skipped == 1
@@ -155,20 +154,17 @@ class TestBadInput:
         assert caught.value.exit_code == 2
         assert "\n" not in str(caught.value)
 
-    def test_too_few_workers(
-        self, cluster: Cluster, letters: Workflow, plan_for: PlanFor, ground: Path, tmp_path: Path
-    ) -> None:
-        cluster.add("v1")
-        cluster.wait()
-        plan = plan_for(letters, scheduler="round-robin")
-        with pytest.raises(BadInput, match=r"uses 2 VMs, but .* has 1 worker.*dask worker .* --name v2"):
-            execute(plan, letters, tmp_path / "run", directory=ground, address=cluster.address)
+    def test_too_few_workers(self, site: Any, letters: Workflow, ground: Path, tmp_path: Path) -> None:
+        fleet = Fleet(tuple(Vm(f"v{number}", "m") for number in (1, 2, 3)))
+        plan = schedule(letters, fleet, World(), scheduler="round-robin")
+        with pytest.raises(BadInput, match=r"uses 3 VMs, but .* has 2 worker.*dask worker .* --name v3"):
+            execute(plan, letters, tmp_path / "run", directory=ground, address=site.address)
 
     def test_workers_without_prudent(
-        self, cluster: Cluster, letters: Workflow, ground: Path, tmp_path: Path
+        self, site: Any, programs: Programs, letters: Workflow, ground: Path, tmp_path: Path
     ) -> None:
-        plan = schedule(letters, Fleet((Vm("v1", "m"),)), World(), scheduler="heft")
-        cluster.add("v1", before="sys.modules['prudent'] = None")
-        cluster.wait()
-        with pytest.raises(BadInput, match=r"for VM v1\) has no Prudent; install the same"):
-            execute(plan, letters, tmp_path / "run", directory=ground, address=cluster.address)
+        plan = schedule(letters, Fleet((Vm("bare", "m"),)), World(), scheduler="heft")
+        programs.worker(site.address, "bare", before="sys.modules['prudent'] = None")
+        wait_for_workers(site.address, 3)
+        with pytest.raises(BadInput, match=r"for VM bare\) has no Prudent; install the same"):
+            execute(plan, letters, tmp_path / "run", directory=ground, address=site.address)

@@ -189,23 +189,35 @@ def crew_for(fleet: Fleet, used: set[str], address: str | None) -> Iterator[Crew
 def _local(members: Mapping[str, int]) -> Iterator[Crew]:
     import distributed
 
-    scratch = tempfile.mkdtemp(prefix="prudent-")
     with contextlib.ExitStack() as stack:
-        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
-        cluster = stack.enter_context(
-            distributed.LocalCluster(  # type: ignore[no-untyped-call]
-                n_workers=0,
-                processes=True,
-                dashboard_address="127.0.0.1:0",
-                silence_logs=60,
-                local_directory=scratch,
-            )
-        )
+        scratch = stack.enter_context(scratch_folder())
+        cluster = stack.enter_context(scheduler_in(scratch))
         stack.enter_context(_nest(cluster.scheduler_address, scratch, members))
         connection = distributed.Client(cluster, set_as_default=False)  # type: ignore[no-untyped-call]
         client = stack.enter_context(connection)
         _wait_for(client, members)
         yield Crew(client, _by_name(client))
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[str]:
+    """A folder for what Dask writes meanwhile."""
+    scratch = tempfile.mkdtemp(prefix="prudent-")
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def scheduler_in(scratch: str, **settings: Any) -> Any:
+    """A Dask scheduler in this process; its files are in `scratch`, elsewhere it would leave some behind."""
+    import dask
+    import distributed
+
+    with dask.config.set({"temporary-directory": scratch}):
+        return distributed.LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=0, processes=True, dashboard_address="127.0.0.1:0", silence_logs=60, **settings
+        )
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.errors import BadInput, PrudentError
 from prudent.workflows.execute.command import Order
-from prudent.workflows.execute.crew import Crew, Gone, Told
+from prudent.workflows.execute.crew import Crew, Gone, Told, scheduler_in, scratch_folder
 from prudent.workflows.fleet import Fleet
 
 _CARRIERS = 8
@@ -133,16 +133,10 @@ def crew_on_machines(
         stack.enter_context(cluster)
         security, environment = (None, {}) if cluster.here else _security()
         stack.enter_context(dask.config.set({"distributed.scheduler.worker-ttl": _TTL}))
+        scratch = stack.enter_context(scratch_folder())
+        protocol = "tcp" if security is None else "tls"
         scheduler = stack.enter_context(
-            distributed.LocalCluster(  # type: ignore[no-untyped-call]
-                n_workers=0,
-                processes=True,
-                host=cluster.caller,
-                protocol="tcp" if security is None else "tls",
-                security=security,
-                dashboard_address="127.0.0.1:0",
-                silence_logs=60,
-            )
+            scheduler_in(scratch, host=cluster.caller, protocol=protocol, security=security)
         )
         cluster.start(scheduler.scheduler_address, environment)
         connection = distributed.Client(scheduler, set_as_default=False)  # type: ignore[no-untyped-call]

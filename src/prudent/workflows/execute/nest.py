@@ -11,6 +11,7 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import signal
 import sys
 import time
@@ -40,6 +41,7 @@ def main() -> None:
     sys.stdout.flush()
     sys.stdin.read()  # until whoever started us ends
     _end(children)
+    shutil.rmtree(scratch, ignore_errors=True)  # whoever started us may have been killed
 
 
 def _serve(distributed: Any, address: str, scratch: str, name: str, slots: int) -> None:

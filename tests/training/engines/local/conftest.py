@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,13 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from prudent.training.algorithms.domains import domain as domain_of
-from prudent.training.algorithms.registry import algorithm
+from prudent.training.algorithms.registry import algorithm, algorithms
 from prudent.training.dataset import Column, Dataset
 from prudent.training.engine import TrialSpec
 from prudent.training.engines.local.builders import builder
 from prudent.training.engines.local.lesson import Judge, Lesson, Part
-from prudent.training.engines.local.session import LocalSession
+from prudent.training.engines.local.run import LocalRun
+from prudent.training.engines.local.session import LocalSession, open_pool
 from prudent.training.request_limits import Validation
 from prudent.tuning.trial import Outcome
 
@@ -81,6 +83,7 @@ class Bench:
         self.session = session
         self.folder = folder
         self.number = 0
+        self.runs: list[LocalRun] = []
 
     def start(self, name: str, limit_s=None, fraction=1.0, seed=3, transforms=None, **hyperparameters):
         self.number += 1
@@ -88,7 +91,15 @@ class Bench:
         spec = TrialSpec(
             self.number, name, hyperparameters, transforms or {}, fraction, seed, place, limit_s=limit_s
         )
-        return self.session.start(spec), place
+        self.runs.append(self.session.start(spec))
+        return self.runs[-1], place
+
+    def hang(self, name: str, **settings):
+        """A trial that fits, and then never ends: somebody must read its model before it can be written."""
+        place = self.folder / f"trial-{self.number + 1}"
+        place.mkdir(parents=True)
+        os.mkfifo(place / "model.onnx")
+        return self.start(name, **settings)
 
     def train(self, name: str, **settings) -> tuple[Outcome, Path]:
         run, place = self.start(name, **settings)
@@ -96,44 +107,33 @@ class Bench:
         return outcome, place
 
 
-def _opener(folder: Path):
-    opened: list[LocalSession] = []
-
-    def open_one(dataset, domain, metric=None, validation=None, seed=1, parallelism=2, memory_mb=None):
-        number = len(opened)
-        work, out = folder / f"work-{number}", folder / f"out-{number}"
-        session = LocalSession(
-            dataset, domain, metric, validation or Validation(), seed, work, parallelism, memory_mb=memory_mb
-        )
-        opened.append(session)
-        return Bench(session, out)
-
-    return open_one, opened
+@pytest.fixture(scope="session")
+def pool(tmp_path_factory):
+    """One process for all these tests to fork workers from, with all libraries loaded: that takes long."""
+    names = tuple(name for name in algorithms() if name != "branin")
+    with open_pool(2, tmp_path_factory.mktemp("pool"), names) as started:
+        yield started
 
 
 @pytest.fixture
-def bench(tmp_path):
-    """Opens sessions, and closes them after the test."""
-    open_one, opened = _opener(tmp_path)
+def bench(tmp_path, pool):
+    """Opens sessions that share the pool; what they run is ended after the test."""
+    opened: list[Bench] = []
+
+    def open_one(dataset, domain, metric=None, validation=None, seed=1, **more):
+        number = len(opened)
+        work, out = tmp_path / f"work-{number}", tmp_path / f"out-{number}"
+        more = {"parallelism": 2, "pool": pool, **more}
+        session = LocalSession(dataset, domain, metric, validation or Validation(), seed, work, **more)
+        opened.append(Bench(session, out))
+        return opened[-1]
+
     yield open_one
-    for session in opened:
-        session.close()
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """A session by name, opened when first asked for and kept for the module: loading takes long."""
-    open_one, opened = _opener(tmp_path_factory.mktemp("shared"))
-    known: dict[str, Bench] = {}
-
-    def ask(name, make):
-        if name not in known:
-            known[name] = open_one(*make())
-        return known[name]
-
-    yield ask
-    for session in opened:
-        session.close()
+    for one in opened:
+        for run in one.runs:
+            run.cut(0.0, "the test is over")
+        if one.session._pool is not pool:
+            one.session.close()
 
 
 def _handed_out(function):

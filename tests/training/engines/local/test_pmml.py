@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from prudent.training.algorithms.domains import domain as domain_of
 from prudent.training.algorithms.registry import algorithm
@@ -86,7 +87,9 @@ def fitted(path: Path, domain: str, target: str | None, name: str, settings: Any
     preparation.finish()
     rows = Part(preparation.X, data.y)
     judge = Judge(found.task, found.metric_for(len(data.classes)), len(data.classes))
-    model = builder(name)(Lesson(rows, rows, judge, 1), algorithm(name).complete(settings))
+    # As in a worker: several threads that wait for each other on a busy machine are slower than one.
+    with threadpool_limits(1):
+        model = builder(name)(Lesson(rows, rows, judge, 1), algorithm(name).complete(settings))
     return model, preparation.steps, data
 
 

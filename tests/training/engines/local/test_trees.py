@@ -111,8 +111,8 @@ def test_thresholds_part_float32_as_doubles_do():
 
 
 def test_boosting_learns_more_than_two_classes(data_for, lesson_of, fit, score):
-    lesson = lesson_of(data_for("classification", classes=5, rows=1500), "classification")
-    model = fit("gradient-boosted-tree-classification", lesson, maxIter=60)
+    lesson = lesson_of(data_for("classification", classes=5, rows=1000), "classification")
+    model = fit("gradient-boosted-tree-classification", lesson, maxIter=40)
     assert score(model, lesson) > 0.7
     np.testing.assert_allclose(model.probabilities(lesson.held_out.X).sum(axis=1), 1.0)
 
@@ -134,11 +134,11 @@ def test_boosting_stops_when_nothing_improves_and_keeps_the_best(data_for, lesso
 
 def test_boosting_on_some_rows_a_round(data_for, lesson_of, fit, score):
     lesson = lesson_of(data_for("regression", rows=1000), "regression")
-    some = fit("gradient-boosted-tree-regression", lesson, maxIter=80, subsamplingRate=0.5)
-    every = fit("gradient-boosted-tree-regression", lesson, maxIter=80)
+    some = fit("gradient-boosted-tree-regression", lesson, maxIter=40, subsamplingRate=0.5)
+    every = fit("gradient-boosted-tree-regression", lesson, maxIter=40)
     assert score(some, lesson) != score(every, lesson)
     assert score(some, lesson) == pytest.approx(score(every, lesson), rel=0.3)
-    again = fit("gradient-boosted-tree-regression", lesson, maxIter=80, subsamplingRate=0.5)
+    again = fit("gradient-boosted-tree-regression", lesson, maxIter=40, subsamplingRate=0.5)
     assert score(some, lesson) == score(again, lesson)
 
 

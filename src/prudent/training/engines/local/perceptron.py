@@ -142,10 +142,10 @@ class Teacher:
         torch, chosen = self._torch, self._chosen
         weights = list(self._network.parameters())
         if chosen["solver"] == "l-bfgs":
-            mover = torch.optim.LBFGS(weights, lr=1.0, max_iter=1, line_search_fn="strong_wolfe")
-            return lambda: float(mover.step(lambda: self._whole_loss(mover)).detach())
+            mover = _plain(torch.optim.LBFGS)(weights, lr=1.0, max_iter=1, line_search_fn="strong_wolfe")
+            return lambda: self._whole(mover)
         kind = torch.optim.Adam if chosen["solver"] == "adam" else torch.optim.SGD
-        mover = kind(weights, lr=chosen["stepSize"], weight_decay=chosen["regParam"])
+        mover = _plain(kind)(weights, lr=chosen["stepSize"], weight_decay=chosen["regParam"])
         return lambda: self._once(mover)
 
     def _once(self, mover: Any) -> float:
@@ -157,9 +157,14 @@ class Teacher:
             mover.zero_grad()
             loss = self._loss_of(self._network(self._rows[block]), self._labels[block])
             loss.backward()
-            mover.step()
+            with self._torch.no_grad():
+                mover.step()
             total += float(loss.detach()) * len(block)
         return total / rows
+
+    def _whole(self, mover: Any) -> float:
+        with self._torch.no_grad():
+            return float(mover.step(lambda: self._whole_loss(mover)).detach())
 
     def _whole_loss(self, mover: Any) -> Any:
         mover.zero_grad()
@@ -198,6 +203,15 @@ def _network(torch: Any, widths: Sequence[int], rng: np.random.Generator) -> Any
             layer.bias.zero_()
         parts += [layer, torch.nn.Sigmoid()]
     return torch.nn.Sequential(*parts[:-1])
+
+
+def _plain(kind: Any) -> Any:
+    """One of torch's optimisers without its ties to torch's compiler.
+
+    Loading that takes longer than many a training, and leaves a folder in the temporary directory.
+    """
+    found = {name: getattr(kind, name) for name in ("add_param_group", "zero_grad", "step")}
+    return type(kind.__name__, (kind,), {name: getattr(m, "__wrapped__", m) for name, m in found.items()})
 
 
 def _line(layer: Any) -> Line:

@@ -24,7 +24,7 @@ from prudent.training.engines.local.server import PACKET
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _SERVER = "import sys; from prudent.training.engines.local.server import main; main(sys.argv[1:])"
 LIMIT = "limit"
-_LEAVE_S = 2.0
+_LEAVE_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -44,24 +44,26 @@ class Setup:
 
 @dataclass(frozen=True, eq=False)
 class Worker:
-    """A process that trains, and the line to it."""
+    """A process that trains, what it was told before its first trial, and the line to it."""
 
     pid: int
     line: Connection
+    setup: Setup
 
 
 class Pool:
     """A server to fork from, and the workers that have nothing to do.
 
-    The server starts at once and loads `libraries` while the caller reads data.
+    The server starts at once and loads `libraries` while the caller reads data. Sessions may share a pool: a
+    worker that knows the data of one is not used for another's.
     """
 
     def __init__(self, size: int, threads: int, libraries: Sequence[str], log: Path) -> None:
         self.size = size
         self.threads = threads
-        self.setup: Setup | None = None
         self._lock = threading.Lock()
         self._idle: list[Worker] = []
+        self._forked = False
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, log.open("ab") as sink:
             self._server = subprocess.Popen(
@@ -80,18 +82,23 @@ class Pool:
         """Have libraries ready in workers to come."""
         self._orders.send(json.dumps({"load": list(libraries)}).encode())
 
-    def take(self) -> Worker:
-        """A worker that is free, a new one if none is."""
+    def take(self, setup: Setup) -> Worker:
+        """A worker with this setup that is free, a new one if none is."""
         with self._lock:
-            return self._idle.pop() if self._idle else self._fork()
+            free = next((worker for worker in reversed(self._idle) if worker.setup == setup), None)
+            if free is None:
+                return self._fork(setup)
+            self._idle.remove(free)
+            return free
 
     def give_back(self, worker: Worker) -> None:
-        """It is free again; one too many leaves."""
+        """It is free again; one too many leaves, the one that was free for longest."""
         with self._lock:
-            if len(self._idle) < self.size:
-                self._idle.append(worker)
+            self._idle.append(worker)
+            if len(self._idle) <= self.size:
                 return
-        self.end(worker)
+            longest = self._idle.pop(0)
+        self.end(longest)
 
     def end(self, worker: Worker) -> str:
         """End a worker, whatever it is doing; answers what it died of if it had ended before."""
@@ -106,6 +113,8 @@ class Pool:
             worker.line.close()
         self._idle.clear()
         self._orders.close()
+        if not self._forked:  # it may still load libraries, and has no workers to wait for
+            self._server.kill()
         try:
             self._server.wait(_LEAVE_S)
         except subprocess.TimeoutExpired:
@@ -120,12 +129,12 @@ class Pool:
     ) -> None:
         self.close()
 
-    def _fork(self) -> Worker:
-        assert self.setup is not None
+    def _fork(self, setup: Setup) -> Worker:
+        self._forked = True
         ours, theirs = socket.socketpair()
         with theirs:
-            answer = self._ask({"fork": asdict(self.setup)}, [theirs.fileno()])
-        return Worker(int(answer["pid"]), Connection(ours.detach()))
+            answer = self._ask({"fork": asdict(setup)}, [theirs.fileno()])
+        return Worker(int(answer["pid"]), Connection(ours.detach()), setup)
 
     def _ask(self, order: dict[str, Any], handles: Sequence[int] = ()) -> dict[str, Any]:
         packet = b""

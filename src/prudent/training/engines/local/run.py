@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from prudent.training.engine import TrialSpec
-from prudent.training.engines.local.pool import LIMIT, Pool, Worker
+from prudent.training.engines.local.pool import LIMIT, Pool, Setup, Worker
 from prudent.training.engines.local.worker import FINISHED as DONE
 from prudent.training.engines.local.worker import PROGRESS, Message
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
@@ -21,8 +21,8 @@ class LocalRun:
     not make a trial longer.
     """
 
-    def __init__(self, pool: Pool, spec: TrialSpec) -> None:
-        self._pool = pool
+    def __init__(self, pool: Pool, setup: Setup, spec: TrialSpec) -> None:
+        self._pool, self._setup = pool, setup
         self._spec = replace(
             spec, hyperparameters=dict(spec.hyperparameters), transforms=dict(spec.transforms)
         )
@@ -58,7 +58,7 @@ class LocalRun:
 
     def _begin(self) -> Worker:
         while True:
-            worker = self._pool.take()
+            worker = self._pool.take(self._setup)
             try:
                 worker.line.send(self._spec)
             except ConnectionError:  # it ended while nobody used it

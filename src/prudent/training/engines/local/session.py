@@ -46,7 +46,7 @@ class LocalSession:
         classes = len(dataset.classes)
         store = work / "store"
         Store.write(store, dataset, splits_of(dataset, validation, seed))
-        self._pool.setup = Setup(
+        self._setup = Setup(
             store=str(store.resolve()),
             task=found.task,
             metric=metric or found.metric_for(classes),
@@ -77,7 +77,7 @@ class LocalSession:
 
     def start(self, spec: TrialSpec) -> LocalRun:
         spec.folder.mkdir(parents=True, exist_ok=True)
-        return LocalRun(self._pool, spec)
+        return LocalRun(self._pool, self._setup, spec)
 
     def close(self) -> None:
         self._pool.close()
