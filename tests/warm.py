@@ -180,6 +180,8 @@ class Server:
 
     def _pass_on(self, pid: int) -> None:
         """A signal that the client got; one that is gone has no more use for its program."""
+        if pid not in self._lines:
+            return  # it ended at the same moment
         said = self._lines[pid].recv(100)
         if not said:
             self._selector.unregister(self._lines[pid])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import subprocess
 import sys
@@ -321,7 +320,9 @@ class TestLiveRuns:
         assert more.code == 0
         assert more.json["confirmation"]["trial"]["status"] == "finished"
 
-    def test_an_interrupted_one_is_not_charged_and_starts_again(self, learner: Write, tmp_path: Path) -> None:
+    def test_an_interrupted_one_is_not_charged_and_starts_again(
+        self, prudent: Prudent, learner: Write, tmp_path: Path
+    ) -> None:
         path = learner(full="test -e go || sleep 600")
         process = subprocess.Popen(
             [*PROGRAM, "tune", str(path), "--confirm", "--confirm-budget", "$0.1"],
@@ -335,11 +336,8 @@ class TestLiveRuns:
                 assert process.poll() is None
                 assert time.monotonic() < until, "the confirming run never began"
                 time.sleep(0.05)
-            second = subprocess.run(
-                [*PROGRAM, "tune", str(path), "--resume", "--confirm"],
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            assert (second.returncode, "Another process is running the study" in second.stderr) == (2, True)
+            second = prudent("tune", path, "--resume", "--confirm")
+            assert (second.code, "Another process is running the study" in second.err) == (2, True)
             process.terminate()
             out, _ = process.communicate(timeout=240)
         finally:
@@ -350,11 +348,9 @@ class TestLiveRuns:
         assert not list((tmp_path / "learn.prudent" / "logs").glob("*.pid"))
         assert kept(tmp_path, "learn")[0]["trial"] is None
         (tmp_path / "go").touch()
-        resumed = subprocess.run(
-            [*PROGRAM, "tune", str(path), "--resume", "--confirm", "--json"],
-            capture_output=True, text=True, check=True, env=os.environ,
-        )  # fmt: skip
-        assert json.loads(resumed.stdout)["confirmation"]["trial"]["status"] == "finished"
+        resumed = prudent("tune", path, "--resume", "--confirm", "--json")
+        assert resumed.code == 0
+        assert resumed.json["confirmation"]["trial"]["status"] == "finished"
         assert len(kept(tmp_path, "learn")) == 1
 
 
