@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from prudent.cli.main import run
 
 PROGRAM = [sys.executable, "-m", "prudent.cli.main"]
 GOAL = "maximise accuracy at full data subject to cost_usd <= 0.05 at full data"
@@ -29,38 +32,54 @@ def outcome(vm: str, workers: int, rate: float, share: float) -> tuple[float, fl
     return time_s, usd * workers, 1 - min(error, 0.9)
 
 
+def write_shares(folder: Path, fractions: tuple[float, ...] = (0.02, 0.1, 0.3, 1.0), **changes: Any) -> Path:
+    """A job file that replays runs on several shares of the data."""
+    lines = ["vm,workers,rate,share,time_s,price_usd_per_h,accuracy"]
+    for vm in ("small", "large"):
+        for workers in (1, 2, 4, 8):
+            for rate in (1e-4, 1e-3, 1e-2, 1e-1):
+                for share in fractions:
+                    values = outcome(vm, workers, rate, abs(share) or 1.0)
+                    lines.append(",".join(map(str, (vm, workers, rate, share, *values))))
+    (folder / "shares.csv").write_text("\n".join(lines))
+    said = {
+        "table": "shares.csv",
+        "parameters": ["vm", "workers", "rate"],
+        "fraction": "share",
+        "measures": ["accuracy"],
+        "goal": GOAL,
+        "budget": "$0.5",
+        "strategy": "fabulinus",
+        "options": {"start_configurations": 4},
+        "max_trials": 12,
+        "seed": 1,
+        **changes,
+    }
+    path = folder / "job.yaml"
+    kept = {key: value for key, value in said.items() if value is not None}
+    path.write_text(yaml.safe_dump(kept, sort_keys=False))
+    return path
+
+
 @pytest.fixture
 def shares(tmp_path: Path) -> Write:
-    """Writes a job file that replays runs on several shares of the data; the shares may be others."""
+    """Writes such a job file; the shares may be others."""
+    return partial(write_shares, tmp_path)
 
-    def write(fractions: tuple[float, ...] = (0.02, 0.1, 0.3, 1.0), **changes: Any) -> Path:
-        lines = ["vm,workers,rate,share,time_s,price_usd_per_h,accuracy"]
-        for vm in ("small", "large"):
-            for workers in (1, 2, 4, 8):
-                for rate in (1e-4, 1e-3, 1e-2, 1e-1):
-                    for share in fractions:
-                        values = outcome(vm, workers, rate, abs(share) or 1.0)
-                        lines.append(",".join(map(str, (vm, workers, rate, share, *values))))
-        (tmp_path / "shares.csv").write_text("\n".join(lines))
-        said = {
-            "table": "shares.csv",
-            "parameters": ["vm", "workers", "rate"],
-            "fraction": "share",
-            "measures": ["accuracy"],
-            "goal": GOAL,
-            "budget": "$0.5",
-            "strategy": "fabulinus",
-            "options": {"start_configurations": 4},
-            "max_trials": 16,
-            "seed": 1,
-            **changes,
-        }
-        path = tmp_path / "job.yaml"
-        kept = {key: value for key, value in said.items() if value is not None}
-        path.write_text(yaml.safe_dump(kept, sort_keys=False))
-        return path
 
-    return write
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study whose recommendation has been confirmed, for all tests that begin with one."""
+    folder = tmp_path_factory.mktemp("confirmed")
+    assert run(["tune", str(write_shares(folder)), "--confirm", "--json"]) == 0
+    return folder / "job.prudent"
+
+
+@pytest.fixture
+def confirmed(once: Path, shares: Write, tmp_path: Path) -> Path:
+    """The job file of a study that has been confirmed before; it is the test's own."""
+    shutil.copytree(once, tmp_path / "job.prudent")
+    return shares()
 
 
 @pytest.fixture
@@ -159,11 +178,12 @@ class TestConfirm:
         assert confirmation["earlier"] is False
         assert done.json["spent_usd"] == pytest.approx(sum(t["spent_usd"] for t in done.json["trials"]))
 
-    def test_it_is_never_paid_twice(self, prudent: Prudent, shares: Write, tmp_path: Path) -> None:
-        path = shares()
-        first = prudent("tune", path, "--confirm", "--json").json["confirmation"]
+    def test_it_is_never_paid_twice(self, prudent: Prudent, confirmed: Path, tmp_path: Path) -> None:
+        path = confirmed
+        first = prudent("report", path, "--json").json["confirmation"]
         file = tmp_path / "job.prudent" / "confirmation.json"
         before = file.read_bytes()
+        assert first["trial"] == kept(tmp_path)[0]["trial"]
         again = prudent("tune", path, "--resume", "--confirm", "--json").json["confirmation"]
         assert again == {**first, "earlier": True}
         assert file.read_bytes() == before
@@ -176,10 +196,9 @@ class TestConfirm:
         assert prudent("tune", path, "--resume", "--json").json["confirmation"] == again
 
     def test_one_that_was_begun_and_never_ended_starts_again(
-        self, prudent: Prudent, shares: Write, tmp_path: Path
+        self, prudent: Prudent, confirmed: Path, tmp_path: Path
     ) -> None:
-        path = shares()
-        prudent("tune", path, "--confirm")
+        path = confirmed
         file = tmp_path / "job.prudent" / "confirmation.json"
         said = json.loads(file.read_text())
         ended = dict(said["runs"][0])
@@ -191,10 +210,9 @@ class TestConfirm:
         assert kept(tmp_path) == [ended]
 
     def test_the_confirmation_of_another_configuration_does_not_count(
-        self, prudent: Prudent, shares: Write, tmp_path: Path
+        self, prudent: Prudent, confirmed: Path, tmp_path: Path
     ) -> None:
-        path = shares()
-        prudent("tune", path, "--confirm")
+        path = confirmed
         file = tmp_path / "job.prudent" / "confirmation.json"
         said = json.loads(file.read_text())
         other = {**said["runs"][0]["configuration"], "rate": 0.1, "workers": 8}
@@ -216,10 +234,12 @@ class TestConfirm:
         assert again.code == 0
         assert "at most $0.50, beside the study's budget" in again.out
 
-    def test_another_goal_judges_the_same_run(self, prudent: Prudent, shares: Write, tmp_path: Path) -> None:
+    def test_another_goal_judges_the_same_run(
+        self, prudent: Prudent, confirmed: Path, tmp_path: Path
+    ) -> None:
         """A prediction of a bound just missed: the run ends, breaks the goal, and that is no answer."""
-        path = shares()
-        first = prudent("tune", path, "--confirm", "--json").json
+        path = confirmed
+        first = prudent("report", path, "--json").json
         measured = first["confirmation"]["trial"]["cost_usd"]
         file = tmp_path / "job.prudent" / "confirmation.json"
         said = json.loads(file.read_text())
@@ -249,9 +269,8 @@ class TestConfirm:
         assert says in done.err
         assert not list(tmp_path.glob("*.prudent"))
 
-    def test_a_damaged_file_is_told(self, prudent: Prudent, shares: Write, tmp_path: Path) -> None:
-        path = shares()
-        prudent("tune", path, "--confirm")
+    def test_a_damaged_file_is_told(self, prudent: Prudent, confirmed: Path, tmp_path: Path) -> None:
+        path = confirmed
         (tmp_path / "job.prudent" / "confirmation.json").write_text('{"runs": [')
         done = prudent("tune", path, "--resume", "--confirm")
         assert done.code == 1
@@ -284,7 +303,7 @@ class TestLiveRuns:
     def test_one_cut_by_money_needs_more_to_go_on(
         self, prudent: Prudent, learner: Write, tmp_path: Path
     ) -> None:
-        path = learner(full="sleep 2")
+        path = learner(full="test -e go || sleep 600")
         most = "$0.0001"  # 0.72 s
         done = prudent("tune", path, "--confirm", "--confirm-budget", most, "--json")
         assert done.code == 1
@@ -296,30 +315,31 @@ class TestLiveRuns:
         assert "was cut after" in again.out
         assert "--confirm-budget" in again.out
         assert len(kept(tmp_path, "learn")) == 1, "the same money tells nothing more"
+        (tmp_path / "go").touch()
         more = prudent("tune", path, "--resume", "--confirm", "--confirm-budget", "$0.1", "--json")
         assert more.code == 0
         assert more.json["confirmation"]["trial"]["status"] == "finished"
 
-    def test_an_interrupted_one_is_not_charged_and_starts_again(self, learner: Write, tmp_path: Path) -> None:
-        path = learner(full="test -e go || sleep 60")
+    def test_an_interrupted_one_is_not_charged_and_starts_again(
+        self, prudent: Prudent, learner: Write, tmp_path: Path
+    ) -> None:
+        path = learner(full="test -e go || sleep 600")
         process = subprocess.Popen(
             [*PROGRAM, "tune", str(path), "--confirm", "--confirm-budget", "$0.1"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         try:
             file = tmp_path / "learn.prudent" / "confirmation.json"
-            until = time.monotonic() + 90
-            while not file.exists() and process.poll() is None:
-                assert time.monotonic() < until
+            logs = tmp_path / "learn.prudent" / "logs"
+            until = time.monotonic() + 240
+            while not (file.exists() and list(logs.glob("*.pid"))):
+                assert process.poll() is None
+                assert time.monotonic() < until, "the confirming run never began"
                 time.sleep(0.05)
-            time.sleep(0.5)
-            second = subprocess.run(
-                [*PROGRAM, "tune", str(path), "--resume", "--confirm"],
-                capture_output=True, text=True, timeout=90, check=False,
-            )  # fmt: skip
-            assert (second.returncode, "Another process is running the study" in second.stderr) == (2, True)
+            second = prudent("tune", path, "--resume", "--confirm")
+            assert (second.code, "Another process is running the study" in second.err) == (2, True)
             process.terminate()
-            out, _ = process.communicate(timeout=60)
+            out, _ = process.communicate(timeout=240)
         finally:
             process.kill()
         assert process.returncode == 130
@@ -328,11 +348,9 @@ class TestLiveRuns:
         assert not list((tmp_path / "learn.prudent" / "logs").glob("*.pid"))
         assert kept(tmp_path, "learn")[0]["trial"] is None
         (tmp_path / "go").touch()
-        resumed = subprocess.run(
-            [*PROGRAM, "tune", str(path), "--resume", "--confirm", "--json"],
-            capture_output=True, text=True, timeout=90, check=True, env=os.environ,
-        )  # fmt: skip
-        assert json.loads(resumed.stdout)["confirmation"]["trial"]["status"] == "finished"
+        resumed = prudent("tune", path, "--resume", "--confirm", "--json")
+        assert resumed.code == 0
+        assert resumed.json["confirmation"]["trial"]["status"] == "finished"
         assert len(kept(tmp_path, "learn")) == 1
 
 

@@ -32,10 +32,12 @@ FEW = "8 trials"
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainingDemo, str, Path]:
-    """A demo, what it said, and its folder; the second in the same place."""
+    """A demo, what it said, and its folder, where an earlier one has left its models."""
     folder, said = tmp_path_factory.mktemp("demo") / "deep" / "training", io.StringIO()
-    first = training_demo(None, folder, seed=1, budget="1 trials")
-    assert len(first.board.entries) == 1
+    note = folder / "models" / ".work" / "request.json"
+    note.parent.mkdir(parents=True)
+    note.write_text(json.dumps({"request": {"dataset": {"path": f"elsewhere/{DATA_FILE}"}}}))
+    (folder / "models" / "9-of-the-earlier-one").mkdir()
     return training_demo(Console(file=said, width=120), folder, seed=1, budget=FEW), said.getvalue(), folder
 
 
@@ -71,6 +73,7 @@ def test_it_says_the_best_so_far_the_ranking_and_where_things_are(
     assert f"  1  {best.algorithm}" in said
     assert "  6  " not in said, "five are enough"
     assert demo.report == folder / "models" / "report.html"
+    assert not (folder / "models" / "9-of-the-earlier-one").exists()
     assert str(demo.report) in said
     assert best.algorithm in demo.report.read_text(encoding="utf-8")
 
@@ -171,6 +174,6 @@ def test_the_command_trains_after_it_has_tuned(
     assert said.json["grid"]["best"]["configuration"] == {"x": 0.9}
 
     monkeypatch.setattr(demo_train, "training_demo", partial(training_demo, budget="0.001 s"))
-    late = prudent("demo", "--no-workflow", "--folder", tmp_path / "out")
+    late = prudent("demo", "--no-workflow", "--no-service", "--folder", tmp_path / "out")
     assert late.code == 1, "no model is not what was asked for"
     assert "No model" in late.out

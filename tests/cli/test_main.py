@@ -5,36 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import prudent as package
 from prudent.cli.app import COMMANDS
 
 PROGRAM = [sys.executable, "-m", "prudent.cli.main"]
 
 
-def test_the_version_comes_at_once() -> None:
-    times = []
-    for _ in range(3):
-        begun = time.monotonic()
-        done = subprocess.run([*PROGRAM, "--version"], capture_output=True, text=True, timeout=60, check=True)
-        times.append(time.monotonic() - begun)
-    assert done.stdout == f"prudent {package.__version__}\n"
-    assert min(times) < 0.4
-
-
-def test_nothing_heavy_is_imported_for_help_or_version() -> None:
+def test_nothing_heavy_is_imported_for_the_version() -> None:
     code = (
         "import sys\nfrom prudent.cli.main import run\nrun(['--version'])\n"
         "print([m for m in ('numba', 'scipy', 'plotly', 'rich', 'numpy', 'typer') if m in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
 
 
@@ -77,7 +63,7 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(
 def test_a_reader_who_has_seen_enough_is_no_error() -> None:
     done = subprocess.run(
         f"{sys.executable} -m prudent.cli.main prices --json | head -1; exit ${{PIPESTATUS[0]}}",
-        shell=True, executable="/bin/bash", capture_output=True, text=True, timeout=60, check=False,
+        shell=True, executable="/bin/bash", capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "[\n", "")
 
@@ -102,6 +88,6 @@ def test_debugging_shows_where(tmp_path: Path) -> None:
     environment = {**os.environ, "PRUDENT_DEBUG": "1"}
     done = subprocess.run(
         [*PROGRAM, "tune", str(tmp_path / "gone.yaml")],
-        env=environment, capture_output=True, text=True, timeout=60, check=False,
+        env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "Traceback" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 import subprocess
 import threading
@@ -33,7 +34,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 def orphan(home: Path, run: str = "digits") -> Rental:
     """Machines that are up and whose run is gone."""
-    rental = Rental(LocalProvider(home), "m3.medium", 2, run=run, register=Register(home), lease_s=60)
+    rental = Rental(LocalProvider(home), "m3.medium", 2, run=run, register=Register(home), lease_s=3600)
     rental.launch().wait_ready()
     rental._over.set()  # nobody renews it
     dead = subprocess.Popen(["true"])
@@ -60,7 +61,8 @@ def test_tune_on_machines_ends_what_is_left_first(
     left = orphan(home)
     done = prudent("tune", machines_job(command_job))
     assert done.code == 0, done.err
-    assert done.err == "prudent: ended 2 machines of an earlier run (digits), which cost $0.00223.\n"
+    said = r"prudent: ended 2 machines of an earlier run \(digits\), which cost \$0\.00\d+\.\n"
+    assert re.fullmatch(said, done.err), done.err
     assert LocalProvider(home).list() == ()
     released = Register(home).read(left.cluster)
     assert released is not None
@@ -187,8 +189,8 @@ def _until_gone(home: Path) -> None:
     assert LocalProvider(home).list() == ()
 
 
-def _until(happened: Callable[[], bool], within_s: float = 30.0) -> None:
+def _until(happened: Callable[[], bool], within_s: float = 120.0) -> None:
     end_s = time.monotonic() + within_s
     while not happened():
-        assert time.monotonic() < end_s
+        assert time.monotonic() < end_s, "it never happened"
         time.sleep(0.05)

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -182,12 +181,14 @@ def test_ctrl_c_answers_with_what_is_there(branin: Callable[..., Path], tmp_path
     environment = {**os.environ, "COLUMNS": "120"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
-        for _ in range(20):
-            process.stdout.readline()
-        time.sleep(0.1)
+        seen = 0
+        while seen < 20:
+            line = process.stdout.readline()
+            assert line, "it ended by itself"
+            seen += line.startswith("#")
         process.send_signal(signal.SIGINT)
         try:
-            said, _ = process.communicate(timeout=60)
+            said, _ = process.communicate(timeout=240)
         finally:
             process.kill()
     assert process.returncode == 130

@@ -37,9 +37,10 @@ class TestAnswer:
             "workers",
             "Spent",
             "of $0.30",
-            "report.html",
         ):
             assert words in done.out
+        # A long path goes on in the next line.
+        assert str(folder / "report.html") in "".join(done.out.split())
         assert all(line == line.rstrip() for line in done.out.splitlines())
 
     def test_a_line_for_every_trial_where_it_is_no_terminal(self, prudent: Prudent, job: Write) -> None:
@@ -226,16 +227,17 @@ class TestReport:
 
 class TestLive:
     @pytest.mark.usefixtures("heeds_ctrl_c")
-    def test_ctrl_c_ends_cleanly_with_the_best_so_far(self, command_job: Write, tmp_path: Path) -> None:
-        path = command_job(command="test {x} = 1 || sleep 60; echo 'PRUDENT {{\"error\": 1}}'", name="slow")
+    def test_ctrl_c_ends_cleanly_with_the_best_so_far(
+        self, prudent: Prudent, command_job: Write, tmp_path: Path
+    ) -> None:
+        path = command_job(command="test {x} = 1 || sleep 600; echo 'PRUDENT {{\"error\": 1}}'", name="slow")
         process = subprocess.Popen(
             [*PROGRAM, "tune", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         try:
-            _wait_for(lambda: '"number": 3' in _read(tmp_path / "slow.prudent" / "journal.jsonl"))
-            time.sleep(0.3)
+            _wait_for((tmp_path / "slow.prudent" / "logs" / "trial-0003.pid").exists)
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=30)
+            out, err = process.communicate(timeout=240)
         finally:
             process.kill()
         assert (process.returncode, err) == (130, "")
@@ -244,11 +246,7 @@ class TestLive:
         )
         assert "Best" in out
         assert not list((tmp_path / "slow.prudent" / "logs").glob("*.pid"))
-        resumed = subprocess.run(
-            [*PROGRAM, "tune", str(path), "--resume", "--max-trials", "2", "--json"],
-            capture_output=True, text=True, timeout=60, check=True,
-        )  # fmt: skip
-        again = json.loads(resumed.stdout)
+        again = prudent("tune", path, "--resume", "--max-trials", 2, "--json").json
         assert len(again["trials"]) == 2
         told = [
             fact for fact in _facts(tmp_path / "slow.prudent" / "journal.jsonl") if fact["fact"] == "told"
@@ -275,7 +273,7 @@ class TestLive:
                 break
             said += part
         os.close(master)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=240) == 0
         text = said.decode()
         for words in ("Budget", "━", "Trials", "best so far", "Best", "Report"):
             assert words in text
@@ -289,7 +287,7 @@ def _read(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def _wait_for(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+def _wait_for(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
     until = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < until, "it never happened"

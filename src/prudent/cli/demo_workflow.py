@@ -48,11 +48,12 @@ class WorkflowDemo:
         }
 
 
-def workflow_demo(console: Console | None, folder: Path, seed: int = 0) -> WorkflowDemo:
+def workflow_demo(console: Console | None, folder: Path, seed: int = 0, scale: float = SCALE) -> WorkflowDemo:
     """A Montage-shaped workflow of small real commands on this machine's Dask workers, in about 15 s.
 
     The first guesses of some run times are wrong by a factor of three. What the first run measured makes the
-    second plan, and the second run is faster. `console` is None for a silent demo.
+    second plan, and the second run is faster. `console` is None for a silent demo; `scale` makes its programs
+    longer or shorter.
     """
     from prudent.reports.workflow import write_workflow_report
     from prudent.workflows.comparison import compare
@@ -64,7 +65,7 @@ def workflow_demo(console: Console | None, folder: Path, seed: int = 0) -> Workf
     shutil.rmtree(ground, ignore_errors=True)
     ground.mkdir(parents=True)
     fleet, world = Fleet.parse(FLEET), World(bandwidth_mb_s=1000)
-    guessed = small_montage(ground, seed)
+    guessed = small_montage(ground, seed, scale)
     _say(
         console,
         Text.assemble(("A workflow  ", "bold"), f"{len(guessed)} small programs, {fleet} on this machine"),
@@ -78,7 +79,7 @@ def workflow_demo(console: Console | None, folder: Path, seed: int = 0) -> Workf
     return WorkflowDemo(first, second, report)
 
 
-def small_montage(ground: Path, seed: int) -> Workflow:
+def small_montage(ground: Path, seed: int, scale: float = SCALE) -> Workflow:
     """The shape with commands that really read their inputs, count for a while, and write their output."""
     from prudent.workflows.activation import File
     from prudent.workflows.generate import generate
@@ -88,7 +89,7 @@ def small_montage(ground: Path, seed: int) -> Workflow:
     made = {file.name for activation in shape.activations for file in activation.outputs}
     activations = []
     for activation in shape.activations:
-        real_s = activation.runtime_s * SCALE
+        real_s = activation.runtime_s * scale
         inputs, outputs = ([file.name for file in files] for files in (activation.inputs, activation.outputs))
         count = int(loops_per_s * real_s)
         program = f"{{ s += length($0) }} END {{ for (i = 0; i < {count}; i++) x += i; print s, x }}"
