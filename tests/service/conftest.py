@@ -204,6 +204,26 @@ def serving() -> Callable[[FastAPI], AbstractContextManager[httpx.Client]]:
     return _serving
 
 
+@pytest.fixture(scope="session")
+def nobody_left() -> Callable[[Path], None]:
+    """Waits until no process is left that was started for a home."""
+
+    def wait(home: Path) -> None:
+        until_s = time.monotonic() + 120
+        while left := [path for path in Path("/proc").glob("[0-9]*/environ") if _belongs(path, home)]:
+            assert time.monotonic() < until_s, [path.with_name("cmdline").read_text() for path in left]
+            time.sleep(0.05)
+
+    return wait
+
+
+def _belongs(path: Path, home: Path) -> bool:
+    try:
+        return str(home).encode() in path.read_bytes() and int(path.parent.name) != os.getpid()
+    except OSError:
+        return False
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -162,8 +162,8 @@ class Chrome:
 @pytest.fixture(scope="session")
 def chrome() -> Iterator[Chrome]:
     if not any(shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")):
-        pytest.skip("there is no Chromium here")
-    pytest.importorskip("websocket")
+        pytest.skip("needs Chromium")
+    pytest.importorskip("websocket", reason="needs Chromium")
     with tempfile.TemporaryDirectory(prefix="prudent-chrome-", ignore_cleanup_errors=True) as folder:
         browser = Chrome(Path(folder))
         try:
