@@ -3,58 +3,108 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import httpx
 import pytest
+import sqlalchemy as sa
 import uvicorn
 from fastapi import FastAPI
 from moto.server import ThreadedMotoServer
 
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
+from prudent.service.store.tables import about, metadata
 
 _NOBODY = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
+_QUICK = (
+    "fsync=off",
+    "full_page_writes=off",
+    "synchronous_commit=off",
+    "autovacuum=off",
+    "max_connections=200",
+)
+"""What a server may do whose data nobody needs tomorrow."""
+
+
+def _program(name: str) -> str | None:
+    """A program of PostgreSQL: on the path, or where Debian puts it."""
+    places = [str(place) for place in Path("/usr/lib/postgresql").glob("*/bin")]
+    newest_first = sorted(places, key=lambda place: [int(part) for part in re.findall(r"\d+", place)])[::-1]
+    return shutil.which(name) or shutil.which(name, path=os.pathsep.join(newest_first))
 
 
 class Postgres:
-    """A PostgreSQL server of our own, in a folder, that can be stopped and started."""
+    """A PostgreSQL server of our own, in a folder; nothing of it outlives `stop`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port = _free_port()
-        self._as = _NOBODY if os.geteuid() == 0 else []
+        self.port = 0
         self.log = folder.parent / "postgres.log"
-        for command in (["initdb", "-D", str(folder), "-U", "prudent", "-A", "trust", "-N", "-E", "UTF8"],):
-            subprocess.run([*self._as, *command], check=True, capture_output=True)
+        self._as = _NOBODY if os.geteuid() == 0 else []
+        self._process: subprocess.Popen[bytes] | None = None
+        command = [_program("initdb"), "-D", str(folder), "-U", "prudent", "-A", "trust", "-N", "-E", "UTF8"]
+        subprocess.run([*self._as, *command, "--locale=C"], check=True, capture_output=True)
 
     @property
     def url(self) -> str:
         return f"postgresql://prudent@127.0.0.1:{self.port}/postgres"
 
     def start(self) -> None:
-        options = (
-            f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200"
-        )
-        self._control("start", "-w", "-o", options)
+        """On a port that was free; another one if somebody else was quicker."""
+        for _ in range(10):
+            self.port = _free_port()
+            settings = (
+                *_QUICK,
+                f"port={self.port}",
+                "listen_addresses=127.0.0.1",
+                "unix_socket_directories=",
+            )
+            words = [word for setting in settings for word in ("-c", setting)]
+            with self.log.open("ab") as log:
+                command = [*self._as, str(_program("postgres")), "-D", str(self.folder), *words]
+                self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            if self._answers():
+                return
+        raise AssertionError(f"PostgreSQL does not start.\n{self.log.read_text()}")
 
-    def stop(self, mode: str = "fast") -> None:
-        self._control("stop", "-m", mode)
+    def stop(self) -> None:
+        """At once, as if the power had gone."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait()
 
-    def restart(self, mode: str = "immediate") -> None:
-        self.stop(mode)
-        self.start()
+    def _answers(self) -> bool:
+        import psycopg
 
-    def _control(self, *words: str) -> None:
-        command = [*self._as, "pg_ctl", "-D", str(self.folder), "-l", str(self.log), *words]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until_s = time.monotonic() + 120
+        while self._process is not None and self._process.poll() is None:
+            try:
+                psycopg.connect(self.url, connect_timeout=10).close()
+            except psycopg.OperationalError:
+                assert time.monotonic() < until_s, self.log.read_text()
+                time.sleep(0.05)
+            else:
+                return True
+        return False
+
+    def database(self, name: str) -> str:
+        """The URL of a new database."""
+        import psycopg
+
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"')
+        return f"postgresql+psycopg://prudent@127.0.0.1:{self.port}/{name}"
 
 
 @pytest.fixture
@@ -77,21 +127,32 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    if not all(shutil.which(name) for name in ("postgres", "initdb", "pg_ctl")):
-        pytest.skip("there is no PostgreSQL here")
-    if os.geteuid() == 0 and not shutil.which("setpriv"):
-        pytest.skip("PostgreSQL does not run as root, and there is no setpriv")
-    import tempfile
-
-    # Not below pytest's folder: that is closed to other users, and the server runs as one.
-    with tempfile.TemporaryDirectory(prefix="prudent-pg-", dir="/tmp") as name:
+    """One server for all tests of this process."""
+    as_root = os.geteuid() == 0
+    if not (_program("postgres") and _program("initdb") and (not as_root or shutil.which("setpriv"))):
+        pytest.skip("needs PostgreSQL")
+    pytest.importorskip("psycopg", reason="needs PostgreSQL")
+    # As root the server runs as nobody, to whom pytest's own folder is closed.
+    with (
+        tempfile.TemporaryDirectory(prefix="prudent-pg-", dir="/tmp")
+        if as_root
+        else nullcontext(str(tmp_path_factory.mktemp("postgres"))) as name
+    ):
         Path(name).chmod(0o777)
         server = Postgres(Path(name) / "data")
         server.start()
         try:
             yield server
         finally:
-            server.stop("immediate")
+            server.stop()
+
+
+@pytest.fixture(scope="session")
+def tables(postgres: Postgres) -> str:
+    """The URL of a database with the store's tables, which many tests share one after another."""
+    url = postgres.database("tables")
+    Store(url).close()
+    return url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -99,17 +160,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database that is empty."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'store.db'}"
-    return fresh_database(request.getfixturevalue("postgres"), tmp_path.name)
-
-
-def fresh_database(server: Postgres, name: str) -> str:
-    import psycopg
-
-    name = "t_" + "".join(c if c.isalnum() else "_" for c in name.lower())[:50]
-    with psycopg.connect(server.url, autocommit=True) as connection:
-        connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
-        connection.execute(f'CREATE DATABASE "{name}"')
-    return server.url.replace("postgresql://", "postgresql+psycopg://").rpartition("/")[0] + f"/{name}"
+    found: str = request.getfixturevalue("tables")
+    engine = sa.create_engine(found, poolclass=sa.NullPool)
+    names = ", ".join(table.name for table in metadata.sorted_tables if table is not about)
+    with engine.begin() as connection:
+        connection.execute(sa.text(f"TRUNCATE {names}"))
+    return found
 
 
 @pytest.fixture
@@ -132,6 +188,7 @@ def _serving(app: FastAPI) -> Iterator[httpx.Client]:
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
+        assert thread.is_alive(), "The server did not start."
         time.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
@@ -139,12 +196,32 @@ def _serving(app: FastAPI) -> Iterator[httpx.Client]:
             yield client
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join()
 
 
 @pytest.fixture
 def serving() -> Callable[[FastAPI], AbstractContextManager[httpx.Client]]:
     return _serving
+
+
+@pytest.fixture(scope="session")
+def nobody_left() -> Callable[[Path], None]:
+    """Waits until no process is left that was started for a home."""
+
+    def wait(home: Path) -> None:
+        until_s = time.monotonic() + 120
+        while left := [path for path in Path("/proc").glob("[0-9]*/environ") if _belongs(path, home)]:
+            assert time.monotonic() < until_s, [path.with_name("cmdline").read_text() for path in left]
+            time.sleep(0.05)
+
+    return wait
+
+
+def _belongs(path: Path, home: Path) -> bool:
+    try:
+        return str(home).encode() in path.read_bytes() and int(path.parent.name) != os.getpid()
+    except OSError:
+        return False
 
 
 def _free_port() -> int:

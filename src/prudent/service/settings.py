@@ -53,6 +53,9 @@ class Settings:
     grace_s: float = 30.0
     """How long running work may go on after SIGTERM."""
     poll_s: float = 0.1
+    warm: bool = True
+    """Have the libraries of training loaded before the first request asks for them; without, workers begin
+    sooner and need less memory."""
     engine: Literal["local", "spark"] = "local"
     """Where training requests are done that ask for no machines."""
     where: str | None = None

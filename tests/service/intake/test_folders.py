@@ -303,7 +303,7 @@ def test_fronts_run_by_themselves(tmp_path: Path, store: Store) -> None:
     running = Fronts(fronts_of(settings, store)).start()
     put(tmp_path / "queue", "train", GOOD)
     (tmp_path / "drop" / "a.json").write_text(json.dumps(GOOD))
-    until_s = time.monotonic() + 30
+    until_s = time.monotonic() + 60
     while _count(store) < 2 and time.monotonic() < until_s:
         time.sleep(0.1)
     running.stop()

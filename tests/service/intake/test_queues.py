@@ -50,7 +50,7 @@ def queue(sqs: Any, tmp_path: Path) -> str:
 
 @pytest.fixture
 def front(queue: str, sqs: Any, store: Store, settings: Settings) -> SqsFront:
-    return SqsFront(queue, store, settings, sqs, wait_s=0, visible_s=3, again_s=0)
+    return SqsFront(queue, store, settings, sqs, wait_s=0, visible_s=60, again_s=0)
 
 
 def _left(sqs: Any, url: str) -> int:
@@ -113,39 +113,49 @@ def test_the_queues_own_dead_letters_are_used(front: SqsFront, sqs: Any) -> None
 
 
 def test_a_message_stays_hidden_while_it_is_worked_on(
-    front: SqsFront, sqs: Any, store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    front: SqsFront, sqs: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The work takes longer than the visibility: without renewal another receiver would see it."""
-    front.visible_s = 2
+    """However long the work takes: it is hidden anew, again and again."""
+    front.renew_s = 0.02
     real = sqs_module.receive
-    seen: list[int] = []
+    renewed: list[dict[str, Any]] = []
+    sqs.meta.events.register(
+        "provide-client-params.sqs.ChangeMessageVisibility", lambda params, **_: renewed.append(params)
+    )
 
     def slow(*args: Any) -> Any:
-        until_s = time.monotonic() + 5
-        while time.monotonic() < until_s:
-            seen.append(len(sqs.receive_message(QueueUrl=front.url).get("Messages", [])))
-            time.sleep(0.25)
+        until_s = time.monotonic() + 60
+        while len(renewed) < 3:
+            assert time.monotonic() < until_s, "Nothing is renewed."
+            time.sleep(0.01)
+        assert "Messages" not in sqs.receive_message(QueueUrl=front.url)
         return real(*args)
 
     monkeypatch.setattr(sqs_module, "receive", slow)
     _send(sqs, front.url, GOOD)
     assert front.step() == 1
-    assert sum(seen) == 0
+    assert {params["VisibilityTimeout"] for params in renewed} == {front.visible_s}
     assert len(_titles(store)) == 1
+    after = len(renewed)
+    assert front.step() == 0
+    assert len(renewed) == after  # and not beyond its end
 
 
 def test_a_receiver_that_dies_before_deleting_loses_and_doubles_nothing(
     front: SqsFront, sqs: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    front.visible_s = 1
     _send(sqs, front.url, GOOD)
     with monkeypatch.context() as patch:
         patch.setattr(SqsFront, "_reply", _killed(SqsFront._reply))
         with pytest.raises(KeyboardInterrupt):
             front.step()
     assert len(_titles(store)) == 1  # kept, but not deleted
-    until_s = time.monotonic() + 15
-    while front.step() == 0 and time.monotonic() < until_s:
-        time.sleep(0.3)
+    front.visible_s = 60
+    until_s = time.monotonic() + 60
+    while front.step() == 0:
+        assert time.monotonic() < until_s, "It does not come again."
+        time.sleep(0.1)
     assert _left(sqs, front.url) == 0
     assert len(_titles(store)) == 1
 
@@ -242,7 +252,7 @@ def test_a_bucket_tells_by_its_queue(
     )
     front.bucket = bucket
     s3.put_object(Bucket=bucket.bucket, Key="requests/my cars.json", Body=json.dumps(GOOD).encode())
-    until_s = time.monotonic() + 20
+    until_s = time.monotonic() + 60
     while (not _titles(store) or _left(sqs, front.url)) and time.monotonic() < until_s:
         front.step()
         time.sleep(0.1)

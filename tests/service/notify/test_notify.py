@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes, policy
@@ -66,17 +66,32 @@ def _login(server: Any, session: Any, envelope: Any, mechanism: str, data: Any) 
     return AuthResult(success=good, handled=good)
 
 
+class _MailServer(Controller):
+    """Listens before it starts: a port that was only seen to be free may be another's by then."""
+
+    def __init__(self, handler: Post, **how: Any) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        port = self._listening.getsockname()[1]
+        super().__init__(handler, "127.0.0.1", port, authenticator=_login, ready_timeout=60.0, **how)
+
+    def _create_server(self) -> Any:
+        return self.loop.create_server(self._factory_invoker, sock=self._listening)
+
+
+@contextmanager
+def _serving(handler: Post, **how: Any) -> Iterator[tuple[Post, int]]:
+    controller = _MailServer(handler, **how)
+    controller.start()
+    try:
+        yield handler, controller.port
+    finally:
+        controller.stop()
+
+
 @pytest.fixture
 def office() -> Iterator[tuple[Post, int]]:
-    handler = Post()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    controller = Controller(
-        handler, hostname="127.0.0.1", port=port, authenticator=_login, auth_require_tls=False
-    )
-    controller.start()
-    yield handler, port
-    controller.stop()
+    with _serving(Post(), auth_require_tls=False) as found:
+        yield found
 
 
 @pytest.fixture
@@ -314,29 +329,13 @@ def _issued(name: str, host: str | None, by: tuple[bytes, bytes] | None) -> tupl
     return made.sign(signer, hashes.SHA256()).public_bytes(pem), key.private_bytes(pem, *plain)  # type: ignore[arg-type]
 
 
-@contextmanager
-def _secure_office(certificate: Path) -> Iterator[tuple[Post, int]]:
+def _secure_office(certificate: Path) -> AbstractContextManager[tuple[Post, int]]:
     """A mail server that takes nothing, and no password, before STARTTLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    handler = Post()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    controller = Controller(
-        handler,
-        hostname="127.0.0.1",
-        port=port,
-        tls_context=context,
-        require_starttls=True,
-        authenticator=_login,
-        auth_required=True,
-        auth_require_tls=True,
+    return _serving(
+        Post(), tls_context=context, require_starttls=True, auth_required=True, auth_require_tls=True
     )
-    controller.start()
-    try:
-        yield handler, port
-    finally:
-        controller.stop()
 
 
 def test_mail_by_starttls_with_a_login(settings: Settings, store: Store, certificates: Path) -> None:
@@ -409,7 +408,7 @@ class _Hook(http.server.BaseHTTPRequestHandler):
 def hook() -> Iterator[tuple[type[_Hook], str]]:
     handler = type("Hook", (_Hook,), {"got": [], "status": 200})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield handler, f"http://127.0.0.1:{server.server_address[1]}/hook?a=1"
     server.shutdown()
     server.server_close()
@@ -437,9 +436,7 @@ def test_a_webhook_is_signed_and_told_once(
     assert not webhook.verify("hush", body, "now", "v1=é", now_s)
 
 
-@pytest.mark.parametrize(
-    ("status", "waits"), [(500, True), (503, True), (429, True), (404, False), (302, False)]
-)
+@pytest.mark.parametrize(("status", "waits"), [(500, True), (429, True), (404, False), (302, False)])
 def test_a_webhook_that_may_come_back_is_tried_again(
     status: int, waits: bool, hook: tuple[type[_Hook], str], tmp_path: Path, store: Store
 ) -> None:
@@ -476,9 +473,9 @@ def test_a_courier_delivers_by_itself(hook: tuple[type[_Hook], str], tmp_path: P
     settings = Settings(tmp_path, webhook_url=hook[1])
     courier = Courier(settings, every_s=0.05).start()
     announce(store, settings, _ended(store).id)
-    until_s = time.monotonic() + 20
+    until_s = time.monotonic() + 60
     while not hook[0].got and time.monotonic() < until_s:
-        time.sleep(0.05)
+        time.sleep(0.02)
     courier.stop()
     assert len(hook[0].got) == 1
 

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from fastapi.responses import HTMLResponse
 
 from prudent.core.errors import BadInput
 from prudent.service.security import guard
-from prudent.service.security.accounts import FRESH_S, Accounts, of_file
 from prudent.service.security.sessions import COOKIE, Sessions
 from prudent.service.security.tokens import hash_token, new_token
 from prudent.service.settings import Settings
@@ -37,18 +36,22 @@ class Site:
     port: int
     store: Store
     sessions: Sessions
+    client: httpx.Client
 
     def get(self, path: str, **headers: str) -> httpx.Response:
-        return httpx.get(self.url + path, headers=_named(headers), follow_redirects=False)
+        return self._ask("GET", path, None, headers)
 
     def post(self, path: str, content: Any = b"{}", **headers: str) -> httpx.Response:
-        return httpx.post(self.url + path, content=content, headers=_named(headers))
+        return self._ask("POST", path, content, headers)
+
+    def _ask(self, method: str, path: str, content: Any, headers: dict[str, str]) -> httpx.Response:
+        self.client.cookies.clear()  # who asks is in the headers, and nowhere else
+        return self.client.request(method, path, content=content, headers=_named(headers))
 
     def raw(self, text: bytes) -> bytes:
         """What the server answers to these very bytes."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as line:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as line:
             line.sendall(text)
-            line.settimeout(10)
             found = b""
             try:
                 while block := line.recv(65536):
@@ -107,10 +110,15 @@ def _serve(settings: Settings, store: Store) -> Iterator[Site]:
         thread.start()
         port = listening.getsockname()[1]
         while not server.started:
+            assert thread.is_alive(), "The server did not start."
             time.sleep(0.01)
-        yield Site(f"http://127.0.0.1:{port}", port, store, sessions)
-        server.should_exit = True
-        thread.join()
+        url = f"http://127.0.0.1:{port}"
+        try:
+            with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+                yield Site(url, port, store, sessions, client)
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -165,17 +173,6 @@ def test_tokens_that_nobody_has(site: Site, authorization: str) -> None:
     assert b"www-authenticate: Bearer" in answer or b"retry-after" in answer
 
 
-def test_guessing_is_slowed_down_and_does_not_lock_others_out(settings: Settings, tmp_path: Path) -> None:
-    with Store(f"sqlite:///{tmp_path}/c.db") as store:
-        store.write(users.put, User("ada", "admin", None, hash_token(TOKENS["ada"])))
-        for site in _serve(settings, store):
-            answers = [site.get("/v1/runs", authorization=f"Bearer {number}") for number in range(20)]
-            assert [answer.status_code for answer in answers[:10]] == [401] * 10
-            assert answers[-1].status_code == 429
-            assert int(answers[-1].headers["retry-after"]) >= 1
-            assert site.get("/v1/runs", **_bearer("ada")).status_code == 200
-
-
 def test_each_role_may_do_what_it_may(site: Site) -> None:
     for name in TOKENS:
         assert site.get("/v1/runs", **_bearer(name)).json() == {"user": name}
@@ -213,21 +210,6 @@ def test_forged_and_ended_sessions_are_no_sessions(site: Site) -> None:
     ]
     for value in forged:
         assert site.get("/v1/runs", cookie=f"{COOKIE}={value}").status_code == 401
-
-
-def test_a_removed_user_is_a_stranger_soon(site: Site) -> None:
-    token = new_token()
-    site.store.write(users.put, User("tom", "member", None, hash_token(token)))
-    _until(lambda: site.get("/v1/runs", authorization=f"Bearer {token}").status_code == 200)
-    site.store.write(users.remove, "tom")
-    _until(lambda: site.get("/v1/runs", authorization=f"Bearer {token}").status_code in (401, 429))
-
-
-def _until(true: Any) -> None:
-    until_s = time.monotonic() + FRESH_S + 10
-    while not true():
-        assert time.monotonic() < until_s
-        time.sleep(0.3)
 
 
 def test_without_accounts_this_machine_needs_no_token_but_other_sites_get_nowhere(open_site: Site) -> None:
@@ -277,7 +259,7 @@ def test_names_of_this_machine_are_known(open_site: Site, host: str) -> None:
 def test_scripts_of_allowed_sites_may_call_with_a_token(site: Site) -> None:
     ask = {"access-control-request-method": "POST"}
     for origin, status in (("https://friend.example", 204), ("https://evil.example", 403), ("null", 403)):
-        answer = httpx.options(f"{site.url}/v1/runs", headers={"origin": origin, **ask})
+        answer = site.client.options("/v1/runs", headers={"origin": origin, **ask})
         assert answer.status_code == status
         allowed = answer.headers.get("access-control-allow-origin")
         assert allowed == (origin if status == 204 else None)
@@ -307,7 +289,7 @@ def _chunks(size: int) -> Iterator[bytes]:
         size -= 10_000
 
 
-@pytest.mark.parametrize("size", [100_001, 150_000, 1_000_000, 5_000_000])
+@pytest.mark.parametrize("size", [100_001, 1_000_000])
 def test_bodies_that_are_too_large_are_refused(site: Site, size: int) -> None:
     answer = site.raw(
         f"POST /v1/runs/train HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKENS['mia']}\r\n"
@@ -355,16 +337,6 @@ def test_a_body_that_never_comes_is_given_up() -> None:
     assert said[0]["status"] == 408
 
 
-def test_too_many_requests_wait(settings: Settings, tmp_path: Path) -> None:
-    with Store(f"sqlite:///{tmp_path}/d.db") as store:
-        for site in _serve(replace(settings, rate_per_s=1.0), store):
-            answers = [site.get("/v1/runs") for _ in range(40)]
-            assert [answer.status_code for answer in answers[:20]] == [200] * 20
-            assert answers[-1].status_code == 429
-            assert int(answers[-1].headers["retry-after"]) >= 1
-            assert site.get("/health").status_code == 200
-
-
 def test_nobody_serves_others_without_tokens(tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path}/e.db") as store:
         for host in ("127.0.0.1", "localhost", "::1"):
@@ -395,26 +367,3 @@ def test_what_a_proxy_brings_is_not_of_this_machine(open_site: Site, tmp_path: P
             guard.check_bind(named, store)
         for site in _serve(named, store):
             assert site.get("/v1/runs").status_code == 401
-
-
-def test_accounts_of_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "tokens.yaml"
-    file.write_text(f"eve: {{token_hash: {hash_token('e')}, role: commander, daily_usd: 5}}\n")
-    assert of_file(file) == (User("eve", "commander", 5, hash_token("e")),)
-    with Store(f"sqlite:///{tmp_path}/g.db") as store:
-        found = asyncio.run(_ask(Accounts(store, file)))
-    assert [account.name for account in found] == ["eve"]
-    for wrong in (
-        "- a",
-        "eve: {}",
-        "eve: {token_hash: short}",
-        "eve: 3",
-        "../x: {token_hash: " + "a" * 64 + "}",
-    ):
-        file.write_text(wrong)
-        with pytest.raises(BadInput):
-            of_file(file)
-
-
-async def _ask(accounts: Accounts) -> Any:
-    return await accounts()

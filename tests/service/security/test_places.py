@@ -195,7 +195,7 @@ class _Redirects(http.server.BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def redirecting() -> Iterator[str]:
     server = http.server.ThreadingHTTPServer(("127.0.0.2", 0), _Redirects)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield f"http://127.0.0.2:{server.server_address[1]}/"
     server.shutdown()
     server.server_close()

@@ -38,6 +38,7 @@ class Chrome:
             [program, *_FLAGS, f"--user-data-dir={folder}", "about:blank"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
+            env={**os.environ, "TMPDIR": str(folder)},  # what it leaves goes with its folder
             start_new_session=True,
         )
         self.complaints: list[str] = []
@@ -59,7 +60,7 @@ class Chrome:
         with urllib.request.urlopen(f"http://127.0.0.1:{int(found[1])}/json", timeout=30) as answer:
             places = json.load(answer)
         place = next(each["webSocketDebuggerUrl"] for each in places if each["type"] == "page")
-        return websocket.create_connection(place, timeout=60)
+        return websocket.create_connection(place, timeout=240)
 
     def ask(self, method: str, **values: Any) -> Any:
         """One command of the protocol, and its answer."""
@@ -92,8 +93,9 @@ class Chrome:
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
 
     def open(self, url: str) -> None:
+        self.run("window.isLeft = true")  # the page that is left is complete, too
         self.ask("Page.navigate", url=url)
-        self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
+        self.until("document.readyState === 'complete' && !window.isLeft")
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page; a promise is waited for."""
@@ -104,7 +106,12 @@ class Chrome:
             )
         return found["result"].get("value")
 
-    def until(self, script: str, wait_s: float = 60.0) -> Any:
+    def leave(self) -> None:
+        """Be on no page, so that none goes on asking a service that ends."""
+        self.ask("Page.navigate", url="about:blank")
+        self.until("location.href === 'about:blank' && document.readyState === 'complete'")
+
+    def until(self, script: str, wait_s: float = 240.0) -> Any:
         """Wait until an expression is true."""
         until_s = time.monotonic() + wait_s
         while True:
@@ -149,22 +156,19 @@ class Chrome:
 
     def close(self) -> None:
         self._line.close()
-        os.killpg(self.process.pid, signal.SIGTERM)
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
         assert self.process.stderr is not None
+        self.process.stderr.read()  # until its other processes, which write into its folder, have ended
         self.process.stderr.close()
 
 
 @pytest.fixture(scope="session")
 def chrome() -> Iterator[Chrome]:
     if not any(shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")):
-        pytest.skip("there is no Chromium here")
-    pytest.importorskip("websocket")
-    with tempfile.TemporaryDirectory(prefix="prudent-chrome-", ignore_cleanup_errors=True) as folder:
+        pytest.skip("needs Chromium")
+    pytest.importorskip("websocket", reason="needs Chromium")
+    with tempfile.TemporaryDirectory(prefix="prudent-chrome-") as folder:
         browser = Chrome(Path(folder))
         try:
             yield browser

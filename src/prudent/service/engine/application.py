@@ -51,7 +51,9 @@ def launch(settings: Settings, worker: str) -> None:
         DBOS(config=config)
         DBOS.listen_queues([queue_of(worker)])
         DBOS.launch()
-        DBOS.register_queue(queue_of(worker), polling_interval_sec=0.1, on_conflict="always_update")
+        DBOS.register_queue(
+            queue_of(worker), polling_interval_sec=settings.poll_s, on_conflict="always_update"
+        )
 
 
 def forget(worker: str) -> None:

@@ -8,6 +8,7 @@ runs wait again (with a higher fence), and whoever claims one resumes its workfl
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -43,7 +44,7 @@ class Pulse:
     _thread: threading.Thread | None = None
     _beats_s: list[float] = field(default_factory=list)
     _strays: set[str] = field(default_factory=set)
-    _swept_s: float = 0.0
+    _swept_s: float = -math.inf
     _pruned_s: float = field(default_factory=time.monotonic)
 
     def start(self) -> None:
@@ -87,6 +88,8 @@ class Pulse:
         freed = self.store.write(claims.bury, self.settings.takeover_s, self.settings.tries)
         for run_id in freed:
             _log.warning("Run %s is freed of a worker that fell silent", run_id, extra={"run": run_id})
+        if freed:
+            self._swept_s = -math.inf  # one that was cancelled ended by this, and its workflow did not
         return freed
 
     def reconcile(self) -> None:

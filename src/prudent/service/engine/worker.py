@@ -40,13 +40,14 @@ class Worker:
         self.id = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"[-100:]
         self.parallelism = max(1, cores() // settings.concurrency)
         # The lease ends well before others may take over, so that a journal is free when they do.
-        terms = Terms(
+        self.terms = terms = Terms(
             self.parallelism,
             settings.takeover_s * 0.7,
             tuple(folder.absolute() for folder in settings.data_folders),
             policy_for(settings),
             settings.home.absolute() / "cache" / "warm",
             settings.home.absolute(),
+            settings.warm,
         )
         self.hands = Hands(lambda: Hand(terms), settings.concurrency)
         self.pulse = Pulse(store, settings, self.described, self.mine, self.hands.tick)

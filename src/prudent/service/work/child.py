@@ -44,6 +44,8 @@ class Terms:
     """Where the processes of training write what they have to say; all of them may share it."""
     home: Path | None = None
     """Where the leases of machines are kept; for one's own commands it is where they always are."""
+    warm: bool = True
+    """Load what work of any kind needs before there is work."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -69,14 +71,19 @@ class Child:
     def work(self) -> None:
         threading.Thread(target=self._listen, daemon=True).start()
         threading.Thread(target=self._mind, daemon=True).start()
-        self._stove.light()
-        warm.load()
+        self._warm_up()
+        if self._terms.warm:
+            warm.load()
         signal.signal(signal.SIGTERM, self._stop)
         self.tell(Ready())
         while (task := self._tasks.get()) is not None:
             self.tell(self._done(task))
-            self._stove.light()
+            self._warm_up()
         self._stove.put_out()
+
+    def _warm_up(self) -> None:
+        if self._terms.warm:
+            self._stove.light()
 
     def tell(self, said: Said) -> None:
         with self._lock:
