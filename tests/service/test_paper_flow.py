@@ -35,7 +35,7 @@ from prudent.cloud.providers.local import LocalProvider
 pyspark = pytest.importorskip("pyspark")
 pytestmark = pytest.mark.timeout(900)
 DATA = Path(pyspark.__file__).parent / "data" / "mllib" / "sample_linear_regression_data.txt"
-MOST = 2
+MOST = 1
 REQUEST: dict[str, Any] = {
     "domain": "regression",
     "methods": [
@@ -49,7 +49,7 @@ REQUEST: dict[str, Any] = {
         }
     ],
     "parameterSearch": "random",
-    "budget": "4 trials",
+    "budget": "2 trials",
     "dataset": {"path": "s3://team/data/sample_linear_regression_data.txt", "format": "libsvm"},
     "computationalResources": {
         "instances": [{"ec2Instance": "m3.medium", "minInstances": 1, "maxInstances": MOST}],
@@ -69,6 +69,18 @@ class Office:
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802 - its name there
         self.letters.append(message_from_bytes(envelope.content, policy=policy.default))
         return "250 OK"
+
+
+class Counter(Controller):
+    """Listens at a port that is free, and has time to say so."""
+
+    def __init__(self, handler: Office) -> None:
+        super().__init__(handler, hostname="127.0.0.1", port=0, ready_timeout=60)
+
+    def _trigger_server(self) -> None:
+        self.port = int(self.server.sockets[0].getsockname()[1])
+        with socket.create_connection((self.hostname, self.port), 60) as asked:
+            asked.recv(1024)
 
 
 def free_port() -> int:
@@ -100,42 +112,42 @@ def queue(s3: Any) -> Iterator[str]:
 
 @pytest.fixture
 def office() -> Iterator[tuple[Office, int]]:
-    found, port = Office(), free_port()
-    controller = Controller(found, hostname="127.0.0.1", port=port)
-    controller.start()
-    yield found, port
-    controller.stop()
+    found = Office()
+    counter = Counter(found)
+    counter.start()
+    yield found, counter.port
+    counter.stop()
 
 
 @pytest.fixture
 def service(queue: str, office: tuple[Office, int], tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """`prudent serve`, as an operator would start it; its address and its home."""
-    home, port = tmp_path / "home", free_port()
-    words = ["serve", "--home", str(home), "--port", str(port), "--queue", queue]
-    words += [
-        "--bucket",
-        "s3://team/inbox",
-        "--artifacts",
-        "s3://team/results",
-        "--where",
-        "local",
-        "--concurrency",
-        "1",
-    ]
+    home, log = tmp_path / "home", tmp_path / "log"
+    words = ["serve", "--home", str(home), "--queue", queue, "--bucket", "s3://team/inbox"]
+    words += ["--artifacts", "s3://team/results", "--where", "local", "--concurrency", "1"]
     mail = {"HOST": "127.0.0.1", "PORT": str(office[1]), "SECURITY": "none", "FROM": "prudent@example.org"}
-    with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "prudent.cli.main", *words],
-            env={**os.environ, **{f"PRUDENT_SMTP_{name}": value for name, value in mail.items()}},
-            stdout=log,
-            stderr=log,
-        )
+    environment = {**os.environ, **{f"PRUDENT_SMTP_{name}": value for name, value in mail.items()}}
+
+    def started(port: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "prudent.cli.main", *words, "--port", str(port)]
+        with log.open("w") as told:
+            return subprocess.Popen(command, env=environment, stdout=told, stderr=told)
+
+    # Mails name the port, so that it must be known before; somebody may be quicker to take it.
+    port = free_port()
+    process = started(port)
     try:
+        while "Prudent serves at" not in log.read_text():
+            if process.poll() is not None:
+                assert "Cannot listen" in log.read_text(), log.read_text()
+                port = free_port()
+                process = started(port)
+            time.sleep(0.1)
         yield f"http://127.0.0.1:{port}", home
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(90)
+            process.wait(120)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -183,7 +195,7 @@ def test_from_a_dropped_document_to_a_model_in_use(
         assert any("Spark runs on 1*m3.medium (local)" in line for line in lines), lines
         board = client.get(f"/v1/runs/{run_id}/result").json()
         scores = [entry["score"] for entry in board["entries"]]
-        assert len(scores) == 4
+        assert len(scores) == 2
         assert scores == sorted(scores, reverse=True)
 
         # The mail: ranked models in HTML and in plain text, and links
@@ -191,14 +203,14 @@ def test_from_a_dropped_document_to_a_model_in_use(
         html = mail.get_body(("html",)).get_content()
         text = mail.get_body(("plain",)).get_content()
         for part in (html, text):
-            assert part.count("linear-regression") >= 4
+            assert part.count("linear-regression") >= 2
         (link,) = set(re.findall(rf'href="({address}/v1/models/[^"]+/download)"', html))
         assert link in text
         assert "<html" in client.get(f"{address}/v1/runs/{run_id}/report").text[:200]
 
         # The model, from the bucket by way of the service, used
         kept = [fact["Key"] for fact in s3.list_objects_v2(Bucket="team", Prefix="results/")["Contents"]]
-        assert sum(name.endswith("/model.onnx") for name in kept) == 4
+        assert sum(name.endswith("/model.onnx") for name in kept) == 2
         with zipfile.ZipFile(io.BytesIO(client.get(link).content)) as archive:
             archive.extractall(tmp_path / "mine")
         (folder,) = (tmp_path / "mine").iterdir()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import threading
 import time
 import urllib.request
@@ -19,6 +18,7 @@ from prudent.cloud.clusters import spark_host
 from prudent.cloud.clusters.rental import Rental
 from prudent.cloud.clusters.spark import SparkCluster
 from prudent.cloud.clusters.spark_data import Carried, sees, shares
+from prudent.cloud.clusters.spark_elastic import Elastic
 from prudent.cloud.clusters.spark_host import SparkHost, door, prepare
 from prudent.cloud.clusters.spark_wish import Kind, Wish
 from prudent.cloud.leases.register import Register
@@ -28,7 +28,6 @@ from prudent.core.errors import BadInput
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.timeout(600)
 TYPE = "m3.medium"
-SOON_S = 20.0  # 2 s on a computer that has nothing else to do; the benchmark measures that
 
 
 @dataclass
@@ -49,8 +48,8 @@ def made(home: Path, wish: Wish) -> Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Two workers, and room for a third."""
-    found = made(tmp_path_factory.mktemp("home"), Wish((Kind(TYPE),), least=2, most=3))
+    """A worker, and room for a second."""
+    found = made(tmp_path_factory.mktemp("home"), Wish((Kind(TYPE),), least=1, most=2))
     with found.cluster:
         yield found
     assert found.provider.list() == ()
@@ -68,10 +67,10 @@ def processes(home: Path) -> list[int]:
     return found
 
 
-def until(true: Callable[[], bool], within_s: float = 60.0) -> None:
+def until(true: Callable[[], bool], within_s: float = 120.0) -> None:
     end_s = time.monotonic() + within_s
     while not true():
-        assert time.monotonic() < end_s
+        assert time.monotonic() < end_s, "it did not happen"
         time.sleep(0.1)
 
 
@@ -84,9 +83,9 @@ def alive(site: Site) -> list[dict[str, Any]]:
 
 def test_workers_are_registered_and_as_large_as_their_machines(site: Site) -> None:
     assert site.cluster.master.startswith("spark://127.0.0.1:")
-    assert [worker["cores"] for worker in alive(site)] == [1, 1]
-    assert site.cluster.held == {TYPE: 2}
-    assert len(site.provider.list()) == 2
+    assert [worker["cores"] for worker in alive(site)] == [1]
+    assert site.cluster.held == {TYPE: 1}
+    assert len(site.provider.list()) == 1
     memory_mb = {worker["memory"] for worker in alive(site)}
     assert memory_mb == {int(site.cluster.options["spark.executor.memory"].rstrip("m"))}
     assert max(memory_mb) < 3.75 * 1024
@@ -101,46 +100,32 @@ def test_nobody_gets_in_without_the_secret_and_no_command_line_shows_it(site: Si
     assert not any(secret.encode() in words for words in shown)
 
 
-def test_a_worker_that_ends_is_started_again_on_its_machine(site: Site) -> None:
-    machines = {one.id for one in site.provider.list()}
-    [noted, *_] = site.home.glob("machines/*/workspace/spark/worker.pid")
-    before = noted.read_text()
-    os.kill(int(before), signal.SIGKILL)
-
-    def mended() -> bool:
-        assert site.cluster.mend() == 0
-        return noted.read_text() not in ("", before) and len(alive(site)) == 2
-
-    until(lambda: len(alive(site)) == 1, 120)
-    until(mended, 120)
-    assert site.cluster.workers == 2
-    assert {one.id for one in site.provider.list()} == machines
-
-
-def test_it_grows_to_its_limit_and_shrinks_to_its_minimum(site: Site) -> None:
-    assert site.cluster.grow(TYPE)
-    assert not site.cluster.grow(TYPE)
-    assert len(site.provider.list()) == 3
-    until(lambda: len(alive(site)) == 3)
-    assert site.cluster.shrink(TYPE)
+def test_it_grows_to_its_limit_replaces_a_lost_machine_and_shrinks_to_its_minimum(site: Site) -> None:
+    """That a worker which ends is started again is tested with a request (`test_spark_request`)."""
+    [first] = site.provider.list()
+    trials = [9]
+    elastic = Elastic(site.cluster, lambda: trials[0], wait_s=0.0, idle_s=0.0)
+    try:
+        until(lambda: len(alive(site)) == 2)
+        assert len(site.provider.list()) == 2
+        assert not site.cluster.grow(TYPE)
+        [lost] = [one for one in site.provider.list() if one.id != first.id]
+        site.provider.preempt(lost)
+        until(
+            lambda: lost.id not in {one.id for one in site.provider.list()} and len(site.provider.list()) == 2
+        )
+        until(lambda: site.cluster.workers == 2)
+        assert site.cluster.held == {TYPE: 2}
+        assert site.cluster.trouble is None
+        trials[0] = 0
+        until(lambda: site.cluster.held == {TYPE: 1})
+    finally:
+        elastic.close()
+        elastic.join(120)
     assert not site.cluster.shrink(TYPE)
-    assert len(site.provider.list()) == 2
-    assert site.cluster.held == {TYPE: 2}
+    assert [one.id for one in site.provider.list()] == [first.id]
+    until(lambda: len(alive(site)) == 1)
     assert site.cluster.trouble is None
-
-
-def test_a_machine_that_is_lost_can_be_replaced(site: Site) -> None:
-    before = site.provider.list()
-    noted = site.home.glob("machines/*/workspace/spark/master.pid")
-    [first] = [path.parent.parent.parent.name for path in noted]
-    lost = next(one for one in before if one.id != first)
-    site.provider.preempt(lost)
-    until(lambda: site.cluster.mend() == 1)
-    assert site.cluster.held == {TYPE: 1}
-    assert site.cluster.trouble is None
-    assert site.cluster.grow(TYPE)
-    assert len(site.provider.list()) == 2
-    until(lambda: len(alive(site)) == 2)
 
 
 def test_files_that_the_machines_see_are_named_as_they_are(site: Site, tmp_path: Path) -> None:
@@ -163,11 +148,10 @@ def test_whoever_closes_a_cluster_that_starts_ends_it(tmp_path: Path) -> None:
     starting = threading.Thread(target=start)
     starting.start()
     until((tmp_path / "logs" / "master.log").exists)
-    began_s = time.monotonic()
     site.cluster.close()
-    until(lambda: not processes(tmp_path) and site.provider.list() == (), SOON_S)
-    assert time.monotonic() - began_s < SOON_S
+    until(lambda: not processes(tmp_path) and site.provider.list() == ())
     starting.join(60)
+    assert not starting.is_alive()
     assert failed
     assert not processes(tmp_path)
     assert site.provider.list() == ()

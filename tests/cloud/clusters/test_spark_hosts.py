@@ -26,7 +26,7 @@ from .. import ssh_server
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.timeout(600)
 SMALL, LARGE = "m3.medium", "m3.large"
-SOON_S = 20.0
+LONG_S = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +52,9 @@ def test_hosts_of_two_types_are_one_cluster_and_left_as_they_were(servers: Any, 
         file.write_text("x\n1\n")
         assert cluster.reached([file], tmp_path) == [file]
     assert provider.list() == ()
-    end_s = time.monotonic() + SOON_S
+    end_s = time.monotonic() + LONG_S
     while any(len(host.pids()) > 1 for host in servers.hosts.values()):  # one is the server itself
-        assert time.monotonic() < end_s
+        assert time.monotonic() < end_s, "something still runs on a host"
         time.sleep(0.1)
     assert not list(servers["alpha"].home.glob(".prudent/machines/*"))
 
@@ -68,7 +68,7 @@ board = prudent.train(
         "domain": "regression",
         "methods": [{"algorithm": "linear-regression"}],
         "dataset": {"path": sys.argv[1], "target": "y"},
-        "budget": "2 trials",
+        "budget": "1 trial",
         "parallelism": 1,
     },
     engine="spark", out=sys.argv[2], cluster="1*m3.medium", where=sys.argv[3], home=sys.argv[4],
@@ -88,7 +88,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Any]:
         possible = False
     hidden = any(Path(place).is_relative_to("/tmp") for place in (sys.prefix, __file__))
     if not possible or hidden or not tmp_path.is_relative_to("/tmp"):
-        pytest.skip("no namespace of files can be made here")
+        pytest.skip("needs a namespace of files")
     folder = Path(tempfile.mkdtemp(prefix="prudent-elsewhere-", dir="/var/tmp"))
 
     def popen(words: list[str], **more: Any) -> subprocess.Popen[bytes]:
@@ -118,7 +118,7 @@ def test_data_that_a_host_cannot_see_are_streamed_to_it(elsewhere: Any, tmp_path
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
-    assert said["models"] == 2, said
+    assert said["models"] == 1, said
     assert Path(said["path"], "model.onnx").exists()
     assert HostsProvider.of(path, tmp_path).list() == ()
     assert links() <= before

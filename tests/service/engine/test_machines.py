@@ -38,7 +38,7 @@ REQUEST: dict[str, Any] = {
 def place(tmp_path: Path) -> Settings:
     home = tmp_path / "home"
     made = Settings(
-        home, concurrency=1, heartbeat_s=0.5, takeover_s=5.0, grace_s=1.0, where="local", data=(DATA.parent,)
+        home, concurrency=1, heartbeat_s=0.5, takeover_s=10.0, grace_s=1.0, where="local", data=(DATA.parent,)
     )
     made.create()
     return made
@@ -115,7 +115,7 @@ def test_a_killed_worker_and_a_cancelled_run_leave_no_machine(
     assert (run().worker, run().attempts) == ({"first": "second", "second": "first"}[first], 2)
 
     store.write(runs.cancel, run_id)
-    assert until(lambda: run() if run().ended else None, tmp_path, 120).status == "cancelled"
+    assert until(lambda: run() if run().ended else None, tmp_path).status == "cancelled"
     assert provider.list() == ()
     assert {each.state for each in register.leases()} == {"released"}
     paid_usd = sum(each.cost_usd(time.time()) for each in register.leases())

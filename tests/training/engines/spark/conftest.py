@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from prudent.training.engines.spark.context import started, stop
+from prudent.core.errors import BadInput
+from prudent.training.engines.spark import java
+from prudent.training.engines.spark.context import JAVA_OPTIONS, started, stop
 
-SETTINGS = {
-    "spark.driver.memory": "1g",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.default.parallelism": "2",
-}
+LOADED = "loaded.txt"
+"""From where Java took each class that it had when the session was ready."""
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    session, _ = started("local[2]", tmp_path_factory.mktemp("spark"), SETTINGS, small=True)
+    pytest.importorskip("pyspark")
+    work = tmp_path_factory.mktemp("spark")
+    try:
+        java.java_home(work)
+    except BadInput:
+        pytest.skip("needs Java")
+    classes = work / "classes.log"
+    settings = {
+        "spark.driver.memory": "1g",
+        "spark.default.parallelism": "2",
+        JAVA_OPTIONS: f"-Xlog:class+load:file={classes}",
+    }
+    session, own = started("local[2]", work, settings, small=True)
+    assert own
+    session.conf.set("spark.sql.shuffle.partitions", "1")
+    assert session.range(10).count() == 10
+    shutil.copyfile(classes, work / LOADED)
     yield session
-    stop(session)
+    stop(session, wait_s=300)
 
 
 @pytest.fixture(scope="session")

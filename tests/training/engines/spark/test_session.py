@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +13,29 @@ import numpy as np
 import pytest
 
 from prudent.core.errors import BadInput
-from prudent.training.engine import Session, TrialSpec
+from prudent.training.algorithms.registry import algorithm
+from prudent.training.engine import TrialSpec
 from prudent.training.engines.spark import split as splitting
+from prudent.training.engines.spark.answers import PREDICTION, Answers, collected
 from prudent.training.engines.spark.engine import SparkEngine
+from prudent.training.engines.spark.export import check, export
+from prudent.training.engines.spark.fitting import fit
+from prudent.training.engines.spark.judging import Judge
+from prudent.training.engines.spark.reading import Question, read_table
+from prudent.training.engines.spark.session import SparkTraining
+from prudent.training.engines.spark.table import FEATURES, LABEL, ROW
 from prudent.training.metrics import f1
 from prudent.training.request import TrainingRequest
-from prudent.tuning.jobs.job import Run
-from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
+from prudent.training.request_limits import Validation
+from prudent.tuning.trial import CUT, FAILED, FINISHED, Progress
+
+from .trials import finish, opened, spec_for
 
 pytestmark = pytest.mark.timeout(900)  # Java takes its time on a busy machine
 
 
 @pytest.fixture(scope="module")
-def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def people(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkTraining]:
     """A table with categories, missing values, text labels: whether somebody buys."""
     rng = np.random.default_rng(3)
     lines = ["age,town,income,buys"]
@@ -35,57 +47,66 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines.append(f"{age},{'?' if number % 23 == 0 else town},{shown},{buys}")
     file = tmp_path_factory.mktemp("people") / "people.csv"
     file.write_text("\n".join(lines) + "\n")
-    return file
+    with opened(file.parent / "work", file, dataset={"target": "buys"}) as session:
+        yield session
 
 
-def opened(work: Path, path: Path, domain: str = "classification", **more: Any) -> Session:
-    source = {"path": str(path), **more.pop("dataset", {})}
-    request = TrainingRequest.parse({"domain": domain, "dataset": source, **more})
-    return SparkEngine().open(request, work, 2)
+@pytest.fixture(scope="module")
+def noise(spark: Any, examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkTraining]:
+    """Numbers to predict from ten others."""
+    file = examples / "sample_linear_regression_data.txt"
+    with opened(
+        tmp_path_factory.mktemp("noise"), file, "regression", dataset={"format": "libsvm"}
+    ) as session:
+        yield session
 
 
-def spec_for(folder: Path, algorithm: str, number: int = 1, **more: Any) -> TrialSpec:
-    wanted = {"hyperparameters": {}, "transforms": {}, "fraction": 1.0, "seed": 7, **more}
-    return TrialSpec(number=number, algorithm=algorithm, folder=folder / f"trial-{number}", **wanted)
+@pytest.fixture(scope="module")
+def flowers(spark: Any, examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkTraining]:
+    """150 rows of three classes and four numbers, some of them negative, each row judged once."""
+    file = examples / "sample_multiclass_classification_data.txt"
+    with opened(
+        tmp_path_factory.mktemp("flowers"), file, dataset={"format": "libsvm"}, validation={"folds": 3}
+    ) as session:
+        yield session
 
 
-def finish(run: Run) -> tuple[Outcome, list[Progress]]:
-    seen: list[Progress] = []
-    while not isinstance(event := run.next(800), Outcome):
-        assert event is not None, "it hangs"
-        seen.append(event)
-    return event, seen
+def facts_of(spec: TrialSpec) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((spec.folder / "facts.json").read_text())
+    return found
 
 
 # Tables
 
 
 def test_a_table_with_categories_and_missing_values_goes_into_one_onnx_file(
-    spark: Any, people: Path, tmp_path: Path
+    people: SparkTraining, tmp_path: Path
 ) -> None:
     import onnxruntime
 
-    with opened(tmp_path, people, dataset={"target": "buys"}) as session:
-        columns = session.description["columns"]
-        assert [(c["name"], c["kind"]) for c in columns] == [
-            ("age", "numeric"),
-            ("town", "categorical"),
-            ("income", "numeric"),
-        ]
-        assert list(columns[1]["categories"]) == ["Lima", "Oslo", "Rome"]
-        assert session.description["classes"] == ["no", "yes"]
-        assert (session.shape.rows, session.shape.columns, session.shape.classes) == (240, 3, 2)
-        spec = spec_for(
-            tmp_path,
-            "binomial-logistic-regression",
-            transforms={"impute": {"strategy": "median"}, "scale": {"method": "standard"}},
-        )
-        outcome, _ = finish(session.start(spec))
+    columns = people.description["columns"]
+    assert [(c["name"], c["kind"]) for c in columns] == [
+        ("age", "numeric"),
+        ("town", "categorical"),
+        ("income", "numeric"),
+    ]
+    assert list(columns[1]["categories"]) == ["Lima", "Oslo", "Rome"]
+    assert people.description["classes"] == ["no", "yes"]
+    assert (people.shape.rows, people.shape.columns, people.shape.classes) == (240, 3, 2)
+    spec = spec_for(
+        tmp_path,
+        "binomial-logistic-regression",
+        transforms={"impute": {"strategy": "median"}, "scale": {"method": "standard"}},
+    )
+    outcome, _ = finish(people.start(spec))
     assert outcome.status == FINISHED, outcome.why
-    facts = json.loads((spec.folder / "facts.json").read_text())
+    assert set(outcome.measures) == {"score", "value", "train_s", "predict_ms"}
+    facts = facts_of(spec)
     assert facts["metric"] == "mcc"
-    assert facts["value"] > 0.8
+    assert facts["value"] == outcome.measures["value"] > 0.8
     assert facts["export_difference"] < 1e-5
+    assert facts["extra_files"] == ["spark"]
+    assert (spec.folder / "spark" / "metadata").is_dir()
     assert (facts["rows_trained"], facts["rows_validated"]) == (168, 72)
     assert set(facts["picture"]["importance"]["feature"]) == {"age", "income", "town=0", "town=1", "town=2"}
     model = onnxruntime.InferenceSession(str(spec.folder / "model.onnx"))
@@ -95,26 +116,30 @@ def test_a_table_with_categories_and_missing_values_goes_into_one_onnx_file(
     assert np.isfinite(shares).all()
 
 
-def test_trees_ask_for_categories_and_for_principal_components(
-    spark: Any, people: Path, tmp_path: Path
-) -> None:
-    with opened(tmp_path, people, dataset={"target": "buys"}, validation={"holdout": 0.2}) as session:
-        by_category = spec_for(
-            tmp_path, "random-forest-classification", 1, hyperparameters={"maxCategories": 70, "maxBins": 100}
-        )
-        turned = spec_for(
-            tmp_path,
-            "decision-tree-classification",
-            2,
-            transforms={"scale": {"method": "minmax"}, "pca": {"k": 2}},
-        )
-        outcomes = [finish(run)[0] for run in (session.start(by_category), session.start(turned))]
-    for spec, outcome in zip((by_category, turned), outcomes, strict=True):
+def test_trees_ask_for_categories_and_for_principal_components(people: SparkTraining, tmp_path: Path) -> None:
+    by_category = spec_for(
+        tmp_path,
+        "random-forest-classification",
+        1,
+        hyperparameters={"maxCategories": 70, "maxBins": 100, "numTrees": 3},
+        fraction=0.5,
+    )
+    again = replace(by_category, number=2, folder=tmp_path / "again")
+    turned = spec_for(
+        tmp_path,
+        "decision-tree-classification",
+        3,
+        transforms={"scale": {"method": "minmax"}, "pca": {"k": 2}},
+    )
+    specs = (by_category, again, turned)
+    for spec, run in [(spec, people.start(spec)) for spec in specs]:  # side by side
+        outcome, _ = finish(run)
         assert outcome.status == FINISHED, outcome.why
-        facts = json.loads((spec.folder / "facts.json").read_text())
-        assert facts["rows_validated"] == 48
-        assert facts["export_difference"] < 1e-5
-    assert {"pc1", "pc2"} == set(facts["picture"]["importance"]["feature"])
+        assert facts_of(spec)["export_difference"] < 1e-5
+    assert {"pc1", "pc2"} == set(facts_of(turned)["picture"]["importance"]["feature"])
+    assert facts_of(by_category)["rows_trained"] == 84
+    # The same seed draws the same rows and the same trees.
+    assert facts_of(again)["picture"] == facts_of(by_category)["picture"]
 
 
 @pytest.mark.parametrize("kind", ["parquet", "json", "avro"])
@@ -135,11 +160,13 @@ def test_other_formats_hold_the_same_rows(spark: Any, tmp_path: Path, kind: str)
         schema = {"type": "record", "name": "row", "fields": [{"name": n, "type": t} for n, t in fields]}
         with file.open("wb") as out:
             fastavro.writer(out, schema, rows)
-    with opened(tmp_path / "work", file) as session:
-        kinds = {c["name"]: (c["kind"], tuple(c["categories"])) for c in session.description["columns"]}
-        assert kinds == {"a": ("numeric", ()), "b": ("categorical", ("x", "y")), "c": ("numeric", ())}
-        assert session.description["classes"] == [0, 1]
-        assert session.shape.rows == 30
+    table = read_table(spark, Question(str(file), None, None, None, "classification"), tmp_path / "work")
+    kinds = {column.name: (column.kind, column.categories) for column in table.columns}
+    assert kinds == {"a": ("numeric", ()), "b": ("categorical", ("x", "y")), "c": ("numeric", ())}
+    assert table.classes == (0, 1)
+    assert table.rows == 30
+    assert table.missing == (True, False, False)
+    table.frame.unpersist()
 
 
 WRONG = [
@@ -174,7 +201,7 @@ def test_a_bad_libsvm_line_is_named(spark: Any, tmp_path: Path) -> None:
 
 def test_a_line_break_inside_quotes_is_read(spark: Any, tmp_path: Path) -> None:
     file = tmp_path / "data.csv"
-    file.write_text('note,a,label\n"one\ntwo",1,x\nplain,2,y\n' * 1)
+    file.write_text('note,a,label\n"one\ntwo",1,x\nplain,2,y\n')
     with opened(tmp_path / "work", file) as session:
         assert session.shape.rows == 2
         assert list(session.description["columns"][0]["categories"]) == ["one\ntwo", "plain"]
@@ -183,188 +210,180 @@ def test_a_line_break_inside_quotes_is_read(spark: Any, tmp_path: Path) -> None:
 # Trials
 
 
-def test_refused_combinations_fail_with_one_sentence(spark: Any, examples: Path, tmp_path: Path) -> None:
-    negative = examples / "sample_multiclass_classification_data.txt"
-    with opened(tmp_path, negative, dataset={"format": "libsvm"}) as session:
-        refused = [
-            ("naive-bayes", {"modelType": "multinomial"}, "Negative"),
-            ("binomial-logistic-regression", {}, "1 or 2 outcome classes"),
-            ("multilayer-perceptron-classifier", {"inputLayerWidth": 9}, "the data have 4 features"),
-        ]
-        for number, (name, settings, said) in enumerate(refused):
-            outcome, _ = finish(session.start(spec_for(tmp_path, name, number, hyperparameters=settings)))
-            assert outcome.status == FAILED
-            assert said in outcome.why
-            assert "\n" not in outcome.why
-            assert len(outcome.why) < 400
-            assert not (tmp_path / f"trial-{number}" / "facts.json").exists()
-
-
-def test_a_family_refuses_a_link(spark: Any, examples: Path, tmp_path: Path) -> None:
-    data = examples / "sample_linear_regression_data.txt"
-    with opened(tmp_path, data, "regression", dataset={"format": "libsvm"}) as session:
-        settings = {"family": "gamma", "link": "logit"}
-        spec = spec_for(tmp_path, "generalized-linear-regression", hyperparameters=settings)
-        outcome, _ = finish(session.start(spec))
-    assert outcome.status == FAILED
-    assert "gamma" in outcome.why
+def test_refused_combinations_fail_with_one_sentence(
+    flowers: SparkTraining, noise: SparkTraining, tmp_path: Path
+) -> None:
+    refused: list[tuple[SparkTraining, str, dict[str, Any], str]] = [
+        (flowers, "naive-bayes", {"modelType": "multinomial"}, "Negative"),
+        (flowers, "binomial-logistic-regression", {}, "1 or 2 outcome classes"),
+        (flowers, "multilayer-perceptron-classifier", {"inputLayerWidth": 9}, "the data have 4 features"),
+        (noise, "generalized-linear-regression", {"family": "gamma", "link": "logit"}, "gamma"),
+    ]
+    for number, (session, name, settings, said) in enumerate(refused):
+        outcome, _ = finish(session.start(spec_for(tmp_path, name, number, hyperparameters=settings)))
+        assert outcome.status == FAILED
+        assert said in outcome.why
+        assert "\n" not in outcome.why
+        assert len(outcome.why) < 400
+        assert not (tmp_path / f"trial-{number}" / "facts.json").exists()
 
 
 def test_cut_and_late_trials_stop_on_the_cluster_while_others_go_on(
-    spark: Any, examples: Path, tmp_path: Path
+    spark: Any, noise: SparkTraining, tmp_path: Path
 ) -> None:
-    data = examples / "sample_linear_regression_data.txt"
-    with opened(tmp_path, data, "regression", dataset={"format": "libsvm"}) as session:
-        long = {"maxIter": 3000, "maxDepth": 5}
-        cut = session.start(spec_for(tmp_path, "gradient-boosted-tree-regression", 1, hyperparameters=long))
-        late = session.start(
-            spec_for(tmp_path, "gradient-boosted-tree-regression", 2, hyperparameters=long, limit_s=4.0)
-        )
-        other = session.start(spec_for(tmp_path, "linear-regression", 3))
-        time.sleep(2)
-        outcome = cut.cut(2.0, "enough")
-        assert (outcome.status, outcome.why) == (CUT, "enough")
-        assert finish(other)[0].status == FINISHED
-        outcome, _ = finish(late)
-        assert outcome.status == FAILED
-        assert "limit of 4 s" in outcome.why
-        assert outcome.time_s <= 4.0
-        assert not (tmp_path / "trial-1" / "facts.json").exists()
-        deadline = time.monotonic() + 20
-        tracker = spark.sparkContext.statusTracker()
-        while tracker.getActiveJobsIds() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert not tracker.getActiveJobsIds()
+    long = {"maxIter": 3000, "maxDepth": 5}
+    boosting = "gradient-boosted-tree-regression"
+    cut = noise.start(spec_for(tmp_path, boosting, 1, hyperparameters=long))
+    late = noise.start(spec_for(tmp_path, boosting, 2, hyperparameters=long, limit_s=0.5))
+    assert isinstance(cut.next(600), Progress)  # it is in the middle of it
+    other = noise.start(spec_for(tmp_path, "linear-regression", 3))
+    outcome = cut.cut(2.0, "enough")
+    assert (outcome.status, outcome.why) == (CUT, "enough")
+    assert finish(other)[0].status == FINISHED
+    outcome, _ = finish(late)
+    assert outcome.status == FAILED
+    assert "limit of 0.5 s" in outcome.why
+    assert outcome.time_s <= 0.5
+    for number in (1, 2):
+        assert not (tmp_path / f"trial-{number}" / "facts.json").exists()
+    deadline_s = time.monotonic() + 60
+    tracker = spark.sparkContext.statusTracker()
+    while tracker.getActiveJobsIds():
+        assert time.monotonic() < deadline_s, "jobs of trials that ended still run"
+        time.sleep(0.1)
 
 
-def test_folds_report_progress_and_the_same_seed_gives_the_same_score(
-    spark: Any, examples: Path, tmp_path: Path
-) -> None:
-    data = examples / "sample_multiclass_classification_data.txt"
-    with opened(tmp_path, data, dataset={"format": "libsvm"}, validation={"folds": 3}, seed=5) as session:
-        specs = [spec_for(tmp_path, "decision-tree-classification", n, fraction=0.5) for n in (1, 2)]
-        (one, seen), (two, _) = (finish(session.start(spec)) for spec in specs)
-    assert one.measures["score"] == two.measures["score"]
+def test_folds_report_progress(flowers: SparkTraining, tmp_path: Path) -> None:
+    spec = spec_for(tmp_path, "decision-tree-classification", fraction=0.5)
+    outcome, seen = finish(flowers.start(spec))
+    assert outcome.status == FINISHED, outcome.why
     assert [event.done for event in seen] == [pytest.approx(1 / 3), pytest.approx(2 / 3)]
-    facts = json.loads((tmp_path / "trial-1" / "facts.json").read_text())
+    facts = facts_of(spec)
     assert (facts["rows_trained"], facts["rows_validated"]) == (75, 150)
 
 
-def test_many_rows_are_split_by_hash_and_judged_inside_spark(
+def test_many_rows_are_split_by_hash(flowers: SparkTraining, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way that large data take, on little data."""
+    monkeypatch.setattr(splitting, "MOST_ON_DRIVER", 10)
+    table = flowers._workshop.table
+
+    def numbers(frame: Any) -> set[int]:
+        return {row[ROW] for row in frame.select(ROW).collect()}
+
+    every = numbers(table.frame)
+    rows = splitting.split(None, table, Validation(holdout=0.3), 5)
+    train, held_out = numbers(rows.train(0, 1.0)), numbers(rows.held_out(0))
+    assert train | held_out == every == numbers(rows.train(None, 1.0))
+    assert not train & held_out
+    assert 25 < len(held_out) < 65
+    half = rows.train(0, 0.5)
+    assert numbers(half) < train
+    assert 0.3 < rows.size(0, 0.5) / len(train) < 0.7
+    # One row of every class is in every sample, however small.
+    assert rows.train(0, 0.001).select(LABEL).distinct().count() == 3
+    assert numbers(splitting.split(None, table, Validation(holdout=0.3), 6).held_out(0)) != held_out
+    folds = splitting.split(None, table, Validation(folds=2), 5)
+    parts = [numbers(folds.held_out(fold)) for fold in range(folds.folds)]
+    assert parts[0] | parts[1] == every
+    assert not parts[0] & parts[1]
+    assert numbers(folds.train(0, 1.0)) == parts[1]
+
+
+def test_what_spark_judges_itself_is_judged_as_what_is_collected(spark: Any) -> None:
+    from pyspark.ml.linalg import Vectors
+
+    rng = np.random.default_rng(4)
+    X = np.concatenate([rng.normal(place, 0.4, size=(20, 2)) for place in (0, 3, 6)])
+    actual = np.repeat([0, 1, 2], 20)
+    predicted = np.where(rng.random(60) < 0.2, (actual + 1) % 3, actual)
+    rows = [
+        (number, float(label), float(said), Vectors.dense(x))
+        for number, (label, said, x) in enumerate(zip(actual, predicted, X, strict=True))
+    ]
+    frame = spark.createDataFrame(rows, [ROW, LABEL, PREDICTION, FEATURES]).persist()
+    answers = Answers(X.astype(np.float32), predicted, None, actual, X)
+    for domain, metric in (("classification", "mcc"), ("classification", "f1"), ("regression", "r2"),
+                           ("regression", "rmse"), ("regression", "mae")):  # fmt: skip
+        judge = Judge.of(domain, metric, 3)
+        there, here = judge.of_frame(frame, FEATURES), judge.of_answers(answers)
+        assert (there.value, there.rows) == (pytest.approx(here.value), 60)
+        assert set(there.picture) == set(here.picture)
+    judge = Judge.of("clustering", None, 0)
+    there = judge.of_frame(frame.withColumn(PREDICTION, frame[LABEL]), FEATURES)
+    here = judge.of_answers(replace(answers, predicted=actual))
+    # Spark's silhouette takes squared distances, which parts clusters more sharply.
+    assert here.value - 0.01 <= there.value <= 1
+    assert set(there.picture) == set(here.picture)
+    with pytest.raises(BadInput, match="one cluster"):
+        judge.of_frame(frame.withColumn(PREDICTION, frame[LABEL] * 0), FEATURES)
+    frame.unpersist()
+
+
+def test_a_trial_on_many_rows_is_judged_inside_spark(
     spark: Any, examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ways that large data take, on little data."""
     monkeypatch.setattr(splitting, "MOST_ON_DRIVER", 10)
     monkeypatch.setattr("prudent.training.engines.spark.answers.MOST_CELLS", 200)
     data = examples / "sample_multiclass_classification_data.txt"
-    for domain, name in (("classification", "multinomial-logistic-regression"), ("clustering", "k-means")):
-        with opened(tmp_path / domain, data, domain, dataset={"format": "libsvm"}) as session:
-            outcome, _ = finish(
-                session.start(spec_for(tmp_path / domain, name, hyperparameters={"maxIter": 20}))
-            )
-            half = finish(session.start(spec_for(tmp_path / domain, name, 2, fraction=0.5)))[0]
-        assert outcome.status == half.status == FINISHED, outcome.why + half.why
-        facts, few = (
-            json.loads((tmp_path / domain / f"trial-{n}" / "facts.json").read_text()) for n in (1, 2)
-        )
-        assert facts["rows_trained"] + facts["rows_validated"] == 150
-        assert 25 < facts["rows_validated"] < 65
-        assert 0.3 < few["rows_trained"] / facts["rows_trained"] < 0.7
-        assert facts["export_difference"] < 1e-5
-        if domain == "classification":
-            counts = np.array(facts["picture"]["confusion"]["counts"])
-            assert facts["value"] == pytest.approx(f1(counts))
-            assert counts.sum() == facts["rows_validated"]
-
-
-def test_a_network_learns_in_two_processes(spark: Any, tmp_path: Path) -> None:
-    """Enough rows for two: gradients are averaged over both halves of the data."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(5000, 2))
-    y = (X[:, 0] + X[:, 1] > 0).astype(int)
-    lines = [f"{a:.4f},{b:.4f},{'in' if label else 'out'}" for (a, b), label in zip(X, y, strict=True)]
-    (tmp_path / "data.csv").write_text("a,b,label\n" + "\n".join(lines) + "\n")
-    settings = {"hiddenLayersWidth": 4, "maxIter": 10, "stepSize": 0.05, "blockSize": 256}
-    with opened(
-        tmp_path / "work", tmp_path / "data.csv", "deep-learning", validation={"holdout": 0.2}
-    ) as session:
-        spec = spec_for(tmp_path, "multilayer-perceptron-classifier", hyperparameters=settings)
-        outcome, seen = finish(session.start(spec))
+    with opened(tmp_path, data, dataset={"format": "libsvm"}) as session:
+        spec = spec_for(tmp_path, "multinomial-logistic-regression", hyperparameters={"maxIter": 10})
+        outcome, _ = finish(session.start(spec))
     assert outcome.status == FINISHED, outcome.why
-    assert outcome.measures["score"] > 0.9
-    assert seen
-    assert seen[-1].measures["score"] == pytest.approx(outcome.measures["score"], abs=0.05)
-    facts = json.loads((spec.folder / "facts.json").read_text())
+    facts = facts_of(spec)
+    assert facts["rows_trained"] + facts["rows_validated"] == 150
     assert facts["export_difference"] < 1e-5
     counts = np.array(facts["picture"]["confusion"]["counts"])
-    assert f1(counts) == facts["value"]
+    assert facts["value"] == pytest.approx(f1(counts))
+    assert counts.sum() == facts["rows_validated"]
 
 
-def test_boosting_ends_where_it_was_best(spark: Any, examples: Path, tmp_path: Path) -> None:
-    """The file is mostly noise, which more trees only learn by heart."""
-    data = examples / "sample_linear_regression_data.txt"
-    settings = {"maxIter": 40, "maxDepth": 3}
-    with opened(tmp_path, data, "regression", dataset={"format": "libsvm"}) as session:
-        spec = spec_for(tmp_path, "gradient-boosted-tree-regression", hyperparameters=settings)
-        outcome, seen = finish(session.start(spec))
-    assert outcome.status == FINISHED, outcome.why
-    picture = json.loads((spec.folder / "facts.json").read_text())["picture"]
-    curve, stopped = picture["curve"], picture["stopped"]
-    assert stopped["of"] == 40
-    assert stopped["best"] < len(curve["step"]) < 40
-    assert stopped["why"] == "no better for 10 steps"
-    assert outcome.measures["score"] == pytest.approx(max(curve["validation"]), abs=1e-6)
-    assert curve["validation"][stopped["best"] - 1] == max(curve["validation"])
-    assert curve["train"][-1] > curve["train"][0]
-    assert [each.measures["score"] for each in seen] == sorted(each.measures["score"] for each in seen)
-    assert 0 < seen[0].done <= seen[-1].done <= 1
+# Exported models
 
 
-LINKS = [
-    {"family": "poisson", "link": "log"},
-    {"family": "poisson", "link": "sqrt"},
-    {"family": "gamma", "link": "inverse"},
-    {"family": "tweedie", "variancePower": 1.5, "linkPower": 0.5},
-    {"family": "binomial", "link": "probit"},
-    {"family": "binomial", "link": "cloglog"},
-]
+def difference(session: SparkTraining, name: str, settings: dict[str, Any], folder: Path) -> float:
+    """How far the ONNX form of a model of these data is from what Spark says."""
+    shop, spec = session._workshop, spec_for(folder, name, hyperparameters=settings)
+    complete = algorithm(name).complete(settings)
+    rows = shop.rows.train(None, 1.0)
+    fitted = fit(spec, complete, rows, None, shop.table, shop.judge, lambda score, done: None)
+    return check(
+        export(fitted, len(shop.table.columns)), collected(fitted.predict(rows), shop.table)
+    ).difference
+
+
+LINKS: dict[str, list[dict[str, Any]]] = {
+    "rate": [
+        {"family": "poisson", "link": "log"},
+        {"family": "poisson", "link": "sqrt"},
+        {"family": "gamma", "link": "inverse"},
+        {"family": "tweedie", "variancePower": 1.5, "linkPower": 0.5},
+    ],
+    "share": [{"family": "binomial", "link": "probit"}, {"family": "binomial", "link": "cloglog"}],
+}
 
 
 def test_every_family_and_link_predicts_the_same_in_onnx(spark: Any, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     x = rng.uniform(0.1, 1.0, size=60)
-    for name, y in (("rate", np.round(1 + 3 * x + rng.uniform(size=60))), ("share", (x > 0.5) ^ (x > 0.9))):
-        lines = [f"{a:.4f},{float(b)}" for a, b in zip(x, y, strict=True)]
-        (tmp_path / f"{name}.csv").write_text("x,label\n" + "\n".join(lines) + "\n")
-    for name, binomial in (("rate", False), ("share", True)):
-        with opened(tmp_path / name, tmp_path / f"{name}.csv", "regression") as session:
-            for number, settings in enumerate(LINKS):
-                if (settings["family"] == "binomial") != binomial:
-                    continue
-                spec = spec_for(
-                    tmp_path,
-                    "generalized-linear-regression",
-                    number,
-                    hyperparameters={**settings, "maxIter": 5},
-                )
-                outcome, _ = finish(session.start(spec))
-                assert outcome.status == FINISHED, (settings, outcome.why)
-                facts = json.loads((spec.folder / "facts.json").read_text())
-                assert facts["export_difference"] < 1e-5, settings
+    targets = {"rate": np.round(1 + 3 * x + rng.uniform(size=60)), "share": (x > 0.5) ^ (x > 0.9)}
+    for name, y in targets.items():
+        file = tmp_path / f"{name}.libsvm"
+        file.write_text("\n".join(f"{float(b)} 1:{a:.4f}" for a, b in zip(x, y, strict=True)) + "\n")
+        with opened(tmp_path / name, file, "regression", dataset={"format": "libsvm"}) as session:
+            for settings in LINKS[name]:
+                chosen = {**settings, "maxIter": 5}
+                far = difference(session, "generalized-linear-regression", chosen, tmp_path)
+                assert far < 1e-5, settings
 
 
 def test_bayes_predicts_the_same_in_onnx(spark: Any, tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     X = rng.integers(0, 2, size=(80, 3))
-    lines = [",".join(map(str, row)) + f",{row[0] + row[1]}" for row in X]
-    (tmp_path / "data.csv").write_text("a,b,c,label\n" + "\n".join(lines) + "\n")
-    with opened(tmp_path / "work", tmp_path / "data.csv") as session:
-        for number, kind in enumerate(("bernoulli", "complement", "gaussian")):
-            spec = spec_for(tmp_path, "naive-bayes", number, hyperparameters={"modelType": kind})
-            outcome, _ = finish(session.start(spec))
-            assert outcome.status == FINISHED, outcome.why
-            facts = json.loads((spec.folder / "facts.json").read_text())
-            assert facts["export_difference"] < 1e-5, kind
+    lines = [f"{a + b} 1:{a} 2:{b} 3:{c}" for a, b, c in X]
+    (tmp_path / "data.libsvm").write_text("\n".join(lines) + "\n")
+    with opened(tmp_path / "work", tmp_path / "data.libsvm", dataset={"format": "libsvm"}) as session:
+        for kind in ("bernoulli", "complement", "gaussian"):
+            assert difference(session, "naive-bayes", {"modelType": kind}, tmp_path) < 1e-5, kind
 
 
 def test_branin_needs_no_spark(tmp_path: Path) -> None:

@@ -22,7 +22,12 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _missing: set[Path] = set()
 """Where classes of Spark are not kept yet: seen when a session began, made when it has ended."""
 _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.adaptive.enabled": "false"}
+# To compile what is then run over a few rows takes longer than to interpret it.
+_QUICK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
 _LOG = """status = error
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file

@@ -22,7 +22,7 @@ from prudent.core.errors import BadInput
 from prudent.training.engines.spark import perceptron_worker
 from prudent.training.engines.spark.estimators import Asked
 from prudent.training.engines.spark.judging import Judge, sample
-from prudent.training.engines.spark.perceptron_worker import PROGRESS, learn
+from prudent.training.engines.spark.perceptron_worker import PROGRESS, in_own_folder, learn, start
 from prudent.training.engines.spark.table import LABEL
 
 Vector = NDArray[np.float64]
@@ -115,7 +115,8 @@ def _distributed(processes: int, hear: Callable[[str], None], frame: Any, args: 
     from pyspark.ml.torch.distributor import TorchDistributor
 
     class Distributor(TorchDistributor):
-        """Spark's own, but its workers' lines come to us, on the driver's address, instead of to stderr."""
+        """Spark's own, but its workers' lines come to us, on the driver's address, instead of to stderr, and
+        there is no launcher of torch's between Spark and a process: two more processes that load torch."""
 
         def _run_distributed_training(
             self,
@@ -132,13 +133,15 @@ def _distributed(processes: int, hear: Callable[[str], None], frame: Any, args: 
                 task = self._get_spark_task_function(
                     framework_wrapper_fn,
                     train_object,
-                    run_pytorch_file_fn,
+                    start,
                     spark_dataframe,
                     *args,
                     **kwargs,
                 )
                 self._check_encryption()
-                chunks = spark_dataframe.mapInArrow(func=task, schema="chunk binary", barrier=True).collect()
+                chunks = spark_dataframe.mapInArrow(
+                    func=in_own_folder(task), schema="chunk binary", barrier=True
+                ).collect()
             return cloudpickle.loads(b"".join(row.chunk for row in chunks))
 
     # By value: the executors' Python need not have Prudent installed.

@@ -6,12 +6,47 @@ import itertools
 import json
 import os
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 PROGRESS = "prudent-progress "
+Task = Callable[[Iterator[Any]], Iterator[Any]]
+
+
+def in_own_folder(task: Task) -> Task:
+    """The task, with a folder of its own for temporary files.
+
+    Torch leaves folders behind. This one goes with the task; if that is killed, with the files of Spark that
+    it lies among.
+    """
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import SparkFiles
+
+        before = os.environ.get("TMPDIR")
+        with tempfile.TemporaryDirectory(prefix="torch-", dir=SparkFiles.getRootDirectory()) as folder:
+            os.environ["TMPDIR"], tempfile.tempdir = folder, None
+            try:
+                yield from task(batches)
+            finally:
+                tempfile.tempdir = None
+                del os.environ["TMPDIR"]
+                if before is not None:
+                    os.environ["TMPDIR"] = before
+
+    return run
+
+
+def start(asked: Mapping[str, Any], script: str) -> None:
+    """Run Spark's script that learns; the environment says which of how many it is and where the first is."""
+    from pyspark.ml.torch.distributor import TorchDistributor
+
+    TorchDistributor._execute_command(
+        [sys.executable, script], log_streaming_client=asked["log_streaming_client"]
+    )
 
 
 def learn(

@@ -1,0 +1,94 @@
+"""Trials of both engines on the same data, without the processes and threads around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prudent.training.algorithms.domains import domain as domain_of
+from prudent.training.data.reading import read_dataset
+from prudent.training.engine import Facts, TrialSpec
+from prudent.training.engines.local import trial as local_trial
+from prudent.training.engines.local.session import splits_of
+from prudent.training.engines.local.store import Store
+from prudent.training.engines.local.worker import open_workshop
+from prudent.training.engines.spark import trial as spark_trial
+from prudent.training.engines.spark.engine import SparkEngine
+from prudent.training.engines.spark.session import SparkTraining
+from prudent.training.request import TrainingRequest
+from prudent.tuning.jobs.job import Run
+from prudent.tuning.trial import Outcome, Progress
+
+
+def opened(work: Path, path: Path, domain: str = "classification", **more: Any) -> SparkTraining:
+    """Spark with the data of a request in it."""
+    source = {"path": str(path), **more.pop("dataset", {})}
+    request = TrainingRequest.parse({"domain": domain, "dataset": source, **more})
+    session = SparkEngine().open(request, work, 2)
+    assert isinstance(session, SparkTraining)
+    return session
+
+
+def spec_for(folder: Path, algorithm: str, number: int = 1, **more: Any) -> TrialSpec:
+    wanted = {"hyperparameters": {}, "transforms": {}, "fraction": 1.0, "seed": 7, **more}
+    return TrialSpec(number=number, algorithm=algorithm, folder=folder / f"trial-{number}", **wanted)
+
+
+def finish(run: Run) -> tuple[Outcome, list[Progress]]:
+    seen: list[Progress] = []
+    while not isinstance(event := run.next(800), Outcome):
+        assert event is not None, "it hangs"
+        seen.append(event)
+    return event, seen
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """The same file opened by both engines."""
+
+    file: Path
+    spark: spark_trial.Workshop
+    local: local_trial.Workshop
+    description: Mapping[str, Any]
+
+    def train(
+        self, spec: TrialSpec, own_form: bool = False
+    ) -> tuple[Facts, Facts, list[tuple[float, float]]]:
+        """What Spark says, what the local engine says, and what Spark reported on the way.
+
+        In the spec's folder are the forms of Spark's model; its own, which takes a second to write, if asked.
+        """
+        seen: list[tuple[float, float]] = []
+        workshop = replace(self.spark, own_form=own_form, pmml=True)
+        there = spark_trial.train(workshop, spec, lambda score, done: seen.append((score, done)))
+        here = local_trial.train(
+            self.local, replace(spec, folder=spec.folder / "local"), lambda score, done: None
+        )
+        return there, here, seen
+
+
+def bench(work: Path, domain: str, file: Path) -> Bench:
+    """Open a libsvm file by both engines; Spark's session must run."""
+    session = opened(work, file, domain, dataset={"format": "libsvm"})
+    request = TrainingRequest.parse({"domain": domain, "dataset": {"path": str(file), "format": "libsvm"}})
+    dataset = read_dataset(file, "libsvm", domain=domain, cache=work / "cache")
+    store, classes = work / "store", len(dataset.classes)
+    Store.write(store, dataset, splits_of(dataset, request.validation, request.seed))
+    setup = {"store": str(store), "memory_mb": 500.0, "seed": request.seed, "threads": 1, "classes": classes}
+    found = domain_of(domain)
+    setup |= {"task": found.task, "metric": found.metric_for(classes), "target": dataset.target}
+    return Bench(file, session._workshop, open_workshop(setup), session.description)
+
+
+def write_libsvm(file: Path, X: Any, y: Any) -> Path:
+    """Rows as text; what is zero is left out."""
+    lines = [
+        " ".join([f"{label:g}", *(f"{place}:{value:.5g}" for place, value in enumerate(row, 1) if value)])
+        for row, label in zip(np.asarray(X), np.asarray(y), strict=True)
+    ]
+    file.write_text("\n".join(lines) + "\n")
+    return file
