@@ -155,7 +155,10 @@ class Soak:
         )
 
     def _covering(self, part: Part, sources: Sequence[str], copy: Copy) -> Covering:
-        path = self.kept / f"covering-{part.name}-{self.stamp}.json"
+        tests = (path.relative_to(self.root) for path in sorted((self.root / "tests").rglob("*.py")))
+        helpers = [path.as_posix() for path in tests if not path.name.startswith("test_")]
+        stamp = contents_stamp(self.root, ["src", "pyproject.toml", *part.tests, *helpers])
+        path = self.kept / f"covering-{part.name}-{stamp}.json"
         if not path.exists():
             self.say(f"running the tests of {part.name} once, to see which lines they execute")
             found = collect(
