@@ -8,7 +8,7 @@ them from the original:
   that only raise `NotImplementedError`: mypy checks those;
 - docstrings (cosmic-ray leaves text alone), `__all__`, `if __name__ == "__main__"`;
 - what is written to a log, and the f-strings of what is raised;
-- options that change no answer: `frozen`, `slots`, `kw_only` of a dataclass, `strict` of a `zip`, what is
+- options that change no answer: `frozen`, `slots`, `kw_only`, `repr` of a dataclass, `strict` of a `zip`, what is
   passed to a compiler (`numba.njit(cache=True)`), removed decorators that only cache, compile or declare;
 - how long a `sleep` waits between two looks;
 - `==` as `is`, `is` as `==` and `|` as `^`, which are the same for most values; arithmetic as operators on
@@ -39,7 +39,7 @@ IDENTITY = {"Is", "IsNot"}
 LOGGERS = {"log", "_log", "logger", "_logger", "logging"}
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 DECLARING = {"override", "overload", "final", "abstractmethod", "runtime_checkable", "cache", "lru_cache"}
-SAME_ANSWERS = {"frozen", "slots", "kw_only", "strict"}
+SAME_ANSWERS = {"frozen", "slots", "kw_only", "repr", "strict"}
 NO_OPERATOR = set("()[]{},:.;=@") | {"->", ":="}
 PLAIN_TYPES = {"int", "float", "str", "bool", "bytes", "list", "dict", "tuple", "set", "frozenset", "object"}
 
