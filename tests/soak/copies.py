@@ -86,9 +86,9 @@ class Copy:
     def _run(self, chosen: Chosen, cache: str) -> tuple[str, str, float]:
         """The fastest few tests in a process of their own: most mutants need no more."""
         taken = 0.0
-        limit_s = 60 + 10 * chosen.seconds + COMPILING_S * chosen.compiled
-        for tests in (chosen.tests[:TRIED_FIRST], chosen.tests[TRIED_FIRST:]):
-            if tests:
+        for some in (slice(TRIED_FIRST), slice(TRIED_FIRST, None)):
+            if tests := chosen.tests[some]:
+                limit_s = 60 + 10 * sum(chosen.seconds[some]) + COMPILING_S * chosen.compiled
                 said = self.run(tests, limit_s, cache)
                 taken += said["seconds"]
                 if said["outcome"] != "passed":

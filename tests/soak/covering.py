@@ -66,7 +66,8 @@ class Chosen:
     """The tests that judge a mutant, in their order, and whether one was seen to execute its line."""
 
     tests: tuple[str, ...]
-    seconds: float
+    seconds: tuple[float, ...]
+    """What each takes on the code as it is."""
     executed: bool
     compiled: bool = False
 
@@ -102,13 +103,16 @@ class Choice:
             found = self._of_lines(mutant.file, source.statement(mutant.line))
             executed = bool(found)
             found = found or self._of_file(mutant.file)
-        tests, total = [], 0.0
+        tests: list[tuple[str, float]] = []
+        left_s = most_s if executed else unseen_s
         for test, taken in self._in_order(part, found):
-            if total + taken > (most_s if executed else unseen_s) and tests:
+            if taken > left_s and tests:
                 break
-            tests.append(test)
-            total += taken
-        return Chosen(tuple(tests), total, executed, compiled)
+            tests.append((test, taken))
+            left_s -= taken
+        return Chosen(
+            tuple(test for test, _ in tests), tuple(taken for _, taken in tests), executed, compiled
+        )
 
     def some(self, number: int) -> list[str]:
         """A few fast tests of every part."""

@@ -8,8 +8,8 @@ them from the original:
   that only raise `NotImplementedError`: mypy checks those;
 - docstrings (cosmic-ray leaves text alone), `__all__`, `if __name__ == "__main__"`;
 - what is written to a log, and the f-strings of what is raised;
-- options that change no answer: `frozen`, `slots`, `kw_only`, `repr` of a dataclass, `strict` of a `zip`, what is
-  passed to a compiler (`numba.njit(cache=True)`), removed decorators that only cache, compile or declare;
+- options that change no answer: `frozen`, `slots`, `kw_only` and `repr` of a dataclass, `strict` of a `zip`,
+  what is passed to a compiler (`numba.njit(cache=True)`); decorators that only cache, compile or declare;
 - how long a `sleep` waits between two looks;
 - `==` as `is`, `is` as `==` and `|` as `^`, which are the same for most values; arithmetic as operators on
   bits, and comparisons of order in the place of `is`, which fail at once and would make any test look good;
