@@ -1,0 +1,88 @@
+"""How much a body may hold and how long it may take; and what the service reads for others by default."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prudent.core.errors import BadInput
+from prudent.service.security.addresses import policy_of
+from prudent.service.security.bodies import BodyLimit
+
+
+def _ask(parts: list[bytes], most_bytes: int = 10, longest_s: float = 60.0, gone_after_s: float = 0.0) -> Any:
+    """Send a body in parts to an application that reads it, then waits until the client has gone."""
+    said: list[Any] = []
+    read: list[Any] = []
+    left = [
+        {"type": "http.request", "body": part, "more_body": number < len(parts)}
+        for number, part in enumerate(parts, 1)
+    ]
+
+    async def receive() -> Any:
+        if left:
+            return left.pop(0)
+        await asyncio.sleep(gone_after_s)
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        while not read or read[-1]["type"] == "http.request":
+            read.append(await receive())
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    limit = BodyLimit(app, most_bytes=most_bytes, longest_s=longest_s)
+    asyncio.run(limit({"type": "http", "method": "POST", "path": "/", "headers": []}, receive, send))
+    return said[0]["status"], b"".join(message.get("body", b"") for message in read)
+
+
+def test_a_body_that_is_as_large_as_allowed_arrives_whole() -> None:
+    assert _ask([b"12345", b"67890"]) == (200, b"1234567890")
+
+
+def test_the_parts_of_a_body_count_together() -> None:
+    status, read = _ask([b"12345", b"67890", b"1"])
+    assert (status, read) == (413, b"1234567890")
+
+
+def test_an_answer_may_take_longer_than_its_body() -> None:
+    # The time is for the body. It is here; the client stays on the line for longer.
+    assert _ask([b"1"], longest_s=0.02, gone_after_s=0.1) == (200, b"1")
+
+
+def test_a_client_that_goes_before_its_body_is_whole_is_told_apart() -> None:
+    async def run() -> list[str]:
+        seen = []
+
+        async def receive() -> Any:
+            return {"type": "http.disconnect"}
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            for _ in range(2):
+                seen.append((await receive())["type"])  # noqa: PERF401
+
+        async def send(message: Any) -> None:
+            raise AssertionError("There is nobody to answer.")
+
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
+        await BodyLimit(app, most_bytes=10, longest_s=60.0)(scope, receive, send)
+        return seen
+
+    assert asyncio.run(run()) == ["http.disconnect"] * 2
+
+
+def test_by_default_others_read_no_files_and_ten_gigabytes_at_most(tmp_path: Path) -> None:
+    policy = policy_of()
+    assert (policy.largest_mb, policy.longest_s) == (10_000.0, 1800.0)
+    assert (policy.private, policy.schemes) == (False, {"http", "https", "s3"})
+    assert (policy.roots, policy.networks, policy.buckets) == ((), (), None)
+    named = policy_of([tmp_path / "a" / ".."], ["10.1.2.3/16"], [])
+    assert named.schemes == {"http", "https", "s3", "file"}
+    assert (named.roots, named.buckets) == ((tmp_path.resolve(),), ())
+    with pytest.raises(BadInput, match=r"10\.1\.0\.0/16"):
+        policy_of(networks=["10.1/33"])
