@@ -50,7 +50,11 @@ demo: $(VENV)/.installed-demo ## tune a job, train models, run a workflow and se
 	$(call say,prudent demo)
 	@$(BIN)/prudent demo
 
-test: known-part $(CHECKS) unit ## everything CI checks: style, types, layers, docs, all tests (one part: make test PART=tuning)
+# What tests of a fresh clone would each do again is done once, while the linters use the other core.
+test: known-part $(VENV)/.installed-test ## everything CI checks: style, types, layers, docs, all tests (one part: make test PART=tuning)
+	@mkdir -p build; $(BIN)/python tests/running/warm.py >build/warm.log 2>&1 & warming=$$!; \
+	  $(MAKE) --no-print-directory $(CHECKS) || { kill $$warming; exit 1; }; wait $$warming || cat build/warm.log
+	@$(MAKE) --no-print-directory unit
 	$(call say,all good)
 
 .PHONY: known-part
@@ -79,9 +83,6 @@ docs: $(VENV)/.installed-test ## build the documentation into site/; a broken li
 
 unit: $(VENV)/.installed-test ## tests, doctests and the tutorials only
 	$(call say,tests)
-ifneq ($(filter $(PART),training cloud service)$(if $(PART),,all),)
-	@$(BIN)/python -m prudent.training.engines.spark.warming || true # once: tests of Spark start sooner
-endif
 	@$(SUPERVISED) $(BIN)/pytest -p no:randomly -n $(WORKERS) $(TESTS)
 
 soak: $(VENV)/.installed-soak ## long matrices of faults, a random order and mutants of the code: about two hours

@@ -1,0 +1,53 @@
+"""Does once, beside the linters, what every process of the tests would do again in a fresh clone.
+
+Numba's compiled functions and Spark's loaded classes are kept on disk: `python tests/running/warm.py` fills both.
+A failure here stops nothing; the tests are only slower.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+import prudent
+
+
+def compile_functions() -> None:
+    """Call what numba compiles: the simulator's loop, and the surrogates of the strategies."""
+    from prudent.workflows.generate import generate
+
+    workflow = generate("montage", 25, seed=1)
+    fleet = prudent.Fleet.parse("2*m3.medium,1*m3.2xlarge", slots="vm")
+    for scheduler in prudent.schedulers():
+        with contextlib.suppress(prudent.PrudentError):
+            prudent.schedule(workflow, fleet, prudent.World(), scheduler=scheduler, seed=1)
+    whole = prudent.Space.parse({"n": {"integer": [1, 6]}, "x": {"real": [0.0, 1.0]}})
+    part = prudent.Space.parse({"n": {"integer": [1, 6]}, "share": [0.1, 0.5, 1.0]})
+    for strategy in prudent.strategies():
+        for space, share in ((whole, None), (part, "share")):
+            with contextlib.suppress(prudent.PrudentError):
+                _study(strategy, space, share)
+
+
+def _study(strategy: str, space: prudent.Space, share: str | None) -> None:
+    goal = "maximise accuracy subject to cost_usd <= 1"
+    study = prudent.Study(
+        space, goal, lambda c: 1.0 + c["n"], 1.0, strategy, measures=["accuracy"], fraction=share
+    )
+    for _ in range(12):
+        ask = study.ask()
+        if ask is None:
+            return
+        size = ask.configuration["n"] + ask.configuration.get("share", 1.0)
+        study.tell(ask.number, time_s=10.0 * size, measures={"accuracy": 1 - 1 / size})
+
+
+def main() -> int:
+    from prudent.training.engines.spark import warming
+
+    compile_functions()
+    return int(warming.main())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
