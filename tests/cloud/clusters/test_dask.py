@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -102,15 +101,21 @@ def test_hosts_work_by_ssh_and_files_are_carried_to_them(
 
 @pytest.mark.timeout(240)
 def test_a_lost_machine_costs_no_more_than_its_work(ground: Path, tmp_path: Path) -> None:
-    workflow, home = _letters("sleep 2;"), tmp_path / "home"
+    home, gone = tmp_path / "home", tmp_path / "gone"
+    # Both wait until the machine is gone, however long that takes: so one of them is lost with it.
+    workflow = _letters(f"until [ -e '{gone}' ]; do sleep 0.05; done;")
     provider: Any = provider_of("local", home)
     lost: list[str] = []
+
+    def take(victim: Any) -> None:
+        provider.preempt(victim)
+        gone.touch()
 
     def watch(fact: dict[str, Any]) -> None:
         if fact["fact"] == "started" and fact["activation"] in "bc" and not lost:
             lost.append(fact["vm"])
             victim = _machine_of(fact["pid"], provider)
-            threading.Thread(target=provider.preempt, args=(victim,)).start()
+            threading.Thread(target=take, args=(victim,)).start()
 
     run = execute(
         _plan(workflow), workflow, tmp_path / "run", directory=ground, on="local", home=home, watch=watch
@@ -157,6 +162,4 @@ def test_an_error_while_workers_start_leaves_no_machine(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         fail()
-    began_s = time.monotonic()
     assert provider.list() == ()
-    assert time.monotonic() - began_s < 5

@@ -93,12 +93,17 @@ def cores_got(provider: LocalProvider, type_name: str, folder: Path) -> float:
 class TestSize:
     """A 1-vCPU type and a 2-vCPU type really differ."""
 
-    def test_one_vcpu_is_one_core_and_two_are_more(self, provider: LocalProvider, tmp_path: Path) -> None:
+    def test_one_vcpu_is_one_core(self, provider: LocalProvider, tmp_path: Path) -> None:
         if len(os.sched_getaffinity(0)) < 2:
-            pytest.skip("this computer has one core")
+            pytest.skip("needs two cores")
+        assert cores_got(provider, "m3.medium", tmp_path) < 1.25
+
+    @pytest.mark.soak  # a busy computer may have no second core to give
+    def test_two_are_more(self, provider: LocalProvider, tmp_path: Path) -> None:
+        if len(os.sched_getaffinity(0)) < 2:
+            pytest.skip("needs two cores")
         small = cores_got(provider, "m3.medium", tmp_path)
-        assert small < 1.25
-        # What a busy computer has left for two cores may be little more than one: any of a few tries will do.
+        # What is left for two cores may be little more than one: any of a few tries will do.
         large = max(self.tries(provider, tmp_path, small))
         assert large > 1.15 * small
 
@@ -113,7 +118,7 @@ class TestSize:
         self, provider: LocalProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         if len(os.sched_getaffinity(0)) < 2:
-            pytest.skip("this computer has one core")
+            pytest.skip("needs two cores")
         monkeypatch.setattr(local_machine, "group_names", lambda machine: {})
         count = f"{sys.executable} -c 'import os; print(*os.sched_getaffinity(0))'"
         [one], [two], [large] = (launch(provider, name) for name in ("m3.medium", "m3.medium", "m3.large"))
@@ -154,7 +159,7 @@ class TestSize:
                 if (Path(group) / file).exists()
             ]
         if not weights:
-            pytest.skip("this user may make no control groups")
+            pytest.skip("needs control groups")
         assert weights == [1, 2, 4]
 
     def test_groups_go_with_their_machine(self, provider: LocalProvider) -> None:
@@ -165,7 +170,7 @@ class TestSize:
             if Path(line).is_dir()
         ]
         if not groups:
-            pytest.skip("this user may make no control groups")
+            pytest.skip("needs control groups")
         # A process that has washed off its marks is still in its group.
         provider.channel(one).run("env -i setsid sleep 300 >/dev/null 2>&1 &")
         assert any((group / "cgroup.procs").read_text() for group in groups)
