@@ -23,7 +23,7 @@ from .running.quarantine import quarantined
 from .running.summary import Summary
 
 # The same examples in every run: a failure by chance on someone else's change teaches nobody anything.
-hypothesis.settings.register_profile("steady", derandomize=True)
+hypothesis.settings.register_profile("steady", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("steady")
 
 
