@@ -177,6 +177,12 @@ def test_what_strangers_may_see() -> None:
         answer = ask(door, path=path)
         assert (answer.status, answer.scope) == (401, None), path
         assert answer.headers["www-authenticate"] == 'Bearer realm="prudent"'
+        assert json.loads(answer.body) == {
+            "type": "about:blank",
+            "title": "Unauthorized",
+            "status": 401,
+            "detail": "Say who you are, as Authorization: Bearer TOKEN.",
+        }
 
 
 def test_people_are_sent_to_sign_in_and_programs_are_not() -> None:

@@ -92,7 +92,7 @@ def test_no_path_leaves_its_folder(path: str, folder: Path) -> None:
 def test_paths_below_an_allowed_folder_are_read(folder: Path, tmp_path: Path) -> None:
     policy = policy_of(roots=[folder, tmp_path / "other"])
     wanted = folder / "deep" / "a.csv"
-    for place in ("deep/a.csv", str(wanted), wanted.as_uri(), "./deep//a.csv"):
+    for place in ("deep/a.csv", str(wanted), wanted.as_uri(), f"file:{wanted}", "./deep//a.csv"):
         assert check_place(place, policy) == str(wanted)
     assert within("new.csv", [folder]) == folder / "new.csv"
     with pytest.raises(BadInput, match="none may be read"):
