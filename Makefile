@@ -107,7 +107,8 @@ clean: ## remove the environment and everything built
 # One stamp for each set of packages: a second run installs nothing unless pyproject.toml changed.
 $(VENV)/.installed-%: pyproject.toml | $(VENV)/.made
 	$(call say,installing .[$*] into $(VENV) $(DIM)(the first time takes a minute or two)$(BOLD))
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25'
+	@$(BIN)/python -m pip install --quiet --no-compile --editable '.[$*]'
 	@touch $@
 
 $(VENV)/.made:

@@ -1,7 +1,7 @@
 """Does once, beside the linters, what every process of the tests would do again in a fresh clone.
 
-Numba's compiled functions and Spark's loaded classes are kept on disk; `python tests/running/warm.py` makes both.
-A failure here stops nothing: the tests are only slower.
+Numba's compiled functions and Spark's loaded classes are kept on disk: `python tests/running/warm.py` makes
+both. A failure here stops nothing: the tests are only slower.
 """
 
 from __future__ import annotations
