@@ -54,7 +54,7 @@ class Copy:
         changed = mutated(text, mutant)
         assert changed is not None
         age = path.stat().st_mtime_ns
-        # numba looks whether the file of a function is the same, not those of the functions it calls: it would
+        # numba looks whether the file of a function is the same, not those of what it calls: it would
         # take what was compiled without the mutant. So a mutant of compiled code begins with nothing.
         cache = self.folder / ("numba-of-mutant" if chosen.compiled else "numba")
         cache.mkdir(exist_ok=True)
