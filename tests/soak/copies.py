@@ -47,27 +47,23 @@ class Copy:
             "HOME": str(self.folder / "home"),
         }
 
-    def judge(self, mutant: Mutant, chosen: Chosen, dependents: Sequence[str]) -> tuple[str, str, float]:
+    def judge(self, mutant: Mutant, chosen: Chosen) -> tuple[str, str, float]:
         """Change the file, run the tests, put it back; the outcome, the test that failed, the seconds."""
         path = self.tree / mutant.file
         text = path.read_text(encoding="utf-8")
         changed = mutated(text, mutant)
         assert changed is not None
-        others = [self.tree / name for name in dependents]
-        ages = {one: one.stat().st_mtime_ns for one in (path, *others)}
-        cache = self.folder / "numba"
-        if chosen.compiled:
-            cache = self.folder / "numba-of-mutant"
-            shutil.copytree(self.folder / "numba", cache, copy_function=shutil.copy2)
+        age = path.stat().st_mtime_ns
+        # numba looks whether the file of a function is the same, not those of what it calls: it would
+        # take what was compiled without the mutant. So a mutant of compiled code begins with nothing.
+        cache = self.folder / ("numba-of-mutant" if chosen.compiled else "numba")
+        cache.mkdir(exist_ok=True)
         try:
             path.write_text(changed, encoding="utf-8")
-            for other in others:
-                os.utime(other)
             outcome, test, seconds = self._run(chosen, str(cache))
         finally:
             path.write_text(text, encoding="utf-8")
-            for one, age in ages.items():
-                os.utime(one, ns=(age, age))
+            os.utime(path, ns=(age, age))
             if chosen.compiled:
                 shutil.rmtree(cache, ignore_errors=True)
         if outcome == "broken":

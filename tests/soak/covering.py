@@ -120,15 +120,6 @@ class Choice:
             test for part in self.parts for test, _ in self._in_order(part, self.parts[part].seconds)[:number]
         ]
 
-    def dependents(self, file: str) -> list[str]:
-        """Files with compiled code that has that of a file in it: numba would not notice the change."""
-        found, todo = {file}, [file]
-        while todo:
-            new = (self._importers.get(todo.pop(), set()) & self.compiled) - found
-            found |= new
-            todo += new
-        return sorted(found - {file})
-
     def _in_order(self, part: str, tests: Iterable[str]) -> list[tuple[str, float]]:
         """The part's own tests first, the fastest of them first."""
         found = {

@@ -195,8 +195,7 @@ def work(soak: Soak, copies: Sequence[Copy], choice: Choice, told: Callable[[], 
                 diff = difference(text, mutated(text, mutant) or "")
                 chosen = choice.tests(part.name, mutant, MOST_S, UNSEEN_S)
                 try:
-                    dependents = choice.dependents(mutant.file) if chosen.compiled else []
-                    outcome, test, seconds = copy.judge(mutant, chosen, dependents)
+                    outcome, test, seconds = copy.judge(mutant, chosen)
                 except Exception as error:  # noqa: BLE001
                     wrong.append(error)
                     return
