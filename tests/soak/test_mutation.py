@@ -14,6 +14,7 @@ import pytest
 
 from .mutants import difference, mutants_of, mutated
 
+pytestmark = pytest.mark.soak  # cosmic-ray comes with `make soak`
 SCRIPT = Path(__file__).with_name("mutation.py")
 SUMS = """\
 def total(a: int, b: int) -> int:
