@@ -18,7 +18,28 @@ SHARED = {
     "tests/training/engines/spark/": "spark",
 }
 """Files whose path begins so form one group of that name."""
-LONGEST_FIRST = ("spark",)
+LONGEST_FIRST = (
+    "spark",
+    "tests/training/joint/test_on_spark.py",
+    "tests/cloud/clusters/test_spark_request.py",
+    "tests/test_docs.py",
+    "tests/service/test_paper_flow.py",
+    "tests/service/engine/test_worker.py",
+    "tests/tuning/strategies/test_conformance.py",
+    "tests/service/web/test_browser.py",
+    "tests/chaos/test_kill_resume.py",
+    "tests/service/work/test_hand.py",
+    "tests/service/work/test_artifacts.py",
+    "tests/service/web/test_malformed.py",
+    "tests/service/engine/test_machines.py",
+    "tests/service/engine/test_serve.py",
+    "tests/cli/test_demo_service.py",
+    "tests/cli/test_demo_train.py",
+    "tests/tuning/test_tune_killed.py",
+    "tests/tuning/test_tune_on_ec2.py",
+    "tests/cloud/clusters/test_spark_hosts.py",
+    "tests/cloud/clusters/test_kill_ec2.py",
+)
 """Groups that take longest, in order; the others follow, those with most tests first."""
 
 

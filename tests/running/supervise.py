@@ -35,6 +35,7 @@ def main(command: list[str]) -> int:
     others = {path.name for path in system.glob(_RUN_PREFIX + "*")}
     before = set(os.listdir(system))
     temporary = Path(tempfile.mkdtemp(prefix=_RUN_PREFIX))
+    temporary.chmod(0o755)  # some tests work as another user
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     code = _run(command, temporary)
     left = [*_processes_left(), *_folders_left(temporary)]
@@ -82,8 +83,14 @@ def _descendants() -> list[psutil.Process]:
                 break
         except ChildProcessError:
             return []
-    found = psutil.Process().children(recursive=True)
-    return [one for one in found if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    return [one for one in psutil.Process().children(recursive=True) if _alive(one)]
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _words(process: psutil.Process) -> Iterator[str]:

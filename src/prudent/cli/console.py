@@ -29,13 +29,16 @@ def out() -> Console:
 
 
 def say(console: Console, *lines: RenderableType) -> None:
-    """Print; where nobody looks at a screen, without the spaces that fill it."""
+    """Print; where nobody looks at a screen, without the spaces that fill it or breaks within a sentence.
+
+    A path or a command that was broken in two cannot be copied.
+    """
     for line in lines:
         if console.is_terminal:
             console.print(line)
             continue
         with console.capture() as captured:
-            console.print(line)
+            console.print(line, soft_wrap=isinstance(line, str))
         console.file.write("".join(f"{text.rstrip()}\n" for text in captured.get().splitlines()))
 
 

@@ -238,7 +238,7 @@ def test_a_switch_is_not_ended_by_itself_and_carries_its_word(machine: Path, clo
     keeper = _watch(machine, clock)
     environ = Path(f"/proc/{keeper.pid}/environ").read_bytes().split(b"\0")
     assert word(machine).encode() in environ
-    assert os.getsid(keeper.pid) == keeper.pid
+    assert eventually(lambda: os.getsid(keeper.pid) == keeper.pid)
     clock.set(2000)
     assert eventually(lambda: not machine.exists())
     assert eventually(lambda: not keeper.alive)

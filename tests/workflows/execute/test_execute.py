@@ -322,7 +322,16 @@ class TestResume:
         (tmp_path / "temporary").mkdir()
         environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
         process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=environment)
-        while not (ground / "pid").exists() or not (ground / "pid").read_text().strip():
+        facts = tmp_path / "run" / "journal.jsonl"
+
+        def noted() -> bool:
+            """The command runs, and the journal has heard of it."""
+            if not (ground / "pid").exists() or not (ground / "pid").read_text().strip():
+                return False
+            lines = facts.read_text().splitlines()
+            return any('"started"' in line and '"activation": "b"' in line for line in lines)
+
+        while not noted():
             assert process.poll() is None
             time.sleep(0.05)
         process.kill()
