@@ -41,8 +41,8 @@ class SqsFront:
     user: User = User("queue", MEMBER)  # noqa: RUF009 - it is frozen
     wait_s: int = 10
     visible_s: int = 60
-    renew_s: float = 20.0
-    """How often a message that is worked on is hidden for `visible_s` anew."""
+    renew_s: float | None = None
+    """How often a message that is worked on is hidden for `visible_s` anew; by default every third of that."""
     again_s: int = 5
     name: str = "queue"
     _dead: str | None = None
@@ -111,7 +111,7 @@ class SqsFront:
         end = threading.Event()
 
         def renew() -> None:
-            while not end.wait(self.renew_s):
+            while not end.wait(self.visible_s / 3 if self.renew_s is None else self.renew_s):
                 for handle in handles:
                     with contextlib.suppress(Exception):  # it may be deleted by now
                         self.client.change_message_visibility(
