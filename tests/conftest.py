@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import signal
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ import hypothesis
 import numpy as np
 import pytest
 
+from prudent.cloud.clusters import spark_classes
 from prudent.training.dataset import CATEGORICAL, Column, Dataset
 from prudent.training.description import MODEL_FILE, data_description, write_description, write_facts
 from prudent.training.engine import Facts, TrialSpec
@@ -28,6 +30,7 @@ hypothesis.settings.load_profile("steady")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault(spark_classes.SWITCH, "off")  # to keep them takes longer than it would save here
     if not hasattr(config, "workerinput"):  # the processes report to this one, which tells
         config.pluginmanager.register(Summary(config), "summary")
 

@@ -1,12 +1,13 @@
 """Does once, beside the linters, what every process of the tests would do again in a fresh clone.
 
-Numba's compiled functions and Spark's loaded classes are kept on disk: `python tests/running/warm.py` makes
-both. A failure here stops nothing: the tests are only slower.
+Python's and numba's compiled code is kept on disk: `python tests/running/warm.py` makes both. A failure here
+stops nothing: the tests are only slower.
 """
 
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import sys
 
 import prudent
@@ -43,10 +44,11 @@ def _study(strategy: str, space: prudent.Space, share: str | None) -> None:
 
 
 def main() -> int:
-    from prudent.training.engines.spark import warming
-
+    # Collecting imports all modules and packages that the tests use.
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    collecting = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     compile_functions()
-    return int(warming.main())
+    return collecting.wait()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from prudent.cloud.clusters import spark_classes
 @pytest.fixture
 def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     """A Java and a Spark, as far as anybody looks."""
+    monkeypatch.delenv(spark_classes.SWITCH, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "my cache"))
     java, spark = tmp_path / "java", tmp_path / "spark"
     (java / "lib" / "server").mkdir(parents=True)

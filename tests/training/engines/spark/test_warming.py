@@ -34,6 +34,12 @@ stop(spark)
 """
 
 
+@pytest.fixture(autouse=True)
+def kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests keep no classes: to make them takes longer than they would save."""
+    monkeypatch.delenv(spark_classes.SWITCH, raising=False)
+
+
 def warmed(**environment: str) -> subprocess.CompletedProcess[str]:
     """In a process of its own, for it says of its own sessions that they miss nothing."""
     command = [sys.executable, "-m", warming.__name__]
@@ -42,6 +48,7 @@ def warmed(**environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.soak
 def test_most_classes_of_a_session_come_from_the_file(spark: Any, tmp_path: Path) -> None:
     ran = warmed()
     assert (ran.returncode, ran.stderr) == (0, "")
