@@ -193,7 +193,7 @@ def _local(members: Mapping[str, int]) -> Iterator[Crew]:
         scratch = stack.enter_context(scratch_folder())
         cluster = stack.enter_context(scheduler_in(scratch))
         stack.enter_context(_nest(cluster.scheduler_address, scratch, members))
-        connection = distributed.Client(cluster, set_as_default=False)  # type: ignore[no-untyped-call]
+        connection = distributed.Client(cluster, set_as_default=False)
         client = stack.enter_context(connection)
         _wait_for(client, members)
         yield Crew(client, _by_name(client))
@@ -215,7 +215,7 @@ def scheduler_in(scratch: str, **settings: Any) -> Any:
     import distributed
 
     with dask.config.set({"temporary-directory": scratch}):
-        return distributed.LocalCluster(  # type: ignore[no-untyped-call]
+        return distributed.LocalCluster(
             n_workers=0, processes=True, dashboard_address="127.0.0.1:0", silence_logs=60, **settings
         )
 

@@ -139,7 +139,7 @@ def crew_on_machines(
             scheduler_in(scratch, host=cluster.caller, protocol=protocol, security=security)
         )
         cluster.start(scheduler.scheduler_address, environment)
-        connection = distributed.Client(scheduler, set_as_default=False)  # type: ignore[no-untyped-call]
+        connection = distributed.Client(scheduler, set_as_default=False)
         client = stack.enter_context(connection)
         cluster.wait_for(lambda: len(_known(client)), _START_S)
         addresses = {str(info["name"]): address for address, info in _known(client).items()}
@@ -159,7 +159,7 @@ def _security() -> tuple[Any, dict[str, str]]:
     from distributed import Security
 
     try:
-        security = Security.temporary()  # type: ignore[no-untyped-call]
+        security = Security.temporary()
     except ImportError as error:
         raise BadInput(
             f"Workers on other machines need encryption, and {error.name} is missing; install "

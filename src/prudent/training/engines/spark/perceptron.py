@@ -114,7 +114,7 @@ def _distributed(processes: int, hear: Callable[[str], None], frame: Any, args: 
     from pyspark import cloudpickle
     from pyspark.ml.torch.distributor import TorchDistributor
 
-    class Distributor(TorchDistributor):
+    class Distributor(TorchDistributor):  # type: ignore[misc]
         """Spark's own, but its workers' lines come to us, on the driver's address, instead of to stderr, and
         there is no launcher of torch's between Spark and a process: two more processes that load torch."""
 

@@ -49,7 +49,7 @@ class SparkRun:
 
     @property
     def running(self) -> bool:
-        return self._thread.is_alive()
+        return bool(self._thread.is_alive())
 
     # In the run's own thread
 
