@@ -21,6 +21,9 @@ else
   TESTS := $(SOURCE)
 endif
 
+# Hundreds of processes of the tests import the same modules: they are compiled once, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Colours only for a person: not in a log file, not when NO_COLOR asks for none.
 COLOUR := $(shell [ -z "$$NO_COLOR" ] && [ -t 2 ] && echo yes)
 ifeq ($(COLOUR),yes)

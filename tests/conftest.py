@@ -21,6 +21,7 @@ from prudent.training.engine import Facts, TrialSpec
 from prudent.tuning.jobs.table import TableJob
 
 from .running.distribution import LongestFirst
+from .running.doctests import Doctests
 from .running.quarantine import quarantined
 from .running.summary import Summary
 
@@ -31,6 +32,7 @@ hypothesis.settings.load_profile("steady")
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault(spark_classes.SWITCH, "off")  # to keep them takes longer than it would save here
+    config.pluginmanager.register(Doctests(), "doctests with examples")
     if not hasattr(config, "workerinput"):  # the processes report to this one, which tells
         config.pluginmanager.register(Summary(config), "summary")
 

@@ -42,7 +42,7 @@ class SqsFront:
     wait_s: int = 10
     visible_s: int = 60
     renew_s: float | None = None
-    """How often a message that is worked on is hidden for `visible_s` anew; by default every third of that."""
+    """How often a message that is worked on is hidden for `visible_s` anew; a third of that by default."""
     again_s: int = 5
     name: str = "queue"
     _dead: str | None = None
