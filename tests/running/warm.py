@@ -31,9 +31,7 @@ def compile_functions() -> None:
                 _study(strategy, options, space, share)
 
 
-def _study(
-    strategy: str, options: dict[str, int] | None, space: prudent.Space, share: str | None
-) -> None:
+def _study(strategy: str, options: dict[str, int] | None, space: prudent.Space, share: str | None) -> None:
     goal = "maximise accuracy subject to cost_usd <= 1"
     study = prudent.Study(
         space, goal, lambda c: 1.0 + c["n"], 1.0, strategy, options, measures=["accuracy"], fraction=share
