@@ -50,7 +50,7 @@ def server() -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture
 def tune(server: subprocess.Popen[str], tmp_path: Path, own_home: Path) -> Callable[..., tuple[int, str]]:
-    """`prudent tune` in a process of its own: its exit code, minus the signal that ended it, and what it said."""
+    """`prudent tune` in a process of its own: its exit code, or minus the signal, and what it said."""
 
     def run(*words: object, **more: Any) -> tuple[int, str]:
         out = tmp_path / "out"

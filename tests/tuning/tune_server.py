@@ -1,8 +1,9 @@
 """Runs `prudent` over and over in fresh processes without importing it anew each time: it forks.
 
 Reads lines of JSON `{"words": [...], "environment": {...}, "out": PATH}`; answers each with the exit code,
-minus the signal that ended it. With `"dies": [N, KEPT]` a process kills itself at the Nth line that it writes to a
-journal, before or (KEPT) after the line is on the disk. This process has no threads, so that what is forked can have its own.
+minus the signal that ended it. With `"dies": [N, KEPT]` a process kills itself at the Nth line that it writes
+to a journal, before or (KEPT) after the line is on the disk. This process has no threads, so that what is
+forked can have its own.
 """
 
 from __future__ import annotations
