@@ -13,6 +13,7 @@ import pytest
 from prudent.core.errors import BadInput
 from prudent.core.space import Space
 from prudent.tuning.history import History
+from prudent.tuning.strategies import pool
 from prudent.tuning.strategies.registry import build, strategies
 from prudent.tuning.strategies.strategy import Strategy
 from prudent.tuning.study import Study
@@ -108,6 +109,13 @@ FINITE = {
 ALL = {**FINITE, "endless": ENDLESS, "endless sampled": ENDLESS_SAMPLED}
 
 every_strategy = pytest.mark.parametrize("name", strategies())
+
+
+@pytest.fixture(autouse=True)
+def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What every strategy owes does not depend on how many configurations a decision looks at."""
+    monkeypatch.setattr(pool, "SAMPLED", 128)
+    monkeypatch.setattr(pool, "NEIGHBOURS", 8)
 
 
 def suited(worlds: dict[str, World]) -> pytest.MarkDecorator:
