@@ -137,6 +137,19 @@ VARIED = worlds("ruled", "at full data", "endless sampled")
 """Listed values under a rule, shares of the data, and a space without end: one of each."""
 
 
+def varied() -> pytest.MarkDecorator:
+    """One of each for every strategy; shares without end, which take long, for those about shares."""
+    pairs = [
+        pytest.param(name, world, id=f"{name}-{place}")
+        for name in strategies()
+        for place, world in worlds(
+            "ruled", "at full data", "endless sampled" if name in OF_FRACTIONS else "endless"
+        ).items()
+        if world.suits(name)
+    ]
+    return pytest.mark.parametrize(("name", "world"), pairs)
+
+
 def price(configuration: Configuration) -> float:
     return {"a": 1.0, "b": 2.0, "c": 4.0}.get(str(configuration.get("vm")), 1.5) * int(
         configuration.get("n", 1)
@@ -215,7 +228,7 @@ def test_never_repeats_itself_and_stops_when_everything_was_tried(name: str, wor
     assert study.ask() is None
 
 
-@suited(VARIED)
+@varied()
 def test_is_pure_so_a_resumed_study_goes_on_alike(name: str, world: World) -> None:
     for study in (world.study(name), walked(name, world)):
         resumed = world.fresh(study)
@@ -278,7 +291,7 @@ def test_one_configuration_is_run_once(name: str, world: World) -> None:
     assert study.recommended == only
 
 
-@suited(VARIED)
+@varied()
 def test_takes_little_money_calmly(name: str, world: World) -> None:
     study = walked(name, world)
     for left in (1e-6, 0.001, 0.05):
