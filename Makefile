@@ -53,10 +53,12 @@ demo: $(VENV)/.installed-demo ## tune a job, train models, run a workflow and se
 	$(call say,prudent demo)
 	@$(BIN)/prudent demo
 
-# What tests of a fresh clone would each do again is done once, while the linters use the other core.
+# What tests of a fresh clone would each do again is done once, while the linters use the other core. Not written
+# as $(MAKE), which `make -n` would run: it only tells.
+CHECK = $(MAKE) --no-print-directory $(CHECKS)
 test: known-part $(VENV)/.installed-test ## everything CI checks: style, types, layers, docs, all tests (one part: make test PART=tuning)
 	@mkdir -p build; $(BIN)/python tests/running/warm.py >build/warm.log 2>&1 & warming=$$!; \
-	  $(MAKE) --no-print-directory $(CHECKS) || { kill $$warming; exit 1; }; wait $$warming || cat build/warm.log
+	  $(CHECK) || { kill $$warming; exit 1; }; wait $$warming || cat build/warm.log
 	@$(MAKE) --no-print-directory unit
 	$(call say,all good)
 

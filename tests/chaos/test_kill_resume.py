@@ -12,28 +12,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+SERVER = Path(__file__).parents[1] / "tuning" / "tune_server.py"
 PROGRAM = [sys.executable, "-m", "prudent.cli.main"]
-DYING = """
-import os, signal, sys
-kept, left, real = sys.argv.pop(1), int(sys.argv.pop(1)), os.fsync
-def fsync(handle):
-    global left
-    left -= 1
-    if left == 0 and kept == "no":  # the line is written, and not on the disk yet
-        os.kill(os.getpid(), signal.SIGKILL)
-    real(handle)
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-os.fsync = fsync
-from prudent.cli.main import main
-sys.exit(main())
-"""
 TABLE = """
 name: chaos
 table: runs.csv
@@ -46,17 +32,46 @@ seed: 11
 """
 
 
-def start(*arguments: object, program: Sequence[str] = PROGRAM) -> subprocess.Popen[str]:
+def start(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*program, *(str(argument) for argument in arguments)],
+        [*PROGRAM, *(str(argument) for argument in arguments)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
-def finish(*arguments: object) -> Any:
-    process = start(*arguments, "--json")
-    out, err = process.communicate(timeout=240)
-    assert process.returncode in (0, 1), err
+@pytest.fixture(scope="module")
+def server() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.communicate(timeout=240)
+
+
+@pytest.fixture
+def tune(server: subprocess.Popen[str], tmp_path: Path, own_home: Path) -> Callable[..., tuple[int, str]]:
+    """`prudent tune` in a process of its own: its exit code, or minus the signal, and what it said."""
+
+    def run(*words: object, **more: Any) -> tuple[int, str]:
+        out = tmp_path / "out"
+        asked = {
+            "words": ["tune", *map(str, words)],
+            "environment": {"PRUDENT_HOME": str(own_home)},
+            "out": str(out),
+            **more,
+        }
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps(asked) + "\n")
+        server.stdin.flush()
+        return int(server.stdout.readline()), out.read_text()
+
+    return run
+
+
+def answer(done: tuple[int, str]) -> Any:
+    code, out = done
+    assert code in (0, 1), out
     return json.loads(out)
 
 
@@ -84,6 +99,7 @@ def facts(path: Path) -> list[dict[str, Any]]:
 )
 def test_killed_at_random_points_it_decides_the_same_and_pays_once(
     tmp_path: Path,
+    tune: Callable[..., tuple[int, str]],
     write_runs: Callable[..., object],
     strategy: str,
     parallel: int,
@@ -93,19 +109,17 @@ def test_killed_at_random_points_it_decides_the_same_and_pays_once(
     write_runs(tmp_path)
     job = tmp_path / "chaos.yaml"
     job.write_text(TABLE)
-    usual = ("tune", job, "--strategy", strategy, "--parallel", parallel, "--max-trials", trials)
-    whole = finish(*usual, "--journal", tmp_path / "whole.jsonl")
+    usual = (job, "--json", "--strategy", strategy, "--parallel", parallel, "--max-trials", trials)
+    whole = answer(tune(*usual, "--journal", tmp_path / "whole.jsonl"))
     total = lines(tmp_path / "whole.jsonl")
     chance = random.Random(parallel)
     journal = tmp_path / "chaos.prudent" / "journal.jsonl"
     for number in range(kills):
         step = chance.randint(1, max((total - lines(journal)) // (kills - number + 1), 1))
-        dying = [sys.executable, "-c", DYING, chance.choice(["yes", "no"]), str(step)]
-        process = start(*usual, "--resume", program=dying)
-        _, err = process.communicate(timeout=240)
-        assert process.returncode == -signal.SIGKILL, err
+        code, out = tune(*usual, "--resume", dies=[step, chance.choice([True, False])])
+        assert code == -signal.SIGKILL, out
     assert 0 < lines(journal) < total
-    resumed = finish(*usual, "--resume")
+    resumed = answer(tune(*usual, "--resume"))
     assert facts(journal) == facts(tmp_path / "whole.jsonl")
     assert resumed["spent_usd"] == whole["spent_usd"]
     assert [charge["label"] for charge in resumed["charges"]] == [

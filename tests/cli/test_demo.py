@@ -31,8 +31,16 @@ QUICK: dict[str, Any] = {
     "batch": 256,
     "epochs": 4,
 }
+MANY = {
+    **{name: [value] for name, value in QUICK.items()},
+    "cluster": [f"{count}*{MACHINE}" for count in (1, 2)],
+    "learning_rate": [n / 10_000 for n in range(1, 501)],
+}
+"""So many short runs that they do not come to an end by themselves."""
 COMMAND = [
-    *(sys.executable, "-c", "from prudent.cli.main import main; main()"),
+    *(sys.executable, "-c"),
+    "from prudent.cli import demo_workers, main\nfrom prudent.core.space import Space\n"
+    f"demo_workers.space = lambda: Space.parse({MANY!r})\nmain.main()",
     *("demo", "--no-training", "--no-workflow", "--no-service"),
 ]
 

@@ -6,16 +6,25 @@ import io
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+from prudent.cli import demo_service
 from prudent.cli.demo_service import service_demo
 
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_a_request_of_each_kind_is_served(tmp_path: Path) -> None:
+def test_a_request_of_each_kind_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = demo_service.requests
+
+    def short(data: Path | None, seed: int) -> list[tuple[str, dict[str, Any]]]:
+        less = {"train": {"budget": "3 trials"}, "tune": {}, "schedule": {"scheduler": "heft"}}
+        return [(kind, {**document, **less[kind]}) for kind, document in asked(data, seed)]
+
+    monkeypatch.setattr(demo_service, "requests", short)
     text = io.StringIO()
     seen = service_demo(Console(file=text, width=100), tmp_path)
     assert [(one.kind, one.status) for one in seen] == [

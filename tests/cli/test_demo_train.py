@@ -158,19 +158,28 @@ def test_a_training_that_fails_is_one_sentence(
 
 
 def test_the_command_trains_after_it_has_tuned(
-    prudent: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prudent: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    done: tuple[TrainingDemo, str, Path],
 ) -> None:
-    """Tuning is another test's; here a job of two configurations stands for it."""
+    """Tuning and training are other tests'; a job of two configurations and their models stand for them."""
     job = FunctionJob(
         lambda x: {"accuracy": x}, Space.parse({"x": [0.1, 0.9]}), measures=["accuracy"], price=0.1
     )
     tuned = tune(job, "maximise accuracy", budget_usd=1.0, strategy="grid")
     monkeypatch.setattr(demo_module, "_tuning_part", lambda *_: ([tuned], None))
-    monkeypatch.setattr(demo_train, "training_demo", partial(training_demo, budget="2 trials"))
+    folders: list[Path] = []
+
+    def trained(console: Console | None, folder: Path, *_: object) -> TrainingDemo:
+        folders.append(folder)
+        return done[0]
+
+    monkeypatch.setattr(demo_train, "training_demo", trained)
     said = prudent("demo", "--json", "--folder", tmp_path / "out")
     assert said.code == 0
     assert len(said.json["training"]["predictions"]) == KEPT_OUT
-    assert (tmp_path / "out" / "training" / "models" / "leaderboard.json").exists()
+    assert folders == [tmp_path / "out" / "training"]
     assert said.json["grid"]["best"]["configuration"] == {"x": 0.9}
 
     monkeypatch.setattr(demo_train, "training_demo", partial(training_demo, budget="0.001 s"))

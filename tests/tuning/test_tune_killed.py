@@ -1,6 +1,7 @@
 """`prudent tune` on machines, killed at every named place: nothing is left, and the study ends the same.
 
-Each part of a cluster's life has one place here; the others are in the soak.
+Getting machines and giving them back have one place each here, and a trial has one in
+`jobs/test_cluster_command.py`; the others are in the soak.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ PLACES = (
     ),
     "release.terminated:2",
 )
-USUAL = ("launch.accepted:2", "trial.ended:2", "release.terminated")
+USUAL = ("launch.accepted:2", "release.terminated")
 assert set(USUAL) <= set(PLACES)
 
 

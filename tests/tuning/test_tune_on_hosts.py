@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from prudent.cli.main import run
 from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.hosts import HostsProvider
 
@@ -65,15 +65,16 @@ def job_file(folder: Path, inventory: Path, budget: str) -> Path:
     return folder / "job.yaml"
 
 
-def test_the_fastest_machines_are_found_paid_and_given_back(servers: Any, tmp_path: Path) -> None:
+def test_the_fastest_machines_are_found_paid_and_given_back(
+    servers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     inventory = servers.inventory(TYPES, tmp_path / "inventory.yaml")
     path = job_file(tmp_path / "job", inventory, "$0.02")
-    environment = {**os.environ, "PRUDENT_HOME": str(tmp_path / "home")}
-    prudent = [sys.executable, "-c", "from prudent.cli.main import main; main()"]
-    prudent += ["tune", str(path), "--json", "--seed", "1"]
-    ran = subprocess.run(prudent, env=environment, capture_output=True, text=True, check=False, timeout=290)
-    assert ran.returncode == 0, ran.stderr
-    result = json.loads(ran.stdout)
+    monkeypatch.setenv("PRUDENT_HOME", str(tmp_path / "home"))
+    code = run(["tune", str(path), "--json", "--seed", "1"])
+    said = capfd.readouterr()
+    assert code == 0, said.err
+    result = json.loads(said.out)
     trials = {one["configuration"]["cluster"]: one for one in result["trials"]}
     assert sorted(trials) == ["1*large", "1*small", "2*small"]
     finished = [one for one in trials.values() if one["status"] == "finished"]

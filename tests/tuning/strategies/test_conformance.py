@@ -13,6 +13,7 @@ import pytest
 from prudent.core.errors import BadInput
 from prudent.core.space import Space
 from prudent.tuning.history import History
+from prudent.tuning.strategies import pool
 from prudent.tuning.strategies.registry import build, strategies
 from prudent.tuning.strategies.strategy import Strategy
 from prudent.tuning.study import Study
@@ -110,6 +111,13 @@ ALL = {**FINITE, "endless": ENDLESS, "endless sampled": ENDLESS_SAMPLED}
 every_strategy = pytest.mark.parametrize("name", strategies())
 
 
+@pytest.fixture(autouse=True)
+def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What every strategy owes does not depend on how many configurations a decision looks at."""
+    monkeypatch.setattr(pool, "SAMPLED", 128)
+    monkeypatch.setattr(pool, "NEIGHBOURS", 8)
+
+
 def suited(worlds: dict[str, World]) -> pytest.MarkDecorator:
     """Every strategy in each of these worlds that it is for."""
     pairs = [
@@ -127,6 +135,19 @@ def worlds(*names: str) -> dict[str, World]:
 
 VARIED = worlds("ruled", "at full data", "endless sampled")
 """Listed values under a rule, shares of the data, and a space without end: one of each."""
+
+
+def varied() -> pytest.MarkDecorator:
+    """One of each for every strategy; shares without end, which take long, for those about shares."""
+    pairs = [
+        pytest.param(name, world, id=f"{name}-{place}")
+        for name in strategies()
+        for place, world in worlds(
+            "ruled", "at full data", "endless sampled" if name in OF_FRACTIONS else "endless"
+        ).items()
+        if world.suits(name)
+    ]
+    return pytest.mark.parametrize(("name", "world"), pairs)
 
 
 def price(configuration: Configuration) -> float:
@@ -207,7 +228,7 @@ def test_never_repeats_itself_and_stops_when_everything_was_tried(name: str, wor
     assert study.ask() is None
 
 
-@suited(VARIED)
+@varied()
 def test_is_pure_so_a_resumed_study_goes_on_alike(name: str, world: World) -> None:
     for study in (world.study(name), walked(name, world)):
         resumed = world.fresh(study)
@@ -270,7 +291,7 @@ def test_one_configuration_is_run_once(name: str, world: World) -> None:
     assert study.recommended == only
 
 
-@suited(VARIED)
+@varied()
 def test_takes_little_money_calmly(name: str, world: World) -> None:
     study = walked(name, world)
     for left in (1e-6, 0.001, 0.05):

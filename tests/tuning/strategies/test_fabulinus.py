@@ -145,7 +145,7 @@ def test_a_constraint_known_to_hold_changes_nothing_and_one_known_to_break_moves
 
 
 def test_marginals_are_searched_as_independent_gaussians() -> None:
-    normals = np.random.default_rng(1).standard_normal((40_000, 2))
+    normals = np.random.default_rng(1).standard_normal((20_000, 2))
     now = np.array([0.0, 0.0]), np.array([1.0, 1.0])
     mean = np.array([[[1.0, 0.0], [-1.0, 0.0]]])
     std = np.full((1, 2, 2), 0.5)
@@ -251,7 +251,7 @@ def test_finds_a_good_full_data_configuration_without_ever_running_one(
 ) -> None:
     job = table()
     study = study_of(job, name, **options)
-    asked = advance(study, job, 30)
+    asked = advance(study, job, 20)
     assert all(configuration["share"] < 1 for configuration in asked)
     assert len({job.space.key(c) for c in asked}) == len(asked)
     recommended = study.recommended
@@ -269,7 +269,7 @@ def test_the_same_seed_recommends_and_predicts_the_same() -> None:
     answers = []
     for _ in range(2):
         study = study_of(job)
-        advance(study, job, 12)
+        advance(study, job, 9)
         assert isinstance(study.strategy, Predicting)
         recommended = study.recommended
         assert recommended is not None
@@ -287,7 +287,7 @@ def test_the_same_seed_recommends_and_predicts_the_same() -> None:
 )
 def test_any_measure_can_be_the_goal(goal: str) -> None:
     job = table()
-    result = prudent.tune(job, goal, 0.3, "fabulinus", QUICK, seed=2, max_trials=18)
+    result = prudent.tune(job, goal, 0.3, "fabulinus", QUICK, seed=2, max_trials=14)
     assert result.recommended is not None
     truth = job.recorded(result.recommended)
     values = {
@@ -319,7 +319,7 @@ def test_the_first_trials_are_thrifty_or_as_published() -> None:
 
 def test_a_prediction_has_an_interval_and_a_confirmation_says_how_far_off_it_was() -> None:
     job = table()
-    result = prudent.tune(job, GOAL, 0.5, "fabulinus", QUICK, seed=1, max_trials=25)
+    result = prudent.tune(job, GOAL, 0.5, "fabulinus", QUICK, seed=1, max_trials=14)
     told = result.prediction
     assert told["accuracy_low"] < told["accuracy"] < told["accuracy_high"] <= 1.0
     assert told["cost_low_usd"] < told["cost_usd"] < told["cost_high_usd"]
@@ -344,7 +344,7 @@ def test_nothing_is_predicted_before_anything_ran() -> None:
 def test_a_constraint_that_nothing_keeps_recommends_what_comes_nearest() -> None:
     job = table()
     goal = "maximise accuracy at full data subject to cost_usd <= 0.0001 at full data"
-    result = prudent.tune(job, goal, 0.2, "fabulinus", QUICK, max_trials=14)
+    result = prudent.tune(job, goal, 0.2, "fabulinus", QUICK, max_trials=10)
     assert result.recommended is not None
     costs = sorted(full_cost(job, c) for c in job.space.configurations() if c["share"] == 1.0)
     assert full_cost(job, result.recommended) <= costs[len(costs) // 3]
@@ -354,7 +354,7 @@ def test_a_constraint_that_nothing_keeps_recommends_what_comes_nearest() -> None
 def test_failed_runs_are_kept_away_from() -> None:
     job = table()
     study = study_of(job)
-    for _ in range(20):
+    for _ in range(14):
         ask = study.ask()
         assert ask is not None
         if ask.configuration["vm"] == "large":
