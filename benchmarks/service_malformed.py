@@ -178,7 +178,7 @@ def told(tally: Tally, unclear: Unclear, took_s: float) -> None:
         print(f"- {count} x {words}")
 
 
-def run(requests: int, seed: int, database_url: str | None) -> bool:
+def run(requests: int, seed: int, database_url: str | None, model: Path | None) -> bool:
     """Send all; False if something broke."""
     tally, unclear = Tally(), Unclear()
     logging.getLogger("prudent").addHandler(unclear)
@@ -187,7 +187,7 @@ def run(requests: int, seed: int, database_url: str | None) -> bool:
         settings = Settings(Path(name) / "home", database_url=database_url, rate_per_s=1e9)
         settings.create()
         with Store(settings.database) as store:
-            known = furnish(store, settings, trained(Path(name)))
+            known = furnish(store, settings, model or trained(Path(name)))
             app = create_app(settings, store)
             began_s = time.perf_counter()
             with serving(app) as port:
@@ -202,16 +202,17 @@ def main() -> None:
     words.add_argument("--requests", type=int, default=10_000)
     words.add_argument("--seed", type=int, default=0)
     words.add_argument("--database-url")
+    words.add_argument("--model", type=Path, help="the folder of a model, instead of training one")
     words.add_argument("--postgres", action="store_true", help="on a PostgreSQL server of its own")
     said = words.parse_args()
     if not said.postgres:
-        sys.exit(not run(said.requests, said.seed, said.database_url))
+        sys.exit(not run(said.requests, said.seed, said.database_url, said.model))
     from service_chaos import Postgres
 
     with tempfile.TemporaryDirectory(prefix="prudent-pg-") as name:
         server = Postgres(Path(name))
         try:
-            fine = run(said.requests, said.seed, server.url)
+            fine = run(said.requests, said.seed, server.url, said.model)
         finally:
             server.stop()
     sys.exit(not fine)

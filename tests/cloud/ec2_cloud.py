@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import copy
 import gzip
 import json
+import os
 import shutil
 import subprocess
 import threading
@@ -86,6 +88,8 @@ class Ec2Cloud:
         self._lock = threading.Lock()
         self._made: dict[str, tuple[str, Any]] = {}
         self._services: dict[str, Any] = {}
+        self._spare: dict[tuple[Any, ...], list[Any]] = {}
+        self._lent: list[tuple[tuple[Any, ...], Any, Any]] = []
         self._hosts: dict[str, SshHost] = {}
         self._undo = contextlib.ExitStack()
         self.key = folder / "client_key"
@@ -123,6 +127,7 @@ class Ec2Cloud:
         """An account with nothing in it but what AWS gives everyone, and an open port 22."""
         self._lose(list(self._hosts))
         self._made.clear()
+        self._take_back()
         urllib.request.urlopen(urllib.request.Request(f"{self.url}/moto-api/reset", method="POST")).close()
         self.client = self.service("ec2")
         found = self.client.describe_subnets()["Subnets"]
@@ -161,7 +166,30 @@ class Ec2Cloud:
     def provider(self, sleep: Callable[[float], None] = lambda _: None, **changes: Any) -> Ec2Provider:
         """By default one that does not wait between attempts: moto is never busy."""
         path = self.file(**changes)
-        return Ec2Provider(Ec2Settings.read(path), path, sleep)
+        made = Ec2Provider(Ec2Settings.read(path), path, sleep)
+        self._lend_clients(made)
+        return made
+
+    def _lend_clients(self, provider: Ec2Provider) -> None:
+        """Clients take long to make: after a reset, those of the providers before it are used again."""
+        place, make = provider.place, provider.clients._new
+
+        def lent(service: str, patient: bool) -> Any:
+            who = tuple(os.environ.get(name) for name in CREDENTIALS)
+            key = (service, patient, place.region, place.endpoint, place.profile, who)
+            spare = self._spare.get(key)
+            client = spare.pop() if spare else make(service, patient)
+            self._lent.append((key, client, copy.copy(client.meta.events._emitter)))
+            return client
+
+        provider.clients._new = lent  # type: ignore[method-assign]
+
+    def _take_back(self) -> None:
+        """Without what tests have hung on them."""
+        for key, client, heard in self._lent:
+            client.meta.events._emitter = heard
+            self._spare.setdefault(key, []).append(client)
+        self._lent.clear()
 
     # What is really there
 

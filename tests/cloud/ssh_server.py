@@ -1,19 +1,25 @@
 """Real SSH servers on loopback, each a "host" with its own port, key, home folder and CPUs.
 
-Every host is a process of its own (`python ssh_server.py FOLDER`), so that it outlives a client that is
-killed, and can be killed itself, as a machine that is lost.
+Every host is a process of its own, so that it outlives a client that is killed, and can be killed itself, as
+a machine that is lost. It is forked from a process that has loaded everything (`python ssh_server.py`), for
+that takes longer than all else; one that must be somewhere else is started there (`python ssh_server.py
+FOLDER`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +30,57 @@ MARK = "TEST_SSH_HOST"
 """The environment variable that everything on one host carries: a lost host takes its processes along."""
 
 
+class Forked:
+    """A process that another one has forked for us."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._handle = os.pidfd_open(pid)
+
+    def poll(self) -> int | None:
+        """None while it runs."""
+        return -1 if select.select([self._handle], [], [], 0)[0] else None
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
+    def wait(self) -> None:
+        select.select([self._handle], [], [])
+        os.close(self._handle)
+
+
+class Nursery:
+    """The process from which servers are forked; it ends with this one."""
+
+    _one: Nursery | None = None
+    _lock = threading.Lock()
+
+    def __init__(self) -> None:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("PRUDENT_")}
+        self._process = subprocess.Popen(
+            [sys.executable, __file__],
+            start_new_session=True,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        atexit.register(self._process.communicate)
+
+    @classmethod
+    def fork(cls, folder: Path) -> Forked:
+        """A server for the host of a folder."""
+        with cls._lock:
+            cls._one = cls._one or cls()
+            stdin, stdout = cls._one._process.stdin, cls._one._process.stdout
+            assert stdin is not None
+            assert stdout is not None
+            stdin.write(f"{folder}\n")
+            stdin.flush()
+            return Forked(int(stdout.readline()))
+
+
 @dataclass
 class SshHost:
     """One server as its client sees it; `start` it, and `stop` or `lose` it."""
@@ -31,8 +88,10 @@ class SshHost:
     folder: Path
     name: str
     cpus: tuple[int, ...] | None = None
+    before: Sequence[str] = ()
+    """Words before the command of a server that must not be forked here."""
     port: int = 0
-    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    process: subprocess.Popen[bytes] | Forked | None = field(default=None, repr=False)
 
     @property
     def home(self) -> Path:
@@ -47,16 +106,19 @@ class SshHost:
         (self.folder / "port").unlink(missing_ok=True)
         settings = {"name": self.name, "cpus": self.cpus, "port": self.port, "mark": str(self.folder)}
         (self.folder / "settings.json").write_text(json.dumps(settings))
+        self.process = self._started_alone() if self.before else Nursery.fork(self.folder)
+        return self
+
+    def _started_alone(self) -> subprocess.Popen[bytes]:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PRUDENT_")}
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, __file__, str(self.folder)],
+            return subprocess.Popen(
+                [*self.before, sys.executable, __file__, str(self.folder)],
                 start_new_session=True,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stderr=log,
             )
-        return self
 
     def wait(self, within_s: float = 60.0) -> SshHost:
         end_s = time.monotonic() + within_s
@@ -100,14 +162,16 @@ class SshHost:
 class SshHosts:
     """Several hosts with one client key that all of them accept."""
 
-    def __init__(self, folder: Path, cpus: dict[str, tuple[int, ...] | None]) -> None:
+    def __init__(
+        self, folder: Path, cpus: dict[str, tuple[int, ...] | None], before: Sequence[str] = ()
+    ) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.key = folder / "client_key"
         _write_key(self.key)
         self.hosts: dict[str, SshHost] = {}
         for name, chosen in cpus.items():
-            host = SshHost(folder / name, name, chosen)
+            host = SshHost(folder / name, name, chosen, before)
             host.folder.mkdir()
             host.new_host_key()
             (host.folder / "authorized_keys").write_text((folder / "client_key.pub").read_text())
@@ -235,5 +299,32 @@ async def _serve(folder: Path) -> None:
     await asyncio.Event().wait()
 
 
+def _fork_for_each_line() -> None:
+    """Fork a server for each folder that is told, and tell its process."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody has to wait for them
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            _become_server(Path(line.rstrip("\n")))
+        print(pid, flush=True)
+
+
+def _become_server(folder: Path) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    for number, flags, place in ((0, os.O_RDONLY, os.devnull), (1, os.O_WRONLY, os.devnull),
+                                 (2, os.O_WRONLY | os.O_CREAT | os.O_APPEND, folder / "log")):  # fmt: skip
+        opened = os.open(place, flags, 0o600)
+        os.dup2(opened, number)
+        os.close(opened)
+    try:
+        asyncio.run(_serve(folder))
+    finally:
+        os._exit(1)
+
+
 if __name__ == "__main__":
-    asyncio.run(_serve(Path(sys.argv[1])))
+    if sys.argv[1:]:
+        asyncio.run(_serve(Path(sys.argv[1])))
+    else:
+        _fork_for_each_line()

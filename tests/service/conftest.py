@@ -20,7 +20,6 @@ import pytest
 import sqlalchemy as sa
 import uvicorn
 from fastapi import FastAPI
-from moto.server import ThreadedMotoServer
 
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
@@ -107,22 +106,29 @@ class Postgres:
         return f"postgresql+psycopg://prudent@127.0.0.1:{self.port}/{name}"
 
 
-@pytest.fixture
-def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Buckets and queues (moto's server), which every client in this process and below it means."""
+@pytest.fixture(scope="session")
+def cloud_url() -> Iterator[str]:
+    """Moto's server, one for all tests of this process: what it knows of AWS takes long to load."""
+    from moto.server import ThreadedMotoServer
+
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     _, port = server.get_host_and_port()
-    httpx.post(f"http://127.0.0.1:{port}/moto-api/reset")  # a server's facts are those of its process
+    yield f"http://127.0.0.1:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def cloud(cloud_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No buckets and no queues yet, where every client in this process and below it looks for them."""
+    httpx.post(f"{cloud_url}/moto-api/reset", trust_env=False)
     for name, value in {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ENDPOINT_URL": cloud_url,
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
     }.items():
         monkeypatch.setenv(name, value)
-    yield
-    server.stop()
 
 
 @pytest.fixture(scope="session")
@@ -199,7 +205,7 @@ def _serving(app: FastAPI) -> Iterator[httpx.Client]:
         thread.join()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def serving() -> Callable[[FastAPI], AbstractContextManager[httpx.Client]]:
     return _serving
 

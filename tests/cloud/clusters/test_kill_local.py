@@ -13,8 +13,6 @@ from .kill_matrix import KillMatrix, SelfEnding
 
 
 class TestLocal(SelfEnding, KillMatrix):
-    telling_alone = ("launch.accepted", "trial.started", "renew.recorded")
-
     @pytest.fixture
     def place(self, tmp_path: Path) -> Place:
         return Place(LocalProvider(tmp_path), tmp_path, "m3.medium", "m3.large")

@@ -11,7 +11,6 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -90,16 +89,10 @@ def elsewhere(tmp_path: Path) -> Iterator[Any]:
     if not possible or hidden or not tmp_path.is_relative_to("/tmp"):
         pytest.skip("needs a namespace of files")
     folder = Path(tempfile.mkdtemp(prefix="prudent-elsewhere-", dir="/var/tmp"))
-
-    def popen(words: list[str], **more: Any) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([*apart, *words], **more)
-
-    ssh_server.subprocess = SimpleNamespace(Popen=popen, DEVNULL=subprocess.DEVNULL)
     try:
-        with ssh_server.SshHosts(folder / "ssh", {"alpha": None}) as up:
+        with ssh_server.SshHosts(folder / "ssh", {"alpha": None}, before=apart) as up:
             yield up
     finally:
-        ssh_server.subprocess = subprocess
         shutil.rmtree(folder, ignore_errors=True)
 
 

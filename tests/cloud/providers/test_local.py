@@ -84,7 +84,7 @@ def cores_got(provider: LocalProvider, type_name: str, folder: Path) -> float:
     [one] = launch(provider, type_name)
     with provider.channel(one) as channel:
         channel.put(folder / "burn.py", "burn.py")
-        code, said, complained = channel.run(f"{sys.executable} -S burn.py 1.5")
+        code, said, complained = channel.run(f"{sys.executable} -S burn.py 1.0")
     provider.terminate([one])
     assert code == 0, complained
     return float(said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+
+from prudent.cli.main import run
 
 pytestmark = pytest.mark.timeout(600)
 DOCUMENT = {"domain": "misc-functions", "budget": "3 trials"}
@@ -50,22 +53,33 @@ def test_a_run_from_submission_to_result(
         while client.get("/ready").json()["workers"] == 0:
             assert time.monotonic() < until_s, (tmp_path / "log").read_text()
             time.sleep(0.2)
-        run = client.post("/v1/runs/train", json=DOCUMENT).json()
-        with client.stream("GET", f"{run['url']}/events", timeout=300) as stream:
+        begun = client.post("/v1/runs/train", json=DOCUMENT).json()
+        with client.stream("GET", f"{begun['url']}/events", timeout=300) as stream:
             kinds = [line[7:] for line in stream.iter_lines() if line.startswith("event: ")]
         assert kinds[0] == "queued"
         assert kinds.count("trial") == 3
         assert kinds[-1] == "succeeded"
-        shown = client.get(run["url"]).json()
+        shown = client.get(begun["url"]).json()
         assert (shown["status"], shown["progress"], shown["attempts"]) == ("succeeded", 1.0, 1)
         assert shown["spent_usd"] > 0
-        assert len(client.get(f"{run['url']}/result").json()["entries"]) == 3
+        assert len(client.get(f"{begun['url']}/result").json()["entries"]) == 3
         assert "prudent_workers 1" in client.get("/metrics").text
     process.send_signal(signal.SIGTERM)
     assert process.wait(240) == 0
     nobody_left(home)
 
 
+@pytest.fixture
+def own_logging() -> Iterator[None]:
+    """A service logs in its own way; that of the tests comes back."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("own_logging")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -73,10 +87,11 @@ def test_a_run_from_submission_to_result(
         (("worker", "--database-url", "postgresql://me:hush@host/name"), "PRUDENT_DATABASE_URL"),
     ],
 )
-def test_what_would_be_unsafe_is_refused(words: tuple[str, ...], said: str, home: Path) -> None:
+def test_what_would_be_unsafe_is_refused(
+    words: tuple[str, ...], said: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Others may not reach a service without tokens, and a password on the command line is everybody's."""
-    command = [sys.executable, "-m", "prudent.cli.main", *words, "--home", str(home)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert "hush" not in done.stderr
+    assert run([*words, "--home", str(home)]) == 2
+    told = capsys.readouterr()
+    assert said in told.err
+    assert "hush" not in told.out + told.err

@@ -234,7 +234,12 @@ def check_done_once(team: Team, run_id: str, tmp_path: Path) -> None:
     assert spent_usd == pytest.approx(sum(trial.spent_usd for trial in recorded))
 
 
-@pytest.mark.parametrize("team", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize(
+    "team",
+    # On SQLite, workers that hang, leave or die for good are taken over below.
+    [pytest.param("sqlite", marks=pytest.mark.soak), "postgres"],
+    indirect=True,
+)
 def test_a_killed_worker_is_taken_over(team: Team, tmp_path: Path) -> None:
     run_id, first = under_way(team, tmp_path)
     second = team.other(first)
@@ -334,6 +339,14 @@ def test_poison_is_given_up_and_harms_no_other_run(team: Team, tmp_path: Path) -
     assert "2 times" in run.error
     assert all(process.poll() is None for process in team.processes.values())
     assert end_of(team, submit(team, gated(tmp_path, 1))).status == "succeeded"
+
+
+def test_workers_begin_without_what_work_may_need(team: Team) -> None:
+    """Compilers and libraries of learning take seconds to load: not before somebody asks for them."""
+    heavy = ("llvmlite", "scipy", "sklearn", "onnx", "torch", "xgboost")
+    for process in team.processes.values():
+        loaded = Path(f"/proc/{process.pid}/maps").read_text()
+        assert not [name for name in heavy if f"/{name}/" in loaded]
 
 
 def test_a_bad_request_fails_at_once_and_says_why(team: Team) -> None:

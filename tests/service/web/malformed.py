@@ -1,6 +1,6 @@
 """Requests that are wrong or odd, made by hypothesis and schemathesis, as the very bytes that are sent.
 
-`benchmarks/service_malformed.py` sends them to a real server: 10,000 by default, a few hundred in
+`benchmarks/service_malformed.py` sends them to a real server: 10,000 by default, some in
 `test_malformed.py`. A call that is surely wrong must be refused (4xx); whatever else is sent, no answer is an
 error of ours (5xx).
 """

@@ -36,6 +36,16 @@ def client(serving: Any, settings: Settings, store: Store) -> Iterator[httpx.Cli
         yield opened
 
 
+@pytest.fixture(scope="module")
+def idle(tmp_path_factory: pytest.TempPathFactory, serving: Any) -> Iterator[httpx.Client]:
+    """A service in which nothing is, and stays so: for tests that submit nothing that is taken."""
+    settings = Settings(tmp_path_factory.mktemp("idle"))
+    settings.create()
+    with Store(settings.database) as store, serving(create_app(settings, store)) as found:
+        yield found
+        assert store.read(runs.page).runs == ()
+
+
 def submitted(client: httpx.Client, **headers: str) -> dict[str, Any]:
     answer = client.post("/v1/runs/train", json=TRAIN, headers=headers)
     assert answer.status_code == 202, answer.text
@@ -113,17 +123,17 @@ def test_lists_go_page_by_page(client: httpx.Client) -> None:
     ],
 )
 def test_errors_are_problems(
-    client: httpx.Client, method: str, path: str, body: bytes | None, status: int
+    idle: httpx.Client, method: str, path: str, body: bytes | None, status: int
 ) -> None:
-    answer = client.request(method, path, content=body)
+    answer = idle.request(method, path, content=body)
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["status"] == status
     assert answer.json()["detail"]
 
 
-def test_a_wrong_document_is_told_place_by_place(client: httpx.Client) -> None:
-    said = client.post("/v1/runs/train", json={"domain": "regresion", "seed": -1}).json()
+def test_a_wrong_document_is_told_place_by_place(idle: httpx.Client) -> None:
+    said = idle.post("/v1/runs/train", json={"domain": "regresion", "seed": -1}).json()
     assert {error["path"] for error in said["errors"]} == {"domain", "seed"}
 
 

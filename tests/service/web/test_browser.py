@@ -193,9 +193,12 @@ def test_pages_fit_a_telephone_in_light_and_dark(
     elif path == "/nowhere-of-a-run":
         path = "/runs/nowhere"
     colours = set()
+    page.size(360)
+    page.open(service + path)
     for width, dark in ((360, False), (1280, True)):
-        page.size(width, dark=dark)
-        page.open(service + path)
+        page.size(width, dark=dark)  # as whoever turns the telephone, or at dusk
+        scheme = "dark" if dark else "light"
+        page.until(f"innerWidth === {width} && matchMedia('(prefers-color-scheme: {scheme})').matches")
         wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         assert page.run(wide) <= 0, f"{path} is wider than {width} px"
         colours.add(page.run("getComputedStyle(document.body).backgroundColor"))

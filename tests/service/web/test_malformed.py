@@ -1,4 +1,4 @@
-"""A few hundred of the malformed requests that `benchmarks/service_malformed.py` sends, and finds of it."""
+"""Some of the malformed requests that `benchmarks/service_malformed.py` sends, and finds of it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from prudent.service.web.app import create_app
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "service_malformed.py"
 
 
-def test_no_malformed_request_is_an_error_of_the_service() -> None:
+@pytest.mark.parametrize("count", [120, pytest.param(1000, marks=pytest.mark.soak)])
+def test_no_malformed_request_is_an_error_of_the_service(count: int, make_model: Callable[..., Path]) -> None:
     pytest.importorskip("schemathesis")
-    pytest.importorskip("sklearn")
-    command = [sys.executable, str(BENCHMARK), "--requests", "240", "--seed", "7"]
+    said = ["--requests", str(count), "--seed", "7", "--model", str(make_model())]
+    command = [sys.executable, str(BENCHMARK), *said]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    assert "240 requests" in done.stdout
+    assert f"{count} requests" in done.stdout
     assert "refused because their check stumbled: 0" in done.stdout
 
 

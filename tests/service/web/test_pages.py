@@ -48,6 +48,16 @@ def client(settings: Settings, store: Store, serving: Serving) -> Iterator[httpx
         yield found
 
 
+@pytest.fixture(scope="module")
+def idle(tmp_path_factory: pytest.TempPathFactory, serving: Serving) -> Iterator[httpx.Client]:
+    """A service in which nothing is, and stays so: for tests that submit nothing that is taken."""
+    settings = Settings(tmp_path_factory.mktemp("idle"))
+    settings.create()
+    with Store(settings.database) as store, serving(create_app(settings, store)) as found:
+        yield found
+        assert store.read(runs.page).runs == ()
+
+
 @pytest.fixture
 def team(settings: Settings, store: Store, serving: Serving) -> Iterator[httpx.Client]:
     """A service whose users have tokens."""
@@ -229,8 +239,8 @@ def test_a_plan_is_drawn_over_time(client: httpx.Client, store: Store, settings:
 @pytest.mark.parametrize(
     "path", ["/runs/nothing", "/runs/%2e%2e%2fx", "/models/nothing", "/submit/nothing", "/runs/a/live"]
 )
-def test_what_is_not_there_is_a_page_too(path: str, client: httpx.Client) -> None:
-    answer = client.get(path)
+def test_what_is_not_there_is_a_page_too(path: str, idle: httpx.Client) -> None:
+    answer = idle.get(path)
     assert answer.status_code == 404
 
 
@@ -271,9 +281,9 @@ def test_names_and_errors_of_others_are_only_text(
     "path", ["/runs", "/models", "/machines", "/money", "/submit/train", "/submit/tune", "/sign-in"]
 )
 def test_pages_need_no_inline_script_or_style_and_nothing_from_elsewhere(
-    path: str, client: httpx.Client
+    path: str, idle: httpx.Client
 ) -> None:
-    answer = client.get(path)
+    answer = idle.get(path)
     assert re.findall(r"\sstyle=|\son\w+=|<style|javascript:", answer.text) == []
     assert re.findall(r"<script(?![^>]*src=)", answer.text) == []
     assert re.findall(r'(?:src|href)="(?:https?:)?//', answer.text) == []
@@ -281,14 +291,14 @@ def test_pages_need_no_inline_script_or_style_and_nothing_from_elsewhere(
     assert "unsafe-inline" not in answer.headers["content-security-policy"]
 
 
-def test_files_are_kept_by_browsers_until_they_change(client: httpx.Client) -> None:
-    page = client.get("/runs").text
+def test_files_are_kept_by_browsers_until_they_change(idle: httpx.Client) -> None:
+    page = idle.get("/runs").text
     for address in re.findall(r'"(/static/[^"]+)"', page):
-        answer = client.get(address)
+        answer = idle.get(address)
         assert answer.status_code == 200
         assert "immutable" in answer.headers["cache-control"]
     for odd in ("/static/nothing.css", "/static/..%2fpages.py", "/static/app.css.bak"):
-        assert client.get(odd).status_code == 404
+        assert idle.get(odd).status_code == 404
 
 
 # Submitting
@@ -325,9 +335,9 @@ def test_a_form_becomes_a_run_once(client: httpx.Client, store: Store) -> None:
     ],
 )
 def test_every_error_is_at_its_field(
-    kind: str, said: dict[str, str], fields: list[str], client: httpx.Client
+    kind: str, said: dict[str, str], fields: list[str], idle: httpx.Client
 ) -> None:
-    answer = client.post(f"/submit/{kind}", data={**said, "csrf": _form_token(client, f"/submit/{kind}")})
+    answer = idle.post(f"/submit/{kind}", data={**said, "csrf": _form_token(idle, f"/submit/{kind}")})
     assert answer.status_code in (400, 422)
     assert re.findall(r'class="error" id="(\w+)-error"', answer.text) == fields
     for name, value in said.items():
@@ -337,13 +347,13 @@ def test_every_error_is_at_its_field(
 @pytest.mark.parametrize(
     "text", ["", "{", "[1]", "a: [", "x" * 1000, '{"domain": "\ud800"}', "&a [*a]", "1e999"]
 )
-def test_a_document_that_is_none_is_told(text: str, client: httpx.Client, store: Store) -> None:
-    token = _form_token(client, "/submit/train")
+def test_a_document_that_is_none_is_told(text: str, idle: httpx.Client) -> None:
+    token = _form_token(idle, "/submit/train")
     body = {"csrf": token, "document": text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")}
-    answer = client.post("/submit/train", data=body)
+    answer = idle.post("/submit/train", data=body)
     assert answer.status_code in (400, 422)
     assert 'id="errors"' in answer.text
-    assert store.read(runs.page).runs == ()
+    assert idle.get("/v1/runs").json()["runs"] == []
 
 
 def test_a_document_by_hand(client: httpx.Client, store: Store) -> None:

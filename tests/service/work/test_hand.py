@@ -52,18 +52,35 @@ WORKFLOW = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    found = Settings(tmp_path_factory.mktemp("home"))
+    found.create()
+    return found
+
+
+@pytest.fixture(scope="module")
 def terms(settings: Settings) -> Terms:
     """A lease that runs out in no test that does not want it to."""
     folders, policy = settings.data_folders, policy_for(settings)
     return Terms(1, 600.0, folders, policy, settings.home / "warm", settings.home, warm=False)
 
 
-@pytest.fixture
-def hand(terms: Terms) -> Iterator[Hand]:
-    made = Hand(terms)
+@pytest.fixture(scope="module")
+def hands() -> Iterator[list[Hand]]:
+    """Those that were made; the last one may be in order still."""
+    made: list[Hand] = []
     yield made
-    made.close()
+    for hand in made:
+        hand.close()
+
+
+@pytest.fixture
+def hand(hands: list[Hand], terms: Terms) -> Hand:
+    """The tests share one as long as it lives."""
+    if not hands or not hands[-1].alive:
+        hands.append(Hand(terms))
+    return hands[-1]
 
 
 def done(hand: Hand, task: Task, wait_s: float = 240.0) -> list[Said]:

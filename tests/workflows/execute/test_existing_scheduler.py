@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -18,7 +19,30 @@ from prudent.core.errors import BadInput, RunFailed
 from prudent.workflows import Activation, Fleet, Plan, Vm, Workflow, World, schedule
 from prudent.workflows.execute.runner import execute
 
+from ...cloud.ssh_server import Forked
+
 PlanFor = Callable[..., Plan]
+# Dask takes long to load; programs that need it are forked from one that has.
+_FORKS = """
+import asyncio, json, os, signal, sys
+import distributed
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for line in sys.stdin:
+    code, folder, words = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.chdir(folder)
+        os.environ["TMPDIR"] = folder
+        for number in range(3):
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+        sys.argv = ["-c", *words]
+        try:
+            exec(code, {"__name__": "__main__"})
+        finally:
+            os._exit(0)
+    print(pid, flush=True)
+"""
 _SCHEDULER = """
 import asyncio, sys
 from distributed import Scheduler
@@ -41,9 +65,9 @@ asyncio.run(serve())
 class Programs:
     """A scheduler and workers as separate programs, each in a folder of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.started: dict[str, subprocess.Popen[bytes]] = {}
+    def __init__(self, folder: Path, forks: subprocess.Popen[str]) -> None:
+        self.folder, self._forks = folder, forks
+        self.started: dict[str, Forked] = {}
 
     def scheduler(self) -> str:
         with socket.socket() as free:
@@ -68,10 +92,12 @@ class Programs:
     def _start(self, name: str, said: list[str]) -> None:
         folder = self.folder / name
         folder.mkdir()
-        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        environment = {**os.environ, "TMPDIR": str(folder)}
-        command = [sys.executable, "-c", *said]
-        self.started[name] = subprocess.Popen(command, cwd=folder, env=environment, **quiet)
+        code, *words = said
+        assert self._forks.stdin is not None
+        assert self._forks.stdout is not None
+        self._forks.stdin.write(json.dumps([code, str(folder), words]) + "\n")
+        self._forks.stdin.flush()
+        self.started[name] = Forked(int(self._forks.stdout.readline()))
 
 
 def wait_for_workers(address: str, count: int) -> None:
@@ -81,9 +107,17 @@ def wait_for_workers(address: str, count: int) -> None:
         client.wait_for_workers(count, timeout=60)
 
 
+@pytest.fixture(scope="module")
+def forks() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", _FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+
+
 @pytest.fixture
-def programs(tmp_path: Path) -> Iterator[Programs]:
-    running = Programs(tmp_path)
+def programs(tmp_path: Path, forks: subprocess.Popen[str]) -> Iterator[Programs]:
+    running = Programs(tmp_path, forks)
     yield running
     running.close()
 

@@ -6,16 +6,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prudent.core.errors import PrudentError, RunFailed
 from prudent.service.intake.schedule_request import ScheduleRequest
 from prudent.service.work.artifacts import PLAN, REPORT
 from prudent.service.work.files import write_result
 from prudent.service.work.messages import Begun, Done, Ended, Progress, Said, Task, Tell
-from prudent.workflows.comparison import Compared
-from prudent.workflows.plan import Plan
-from prudent.workflows.workflow import Workflow
+
+if TYPE_CHECKING:  # a compiler comes with them, and a process that never plans does without
+    from prudent.workflows.comparison import Compared
+    from prudent.workflows.plan import Plan
+    from prudent.workflows.workflow import Workflow
 
 EXECUTION, FILES, WORKFLOW = "execution", "files", "workflow.json"
 _PLANNED = 0.5

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from prudent.core.errors import BadInput, unknown
-from prudent.workflows.front import FrontPoint, Policy
-from prudent.workflows.problem import Problem
-from prudent.workflows.simulator import Placement
+
+if TYPE_CHECKING:  # the compiler behind them takes half a second to load, and names are asked for more often
+    from prudent.workflows.front import FrontPoint, Policy
+    from prudent.workflows.problem import Problem
+    from prudent.workflows.simulator import Placement
 
 
 @dataclass(frozen=True, eq=False)
