@@ -122,7 +122,7 @@ def test_trees_ask_for_categories_and_for_principal_components(people: SparkTrai
         tmp_path,
         "random-forest-classification",
         1,
-        hyperparameters={"maxCategories": 70, "maxBins": 100, "numTrees": 3},
+        hyperparameters={"maxCategories": 70, "maxBins": 100, "numTrees": 3, "maxDepth": 3},
         fraction=0.5,
     )
     again = replace(by_category, number=2, folder=tmp_path / "again")

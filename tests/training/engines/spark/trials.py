@@ -25,7 +25,7 @@ from prudent.tuning.trial import Outcome, Progress
 
 
 def opened(work: Path, path: Path, domain: str = "classification", **more: Any) -> SparkTraining:
-    """Spark with the data of a request in it; trials leave out its own form, which takes a second to write."""
+    """Spark with the data of a request in it; trials leave out its own form, which is slow to write."""
     source = {"path": str(path), **more.pop("dataset", {})}
     request = TrainingRequest.parse({"domain": domain, "dataset": source, **more})
     session = SparkEngine().open(request, work, 2)
