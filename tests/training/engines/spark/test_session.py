@@ -80,10 +80,11 @@ def facts_of(spec: TrialSpec) -> dict[str, Any]:
 
 
 def test_a_table_with_categories_and_missing_values_goes_into_one_onnx_file(
-    people: SparkTraining, tmp_path: Path
+    people: SparkTraining, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import onnxruntime
 
+    monkeypatch.setattr(people, "_workshop", replace(people._workshop, own_form=True))
     columns = people.description["columns"]
     assert [(c["name"], c["kind"]) for c in columns] == [
         ("age", "numeric"),
@@ -121,7 +122,7 @@ def test_trees_ask_for_categories_and_for_principal_components(people: SparkTrai
         tmp_path,
         "random-forest-classification",
         1,
-        hyperparameters={"maxCategories": 70, "maxBins": 100, "numTrees": 3},
+        hyperparameters={"maxCategories": 70, "maxBins": 100, "numTrees": 3, "maxDepth": 3},
         fraction=0.5,
     )
     again = replace(by_category, number=2, folder=tmp_path / "again")
@@ -371,7 +372,7 @@ def test_every_family_and_link_predicts_the_same_in_onnx(spark: Any, tmp_path: P
         file.write_text("\n".join(f"{float(b)} 1:{a:.4f}" for a, b in zip(x, y, strict=True)) + "\n")
         with opened(tmp_path / name, file, "regression", dataset={"format": "libsvm"}) as session:
             for settings in LINKS[name]:
-                chosen = {**settings, "maxIter": 5}
+                chosen = {**settings, "maxIter": 2}
                 far = difference(session, "generalized-linear-regression", chosen, tmp_path)
                 assert far < 1e-5, settings
 

@@ -25,11 +25,12 @@ from prudent.tuning.trial import Outcome, Progress
 
 
 def opened(work: Path, path: Path, domain: str = "classification", **more: Any) -> SparkTraining:
-    """Spark with the data of a request in it."""
+    """Spark with the data of a request in it; trials leave out its own form, which is slow to write."""
     source = {"path": str(path), **more.pop("dataset", {})}
     request = TrainingRequest.parse({"domain": domain, "dataset": source, **more})
     session = SparkEngine().open(request, work, 2)
     assert isinstance(session, SparkTraining)
+    session._workshop = replace(session._workshop, own_form=False)
     return session
 
 
