@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from prudent.cloud.clusters import spark_classes
 from prudent.cloud.clusters.spark_host import SparkHost
 from prudent.cloud.providers.channel import RemoteProcess
 from prudent.core.errors import RunFailed
@@ -129,8 +130,13 @@ def _start(
         "java.io.tmpdir": f"{host.work}/tmp",
         **settings,
     }
+    jars = f"{host.spark_home}/jars"
+    kept = spark_classes.kept_at(host.java_home, host.spark_home) if host.here else None
+    # In the order of Spark's own launcher: Java takes kept classes only with the same path.
+    first = map(str, Path(jars).glob("slf4j-api-*.jar") if host.here else ())
     words = [
-        f"{host.java_home}/bin/java", "-cp", f"{host.spark_home}/jars/*", *_JAVA, *opened,
+        f"{host.java_home}/bin/java", "-cp", ":".join([*first, f"{jars}/*"]), *_JAVA,
+        *shlex.split(spark_classes.options(kept)), *opened,
         *(f"-D{name}={value}" for name, value in own.items()), kind, *arguments,
     ]  # fmt: skip
     environment = {
