@@ -28,8 +28,6 @@ LONGEST_FIRST = (
     "tests/tuning/strategies/test_conformance.py",
     "tests/service/web/test_browser.py",
     "tests/chaos/test_kill_resume.py",
-    "tests/service/work/test_hand.py",
-    "tests/service/work/test_artifacts.py",
     "tests/service/web/test_malformed.py",
     "tests/service/engine/test_machines.py",
     "tests/service/engine/test_serve.py",

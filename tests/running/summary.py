@@ -83,7 +83,9 @@ class Summary:
             return None
         if report.when != "call" and report.passed:
             return "", "", ""
-        return "error" if report.failed and report.when != "call" else report.outcome, "", ""
+        if report.failed:  # the words stand in the list of failures at the end
+            return ("failed", "", "FAILED") if report.when == "call" else ("error", "", "ERROR")
+        return report.outcome, "", ""
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:

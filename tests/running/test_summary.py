@@ -53,6 +53,10 @@ def test_a_failure_is_named_when_it_happens(told: str) -> None:
     assert "✗ tests/core/test_core.py::test_bad" in told.partition("FAILURES")[0]
 
 
+def test_failures_are_listed_at_the_end(told: str) -> None:
+    assert "FAILED tests/core/test_core.py::test_bad" in told.partition("short test summary")[2]
+
+
 def test_a_skip_says_how_to_get_what_is_missing(told: str) -> None:
     assert "needs Chromium; get it: apt-get install chromium" in told
 
