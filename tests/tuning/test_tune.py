@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -316,3 +317,27 @@ def test_a_space_smaller_than_the_start_is_searched_whole() -> None:
     result = tune(job, "minimise cost_usd subject to time_s <= 600", 10.0, "lynceus")
     assert result.best is not None
     assert len(result.trials) == 4
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
+def test_ctrl_c_while_a_run_begins_ends_that_run_too() -> None:
+    """Its process is there before the study knows of it: it would live on, unpaid and unseen."""
+    space = Space.parse({"n": [1, 2, 3]})
+    job = FunctionJob(lambda n: {"error": n}, space, measures=["error"], price=1.0)
+    cut: list[float] = []
+
+    class Begun:
+        def next(self, until_s: float) -> None:
+            raise AssertionError("the interrupt comes first")
+
+        def cut(self, at_s: float, why: str) -> Outcome:
+            cut.append(at_s)
+            return Outcome("cut", at_s, {}, why)
+
+    def start(configuration: object, number: int) -> Begun:
+        signal.raise_signal(signal.SIGINT)
+        return Begun()
+
+    job.start = start  # type: ignore[method-assign,assignment]
+    assert tune(job, "minimise error", 1.0, "random").interrupted
+    assert len(cut) == 1

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import math
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from prudent.core.errors import BadInput, RunFailed
@@ -168,6 +171,23 @@ def _nearest(study: Study) -> Trial | None:
     return History(study.goal, able).nearest or history.nearest
 
 
+@contextlib.contextmanager
+def _interrupt_later() -> Iterator[None]:
+    """Ctrl-C that comes meanwhile is heeded at the end."""
+    heard: list[tuple[int, FrameType | None]] = []
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: heard.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard:
+        before(*heard[0])
+
+
 def _silent(event: Event, study: Study) -> None:
     del event, study
 
@@ -214,7 +234,8 @@ class _Loop:
             if ask is None:
                 return
             self._watch(Started(ask), self._study)
-            self._crew.add(ask.number, self._job.start(dict(ask.configuration), ask.number), ask.at_s)
+            with _interrupt_later():  # a run that is begun is one that will be ended
+                self._crew.add(ask.number, self._job.start(dict(ask.configuration), ask.number), ask.at_s)
             self._limit_of(ask.number)  # tells a run how much its machines may cost: it waits for that
 
     def _handle(self, member: Member, event: Progress | Outcome | Reached) -> None:
