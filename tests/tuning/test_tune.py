@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from prudent.cli.interrupt import ended_by_signals
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.space import Space
@@ -320,7 +321,8 @@ def test_a_space_smaller_than_the_start_is_searched_whole() -> None:
 
 
 @pytest.mark.usefixtures("heeds_ctrl_c")
-def test_ctrl_c_while_a_run_begins_ends_that_run_too() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_while_a_run_begins_ends_that_run_too(number: signal.Signals) -> None:
     """Its process is there before the study knows of it: it would live on, unpaid and unseen."""
     space = Space.parse({"n": [1, 2, 3]})
     job = FunctionJob(lambda n: {"error": n}, space, measures=["error"], price=1.0)
@@ -335,9 +337,10 @@ def test_ctrl_c_while_a_run_begins_ends_that_run_too() -> None:
             return Outcome("cut", at_s, {}, why)
 
     def start(configuration: object, number: int) -> Begun:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
         return Begun()
 
     job.start = start  # type: ignore[method-assign,assignment]
-    assert tune(job, "minimise error", 1.0, "random").interrupted
+    with ended_by_signals():
+        assert tune(job, "minimise error", 1.0, "random").interrupted
     assert len(cut) == 1

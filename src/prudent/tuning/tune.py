@@ -173,19 +173,22 @@ def _nearest(study: Study) -> Trial | None:
 
 @contextlib.contextmanager
 def _interrupt_later() -> Iterator[None]:
-    """Ctrl-C that comes meanwhile is heeded at the end."""
-    heard: list[tuple[int, FrameType | None]] = []
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
+    """Ctrl-C, SIGTERM or a closed terminal that comes meanwhile is heeded at the end."""
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    signal.signal(signal.SIGINT, lambda number, frame: heard.append((number, frame)))
+    heard: list[tuple[int, FrameType | None]] = []
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: handler for number, handler in found.items() if callable(handler)}
+    for number in before:
+        signal.signal(number, lambda *said: heard.append(said))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if heard:
-        before(*heard[0])
+        before[signal.Signals(heard[0][0])](*heard[0])
 
 
 def _silent(event: Event, study: Study) -> None:
