@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
 import pytest
 
 from prudent.cloud.leases.register import Register
@@ -82,12 +83,12 @@ def assert_gone(home: Path) -> None:
 
 def executors(worker: int) -> list[int]:
     """The executors that a worker of Spark has started; it starts other things for a moment."""
-    children = [
-        int(word)
-        for path in Path(f"/proc/{worker}/task").glob("*/children")
-        for word in path.read_text().split()
-    ]
-    return [pid for pid in children if b"ExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    found = []
+    for child in psutil.Process(worker).children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if any("ExecutorBackend" in word for word in child.cmdline()):
+                found.append(child.pid)
+    return found
 
 
 class UnderWay:

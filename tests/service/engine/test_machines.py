@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from prudent.cloud.leases.lease import Lease
@@ -76,8 +77,10 @@ def until(happened: Callable[[], Any], logs: Path, wait_s: float = 300.0) -> Any
 
 def children(pid: int) -> list[int]:
     """The processes that a process has started."""
-    found = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(word) for path in found for word in path.read_text().split()]
+    try:
+        return [child.pid for child in psutil.Process(pid).children()]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def test_a_killed_worker_and_a_cancelled_run_leave_no_machine(

@@ -27,7 +27,8 @@ _FLAGS = (
 
 
 class Chrome:
-    """One page of a browser. What the page complains about is kept in `complaints`."""
+    """One page of a browser. What the page complains about is kept in `complaints`; a test
+    says in `expected` which words of them it provokes, because they come when the browser likes."""
 
     def __init__(self, folder: Path) -> None:
         program = (
@@ -42,6 +43,7 @@ class Chrome:
             start_new_session=True,
         )
         self.complaints: list[str] = []
+        self.expected: list[str] = []
         self._number = itertools.count(1)
         self._line = self._connect()
         for part in ("Page", "Runtime", "Log", "Network"):

@@ -89,7 +89,7 @@ def _dead(pid: int) -> bool:
         try:
             if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
                 return True
-        except FileNotFoundError:
+        except OSError:  # also while its file is read
             return True
         time.sleep(0.02)
     return False

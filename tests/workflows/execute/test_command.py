@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from prudent.core.errors import BadInput
 from prudent.workflows import Activation, File, Workflow
+from prudent.workflows.execute import guard as guards
 from prudent.workflows.execute.command import Order, carry_out, missing_programs, stop
-from prudent.workflows.execute.guard import _guard_of, guard
+from prudent.workflows.execute.guard import guard
 from prudent.workflows.execute.journal import VERSION, Journal, read_facts
 from prudent.workflows.execute.prints import marks_of, print_of, prints_of, same
 from prudent.workflows.execute.resume import command_digest, why_again
@@ -33,7 +34,7 @@ def guarded() -> Iterator[None]:
     """The guard of this process's commands ends with these tests."""
     yield
     guard().close()
-    _guard_of.cache_clear()
+    guards._guards.clear()
 
 
 def order(folder: Path, script: str, run: str = "r", **said: Any) -> Order:
@@ -141,6 +142,25 @@ def test_a_killed_worker_takes_its_commands_with_it(tmp_path: Path, dead: Dead) 
     worker.wait()
     assert dead(int((tmp_path / "pid").read_text()))
     assert dead(int((tmp_path / "child").read_text()))
+
+
+def test_threads_that_begin_at_once_share_one_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second one would end with its last user's reference, and kill the commands that it watches."""
+    met = threading.Barrier(4)
+
+    class Slow:
+        def __init__(self) -> None:
+            time.sleep(0.2)
+
+    monkeypatch.setattr(guards, "_guards", {})
+    monkeypatch.setattr(guards, "Guard", Slow)
+    found: list[object] = []
+    threads = [threading.Thread(target=lambda: (met.wait(), found.append(guard()))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(map(id, found))) == 1
 
 
 class TestPrints:

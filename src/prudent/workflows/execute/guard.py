@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import threading
-from functools import cache
 
 _PROGRAM = """
 import os, signal, sys
@@ -63,12 +62,16 @@ class Guard:
             self._popen.stdin.write(line.encode())
 
 
+_guards: dict[int, Guard] = {}
+_starting = threading.Lock()
+
+
 def guard() -> Guard:
-    """This process's guard, started when first asked for; a fork gets its own."""
-    return _guard_of(os.getpid())
+    """This process's guard, started when first asked for; a fork gets its own.
 
-
-@cache
-def _guard_of(pid: int) -> Guard:
-    del pid
-    return Guard()
+    One for all threads: a second one would be dropped, and with it what it watches would be ended.
+    """
+    with _starting:
+        if os.getpid() not in _guards:
+            _guards[os.getpid()] = Guard()
+        return _guards[os.getpid()]

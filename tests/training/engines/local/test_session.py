@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
+import psutil
 import pytest
 
 from prudent.core.errors import BadInput
@@ -187,8 +188,7 @@ def state_of(pid: int) -> str:
 
 def children() -> set[str]:
     """The processes that this one has started and that are still there."""
-    listed = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
-    return {pid for line in listed for pid in line.split()}
+    return {str(child.pid) for child in psutil.Process().children()}
 
 
 @pytest.fixture
