@@ -20,10 +20,13 @@ from prudent.training.description import MODEL_FILE, data_description, write_des
 from prudent.training.engine import Facts, TrialSpec
 from prudent.tuning.jobs.table import TableJob
 
+from .browser import chrome
 from .running.distribution import LongestFirst
 from .running.doctests import Doctests
 from .running.quarantine import quarantined
 from .running.summary import Summary
+
+__all__ = ["chrome"]  # a fixture for all
 
 # The same examples in every run: a failure by chance on someone else's change teaches nobody anything.
 hypothesis.settings.register_profile("steady", derandomize=True, deadline=None)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -320,31 +318,14 @@ def test_a_folder_that_cannot_be_is_bad_input(study: Study, tmp_path: Path) -> N
         write_tuning_report(*study, tmp_path / "file" / "report.html")
 
 
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
-
-
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
-def test_a_browser_draws_the_figures_and_complains_of_nothing(study: Study, tmp_path: Path) -> None:
+def test_a_browser_draws_the_figures_and_complains_of_nothing(
+    study: Study, tmp_path: Path, chrome: Any
+) -> None:
     path = write_tuning_report(*study, tmp_path / "report.html")
-    flags = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--no-first-run",
-        "--disable-background-networking",
-    ]
-    flags += ["--disable-component-update", "--disable-sync", "--enable-logging=stderr", "--dump-dom"]
-    flags += [
-        f"--user-data-dir={tmp_path / 'profile'}",
-        "--virtual-time-budget=60000",
-        "--window-size=1280,9000",
-    ]
-    done = subprocess.run(
-        [str(BROWSER), *flags, path.resolve().as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    assert "CONSOLE" not in done.stderr
-    assert done.stdout.count('class="main-svg"') >= 2 * 11  # each figure has at least two layers
+    chrome.complaints.clear()
+    chrome.expected.clear()
+    chrome.size(1280, 9000)
+    chrome.open(path.resolve().as_uri())
+    chrome.until("document.querySelectorAll('.main-svg').length >= 2 * 11")  # at least two layers each
+    chrome.leave()
+    assert chrome.unexpected() == []

@@ -20,7 +20,6 @@ SHARED = {
 """Files whose path begins so form one group of that name."""
 LONGEST_FIRST = (
     "spark",
-    "tests/training/joint/test_on_spark.py",
     "tests/cloud/clusters/test_spark_request.py",
     "tests/test_docs.py",
     "tests/service/test_paper_flow.py",

@@ -78,7 +78,7 @@ def page(chrome: Chrome) -> Iterator[Chrome]:
     chrome.expected.clear()
     chrome.size(1280)
     yield chrome
-    assert [said for said in chrome.complaints if not any(words in said for words in chrome.expected)] == []
+    assert chrome.unexpected() == []
 
 
 def _submit_gated(service: str, folder: Path, name: str, count: int) -> str:

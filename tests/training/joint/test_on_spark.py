@@ -57,15 +57,10 @@ def train(folder: Path, home: Path) -> dict[str, Any]:
     return answer
 
 
+@pytest.mark.soak  # `test_train.py` searches on real machines with a quicker engine
 @pytest.mark.timeout(1600)
-@pytest.mark.parametrize(
-    ("depths", "shares"),
-    [([BEST], [1.0]), pytest.param([1, BEST], [0.3, 1.0], marks=pytest.mark.soak)],
-    ids=["short", "long"],
-)
-def test_machines_parameters_and_data_are_searched_together(
-    tmp_path: Path, depths: list[int], shares: list[float]
-) -> None:
+def test_machines_parameters_and_data_are_searched_together(tmp_path: Path) -> None:
+    depths, shares = [1, BEST], [0.3, 1.0]
     rng = np.random.default_rng(1)
     points = rng.normal(size=(400, 2))
     kinds = np.where(points[:, 0] * points[:, 1] > 0, "same", "other")  # one question cannot tell them apart

@@ -21,7 +21,11 @@ _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _missing: set[Path] = set()
 """Where classes of Spark are not kept yet: seen when a session began, made when it has ended."""
-_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Spark's own classes need no second proof that they are well formed.
+QUICK_JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""For Java that does not live long: it compiles quickly instead of well, and starts with less ado."""
 # To compile what is then run over a few rows takes longer than to interpret it.
 _QUICK = {
     "spark.sql.codegen.wholeStage": "false",
@@ -102,7 +106,7 @@ def _start(
     classes = spark_classes.kept_at(home)
     if classes is not None and not classes.exists():
         _missing.add(classes)
-    java = [_java_options(work, log), _QUICK_JAVA if small else "", options.get(JAVA_OPTIONS, "")]
+    java = [_java_options(work, log), QUICK_JAVA if small else "", options.get(JAVA_OPTIONS, "")]
     settings |= {**options, JAVA_OPTIONS: " ".join(filter(None, [*java, spark_classes.options(classes)]))}
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     own = {"JAVA_HOME": str(home), "PYSPARK_PYTHON": sys.executable, **environment}

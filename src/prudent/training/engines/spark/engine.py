@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SPARK = "spark"
 _SMALL_BYTES = 8 << 20
-_EXECUTOR, _QUICK_JAVA = "spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_EXECUTOR = "spark.executor.extraJavaOptions"
 
 
 class SparkEngine:
@@ -86,7 +86,7 @@ class SparkEngine:
         return reached
 
     def _opened(self, request: Any, work: Path, parts: Sequence[Path] | None, own_form: bool) -> Session:
-        from prudent.training.engines.spark.context import started, stop
+        from prudent.training.engines.spark.context import QUICK_JAVA, started, stop
         from prudent.training.engines.spark.judging import Judge
         from prudent.training.engines.spark.reading import read_table
         from prudent.training.engines.spark.session import SparkTraining
@@ -100,7 +100,7 @@ class SparkEngine:
             options = {**cluster.options, **options}
         small = _is_small(parts or [Path(request.dataset.path)])
         if small and cluster is not None:
-            options = {**options, _EXECUTOR: f"{options.get(_EXECUTOR, '')} {_QUICK_JAVA}"}
+            options = {**options, _EXECUTOR: f"{options.get(_EXECUTOR, '')} {QUICK_JAVA}"}
         spark, own = started(master, work, options, small, environment)
         try:
             table = read_table(spark, _question(request), work, parts=parts)

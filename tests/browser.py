@@ -1,4 +1,4 @@
-"""A real Chromium for the tests of the pages, driven by its own protocol: no further program is needed."""
+"""A real Chromium for the tests of pages and reports, driven by its own protocol."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ _FLAGS = (
 
 
 class Chrome:
-    """One page of a browser. What the page complains about is kept in `complaints`; a test
-    says in `expected` which words of them it provokes, because they come when the browser likes."""
+    """One page of a browser. What the page complains about is kept in `complaints`.
+
+    A test says in `expected` which words of them it provokes: they come when the browser likes.
+    """
 
     def __init__(self, folder: Path) -> None:
         program = (
@@ -80,8 +82,14 @@ class Chrome:
         values = said.get("params", {})
         if said.get("method") == "Log.entryAdded" and values["entry"]["level"] == "error":
             self.complaints.append(f"{values['entry']['text']} ({values['entry'].get('url', '')})")
+        if said.get("method") == "Runtime.consoleAPICalled" and values["type"] == "error":
+            self.complaints.append(json.dumps(values["args"])[:500])
         if said.get("method") == "Runtime.exceptionThrown":
             self.complaints.append(json.dumps(values["exceptionDetails"].get("exception", {}))[:500])
+
+    def unexpected(self) -> list[str]:
+        """What the page complained about, and nobody provoked."""
+        return [said for said in self.complaints if not any(words in said for words in self.expected)]
 
     def size(self, width: int, height: int = 900, dark: bool = False) -> None:
         self.ask(
