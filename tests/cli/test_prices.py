@@ -7,19 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from prudent.cli.prices import prices
 from prudent.cloud.catalog import Catalog
 from prudent.core.errors import BadInput
 
-app = typer.Typer()
-app.command()(prices)
-
 
 def run(*arguments: str) -> str:
-    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    result = CliRunner().invoke(prices, arguments, catch_exceptions=False)
     assert result.exit_code == 0
     return result.output
 
@@ -84,7 +80,7 @@ def test_own_prices(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_questions_are_refused_with_exit_code_2(arguments: list[str], says: str) -> None:
-    result = CliRunner().invoke(app, arguments)
+    result = CliRunner().invoke(prices, arguments)
     assert isinstance(result.exception, BadInput)
     assert result.exception.exit_code == 2
     assert says in str(result.exception)

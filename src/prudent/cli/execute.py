@@ -9,6 +9,7 @@ import typer
 
 from prudent.cli.console import complain, out, say_json
 from prudent.cli.interrupt import ended_by_signals
+from prudent.cli.price_age import prices_at, tell_age
 from prudent.cli.reaping import reap_leftovers
 from prudent.cli.workflow_options import AsJson
 from prudent.core.errors import BadInput
@@ -70,6 +71,7 @@ def execute(
     view = _view(followed, told, as_json)
     if on is not None:
         reap_leftovers()
+        tell_age(prices_at(on, {vm.type for vm in followed.fleet.vms}))
     try:
         with ended_by_signals(), view:
             happened = run_plan(

@@ -1,7 +1,8 @@
-"""`prudent prices`: what machines cost."""
+"""`prudent prices`: what machines cost, and what they cost today."""
 
 from __future__ import annotations
 
+import fnmatch
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from prudent.cloud import price_files
 from prudent.cloud.catalog import Catalog, Machine
 from prudent.core.errors import BadInput, unknown
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+_MOST_SPOT_DAYS = 90
 _ORDERS: dict[str, Callable[[Machine], Any]] = {
     "family": lambda machine: (machine.family, machine.vcpus, machine.price.usd_per_h, machine.name),
     "price": lambda machine: (machine.price.usd_per_h, machine.name),
@@ -22,7 +25,16 @@ _ORDERS: dict[str, Callable[[Machine], Any]] = {
 }
 
 
-def prices(
+prices = typer.Typer(
+    help="Show what machines cost per hour, with the date and region of each price.",
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@prices.callback(invoke_without_command=True)
+def show(
+    context: typer.Context,
     family: Annotated[str | None, typer.Option(help="Only this family, such as m5.")] = None,
     catalog: Annotated[
         Path | None,
@@ -33,6 +45,8 @@ def prices(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Show what machines cost per hour, with the date and region of each price."""
+    if context.invoked_subcommand is not None:
+        return
     chosen = select(Catalog.load(catalog), family, min_vcpus, sort)
     if as_json:
         typer.echo(json.dumps([describe(machine) for machine in chosen], indent=2))
@@ -40,6 +54,53 @@ def prices(
     from rich.console import Console
 
     Console().print(table(chosen))
+
+
+@prices.command()
+def update(
+    region: Annotated[str, typer.Option(help="The region of AWS whose prices are read.")] = "us-east-1",
+    spot: Annotated[
+        list[str] | None,
+        typer.Option(help="Also what spot machines of these types cost, such as m5.*; may be repeated."),
+    ] = None,
+    spot_days: Annotated[float, typer.Option(help="So many days of spot prices, at most 90.")] = 14.0,
+    profile: Annotated[str, typer.Option(help="The profile of the AWS tools to ask with.")] = "",
+    home: Annotated[
+        Path | None,
+        typer.Option(help="The folder of Prudent; $PRUDENT_HOME or ~/.local/share/prudent else."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
+) -> None:
+    """Read today's prices of a region from AWS into a dated file, which every command then uses."""
+    if not 0 < spot_days <= _MOST_SPOT_DAYS:
+        raise BadInput(f"AWS keeps {_MOST_SPOT_DAYS} days of spot prices: give --spot-days from 1 to that.")
+    try:
+        from prudent.cloud.providers.ec2_price_list import COLUMNS, SPOT_COLUMNS, PriceList
+    except ImportError as error:
+        raise BadInput("AWS's packages are missing; `pip install prudent[aws]`.") from error
+
+    date = price_files.today().isoformat()
+    asked = PriceList(region, profile)
+    rows = asked.on_demand(date)
+    types = [name for pattern in spot or [] for name in _matching([str(row[0]) for row in rows], pattern)]
+    spots = asked.spot(types, spot_days) if types else []
+    written = [price_files.write(f"aws-{region}-{date}.csv", COLUMNS, rows, home)]
+    if types:
+        written.append(price_files.write(f"aws-{region}-spot-{date}.csv", SPOT_COLUMNS, spots, home))
+    if as_json:
+        said = {"region": region, "date": date, "types": len(rows), "spot_prices": len(spots)}
+        typer.echo(json.dumps({**said, "files": [str(path) for path in written]}, indent=2))
+        return
+    typer.echo(f"{len(rows)} types of {region}, {date}: {written[0]}")
+    if types:
+        typer.echo(f"{len(spots)} spot prices of {spot_days:g} days: {written[1]}")
+
+
+def _matching(names: Sequence[str], pattern: str) -> list[str]:
+    found = fnmatch.filter(names, pattern)
+    if not found:
+        raise unknown("machine types", pattern, sorted({name.split(".")[0] + ".*" for name in names}))
+    return found
 
 
 def select(catalog: Catalog, family: str | None, min_vcpus: int, sort: str) -> list[Machine]:

@@ -9,6 +9,7 @@ import typer
 
 from prudent.cli.console import complain, out, say, say_json
 from prudent.cli.interrupt import ended_by_signals
+from prudent.cli.price_age import prices_at, tell_age
 from prudent.cli.reaping import reap_leftovers
 from prudent.core.errors import BadInput, PrudentError
 from prudent.core.units import format_duration
@@ -85,6 +86,7 @@ def train(
     machines = {"master": master, "cluster": cluster, "where": where}
     if engine == "spark" and master is None:
         reap_leftovers()
+        tell_age(prices_at(where, _types(asked, cluster)))
     board = _run(asked, engine, machines, to, resume, as_json)
     report = _report(board)
     _show(board, report, as_json)
@@ -108,6 +110,16 @@ def _asked(
     if request is None:
         raise BadInput("There is nothing to train; name a REQUEST.json, or --retrain MODEL --data FILE.")
     return TrainingRequest.parse(request).changed(changes)
+
+
+def _types(asked: TrainingRequest, cluster: str | None) -> list[str]:
+    """The machine types that may be rented."""
+    from prudent.cloud.cluster import parse_fleet
+
+    named = asked.computational_resources.instances if asked.computational_resources else ()
+    open_types = asked.machines.types if asked.machines else ()
+    rented = [name for _, name in parse_fleet(cluster)] if cluster else []
+    return [*rented, *(one.ec2_instance for one in named if one.ec2_instance), *open_types]
 
 
 def _run(

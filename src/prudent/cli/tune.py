@@ -16,12 +16,14 @@ from prudent.cli.interrupt import ended_by_signals
 from prudent.cli.live import Lines, Screen, Silent, View
 from prudent.cli.places import Places
 from prudent.cli.plan import plan
+from prudent.cli.price_age import EC2, tell_age
 from prudent.cli.reaping import reap_leftovers
 from prudent.core.errors import BadInput, PrudentError
 from prudent.core.yaml_text import read_yaml
 from prudent.tuning.dry_run import dry_run as look_ahead
 from prudent.tuning.dry_run import endless
 from prudent.tuning.job_file import JobFile
+from prudent.tuning.jobs.cluster_command import ClusterCommandJob
 from prudent.tuning.jobs.job import Job, Renting
 from prudent.tuning.problem import Problem
 from prudent.tuning.result import Result
@@ -99,6 +101,8 @@ def tune(
     job = said.build(places.logs)
     known = [trial for path in warm_start or () for trial in earlier_trials(path, job.space)]
     sketch = study_of(said, job, known)
+    if isinstance(job, ClusterCommandJob) and job.provider.name == EC2:
+        tell_age(job.provider.offer(kind).price for kind in job.machines.types)
     if dry_run:
         _show_plan(said, job, sketch, as_json)
         return

@@ -4,8 +4,8 @@ The bundled list holds on-demand prices of AWS for Linux in us-east-1 (N. Virgin
 taxes, valid on the date that each row carries. Every family was checked against at least one
 public list of that region's prices; inside a family AWS prices sizes in proportion (exceptions,
 such as c4 and m3, are rounded to a tenth of a cent), and the tests hold that too. Prices change and
-differ between regions: what you really pay goes into a CSV of your own, which overrides or extends
-the list (see `Catalog.load`).
+differ between regions: `prudent prices update` fetches those of a region and of today, and what you
+really pay goes into a CSV of your own; both override or extend the list (see `Catalog.load`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
 
+from prudent.cloud import price_files
 from prudent.cloud.billing import MINIMUM_S, on_demand
 from prudent.cloud.cluster import cluster_text, parse_cluster, parse_fleet
 from prudent.cloud.price_table import PriceRow, parse_price_table, read_price_table
@@ -70,20 +71,21 @@ class Catalog:
         self._machines = {machine.name: machine for machine in machines}
 
     @classmethod
-    def load(cls, extra_csv: Path | str | None = None) -> Catalog:
-        """The bundled catalog; rows of the user's own CSV override or extend it.
+    def load(cls, extra_csv: Path | str | None = None, region: str | None = None) -> Catalog:
+        """The bundled catalog, the prices that were fetched last (for a region), the user's own CSV.
 
-        An own row that has a bundled name changes the cells it fills and keeps the others. The
-        bundled date is never kept: it says when another price was valid.
+        The later override or extend the earlier: a row that has a known name changes the cells it fills and
+        keeps the others. The earlier date is never kept: it says when another price was valid.
         """
-        bundled = _bundled()
-        if extra_csv is None:
-            return bundled
-        path = Path(extra_csv)
-        machines = dict(bundled._machines)
+        fetched = price_files.latest(region)
+        catalog = _bundled() if fetched is None else _fetched(fetched, fetched.stat().st_mtime_ns)
+        return catalog if extra_csv is None else catalog._with(Path(extra_csv))
+
+    def _with(self, path: Path) -> Catalog:
+        machines = dict(self._machines)
         for row in read_price_table(path):
             machines[row.name] = _machine(row, machines.get(row.name), f"catalog {path.name}")
-        return cls(machines.values())
+        return Catalog(machines.values())
 
     def __getitem__(self, name: str) -> Machine:
         try:
@@ -150,6 +152,12 @@ def _bundled() -> Catalog:
     text = resources.files("prudent.cloud").joinpath("data", source).read_text(encoding="utf-8")
     rows = parse_price_table(text.splitlines(), source)
     return Catalog(_machine(row, None, f"catalog aws {row.region}") for row in rows)
+
+
+@lru_cache(maxsize=8)
+def _fetched(path: Path, changed_ns: int) -> Catalog:
+    del changed_ns  # a file that was written anew is read anew
+    return _bundled()._with(path)
 
 
 def _machine(row: PriceRow, known: Machine | None, source: str) -> Machine:

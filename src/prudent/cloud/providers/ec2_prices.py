@@ -23,7 +23,7 @@ class Ec2Prices:
 
     def __init__(self, settings: Ec2Settings, clients: Ec2Clients) -> None:
         self._settings, self._clients = settings, clients
-        self.catalog = Catalog.load(settings.prices)
+        self.catalog = Catalog.load(settings.prices, settings.region)
 
     def machine(self, type_name: str) -> Machine:
         """What the catalog knows of a type; BadInput if it is not there."""
