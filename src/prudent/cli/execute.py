@@ -71,7 +71,7 @@ def execute(
     view = _view(followed, told, as_json)
     if on is not None:
         reap_leftovers()
-        tell_age(prices_at(on, {vm.type for vm in followed.fleet.vms}))
+        tell_age(prices_at(on, {vm.machine for vm in followed.fleet.vms}))
     try:
         with ended_by_signals(), view:
             happened = run_plan(
