@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from prudent.service.store import charges, claims, runs, workers
+from prudent.service.engine.session import _may_spend
+from prudent.service.store import charges, claims, reservations, runs, workers
 from prudent.service.store.charges import Charge
 from prudent.service.store.runs import NewRun, Stale
 from prudent.service.store.store import Store
@@ -64,6 +65,72 @@ def test_spent_money_makes_wait(store: Store) -> None:
     assert found is not None
     assert "tomorrow" in found.waiting
     assert take(store, daily_usd={"ada": 3.1}) is not None
+
+
+def asking(store: Store, user: str, *budgets: str) -> list[str]:
+    new = [NewRun("tune", user, {"budget": budget}, "rest", "body") for budget in budgets]
+    return [store.write(runs.insert, each)[0].id for each in new]
+
+
+def test_money_is_put_aside_when_a_run_is_claimed(store: Store) -> None:
+    limit = {"ada": 1.0}
+    first, second, third = asking(store, "ada", "$0.70", "$0.70", "$0.10")
+    taken = [take(store, daily_usd=limit) for _ in range(3)]
+    assert [run.id for run in taken if run is not None] == [first, second]
+    assert store.read(_may_spend, first) == pytest.approx(0.7)
+    assert store.read(_may_spend, second) == pytest.approx(0.3)
+    waiting = store.read(runs.get, third)
+    assert waiting is not None
+    assert "put aside for other runs" in waiting.waiting
+    # What is charged was put aside before: it counts once.
+    store.write(charges.record, Charge(first, "trial 1", "ada", "tune", 0.5))
+    assert store.read(_may_spend, first) == pytest.approx(0.7)
+    assert take(store, daily_usd=limit) is None
+    # An end sets free what was not needed.
+    run = taken[0]
+    assert run is not None
+    store.write(runs.finish, first, run.fence, "succeeded")
+    last = take(store, daily_usd=limit)
+    assert last is not None
+    assert last.id == third
+    assert store.read(_may_spend, third) == pytest.approx(0.1)
+
+
+def test_a_run_that_says_no_budget_gets_what_is_left_and_no_limit_puts_nothing_aside(store: Store) -> None:
+    (first,) = asking(store, "ada", "20 trials")
+    submit(store, "bob")
+    store.write(charges.record, Charge("other", "trial 1", "ada", "tune", 0.25))
+    assert take(store, daily_usd={"ada": 1.0}) is not None
+    assert take(store, daily_usd={"ada": 1.0}) is not None
+    assert store.read(_may_spend, first) == pytest.approx(0.75)
+    assert store.read(reservations.of_user, "bob") == 0.0
+
+
+def test_a_run_that_is_taken_over_has_money_put_aside_once(store: Store) -> None:
+    alive(store, "dead")
+    (first,) = asking(store, "ada", "$0.80")
+    assert take(store, "dead", daily_usd={"ada": 1.0}) is not None
+    store.write(charges.record, Charge(first, "trial 1", "ada", "tune", 0.3))
+    store.write(claims.bury, -1.0, 3)
+    assert store.read(reservations.of_user, "ada") == 0.0
+    assert take(store, "other", daily_usd={"ada": 1.0}) is not None
+    assert store.read(_may_spend, first) == pytest.approx(0.8)
+    assert store.read(reservations.of_user, "ada") == pytest.approx(0.5)
+
+
+def test_workers_at_once_cannot_pass_a_users_limit(url: str) -> None:
+    limit = {"ada": 1.0, "bob": 0.5}
+    with Store(url) as one, Store(url) as two, ThreadPoolExecutor(8) as pool:
+        asking(one, "ada", *["$0.15"] * 12)
+        asking(two, "bob", *["$0.20"] * 12)
+        stores = (one, two)
+        found = list(pool.map(lambda n: take(stores[n % 2], f"w{n % 8}", daily_usd=limit), range(30)))
+        for run in (run for run in found if run is not None):  # each spends all that it may
+            usd = one.read(_may_spend, run.id)
+            assert usd is not None
+            one.write(charges.record, Charge(run.id, "all", run.user, "tune", usd))
+        spent = {user: one.read(charges.spent_usd, user) for user in limit}
+    assert spent == pytest.approx(limit)
 
 
 def test_each_run_is_taken_once_by_many_workers(url: str) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from prudent.service.engine import record
 from prudent.service.engine.hands import Hands
 from prudent.service.settings import Settings
-from prudent.service.store import charges, claims, models, runs, trials
+from prudent.service.store import charges, claims, models, reservations, runs, trials
 from prudent.service.store.charges import Charge
 from prudent.service.store.models import Model
 from prudent.service.store.runs import CANCELLED, FAILED, SUCCEEDED, Run
@@ -48,6 +48,12 @@ class Batch:
     """The store has the outcome already."""
 
 
+def _may_spend(connection: Connection, run_id: str) -> float | None:
+    """The most that a run may cost in all: what it has cost, and what is put aside for it. None: no limit."""
+    reserved_usd, run = reservations.of_run(connection, run_id), runs.get(connection, run_id)
+    return None if reserved_usd is None or run is None else run.spent_usd + reserved_usd
+
+
 @dataclass
 class Session:
     """Does a run with a process of its own, and records what it says."""
@@ -57,7 +63,6 @@ class Session:
     settings: Settings
     hands: Hands
     parallelism: int
-    daily_usd: float | None = None
     leave: Callable[[str], None] = lambda run_id: None
     settled: threading.Event = field(default_factory=threading.Event)
     """Set when nothing of the run is left here."""
@@ -150,10 +155,7 @@ class Session:
 
     def _begin(self) -> Hand:
         if self._hand is None:
-            left_usd = None
-            if self.daily_usd is not None:
-                spent_usd = self.store.read(charges.spent_usd, self.run.user)
-                left_usd = max(self.daily_usd - spent_usd, 0.0) + self.run.spent_usd
+            left_usd = self.store.read(_may_spend, self.run.id)
             self._hand = self.hands.take()
             self._hand.give(
                 Task(

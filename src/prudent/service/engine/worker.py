@@ -112,7 +112,7 @@ class Worker:
             run = self.store.write(claims.take, self.id, self.settings.per_user, limits)
             if run is None:
                 break
-            self._begin(run, limits.get(run.user))
+            self._begin(run)
             begun += 1
         if begun == 0:
             self.hands.fill()
@@ -121,8 +121,8 @@ class Worker:
     def _has_room(self) -> bool:
         return len(self.mine()) < self.settings.concurrency and self.hands.ready()
 
-    def _begin(self, run: Run, daily_usd: float | None) -> None:
-        session = self._session(run, daily_usd)
+    def _begin(self, run: Run) -> None:
+        session = self._session(run)
         with self._lock:
             self._active[run.id] = session
         _log.info("Run %s begins (attempt %d)", run.id, run.attempts, extra={"run": run.id})
@@ -143,10 +143,8 @@ class Worker:
         with SetWorkflowID(run.id if status is None else f"{run.id}.{run.fence}"):
             DBOS.start_workflow(workflow.perform, run.id)
 
-    def _session(self, run: Run, daily_usd: float | None = None) -> Session:
-        return Session(
-            run, self.store, self.settings, self.hands, self.parallelism, daily_usd, leave=self._forget
-        )
+    def _session(self, run: Run) -> Session:
+        return Session(run, self.store, self.settings, self.hands, self.parallelism, leave=self._forget)
 
     def _forget(self, run_id: str) -> None:
         with self._lock:

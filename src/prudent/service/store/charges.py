@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from prudent.service.store import reservations
 from prudent.service.store.tables import charges as table
 from prudent.service.store.tables import runs
 
@@ -69,6 +70,7 @@ def record(connection: Connection, charge: Charge) -> bool:
     )
     more = runs.update().where(runs.c.id == charge.run).values(spent_usd=runs.c.spent_usd + charge.usd)
     connection.execute(more)
+    reservations.settle(connection, charge.run, charge.usd)
     return True
 
 

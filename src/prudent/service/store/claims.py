@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from prudent.service.store import charges, events, runs, workers
+from prudent.service.store import charges, events, reservations, runs, workers
 from prudent.service.store.runs import FAILED, QUEUED, RUNNING, Run
 from prudent.service.store.tables import runs as table
 from prudent.service.store.tables import turns
@@ -23,21 +23,40 @@ def take(
 
     Users take turns: whoever has the fewest runs under way comes first, among those whoever waited longest
     for a turn. Of one user's runs the one with the highest priority comes first, then the oldest. Users with
-    `per_user` runs under way, or who have spent what they may today, wait.
+    `per_user` runs under way, or whose money for today is spent or put aside for other runs, wait.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
     for user in _in_turn(connection, per_user):
-        limit = (daily_usd or {}).get(user)
-        if limit is not None and charges.spent_usd(connection, user) >= limit:
-            _wait(connection, user, f"{user} has spent today's ${limit:.2f}; it goes on tomorrow.")
+        left_usd = _left_usd(connection, user, (daily_usd or {}).get(user))
+        if left_usd is not None and left_usd < reservations.LEAST_USD:
             continue
         question = sa.select(table.c.id).where(table.c.status == QUEUED, table.c.user == user)
         order = question.order_by(table.c.priority.desc(), table.c.created_s).limit(1)
         found = connection.execute(order).scalar()
-        if found is not None:
-            return _give(connection, str(found), worker)
+        run = None if found is None else _give(connection, str(found), worker)
+        if run is not None and left_usd is not None:
+            asked_usd = reservations.asked_usd(run.document)
+            more_usd = left_usd if asked_usd is None else max(asked_usd - run.spent_usd, 0.0)
+            reservations.reserve(connection, run.id, user, min(more_usd, left_usd))
+        if run is not None:
+            return run
     return None
+
+
+def _left_usd(connection: Connection, user: str, limit_usd: float | None) -> float | None:
+    """What a user may still put aside today; a run that must wait for it is told why. None: no limit."""
+    if limit_usd is None:
+        return None
+    free_usd = limit_usd - charges.spent_usd(connection, user)
+    left_usd = free_usd - reservations.of_user(connection, user)
+    if free_usd < reservations.LEAST_USD:
+        _wait(connection, user, f"{user} has spent today's ${limit_usd:.2f}; it goes on tomorrow.")
+    elif left_usd < reservations.LEAST_USD:
+        _wait(
+            connection, user, f"What is left of {user}'s ${limit_usd:.2f} a day is put aside for other runs."
+        )
+    return left_usd
 
 
 def _in_turn(connection: Connection, per_user: int) -> list[str]:
@@ -179,6 +198,7 @@ def why_waiting(connection: Connection, run: Run, per_user: int) -> str:
 def _release(connection: Connection, run_id: str, why: str, blame: bool) -> None:
     run = runs.get(connection, run_id)
     assert run is not None
+    reservations.release(connection, run_id)
     if run.cancel:
         connection.execute(table.update().where(table.c.id == run_id).values(fence=table.c.fence + 1))
         runs.end(connection, run_id, runs.CANCELLED)

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from prudent.core.errors import BadInput, RunFailed
-from prudent.service.store import events
+from prudent.service.store import events, reservations
 from prudent.service.store.tables import runs as table
 
 KINDS = ("train", "tune", "schedule")
@@ -267,6 +267,7 @@ def end(connection: Connection, run_id: str, status: str, error: str = "") -> bo
     changed = connection.execute(table.update().where(table.c.id == run_id, open_).values(**values))
     if not changed.rowcount:
         return False
+    reservations.release(connection, run_id)
     events.append(connection, run_id, status, {"error": error[:4000]} if error else {})
     return True
 

@@ -103,6 +103,14 @@ charges = Table(
 Index("charges_of_day", charges.c.day, charges.c.user, charges.c.kind)
 Index("charges_of_user", charges.c.user, charges.c.day)
 
+reservations = Table(
+    "reservations",
+    metadata,
+    Column("run", String(40), primary_key=True),
+    Column("user", String(128), nullable=False, index=True),
+    Column("usd", Double, nullable=False),
+)
+
 models = Table(
     "models",
     metadata,
