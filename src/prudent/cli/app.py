@@ -27,6 +27,7 @@ COMMANDS = {
     "worker": ("prudent.cli.worker", "worker"),
     "demo": ("prudent.cli.demo", "demo"),
     "prices": ("prudent.cli.prices", "prices"),
+    "money": ("prudent.cli.money", "money"),
     "clusters": ("prudent.cli.clusters", "clusters"),
     "check": ("prudent.cli.check", "check"),
     "infra": ("prudent.cli.infra", "infra"),

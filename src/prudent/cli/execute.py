@@ -60,6 +60,7 @@ def execute(
     as_json: AsJson = False,
 ) -> None:
     """Run every activation's command on the machine that the plan chose for it; keep a journal."""
+    from prudent.cloud.spending import Account
     from prudent.workflows.execute.record import REPORT
     from prudent.workflows.execute.runner import execute as run_plan
     from prudent.workflows.plan import Plan
@@ -72,6 +73,7 @@ def execute(
     if on is not None:
         reap_leftovers()
         tell_age(prices_at(on, {vm.machine for vm in followed.fleet.vms}))
+    account = None if replay else Account("execute", told.name, folder, resume, followed.cost_usd, complain)
     try:
         with ended_by_signals(), view:
             happened = run_plan(
@@ -92,6 +94,8 @@ def execute(
     except KeyboardInterrupt:
         complain("interrupted; what ran was ended, what is done is kept. Go on with --resume.")
         raise typer.Exit(INTERRUPTED) from None
+    if account is not None:
+        account.tell(happened.execution.cost_usd)
     written = _report(happened, told, report or folder / REPORT)
     _show(happened, written, as_json)
     raise typer.Exit(0 if happened.succeeded else FAILED)

@@ -126,19 +126,28 @@ def _run(
     asked: TrainingRequest, engine: str, machines: dict[str, Any], to: Path, resume: bool, as_json: bool
 ) -> Leaderboard:
     from prudent.cli.train_live import view_of
-    from prudent.training.events import ClusterReady, Event
+    from prudent.cloud.spending import Account
+    from prudent.training.events import ClusterReady, Ended, Event
     from prudent.training.train import train as run_request
 
     view = view_of(asked, as_json)
+    account = Account("train", to.absolute().name, to, resume, asked.budget.usd, complain)
+    spent_usd = 0.0
 
     def watch(event: Event) -> None:
+        nonlocal spent_usd
+        if isinstance(event, Ended):
+            spent_usd += event.result.cost_usd
+            account.tell(spent_usd)
         if isinstance(event, ClusterReady):
             took = format_duration(event.took_s)
             complain(f"Spark runs on {event.text} ({event.place}), ready after {took}; see {event.ui}")
         view.watch(event)
 
     with ended_by_signals(), view:
-        return run_request(asked, engine, to, **machines, resume=resume, watch=watch)
+        board = run_request(asked, engine, to, **machines, resume=resume, watch=watch)
+    account.tell(board.spent_usd)
+    return board
 
 
 def _report(board: Leaderboard) -> Path | None:

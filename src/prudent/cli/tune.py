@@ -18,6 +18,7 @@ from prudent.cli.places import Places
 from prudent.cli.plan import plan
 from prudent.cli.price_age import EC2, tell_age
 from prudent.cli.reaping import reap_leftovers
+from prudent.cloud.spending import Account
 from prudent.core.errors import BadInput, PrudentError
 from prudent.core.yaml_text import read_yaml
 from prudent.tuning.dry_run import dry_run as look_ahead
@@ -29,6 +30,7 @@ from prudent.tuning.problem import Problem
 from prudent.tuning.result import Result
 from prudent.tuning.study import Study
 from prudent.tuning.trial import Trial
+from prudent.tuning.tune import Ended, Event
 from prudent.tuning.tune import tune as run_study
 from prudent.tuning.warm_start import earlier_trials
 
@@ -179,8 +181,17 @@ def _run(said: JobFile, job: Job, places: Places, known: Sequence[Trial], resume
     left_over = getattr(job, "reap", None)
     if resume and left_over is not None:
         left_over()
+    account = None
+    if not job.virtual:  # a replay costs nothing
+        account = Account("tune", said.name, places.journal, resume, said.budget_usd, complain)
+
+    def watch(event: Event, study: Study) -> None:
+        view.watch(event, study)
+        if account is not None and isinstance(event, Ended):
+            account.tell(study.ledger.spent_usd)
+
     with ended_by_signals(), view:
-        return run_study(
+        result = run_study(
             job,
             said.goal,
             said.budget_usd,
@@ -192,9 +203,12 @@ def _run(said: JobFile, job: Job, places: Places, known: Sequence[Trial], resume
             journal=places.journal,
             resume=resume,
             warm_start=known,
-            watch=view.watch,
+            watch=watch,
             max_trials=said.max_trials,
         )
+    if account is not None:
+        account.tell(result.spent_usd)
+    return result
 
 
 def _view(said: JobFile, job: Job, as_json: bool) -> View:

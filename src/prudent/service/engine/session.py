@@ -11,12 +11,15 @@ from typing import Any, NoReturn
 
 from sqlalchemy import Connection
 
+from prudent.cloud.spending import Spending
+from prudent.core.errors import BadInput
 from prudent.service.engine import record
 from prudent.service.engine.hands import Hands
 from prudent.service.settings import Settings
 from prudent.service.store import charges, claims, models, reservations, runs, trials
 from prudent.service.store.charges import Charge
 from prudent.service.store.models import Model
+from prudent.service.store.reservations import asked_usd
 from prudent.service.store.runs import CANCELLED, FAILED, SUCCEEDED, Run
 from prudent.service.store.store import Store
 from prudent.service.store.tables import runs as table
@@ -97,6 +100,8 @@ class Session:
                 hand = self._begin()
                 said = self._gather(hand)
                 new = self.store.write(record.keep, self.run, said) if said else []
+                if new:
+                    self._tell_spending()
             except Died as error:
                 self._drop()
                 if not self._go_on_after(str(error)):
@@ -139,6 +144,7 @@ class Session:
     def finish(self, batch: Batch) -> str:
         """The one outcome."""
         self._charge_machines()
+        self._tell_spending()
         if not batch.recorded:
             now = self.store.read(runs.get, self.run.id)
             if now is None or not (now.ended and now.fence == self.run.fence):
@@ -254,6 +260,17 @@ class Session:
     @property
     def _may_have_machines(self) -> bool:
         return machines.may_have(self.run.kind, self.run.document, self.settings.where)
+
+    def _tell_spending(self) -> None:
+        """To the book of this computer, beside those of other commands."""
+        run = self.store.read(runs.get, self.run.id)
+        if run is not None and run.spent_usd > 0:
+            try:
+                Spending().tell(
+                    "serve", run.title or run.kind, run.id, run.spent_usd, asked_usd(run.document)
+                )
+            except BadInput as error:
+                _log.warning("%s", error, extra={"run": run.id})
 
     def _charge_machines(self) -> None:
         """What machines cost beside their trials: their start, and the time in which they waited."""

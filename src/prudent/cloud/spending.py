@@ -1,0 +1,175 @@
+"""What all runs on this computer have cost: a file in the folder of Prudent, one line for each that is told.
+
+A line says what a run has cost in all so far. What a day cost follows from its last line of that day: a run
+that is killed loses nothing that was told, and one that is resumed is not counted twice.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from prudent.cloud.leases.home import default_home
+from prudent.core.errors import BadInput
+
+KINDS = ("tune", "train", "execute", "serve")
+_FILE = "spending.jsonl"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a run has cost in all, at a moment; and what it was expected to cost, if that is known."""
+
+    at_s: float
+    kind: str
+    project: str
+    run: str
+    total_usd: float
+    forecast_usd: float | None = None
+
+    @property
+    def day(self) -> str:
+        """In UTC, as everywhere in the books."""
+        return datetime.fromtimestamp(self.at_s, UTC).date().isoformat()
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The money of one day, project and kind; the forecasts are those of the runs that began on that day."""
+
+    day: str
+    project: str
+    kind: str
+    usd: float
+    forecast_usd: float | None
+    runs: int
+
+
+class Spending:
+    """The book of one folder. Safe for several processes at once."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        self._path = (home or default_home()) / _FILE
+
+    def tell(
+        self, kind: str, project: str, run: str, total_usd: float, forecast_usd: float | None = None
+    ) -> None:
+        """Write down what a run has cost so far; on disk when this returns."""
+        said = {"at_s": time.time(), "kind": kind, "project": project, "run": run, "total_usd": total_usd}
+        if forecast_usd is not None:
+            said["forecast_usd"] = forecast_usd
+        line = json.dumps(said, ensure_ascii=False, allow_nan=False) + "\n"
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with open(self._path, "a", encoding="utf-8", opener=_private) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.write(line)
+        except OSError as error:
+            raise BadInput(
+                f"Cannot write {self._path} ({error.strerror}); name another folder with PRUDENT_HOME."
+            ) from error
+
+    def read(self) -> list[Told]:
+        """All lines that can be read, in the order in which they were told."""
+        try:
+            text = self._path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise BadInput(f"Cannot read {self._path} ({error.strerror}); check who owns it.") from error
+        return list(_lines(text))
+
+    def by_day(self, since_day: str = "") -> list[Spent]:
+        """The money of each day, project and kind since a day; the latest first."""
+        return summed(self.read(), since_day)
+
+
+class Account:
+    """One run's lines in the book. A book that cannot be written is told once, and ends no run.
+
+    `place` is where the run keeps its journal or its results: a run that is resumed there is the same run.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        project: str,
+        place: Path,
+        resume: bool = False,
+        forecast_usd: float | None = None,
+        complain: Callable[[str], None] = lambda sentence: None,
+    ) -> None:
+        self._kind, self._project, self._forecast_usd = kind, project, forecast_usd
+        self._complain = complain
+        self._book = Spending()
+        start = f"{place.absolute()}#"
+        known = [told.run for told in self._book.read() if told.run.startswith(start)] if resume else []
+        self._run = known[-1] if known else f"{start}{time.time():.3f}"
+        self._told_usd: float | None = None
+        self._silent = False
+
+    def tell(self, total_usd: float) -> None:
+        """What the run has cost in all, now."""
+        if self._silent or total_usd == self._told_usd:
+            return
+        self._told_usd = total_usd
+        try:
+            self._book.tell(self._kind, self._project, self._run, total_usd, self._forecast_usd)
+        except BadInput as error:
+            self._silent = True
+            self._complain(str(error))
+
+
+def summed(lines: Iterable[Told], since_day: str = "") -> list[Spent]:
+    """Totals of runs as money of days.
+
+    >>> told = [Told(0.0, "tune", "wine", "a", 1.0, 5.0), Told(90_000.0, "tune", "wine", "a", 1.5)]
+    >>> [(spent.day, spent.usd, spent.forecast_usd) for spent in summed(told)]
+    [('1970-01-02', 0.5, None), ('1970-01-01', 1.0, 5.0)]
+    """
+    reached: dict[str, float] = {}
+    usd: dict[tuple[str, str, str], float] = defaultdict(float)
+    forecast_usd: dict[tuple[str, str, str], float] = {}
+    runs: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for told in sorted(lines, key=lambda told: told.at_s):
+        place = (told.day, told.project, told.kind)
+        runs[place].add(told.run)
+        if told.run not in reached and told.forecast_usd is not None:
+            forecast_usd[place] = forecast_usd.get(place, 0.0) + told.forecast_usd
+        before = reached.get(told.run, 0.0)
+        usd[place] += max(told.total_usd - before, 0.0)
+        reached[told.run] = max(told.total_usd, before)
+    return [
+        Spent(*place, usd[place], forecast_usd.get(place), len(runs[place]))
+        for place in sorted(usd, key=lambda place: (place[0], usd[place]), reverse=True)
+        if place[0] >= since_day
+    ]
+
+
+def _lines(text: str) -> Iterator[Told]:
+    """A torn or strange line is left out: others count on theirs."""
+    for line in text.splitlines():
+        try:
+            said = json.loads(line)
+            forecast = said.get("forecast_usd")
+            yield Told(
+                float(said["at_s"]),
+                str(said["kind"]),
+                str(said["project"]),
+                str(said["run"]),
+                float(said["total_usd"]),
+                None if forecast is None else float(forecast),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
