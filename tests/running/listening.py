@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import socket
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -14,10 +14,10 @@ from typing import Self
 
 import psutil
 
-_EVERY_S = 0.1
+_EVERY_S = 0.25
 _LISTENS = "0A"
-_LOOPBACK = ("7F", "00000000000000000000000001000000")
-"""How addresses that begin with 127 end in the tables of the system, and ::1."""
+_TABLES = {"tcp": 4, "tcp6": 16, "udp": 4, "udp6": 16}
+"""The tables of the system, and how many bytes an address has there."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,7 @@ class Port:
 
     @property
     def on_loopback(self) -> bool:
-        found = ipaddress.ip_address(self.address.partition("%")[0])
-        mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-        return (mapped or found).is_loopback
+        return _is_loopback(self.address)
 
 
 class Watch:
@@ -71,44 +69,59 @@ class Watch:
         self._thread.join()
 
     def _run(self) -> None:
-        """Whose a port is takes long to find out: that is only asked for new ones beyond loopback."""
+        """Whose a socket is takes long to find out: that is only asked for new ones beyond loopback."""
         known: set[str] = set()
         while not self._over.wait(_EVERY_S):
-            fresh = _beyond_loopback() - known
-            if fresh:
-                known |= fresh
+            beyond = {name for name, (address, _) in _sockets().items() if not _is_loopback(address)}
+            if beyond - known:
                 self.look()
+            known |= beyond
 
     def _read(self) -> set[Port]:
-        return {port for process in self._processes() for port in ports_of(process)}
+        sockets = _sockets()
+        return {port for process in self._processes() for port in ports_of(process, sockets)}
 
     def _processes(self) -> list[psutil.Process]:
         own = psutil.Process()
         found = {one.pid: one for one in [own, *own.children(recursive=True)]}
-        for process in psutil.process_iter() if self._mark else ():
-            with contextlib.suppress(OSError):
-                if self._mark in Path(f"/proc/{process.pid}/environ").read_bytes():
-                    found[process.pid] = process
+        for pid in psutil.pids() if self._mark else ():
+            with contextlib.suppress(OSError, psutil.Error):
+                if pid not in found and self._mark in Path(f"/proc/{pid}/environ").read_bytes():
+                    found[pid] = psutil.Process(pid)
         return list(found.values())
 
 
-def _beyond_loopback() -> set[str]:
-    """The sockets of the whole computer that others can reach, by the number that the system has for them."""
-    found = set()
-    for table in ("tcp", "tcp6", "udp", "udp6"):
+def ports_of(process: psutil.Process, sockets: Mapping[str, tuple[str, int]] | None = None) -> Iterator[Port]:
+    """What one process listens at."""
+    sockets = _sockets() if sockets is None else sockets
+    with contextlib.suppress(psutil.Error, OSError):
+        for entry in os.scandir(f"/proc/{process.pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                name = os.readlink(entry.path)
+                if name in sockets:
+                    yield Port(*sockets[name], process.pid, " ".join(process.cmdline())[:200])
+
+
+def _sockets() -> dict[str, tuple[str, int]]:
+    """All sockets of the computer that wait for others: address and port, by the name that the system has."""
+    found = {}
+    for table, size in _TABLES.items():
         for line in Path("/proc/net", table).read_text().splitlines()[1:]:
             _, local, remote, state, *_, inode = line.split()[:10]
             waits = state == _LISTENS if table.startswith("tcp") else set(remote) <= set("0:")
-            if waits and not local.partition(":")[0].endswith(_LOOPBACK):
-                found.add(inode)
+            if waits:
+                address, _, port = local.partition(":")
+                found[f"socket:[{inode}]"] = (_address(address, size), int(port, 16))
     return found
 
 
-def ports_of(process: psutil.Process) -> Iterator[Port]:
-    """What one process listens at."""
-    with contextlib.suppress(psutil.Error, OSError):
-        for one in process.net_connections("inet"):
-            waits = one.status == psutil.CONN_LISTEN or (one.type == socket.SOCK_DGRAM and not one.raddr)
-            if waits and one.laddr:
-                program = " ".join(process.cmdline())[:200]
-                yield Port(one.laddr.ip, one.laddr.port, process.pid, program)
+def _address(text: str, size: int) -> str:
+    """An address as people write it; the system has it in words of four bytes, the last byte first."""
+    turned = b"".join(bytes.fromhex(text[at : at + 8])[::-1] for at in range(0, 2 * size, 8))
+    return str(ipaddress.ip_address(turned))
+
+
+def _is_loopback(address: str) -> bool:
+    found = ipaddress.ip_address(address)
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
