@@ -7,9 +7,12 @@ import contextlib
 import socket
 import ssl
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from .listening import Port
 
 _ANSWER_S = 10.0
 _SILENCE_S = 1.0
@@ -39,8 +42,14 @@ _PY4J = b"r\nu\njava.lang.System\nrj\ne\n"
 """Asks Java for one of its classes, as the Python that owns it does."""
 
 
-def spark_answer(port: int) -> str:
-    """How a port of Spark's processes sends a stranger away; an error if it does not."""
+def spark_answers(ports: Iterable[Port]) -> dict[Port, str]:
+    """How the ports of Spark's processes send a stranger away; an error if one does not."""
+    ports = list(ports)
+    with ThreadPoolExecutor(max(1, len(ports))) as threads:
+        return dict(zip(ports, threads.map(lambda port: _spark_answer(port.number), ports), strict=True))
+
+
+def _spark_answer(port: int) -> str:
     said = answer(port, spark_call())
     if b"SaslMessage" in said:
         return SECRET_WANTED

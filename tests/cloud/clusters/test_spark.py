@@ -108,7 +108,7 @@ def test_only_loopback_is_listened_at_and_no_port_takes_orders_from_strangers(si
     """Master and worker have a port for Spark's processes each, which wants the secret, and one for pages."""
     ports = [port for pid in processes(site.home) for port in ports_of(psutil.Process(pid))]
     assert all(port.on_loopback for port in ports), ports
-    answers = {port: strangers.spark_answer(port.number) for port in ports}
+    answers = strangers.spark_answers(ports)
     assert sorted(answers.values()) == [strangers.PAGES] * 2 + [strangers.SECRET_WANTED] * 2
     pages = [port for port, said in answers.items() if said == strangers.PAGES]
     for page in pages:

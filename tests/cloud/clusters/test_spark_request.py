@@ -175,7 +175,7 @@ def test_a_request_survives_a_killed_worker_and_ends_with_its_machine_at_ctrl_c(
 ) -> None:
     with UnderWay(tmp_path, most=1) as run:
         until(run.trained, "a trial ends")
-        answers = [strangers.spark_answer(port.number) for port in only_loopback.look()]
+        answers = list(strangers.spark_answers(only_loopback.look()).values())
         assert answers.count(strangers.SECRET_WANTED) >= 4, answers  # driver, master, worker, executor
         run.lose(until(lambda: run.worker(beside_master=True), "the machine works"))
         run.stop()

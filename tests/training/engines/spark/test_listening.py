@@ -18,6 +18,6 @@ def test_only_loopback_is_listened_at_and_strangers_are_refused(spark: Any) -> N
     java = psutil.Process(spark.sparkContext._gateway.proc.pid)
     ports = [port for one in [java, *java.children(recursive=True)] for port in ports_of(one)]
     assert all(port.on_loopback for port in ports), ports
-    answers = [strangers.spark_answer(port.number) for port in ports]
+    answers = list(strangers.spark_answers(ports).values())
     assert answers.count(strangers.SECRET_WANTED) == 2, answers
     assert answers.count(strangers.TOKEN_WANTED) == 1, answers
