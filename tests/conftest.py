@@ -23,6 +23,7 @@ from prudent.tuning.jobs.table import TableJob
 from .browser import chrome
 from .running.distribution import LongestFirst
 from .running.doctests import Doctests
+from .running.listening import Watch
 from .running.quarantine import quarantined
 from .running.summary import Summary
 
@@ -57,6 +58,14 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     home = tmp_path_factory.getbasetemp() / "homes" / uuid.uuid4().hex[:12]
     monkeypatch.setenv("PRUDENT_HOME", str(home))
     return home
+
+
+@pytest.fixture
+def only_loopback(own_home: Path) -> Iterator[Watch]:
+    """Fails the test if any of its processes listens where other computers can reach it."""
+    with Watch(own_home) as watch:
+        yield watch
+    assert not watch.beyond_loopback
 
 
 def _write_runs(folder: Path, seed: int = 0) -> tuple[Path, Path]:

@@ -198,6 +198,7 @@ def test_ctrl_c_answers_with_what_is_there(branin: Callable[..., Path], tmp_path
     assert len(board["entries"]) >= 5
 
 
+@pytest.mark.usefixtures("only_loopback")
 def test_real_data_are_trained_predicted_and_trained_again(
     prudent: Prudent, rows: Path, tmp_path: Path
 ) -> None:

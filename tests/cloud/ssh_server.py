@@ -222,7 +222,7 @@ def _write_key(path: Path) -> None:
 
 async def _handle(process: asyncssh.SSHServerProcess[bytes], home: Path, mark: str) -> None:
     """Run a command with the shell, as sshd does: in a session of its own, its exit code sent at its end."""
-    kept = {key: os.environ[key] for key in ("PATH", "LANG") if key in os.environ}
+    kept = {key: os.environ[key] for key in ("PATH", "LANG", "PYTHONPATH") if key in os.environ}
     ran = await asyncio.create_subprocess_exec(
         "/bin/sh",
         "-c",

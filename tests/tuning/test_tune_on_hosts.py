@@ -65,6 +65,7 @@ def job_file(folder: Path, inventory: Path, budget: str) -> Path:
     return folder / "job.yaml"
 
 
+@pytest.mark.usefixtures("only_loopback")
 def test_the_fastest_machines_are_found_paid_and_given_back(
     servers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

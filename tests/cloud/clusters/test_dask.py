@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from prudent.cloud.clusters.dask import DaskCluster, Seat
@@ -17,6 +18,8 @@ from prudent.workflows import Activation, File, Fleet, Plan, Vm, Workflow, World
 from prudent.workflows.execute import machines
 from prudent.workflows.execute.runner import execute
 
+from ...running import strangers
+from ...running.listening import Watch
 from .. import ssh_server
 
 TYPE = "m3.medium"
@@ -77,12 +80,45 @@ def test_a_plan_runs_on_machines_of_its_types_and_nothing_is_left(ground: Path, 
 
 @pytest.mark.timeout(240)
 def test_hosts_work_by_ssh_and_files_are_carried_to_them(
-    ground: Path, tmp_path: Path, inventory: Path, servers: Any, monkeypatch: pytest.MonkeyPatch
+    ground: Path,
+    tmp_path: Path,
+    inventory: Path,
+    servers: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    only_loopback: Watch,
 ) -> None:
-    """On loopback the hosts see the folder; as if they did not, their work goes on in their own."""
+    """On loopback the hosts see the folder; as if they did not, their work goes on in their own.
+
+    Meanwhile strangers speak to every port, and the key of the workers is looked for where others could read.
+    """
     monkeypatch.setattr(machines, "_shared", lambda cluster, directory: False)
-    workflow, home = _letters(), tmp_path / "home"
+    go, victims = tmp_path / "go", tmp_path / "victims"
+    victims.mkdir()
+    workflow, home = (
+        _letters(f"env > '{tmp_path}/env'; until [ -e '{go}' ]; do sleep 0.02; done;"),
+        tmp_path / "home",
+    )
     seen: list[str] = []
+
+    def watch(fact: dict[str, Any]) -> None:
+        if fact["fact"] == "ended":
+            seen.append(str(fact["vm"]))
+        elif fact["fact"] == "started" and fact["activation"] in "bc" and not go.exists():
+            try:
+                speak()
+            finally:
+                go.touch()
+
+    def speak() -> None:
+        ours = [port for port in only_loopback.look() if "ssh_server" not in port.program]
+        assert len(ours) == 3, ours  # a scheduler and two workers
+        assert "taken" not in strangers.order_dask([port.number for port in ours], victims)
+        assert all(strangers.without_certificate(port.number) == b"" for port in ours)
+        shown = [word for one in psutil.Process().children(recursive=True) for word in one.cmdline()]
+        assert not any("PRIVATE" in word for word in shown)
+        kept = [path for host in servers.hosts.values() for path in host.home.rglob("*") if path.is_file()]
+        assert not any(b"PRIVATE" in path.read_bytes() for path in kept)
+
     run = execute(
         _plan(workflow),
         workflow,
@@ -90,9 +126,11 @@ def test_hosts_work_by_ssh_and_files_are_carried_to_them(
         directory=ground,
         on=f"hosts:{inventory}",
         home=home,
-        watch=lambda fact: seen.append(str(fact.get("vm"))) if fact["fact"] == "ended" else None,
+        watch=watch,
     )
     assert run.succeeded
+    assert list(victims.iterdir()) == []
+    assert "PRIVATE" not in (tmp_path / "env").read_text()  # a command does not inherit the key
     assert (ground / "out").read_text() == "HELLO\nolleh\n"
     assert set(seen) <= {"v1", "v2"}
     assert provider_of({"hosts": str(inventory)}, home).list() == ()
@@ -159,7 +197,7 @@ def test_an_error_while_workers_start_leaves_no_machine(tmp_path: Path) -> None:
     def fail() -> None:
         with DaskCluster(provider, [Seat("v1", TYPE)], run="x", register=Register(home)) as cluster:
             assert len(provider.list()) == 1
-            cluster.start("tcp://127.0.0.1:9")  # nobody listens there
+            cluster.start(9, {})  # nobody listens there
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -8,10 +8,11 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from prudent.cloud.clusters import spark_host
@@ -24,6 +25,9 @@ from prudent.cloud.clusters.spark_wish import Kind, Wish
 from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.local import LocalProvider
 from prudent.core.errors import BadInput
+
+from ...running import strangers
+from ...running.listening import ports_of
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.timeout(600)
@@ -98,6 +102,39 @@ def test_nobody_gets_in_without_the_secret_and_no_command_line_shows_it(site: Si
     shown = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes(site.home)]
     assert any(b"spark.authenticate=true" in words for words in shown)
     assert not any(secret.encode() in words for words in shown)
+
+
+def test_only_loopback_is_listened_at_and_no_port_takes_orders_from_strangers(site: Site) -> None:
+    """Master and worker have a port for Spark's processes each, which wants the secret, and one for pages."""
+    ports = [port for pid in processes(site.home) for port in ports_of(psutil.Process(pid))]
+    assert all(port.on_loopback for port in ports), ports
+    answers = strangers.spark_answers(ports)
+    assert sorted(answers.values()) == [strangers.PAGES] * 2 + [strangers.SECRET_WANTED] * 2
+    pages = [port for port, said in answers.items() if said == strangers.PAGES]
+    for page in pages:
+        for path in (
+            "/workers/kill/?host=127.0.0.1",
+            "/app/kill/?id=1&terminate=true",
+            "/v1/submissions/create",
+        ):
+            head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            code = strangers.answer(page.number, head.encode()).split()[1]
+            assert code in (b"302", b"403", b"404", b"405"), (path, code)
+    assert len(alive(site)) == 1
+
+
+def test_machines_elsewhere_do_not_open_this_computer_to_all_networks(site: Site, tmp_path: Path) -> None:
+    elsewhere = made(tmp_path, Wish.exactly(1, TYPE)).cluster
+    [instance] = site.provider.list()
+    instance = replace(instance, address="192.0.2.7")
+    channel: Any = None
+    elsewhere._first = SparkHost(instance, channel, 1, 512, "", instance.address, "198.51.100.1", "", "")
+    own = spark_host.own_address(instance.address)
+    assert own not in ("0.0.0.0", "::", "")
+    assert elsewhere.options["spark.driver.bindAddress"] == own
+    assert elsewhere.options["spark.driver.host"] == "198.51.100.1"  # by which the machine knows it
+    with door(instance.address) as knocked:
+        assert [port.address for port in ports_of(psutil.Process()) if port.number == knocked.port] == [own]
 
 
 def test_it_grows_to_its_limit_replaces_a_lost_machine_and_shrinks_to_its_minimum(site: Site) -> None:
@@ -202,7 +239,7 @@ def test_an_old_java_on_the_machine_is_left_for_the_one_of_pip(
     provider = LocalProvider(tmp_path / "home")
     with (
         Rental(provider, TYPE, run="test", register=Register(tmp_path / "home")) as rental,
-        door(only_here=True) as knocked,
+        door("127.0.0.1") as knocked,
     ):
         host = prepare(rental.instances[0], rental.channel(), provider.offer(TYPE), knocked, 1)
         assert host.java_home == f"{host.work}/java"

@@ -23,6 +23,9 @@ import pytest
 from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.local import LocalProvider
 
+from ...running import strangers
+from ...running.listening import Watch
+
 pyspark = pytest.importorskip("pyspark")
 pytestmark = pytest.mark.timeout(1800)
 DATA = Path(pyspark.__file__).parent / "data" / "mllib" / "sample_linear_regression_data.txt"
@@ -167,9 +170,13 @@ def trained_in(folder: Path, run: UnderWay) -> int:
 
 
 @pytest.mark.usefixtures("heeds_ctrl_c")
-def test_a_request_survives_a_killed_worker_and_ends_with_its_machine_at_ctrl_c(tmp_path: Path) -> None:
+def test_a_request_survives_a_killed_worker_and_ends_with_its_machine_at_ctrl_c(
+    tmp_path: Path, only_loopback: Watch
+) -> None:
     with UnderWay(tmp_path, most=1) as run:
         until(run.trained, "a trial ends")
+        answers = list(strangers.spark_answers(only_loopback.look()).values())
+        assert answers.count(strangers.SECRET_WANTED) >= 4, answers  # driver, master, worker, executor
         run.lose(until(lambda: run.worker(beside_master=True), "the machine works"))
         run.stop()
     assert len(Register(run.home).leases()) == 1

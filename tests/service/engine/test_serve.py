@@ -16,8 +16,33 @@ import pytest
 
 from prudent.cli.main import run
 
+from ...running import strangers
+from ...running.listening import Watch
+
 pytestmark = pytest.mark.timeout(600)
 DOCUMENT = {"domain": "misc-functions", "budget": "3 trials"}
+TASKS = [
+    {"name": name, "id": name, "parents": [], "children": [], "inputFiles": [], "outputFiles": []}
+    for name in ("a", "b")
+]
+WORKFLOW = {
+    "name": "two",
+    "schemaVersion": "1.5",
+    "workflow": {
+        "specification": {"tasks": TASKS, "files": []},
+        "execution": {
+            "makespanInSeconds": 600,
+            "tasks": [{"id": task["id"], "runtimeInSeconds": 600} for task in TASKS],
+        },
+    },
+}
+SCHEDULE = {
+    "workflow": WORKFLOW,
+    "fleet": "2*m3.medium",
+    "scheduler": "heft",
+    "execute": {"replay": 1.0},
+}
+"""A rehearsal that lasts until it is cancelled."""
 
 
 @pytest.fixture
@@ -46,6 +71,7 @@ def test_a_run_from_submission_to_result(
     home: Path,
     tmp_path: Path,
     nobody_left: Callable[[Path], None],
+    only_loopback: Watch,
 ) -> None:
     process, place = service
     with httpx.Client(base_url=f"http://{place}", timeout=60, trust_env=False) as client:
@@ -64,9 +90,31 @@ def test_a_run_from_submission_to_result(
         assert shown["spent_usd"] > 0
         assert len(client.get(f"{begun['url']}/result").json()["entries"]) == 3
         assert "prudent_workers 1" in client.get("/metrics").text
+        check_execution(client, only_loopback, tmp_path)
     process.send_signal(signal.SIGTERM)
     assert process.wait(240) == 0
     nobody_left(home)
+
+
+def check_execution(client: httpx.Client, watch: Watch, tmp_path: Path) -> None:
+    """A plan that is followed in a service: its workers listen on loopback, and strangers are sent away."""
+    before = {port.number for port in watch.look()}
+    begun = client.post("/v1/runs/schedule", json=SCHEDULE).json()
+    until_s = time.monotonic() + 300
+    while len(ports := {port.number for port in watch.look()} - before) < 3:  # a scheduler, two workers
+        status = client.get(begun["url"]).json()["status"]
+        assert status in ("queued", "running"), status
+        assert time.monotonic() < until_s, (tmp_path / "log").read_text()
+        time.sleep(0.3)
+    victims = tmp_path / "victims"
+    victims.mkdir()
+    assert "taken" not in strangers.order_dask(sorted(ports), victims)
+    assert not watch.beyond_loopback
+    client.post(f"{begun['url']}/cancel")
+    while client.get(begun["url"]).json()["status"] in ("queued", "running"):
+        assert time.monotonic() < until_s, (tmp_path / "log").read_text()
+        time.sleep(0.05)
+    assert list(victims.iterdir()) == []
 
 
 @pytest.fixture

@@ -65,21 +65,37 @@ def plan_for(two: Fleet) -> Callable[..., Plan]:
 
 @dataclass(frozen=True)
 class Site:
-    """A Dask cluster that runs already: its address, and the process of each of its workers."""
+    """A Dask cluster that runs already: its address, the process of each of its workers, and what is to be in
+    the configuration of Dask to be let in."""
 
     address: str
     pids: dict[str, int]
+    certificates: dict[str, str]
 
 
 @pytest.fixture(scope="session")
 def site() -> Iterator[Site]:
-    """Workers v1 (of two slots) and v2, for every test that is not about the beginning or end of workers."""
+    """Workers v1 (of two slots) and v2, for every test that is not about the beginning or end of workers.
+
+    Its certificates are where a user of Dask has them: in the configuration of Dask.
+    """
+    import dask
+
     from prudent.workflows.execute.crew import _local
 
     with _local({"v1": 2, "v2": 1}) as crew:
         found = crew._client.run(os.getpid)
         pids = {vm: found[address] for vm, address in crew._addresses.items()}
-        yield Site(crew._client.scheduler.address, pids)
+        security, place = crew._client.security, "distributed.comm.tls"
+        certificates = {
+            f"{place}.ca-file": security.tls_ca_file,
+            f"{place}.client.cert": security.tls_client_cert,
+            f"{place}.client.key": security.tls_client_key,
+            f"{place}.worker.cert": security.tls_worker_cert,
+            f"{place}.worker.key": security.tls_worker_key,
+        }
+        with dask.config.set(certificates):
+            yield Site(crew._client.scheduler.address, pids, certificates)
 
 
 def _dead(pid: int) -> bool:

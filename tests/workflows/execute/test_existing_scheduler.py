@@ -198,7 +198,8 @@ class TestBadInput:
         self, site: Any, programs: Programs, letters: Workflow, ground: Path, tmp_path: Path
     ) -> None:
         plan = schedule(letters, Fleet((Vm("bare", "m"),)), World(), scheduler="heft")
-        programs.worker(site.address, "bare", before="sys.modules['prudent'] = None")
+        configured = f"import dask; dask.config.set({site.certificates!r})"
+        programs.worker(site.address, "bare", before=f"sys.modules['prudent'] = None; {configured}")
         wait_for_workers(site.address, 3)
         with pytest.raises(BadInput, match=r"for VM bare\) has no Prudent; install the same"):
             execute(plan, letters, tmp_path / "run", directory=ground, address=site.address)

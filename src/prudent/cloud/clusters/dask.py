@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from prudent.cloud.clusters.closing import Closing
+from prudent.cloud.clusters.dask_node import TOLD
 from prudent.cloud.clusters.rental import LEASE_S, READY_S, Rental
-from prudent.cloud.clusters.spark_host import ask, door, is_loopback
+from prudent.cloud.clusters.spark_host import ask, door, own_address
 from prudent.cloud.clusters.spark_rentals import each
 from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.channel import Channel, RemoteProcess
@@ -48,8 +50,8 @@ class DaskHost:
 class DaskCluster(Closing):
     """Machines for some seats, and a Dask worker on each; all gone at the end of the `with` block.
 
-    The scheduler is the caller's: it listens at `caller`, the address of this computer that the machines can
-    reach, and `start` brings up the workers that connect to it.
+    The scheduler is the caller's: it listens at `here`, the address of this computer in the network of the
+    machines, and `start` brings up the workers that connect to it.
     """
 
     def __init__(
@@ -70,14 +72,9 @@ class DaskCluster(Closing):
         self._processes: dict[str, RemoteProcess] = {}
 
     @property
-    def caller(self) -> str:
-        """The address of this computer, as the machines see it."""
-        return next(iter(self.hosts.values())).caller
-
-    @property
-    def here(self) -> bool:
-        """Whether everything runs on this computer."""
-        return self.provider.name == "local"
+    def here(self) -> str:
+        """The address at which this computer is to listen: the one of the way to the machines, no other."""
+        return own_address(next(iter(self.hosts.values())).instance.address)
 
     def cost_usd(self) -> float:
         return sum(rental.cost_usd() for rental in self._rentals)
@@ -96,24 +93,21 @@ class DaskCluster(Closing):
 
     def _rented(self, rental: Rental) -> DaskHost:
         [instance] = rental.launch().wait_ready().instances
-        with door(is_loopback(instance.address)) as knocked:
+        with door(instance.address) as knocked:
             found = ask(instance, rental.channel(), knocked, {}, _MODULES, _PACKAGE)
         place = found["python"], found["address"], found["caller"]
         return DaskHost(self._rentals[rental], instance, rental.channel(), *place)
 
-    def start(self, scheduler: str, environment: Mapping[str, str] | None = None) -> None:
-        """Start the workers; `environment` holds what they need to be let in."""
+    def start(self, port: int, certificates: Mapping[str, str]) -> None:
+        """Start the workers of the scheduler at a port of this computer; it lets them in by certificate."""
 
         def start(host: DaskHost) -> RemoteProcess:
-            seat = host.seat
-            words = [
-                host.python, "-m", "distributed.cli.dask_worker", scheduler, "--name", seat.name,
-                "--nthreads", str(seat.threads), "--resources", f"slot={seat.threads}", "--no-nanny",
-                "--no-dashboard", "--memory-limit", "0", "--local-directory", "scratch",
-                "--host", host.address, "--death-timeout", "60",
-            ]  # fmt: skip
-            command = f"mkdir -p scratch && exec {shlex.join(words)} > {_LOG} 2>&1"
-            return host.channel.start(command, environment)
+            seat, caller = host.seat, f"[{host.caller}]" if ":" in host.caller else host.caller
+            told = {"scheduler": f"tls://{caller}:{port}", "name": seat.name, "threads": seat.threads}
+            told |= {"host": host.address, "certificates": dict(certificates)}
+            command = f"exec {shlex.quote(host.python)} -m prudent.cloud.clusters.dask_node > {_LOG} 2>&1"
+            # No file of the machine holds the key, nor can others see it: it ends with the worker.
+            return host.channel.start(command, {TOLD: json.dumps(told)})
 
         hosts = list(self.hosts.values())
         for host, process in zip(hosts, each(start, hosts), strict=True):

@@ -16,7 +16,7 @@ from prudent.cloud.clusters.closing import Closing
 from prudent.cloud.clusters.rental import LEASE_S, READY_S, Rental
 from prudent.cloud.clusters.spark_daemon import AT, REGISTERED, UI, Daemon, start_master, start_worker
 from prudent.cloud.clusters.spark_data import Carried, sees, shares
-from prudent.cloud.clusters.spark_host import SparkHost, door, is_loopback, prepare
+from prudent.cloud.clusters.spark_host import SparkHost, door, is_loopback, own_address, prepare
 from prudent.cloud.clusters.spark_machine import PYTHON
 from prudent.cloud.clusters.spark_rentals import Rentals, each
 from prudent.cloud.clusters.spark_wish import Wish
@@ -39,6 +39,8 @@ while [ "$left" -gt 0 ] && [ -n "$(cat /proc/$pid/task/*/children 2>/dev/null)" 
 done
 """
 _COMMON = {"spark.authenticate": "true", "spark.ui.killEnabled": "false"}
+# What asks for no secret takes no orders: neither jobs, nor the end of workers.
+_NO_ORDERS = {"spark.master.rest.enabled": "false", "spark.master.ui.decommission.allow.mode": "DENY"}
 
 
 @dataclass(eq=False)
@@ -153,7 +155,7 @@ class SparkCluster(Closing):
         options = {
             **_COMMON,
             "spark.driver.host": caller,
-            "spark.driver.bindAddress": caller if is_loopback(caller) else "0.0.0.0",
+            "spark.driver.bindAddress": own_address(self._first.instance.address),
             "spark.executor.memory": f"{heap_mb}m",
             "spark.executor.extraJavaOptions": java,
             "spark.default.parallelism": str(max(2, most)),
@@ -314,7 +316,7 @@ class SparkCluster(Closing):
         # Machines on one computer share its memory, whatever their types say.
         sharing = self.wish.most if only_here else 1
         try:
-            with door(only_here) as knocked:
+            with door(instance.address) as knocked:
                 host = prepare(instance, rental.channel(), offer, knocked, sharing)
             if self._workers:
                 least_mb = min(worker.host.heap_mb for worker in self._workers)
@@ -357,7 +359,7 @@ class SparkCluster(Closing):
         self._rentals.give_back(worker.rental)
 
     def _settings(self) -> Mapping[str, str]:
-        common = {**_COMMON, "spark.master.rest.enabled": "false", "spark.decommission.enabled": "true"}
+        common = {**_COMMON, **_NO_ORDERS, "spark.decommission.enabled": "true"}
         return common if self.here else {**common, "spark.network.crypto.enabled": "true"}
 
     def _log(self, name: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import socket
@@ -24,6 +25,8 @@ _FOR_HEAP = 0.6
 """The share of a machine's memory for Java's heap; Python, the daemons and the system need the rest."""
 
 _PREPARE_S = 120.0
+_WORLD = "192.0.2.1"
+"""An address that is nobody's: the way to it is the way out."""
 _FIND = """
 for python in {candidates}; do
   command -v "$python" >/dev/null 2>&1 || continue
@@ -108,7 +111,7 @@ def ask(
     told = {"address": instance.address or "127.0.0.1", "port": door.port, **asked}
     environment = {
         "PRUDENT_PROGRAM": Path(spark_machine.__file__).read_text(encoding="utf-8"),
-        "PRUDENT_ASKED": json.dumps({**told, "callers": door.addresses(instance)}),
+        "PRUDENT_ASKED": json.dumps({**told, "callers": [door.address]}),
     }
     version = sys.version_info[:2]
     names = ["python3", "python", "python{}.{}".format(*version), "/opt/prudent/bin/python"]
@@ -160,25 +163,37 @@ def spark_version() -> str:
 class Door:
     """A port of this computer at which machines knock, to find out under which address they reach it."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
-
-    def addresses(self, instance: Instance) -> list[str]:
-        """Addresses of this computer under which a machine may reach it, the likeliest first."""
-        if not instance.address or is_loopback(instance.address):
-            return ["127.0.0.1"]
-        try:
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-                one.connect((instance.address, 9))  # sends nothing, but tells the way
-                return [str(one.getsockname()[0])]
-        except OSError:
-            return []
+    def __init__(self, address: str, port: int) -> None:
+        self.address, self.port = address, port
 
 
 @contextmanager
-def door(only_here: bool) -> Iterator[Door]:
-    """Open for as long as machines are made ready; for machines elsewhere it is open to all of them."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1" if only_here else "0.0.0.0", 0))
+def door(machine: str) -> Iterator[Door]:
+    """Open to the network of a machine for as long as that is made ready. It takes and says nothing."""
+    address = own_address(machine)
+    with socket.socket(_family(address)) as one:
+        one.bind((address, 0))
         one.listen(64)
-        yield Door(int(one.getsockname()[1]))
+        yield Door(address, int(one.getsockname()[1]))
+
+
+def own_address(machine: str) -> str:
+    """The address of this computer on the way to a machine, or to the world if that way is not known.
+
+    To listen there, and not everywhere, keeps other networks out. Behind a router the machine may know it by
+    another address, which leads to this one.
+
+    >>> own_address("127.0.0.1"), own_address("")
+    ('127.0.0.1', '127.0.0.1')
+    """
+    if not machine or is_loopback(machine):
+        return "127.0.0.1"
+    for towards in (machine, _WORLD):
+        with contextlib.suppress(OSError), socket.socket(_family(towards), socket.SOCK_DGRAM) as one:
+            one.connect((towards, 9))  # sends nothing, but tells the way
+            return str(one.getsockname()[0])
+    return "127.0.0.1"
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET

@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from prudent.cloud.clusters.dask_node import scheduler
+from prudent.cloud.clusters.dask_security import for_workers, made_for_run
 from prudent.core.errors import BadInput, RunFailed
 from prudent.workflows.execute.command import Order, carry_out, stop
-from prudent.workflows.execute.nest import READY
+from prudent.workflows.execute.nest import LOOPBACK, READY
 from prudent.workflows.fleet import Fleet
 
 _START_S = 60.0
@@ -189,10 +191,12 @@ def crew_for(fleet: Fleet, used: set[str], address: str | None) -> Iterator[Crew
 def _local(members: Mapping[str, int]) -> Iterator[Crew]:
     import distributed
 
+    security = made_for_run()
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder())
-        cluster = stack.enter_context(scheduler_in(scratch))
-        stack.enter_context(_nest(cluster.scheduler_address, scratch, members))
+        cluster = stack.enter_context(scheduler(scratch, security, LOOPBACK))
+        told = {"scheduler": cluster.scheduler_address, "scratch": scratch, "members": dict(members)}
+        stack.enter_context(_nest(told | {"certificates": for_workers(security)}))
         connection = distributed.Client(cluster, set_as_default=False)
         client = stack.enter_context(connection)
         _wait_for(client, members)
@@ -209,22 +213,10 @@ def scratch_folder() -> Iterator[str]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def scheduler_in(scratch: str, **settings: Any) -> Any:
-    """A Dask scheduler in this process; its files are in `scratch`, elsewhere it would leave some behind."""
-    import dask
-    import distributed
-
-    with dask.config.set({"temporary-directory": scratch}):
-        return distributed.LocalCluster(
-            n_workers=0, processes=True, dashboard_address="127.0.0.1:0", silence_logs=60, **settings
-        )
-
-
 @contextlib.contextmanager
-def _nest(address: str, scratch: str, members: Mapping[str, int]) -> Iterator[None]:
-    command = [sys.executable, "-m", "prudent.workflows.execute.nest", address, scratch]
+def _nest(told: Mapping[str, Any]) -> Iterator[None]:
     process = subprocess.Popen(
-        [*command, json.dumps(dict(members))],
+        [sys.executable, "-m", "prudent.workflows.execute.nest"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -233,11 +225,15 @@ def _nest(address: str, scratch: str, members: Mapping[str, int]) -> Iterator[No
     assert process.stdin is not None
     assert process.stdout is not None
     try:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(told) + "\n")
+            process.stdin.flush()
         if process.stdout.readline() != READY:
             raise RunFailed("Worker processes could not be started on this machine; see the message above.")
         yield
     finally:
-        process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
         process.stdout.close()
         process.wait()
 
@@ -256,6 +252,7 @@ def _existing(members: Mapping[str, int], address: str) -> Iterator[Crew]:
 def _connection(make: Any, address: str) -> Iterator[Any]:
     try:
         _knock(address)  # Dask's own client leaves threads behind when it cannot connect
+        _check_certificates(address)
         with _silence():
             client = make(address, timeout=_ANSWER_S, set_as_default=False)
     except (OSError, ValueError, RuntimeError, TimeoutError) as error:
@@ -277,6 +274,17 @@ def _knock(address: str) -> None:
     if not (colon and port.isdecimal()):
         host, port = place, str(_PORT)
     socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
+
+
+def _check_certificates(address: str) -> None:
+    """Whether Dask's configuration has what is shown to a scheduler that wants it."""
+    from distributed import Security
+
+    if address.startswith("tls:") and Security().get_connection_args("client")["ssl_context"] is None:
+        raise BadInput(
+            f'The scheduler at "{address}" wants a certificate, and the configuration of Dask has none; set '
+            "ca-file, client.cert and client.key under distributed.comm.tls there."
+        )
 
 
 def _matched(workers: Mapping[str, Any], members: Mapping[str, int], address: str) -> dict[str, str]:

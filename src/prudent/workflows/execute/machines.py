@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from prudent.cloud.clusters.dask import DaskCluster, Seat
+from prudent.cloud.clusters.dask_node import scheduler
+from prudent.cloud.clusters.dask_security import for_workers, made_for_run
 from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.errors import BadInput, PrudentError
 from prudent.workflows.execute.command import Order
-from prudent.workflows.execute.crew import Crew, Gone, Told, scheduler_in, scratch_folder
+from prudent.workflows.execute.crew import Crew, Gone, Told, scratch_folder
 from prudent.workflows.fleet import Fleet
 
 _CARRIERS = 8
@@ -129,17 +131,14 @@ def crew_on_machines(
     provider = provider_of({name.strip(): setting.strip() or None}, register.home, Path.cwd())
     seats = [Seat(vm.name, vm.machine, vm.slots, vm.spot) for vm in fleet.vms if vm.name in used]
     cluster = DaskCluster(provider, seats, run=run, register=register)
+    security = made_for_run()
     with contextlib.ExitStack() as stack:
         stack.enter_context(cluster)
-        security, environment = (None, {}) if cluster.here else _security()
         stack.enter_context(dask.config.set({"distributed.scheduler.worker-ttl": _TTL}))
         scratch = stack.enter_context(scratch_folder())
-        protocol = "tcp" if security is None else "tls"
-        scheduler = stack.enter_context(
-            scheduler_in(scratch, host=cluster.caller, protocol=protocol, security=security)
-        )
-        cluster.start(scheduler.scheduler_address, environment)
-        connection = distributed.Client(scheduler, set_as_default=False)
+        place = stack.enter_context(scheduler(scratch, security, cluster.here))
+        cluster.start(int(place.scheduler_address.rpartition(":")[2]), for_workers(security))
+        connection = distributed.Client(place, set_as_default=False)
         client = stack.enter_context(connection)
         cluster.wait_for(lambda: len(_known(client)), _START_S)
         addresses = {str(info["name"]): address for address, info in _known(client).items()}
@@ -152,23 +151,3 @@ def crew_on_machines(
 
 def _known(client: Any) -> dict[str, Any]:
     return dict(client.scheduler_info(n_workers=-1)["workers"])
-
-
-def _security() -> tuple[Any, dict[str, str]]:
-    """Certificates for this run alone: whoever has none can neither read along nor have anything run."""
-    from distributed import Security
-
-    try:
-        security = Security.temporary()
-    except ImportError as error:
-        raise BadInput(
-            f"Workers on other machines need encryption, and {error.name} is missing; install "
-            '"prudent[hosts]".'
-        ) from None
-    prefix = "DASK_DISTRIBUTED__COMM__"
-    return security, {
-        f"{prefix}REQUIRE_ENCRYPTION": "true",
-        f"{prefix}TLS__CA_FILE": str(security.tls_ca_file),
-        f"{prefix}TLS__WORKER__CERT": str(security.tls_worker_cert),
-        f"{prefix}TLS__WORKER__KEY": str(security.tls_worker_key),
-    }

@@ -17,55 +17,48 @@ import sys
 import time
 from typing import Any
 
+from prudent.cloud.clusters.dask_node import serve
+
 READY = "ready\n"
 """Said when all workers were started."""
+LOOPBACK = "127.0.0.1"
+"""Where they listen."""
 _ENDING_S = 5
 
 
 def main() -> None:
-    """Arguments: the scheduler's address, a folder for scratch files, {VM: slots} as JSON."""
-    address, scratch, said = sys.argv[1:]
+    """The first line of the input says what to do, for other users could read arguments."""
+    line = sys.stdin.readline()
+    if not line:
+        return  # whoever started us has ended already
+    told = json.loads(line)
     import distributed
 
     from prudent.workflows.execute import command
 
-    del command
+    del command, distributed
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     children: dict[int, str] = {}
-    for name, slots in json.loads(said).items():
+    for name, slots in told["members"].items():
         child = os.fork()
         if child == 0:
-            _serve(distributed, address, scratch, name, slots)
+            _serve(told, name, slots)
         children[child] = name
     sys.stdout.write(READY)
     sys.stdout.flush()
     sys.stdin.read()  # until whoever started us ends
     _end(children)
-    shutil.rmtree(scratch, ignore_errors=True)  # whoever started us may have been killed
+    shutil.rmtree(told["scratch"], ignore_errors=True)  # whoever started us may have been killed
 
 
-def _serve(distributed: Any, address: str, scratch: str, name: str, slots: int) -> None:
+def _serve(told: dict[str, Any], name: str, slots: int) -> None:
     os.close(0)
     os.open(os.devnull, os.O_RDONLY)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that drives us
-
-    async def serve() -> None:
-        worker = distributed.Worker(
-            address,
-            name=name,
-            nthreads=slots,
-            resources={"slot": slots},
-            local_directory=scratch,
-            dashboard=False,
-            dashboard_address="127.0.0.1:0",
-            memory_limit=0,
-        )
-        async with worker:
-            await worker.finished()
-
+    place = told["scheduler"], name, slots, LOOPBACK, told["scratch"]
     code = 1
     try:
-        asyncio.run(serve())
+        asyncio.run(serve(*place, told["certificates"]))
         code = 0
     finally:
         os._exit(code)

@@ -16,6 +16,7 @@ from prudent.training.metrics import f1
 from prudent.training.model import load
 from prudent.training.train import train
 
+from ....running.listening import Watch
 from .trials import Bench, bench, spec_for, write_libsvm
 
 pytestmark = pytest.mark.timeout(900)  # Java takes its time on a busy machine
@@ -151,9 +152,13 @@ def test_boosting_ends_where_it_was_best_on_both_engines(
 
 
 def test_a_network_learns_in_two_processes(
-    benches: Callable[[str], Bench], jpmml: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    benches: Callable[[str], Bench],
+    jpmml: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    only_loopback: Watch,
 ) -> None:
-    """Gradients are averaged over both halves of the data."""
+    """Gradients are averaged over both halves of the data, and nobody else is let in."""
     from pyspark.ml import PipelineModel
 
     learn, seen_at = perceptron.learn, str(tmp_path)
@@ -162,7 +167,19 @@ def test_a_network_learns_in_two_processes(
         """Learn as always, and leave a note of which process this is and of its rows."""
         import tempfile
 
+        import psutil
         import pyarrow
+        import torch
+
+        ready = torch.nn.parallel.DistributedDataParallel
+
+        def noted(network: Any) -> Any:
+            open_at = [c.laddr for c in psutil.Process().net_connections() if c.status == psutil.CONN_LISTEN]
+            with open(f"{seen_at}/ports-{os.environ['RANK']}", "w") as note:
+                note.write(" ".join(f"{ip}:{port}" for ip, port in open_at))
+            return ready(network)
+
+        torch.nn.parallel.DistributedDataParallel = noted
 
         with pyarrow.OSFile(os.environ["SPARK_PARTITION_ARROW_DATA_FILE"]) as part:
             rows = pyarrow.ipc.open_stream(part).read_all().num_rows
@@ -182,6 +199,9 @@ def test_a_network_learns_in_two_processes(
     there, here, seen = data.train(spec, own_form=True)
     notes = sorted(path.read_text().split() for path in tmp_path.glob("process-*"))
     assert [note[:2] for note in notes] == [["0", "2"], ["1", "2"]]
+    ports = [(tmp_path / f"ports-{rank}").read_text().split() for rank in (0, 1)]
+    assert [len(found) for found in ports] == [2, 1]  # gloo in each, and where they meet
+    assert all(port.startswith("127.") for found in ports for port in found), ports
     assert sum(int(note[2]) for note in notes) == there.rows_trained
     assert min(int(note[2]) for note in notes) > there.rows_trained // 3
     # What torch leaves in its folder for temporary files goes with that folder.

@@ -152,6 +152,8 @@ def _settings(master: str, work: Path) -> dict[str, str]:
     }
     if local:
         settings["spark.driver.memory"] = f"{_half_of_memory_mb()}m"
+        # The driver listens here too, though nobody is to connect: Spark makes up a secret that none knows.
+        settings["spark.authenticate"] = "true"
     if local or any(name in master for name in _LOOPBACK):
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     return settings

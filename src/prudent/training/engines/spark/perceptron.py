@@ -6,7 +6,9 @@ torch has learnt becomes a model of Spark: it predicts where the data are, and i
 
 from __future__ import annotations
 
+import hmac
 import json
+import secrets
 import socketserver
 import struct
 import threading
@@ -19,16 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
-from prudent.training.engines.spark import perceptron_worker
+from prudent.training.engines.spark import perceptron_group, perceptron_worker
 from prudent.training.engines.spark.estimators import Asked
 from prudent.training.engines.spark.judging import Judge, sample
-from prudent.training.engines.spark.perceptron_worker import PROGRESS, in_own_folder, learn, start
+from prudent.training.engines.spark.perceptron_worker import in_own_folder, learn, signed, start
 from prudent.training.engines.spark.table import LABEL
 
 Vector = NDArray[np.float64]
 PERCEPTRON = "multilayer-perceptron-classifier"
 _ROWS_EACH = 2000
 """Rows that make another process worth starting."""
+_LONGEST_LINE = 1 << 24
 
 
 def fit_perceptron(
@@ -48,16 +51,28 @@ def fit_perceptron(
     ).repartition(processes)
     X, y = _some(held_out, asked.features)
 
+    secret = secrets.token_bytes(32)
+
     def hear(line: str) -> None:
-        if line.startswith(PROGRESS):
-            said = json.loads(line[len(PROGRESS) :])
+        if (said := progress_in(line, secret)) is not None:
             value = judge.of_counts(np.array(said["counts"]))
             report(judge.score(value), float(said["done"]))
 
     settings = {name: value for name, value in asked.settings.items() if value is not None}
     mean, factor = _scaling(rows, asked.features)
-    weights = _distributed(processes, hear, frame, (layers, settings, asked.seed, mean, factor, X, y))
+    told = (secret, layers, settings, asked.seed, mean, factor, X, y)
+    weights = _distributed(processes, hear, frame, told)
     return _as_spark(context, asked.features, layers, _unscaled(np.asarray(weights), layers, mean, factor))
+
+
+def progress_in(line: str, secret: bytes) -> dict[str, Any] | None:
+    """What a worker's line says about its progress; None if it is another line, or somebody else's."""
+    _, brace, rest = line.partition("{")
+    text = brace + rest
+    if not hmac.compare_digest(line.encode(), signed(text, secret).encode()):
+        return None
+    said: dict[str, Any] = json.loads(text)
+    return said
 
 
 def _scaling(rows: Any, features: str) -> tuple[Vector, Vector]:
@@ -128,7 +143,8 @@ def _distributed(processes: int, hear: Callable[[str], None], frame: Any, args: 
             **kwargs: Any,
         ) -> Any:
             self.driver_address = str(self.spark.conf.get("spark.driver.host"))
-            with _Ear(self.driver_address, hear) as ear:
+            bound = self.spark.conf.get("spark.driver.bindAddress", self.driver_address)
+            with _Ear(str(bound), hear) as ear:
                 self.log_streaming_server_port = ear.port
                 task = self._get_spark_task_function(
                     framework_wrapper_fn,
@@ -146,6 +162,7 @@ def _distributed(processes: int, hear: Callable[[str], None], frame: Any, args: 
 
     # By value: the executors' Python need not have Prudent installed.
     register: Any = cloudpickle.register_pickle_by_value  # untyped in pyspark
+    register(perceptron_group)
     register(perceptron_worker)
     distributor = Distributor(num_processes=processes, local_mode=False, use_gpu=False)
     return distributor._train_on_dataframe(learn, frame, *args)
@@ -159,6 +176,8 @@ class _Ear:
             def handle(self) -> None:
                 while len(head := self.rfile.read(4)) == 4:
                     (size,) = struct.unpack(">i", head)
+                    if not 0 <= size <= _LONGEST_LINE:
+                        return
                     hear(self.rfile.read(size).decode("utf-8", "replace"))
 
         self._server = socketserver.ThreadingTCPServer((host, 0), Handler)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import itertools
 import json
 import os
@@ -11,6 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from prudent.training.engines.spark.perceptron_group import joined
 
 PROGRESS = "prudent-progress "
 Task = Callable[[Iterator[Any]], Iterator[Any]]
@@ -50,27 +53,39 @@ def start(asked: Mapping[str, Any], script: str) -> None:
 
 
 def learn(
-    layers: list[int], settings: Mapping[str, Any], seed: int, mean: Any, factor: Any, X: Any, y: Any
+    secret: bytes,
+    layers: list[int],
+    settings: Mapping[str, Any],
+    seed: int,
+    mean: Any,
+    factor: Any,
+    X: Any,
+    y: Any,
 ) -> list[float]:
     """Train on this process's partition together with the others; the first one's answer counts.
 
-    Features are taken less their mean and times a factor. X and y are rows to judge progress by, or None.
-    The weights come back as Spark keeps them: layer by layer, a matrix by columns, then the shifts.
+    The secret is what the processes of one training know each other by. Features are taken less their mean
+    and times a factor. X and y are rows to judge progress by, or None. The weights come back as Spark keeps
+    them: layer by layer, a matrix by columns, then the shifts.
     """
     import torch
     import torch.distributed as dist
 
     _die_with_parent()
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    try:
+    with joined(secret):
         torch.manual_seed(seed)
         network = _network(torch, layers)
         together = torch.nn.parallel.DistributedDataParallel(network)
         rows, labels = _partition(torch)
         rows = _scaled(torch, rows, mean, factor)
         X = None if X is None else _scaled(torch, X, mean, factor)
-        _train(torch, dist, together, rows, labels, settings, seed, X, y, layers[-1])
+
+        def tell(done: float) -> None:
+            if X is not None:
+                _tell(torch, network, X, y, layers[-1], done, secret)
+
+        _train(torch, dist, together, rows, labels, settings, seed, tell)
         parts = [
             values
             for layer in network
@@ -78,8 +93,6 @@ def learn(
             for values in (layer.weight.detach().T.reshape(-1), layer.bias.detach())
         ]
         return [float(value) for value in torch.cat(parts).double()]
-    finally:
-        dist.destroy_process_group()
 
 
 def _network(torch: Any, layers: list[int]) -> Any:
@@ -121,9 +134,7 @@ def _train(
     labels: Any,
     settings: Mapping[str, Any],
     seed: int,
-    X: Any,
-    y: Any,
-    classes: int,
+    tell: Callable[[float], None],
 ) -> None:
     loss_of = torch.nn.CrossEntropyLoss()
     step = _stepper(torch, dist, network, loss_of, rows, labels, settings, seed)
@@ -132,9 +143,9 @@ def _train(
     for epoch in range(most):
         loss = step(epoch)
         done = abs(last - loss) < tol or epoch + 1 == most
-        if dist.get_rank() == 0 and X is not None and (done or time.monotonic() - judged_s > 0.5):
+        if dist.get_rank() == 0 and (done or time.monotonic() - judged_s > 0.5):
             judged_s = time.monotonic()
-            _tell(torch, network.module, X, y, classes, (epoch + 1) / most)
+            tell((epoch + 1) / most)
         if done:
             return
         last = loss
@@ -195,7 +206,7 @@ def _stepper(
     return once
 
 
-def _tell(torch: Any, network: Any, X: Any, y: Any, classes: int, done: float) -> None:
+def _tell(torch: Any, network: Any, X: Any, y: Any, classes: int, done: float, secret: bytes) -> None:
     """Say how the rows set aside are classified so far, as counts by class."""
     import numpy as np
 
@@ -203,8 +214,13 @@ def _tell(torch: Any, network: Any, X: Any, y: Any, classes: int, done: float) -
         predicted = network(X).argmax(1).numpy()
     counts = np.bincount(y * classes + predicted, minlength=classes * classes).reshape(classes, classes)
     said = json.dumps({"counts": counts.tolist(), "done": done})
-    sys.stdout.write(f"{PROGRESS}{said}\n")
+    sys.stdout.write(f"{signed(said, secret)}\n")
     sys.stdout.flush()
+
+
+def signed(said: str, secret: bytes) -> str:
+    """A line of progress, as the driver believes it: anybody can send lines there."""
+    return f"{PROGRESS}{hmac.digest(secret, said.encode(), 'sha256').hex()} {said}"
 
 
 def _die_with_parent() -> None:

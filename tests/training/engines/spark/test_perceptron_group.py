@@ -1,0 +1,112 @@
+"""Processes that train together let nobody else in."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import AuthenticationError
+from typing import Any
+
+import pytest
+
+from prudent.training.engines.spark.perceptron import _Ear, progress_in
+from prudent.training.engines.spark.perceptron_group import MeetingPlace, _prove, store_at
+from prudent.training.engines.spark.perceptron_worker import signed
+
+torch = pytest.importorskip("torch")
+SECRET, OTHER = b"s" * 32, b"o" * 32
+
+
+@pytest.fixture
+def place() -> Iterator[MeetingPlace]:
+    made = MeetingPlace("127.0.0.1", 0, SECRET)
+    yield made
+    made.close()
+
+
+def test_the_meeting_place_keeps_what_torch_leaves_there(place: MeetingPlace) -> None:
+    """One store writes what the other reads, as torch itself calls them: through its own wrapper."""
+    from torch.distributed import PrefixStore
+
+    stores = [store_at("127.0.0.1", place.port, SECRET) for _ in range(2)]
+    one, other = (PrefixStore("p", store) for store in stores)
+    threading.Timer(0.05, lambda: one.set("key", "value")).start()
+    assert other.get("key") == b"value"  # it waits
+    assert (one.add("count", 2), other.add("count", 3)) == (2, 5)
+    assert (one.check(["key", "count"]), one.check(["none"])) == (True, False)
+    assert other.compare_set("key", "value", "new") == b"new"
+    assert one.compare_set("key", "value", "newer") == b"new"
+
+
+def test_nobody_meets_there_without_the_secret(place: MeetingPlace) -> None:
+    with socket.create_connection(("127.0.0.1", place.port)):  # says nothing, and holds up nobody
+        with pytest.raises(AuthenticationError):
+            store_at("127.0.0.1", place.port, OTHER)
+        with socket.create_connection(("127.0.0.1", place.port), timeout=60) as line:
+            line.recv(1 << 10)  # the question
+            line.sendall(struct.pack(">i", 20) + b'["set", "key", "00"]')
+            said = line.recv(1 << 10)
+            assert b"FAILURE" in said or said == b""
+        assert store_at("127.0.0.1", place.port, SECRET).check(["key"]) is False
+
+
+class _Sent:
+    def wait(self) -> None:
+        pass
+
+
+class _Lines:
+    """What `torch.distributed` does with messages between two processes, here between two threads."""
+
+    def __init__(self, sent: queue.Queue[Any], got: queue.Queue[Any]) -> None:
+        self._sent, self._got = sent, got
+
+    def isend(self, words: Any, other: int) -> _Sent:
+        self._sent.put(words)
+        return _Sent()
+
+    def recv(self, words: Any, other: int) -> None:
+        words.copy_(self._got.get(timeout=60))
+
+
+@pytest.mark.parametrize(("theirs", "outcome"), [(SECRET, None), (OTHER, "the place of process")])
+def test_a_peer_must_prove_that_it_knows_the_secret(theirs: bytes, outcome: str | None) -> None:
+    to_one, to_zero = queue.Queue[Any](), queue.Queue[Any]()
+    with ThreadPoolExecutor() as threads:
+        tries = [
+            threads.submit(_prove, torch, _Lines(to_one, to_zero), 0, 2, SECRET),
+            threads.submit(_prove, torch, _Lines(to_zero, to_one), 1, 2, theirs),
+        ]
+        for one in tries:
+            found = one.exception(60)
+            assert found is None if outcome is None else outcome in str(found)
+
+
+def test_a_line_too_long_ends_the_talk_and_others_are_heard() -> None:
+    heard: queue.Queue[str] = queue.Queue()
+    with _Ear("127.0.0.1", heard.put) as ear:
+        for size in (-1, 2**31 - 1):
+            with socket.create_connection(("127.0.0.1", ear.port), timeout=60) as line:
+                line.sendall(struct.pack(">i", size))
+                assert line.recv(1) == b""
+        with socket.create_connection(("127.0.0.1", ear.port)) as line:
+            line.sendall(struct.pack(">i", 5) + b"hello")
+            assert heard.get(timeout=60) == "hello"
+
+
+def test_only_progress_that_is_signed_is_believed() -> None:
+    line = signed('{"done": 0.5}', SECRET)
+    assert progress_in(line, SECRET) == {"done": 0.5}
+    assert progress_in(line, OTHER) is None
+    for forged in (
+        line.replace("0.5", "1.0"),
+        'prudent-progress {"done": 0.5}',
+        "",
+        "{",
+        "a warning of torch\u2026",
+    ):
+        assert progress_in(forged, SECRET) is None
