@@ -31,8 +31,10 @@ class Endings:
         """The room that every run needs."""
         return self._noticing_s + self._stopping_s
 
-    def noticed(self, late_s: float) -> None:
-        self._noticing_s = max(self._noticing_s, late_s)
+    def noticed(self, late_s: float) -> bool:
+        """A limit was noticed so late; True where that was never so before."""
+        before_s, self._noticing_s = self._noticing_s, max(self._noticing_s, late_s)
+        return self._noticing_s > before_s
 
     def stopped(self, took_s: float, grace_s: float) -> None:
         self._stopping_s = max(self._stopping_s, took_s - grace_s)

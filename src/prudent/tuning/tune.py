@@ -216,6 +216,7 @@ class _Loop:
         # What replays and leases tell needs no sign of life: the one costs nothing, the other is remembered.
         self._signs = not job.virtual and not isinstance(job, Renting)
         self._sign_s = -math.inf
+        self._limits: dict[int, Limit] = {}
         self._unstarted = 0
         self._unpaid = 0
 
@@ -230,10 +231,10 @@ class _Loop:
                 if happened is not None:
                     self._handle(*happened)
                 self._sign()
-                self._fill()
                 # While this was done nobody looked at the limits of others: that, too, is measured.
                 busy_s = time.monotonic() - begun_s if self._parallel > 1 else 0.0
-                self._endings.noticed(max(self._crew.late_s, busy_s))
+                if self._endings.noticed(max(self._crew.late_s, busy_s)):
+                    self._limits.clear()
         except KeyboardInterrupt:
             self._drop()
             return True
@@ -244,14 +245,15 @@ class _Loop:
 
     def _limit_of(self, number: int) -> Limit:
         member, study = self._crew.members[number], self._study
-        noticing_s = 0.0 if self._job.virtual else self._endings.noticing_s
         if member.rented is not None:
+            noticing_s = 0.0 if self._job.virtual else self._endings.noticing_s
             lasts_s = member.rented.lasts_s
             return study.limit(number, member.rented.overhead_s, lambda usd: lasts_s(usd) - noticing_s)
-        if self._job.virtual:
-            return study.limit(number)
-        price, room_s = member.price, self._endings.room_s(member.run, self._paid_s(member))
-        return study.limit(number, lasts_s=lambda usd: price.lasts_s(usd) - room_s)
+        if number not in self._limits:  # what a run reports does not move its limit
+            price = member.price
+            room_s = 0.0 if self._job.virtual else self._endings.room_s(member.run, self._paid_s(member))
+            self._limits[number] = study.limit(number, lasts_s=lambda usd: price.lasts_s(usd) - room_s)
+        return self._limits[number]
 
     def _paid_s(self, member: Member) -> float:
         """How long a run could last if it got all the money there is."""
@@ -266,6 +268,7 @@ class _Loop:
             ask = self._study.ask(self._crew.now_s, self._room_s)
             if ask is None:
                 return
+            self._limits.clear()
             self._watch(Started(ask), self._study)
             limit = self._study.limit(ask.number)
             if limit.seconds <= 0 and limit.why != OUT_OF_MONEY:
@@ -297,10 +300,13 @@ class _Loop:
         if isinstance(event, Progress):
             member.progress.append(event)
             self._watch(Shown(member.number, event), self._study)
-        elif isinstance(event, Outcome):
+            return
+        if isinstance(event, Outcome):
             self._end(member, event)
         else:
             self._limit(member, event.limit)
+        self._limits.clear()
+        self._fill()
 
     def _limit(self, member: Member, limit: Limit) -> None:
         if limit.why == OUT_OF_MONEY and self._study.extend(member.number):

@@ -184,7 +184,7 @@ class CommandRun:
         self._job = job
         self._number = number
         self.grace_s = job.grace_s
-        self._ended_s: float | None = None
+        self._exit_s: float | None = None
         self._reports = Reports(job.measures)
         self._timeline = timeline
         self._logs = logs
@@ -233,11 +233,13 @@ class CommandRun:
         """End everything; answers the measures seen before, and when it was over."""
         if self._tree is None:
             return {}, 0.0
-        seen, before_s = self._reports.measures, self._ended_s
-        self._tree.end(self.grace_s)
-        ended_s = self._timeline.now_s() if before_s is None else before_s
+        seen = self._reports.measures
+        zero_s = time.monotonic() - self._timeline.now_s()
+        seen_s, gone_s = (moment_s - zero_s for moment_s in self._tree.end(self.grace_s))
         self._watcher.join(2 * _DRAIN_S)
-        return seen, ended_s
+        # Of the first process the moment of its end is known; of what outlived it, when it was found gone.
+        first_s = self._exit_s
+        return seen, gone_s if first_s is None or seen_s > first_s else first_s
 
     def _read(self, stream: IO[bytes], log: Log, reports: bool) -> None:
         """Keep a stream until it closes; nothing that comes in may stop the command from going on."""
@@ -252,7 +254,8 @@ class CommandRun:
             self._take(lines.rest())
 
     def _take(self, lines: list[str]) -> None:
-        now_s = self._timeline.now_s()
+        # What is read after the end was printed before it.
+        now_s = self._timeline.now_s() if self._exit_s is None else self._exit_s
         for line in lines:
             progress = self._reports.line(line, now_s)
             if progress is not None:
@@ -260,9 +263,8 @@ class CommandRun:
 
     def _watch(self, tree: ProcessTree, readers: list[threading.Thread]) -> None:
         tree.wait()
-        ended_s = self._timeline.now_s()
+        self._exit_s = ended_s = self._timeline.now_s()
         code = tree.close()
-        self._ended_s = self._timeline.now_s()
         give_up_s = time.monotonic() + _DRAIN_S
         for reader in readers:
             reader.join(max(0.0, give_up_s - time.monotonic()))
