@@ -2,6 +2,7 @@
 
     python benchmarks/tuning.py                     # everything, 50 seeds: docs/explanation/benchmarks.md
     python benchmarks/tuning.py --seeds 10 --contenders lynceus optuna --modes full
+    python benchmarks/tuning.py --minimum 60 --boot 90 --contenders lynceus random   # billed as clouds bill
 
 Money is counted in the average cost of a configuration ("avg"). A run that the rest cannot pay is cut there.
 The tables of measured runs are looked for in PRUDENT_DATA or ../shared/data, see `tables.py`.
@@ -94,13 +95,13 @@ CONTENDERS: dict[str, Callable[[Bench, float, bool, int], Score]] = {
 
 
 @lru_cache
-def _bench(name: str) -> Bench:
-    return lynceus_bench(name)
+def _bench(name: str, minimum_s: float, boot_s: float) -> Bench:
+    return lynceus_bench(name, minimum_s, boot_s)
 
 
-def _play(task: tuple[str, str, str, float, int]) -> Score:
-    contender, table, mode, budget, seed = task
-    bench = _bench(table)
+def _play(task: tuple[str, str, str, float, int, tuple[float, float]]) -> Score:
+    contender, table, mode, budget, seed, billing = task
+    bench = _bench(table, *billing)
     return CONTENDERS[contender](bench, budget * bench.average_usd, mode == "early", seed)
 
 
@@ -111,6 +112,8 @@ def main() -> None:
     parser.add_argument("--modes", nargs="*", default=["full", "early"], choices=["full", "early"])
     parser.add_argument("--tables", nargs="*", default=list(LYNCEUS), choices=list(LYNCEUS))
     parser.add_argument("--budgets", nargs="*", type=float)
+    parser.add_argument("--minimum", type=float, default=0.0, help="seconds that are billed at least")
+    parser.add_argument("--boot", type=float, default=0.0, help="seconds of boot that are billed, too")
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     with ProcessPoolExecutor(args.workers) as workers:
@@ -120,7 +123,8 @@ def main() -> None:
             print("| strategy | budget (avg) | found | CNO median | CNO p90 | runs | decision, CPU ms |")
             print("|---|---|---|---|---|---|---|")
             for contender, budget in itertools.product(args.contenders, args.budgets or BUDGETS[mode]):
-                tasks = [(contender, table, mode, budget, seed) for seed in range(args.seeds)]
+                billing = (args.minimum, args.boot)
+                tasks = [(contender, table, mode, budget, seed, billing) for seed in range(args.seeds)]
                 _row(contender, budget, list(workers.map(_play, tasks)))
 
 

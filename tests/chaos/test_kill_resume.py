@@ -146,8 +146,8 @@ def alive(pid: int) -> bool:
 def test_what_a_killed_study_left_running_is_ended_before_it_goes_on(tmp_path: Path) -> None:
     # The first run ends; the second waits for ever, until the study has died and goes on.
     (tmp_path / "work.sh").write_text(
-        'echo $$ >> pids; [ "$1" = 1 ] || { [ ! -e died ] || exit 3; sleep 300 & echo $! >> pids; wait; }; '
-        'echo "PRUDENT {\\"error\\": $1}"\n'
+        'echo $$ >> pids; [ "$1" = 1 ] || { [ ! -e died ] || exit 3; date +%s.%N > began; '
+        'sleep 300 & echo $! >> pids; wait; }; echo "PRUDENT {\\"error\\": $1}"\n'
     )
     job = tmp_path / "left.yaml"
     job.write_text(
@@ -165,10 +165,14 @@ def test_what_a_killed_study_left_running_is_ended_before_it_goes_on(tmp_path: P
     journal = tmp_path / "left.prudent" / "journal.jsonl"
     paid = [fact["trial"]["number"] for fact in facts(journal) if fact["fact"] == "told"]
     assert paid == [1]
+    lived_s = time.time() - float((tmp_path / "began").read_text())
     process = start("tune", job, "--resume", "--json")
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     result = json.loads(out)
+    # It lived on after its study was killed, until it was ended: all of that is paid, by its own clock.
+    assert lived_s * 0.1 / 3600 <= result["interrupted_usd"]
+    assert [charge["label"] for charge in result["charges"]][1] == "trial 2, interrupted"
     assert [(trial["number"], trial["status"]) for trial in result["trials"]] == [
         (1, "finished"), (2, "failed"), (3, "failed")
     ]  # fmt: skip

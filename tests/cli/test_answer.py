@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from prudent.cli.answer import answer, compared
+from prudent.cli.answer import answer, compared, money_notes
+from prudent.core.ledger import Entry
+from prudent.core.money import Price
 from prudent.core.space import Space
+from prudent.tuning.charges import INTERRUPTED
 from prudent.tuning.result import Result
 from prudent.tuning.study import Study
 from prudent.tuning.trial import Outcome
@@ -74,6 +77,17 @@ def test_an_interrupted_study_says_what_becomes_of_the_runs_under_way() -> None:
     result = replace(study_of([run(10.0)]), interrupted=True)
     first = str(answer(result)[0])
     assert first.startswith("Interrupted.")
-    for words in ("not charged", "starts again from its beginning", "--resume"):
+    for words in ("is charged", "starts again from its beginning", "--resume"):
         assert words in first
     assert "Interrupted" not in str(answer(study_of([run(10.0)]))[0])
+
+
+def test_the_answer_says_what_went_to_interrupted_runs_and_what_passed_the_budget() -> None:
+    result = study_of([run(10.0)])
+    assert list(money_notes(result)) == []
+    interrupted = Entry("trial 2", 5.0, 5.0, Price(3600.0, "", "test"), note=INTERRUPTED)
+    cut_off = replace(result, entries=(*result.entries, interrupted), spent_usd=15.0, budget_usd=12.0)
+    assert (cut_off.interrupted_usd, cut_off.over_usd) == (5.0, 3.0)
+    first, second = money_notes(cut_off)
+    assert first == "$5.00 of it for a run that was interrupted"
+    assert second.startswith("$3.00 more than the budget: something did not end in time")

@@ -96,14 +96,14 @@ def test_the_clock_of_a_replayed_job_is_its_own(study: Study, clock: Clock) -> N
     assert "  12.0 s  $0.012" in shown(board)
 
 
-def test_a_run_that_is_being_cut_is_not_shown_as_longer_than_it_is_billed(
+def test_a_run_that_does_not_end_is_shown_with_what_it_costs(
     board: Board, study: Study, clock: Clock
 ) -> None:
     number = begin(board, study)
     study.extend(number)
     board.watch(Extended(number), study)
     clock.now_s += 130
-    assert "1 min 40 s of 1 min 40 s  $0.10" in shown(board)
+    assert "2 min 10 s of 1 min 40 s  $0.13" in shown(board)
 
 
 def test_ended_trials_and_the_best(board: Board, study: Study) -> None:

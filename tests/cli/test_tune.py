@@ -59,6 +59,17 @@ class TestAnswer:
         assert Path(said["report"]).is_file()
         assert Path(said["journal"]).is_file()
 
+    def test_a_budget_that_was_passed_is_told_by_text_json_and_exit_code(
+        self, prudent: Prudent, job: Write
+    ) -> None:
+        assert prudent("tune", job()).code == 0
+        lowered = ("tune", job(), "--resume", "--budget", "$0.01")
+        done, told = prudent(*lowered), prudent(*lowered, "--json")
+        assert (done.code, told.code) == (3, 3)
+        assert "more than the budget" in " ".join(done.out.split())
+        trials_usd = sum(trial["spent_usd"] for trial in told.json["trials"])
+        assert told.json["over_usd"] == pytest.approx(trials_usd - 0.01)
+
     def test_nothing_feasible_says_what_came_nearest_and_by_how_much(
         self, prudent: Prudent, job: Write, tmp_path: Path
     ) -> None:
@@ -241,18 +252,19 @@ class TestLive:
         finally:
             process.kill()
         assert (process.returncode, err) == (130, "")
-        assert "not charged, and starts again from its beginning when you go on with --resume" in " ".join(
+        assert "is charged. It starts again from its beginning when you go on with --resume" in " ".join(
             out.split()
         )
         assert "Best" in out
         assert not list((tmp_path / "slow.prudent" / "logs").glob("*.pid"))
         again = prudent("tune", path, "--resume", "--max-trials", 2, "--json").json
         assert len(again["trials"]) == 2
-        told = [
-            fact for fact in _facts(tmp_path / "slow.prudent" / "journal.jsonl") if fact["fact"] == "told"
-        ]
-        assert again["spent_usd"] == pytest.approx(sum(fact["charge"]["usd"] for fact in told))
-        assert again["spent_usd"] == pytest.approx(sum(trial["spent_usd"] for trial in again["trials"]))
+        facts = _facts(tmp_path / "slow.prudent" / "journal.jsonl")
+        charges = [fact["charge"]["usd"] for fact in facts if fact["fact"] in ("told", "interrupted")]
+        assert again["spent_usd"] == pytest.approx(sum(charges))
+        assert again["interrupted_usd"] > 0
+        trials_usd = sum(trial["spent_usd"] for trial in again["trials"])
+        assert again["spent_usd"] == pytest.approx(trials_usd + again["interrupted_usd"])
 
     def test_a_terminal_gets_a_live_view(self, job: Write) -> None:
         import pty

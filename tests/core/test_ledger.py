@@ -66,14 +66,25 @@ def test_the_billing_minimum_is_charged() -> None:
     assert ledger.settle(ledger.reserve("a", 0.1), 1, MINUTE).usd == pytest.approx(0.06)
 
 
-def test_a_bill_above_the_reservation_is_refused_until_it_is_extended() -> None:
+def test_a_bill_above_the_reservation_is_charged_in_full_and_told() -> None:
     ledger = Ledger(1.0)
-    run = ledger.reserve("a", 0.1)
-    with pytest.raises(BudgetExceeded, match="cut the run in time"):
-        ledger.settle(run, 200, PRICE)
-    assert (run.open, run.usd, ledger.spent_usd) == (True, 0.1, 0.0)
-    assert ledger.extend(run, 0.1)
+    run, beside = ledger.reserve("a", 0.1), ledger.reserve("b", 0.5)
     assert ledger.settle(run, 200, PRICE).usd == pytest.approx(0.2)
+    assert (run.open, ledger.over_usd) == (False, 0.0)
+    assert ledger.left_usd == pytest.approx(0.3)
+    assert ledger.settle(beside, 5000, PRICE).usd == pytest.approx(5.0)
+    assert (ledger.spent_usd, ledger.over_usd) == (pytest.approx(5.2), pytest.approx(4.2))
+    assert ledger.left_usd == 0.0
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve("c", 0.01)
+
+
+def test_nothing_is_over_without_a_budget_or_by_rounding() -> None:
+    free = Ledger(None)
+    free.settle(free.reserve("a", 1.0), 3600, PRICE)
+    exact = Ledger(1.0)
+    exact.restore(Entry("a", 1.0 + ROUNDING_USD / 2, 1.0, PRICE))
+    assert (free.over_usd, exact.over_usd) == (0.0, 0.0)
 
 
 def test_a_bill_above_by_rounding_is_capped() -> None:
@@ -244,8 +255,6 @@ def test_what_misses_by_more_than_rounding_is_refused() -> None:
     assert ledger.extend(run, ROUNDING_USD / 2)
     assert not ledger.extend(run, 3 * ROUNDING_USD)
     assert run.usd == 1.0
-    with pytest.raises(BudgetExceeded):
-        ledger.settle_usd(run, 1.0 + 3 * ROUNDING_USD, 1.0, PRICE)
     assert ledger.settle_usd(run, 1.0 + ROUNDING_USD / 2, 1.0, PRICE).usd == 1.0
 
 
@@ -268,7 +277,7 @@ def test_a_reservation_says_what_it_is() -> None:
 
 
 class Spending(RuleBasedStateMachine):
-    """Whatever is reserved, extended, settled or released: the budget holds."""
+    """Whatever is reserved, extended, settled within it or released: the budget holds."""
 
     def __init__(self) -> None:
         super().__init__()

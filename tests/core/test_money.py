@@ -140,3 +140,49 @@ def test_no_machines_cost_nothing() -> None:
 def test_rounding_buys_no_time_without_a_minimum() -> None:
     assert price(3.6).seconds_for(ROUNDING_USD / 2) == pytest.approx(ROUNDING_USD / 2 * 1000)
     assert price(3.6).seconds_for(-ROUNDING_USD / 2) == 0.0
+
+
+BILLED = Price(3.6, "", "test", minimum_s=60, step_s=10, boot_s=30, release_s=5)  # 0.001 $ a second
+
+
+@pytest.mark.parametrize(
+    ("run_s", "billed_s"), [(0, 0), (0.1, 60), (25, 60), (25.1, 70), (35, 70), (100, 140)]
+)
+def test_a_bill_has_minimum_boot_give_back_and_whole_steps(run_s: float, billed_s: float) -> None:
+    assert BILLED.bill_usd(run_s) == pytest.approx(billed_s * 0.001)
+
+
+def test_the_least_bill_is_that_of_the_shortest_run() -> None:
+    assert BILLED.least_usd == pytest.approx(0.06)
+    assert Price(3.6, "", "test", minimum_s=60, boot_s=90).least_usd == pytest.approx(0.09)
+    assert price(3.6).least_usd == 0.0
+
+
+@given(
+    rate=rates,
+    minimum_s=minimums,
+    step_s=st.sampled_from([0.0, 1.0, 3600.0]),
+    boot_s=st.floats(0, 500),
+    usd=st.floats(min_value=0.0, max_value=1e4),
+)
+def test_a_run_that_lasts_as_long_as_its_money_costs_no_more_than_that(
+    rate: float, minimum_s: float, step_s: float, boot_s: float, usd: float
+) -> None:
+    billed = Price(rate, "", "test", minimum_s, step_s, boot_s, release_s=3.0)
+    longest_s = billed.lasts_s(usd)
+    # By hand, as a cloud would: from the order to the give-back, in whole steps.
+    there_s = max(longest_s + boot_s + 3.0, minimum_s)
+    paid_s = math.ceil(there_s / step_s - 1e-6) * step_s if step_s else there_s
+    assert longest_s == 0 or paid_s * rate / 3600 <= usd * (1 + 1e-9) + ROUNDING_USD
+
+
+def test_a_price_as_it_was_written_before_is_read() -> None:
+    old = {"usd_per_h": 0.1, "date": "", "source": "table", "minimum_s": 60.0}
+    assert Price.from_dict(old).to_dict() == old
+    assert Price.from_dict(json.loads(json.dumps(BILLED.to_dict()))) == BILLED
+
+
+@pytest.mark.parametrize("part", ["step_s", "boot_s", "release_s"])
+def test_times_of_a_price_are_checked(part: str) -> None:
+    with pytest.raises(BadInput, match="give seconds, 0 or more"):
+        Price(1.0, "", "test", **{part: -1.0})  # type: ignore[arg-type]

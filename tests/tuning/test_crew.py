@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import threading
+from collections import deque
+from collections.abc import Callable
 
 import pytest
 
@@ -44,7 +46,9 @@ def story(crew: Crew, limits: dict[int, Limit]) -> list[tuple[int, str, float]]:
     """Everything that happens until nobody is left: who, what, and when on the study's clock."""
     told = []
     while crew.members:
-        member, event = crew.wait(lambda number: limits.get(number, NEVER))
+        happened = crew.wait(lambda number: limits.get(number, NEVER))
+        assert happened is not None
+        member, event = happened
         if isinstance(event, Progress):
             told.append((member.number, "shown", crew.now_s))
             continue
@@ -89,7 +93,9 @@ def test_a_limit_that_comes_nearer_cannot_lie_in_the_past() -> None:
     crew.add(2, finished(60), 0.0)
     crew.wait(never)
     crew.remove(2)
-    member, event = crew.wait(lambda number: Limit(20.0, "another one ended well"))
+    happened = crew.wait(lambda number: Limit(20.0, "another one ended well"))
+    assert happened is not None
+    member, event = happened
     assert isinstance(event, Reached)
     assert (event.limit.seconds, member.seen_s) == (60.0, 60.0)
 
@@ -116,7 +122,9 @@ def test_live_runs_end_when_they_end() -> None:
     limits: dict[int, Limit] = {}
     may_end[2].set()
     while crew.members:
-        member, event = crew.wait(lambda number: limits.get(number, NEVER))
+        happened = crew.wait(lambda number: limits.get(number, NEVER))
+        assert happened is not None
+        member, event = happened
         told.append((member.number, "reached" if isinstance(event, Reached) else "ended"))
         crew.remove(member.number)
         if member.number == 2:
@@ -141,7 +149,7 @@ class Listened:
         return Outcome("cut", at_s, {}, why)
 
 
-def test_a_live_crew_listens_for_a_while_to_each_and_never_without_waiting() -> None:
+def test_runs_that_cannot_tell_are_listened_to_for_a_while_each_and_never_without_waiting() -> None:
     crew, runs = LiveCrew(), [Listened(1.0), Listened(2.0)]
     for number, run in enumerate(runs, start=1):
         crew.add(number, run, 0.0)
@@ -151,8 +159,131 @@ def test_a_live_crew_listens_for_a_while_to_each_and_never_without_waiting() -> 
     ]
     for run in runs:
         waits = [after - before for before, after in itertools.pairwise(run.until_s)]
-        assert waits[:-1] == pytest.approx([SLICE_S] * (len(waits) - 1))
+        assert waits[0] == pytest.approx(SLICE_S / 2)
+        assert all(0 < wait <= SLICE_S + 1e-9 for wait in waits)
     assert runs[1].until_s[-1] == 1.5
+
+
+class Told:
+    """A live run whose clock the test moves: it says what it is told to say."""
+
+    def __init__(self, elapsed_s: float = 0.0) -> None:
+        self.now_s, self.events = elapsed_s, deque[Progress | Outcome]()
+        self.may_end, self.asked = threading.Event(), 0
+        self.may_end.set()
+
+    def elapsed_s(self) -> float:
+        return self.now_s
+
+    def due_s(self) -> float:
+        return math.inf
+
+    def notify(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
+
+    def say(self, *times_s: float) -> None:
+        self.events.extend(Progress(at_s) for at_s in times_s)
+        getattr(self, "wake", lambda: None)()
+
+    def next(self, until_s: float) -> Progress | Outcome | None:
+        self.asked += 1
+        first = self.events[0] if self.events else Progress(math.inf)
+        at_s = first.elapsed_s if isinstance(first, Progress) else first.time_s
+        return self.events.popleft() if at_s <= until_s else None
+
+    def cut(self, at_s: float, why: str) -> Outcome:
+        assert self.may_end.wait(60)
+        return Outcome("cut", at_s, {}, why)
+
+
+def crew_of(*runs: Told) -> LiveCrew:
+    crew = LiveCrew()
+    for number, run in enumerate(runs, start=1):
+        crew.add(number, run, 0.0)
+    return crew
+
+
+def test_whoever_is_past_its_limit_comes_first_however_much_the_others_talk() -> None:
+    """Row 1 of the books: it ran for 6.5 s instead of 1 s while another run reported every 2 ms."""
+    chatty, quiet = [Told(9.0) for _ in range(8)], Told(1.5)
+    for run in chatty:
+        run.say(*(step / 1000 for step in range(1000)))
+    crew = crew_of(*chatty, quiet)
+    happened = crew.wait(lambda number: Limit(1.0, "slow") if number == 9 else NEVER)
+    assert happened is not None
+    member, event = happened
+    assert (member.number, event) == (9, Reached(Limit(1.5, "slow")))
+
+
+def test_of_those_that_talk_each_has_its_turn() -> None:
+    runs = [Told(9.0) for _ in range(3)]
+    for run in runs:
+        run.say(1.0, 2.0, 3.0)
+    crew = crew_of(*runs)
+    heard = [happened[0].number for _ in range(9) if (happened := crew.wait(never)) is not None]
+    assert heard == [1, 2, 3] * 3
+
+
+def test_what_a_run_said_before_its_limit_is_kept_and_does_not_put_it_off() -> None:
+    run = Told(5.0)
+    run.say(*(step / 1000 for step in range(2000)))
+    crew = crew_of(run)
+    happened = crew.wait(lambda number: Limit(1.0, "slow"))
+    assert happened is not None
+    assert isinstance(happened[1], Reached)
+    assert [shown.elapsed_s for shown in happened[0].progress][-1] == 1.0
+    assert len(happened[0].progress) == 1001
+
+
+def test_an_end_before_the_limit_is_an_end_though_it_is_heard_later() -> None:
+    run = Told(5.0)
+    run.say(0.5)
+    run.events.append(Outcome("finished", 0.9))
+    happened = crew_of(run).wait(lambda number: Limit(1.0, "slow"))
+    assert happened is not None
+    assert happened[1] == Outcome("finished", 0.9)
+
+
+def test_a_run_that_takes_its_time_to_end_does_not_make_the_others_wait() -> None:
+    stubborn, other = Told(5.0), Told(5.0)
+    stubborn.may_end.clear()
+    crew = crew_of(stubborn, other)
+    crew.cut(crew.members[1], 5.0, "enough")
+    other.say(1.0)
+    happened = crew.wait(never)
+    assert happened is not None
+    assert happened[0].number == 2
+    stubborn.may_end.set()
+    happened = crew.wait(never)
+    assert happened == (crew.members[1], Outcome("cut", 5.0, {}, "enough"))
+
+
+def test_it_sleeps_until_somebody_says_something() -> None:
+    run = Told(1.0)
+    crew = crew_of(run)
+    speaker = threading.Timer(0.2, run.say, [0.5])
+    speaker.start()
+    happened = crew.wait(never)
+    speaker.join()
+    assert happened is not None
+    assert happened[1] == Progress(0.5)
+    assert run.asked <= 4  # not every few milliseconds
+
+
+def test_it_wakes_up_at_the_moment_asked_for() -> None:
+    crew = crew_of(Told(1.0))
+    until_s = crew.now_s + 0.05
+    assert crew.wait(never, until_s) is None
+    assert crew.now_s >= until_s
+
+
+def test_what_goes_wrong_at_an_end_is_told_to_whoever_waits() -> None:
+    run = Told(1.0)
+    run.cut = lambda at_s, why: 1 / 0  # type: ignore[assignment,method-assign,return-value]
+    crew = crew_of(run)
+    crew.cut(crew.members[1], 1.0, "enough")
+    with pytest.raises(ZeroDivisionError):
+        crew.wait(never)
 
 
 @pytest.mark.parametrize("kind", [VirtualCrew, LiveCrew])

@@ -19,7 +19,7 @@ from prudent.tuning.jobs.table import TableJob
 from prudent.tuning.limits import NOT_CHEAPER, OUT_OF_MONEY, TOO_SLOW
 from prudent.tuning.study import Study
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Trial
-from prudent.tuning.tune import tune
+from prudent.tuning.tune import summary, tune
 
 SPACE = Space.parse({"n": [1, 2, 3, 4], "kind": ["a", "b"]})
 GOAL = "minimise cost_usd subject to time_s <= 100"
@@ -90,13 +90,24 @@ class TestAskAndTell:
         one.abandon(ask(one))
         assert (one.pending, one.ledger.reserved_usd, one.spent_usd) == ((), 0.0, 0.0)
 
+    def test_the_end_of_a_cut_run_is_paid_and_no_part_of_its_time(self) -> None:
+        one = study()
+        trial = one.tell(ask(one), Outcome(CUT, 50.0, why="slow", ending_s=5.0))
+        assert (trial.time_s, trial.cost_usd, trial.spent_usd) == (50.0, 0.05, pytest.approx(0.055))
+
 
 class TestMoney:
-    def test_no_more_is_charged_than_the_budget_whatever_is_told(self) -> None:
-        one = study(budget_usd=0.5)
-        trial = one.tell(ask(one), time_s=100_000)
-        assert (trial.spent_usd, one.spent_usd) == (0.5, 0.5)
+    def test_what_was_paid_is_charged_though_the_budget_is_passed(self, tmp_path: Path) -> None:
+        """Row 2 of the books: a run of $5 told to a study with $1 stood in them as $1."""
+        one = study(budget_usd=1.0, journal=tmp_path / "j")
+        trial = one.tell(ask(one), time_s=5000)
+        assert (trial.spent_usd, one.spent_usd, one.ledger.over_usd) == (5.0, 5.0, 4.0)
         assert one.ask() is None
+        one.close()
+        again = study(budget_usd=1.0, journal=tmp_path / "j", resume=True)
+        again.close()
+        result = summary(again, "job")
+        assert (result.spent_usd, result.over_usd, result.to_dict()["over_usd"]) == (5.0, 4.0, 4.0)
 
     def test_first_trials_leave_room_for_others_beside_them(self) -> None:
         one = study(budget_usd=1.0, early_stop=False)

@@ -13,6 +13,7 @@ from rich.text import Text
 from prudent.cli.console import measure_text, value_text
 from prudent.core.units import format_duration, format_money
 from prudent.reports.words import share
+from prudent.tuning.charges import INTERRUPTED
 from prudent.tuning.goal import COST, TIME, Constraint
 from prudent.tuning.recommendation import Expected, Recommendation, untested
 from prudent.tuning.result import Result
@@ -36,8 +37,8 @@ def answer(result: Result, confirming: bool = False) -> list[RenderableType]:
     if result.interrupted:
         lines.append(
             Text(
-                "Interrupted. What was running has been stopped: it is not charged, and starts again from "
-                "its beginning when you go on with --resume.",
+                "Interrupted. What was running has been stopped; its time was paid and is charged. It starts "
+                "again from its beginning when you go on with --resume.",
                 style="yellow",
             )
         )
@@ -52,6 +53,7 @@ def answer(result: Result, confirming: bool = False) -> list[RenderableType]:
     elif recommended is None:
         lines += [Text(sentence, style="yellow") for sentence in shortfall(result)]
     lines.append(row("Spent", _spent(result)))
+    lines += [row("", Text(sentence, style="yellow")) for sentence in money_notes(result)]
     return lines
 
 
@@ -215,6 +217,19 @@ def _spent(result: Result) -> Text:
     trials = f"{len(result.trials)} trial{'s' if len(result.trials) != 1 else ''}"
     known = f", {len(result.known)} known before" if result.known else ""
     return Text(f"{format_money(result.spent_usd)}{of} on {trials}{f' ({told})' if told else ''}{known}")
+
+
+def money_notes(result: Result) -> Iterator[str]:
+    """What the reader must know about the money beside the sum."""
+    if result.interrupted_usd:
+        count = sum(entry.note == INTERRUPTED for entry in result.entries)
+        runs = f"{count} runs that were" if count > 1 else "a run that was"
+        yield f"{format_money(result.interrupted_usd)} of it for {runs} interrupted"
+    if result.over_usd:
+        yield (
+            f"{format_money(result.over_usd)} more than the budget: something did not end in time, or cost "
+            "more than its price said; the journal lists every charge"
+        )
 
 
 def row(label: str, text: Text | str, style: str = "") -> Table:

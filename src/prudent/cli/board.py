@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from prudent.tuning.goal import Goal
 from prudent.tuning.limits import Limit
-from prudent.tuning.study import Ask, Study
-from prudent.tuning.trial import Trial
+from prudent.tuning.study import Study
+from prudent.tuning.trial import Ask, Trial
 from prudent.tuning.tune import Ended, Event, Extended, Shown, Started
 
 
@@ -87,8 +87,7 @@ class Board:
         return self.clock() - self.begun_s
 
     def lasted_s(self, running: Running) -> float:
-        """How long a trial has run, by the clock it is billed by: ending a run that is cut is not billed."""
+        """How long a trial has run, by the clock it is billed by."""
         if self.virtual:
             return running.seen_s
-        lasted_s = max(running.seen_s, self.clock() - running.begun_s + self.setup_s)
-        return min(lasted_s, running.limit.seconds)
+        return max(running.seen_s, self.clock() - running.begun_s + self.setup_s)

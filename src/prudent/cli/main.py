@@ -18,7 +18,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command; answers its exit code: 0, 1 (the run failed), 2 (the request was wrong) or 130."""
+    """Run a command; answers its exit code.
+
+    0, 1 (the run failed), 2 (the request was wrong), 3 (more was paid than the budget) or 130 (interrupted).
+    """
     if list(arguments) == ["--version"]:  # before anything heavy is imported
         sys.stdout.write(f"prudent {__version__}\n")
         return 0

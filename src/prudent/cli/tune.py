@@ -34,7 +34,7 @@ from prudent.tuning.tune import Ended, Event
 from prudent.tuning.tune import tune as run_study
 from prudent.tuning.warm_start import earlier_trials
 
-INTERRUPTED, NOT_FOUND = 130, 1
+INTERRUPTED, OVER_BUDGET, NOT_FOUND = 130, 3, 1
 
 
 def tune(
@@ -255,9 +255,14 @@ def document(result: Result, places: Places, written: Path | None, done: Confirm
 
 
 def _code(result: Result, done: Confirmed | None) -> int:
-    """0 with an answer; a confirmation that failed, or that breaks the goal, is none."""
+    """0 with an answer; a confirmation that failed, or that breaks the goal, is none.
+
+    A budget that was passed is told, whatever was found for it.
+    """
     if result.interrupted or (done is not None and done.interrupted):
         return INTERRUPTED
+    if result.over_usd:
+        return OVER_BUDGET
     if done is None or done.confirmation is None:
         return 0 if found(result) and done is None else NOT_FOUND
     return 0 if done.ended and (done.confirmation.trial.feasible or result.best is not None) else NOT_FOUND

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import signal
@@ -94,11 +95,15 @@ class ProcessTree:
             self._finalizer.detach()
             return self._popen.wait()
 
-    def end(self, grace_s: float) -> None:
-        """Ask everything to stop, and kill what is left after the grace time."""
+    def end(self, grace_s: float) -> tuple[float, float]:
+        """Ask everything to stop, and kill what is left after the grace time; answers as `end` does.
+
+        Its group hears of it at once: to find what else belongs to it takes a look at all processes.
+        """
         with self._lock:
             self._ending = True
-        end(self.members, self._signal, grace_s)
+        self._signal_group(signal.SIGTERM if grace_s > 0 else signal.SIGKILL)
+        return end(self.members, self._signal_rest, grace_s)
 
     def members(self) -> list[Process]:
         with self._lock:
@@ -106,13 +111,24 @@ class ProcessTree:
         return belonging(self.cookie, session)
 
     def _signal(self, members: list[Process], number: signal.Signals) -> None:
+        # The group got it in one stroke; a second SIGTERM would make many programs give up their clean-up.
+        grouped = self._signal_group(number)
+        signal_all([one for one in members if not (grouped and one.group == self.pid)], number)
+
+    def _signal_rest(self, members: list[Process], number: signal.Signals) -> None:
+        """As `_signal`, after the group was asked to stop already."""
+        if number == signal.SIGTERM:
+            signal_all([one for one in members if one.group != self.pid], number)
+        else:
+            self._signal(members, number)
+
+    def _signal_group(self, number: signal.Signals) -> bool:
+        """Send it to the group in one stroke; False where nobody is left to bear its number."""
         with self._lock:
-            grouped = not self._reaped
-            if grouped:
+            if not self._reaped:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, number)
-        # The group got it in one stroke; a second SIGTERM would make many programs give up their clean-up.
-        signal_all([one for one in members if not (grouped and one.group == self.pid)], number)
+            return not self._reaped
 
 
 def new_cookie() -> str:
@@ -129,23 +145,29 @@ def end(
     find: Callable[[], list[Process]],
     send: Callable[[list[Process], signal.Signals], None],
     grace_s: float,
-) -> None:
+) -> tuple[float, float]:
     """SIGTERM to all that `find` finds, SIGKILL to what is left after `grace_s`; returns when none is left.
 
-    An interrupt (Ctrl-C) while waiting kills at once.
+    Answers when something of it was last seen, and when nothing was seen any more, on the monotonic clock. An
+    interrupt (Ctrl-C) while waiting kills at once.
     """
+    give_up_s = (looked_s := time.monotonic()) + grace_s
+    seen_s = -math.inf
     try:
         if grace_s > 0 and (members := find()):
             send(members, signal.SIGTERM)
             send(members, signal.SIGCONT)  # a stopped process would not hear it
-            give_up_s = time.monotonic() + grace_s
-            while find() and time.monotonic() < give_up_s:
+            while members and looked_s < give_up_s:
+                seen_s = looked_s
                 time.sleep(_POLL_S)
+                looked_s, members = time.monotonic(), find()
         give_up_s = time.monotonic() + _DYING_S
         # Looked for again each time: what is being killed may have started another one.
-        while (members := find()) and time.monotonic() < give_up_s:
+        while (looked_s := time.monotonic()) < give_up_s and (members := find()):
+            seen_s = looked_s
             send(members, signal.SIGKILL)
             time.sleep(_POLL_S / 10)
+        return seen_s, looked_s
     except BaseException:
         send(find(), signal.SIGKILL)
         raise

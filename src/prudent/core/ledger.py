@@ -1,4 +1,4 @@
-"""Money: reserved before a run, settled after it, never more than the budget."""
+"""Money: reserved before a run, within the budget; charged after it, whatever it was."""
 
 from __future__ import annotations
 
@@ -98,7 +98,10 @@ class Entry:
 
 
 class Ledger:
-    """The account of one study: spent + reserved never exceeds the budget.
+    """The account of one study: no more is ever promised than the budget, and what was paid is written down.
+
+    A reservation is refused where spent + reserved would exceed the budget. A charge never is, and is never
+    cut short: it was paid. Whoever runs things has to end them in time; where that failed, `over_usd` tells.
 
     Thread-safe, so parallel trials can share it: a reservation either fits next to all others or
     is refused. Sums are exactly rounded (`math.fsum`) and so do not depend on the order in which
@@ -145,6 +148,13 @@ class Ledger:
         """What can still be reserved: budget - spent - reserved, inf without a budget, never below 0."""
         with self._lock:
             return self._left()
+
+    @property
+    def over_usd(self) -> float:
+        """By how much what was charged has passed the budget; 0 while the promise is kept."""
+        budget_usd = math.inf if self.budget_usd is None else self.budget_usd
+        over_usd = self.spent_usd - budget_usd
+        return over_usd if over_usd > ROUNDING_USD else 0.0
 
     def reserve(self, label: str, usd: float) -> Reservation:
         """Put money aside for a run, before it starts; refused if it is not there.
@@ -203,18 +213,13 @@ class Ledger:
     ) -> Entry:
         """Charge a run whose bill is known already; the rest of its reservation is free again.
 
-        A bill above the reservation is refused and leaves the reservation as it was: whoever runs
-        the job has to extend it, or cut the run, before the money is gone.
+        A bill above the reservation is charged in full: it takes what others could have had, and then passes
+        the budget. What is above it by rounding alone is the reservation.
         """
         _check_money(usd)
         with self._lock:
             self._check_open(reservation)
-            if usd > reservation.usd + ROUNDING_USD:
-                raise BudgetExceeded(
-                    f'"{reservation.label}" cost ${usd:.6g}, but only ${reservation.usd:.6g} was reserved '
-                    "for it: extend the reservation, or cut the run in time."
-                )
-            charge = float(min(usd, reservation.usd))
+            charge = float(min(usd, reservation.usd) if usd <= reservation.usd + ROUNDING_USD else usd)
             entry = Entry(reservation.label, charge, float(seconds), price, machines, note)
             self._entries.append(entry)
             self._close(reservation)

@@ -18,6 +18,7 @@ from prudent.reports.foresight import Foretold, foretold, hit_rate, prospects
 from prudent.reports.full_data import full_data
 from prudent.reports.model import Model
 from prudent.reports.plots import Figure
+from prudent.tuning.charges import INTERRUPTED
 from prudent.tuning.confirm import Confirmation
 from prudent.tuning.goal import COST, TIME, Constraint
 from prudent.tuning.history import History
@@ -170,6 +171,10 @@ def _money(result: Result) -> Money:
         found = [trial for trial in result.trials if trial.status == status]
         usd = math.fsum(trial.spent_usd for trial in found)
         shares.append(Share(status, len(found), usd, usd / whole))
+    interrupted = sum(entry.note == INTERRUPTED for entry in result.entries)
+    if interrupted:
+        usd = result.interrupted_usd
+        shares.append(Share(INTERRUPTED, interrupted, usd, usd / whole))
     left = None if budget is None else max(budget - spent, 0.0)
     return Money(budget, spent, left, tuple(shares), (left or 0.0) / whole)
 

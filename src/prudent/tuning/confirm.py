@@ -13,13 +13,15 @@ from typing import Any
 from prudent.core.errors import BadInput
 from prudent.core.ledger import Entry
 from prudent.core.units import format_money
+from prudent.tuning.charges import INTERRUPTED, charge_of
 from prudent.tuning.crew import Crew, LiveCrew, Reached, VirtualCrew
+from prudent.tuning.endings import Endings
 from prudent.tuning.goal import COST, TIME
-from prudent.tuning.jobs.job import Job, Renting
+from prudent.tuning.jobs.job import Graceful, Job, Renting
 from prudent.tuning.limits import OUT_OF_MONEY, Limit
 from prudent.tuning.result import Result
 from prudent.tuning.strategies.strategy import with_word
-from prudent.tuning.trial import FAILED, FINISHED, Configuration, Outcome, Progress, Trial
+from prudent.tuning.trial import FAILED, FINISHED, Configuration, Outcome, Trial
 
 CONFIRMING = 0
 """The number of a confirming run, for its logs: a study numbers its own from 1, and may yet go on."""
@@ -71,11 +73,10 @@ def confirm(job: Job, result: Result, budget_usd: float | None = None) -> Confir
     left = allowance_usd(result) if budget_usd is None else budget_usd
     _check_money(job, result, configuration, left)
     price = job.price(configuration)
-    limit = Limit(price.seconds_for(left), OUT_OF_MONEY)
-    outcome = _complete(_run(job, configuration, CONFIRMING, limit), result)
+    outcome = _complete(_run(job, configuration, CONFIRMING, left), result)
     outcome = replace(outcome, time_s=max(0.0, outcome.time_s - outcome.overhead_s))
     cost_usd = price.cost_usd(outcome.time_s) if outcome.started else 0.0
-    paid_usd = min(cost_usd if outcome.bill_usd is None else outcome.bill_usd, left)
+    charge = charge_of("confirmation", price, outcome, left) or Entry("confirmation", 0.0, 0.0, price)
     values = {**outcome.measures, "time_s": outcome.time_s, "cost_usd": cost_usd}
     feasible = outcome.status == FINISHED and result.goal.feasible(values)
     trial = Trial(
@@ -84,15 +85,13 @@ def confirm(job: Job, result: Result, budget_usd: float | None = None) -> Confir
         outcome.status,
         outcome.time_s,
         cost_usd,
-        paid_usd,
+        charge.usd,
         dict(outcome.measures),
         feasible,
         why=outcome.why,
         chosen="confirms the recommendation",
     )
-    return compared(
-        trial, result, Entry("confirmation", paid_usd, outcome.time_s, price, note=outcome.status)
-    )
+    return compared(trial, result, charge)
 
 
 def known(job: Job, result: Result) -> Trial | None:
@@ -126,7 +125,7 @@ def _complete(outcome: Outcome, result: Result) -> Outcome:
 
 def _check_money(job: Job, result: Result, configuration: Configuration, left: float) -> None:
     price = job.price(configuration)
-    expected = max(float(result.prediction.get(COST, 0.0)), price.cost_usd(price.minimum_s))
+    expected = max(float(result.prediction.get(COST, 0.0)), price.least_usd)
     if left <= 0 or expected > left:
         wanted = format_money(expected) if expected > 0 else "money"
         raise BadInput(
@@ -135,20 +134,27 @@ def _check_money(job: Job, result: Result, configuration: Configuration, left: f
         )
 
 
-def _run(job: Job, configuration: Configuration, number: int, limit: Limit) -> Outcome:
+def _run(job: Job, configuration: Configuration, number: int, left_usd: float) -> Outcome:
+    """Run it while the money lasts, with room for its end."""
     crew: Crew = VirtualCrew() if job.virtual else LiveCrew()
-    crew.add(number, job.start(dict(configuration), number), 0.0)
+    endings, price = Endings(), job.price(configuration)
+    crew.add(number, job.start(dict(configuration), number), 0.0, price)
     member = crew.members[number]
+    paid_s = price.lasts_s(left_usd)
+    room_s = 0.0 if job.virtual or member.rented else endings.room_s(member.run, paid_s)
+    limit = Limit(max(paid_s - room_s, 0.0), OUT_OF_MONEY)
     try:
         while True:
-            _, event = crew.wait(lambda _: limit)
+            happened = crew.wait(lambda _: limit)
+            event = None if happened is None else happened[1]
             if isinstance(event, Outcome):
                 return event
             if isinstance(event, Reached):
-                return member.run.cut(limit.seconds, limit.why)
-            assert isinstance(event, Progress)
+                if isinstance(member.run, Graceful):
+                    member.run.grace_s = endings.grace_s(member.run, paid_s)
+                return member.run.cut(event.limit.seconds, limit.why)
     except BaseException:
-        member.run.cut(member.seen_s, "interrupted")
+        member.run.cut(member.lasted_s, INTERRUPTED)
         raise
     finally:
         if isinstance(job, Renting):

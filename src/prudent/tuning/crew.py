@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from prudent.tuning.jobs.job import Run
+from prudent.core.money import Price
+from prudent.tuning.jobs.job import Live, Rented, Run
 from prudent.tuning.limits import Limit
 from prudent.tuning.trial import Outcome, Progress
 
 LimitOf = Callable[[int], Limit]
 
+FREE = Price(0.0, "", "free")
+
 SLICE_S = 0.05
-"""How long a live run is listened to before the others are asked."""
+"""How long all runs together are listened to that cannot tell when something happens."""
+BILL_S = 0.1
+"""How often the bill of rented machines is looked at: it changes without anybody saying so."""
+_LONGEST_WAIT_S = 3600.0  # an event refuses to wait for ever in one go
 
 
 @dataclass(frozen=True)
@@ -31,24 +38,46 @@ class Member:
     number: int
     run: Run
     started_s: float = 0.0
+    price: Price = FREE
     seen_s: float = 0.0
     progress: list[Progress] = field(default_factory=list)
     upcoming: Progress | Outcome | None = None
+    ending: bool = False
+    error: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        # Asked at every event: whether a run can do something is not looked up each time.
+        self.live = self.run if isinstance(self.run, Live) else None
+        self.rented = self.run if isinstance(self.run, Rented) else None
+
+    @property
+    def lasted_s(self) -> float:
+        """How long the run has lasted, by its own clock where it has one."""
+        return self.seen_s if self.live is None else max(self.live.elapsed_s(), self.seen_s)
+
+
+Happened = tuple[Member, Progress | Outcome | Reached]
 
 
 class Crew(Protocol):
     """Runs side by side; the replayed and the live one differ only in what a second is."""
 
     members: dict[int, Member]
+    late_s: float
+    """How late a limit was noticed at worst."""
 
     @property
     def now_s(self) -> float:
         """The study's clock: seconds since it began, those of earlier sessions included."""
 
-    def add(self, number: int, run: Run, started_s: float) -> None:
+    def add(self, number: int, run: Run, started_s: float, price: Price = FREE) -> None:
         """Take a run in; a replayed one began at `started_s`, a live one begins now."""
 
-    def wait(self, limit_of: LimitOf) -> tuple[Member, Progress | Outcome | Reached]: ...
+    def wait(self, limit_of: LimitOf, until_s: float = float("inf")) -> Happened | None:
+        """What happens next; None if nothing did until the clock showed `until_s`."""
+
+    def cut(self, member: Member, at_s: float, why: str) -> None:
+        """End a run that has lasted `at_s`; its outcome is what `wait` tells of it next."""
 
     def remove(self, number: int) -> None: ...
 
@@ -56,21 +85,32 @@ class Crew(Protocol):
 class VirtualCrew:
     """Replayed runs: the clock jumps to whatever happens next, in the order of (time, number)."""
 
+    late_s = 0.0
+
     def __init__(self, now_s: float = 0.0) -> None:
         self.members: dict[int, Member] = {}
         self._now_s = now_s
+        self._cut: list[Member] = []
 
     @property
     def now_s(self) -> float:
         return self._now_s
 
-    def add(self, number: int, run: Run, started_s: float) -> None:
-        self.members[number] = Member(number, run, started_s)
+    def add(self, number: int, run: Run, started_s: float, price: Price = FREE) -> None:
+        self.members[number] = Member(number, run, started_s, price)
 
     def remove(self, number: int) -> None:
         del self.members[number]
 
-    def wait(self, limit_of: LimitOf) -> tuple[Member, Progress | Outcome | Reached]:
+    def cut(self, member: Member, at_s: float, why: str) -> None:
+        member.upcoming = member.run.cut(at_s, why)
+        self._cut.append(member)
+
+    def wait(self, limit_of: LimitOf, until_s: float = float("inf")) -> Happened | None:
+        del until_s
+        if self._cut:
+            return self._told(self._cut.pop())
+
         def moment(member: Member) -> tuple[float, int]:
             return member.started_s + min(_time_of(member), limit_of(member.number).seconds), member.number
 
@@ -80,11 +120,9 @@ class VirtualCrew:
         member = min(self.members.values(), key=moment)
         limit = limit_of(member.number)
         if _time_of(member) <= limit.seconds:
-            event = member.upcoming
-            assert event is not None
-            member.upcoming, member.seen_s = None, _time_of(member)
-            self._now_s = max(self._now_s, member.started_s + _elapsed(event))
-            return member, event
+            member.seen_s = _time_of(member)
+            self._now_s = max(self._now_s, member.started_s + member.seen_s)
+            return self._told(member)
         # A limit that came nearer (another run ended well) cannot lie in the past of this one; what is
         # past by rounding alone is not.
         past_s = self._now_s - member.started_s
@@ -92,36 +130,125 @@ class VirtualCrew:
         self._now_s = max(self._now_s, member.started_s + member.seen_s)
         return member, Reached(Limit(member.seen_s, limit.why))
 
+    def _told(self, member: Member) -> Happened:
+        event, member.upcoming = member.upcoming, None
+        assert event is not None
+        return member, event
+
 
 class LiveCrew:
-    """Real runs: listens to each in turn, a slice at a time."""
+    """Real runs: sleeps until one of them says something, or the first of their limits is due.
+
+    Whoever is past its limit comes first, however much the others talk; of the others each has its turn. A
+    run that is cut ends in a thread of its own: one that takes its time does not make the rest wait.
+    """
 
     def __init__(self, now_s: float = 0.0) -> None:
         self.members: dict[int, Member] = {}
+        self.late_s = 0.0
         self._zero_s = time.monotonic() - now_s
+        self._woken = threading.Event()
 
     @property
     def now_s(self) -> float:
         return time.monotonic() - self._zero_s
 
-    def add(self, number: int, run: Run, started_s: float) -> None:
-        self.members[number] = Member(number, run, started_s)
+    def add(self, number: int, run: Run, started_s: float, price: Price = FREE) -> None:
+        member = self.members[number] = Member(number, run, started_s, price)
+        if member.live is not None:
+            member.live.notify(self._woken.set)
 
     def remove(self, number: int) -> None:
         del self.members[number]
 
-    def wait(self, limit_of: LimitOf) -> tuple[Member, Progress | Outcome | Reached]:
+    def cut(self, member: Member, at_s: float, why: str) -> None:
+        def end() -> None:
+            try:
+                member.upcoming = member.run.cut(at_s, why)
+            except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits for the run
+                member.error = error
+            self._woken.set()
+
+        member.ending = True
+        if member.live is None:
+            member.upcoming = member.run.cut(at_s, why)
+            return
+        threading.Thread(target=end, name=f"end of trial {member.number}", daemon=True).start()
+
+    def wait(self, limit_of: LimitOf, until_s: float = float("inf")) -> Happened | None:
         while True:
-            for member in list(self.members.values()):
-                limit = limit_of(member.number)
-                until_s = min(limit.seconds, member.seen_s + SLICE_S)
-                event = member.run.next(until_s)
-                if event is not None:
+            self._woken.clear()  # before anybody is asked: what happens meanwhile is not missed
+            running = [member for member in self.members.values() if not member.ending]
+            limits = {member.number: limit_of(member.number) for member in running}
+            happened = self._ended() or self._over(running, limits) or self._heard(running, limits)
+            if happened is not None:
+                # Whoever was heard is heard last the next time.
+                number = happened[0].number
+                self.members[number] = self.members.pop(number)
+                return happened
+            if self.now_s >= until_s:
+                return None
+            self._sleep(min(self._pause_s(running, limits), until_s - self.now_s))
+
+    def _sleep(self, pause_s: float) -> None:
+        due_s = time.monotonic() + pause_s
+        if not self._woken.wait(min(max(pause_s, 0.0), _LONGEST_WAIT_S)):
+            self.late_s = max(self.late_s, time.monotonic() - due_s)
+
+    def _ended(self) -> Happened | None:
+        """A run that was cut and is over."""
+        for member in self.members.values():
+            if member.error is not None:
+                raise member.error
+            if member.ending and member.upcoming is not None:
+                return member, member.upcoming
+        return None
+
+    def _over(self, running: list[Member], limits: dict[int, Limit]) -> Happened | None:
+        """A run past its limit; one that ended before it has ended."""
+        for member in running:
+            limit, live = limits[member.number], member.live
+            if live is None or live.elapsed_s() < limit.seconds:
+                continue
+            while (event := member.run.next(limit.seconds)) is not None:
+                member.seen_s = max(member.seen_s, _elapsed(event))
+                if isinstance(event, Outcome):
+                    return member, event
+                member.progress.append(event)  # however many there are, the limit is not made to wait
+            return member, Reached(Limit(member.lasted_s, limit.why))
+        return None
+
+    def _heard(self, running: list[Member], limits: dict[int, Limit]) -> Happened | None:
+        """The first that has something to say; those that cannot tell are listened to for a moment each."""
+        for member in running:
+            if member.live is not None:
+                until_s = min(limits[member.number].seconds, member.live.elapsed_s())
+                if (event := member.run.next(until_s)) is not None:
                     member.seen_s = max(member.seen_s, _elapsed(event))
                     return member, event
-                member.seen_s = max(member.seen_s, until_s)
-                if member.seen_s >= limit.seconds:
-                    return member, Reached(Limit(member.seen_s, limit.why))
+        mute = [member for member in running if member.live is None]
+        for member in mute:
+            limit = limits[member.number]
+            until_s = min(limit.seconds, member.seen_s + SLICE_S / len(mute))
+            event = member.run.next(until_s)
+            member.seen_s = max(member.seen_s, until_s if event is None else _elapsed(event))
+            if event is not None:
+                return member, event
+            if member.seen_s >= limit.seconds:
+                return member, Reached(Limit(member.seen_s, limit.why))
+        return None
+
+    def _pause_s(self, running: list[Member], limits: dict[int, Limit]) -> float:
+        """For how long nobody needs to be asked unless somebody says so."""
+        pauses = [_LONGEST_WAIT_S]
+        for member in running:
+            live = member.live
+            if live is None:
+                return 0.0
+            pauses.append(min(limits[member.number].seconds, live.due_s()) - live.elapsed_s())
+            if member.rented is not None:
+                pauses.append(BILL_S)
+        return min(pauses)
 
 
 def _elapsed(event: Progress | Outcome) -> float:

@@ -95,7 +95,9 @@ def dry_run(job: Job, study: Study) -> DryRun:
         budget_usd=budget,
         bound_s=bound_s,
         first=first,
-        warnings=tuple(_warnings(job, problem, looked_at, budget, [usd for _, usd in first])),
+        warnings=tuple(
+            _warnings(job, problem, looked_at, budget, [configuration for configuration, _ in first])
+        ),
     )
 
 
@@ -116,14 +118,13 @@ def _points(looked_at: Candidates, budget: float | None, bound_s: float) -> tupl
     order = np.argsort(looked_at.usd_per_h, kind="stable")
     places = {"cheapest": order[0], "median": order[(len(order) - 1) // 2], "dearest": order[-1]}
     money = math.inf if budget is None else budget
+    bills = looked_at.bill_usd(bound_s)
     points = []
     for which, place in places.items():
         usd_per_h = float(looked_at.usd_per_h[place])
         hours = math.inf if usd_per_h == 0 else money / usd_per_h
-        billed_s = max(bound_s, float(looked_at.minimum_s[place]))
-        runs = (
-            math.inf if not math.isfinite(billed_s) else hours * 3600.0 / billed_s if billed_s else math.inf
-        )
+        bill_usd = float(bills[place])
+        runs = math.inf if bill_usd == 0 or not math.isfinite(bill_usd) else money / bill_usd
         points.append(PricePoint(which, looked_at.configurations[place], usd_per_h, hours, runs))
     return tuple(points)
 
@@ -151,11 +152,11 @@ def _starters(study: Study) -> int:
 
 
 def _warnings(
-    job: Job, problem: Problem, looked_at: Candidates, budget: float | None, first_usd_per_h: Sequence[float]
+    job: Job, problem: Problem, looked_at: Candidates, budget: float | None, first: Sequence[Configuration]
 ) -> list[str]:
     found = list(job.check()) if isinstance(job, Renting) else []
     goal, setup_s = problem.goal, float(getattr(job, "setup_s", 0.0))
-    least = float((np.maximum(looked_at.minimum_s, setup_s) * looked_at.usd_per_s).min())
+    least = float((np.maximum(looked_at.minimum_s, setup_s) * looked_at.usd_per_s).min())  # own time alone
     if least > goal.max_cost_usd:
         found.append(
             f"No configuration can keep {COST} <= {format_money(goal.max_cost_usd)}: the shortest run of the "
@@ -174,11 +175,11 @@ def _warnings(
     if budget is None:
         found.append('There is no budget: everything may be tried, whatever it costs; set one with "budget".')
         return found
-    return found + _money_warnings(problem, looked_at, budget, first_usd_per_h)
+    return found + _money_warnings(problem, looked_at, budget, first)
 
 
 def _money_warnings(
-    problem: Problem, looked_at: Candidates, budget: float, first_usd_per_h: Sequence[float]
+    problem: Problem, looked_at: Candidates, budget: float, first: Sequence[Configuration]
 ) -> list[str]:
     """What the budget is too small for, if every run takes as long as the goal allows."""
     bound_s = problem.goal.max_time_s
@@ -186,16 +187,16 @@ def _money_warnings(
         if problem.early_stop:
             return ['No "time_s <= …" in the goal: the first runs can only be cut when the money is gone.']
         return []
-    cheapest = bound_s / 3600.0 * float(looked_at.usd_per_h.min())
+    cheapest = float(looked_at.bill_usd(bound_s).min())
     if cheapest > budget:
         return [
             f"The budget may be too small for even one run: {format_duration(bound_s)} on the cheapest "
             f"configuration cost {format_money(cheapest)}."
         ]
-    first_usd = bound_s / 3600.0 * math.fsum(first_usd_per_h)
+    first_usd = math.fsum(problem.price(configuration).bill_usd(bound_s) for configuration in first)
     if first_usd > budget / 2:
         return [
-            f"The first {len(first_usd_per_h)} trials may cost up to {format_money(first_usd)} of the "
+            f"The first {len(first)} trials may cost up to {format_money(first_usd)} of the "
             f"{format_money(budget)}, if each takes as long as the goal allows."
         ]
     return []

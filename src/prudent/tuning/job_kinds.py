@@ -92,6 +92,8 @@ def _table(said: Said, where: KeyPath, folder: Path, name: str, logs: Path | Non
             measures=where.texts(said, "measures"),
             fraction=where.text(said, "fraction", "") or None,
             progress=folder / progress if progress else None,
+            minimum_s=where.seconds(said, "minimum", 0.0),
+            boot_s=where.seconds(said, "boot", 0.0),
         )
 
 
@@ -125,7 +127,7 @@ KINDS = (
         ("command", *_SPACE_KEYS, "directory", "environment", "timeout", "where", *_PLACE_KEYS),
         _command,
     ),
-    JobKind("table", ("table", "parameters", "time", "price", "progress"), _table),
+    JobKind("table", ("table", "parameters", "time", "price", "progress", "minimum", "boot"), _table),
     JobKind("function", ("function", *_SPACE_KEYS, "virtual"), _function),
 )
 

@@ -28,6 +28,8 @@ class Candidates:
     features: NDArray[np.float64]
     usd_per_h: NDArray[np.float64]
     minimum_s: NDArray[np.float64]
+    beside_s: NDArray[np.float64]
+    step_s: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.configurations)
@@ -36,9 +38,28 @@ class Candidates:
     def usd_per_s(self) -> NDArray[np.float64]:
         return self.usd_per_h / 3600.0
 
+    @cached_property
+    def least_usd(self) -> NDArray[np.float64]:
+        """What even the shortest run of each is billed: the minimum, or its boot and give-back."""
+        return self._billed_usd(np.maximum(self.minimum_s, self.beside_s))
+
+    @cached_property
+    def beside_usd(self) -> NDArray[np.float64]:
+        """What a bill has on average beside the run's own time: boot, give-back, half a billing step."""
+        return np.asarray((self.beside_s + self.step_s / 2.0) * self.usd_per_s)
+
+    def bill_usd(self, seconds: float) -> NDArray[np.float64]:
+        """The bill of a run of so many seconds at each (`Price.bill_usd`)."""
+        return self._billed_usd(np.maximum(self.minimum_s, self.beside_s + seconds))
+
+    def _billed_usd(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+        steps = np.where(self.step_s > 0, self.step_s, 1.0)
+        rounded = np.where(self.step_s > 0, np.ceil(seconds / steps - 1e-9) * steps, seconds)
+        return np.where(self.usd_per_s > 0, rounded * np.maximum(self.usd_per_s, 1e-300), 0.0)
+
     def payable(self, money_usd: float) -> NDArray[np.bool_]:
-        """Which of them this money can start at all: it pays their billing minimum."""
-        return np.asarray(self.minimum_s * self.usd_per_s <= money_usd)
+        """Which of them this money can start at all: it pays the bill of their shortest run."""
+        return np.asarray(self.least_usd <= money_usd)
 
     def subset(self, indices: NDArray[np.int64]) -> Candidates:
         return Candidates(
@@ -46,6 +67,8 @@ class Candidates:
             self.features[indices],
             self.usd_per_h[indices],
             self.minimum_s[indices],
+            self.beside_s[indices],
+            self.step_s[indices],
         )
 
 
@@ -119,12 +142,14 @@ class Problem:
         rows = list(configurations)
         prices = [self.price(row) for row in rows]
         usd_per_h = np.array([price.usd_per_h for price in prices], dtype=np.float64)
-        minimum_s = np.array([price.minimum_s for price in prices], dtype=np.float64)
+        bills = np.array(
+            [(price.minimum_s, price.beside_s, price.step_s) for price in prices], dtype=np.float64
+        ).reshape(len(rows), 3)
         features = self.space.encode(rows) if rows else np.empty((0, self.space.width))
         if self._price_range[1] > 0:
             low, span = self._price_range
             features = np.column_stack([features, (_log_price(usd_per_h) - low) / span])
-        return Candidates(rows, features, usd_per_h, minimum_s)
+        return Candidates(rows, features, usd_per_h, *bills.T)
 
     @cached_property
     def _price_range(self) -> tuple[float, float]:

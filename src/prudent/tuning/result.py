@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from prudent.core.ledger import Entry
+from prudent.core.money import ROUNDING_USD
+from prudent.tuning.charges import INTERRUPTED
 from prudent.tuning.goal import Goal
 from prudent.tuning.trial import Configuration, Trial
 
@@ -34,6 +37,17 @@ class Result:
     job: str = ""
     prediction: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def over_usd(self) -> float:
+        """By how much what was paid has passed the budget; 0 where the promise was kept."""
+        over_usd = self.spent_usd - (math.inf if self.budget_usd is None else self.budget_usd)
+        return over_usd if over_usd > ROUNDING_USD else 0.0
+
+    @property
+    def interrupted_usd(self) -> float:
+        """What of it was paid for runs that Ctrl-C, a kill or a crash ended before their time."""
+        return math.fsum(entry.usd for entry in self.entries if entry.note == INTERRUPTED)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for `--json`."""
         return {
@@ -43,6 +57,8 @@ class Result:
             "seed": self.seed,
             "budget_usd": self.budget_usd,
             "spent_usd": self.spent_usd,
+            "over_usd": self.over_usd,
+            "interrupted_usd": self.interrupted_usd,
             "interrupted": self.interrupted,
             "best": self.best.to_dict() if self.best else None,
             "nearest": self.nearest.to_dict() if self.nearest else None,

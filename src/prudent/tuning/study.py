@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,34 +16,23 @@ from prudent.core.space import Space
 from prudent.core.threads import one_thread
 from prudent.core.units import format_money
 from prudent.tuning import censoring
+from prudent.tuning.charges import charge_of, interrupted_charge, lasted
 from prudent.tuning.goal import Goal
 from prudent.tuning.history import History
 from prudent.tuning.journal import Fact, Journal
 from prudent.tuning.limits import NEVER, OUT_OF_MONEY, SURPRISE, Limit, early_limit
+from prudent.tuning.past import Past
 from prudent.tuning.problem import Problem
 from prudent.tuning.strategies.registry import build, default_strategy
-from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Outcome, Progress, Proposal, Trial
+from prudent.tuning.trial import CUT, FAILED, FINISHED, Ask, Configuration, Outcome, Progress, Trial
 
 UNKNOWN_SHARE = 0.25
 """What is put aside for a run of which nothing is known: this share of the money left. The run may go on
 beyond it while there is money, but others can start beside it."""
 
 
-@dataclass(frozen=True)
-class Ask:
-    """A trial to run: its number, where, and at what price; `at_s` is when, on the study's own clock."""
-
-    number: int
-    configuration: Configuration
-    price: Price
-    why: str
-    decision_s: float
-    proposal: Proposal
-    at_s: float = 0.0
-
-
 class Study:
-    """Ask for the next configuration, tell how it went; the budget is never overrun.
+    """Ask for the next configuration, tell how it went; no more money is given out than there is.
 
     A program that runs things itself uses `ask` and `tell`; `prudent.tune` does it for a job.
 
@@ -73,7 +62,9 @@ class Study:
         journal: str | Path | None = None,
         resume: bool = False,
         warm_start: Iterable[Trial] = (),
+        outlived_s: Mapping[int, float] | None = None,
     ) -> None:
+        """`outlived_s`: how long trials of a killed session went on until they were ended, where known."""
         self.problem = Problem(space, Goal.parse(goal), _priced(price), tuple(measures), fraction, early_stop)
         self.strategy_name = strategy or default_strategy(self.problem)
         self.options = dict(options or {})
@@ -87,12 +78,13 @@ class Study:
         self._open: dict[int, tuple[Ask, Reservation]] = {}
         self._again: list[tuple[Ask, float]] = []
         self._next_number = 1
+        self._best: tuple[int, Trial | None] = (-1, None)
         self._journal: Journal | None = None
         if journal is not None:
             header = self._header(fingerprint)
             self._journal = Journal.open(journal, header, resume)
             try:
-                self.replay(self._journal.facts)
+                self.replay(self._journal.facts, outlived_s or {})
             except BaseException:
                 self._journal.close()
                 raise
@@ -119,7 +111,10 @@ class Study:
 
     @property
     def best(self) -> Trial | None:
-        return self.history.best
+        count = len(self.known) + len(self._trials)
+        if self._best[0] != count:  # limits ask for it all the time
+            self._best = count, self.history.best
+        return self._best[1]
 
     @property
     def recommended(self) -> Configuration | None:
@@ -131,18 +126,19 @@ class Study:
 
     # Ask and tell
 
-    def ask(self, at_s: float = 0.0) -> Ask | None:
+    def ask(self, at_s: float = 0.0, room_s: float = 0.0) -> Ask | None:
         """The next trial, its money reserved; None when the strategy has enough or the money is gone.
 
         Trials that were under way when a study was interrupted come first. `at_s` is the time on the
-        clock of whoever runs the trials: with it a resumed study can put them side by side again.
+        clock of whoever runs the trials: with it a resumed study can put them side by side again. `room_s` is
+        how long it takes to end a run: no trial is begun that the money left would not see to its end.
         """
         left = self.ledger.left_usd
         if left <= ROUNDING_USD:
             return None
         if self._again:
             again, wish_usd = self._again[0]
-            if again.price.seconds_for(left) <= 0:
+            if again.price.lasts_s(left) <= room_s:
                 return None  # the session that was killed has used its money; with more it is taken up
             del self._again[0]
             return self._begin(again, wish_usd)
@@ -153,7 +149,7 @@ class Study:
         if proposal is None:
             return None
         price = self.problem.price(proposal.configuration)
-        if price.seconds_for(left) <= 0:
+        if price.lasts_s(left) <= room_s:
             return None
         number = self._next_number
         ask = Ask(number, proposal.configuration, price, proposal.why, decision_s, proposal, at_s)
@@ -173,20 +169,27 @@ class Study:
         return self._begin(ask, wish_usd)
 
     def limit(
-        self, number: int, overhead_s: float = 0.0, lasts_s: Callable[[float], float] | None = None
+        self,
+        number: int,
+        overhead_s: float = 0.0,
+        lasts_s: Callable[[float], float] | None = None,
     ) -> Limit:
         """When a trial under way must be cut; may come nearer when another trial ends well.
 
         `overhead_s` of its time was not its own (booting). Where it costs more than its time, `lasts_s` tells
-        until when an amount of money lasts.
+        until when an amount of money lasts, its end included.
         """
         ask, reservation = self._open_trial(number)
-        money = Limit((lasts_s or ask.price.seconds_for)(reservation.usd), OUT_OF_MONEY)
+        money = Limit(max((lasts_s or ask.price.lasts_s)(reservation.usd), 0.0), OUT_OF_MONEY)
         early = early_limit(self.problem, ask.configuration, ask.price, self.best)
         cap_usd = ask.proposal.cap_usd if self.problem.early_stop else None
         surprise = NEVER if cap_usd is None else Limit(ask.price.seconds_for(cap_usd), SURPRISE)
         own = min(early, surprise)
         return min(Limit(overhead_s + own.seconds, own.why), money)
+
+    def reserved_usd(self, number: int) -> float:
+        """What is put aside for a trial under way."""
+        return self._open_trial(number)[1].usd
 
     def extend(self, number: int) -> bool:
         """Reserve more for a trial that used up its reservation: as much again, if it is there."""
@@ -217,7 +220,7 @@ class Study:
         overhead_s = min(outcome.overhead_s, outcome.time_s)
         outcome = self._complete(replace(outcome, time_s=outcome.time_s - overhead_s))
         progress = _without(overhead_s, progress)
-        charge = self._charge(ask, reservation, outcome)
+        charge = charge_of(reservation.label, ask.price, outcome, reservation.usd)
         trial = self._trial(ask, outcome, charge.usd if charge else 0.0, progress)
         # On the disk first: if that fails the trial is still under way, and can be told again.
         self._record("told", trial=trial.to_dict(), charge=charge.to_dict() if charge else None)
@@ -227,22 +230,29 @@ class Study:
             self.ledger.settle_usd(reservation, charge.usd, charge.seconds, charge.price, note=charge.note)
         del self._open[number]
         self._trials.append(trial)
-        self.clock_s = max(self.clock_s, ask.at_s + overhead_s + trial.time_s)
+        self.clock_s = max(self.clock_s, ask.at_s + overhead_s + trial.time_s + outcome.ending_s)
         return trial
 
     def charge(self, label: str, usd: float, price: Price) -> None:
-        """Charge what is no trial's: machines that were idle, or those of a session that was killed.
-
-        It was paid already, so it counts; but the budget is a promise, so the charge stops there.
-        """
-        usd = min(usd, self.ledger.left_usd)
+        """Charge what is no trial's: machines that were idle, or those of a session that was killed."""
         if usd > ROUNDING_USD:
             entry = Entry(label, usd, price.seconds_for(usd) if price.usd_per_h else 0.0, price)
             self._record("charged", charge=entry.to_dict())
             self.ledger.restore(entry)
 
+    def alive(self, lasted_s: Mapping[int, float]) -> None:
+        """Note on the disk how long trials under way have lasted: after a crash that much is charged."""
+        if lasted_s:
+            self._record("alive", lasted_s={str(number): seconds for number, seconds in lasted_s.items()})
+
+    def interrupt(self, number: int, outcome: Outcome) -> None:
+        """Charge a trial under way for the time it had, and forget it; a resumed study begins it again."""
+        ask, _ = self._open_trial(number)
+        self._interrupted(ask, outcome)
+        self.abandon(number)
+
     def abandon(self, number: int) -> None:
-        """Forget a trial under way without charging it; a resumed study begins it again."""
+        """Forget a trial under way that has cost nothing; a resumed study begins it again."""
         _, reservation = self._open_trial(number)
         self.ledger.release(reservation)
         del self._open[number]
@@ -258,8 +268,10 @@ class Study:
         likely = ask.proposal.likely_usd
         if likely is None:
             early = early_limit(self.problem, ask.configuration, ask.price, self.best)
-            likely = min(ask.price.cost_usd(early.seconds), left * UNKNOWN_SHARE)
-        return min(left, max(likely, ask.price.cost_usd(ask.price.minimum_s)))
+            likely = min(ask.price.bill_usd(early.seconds), left * UNKNOWN_SHARE)
+        elif ask.price.beside_s:
+            likely += ask.price.cost_usd(ask.price.beside_s)
+        return min(left, max(likely, ask.price.least_usd))
 
     def _begin(self, ask: Ask, wish_usd: float) -> Ask:
         reserved = self.ledger.reserve(f"trial {ask.number}", min(wish_usd, self.ledger.left_usd))
@@ -282,19 +294,11 @@ class Study:
             return outcome
         return replace(outcome, status=FAILED, why=f"it ended without reporting {missing[0]}")
 
-    def _charge(self, ask: Ask, reservation: Reservation, outcome: Outcome) -> Entry | None:
-        """What a run costs; nothing if it could not start and no machine was rented for it."""
-        if outcome.bill_usd is None and (not outcome.started or outcome.time_s == 0):
-            return None
-        usd = ask.price.cost_usd(outcome.time_s) if outcome.bill_usd is None else outcome.bill_usd
-        if usd == 0 and outcome.time_s == 0:
-            return None
-        if usd > reservation.usd:
-            self.ledger.extend_up_to(reservation, usd - reservation.usd)
-        # A live run ends a blink after its limit; the budget is a promise, so the charge stops there.
-        charge = min(usd, reservation.usd)
-        seconds = outcome.time_s + outcome.overhead_s
-        return Entry(reservation.label, charge, seconds, ask.price, note=outcome.status)
+    def _interrupted(self, ask: Ask, outcome: Outcome) -> None:
+        charge = interrupted_charge(ask.number, ask.price, outcome)
+        if charge is not None:
+            self._record("interrupted", number=ask.number, charge=charge.to_dict())
+            self.ledger.restore(charge)
 
     def _trial(self, ask: Ask, outcome: Outcome, spent_usd: float, progress: Sequence[Progress]) -> Trial:
         cost_usd = ask.price.cost_usd(outcome.time_s)
@@ -353,46 +357,21 @@ class Study:
         if self._journal is not None:
             self._journal.write({"fact": fact, **values})
 
-    def replay(self, facts: Sequence[Fact]) -> None:
-        """Take up where the journal ends: what it knew, what was paid, and what was under way."""
-        asked: dict[int, tuple[Ask, float]] = {}
-        try:
-            self.known = tuple(self._recorded(trial) for trial in facts[0]["known"])
-            for fact in facts[1:]:
-                if fact["fact"] == "asked":
-                    asked[fact["number"]] = (self._asked(fact), _amount(fact["reserved_usd"]))
-                elif fact["fact"] == "extended":
-                    ask, _ = asked[fact["number"]]
-                    asked[fact["number"]] = (ask, _amount(fact["reserved_usd"]))
-                elif fact["fact"] == "told":
-                    self._told(fact, asked)
-                elif fact["fact"] == "charged":
-                    self.ledger.restore(Entry.from_dict(fact["charge"]))
-        except (KeyError, TypeError, AttributeError) as error:
-            raise BadInput(f"The journal lacks {error}; restore the file from a copy.") from error
-        self._again = list(asked.values())
+    def replay(self, facts: Sequence[Fact], outlived_s: Mapping[int, float] | None = None) -> None:
+        """Take up where the journal ends: what it knew, what was paid, and what was under way.
 
-    def _asked(self, fact: Fact) -> Ask:
-        configuration = self.problem.space.check(fact["configuration"])
-        expected, likely, cap = fact["expected_usd"], fact["likely_usd"], fact["cap_usd"]
-        proposal = Proposal(configuration, fact["why"], expected, likely, cap)
-        price, number, at_s = self.problem.price(configuration), fact["number"], fact["at_s"]
-        self._next_number = max(self._next_number, number + 1)
-        self.clock_s = max(self.clock_s, at_s)
-        return Ask(number, configuration, price, proposal.why, fact["decision_s"], proposal, at_s)
-
-    def _told(self, fact: Fact, asked: dict[int, tuple[Ask, float]]) -> None:
-        trial = self._recorded(fact["trial"])
-        ask, _ = asked.pop(trial.number)
-        self._trials.append(trial)
-        self.clock_s = max(self.clock_s, ask.at_s + trial.time_s)
-        if fact["charge"] is not None:
-            self.ledger.restore(Entry.from_dict(fact["charge"]))
-
-    def _recorded(self, said: Fact) -> Trial:
-        trial = Trial.from_dict(said)
-        # JSON knows no tuples; the space does.
-        return replace(trial, configuration=self.problem.space.check(trial.configuration))
+        What was under way has cost its time up to its last sign of life; that is charged here.
+        """
+        past = Past.of(facts, self.problem)
+        self.known, self._trials = past.known, past.trials
+        self._next_number = past.numbers + 1
+        self.clock_s = past.clock_s
+        for entry in past.entries:
+            self.ledger.restore(entry)
+        for number, one in past.under_way.items():
+            lasted_s = max(one.lasted_s, (outlived_s or {}).get(number, 0.0))
+            self._interrupted(one.ask, lasted(lasted_s))
+        self._again = [(one.ask, one.reserved_usd) for one in past.under_way.values()]
 
 
 def check_budget(problem: Problem, budget_usd: float | None) -> None:
@@ -404,7 +383,7 @@ def check_budget(problem: Problem, budget_usd: float | None) -> None:
     if not problem.listed:
         return
     everything = problem.everything
-    least = float((everything.minimum_s * everything.usd_per_s).min())
+    least = float(everything.least_usd.min())
     if least > budget_usd:
         raise BadInput(
             f"The budget of {format_money(budget_usd)} pays for no run: the cheapest configuration is billed "
@@ -423,10 +402,6 @@ def _without(overhead_s: float, progress: Sequence[Progress]) -> Sequence[Progre
 def _finite(usd: float | None) -> float | None:
     """An amount for JSON, which has no infinity (a share of a budget without end)."""
     return usd if usd is not None and math.isfinite(usd) else None
-
-
-def _amount(usd: float | None) -> float:
-    return math.inf if usd is None else usd
 
 
 def _priced(price: Callable[[Configuration], Price | float]) -> Callable[[Configuration], Price]:

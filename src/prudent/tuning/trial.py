@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prudent.core.errors import BadInput
+from prudent.core.money import Price
 
 Configuration = dict[str, Any]
 
@@ -26,11 +27,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended. `time_s` is what was paid for; `why` is the reason of a cut or a failure.
+    """How a run ended. `time_s` is how long it lasted; `why` is the reason of a cut or a failure.
 
     `started` is False when the run could not begin: it then costs nothing. Where machines are rented for a
     run, `overhead_s` is the part of its time in which they booted or were lost: it says nothing about the
-    configuration. `bill_usd` is then what was really paid, from the launch on (None: price times time).
+    configuration. `ending_s` is how long a run that was cut at `time_s` went on until it was really over: it
+    is paid for, too. `bill_usd` is what was paid where somebody else keeps the bill (None: by the price).
     """
 
     status: str
@@ -39,6 +41,7 @@ class Outcome:
     why: str = ""
     started: bool = True
     overhead_s: float = field(default=0.0, compare=False, repr=False)
+    ending_s: float = field(default=0.0, compare=False, repr=False)
     bill_usd: float | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -46,6 +49,8 @@ class Outcome:
             raise BadInput(f'"{self.status}" is no way to end; use one of {", ".join(STATUSES)}.')
         if not (math.isfinite(self.time_s) and self.time_s >= 0):
             raise BadInput(f"A run cannot last {self.time_s} s; report seconds of 0 or more.")
+        if not (math.isfinite(self.ending_s) and self.ending_s >= 0):
+            raise BadInput(f"A run cannot take {self.ending_s} s to end; report seconds of 0 or more.")
         for name, value in self.measures.items():
             if not math.isfinite(value):
                 raise BadInput(f"The measure {name} is {value}; report a finite number, or fail the run.")
@@ -65,6 +70,19 @@ class Proposal:
     expected_usd: float | None = None
     likely_usd: float | None = None
     cap_usd: float | None = None
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A trial to run: its number, where, and at what price; `at_s` is when, on the study's own clock."""
+
+    number: int
+    configuration: Configuration
+    price: Price
+    why: str
+    decision_s: float
+    proposal: Proposal
+    at_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prudent.core.errors import BadInput
+from prudent.core.money import Price
 from prudent.core.space import Space
 from prudent.tuning.jobs.records import Recorded
 from prudent.tuning.jobs.table import ReplayedRun, TableJob
@@ -240,7 +241,7 @@ def test_asked_in_any_steps_a_run_tells_the_same(
     times: list[float], end_s: float, until: list[float]
 ) -> None:
     recorded = Recorded(end_s, 1.0, {"x": 1.0}, tuple(Progress(t, {"x": t}) for t in times))
-    run, told = ReplayedRun(recorded), []
+    run, told = ReplayedRun(recorded, Price(1.0, "", "test")), []
     for until_s in [*until, 250.0]:
         while (event := run.next(until_s)) is not None:
             told.append(event)

@@ -54,8 +54,7 @@ def perform(task: Task, tell: Tell, folders: Sequence[Path]) -> Said:
     _write_report(result, said, job, task.folder / REPORT)
     if result.best is None and result.recommended is None:
         raise BadInput(_nothing(result))
-    spent = budget_usd is not None and result.spent_usd >= 0.99 * budget_usd
-    return Done(exhausted=f"the budget of ${budget_usd:.2f} is spent" if spent and budget_usd else "")
+    return Done(exhausted=_exhausted(result))
 
 
 class Watcher:
@@ -143,6 +142,15 @@ def _write_report(result: Result, said: JobFile, job: Job, path: Path) -> None:
         write_tuning_report(result, problem, path, options=said.options)
     except (OSError, PrudentError):
         path.unlink(missing_ok=True)
+
+
+def _exhausted(result: Result) -> str:
+    """What became of the budget, where nothing is left of it."""
+    budget_usd = result.budget_usd
+    if budget_usd is None or result.spent_usd < 0.99 * budget_usd:
+        return ""
+    over = f", and ${result.over_usd:.2f} more was paid" if result.over_usd else ""
+    return f"the budget of ${budget_usd:.2f} is spent{over}"
 
 
 def _nothing(result: Result) -> str:

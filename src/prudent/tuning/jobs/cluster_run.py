@@ -118,6 +118,15 @@ class ClusterRun:
             self._rentals.give_back(held, why) if self._broke else self._rentals.abandon(held)
         return outcome
 
+    def elapsed_s(self) -> float:
+        return self._timeline.now_s()
+
+    def due_s(self) -> float:
+        return self._limit_s()
+
+    def notify(self, wake: Callable[[], None]) -> None:
+        self._timeline.notify(wake)
+
     @property
     def overhead_s(self) -> float:
         began_s = self._began_s

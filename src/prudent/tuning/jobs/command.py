@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -94,6 +96,7 @@ class CommandJob:
         first = self._first_word()
         _check_exists(first, self.directory, {**os.environ, **self._environment})
         self.name = name or Path(first or "command").name
+        self.outlived_s: dict[int, float] = {}
 
     def price(self, configuration: Configuration) -> Price:
         return self._pricing.price(self.space.check(configuration))
@@ -103,14 +106,14 @@ class CommandJob:
         chosen = self.space.check(configuration)
         out, err = self._log(number, "out"), self._log(number, "err")
         cookie = new_cookie()
-        note = PidFile(number, cookie, Identity.of(os.getpid()))
+        note = PidFile(number, cookie, Identity.of(os.getpid()), began_s=time.time() - self.setup_s)
         tree = None
         try:
             self._note(note)
             command = self._template.fill(chosen)
             timeline = Timeline(self.setup_s)  # from here on it is paid for, the start of the process too
             tree = ProcessTree(command, self.directory, self._variables(chosen, number), cookie)
-            self._note(PidFile(number, cookie, note.owner, tree.identity))
+            self._note(replace(note, process=tree.identity))
         except BaseException as error:
             _abandon(tree, out, err)
             self._forget(number)
@@ -122,7 +125,8 @@ class CommandJob:
 
     def reap(self) -> tuple[int, ...]:
         """End what an interrupted study left running; answers the numbers of those trials."""
-        return () if self.logs is None else reap(self.logs, self.grace_s)
+        self.outlived_s = {} if self.logs is None else reap(self.logs, self.grace_s)
+        return tuple(self.outlived_s)
 
     def fingerprint(self) -> str:
         return fingerprint_of(
@@ -179,6 +183,8 @@ class CommandRun:
         self._tree: ProcessTree | None = tree
         self._job = job
         self._number = number
+        self.grace_s = job.grace_s
+        self._exit_s: float | None = None
         self._reports = Reports(job.measures)
         self._timeline = timeline
         self._logs = logs
@@ -194,7 +200,7 @@ class CommandRun:
     def unstarted(cls, outcome: Outcome) -> CommandRun:
         """The run of a command that could not begin."""
         run = cls.__new__(cls)
-        run._tree, run._timeline = None, Timeline()
+        run._tree, run._timeline, run.grace_s = None, Timeline(), 0.0
         run._timeline.add(outcome)
         return run
 
@@ -206,23 +212,34 @@ class CommandRun:
         if event is not None:
             return event
         why = f"took longer than its time-out of {limit_s:g} s"
-        return Outcome(FAILED, limit_s, self._end(), why)
+        seen, ended_s = self._end()
+        return Outcome(FAILED, limit_s, seen, why, ending_s=max(ended_s - limit_s, 0.0))
 
     def cut(self, at_s: float, why: str) -> Outcome:
-        return Outcome(CUT, at_s, self._end(), why)
+        seen, ended_s = self._end()
+        return Outcome(CUT, at_s, seen, why, ending_s=max(ended_s - at_s, 0.0))
 
     def elapsed_s(self) -> float:
         """How long the run has lasted, set-up included."""
         return self._timeline.now_s()
 
-    def _end(self) -> dict[str, float]:
-        """End everything; answers the measures seen before."""
+    def due_s(self) -> float:
+        return math.inf if self._tree is None or self._job.timeout_s is None else self._job.timeout_s
+
+    def notify(self, wake: Callable[[], None]) -> None:
+        self._timeline.notify(wake)
+
+    def _end(self) -> tuple[dict[str, float], float]:
+        """End everything; answers the measures seen before, and when it was over."""
         if self._tree is None:
-            return {}
+            return {}, 0.0
         seen = self._reports.measures
-        self._tree.end(self._job.grace_s)
+        zero_s = time.monotonic() - self._timeline.now_s()
+        seen_s, gone_s = (moment_s - zero_s for moment_s in self._tree.end(self.grace_s))
         self._watcher.join(2 * _DRAIN_S)
-        return seen
+        # Of the first process the moment of its end is known; of what outlived it, when it was found gone.
+        first_s = self._exit_s
+        return seen, gone_s if first_s is None or seen_s > first_s else first_s
 
     def _read(self, stream: IO[bytes], log: Log, reports: bool) -> None:
         """Keep a stream until it closes; nothing that comes in may stop the command from going on."""
@@ -237,7 +254,8 @@ class CommandRun:
             self._take(lines.rest())
 
     def _take(self, lines: list[str]) -> None:
-        now_s = self._timeline.now_s()
+        # What is read after the end was printed before it.
+        now_s = self._timeline.now_s() if self._exit_s is None else self._exit_s
         for line in lines:
             progress = self._reports.line(line, now_s)
             if progress is not None:
@@ -245,7 +263,7 @@ class CommandRun:
 
     def _watch(self, tree: ProcessTree, readers: list[threading.Thread]) -> None:
         tree.wait()
-        ended_s = self._timeline.now_s()
+        self._exit_s = ended_s = self._timeline.now_s()
         code = tree.close()
         give_up_s = time.monotonic() + _DRAIN_S
         for reader in readers:

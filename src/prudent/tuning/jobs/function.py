@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
@@ -38,7 +39,8 @@ class FunctionJob:
 
     A run works in a thread. A generator that is cut stops at its next yield and is closed there, so
     that its `finally` blocks run; `grace_s` is how long the cut waits for that. A function that does
-    not yield cannot be stopped: when cut it ends by itself, in the background, and its result is ignored.
+    not yield cannot be stopped: when cut it ends by itself, in the background. Its result is ignored, and
+    what it costs after the cut is not known.
 
     `virtual=True` is for simulated jobs: the function tells the time itself (`elapsed_s` in what it
     yields, `time_s` in what it returns) and nobody waits. `setup_s` is billed before every run.
@@ -111,7 +113,7 @@ class LiveCall:
         self._call = call
         self._reports = reports
         self._measures = tuple(measures)
-        self._grace_s = grace_s
+        self.grace_s = grace_s
         self._stop = threading.Event()
         self._yields = False
         self._timeline = Timeline(setup_s)
@@ -125,12 +127,18 @@ class LiveCall:
         self._stop.set()
         seen = self._reports.measures
         if self._yields:
-            self._thread.join(self._grace_s)
-        return Outcome(CUT, at_s, seen, why)
+            self._thread.join(self.grace_s)
+        return Outcome(CUT, at_s, seen, why, ending_s=max(self._timeline.now_s() - at_s, 0.0))
 
     def elapsed_s(self) -> float:
         """How long the run has lasted, set-up included."""
         return self._timeline.now_s()
+
+    def due_s(self) -> float:
+        return math.inf
+
+    def notify(self, wake: Callable[[], None]) -> None:
+        self._timeline.notify(wake)
 
     def _work(self) -> None:
         try:

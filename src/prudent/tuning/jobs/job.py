@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Protocol, runtime_checkable
 
 from prudent.core.money import Price
@@ -22,6 +23,42 @@ class Run(Protocol):
 
     def cut(self, at_s: float, why: str) -> Outcome:
         """End the run early, children included; `at_s` is how long it has lasted."""
+
+
+@runtime_checkable
+class Live(Protocol):
+    """A run on the real clock that tells when something happens, so that nobody asks in vain.
+
+    It may be cut from another thread than the one that asks it; nobody asks it any more then.
+    """
+
+    def elapsed_s(self) -> float:
+        """How long it has lasted, set-up included: `next` never waits for a moment before this."""
+
+    def due_s(self) -> float:
+        """When it must be asked though it said nothing (its own time-out); inf for never."""
+
+    def notify(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, from any thread, whenever `next` has something to tell."""
+
+
+@runtime_checkable
+class Graceful(Protocol):
+    """A run that is given time to end by itself when it is cut; whoever cuts it may shorten that."""
+
+    grace_s: float
+
+
+@runtime_checkable
+class Leaving(Protocol):
+    """A job whose runs may survive a session that was killed; `reap` ends them."""
+
+    def reap(self) -> tuple[int, ...]:
+        """End what an interrupted study left running; answers the numbers of those trials."""
+
+    @property
+    def outlived_s(self) -> Mapping[int, float]:
+        """How long those had lasted then, by number."""
 
 
 @runtime_checkable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ class PidFile:
     cookie: str
     owner: Identity | None
     process: Identity | None = None
+    began_s: float | None = None
+    """When it began to be paid for, by the computer's clock."""
 
     @staticmethod
     def path(folder: Path, trial: int) -> Path:
@@ -36,6 +39,7 @@ class PidFile:
             "trial": self.trial,
             "cookie": self.cookie,
             "owner": self.owner.to_dict() if self.owner else None,
+            "began_s": self.began_s,
             **(self.process.to_dict() if self.process else {}),
         }
         fresh = path.with_suffix(".pid.new")
@@ -59,6 +63,7 @@ class PidFile:
                 str(said["cookie"]) or "no cookie",
                 Identity(int(owner["pid"]), str(owner["started"])) if owner else None,
                 Identity(int(said["pid"]), str(said["started"])) if "pid" in said else None,
+                None if said.get("began_s") is None else float(said["began_s"]),
             )
         except (OSError, ValueError, TypeError, KeyError):
             return None
@@ -77,23 +82,24 @@ def trial_name(trial: int) -> str:
     return f"trial-{trial:04d}"
 
 
-def reap(folder: Path, grace_s: float) -> tuple[int, ...]:
-    """End what earlier studies left running and noted in `folder`; answers the numbers of those trials.
+def reap(folder: Path, grace_s: float) -> dict[int, float]:
+    """End what earlier studies left running and noted in `folder`; answers how long each trial had lasted.
 
     A process is ended only if it is the one that was noted: same number and same start time, or with
     the cookie of that run in its environment. Runs of a study that is still alive are left alone.
     """
-    ended = []
+    ended: dict[int, float] = {}
     for path, note in _notes(folder):
         if note is not None:
             if note.owner is not None and note.owner.alive:
                 continue
             if note.members():
                 end(note.members, signal_all, grace_s)
-                ended.append(note.trial)
+                lasted_s = 0.0 if note.began_s is None else time.time() - note.began_s
+                ended[note.trial] = max(lasted_s, 0.0)
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
-    return tuple(ended)
+    return ended
 
 
 def _notes(folder: Path) -> Iterator[tuple[Path, PidFile | None]]:

@@ -19,6 +19,7 @@ from prudent.tuning.trial import Configuration
 Priced: TypeAlias = float | Price | str | Mapping[str, Any] | Callable[[Configuration], Price | float] | None
 """What may be said as a price; `pricing` tells what each means."""
 
+_PARTS = ("minimum_s", "step_s", "boot_s", "release_s")
 _KEYS = ("machine", "count", "catalog")
 
 
@@ -71,7 +72,8 @@ class FixedPrice:
         return self.fixed
 
     def fingerprint(self) -> str:
-        return f"{self.fixed.usd_per_h!r} {self.fixed.minimum_s!r}"
+        beside = "".join(f" {name} {value!r}" for name in _PARTS[1:] if (value := getattr(self.fixed, name)))
+        return f"{self.fixed.usd_per_h!r} {self.fixed.minimum_s!r}{beside}"
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class ClusterPrice:
             sum(price.usd_per_h for price in prices),
             min(price.date for price in prices),
             ", ".join(dict.fromkeys(price.source for price in prices)),
-            max(price.minimum_s for price in prices),
+            *(max(getattr(price, part) for price in prices) for part in _PARTS),
         )
 
     def fingerprint(self) -> str:

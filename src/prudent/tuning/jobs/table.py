@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
 from prudent.core.space import Space
 from prudent.tuning.goal import TIME
-from prudent.tuning.jobs.declared import declared_measures
+from prudent.tuning.jobs.declared import declared_measures, declared_seconds
 from prudent.tuning.jobs.records import (
     Recorded,
     Table,
@@ -26,33 +27,43 @@ from prudent.tuning.trial import CUT, FINISHED, Configuration, Outcome, Progress
 
 
 class ReplayedRun:
-    """A recorded run played back; the clock is whatever the caller says it is."""
+    """A recorded run played back; the clock is whatever the caller says it is, and starts with the boot."""
 
-    def __init__(self, recorded: Recorded) -> None:
-        self._recorded = recorded
+    def __init__(self, recorded: Recorded, price: Price) -> None:
+        self._recorded, self._price = recorded, price
         self._seen = 0
 
+    @property
+    def overhead_s(self) -> float:
+        return self._price.boot_s
+
+    def lasts_s(self, usd: float) -> float:
+        return self._price.boot_s + self._price.lasts_s(usd)
+
     def next(self, until_s: float) -> Progress | Outcome | None:
-        recorded = self._recorded
+        recorded, boot_s = self._recorded, self._price.boot_s
         if self._seen < len(recorded.progress):
             upcoming = recorded.progress[self._seen]
-            if upcoming.elapsed_s > until_s:
+            if upcoming.elapsed_s + boot_s > until_s:
                 return None
             self._seen += 1
-            return upcoming
-        if recorded.time_s > until_s:
+            return replace(upcoming, elapsed_s=upcoming.elapsed_s + boot_s) if boot_s else upcoming
+        if recorded.time_s + boot_s > until_s:
             return None
-        return Outcome(FINISHED, recorded.time_s, recorded.measures)
+        return Outcome(FINISHED, recorded.time_s + boot_s, recorded.measures, overhead_s=boot_s)
 
     def cut(self, at_s: float, why: str) -> Outcome:
-        return Outcome(CUT, at_s, seen_until(self._recorded.progress, at_s), why)
+        boot_s = min(self._price.boot_s, at_s)
+        seen = seen_until(self._recorded.progress, at_s - boot_s)
+        return Outcome(CUT, at_s, seen, why, overhead_s=boot_s)
 
 
 class TableJob:
     """Measured runs as a job: every configuration in the table can be "run", and costs what it cost.
 
-    Cost is price x time as it stands in the table, without a billing minimum. Where a
-    configuration was measured several times the mean counts.
+    Cost is price x time as it stands in the table. With `minimum_s` and `boot_s` runs are billed as a cloud
+    bills: at least so many seconds, and each machine from its order on. Where a configuration was measured
+    several times the mean counts.
     """
 
     virtual = True
@@ -65,6 +76,8 @@ class TableJob:
         fraction: str | None = None,
         source: str = "table",
         price_date: str = "",
+        minimum_s: float = 0.0,
+        boot_s: float = 0.0,
     ) -> None:
         self.space = space
         self.measures = tuple(measures)
@@ -72,6 +85,8 @@ class TableJob:
         self.name = source
         self._runs = dict(runs)
         self._price_date = price_date
+        self.minimum_s = declared_seconds("The billing minimum", minimum_s)
+        self.boot_s = declared_seconds("The boot time", boot_s)
 
     @classmethod
     def read_csv(
@@ -83,6 +98,8 @@ class TableJob:
         measures: Sequence[str] = (),
         fraction: str | None = None,
         progress: str | Path | None = None,
+        minimum_s: float = 0.0,
+        boot_s: float = 0.0,
     ) -> TableJob:
         """Read a CSV with one row per measured run.
 
@@ -120,14 +137,17 @@ class TableJob:
             # By the space's key: 8 and 8.0 in two rows are one configuration.
             grouped.setdefault(space.key(point), []).append(run)
         means = {key: mean_of(rows) for key, rows in grouped.items()}
-        return cls(means, space, measures, fraction, source=Path(path).name)
+        return cls(
+            means, space, measures, fraction, source=Path(path).name, minimum_s=minimum_s, boot_s=boot_s
+        )
 
     def price(self, configuration: Configuration) -> Price:
-        return Price(self._at(configuration).usd_per_h, self._price_date, f"table {self.name}")
+        usd_per_h, source = self._at(configuration).usd_per_h, f"table {self.name}"
+        return Price(usd_per_h, self._price_date, source, self.minimum_s, boot_s=self.boot_s)
 
     def start(self, configuration: Configuration, number: int) -> ReplayedRun:
         del number
-        return ReplayedRun(self._at(configuration))
+        return ReplayedRun(self._at(configuration), self.price(configuration))
 
     def recorded(self, configuration: Configuration) -> Recorded:
         """The measured run behind a configuration; for judging an answer, never for finding it."""
@@ -139,6 +159,8 @@ class TableJob:
             shown = [(p.elapsed_s, sorted(p.measures.items()), p.done) for p in run.progress]
             measured = sorted(run.measures.items())
             digest.update(f"{key}|{run.time_s!r}|{run.usd_per_h!r}|{measured}|{shown}".encode())
+        if self.minimum_s or self.boot_s:
+            digest.update(f"{self.minimum_s!r}|{self.boot_s!r}".encode())
         return f"table {digest.hexdigest()[:16]}"
 
     def _at(self, configuration: Configuration) -> Recorded:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 
 from prudent.tuning.trial import Outcome, Progress
 
@@ -23,6 +24,15 @@ class Timeline:
         self._latest_s = setup_s
         self._events: deque[tuple[float, Progress | Outcome]] = deque()
         self._changed = threading.Condition()
+        self._wake: Callable[[], None] = lambda: None
+
+    def notify(self, wake: Callable[[], None]) -> None:
+        """Call `wake` after every event from here on, and at once if there is one."""
+        with self._changed:
+            self._wake = wake
+            waiting = bool(self._events)
+        if waiting:
+            wake()
 
     def now_s(self) -> float:
         """How long the run has lasted."""
@@ -35,6 +45,8 @@ class Timeline:
             self._latest_s = max(self._latest_s, at_s)
             self._events.append((at_s, event))
             self._changed.notify_all()
+            wake = self._wake
+        wake()
 
     def latest_s(self) -> float:
         """When the last event was; what comes after it cannot have been earlier."""

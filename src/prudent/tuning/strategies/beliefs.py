@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -82,6 +83,31 @@ def checkpoint(samples: int) -> int:
     return samples - samples % step
 
 
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What a model is to fit, one for each of some trials: values, lower bounds among them, and doubt.
+
+    `doubt` is the variance of a value beyond the usual noise; `usual` how much such values usually differ.
+    """
+
+    y: Array
+    is_cut: NDArray[np.bool_]
+    doubt: Array
+    usual: float | None = None
+
+    @classmethod
+    def sure(cls, values: Sequence[float]) -> Targets:
+        """Measurements, every one of them."""
+        y = np.array(values, dtype=np.float64)
+        return cls(y, np.zeros(len(y), dtype=np.bool_), np.zeros(len(y)))
+
+    @property
+    def measured(self) -> Targets:
+        """Without the lower bounds."""
+        kept = ~self.is_cut
+        return Targets(self.y[kept], self.is_cut[kept], self.doubt[kept], self.usual)
+
+
 class Learner:
     """Turns a history into beliefs. Pure in the history; it only remembers what it computed before."""
 
@@ -96,17 +122,31 @@ class Learner:
     def log_cost(self, history: History, pool: Candidates) -> Belief:
         """The belief of log(time x price), cut runs counted as "at least this"."""
         trials = [trial for trial in history.working if trial.time_s > 0]
-        X, usd_per_s = self._rows(trials)
+        X, _ = self._rows(trials)
+        pending, _ = self._pending_rows(history)
+        if self._surrogate == "trees":
+            y, is_cut, _ = self._log_costs(trials)
+            return self._trees(trials, X, y + np.where(is_cut, UNKNOWN_STRETCH, 0.0), pool, pending)
+        rest = self._process("cost", trials, X, self._rests, pool, pending)
+        slope = self._slope(trials)
+        return Shifted(rest, slope * np.log(np.maximum(pool.usd_per_s, CHEAPEST_USD_PER_S)))
+
+    def _log_costs(self, trials: Sequence[Trial]) -> tuple[Array, NDArray[np.bool_], Array]:
+        """Log costs, which of them are lower bounds, and the doubt in those that are guesses."""
+        _, usd_per_s = self._rows(trials)
         y = np.log([max(trial.time_s, 1e-6) for trial in trials]) + np.log(usd_per_s)
         is_cut = np.array([trial.status == CUT for trial in trials])
-        pending, _ = self._pending_rows(history)
-        y, is_cut, doubt = _with_estimates(trials, y, is_cut)
-        if self._surrogate == "trees":
-            return self._trees(trials, X, y + np.where(is_cut, UNKNOWN_STRETCH, 0.0), pool, pending)
-        slope = price_slope(np.log(usd_per_s), y, is_cut)
-        y = y - slope * np.log(usd_per_s)
-        rest = self._process("cost", trials, X, y, is_cut, pool, pending, USUAL_LOG_COST, doubt)
-        return Shifted(rest, slope * np.log(np.maximum(pool.usd_per_s, CHEAPEST_USD_PER_S)))
+        return _with_estimates(trials, y, is_cut)
+
+    def _slope(self, trials: Sequence[Trial]) -> float:
+        y, is_cut, _ = self._log_costs(trials)
+        return price_slope(np.log(self._rows(trials)[1]), y, is_cut)
+
+    def _rests(self, trials: Sequence[Trial]) -> Targets:
+        """What of the log costs does not follow from the price."""
+        y, is_cut, doubt = self._log_costs(trials)
+        log_price = np.log(self._rows(trials)[1])
+        return Targets(y - price_slope(log_price, y, is_cut) * log_price, is_cut, doubt, USUAL_LOG_COST)
 
     def measure(self, name: str, history: History, pool: Candidates) -> Belief | None:
         """The belief of a measure that runs report at their end; None while no run has."""
@@ -114,11 +154,14 @@ class Learner:
         if not trials:
             return None
         X, _ = self._rows(trials)
-        y = np.array([trial.measures[name] for trial in trials], dtype=np.float64)
+
+        def measured(trials: Sequence[Trial]) -> Targets:
+            return Targets.sure([trial.measures[name] for trial in trials])
+
         pending, _ = self._pending_rows(history)
         if self._surrogate == "trees":
-            return self._trees(trials, X, y, pool, pending)
-        return self._process(name, trials, X, y, np.zeros(len(y), dtype=np.bool_), pool, pending)
+            return self._trees(trials, X, measured(trials).y, pool, pending)
+        return self._process(name, trials, X, measured, pool, pending)
 
     def margin(self, constraint: Constraint, history: History, pool: Candidates) -> Belief | None:
         """The belief of how well a constraint is kept (it holds from 0 on); None while no run has told."""
@@ -129,9 +172,14 @@ class Learner:
         pending, _ = self._pending_rows(history)
         if self._surrogate == "trees":
             return self._trees(told.trials, X, told.values, pool, pending)
-        scaling = told.scaling
-        name, usual = f"{constraint} {scaling.kind}", scaling.usual
-        return self._process(name, told.trials, X, told.values, told.is_bound, pool, pending, usual)
+        kind = told.scaling.kind
+
+        def margins(trials: Sequence[Trial]) -> Targets:
+            told = margins_of(constraint, trials, kind)
+            assert told is not None, "every one of these trials has told something"
+            return Targets(told.values, told.is_bound, np.zeros(len(trials)), told.scaling.usual)
+
+        return self._process(f"{constraint} {kind}", told.trials, X, margins, pool, pending)
 
     def works(self, history: History, pool: Candidates) -> Array:
         """The probability that a candidate does not fail; 1 while nothing failed."""
@@ -140,8 +188,11 @@ class Learner:
         if not failed.any():
             return np.ones(len(pool))
         X, _ = self._rows(trials)
-        y = np.where(failed, 0.0, 1.0)
-        belief = self._process("works", trials, X, y, np.zeros(len(y), dtype=np.bool_), pool, X[:0])
+
+        def worked(trials: Sequence[Trial]) -> Targets:
+            return Targets.sure([0.0 if trial.status == FAILED else 1.0 for trial in trials])
+
+        belief = self._process("works", trials, X, worked, pool, X[:0])
         return np.maximum(normal_cdf((belief.mean - 0.5) / np.maximum(belief.std, 0.05)), 1e-3)
 
     def _rows(self, trials: Sequence[Trial]) -> tuple[Array, Array]:
@@ -165,16 +216,13 @@ class Learner:
         name: str,
         trials: Sequence[Trial],
         X: Array,
-        y: Array,
-        is_cut: NDArray[np.bool_],
+        targets_of: Callable[[Sequence[Trial]], Targets],
         pool: Candidates,
         pending: Array,
-        usual: float | None = None,
-        doubt: Array | None = None,
     ) -> GaussianProcess:
-        doubt = np.zeros(len(y)) if doubt is None else doubt
-        settings = self._weighed(name, trials, X, y, is_cut, usual, doubt)
-        y, extra = _without_cuts(X, y, is_cut, settings, usual, doubt)
+        settings = self._weighed(name, trials, X, targets_of)
+        targets = targets_of(trials)
+        usual, (y, extra) = targets.usual, _without_cuts(X, targets, settings)
         groups = self._problem.groups
         if len(pending):
             # A trial under way counts as if it came out as expected: no second one beside it.
@@ -184,28 +232,27 @@ class Learner:
         return GaussianProcess.fit(X, y, pool.features, groups, self._seed, settings, extra, usual)
 
     def _weighed(
-        self,
-        name: str,
-        trials: Sequence[Trial],
-        X: Array,
-        y: Array,
-        is_cut: NDArray[np.bool_],
-        usual: float | None,
-        doubt: Array,
+        self, name: str, trials: Sequence[Trial], X: Array, targets_of: Callable[[Sequence[Trial]], Targets]
     ) -> Settings:
+        """Hyper-parameters by the trials up to the last checkpoint, and by nothing that came later.
+
+        Targets depend on all the trials they are made of (a slope, a scale). Those of the checkpoint are made
+        of its trials alone, so a study that is taken up later weighs them as one that was there then.
+        """
         size = checkpoint(len(trials))
         key = (name, *(trial.number for trial in trials[:size]))
         if key not in self._settings:
-            X, y, is_cut, doubt = X[:size], y[:size], is_cut[:size], doubt[:size]
-            if np.count_nonzero(~is_cut) < LEAST_MEASURED:
+            X, targets = X[:size], targets_of(trials[:size])
+            if np.count_nonzero(~targets.is_cut) < LEAST_MEASURED:
                 # Bounds alone look alike and would make long length scales, and so certainty, seem likely.
-                X, y, is_cut, doubt = X[~is_cut], y[~is_cut], is_cut[~is_cut], doubt[~is_cut]
+                X, targets = X[~targets.is_cut], targets.measured
+            y, is_cut, usual = targets.y, targets.is_cut, targets.usual
             guess = np.where(is_cut, y + 0.5 * Scale.of(y, usual).deviation, y)
             scale = Scale.of(guess, usual)
-            standard, extra = (guess - scale.mean) / scale.deviation, doubt / scale.deviation**2
+            standard, extra = (guess - scale.mean) / scale.deviation, targets.doubt / scale.deviation**2
             settings = weigh(X, standard, self._problem.groups, self._seed, extra)
             if is_cut.any():
-                values, extra = _without_cuts(X, y, is_cut, settings, usual, doubt)
+                values, extra = _without_cuts(X, targets, settings)
                 scale = Scale.of(values, usual)
                 standard = (values - scale.mean) / scale.deviation
                 settings = weigh(X, standard, self._problem.groups, self._seed, extra)
@@ -238,19 +285,18 @@ def price_slope(log_price: Array, log_cost: Array, is_cut: NDArray[np.bool_]) ->
     return float(np.clip((sure * SLOPE + float(price @ cost)) / (sure + told), 0.0, 1.0))
 
 
-def _without_cuts(
-    X: Array, y: Array, is_cut: NDArray[np.bool_], settings: Settings, usual: float | None, doubt: Array
-) -> tuple[Array, Array]:
+def _without_cuts(X: Array, targets: Targets, settings: Settings) -> tuple[Array, Array]:
     """Values and extra noise after cut runs became pseudo-observations, by the weightiest setting.
 
-    `doubt` is the variance of a value beyond the usual noise; the extra noise is relative to that of y.
+    The extra noise is relative to that of y.
     """
-    extra = doubt / Scale.of(y, usual).deviation ** 2
+    y, is_cut = targets.y, targets.is_cut
+    scale = Scale.of(y, targets.usual)
+    extra = targets.doubt / scale.deviation**2
     if not is_cut.any():
         return y, extra
     from prudent.tuning.surrogates.censored import pseudo_observations
 
-    scale = Scale.of(y, usual)
     base = float(settings.noise[0])
     noise = base + extra
     values, spreads = pseudo_observations(

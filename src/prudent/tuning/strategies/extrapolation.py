@@ -163,7 +163,7 @@ class Extrapolator:
         warp = warp_for(values)
         shape = Shape(saturating, plain=True) if self._paper else Shape(power_law)
         samples = Samples(X, s, warp.forward(values), np.zeros(len(s)))
-        return self._curve(name, trials, samples, shape, history, field), warp
+        return self._curve(f"{name} {warp.name}", trials, samples, shape, history, field), warp
 
     def _samples(self, trials: Sequence[Trial]) -> tuple[Array, Array, Array]:
         missing = [trial for trial in trials if trial.number not in self._rows]

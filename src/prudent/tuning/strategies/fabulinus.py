@@ -120,7 +120,7 @@ class Fabolas:
         self._views: dict[tuple[object, ...], View] = {}
 
     def propose(self, history: History, money_left: float) -> Proposal | None:
-        first = self._first.next(history)
+        first = self._first.next(history, money_left)
         if first is not None:
             return first
         if not self._told(history):
@@ -186,8 +186,10 @@ class Fabolas:
     def _affordable(self, view: View, money_left: float) -> Places:
         """Untried tests that the money left pays for, a deviation above what is expected."""
         tests, cost = view.field.tests, view.cost
+        billed = view.field.candidates
         upper = cost.mean[tests] + cost.std[tests]
-        return tests[upper <= math.log(max(money_left, 1e-12))]
+        own_usd = np.maximum(money_left - billed.beside_usd[tests], 1e-12)
+        return tests[(upper <= np.log(own_usd)) & billed.payable(money_left)[tests]]
 
     def _information(self, view: View, tests: Places, bill: Array) -> Array:
         """How much each test (k,), which costs its bill (k,), tells about the optimum on the full data."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from prudent.core.money import ROUNDING_USD
 from prudent.tuning.history import History
 from prudent.tuning.problem import Problem
 from prudent.tuning.strategies.start import first_configurations
@@ -22,8 +23,7 @@ class FirstLooks:
     ) -> None:
         self._problem, self._fractions, self._every = problem, tuple(fractions), every
         self._method, self._count, self._seed = method, count, seed
-        self._different: list[Configuration] = []
-        self._asked = 0
+        self._different: dict[int, list[Configuration]] = {}
 
     @property
     def size(self) -> int:
@@ -31,8 +31,8 @@ class FirstLooks:
         others = len(self._fractions) - 1
         return self._count + (self._count if self._every else 1) * others
 
-    def next(self, history: History) -> Proposal | None:
-        """The next of the first trials; None when they are over, or nothing different is left."""
+    def next(self, history: History, money_left: float) -> Proposal | None:
+        """The next of the first trials that the money can start; None when they are over, or none is left."""
         told = self._told(history)
         taken = len(history) + len(history.pending)
         if taken >= self.size and told:
@@ -40,7 +40,9 @@ class FirstLooks:
         tried = {self._problem.space.key(c) for c in history.configurations}
         for configuration, why in self._plan(history, taken):
             key = self._problem.space.key(configuration)
-            if key not in tried and configuration in self._problem.space:
+            if key in tried or configuration not in self._problem.space:
+                continue
+            if self._problem.price(configuration).least_usd <= money_left + ROUNDING_USD:
                 return Proposal(configuration, why)
         return None
 
@@ -69,11 +71,10 @@ class FirstLooks:
             yield self._problem.with_fraction(configuration, least), "first look, on the least data"
 
     def _configurations(self, count: int) -> list[Configuration]:
-        """Configurations that differ in more than their fraction."""
-        if len(self._different) < count and self._asked < 4 * count:
-            self._asked = 4 * count
+        """Configurations that differ in more than their fraction; the same for the same count, always."""
+        if count not in self._different:
             least, key = self._fractions[0], self._problem.space.key
-            drawn = first_configurations(self._problem, self._method, self._asked, self._seed)
+            drawn = first_configurations(self._problem, self._method, 4 * count, self._seed)
             at_least = (self._problem.with_fraction(c, least) for c in drawn)
-            self._different = list({key(c): c for c in at_least}.values())
-        return self._different[:count]
+            self._different[count] = list({key(c): c for c in at_least}.values())[:count]
+        return self._different[count]

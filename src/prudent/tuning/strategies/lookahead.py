@@ -36,6 +36,7 @@ class Outlook:
     floor: the least it can be (billing minimum); others: probability that everything else holds, but for
     the constraints on measures, whose margins (at least 0 where they hold) have beliefs of their own.
     cap: log of the most a run is allowed to cost before it is cut, without regard to the best run.
+    beside, least: dollars on a bill beside the run's own time (boot), and the least bill there is.
     """
 
     is_cost: bool
@@ -47,11 +48,15 @@ class Outlook:
     cap: Array
     cut_at_best: bool
     margins: tuple[Belief, ...] = ()
+    beside: Array | float = 0.0
+    least: Array | float = 0.0
 
     def narrowed(self, indices: NDArray[np.int64]) -> Outlook:
         """The same at some of the candidates only."""
         arrays = ("cost_mean", "cost_std", "bound", "floor", "others", "cap")
         parts = {name: getattr(self, name)[indices] for name in arrays}
+        for name in ("beside", "least"):
+            parts[name] = np.broadcast_to(getattr(self, name), self.cost_mean.shape)[indices]
         return replace(self, **parts, margins=tuple(margin.narrowed(indices) for margin in self.margins))
 
     @property
@@ -72,20 +77,20 @@ class Outlook:
 
     def bill(self, mean: Array, std: Array, best: Array | float, money_left: Array | float) -> Array:
         """Expected dollars for a run; (mean, std) is the objective's belief, the cost's if that is it."""
-        cap = np.minimum(self.cap, np.log(np.maximum(money_left, 1e-12)))
+        cap = np.minimum(self.cap, np.log(np.maximum(money_left - self.beside, 1e-12)))
         if self.cut_at_best:
             cap = np.minimum(cap, best)
         if not self.is_cost:
             mean, std = self.cost_mean, self.cost_std
-        paid = expected_bill(mean, std, cap)
-        return np.maximum(paid, np.exp(np.maximum(self.floor, -60.0)))
+        paid = expected_bill(mean, std, cap) + self.beside
+        return np.maximum(np.maximum(paid, np.exp(np.maximum(self.floor, -60.0))), self.least)
 
     def affordable(self, mean: Array, std: Array, money_left: Array | float, confidence_z: float) -> Mask:
         """Candidates whose bill the money left pays with the confidence wanted."""
         if not self.is_cost:
             mean, std = self.cost_mean, self.cost_std
         upper = np.minimum(mean + confidence_z * std, self.cap)
-        return np.asarray(upper <= np.log(np.maximum(money_left, 1e-12)))
+        return np.asarray(upper <= np.log(np.maximum(money_left - self.beside, 1e-12)))
 
 
 def kept(margins: Sequence[tuple[Array, Array]]) -> Array | float:
@@ -298,4 +303,6 @@ def _paid(outlook: Outlook, outcomes: Array, last: NDArray[np.int64], bests: Arr
     cap = outlook.cap[last]
     if outlook.cut_at_best:
         cap = np.minimum(cap, bests)
-    return np.exp(np.minimum(np.minimum(log_cost, cap), math.log(1e300)))
+    own = np.exp(np.minimum(np.minimum(log_cost, cap), math.log(1e300)))
+    beside, least = (np.broadcast_to(usd, outlook.cap.shape)[last] for usd in (outlook.beside, outlook.least))
+    return np.asarray(np.maximum(own + beside, least))

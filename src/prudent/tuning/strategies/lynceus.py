@@ -22,7 +22,7 @@ from prudent.tuning.strategies.beliefs import CHEAPEST_USD_PER_S, Belief, Learne
 from prudent.tuning.strategies.lookahead import Choice, Foresight, Mask, Outlook, choose, explore
 from prudent.tuning.strategies.options import need
 from prudent.tuning.strategies.pool import look_at
-from prudent.tuning.strategies.start import first_configurations
+from prudent.tuning.strategies.start import first_configurations, paid_whole
 from prudent.tuning.strategies.strategy import best_configuration
 from prudent.tuning.trial import Configuration, Proposal
 
@@ -149,11 +149,22 @@ class Lynceus:
             self._starts[count] = first_configurations(
                 self._problem, self._options.start, count, self._seed, self._full_only
             )
-        for configuration in self._starts[count]:
-            if self._problem.space.key(configuration) not in tried:
-                why = f"first look, {self._options.start} start"
-                return Proposal(configuration, why, cap_usd=SURPRISE_SHARE * money_left)
-        return None
+        fresh = [c for c in self._starts[count] if self._problem.space.key(c) not in tried]
+        configuration = paid_whole(self._problem, fresh, money_left)
+        if configuration is None:
+            configuration = self._cheapest(history, money_left)
+        if configuration is None:
+            return None
+        why = f"first look, {self._options.start} start"
+        return Proposal(configuration, why, cap_usd=first_cap_usd(self._problem, configuration, money_left))
+
+    def _cheapest(self, history: History, money_left: float) -> Configuration | None:
+        """What the money can still start, where it can start none of the first trials as they were drawn."""
+        pool, allowed = look_at(self._problem, history, self._seed, self._full_only)
+        allowed = allowed & self._eligible(pool, history) & pool.payable(money_left)
+        if not allowed.any():
+            return None
+        return pool.configurations[int(np.where(allowed, pool.least_usd, np.inf).argmin())]
 
     def _sight(self) -> Foresight:
         from scipy.special import ndtri
@@ -179,12 +190,16 @@ class Lynceus:
         floor = np.where(pool.minimum_s > 0, np.log(np.maximum(pool.minimum_s, 1e-9)) + log_price, -np.inf)
         if goal.measure == COST:
             outlook = Outlook(
-                True, cost.mean, cost.std, bound, floor, others, cap, problem.early_stop, tuple(margins)
-            )
+                True, cost.mean, cost.std, bound, floor, others, cap, problem.early_stop, tuple(margins),
+                pool.beside_usd, pool.least_usd,
+            )  # fmt: skip
             return cost, outlook
         others = others * probability_below(cost.mean, cost.std, bound)
         unbounded = np.full(len(pool), np.inf)
-        outlook = Outlook(False, cost.mean, cost.std, unbounded, floor, others, cap, False, tuple(margins))
+        outlook = Outlook(
+            False, cost.mean, cost.std, unbounded, floor, others, cap, False, tuple(margins),
+            pool.beside_usd, pool.least_usd,
+        )  # fmt: skip
         return self._objective(history, pool, cost, log_price), outlook
 
     def _objective(self, history: History, pool: Candidates, cost: Belief, log_price: Array) -> Belief:
@@ -220,6 +235,12 @@ class Obol(Lynceus):
     """The same with the settings of the first paper."""
 
     Options = ObolOptions
+
+
+def first_cap_usd(problem: Problem, configuration: Configuration, money_left: float) -> float:
+    """The most that a run may cost of which nothing is known; never less than what the shortest one does."""
+    price = problem.price(configuration)
+    return max(SURPRISE_SHARE * money_left, price.cost_usd(price.minimum_s))
 
 
 def _as_log_cost(constraint: Constraint, log_price: Array) -> Array | None:

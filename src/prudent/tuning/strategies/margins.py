@@ -36,14 +36,13 @@ class Scaling:
     usual: float
 
     @classmethod
-    def of(cls, values: Sequence[float] | Array, bound: float) -> Scaling:
-        """The scale for what was measured and what is asked."""
+    def of(cls, values: Sequence[float] | Array, bound: float, kind: str = "") -> Scaling:
+        """The scale for what was measured and what is asked, or of the kind that is asked for."""
         known = np.append(np.asarray(values, dtype=np.float64), bound)
-        if 0 < bound < 1 and known.min() >= 0 and known.max() <= 1:
-            return cls(SHARE, _USUAL[SHARE])
-        if known.min() > 0:
-            return cls(POSITIVE, _USUAL[POSITIVE])
-        return cls(PLAIN, max(float(np.ptp(known)) / 2.0, 1e-6))
+        if not kind:
+            shares = 0 < bound < 1 and known.min() >= 0 and known.max() <= 1
+            kind = SHARE if shares else POSITIVE if known.min() > 0 else PLAIN
+        return cls(kind, _USUAL.get(kind, max(float(np.ptp(known)) / 2.0, 1e-6)))
 
     def of_values(self, values: Array | float) -> Array:
         values = np.asarray(values, dtype=np.float64)
@@ -63,7 +62,7 @@ class Margins:
     scaling: Scaling
 
 
-def margins_of(constraint: Constraint, trials: Sequence[Trial]) -> Margins | None:
+def margins_of(constraint: Constraint, trials: Sequence[Trial], kind: str = "") -> Margins | None:
     """What trials tell about a constraint; None while none tells anything.
 
     A run that was cut shows how far it had come. Where more is better it would have come at least as far,
@@ -78,7 +77,7 @@ def margins_of(constraint: Constraint, trials: Sequence[Trial]) -> Margins | Non
     if not told:
         return None
     measured = np.array([trial.measures[constraint.measure] for trial in told], dtype=np.float64)
-    scaling = Scaling.of(measured, constraint.bound)
+    scaling = Scaling.of(measured, constraint.bound, kind)
     margin = scaling.of_values(measured) - scaling.of_values(constraint.bound)
     is_bound = np.array([not trial.finished for trial in told], dtype=np.bool_)
     return Margins(told, -margin if constraint.is_upper else margin, is_bound, scaling)

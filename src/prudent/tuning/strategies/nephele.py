@@ -21,7 +21,7 @@ from prudent.tuning.problem import Candidates, Problem
 from prudent.tuning.strategies.beliefs import Belief
 from prudent.tuning.strategies.halving import Halving
 from prudent.tuning.strategies.lookahead import Choice, Foresight, Mask, Outlook
-from prudent.tuning.strategies.lynceus import SURPRISE_SHARE, Lynceus, LynceusOptions
+from prudent.tuning.strategies.lynceus import Lynceus, LynceusOptions, first_cap_usd
 from prudent.tuning.strategies.options import need
 from prudent.tuning.trial import Configuration, Proposal, Trial
 
@@ -87,7 +87,7 @@ class Nephele(Lynceus):
             return super()._first(history, money_left)
         share = float(configuration[str(self._problem.fraction)])
         why = f"first look, on {share:.3g} of the data"
-        return Proposal(configuration, why, cap_usd=SURPRISE_SHARE * money_left)
+        return Proposal(configuration, why, cap_usd=first_cap_usd(self._problem, configuration, money_left))
 
     def _choose(
         self, outlook: Outlook, belief: Belief, allowed: Mask, best: float, money_left: float

@@ -146,7 +146,7 @@ def prospect_of(
         side = aspect(constraint.measure)
         bound = float(side.warp.forward(np.array([constraint.bound]))[0]) - side.offset
         if constraint.measure == COST and constraint.is_upper:
-            bound = np.where(_least_usd(field) > constraint.bound, -math.inf, bound)
+            bound = np.where(_least_cost_usd(field) > constraint.bound, -math.inf, bound)
         band = bands.get(id(side.curve), Band(side.curve, none - math.inf, none + math.inf))
         if constraint.is_upper:
             band = Band(side.curve, band.lower, np.minimum(band.upper, bound))
@@ -157,12 +157,14 @@ def prospect_of(
     return Prospect(aspect(goal.measure), sign, tuple(bands.values()), works)
 
 
-def _least_usd(field: Field) -> Array:
-    """What even the shortest run at each place is billed."""
+def _least_cost_usd(field: Field) -> Array:
+    """What the time of even the shortest run at each place costs."""
     return np.asarray(field.candidates.minimum_s * field.candidates.usd_per_s)
 
 
 def bill_usd(field: Field, cost: Curve, places: Places | Sequence[int]) -> Array:
     """Expected dollars of a run at places; a wild uncertainty is not allowed to make it infinite."""
     spread = np.minimum(cost.std[places], 1.5)
-    return np.asarray(np.maximum(np.exp(cost.mean[places] + spread**2 / 2.0), _least_usd(field)[places]))
+    own_usd = np.exp(cost.mean[places] + spread**2 / 2.0)
+    billed = field.candidates
+    return np.asarray(np.maximum(own_usd + billed.beside_usd[places], billed.least_usd[places]))

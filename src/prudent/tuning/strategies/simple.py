@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from prudent.core.money import ROUNDING_USD
 from prudent.core.seeds import rng_for
 from prudent.tuning.history import History
 from prudent.tuning.problem import Problem
@@ -61,9 +62,9 @@ class Grid:
         space = self._problem.space
         tried = {space.key(configuration) for configuration in history.configurations}
         for configuration in space.configurations():
-            if space.key(configuration) not in tried and self._problem.price(configuration).seconds_for(
-                money_left
-            ):
+            if space.key(configuration) in tried:
+                continue
+            if self._problem.price(configuration).least_usd <= money_left + ROUNDING_USD:
                 return Proposal(configuration, why="next on the grid")
         return None
 

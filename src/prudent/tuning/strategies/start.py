@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 import numpy as np
 
+from prudent.core.money import ROUNDING_USD
 from prudent.core.seeds import rng_for
 from prudent.tuning.problem import Candidates, Problem
 from prudent.tuning.strategies.pool import on_full_data
@@ -32,6 +36,20 @@ def first_configurations(
     size = problem.space.size
     enough = ON_FULL * count if size is None else min(ON_FULL * count, size)
     return on_full_data(problem, problem.space.sample(enough, rng, method))[:count]
+
+
+def paid_whole(
+    problem: Problem, configurations: Sequence[Configuration], money_left: float
+) -> Configuration | None:
+    """The first that can be paid whole: as long as the goal allows, else at least its shortest run.
+
+    A first run that is cut for lack of money tells little and costs all the same.
+    """
+    longest_s, left = problem.goal.max_time_s, money_left + ROUNDING_USD
+    priced = [(configuration, problem.price(configuration)) for configuration in configurations]
+    whole = (configuration for configuration, price in priced if price.bill_usd(longest_s) <= left)
+    begun = (configuration for configuration, price in priced if price.least_usd <= left)
+    return next(itertools.chain(whole, begun), None)
 
 
 def _cheap_and_different(pool: Candidates, count: int, rng: np.random.Generator) -> list[Configuration]:

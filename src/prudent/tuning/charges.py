@@ -1,0 +1,44 @@
+"""What a run is charged: everything that was paid for it, and nothing else."""
+
+from __future__ import annotations
+
+from prudent.core.ledger import Entry
+from prudent.core.money import ROUNDING_USD, Price
+from prudent.tuning.trial import CUT, Outcome
+
+INTERRUPTED = "interrupted"
+"""The note of a charge for a run that Ctrl-C, a kill or a crash ended: it was paid and taught nothing."""
+
+
+def charge_of(label: str, price: Price, outcome: Outcome, reserved_usd: float) -> Entry | None:
+    """The charge for a run; None if it could not start and no machine was rented for it.
+
+    Without a bill of somebody else it is by the price: the run, the boot before it and the end after it, as
+    long as they took, or as the price says where nobody measured them.
+    """
+    boot_s, ending_s = outcome.overhead_s or price.boot_s, outcome.ending_s or price.release_s
+    lasted_s = outcome.time_s + outcome.overhead_s
+    usd = outcome.bill_usd
+    if usd is None:
+        if not outcome.started or lasted_s == 0:
+            return None
+        lasted_s = outcome.time_s + boot_s + ending_s
+        usd = price.cost_usd(lasted_s)
+    if usd == 0 and outcome.time_s == 0:
+        return None
+    if usd <= reserved_usd + ROUNDING_USD:
+        usd = min(usd, reserved_usd)
+    return Entry(label, usd, lasted_s, price, note=outcome.status)
+
+
+def interrupted_charge(number: int, price: Price, outcome: Outcome) -> Entry | None:
+    """The charge for a run that was ended before its time, by nobody's decision."""
+    charge = charge_of(f"trial {number}, {INTERRUPTED}", price, outcome, 0.0)
+    return (
+        None if charge is None else Entry(charge.label, charge.usd, charge.seconds, price, note=INTERRUPTED)
+    )
+
+
+def lasted(seconds: float) -> Outcome:
+    """What is known of a run of which nothing is left but its last sign of life."""
+    return Outcome(CUT, seconds, why=INTERRUPTED)

@@ -1,0 +1,48 @@
+"""How long it takes until a run that is to end is over: that much money is kept back for it."""
+
+from __future__ import annotations
+
+from prudent.tuning.jobs.job import Graceful, Run
+
+FIRST_S = 0.1
+"""What noticing a limit and stopping a run are taken to need until either was measured; what took longer once
+is expected to again."""
+GRACE_SHARE = 0.1
+"""A run may use its whole grace time to end itself, but no more than this share of what it is paid for."""
+
+
+class Endings:
+    """The room between a limit and the moment when the money is gone, by what was measured so far.
+
+    noticing: from the limit to the decision to end; grace: what a run is given to end by itself; stopping:
+    what its end takes beyond that. Rented machines know how long their own end takes (`Rented.lasts_s`).
+    """
+
+    def __init__(self) -> None:
+        self._noticing_s = FIRST_S
+        self._stopping_s = FIRST_S
+
+    @property
+    def noticing_s(self) -> float:
+        return self._noticing_s
+
+    @property
+    def least_s(self) -> float:
+        """The room that every run needs."""
+        return self._noticing_s + self._stopping_s
+
+    def noticed(self, late_s: float) -> bool:
+        """A limit was noticed so late; True where that was never so before."""
+        before_s, self._noticing_s = self._noticing_s, max(self._noticing_s, late_s)
+        return self._noticing_s > before_s
+
+    def stopped(self, took_s: float, grace_s: float) -> None:
+        self._stopping_s = max(self._stopping_s, took_s - grace_s)
+
+    def grace_s(self, run: Run, paid_s: float) -> float:
+        """How long a run may take to end by itself, if it is paid for `paid_s` at most."""
+        return min(run.grace_s, GRACE_SHARE * paid_s) if isinstance(run, Graceful) else 0.0
+
+    def room_s(self, run: Run, paid_s: float) -> float:
+        """How long before its money is gone a run must be ended."""
+        return self.least_s + self.grace_s(run, paid_s)
