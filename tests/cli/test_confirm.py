@@ -318,12 +318,12 @@ class TestLiveRuns:
         self, prudent: Prudent, learner: Write, tmp_path: Path
     ) -> None:
         path = learner(full="test -e go || sleep 600")
-        most = "$0.0001"  # 0.72 s
+        most = "$0.001"  # 7.2 s: more than a share of the data takes on a busy computer
         done = prudent("tune", path, "--confirm", "--confirm-budget", most, "--json")
         assert done.code == 1
         confirmation = done.json["confirmation"]
         assert confirmation["trial"]["status"] == "cut"
-        assert confirmation["spent_usd"] <= 0.0001
+        assert confirmation["spent_usd"] <= 0.001
         again = prudent("tune", path, "--resume", "--confirm", "--confirm-budget", most)
         assert again.code == 1
         assert "was cut after" in again.out

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from prudent.workflows import Activation, File, Plan, Workflow
+from prudent.workflows.execute.journal import read_facts
+from prudent.workflows.execute.record import JOURNAL
 
 Prudent = Callable[..., Any]
 FLEET = "2*m3.medium,m3.2xlarge"
@@ -343,7 +345,13 @@ class TestExecute:
             [*PROGRAM, "execute", str(plan)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
         pid = letters.with_name("pid")
-        while not pid.exists() or not pid.read_text().strip():
+        journal = plan.with_suffix(".run") / JOURNAL
+        # The command has begun, and the run knows it: its worker tells it a moment later.
+        while not (
+            pid.exists()
+            and pid.read_text().strip()
+            and any(fact["fact"] == "started" and fact["activation"] == "b" for fact in read_facts(journal))
+        ):
             assert process.poll() is None
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)

@@ -84,10 +84,10 @@ def test_money_that_does_not_pay_for_the_prediction_starts_nothing() -> None:
 
 
 def test_the_allowance_is_twice_the_upper_end_or_what_was_left() -> None:
-    assert allowance_usd(result()) == 0.5
-    assert allowance_usd(result(prediction={})) == pytest.approx(0.6)
-    assert allowance_usd(result(prediction={}, spent_usd=2.0)) == 0.0
-    assert allowance_usd(result(prediction={}, budget_usd=None)) == math.inf
+    assert allowance_usd(job(), result()) == 0.5
+    assert allowance_usd(job(), result(prediction={})) == pytest.approx(0.6)
+    assert allowance_usd(job(), result(prediction={}, spent_usd=2.0)) == 0.0
+    assert allowance_usd(job(), result(prediction={}, budget_usd=None)) == math.inf
 
 
 def test_what_was_run_in_full_costs_nothing_more() -> None:

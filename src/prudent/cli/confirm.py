@@ -110,7 +110,7 @@ def kept(job: Job, result: Result, path: Path) -> Confirmed | None:
 def _settled(job: Job, result: Result, path: Path, budget_usd: float | None, quiet: bool) -> Confirmed:
     """The confirmation in the file, else a new one, which is in the file from its first second."""
     assert result.recommended is not None
-    most_usd = allowance_usd(result) if budget_usd is None else budget_usd
+    most_usd = allowance_usd(job, result) if budget_usd is None else budget_usd
     file = Confirmations(path, job.space)
     found = file.find(job.fingerprint(), result.recommended)
     if found is not None and found.settles(most_usd):

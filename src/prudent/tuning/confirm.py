@@ -23,6 +23,7 @@ from prudent.tuning.result import Result
 from prudent.tuning.strategies.strategy import with_word
 from prudent.tuning.trial import FAILED, FINISHED, Configuration, Outcome, Trial
 
+AROUND_S = 30.0
 CONFIRMING = 0
 """The number of a confirming run, for its logs: a study numbers its own from 1, and may yet go on."""
 
@@ -70,7 +71,7 @@ def confirm(job: Job, result: Result, budget_usd: float | None = None) -> Confir
     ran = known(job, result)
     if ran is not None:
         return compared(ran, result)
-    left = allowance_usd(result) if budget_usd is None else budget_usd
+    left = allowance_usd(job, result) if budget_usd is None else budget_usd
     _check_money(job, result, configuration, left)
     price = job.price(configuration)
     outcome = _complete(_run(job, configuration, CONFIRMING, left), result)
@@ -103,14 +104,17 @@ def known(job: Job, result: Result) -> Trial | None:
     return next((trial for trial in ran if job.space.key(trial.configuration) == key), None)
 
 
-def allowance_usd(result: Result) -> float:
+def allowance_usd(job: Job, result: Result) -> float:
     """The most that a confirming run may cost where nobody said: twice the upper end of its predicted cost.
 
+    Half a minute comes on top, for its start and end: a short run on a busy computer is not cut for those.
     Without a prediction it is what the study left over.
     """
     upper = result.prediction.get(with_word(COST, "high"))
-    if upper is not None:
-        return 2.0 * float(upper)
+    if upper is not None and result.recommended is not None:
+        around_s = 0.0 if job.virtual else AROUND_S
+        price = job.price(job.space.check(result.recommended))
+        return 2.0 * float(upper) + price.usd_per_h * around_s / 3600.0
     return math.inf if result.budget_usd is None else max(result.budget_usd - result.spent_usd, 0.0)
 
 

@@ -205,6 +205,8 @@ from prudent.core.space import Space
 from prudent.tuning.jobs.command import CommandJob
 job = CommandJob(sys.argv[1], Space.parse({"depth": [1, 2]}), ["ready"], logs="logs")
 run = job.start({"depth": 1}, 3)
+if sys.argv[2] == "raise":
+    print("begun", flush=True)
 run.next(200)
 if sys.argv[2] == "wait":
     print("up", flush=True)
@@ -267,6 +269,8 @@ def test_its_own_runs_are_not_left_over(tmp_path: Path) -> None:
 def test_a_program_that_ends_takes_its_runs_along(tmp_path: Path) -> None:
     with study("echo leader $$ >> pids; sleep 1000", tmp_path, "raise") as ended:
         # It waits for a report that never comes; so it is told to end instead.
+        assert ended.stdout is not None
+        assert ended.stdout.readline() == "begun\n"
         family = pids(tmp_path, 1)
         ended.send_signal(signal.SIGINT)
         assert ended.wait(120) != 0
