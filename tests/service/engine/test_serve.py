@@ -67,11 +67,11 @@ def service(home: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str],
 
 
 def test_a_run_from_submission_to_result(
+    only_loopback: Watch,  # first: it looks at all that is opened after it
     service: tuple[subprocess.Popen[str], str],
     home: Path,
     tmp_path: Path,
     nobody_left: Callable[[Path], None],
-    only_loopback: Watch,
 ) -> None:
     process, place = service
     with httpx.Client(base_url=f"http://{place}", timeout=60, trust_env=False) as client:
@@ -99,6 +99,7 @@ def test_a_run_from_submission_to_result(
 def check_execution(client: httpx.Client, watch: Watch, tmp_path: Path) -> None:
     """A plan that is followed in a service: its workers listen on loopback, and strangers are sent away."""
     before = {port.number for port in watch.look()}
+    assert before == {client.base_url.port}
     begun = client.post("/v1/runs/schedule", json=SCHEDULE).json()
     until_s = time.monotonic() + 300
     while len(ports := {port.number for port in watch.look()} - before) < 3:  # a scheduler, two workers
