@@ -40,6 +40,13 @@ def serve(
     watch: Annotated[Path | None, typer.Option(help="A folder in which dropped requests are taken.")] = None,
     queue: Annotated[str | None, typer.Option(help="A queue of requests: an SQS URL or file:///DIR.")] = None,
     bucket: Annotated[str | None, typer.Option(help="A bucket of requests: s3://bucket/prefix.")] = None,
+    is_open: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open",
+            help="Ask nobody for a token, on this machine only; kept in the home. Tokens otherwise.",
+        ),
+    ] = None,
 ) -> None:
     """Serve Prudent to a team: REST, dashboard, queues; requests survive crashes and are worked off."""
     said = {
@@ -57,14 +64,15 @@ def serve(
         "bucket": bucket,
     }
     settings = read_settings(home, config, database_url, said)
-    _run(settings)
+    _run(settings, is_open)
 
 
-def _run(settings: Settings) -> None:
+def _run(settings: Settings, is_open: bool | None) -> None:
     from prudent.service.engine.crew import Crew
     from prudent.service.intake.fronts import Fronts, fronts_of
     from prudent.service.notify.courier import Courier
     from prudent.service.security import guard
+    from prudent.service.security.access import make_token
     from prudent.service.store.store import Store
     from prudent.service.web.app import create_app
     from prudent.service.web.logs import set_up
@@ -76,8 +84,9 @@ def _run(settings: Settings) -> None:
     set_up()
     with ExitStack() as stack:
         store = stack.enter_context(Store(settings.database))
-        guard.check_bind(settings, store)
-        settings = guard.at_home(settings, store)
+        access = guard.check_access(settings, store, is_open)
+        token = None if access.chosen_open else make_token(settings.home)
+        settings = guard.with_own_folders(settings)
         app = create_app(settings, store)
         stack.enter_context(_heeded_signals())
         stack.enter_context(reaping(settings.home))
@@ -88,10 +97,10 @@ def _run(settings: Settings) -> None:
         stack.callback(courier.stop)
         fronts = Fronts(fronts_of(settings, store)).start()
         stack.callback(fronts.stop)
-        _serve(app, settings)
+        _serve(app, settings, access.chosen_open, token)
 
 
-def _serve(app: Any, settings: Settings) -> None:
+def _serve(app: Any, settings: Settings, is_open: bool, token: str | None) -> None:
     import uvicorn
 
     config = uvicorn.Config(
@@ -108,8 +117,24 @@ def _serve(app: Any, settings: Settings) -> None:
     listening = _listening(settings)
     place = listening.getsockname()
     shown = f"[{place[0]}]" if ":" in place[0] else place[0]
-    say(out(), f"Prudent serves at http://{shown}:{place[1]} (home: {settings.home}). Ctrl-C ends it.")
+    address = f"http://{shown}:{place[1]}"
+    say(out(), f"Prudent serves at {address} (home: {settings.home}). Ctrl-C ends it.")
+    for line in _who_may(address, settings.home, is_open, token):
+        out().print(line, soft_wrap=True, markup=False)  # a link that is broken in two cannot be followed
     server.run(sockets=[listening])
+
+
+def _who_may(address: str, home: Path, is_open: bool, token: str | None) -> tuple[str, ...]:
+    """Who gets in. A new token is shown this once; afterwards it is only in its file."""
+    if is_open:
+        return (
+            "It is open: whoever can log in to this machine may do everything here, and run commands as you. "
+            "--no-open asks for a token.",
+        )
+    kept = f"{home / 'operator.token'}"
+    if token is None:
+        return (f"Sign in with the token in {kept}.",)
+    return f"Sign in at {address}/sign-in?token={token}", f"This is shown once; the token is kept in {kept}."
 
 
 def _listening(settings: Settings) -> socket.socket:

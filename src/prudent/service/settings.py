@@ -14,7 +14,7 @@ from prudent.core.errors import BadInput, unknown
 PREFIX = "PRUDENT_"
 SECRETS = ("database_url", "smtp_password", "webhook_secret")
 """Read from files or the environment only, and never shown."""
-_LISTS = ("data", "private_networks", "trusted_hosts", "cors_origins", "buckets")
+_LISTS = ("data", "own_data", "private_networks", "trusted_hosts", "cors_origins", "buckets")
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Settings:
     """How people reach the service, for links in mails."""
     data: tuple[Path, ...] = ()
     """Folders, beside HOME/data, in which the data of requests may lie."""
+    own_data: tuple[Path, ...] = ()
+    """Folders in which the data of the operator's own requests may lie; those of no user."""
 
     # Work
     workers: int = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -48,7 +49,16 @@ def test_a_run_from_submission_to_result(
     nobody_left: Callable[[Path], None],
 ) -> None:
     process, place = service
-    with httpx.Client(base_url=f"http://{place}", timeout=60, trust_env=False) as client:
+    token = (home / "operator.token").read_text().strip()
+    assert process.stdout is not None
+    link = process.stdout.readline().split()[-1]
+    assert link == f"http://{place}/sign-in?token={token}"
+    assert stat.S_IMODE((home / "operator.token").stat().st_mode) == 0o600
+    bearer = {"authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=f"http://{place}", timeout=60, trust_env=False, headers=bearer) as client:
+        stranger = httpx.post(f"http://{place}/v1/runs/train", json=DOCUMENT, trust_env=False)
+        assert stranger.status_code == 401
+        assert "prudent_session" in httpx.get(link, trust_env=False).cookies
         until_s = time.monotonic() + 300
         while client.get("/ready").json()["workers"] == 0:
             assert time.monotonic() < until_s, (tmp_path / "log").read_text()
@@ -67,6 +77,7 @@ def test_a_run_from_submission_to_result(
     process.send_signal(signal.SIGTERM)
     assert process.wait(240) == 0
     nobody_left(home)
+    assert token not in (tmp_path / "log").read_text()
 
 
 @pytest.fixture
@@ -84,6 +95,7 @@ def own_logging() -> Iterator[None]:
     ("words", "said"),
     [
         (("serve", "--host", "0.0.0.0"), "token"),
+        (("serve", "--host", "0.0.0.0", "--open"), "an open service asks nobody for a token"),
         (("worker", "--database-url", "postgresql://me:hush@host/name"), "PRUDENT_DATABASE_URL"),
     ],
 )

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from prudent.service.engine import record
 from prudent.service.engine.hands import Hands
+from prudent.service.security.guard import own_folders
 from prudent.service.settings import Settings
 from prudent.service.store import charges, claims, models, runs, trials
 from prudent.service.store.charges import Charge
@@ -166,6 +167,7 @@ class Session:
                     self.settings.engine,
                     self.settings.where,
                     self.settings.home.absolute(),
+                    own_folders(self.settings, self.run.user),
                 )
             )
         return self._hand

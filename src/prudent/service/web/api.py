@@ -15,7 +15,7 @@ from prudent.service.store import claims, models, runs, trials
 from prudent.service.store.models import Model
 from prudent.service.store.runs import Run
 from prudent.service.store.store import Store
-from prudent.service.store.users import LOCAL, User
+from prudent.service.store.users import NOBODY, User
 from prudent.service.web import views
 from prudent.service.web.download import zipped
 from prudent.service.web.feed import follow
@@ -52,9 +52,9 @@ def router(settings: Settings, store: Store) -> APIRouter:
 
 
 def user_of(request: Request) -> User:
-    """Who asks; without the guard, whoever sits at the machine."""
+    """Who asks."""
     found = getattr(request.state, "user", None)
-    return found if isinstance(found, User) else LOCAL
+    return found if isinstance(found, User) else NOBODY
 
 
 def _add_runs(api: APIRouter, settings: Settings, store: Store) -> None:

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn
@@ -96,6 +96,8 @@ class Child:
         """Do a run; whatever happens, one last word comes of it."""
         task.folder.mkdir(parents=True, exist_ok=True)
         log = _open_log(task.folder / LOG)
+        own = task.own_data
+        restrict(replace(self._terms.policy, roots=(*(self._terms.policy.roots or ()), *own)))
         try:
             self._busy = True
             logging.info("The run begins")
@@ -117,7 +119,7 @@ class Child:
         return said
 
     def _perform(self, task: Task) -> Said:
-        folders = self._terms.folders
+        folders = (*self._terms.folders, *task.own_data)
         if task.kind == "train":
             return train.perform(task, self.tell, folders, self._stove)
         if task.kind == "tune":

@@ -25,6 +25,8 @@ class Task:
     """Where machines are rented for a training request that asks for some."""
     home: Path | None = None
     """Where their leases are kept."""
+    own_data: tuple[Path, ...] = ()
+    """Folders that are read for this run beside those that are read for everybody's."""
 
 
 @dataclass(frozen=True)
