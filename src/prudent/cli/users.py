@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prudent.cli.console import out, say, say_json
+from prudent.cli.service_options import private_files
 from prudent.core.errors import BadInput, unknown
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _store(home: Path | None, config: Path | None) -> Iterator[tuple[Store, Acce
 
     settings = load({"home": home}, config)
     settings.create()
-    with Store(settings.database) as store:
+    with private_files(), Store(settings.database) as store:
         yield store, Access(settings.home)
 
 

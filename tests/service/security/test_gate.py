@@ -734,7 +734,6 @@ def test_layers_are_put_around_in_order_with_what_the_operator_set(tmp_path: Pat
     assert (gate, body, outer) == (Gate, BodyLimit, Shell)
     assert at_gate["sessions"] is sessions
     assert sessions.key == (tmp_path / "session.key").read_bytes()
-    assert at_gate["open"] == guard.access_of(settings).is_open
     assert (at_gate["rate"].per_s, at_gate["rate"].burst) == (5.0, 20.0)
     assert at_body == {"most_bytes": 500_000}
     assert at_shell == {"hosts": guard.hosts_of(settings), "origins": frozenset({"https://friend"})}

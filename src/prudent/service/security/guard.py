@@ -14,7 +14,7 @@ from prudent.service.security.accounts import Accounts, known
 from prudent.service.security.bodies import BodyLimit
 from prudent.service.security.gate import Gate
 from prudent.service.security.limits import Rate
-from prudent.service.security.sessions import Sessions, session_key
+from prudent.service.security.sessions import Sessions, SignedOut, session_key
 from prudent.service.security.shell import Shell
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
@@ -36,7 +36,8 @@ def install(app: Wrappable, settings: Settings, store: Store) -> Sessions:
     Handlers find who asks as `request.state.user`, and what their forms must carry as
     `request.state.form_token`. Answers the sessions, for the page that begins them.
     """
-    sessions = Sessions(session_key(settings.home / "session.key"))
+    signed_out = SignedOut(settings.home / "signed-out")
+    sessions = Sessions(session_key(settings.home / "session.key"), signed_out)
     app.add_middleware(
         Gate,
         accounts=Accounts(store, settings.tokens, settings.home),

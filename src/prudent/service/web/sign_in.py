@@ -11,7 +11,7 @@ from prudent.service.intake.refusal import Refused
 from prudent.service.security.accounts import Accounts
 from prudent.service.security.gate import SIGN_IN, SIGN_OUT, address_of
 from prudent.service.security.limits import Rate, retry_after
-from prudent.service.security.sessions import Sessions, set_cookie
+from prudent.service.security.sessions import Sessions, cookie_of, set_cookie
 from prudent.service.security.tokens import identify
 from prudent.service.web.desk import Desk
 from prudent.service.web.submitted import submitted
@@ -63,6 +63,9 @@ def add(router: APIRouter, desk: Desk) -> None:
 
     @router.post(SIGN_OUT)
     async def end(request: Request) -> Response:
+        """End the session here, and for whoever has a copy of its cookie."""
+        sessions: Sessions = request.app.state.sessions
+        sessions.end(cookie_of(request.headers.get("cookie", "")), time.time())
         response = RedirectResponse(SIGN_IN, 303)
         response.headers["set-cookie"] = set_cookie("", request.url.scheme == "https")
         return response
