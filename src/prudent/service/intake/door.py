@@ -17,6 +17,7 @@ from prudent.service.intake import tune_request
 from prudent.service.intake.places import inside, scheme_of
 from prudent.service.intake.refusal import CONFLICT, FORBIDDEN, MALFORMED, Refused, refused
 from prudent.service.intake.schedule_request import ScheduleRequest
+from prudent.service.notify.recipients import may_write_to
 from prudent.service.security.accounts import known
 from prudent.service.security.addresses import check_place, policy_of
 from prudent.service.security.guard import access_of, folders_for
@@ -153,7 +154,7 @@ def _check(settings: Settings, kind: str, document: Mapping[str, Any], user: Use
     folders = folders_for(settings, user.name)
     try:
         if kind == "train":
-            _train(settings, document, folders)
+            _train(settings, document, user)
         elif kind == "tune":
             if tune_request.runs_programs(document) and not user.may(COMMANDER):
                 raise _forbidden(f"{user.name} may not run commands; ask for the role {COMMANDER}.")
@@ -172,7 +173,7 @@ def _check(settings: Settings, kind: str, document: Mapping[str, Any], user: Use
         raise refused(f"It cannot be understood ({said}); compare it with the reference.") from error
 
 
-def _train(settings: Settings, document: Mapping[str, Any], folders: Sequence[Path]) -> None:
+def _train(settings: Settings, document: Mapping[str, Any], user: User) -> None:
     from prudent.training.request import TrainingRequest
 
     wrong: list[RequestError] = []
@@ -184,13 +185,21 @@ def _train(settings: Settings, document: Mapping[str, Any], folders: Sequence[Pa
     path = dataset.get("path") if isinstance(dataset, Mapping) else None
     if isinstance(path, str) and path and not any(error.path == "dataset.path" for error in wrong):
         try:
-            _place(settings, path, folders)
+            _place(settings, path, folders_for(settings, user.name))
         except BadInput as error:
             wrong.append(RequestError("dataset.path", str(error)))
+    mail = document.get("emailAddress")
+    if settings.smtp_host and isinstance(mail, str) and not may_write_to(mail, user.name, settings):
+        wrong.append(RequestError("emailAddress", _where_mail_goes(settings)))
     if settings.where is None and document.get("machines"):
         wrong.append(RequestError("machines", "This service rents no machines; leave it out."))
     if wrong:
         raise Refused(wrong)
+
+
+def _where_mail_goes(settings: Settings) -> str:
+    allowed = "".join(f" or to @{domain.lstrip('@')}" for domain in settings.mail_domains)
+    return f"Mail goes to your own address{allowed} only; name one of them, or leave it out."
 
 
 def _place(settings: Settings, path: str, folders: Sequence[Path]) -> None:
