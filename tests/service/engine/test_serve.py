@@ -16,8 +16,10 @@ import httpx
 import pytest
 
 from prudent.cli.main import run
+from prudent.service.work.wall import has_bubblewrap
 
 pytestmark = pytest.mark.timeout(600)
+COMMAND = {"parameters": {"n": [1]}, "goal": "minimise time_s", "max_trials": 1}
 DOCUMENT = {"domain": "misc-functions", "budget": "3 trials"}
 
 
@@ -74,6 +76,12 @@ def test_a_run_from_submission_to_result(
         assert shown["spent_usd"] > 0
         assert len(client.get(f"{begun['url']}/result").json()["entries"]) == 3
         assert "prudent_workers 1" in client.get("/metrics").text
+        if has_bubblewrap():  # a command of a request does not even see the operator's token
+            command = {**COMMAND, "command": f"test ! -e {home}/operator.token"}
+            begun = client.post("/v1/runs/tune", json=command).json()
+            with client.stream("GET", f"{begun['url']}/events", timeout=300) as stream:
+                *_, last = (line for line in stream.iter_lines() if line.startswith("event: "))
+            assert last == "event: succeeded", client.get(begun["url"]).json()
     process.send_signal(signal.SIGTERM)
     assert process.wait(240) == 0
     nobody_left(home)

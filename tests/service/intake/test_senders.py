@@ -100,4 +100,4 @@ def test_only_buckets_that_are_named_are_read(settings: Settings) -> None:
         door.prepare(named, "train", document, LOCAL, "rest")
     document["dataset"] = {"path": "s3://ours/cars.csv", "target": "price"}
     door.prepare(named, "train", document, LOCAL, "rest")
-    assert door.policy_for(named).buckets == ("ours",)
+    assert door.policy_for(named, named.data_folders).buckets == ("ours",)

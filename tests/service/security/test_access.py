@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 
 from prudent.cli.main import run
-from prudent.cli.serve import _who_may
+from prudent.cli.serve import who_may
 from prudent.core.errors import BadInput
 from prudent.service.security import accounts as all_accounts
 from prudent.service.security import guard
@@ -171,10 +171,10 @@ def test_the_link_signs_in_unless_another_site_leads_there(
 
 
 def test_the_token_is_shown_once(tmp_path: Path) -> None:
-    first = " ".join(_who_may("http://127.0.0.1:8080", tmp_path, False, "prudent_x"))
-    assert "http://127.0.0.1:8080/sign-in?token=prudent_x" in first
-    later = " ".join(_who_may("http://127.0.0.1:8080", tmp_path, False, None))
+    first = " ".join(who_may(tmp_path, False, "prudent_x"))
+    assert "{address}/sign-in?token=prudent_x" in first
+    later = " ".join(who_may(tmp_path, False, None))
     assert "token=" not in later
     assert str(tmp_path / TOKEN_FILE) in later
-    opened = " ".join(_who_may("http://127.0.0.1:8080", tmp_path, True, None))
+    opened = " ".join(who_may(tmp_path, True, None))
     assert "may do everything here, and run commands as you" in opened

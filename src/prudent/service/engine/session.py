@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NoReturn
 
@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from prudent.service.engine import record
 from prudent.service.engine.hands import Hands
+from prudent.service.intake import tune_request
 from prudent.service.security.guard import own_folders
 from prudent.service.settings import Settings
 from prudent.service.store import charges, claims, models, runs, trials
@@ -155,13 +156,14 @@ class Session:
             if self.daily_usd is not None:
                 spent_usd = self.store.read(charges.spent_usd, self.run.user)
                 left_usd = max(self.daily_usd - spent_usd, 0.0) + self.run.spent_usd
-            self._hand = self.hands.take()
+            folder = self.settings.folder_of(self.run.id).absolute()
+            self._hand = self.hands.take(folder if runs_programs(self.run) else None)
             self._hand.give(
                 Task(
                     self.run.id,
                     self.run.kind,
                     dict(self.run.document),
-                    self.settings.folder_of(self.run.id).absolute(),
+                    folder,
                     self.parallelism,
                     left_usd,
                     self.settings.engine,
@@ -269,3 +271,15 @@ class Session:
                 charges.record(connection, Charge(run.id, "machines", run.user, run.kind, usd, *price))
 
         self.store.write(charge)
+
+
+def runs_programs(run: Run) -> bool:
+    """Whether a run starts programs that its document names."""
+    if run.kind == "tune":
+        return tune_request.runs_programs(run.document)
+    execute = run.document.get("execute")
+    return run.kind == "schedule" and execute is not None and not _replays(execute)
+
+
+def _replays(execute: Any) -> bool:
+    return isinstance(execute, Mapping) and execute.get("replay") is not None

@@ -25,6 +25,7 @@ from prudent.service.store.runs import Run
 from prudent.service.store.store import Store
 from prudent.service.work.child import Terms
 from prudent.service.work.hand import Hand
+from prudent.service.work.wall import NO_WALL, wall_of
 from prudent.service.work.warm import cores
 
 _log = logging.getLogger("prudent.worker")
@@ -49,7 +50,12 @@ class Worker:
             settings.home.absolute(),
             settings.warm,
         )
-        self.hands = Hands(lambda: Hand(terms), settings.concurrency)
+        wall = wall_of(settings)
+        if wall is None:
+            _log.warning("%s", NO_WALL)
+        self.hands = Hands(
+            lambda folder: Hand(terms, wall, folder), settings.concurrency, has_wall=wall is not None
+        )
         self.pulse = Pulse(store, settings, self.described, self.mine, self.hands.tick)
         self._lock = threading.Lock()
         self._active: dict[str, Session] = {}

@@ -90,11 +90,11 @@ def _add_runs(api: APIRouter, settings: Settings, store: Store) -> None:
         return {"runs": [views.listed(run) for run in page.runs], "next": page.next}
 
     @api.get("/runs/{run_id}", tags=["runs"])
-    async def show(run_id: str) -> dict[str, Any]:
+    async def show(run_id: str, request: Request) -> dict[str, Any]:
         """A run as it stands."""
         run = await _run(store, run_id)
         waiting = await store.read_soon(claims.why_waiting, run, settings.per_user)
-        return {**views.shown(run), "waiting": waiting}
+        return {**views.shown(run, user_of(request)), "waiting": waiting}
 
     @api.get("/runs/{run_id}/events", tags=["runs"], response_class=StreamingResponse)
     async def follow_run(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from prudent.core.errors import RunFailed
 
 
 @dataclass(frozen=True)
@@ -109,9 +113,39 @@ class Ready:
 
 
 @dataclass(frozen=True)
+class Stop:
+    """The run is to stop; for a process that no signal reaches."""
+
+
+@dataclass(frozen=True)
 class Tick:
     """The worker is alive, and the run is still its."""
 
 
 Said = Noted | Progress | Begun | Ended | Done | Failed | Interrupted | Ready
 Tell = Callable[[Said], None]
+
+
+_NAMES = {kind.__name__ for kind in (*Said.__args__, Made)}
+
+
+class Suspect(RunFailed):
+    """The process said something that is no message; it is not listened to any more."""
+
+
+def read(data: bytes) -> Said:
+    """A message of its bytes. Commands may have got hold of the line, so nothing but messages is built."""
+    try:
+        found = _Messages(io.BytesIO(data)).load()
+    except Exception as error:
+        raise Suspect(f"The process that does the work sent what is no message ({error}).") from error
+    if not isinstance(found, Said):
+        raise Suspect("The process that does the work sent what is no message.")
+    return found
+
+
+class _Messages(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if module == __name__ and name in _NAMES:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"{module}.{name} is none")
