@@ -139,6 +139,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / artifacts.REPORT).symlink_to(tmp_path / "operator.token")
     (folder / artifacts.RESULT).write_text("{}")
+    (folder / artifacts.MODELS).symlink_to(tmp_path)
     assert artifacts.local(str(folder), artifacts.REPORT, tmp_path / "cache") is None
     assert artifacts.local(str(folder), artifacts.RESULT, tmp_path / "cache") is not None
     place = artifacts.keep(str(tmp_path / "kept"), "r", folder)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import pwd
+import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -25,11 +27,11 @@ from prudent.service.settings import Settings, load
 from prudent.service.store import runs, users
 from prudent.service.store.runs import NewRun
 from prudent.service.store.store import Store
-from prudent.service.work import artifacts
+from prudent.service.work import artifacts, compiled
 from prudent.service.work.child import Terms
 from prudent.service.work.hand import LAST_WORDS, Hand
 from prudent.service.work.messages import Done, Ended, Interrupted, Progress, Said, Suspect, Task, read
-from prudent.service.work.wall import ACCOUNT, Limits, Wall, has_bubblewrap, wall_of
+from prudent.service.work.wall import ACCOUNT, BUBBLEWRAP, Limits, Wall, has_bubblewrap, wall_of
 
 pytestmark = pytest.mark.timeout(600)
 needs_bubblewrap = pytest.mark.skipif(not has_bubblewrap(), reason="needs bubblewrap")
@@ -185,6 +187,14 @@ def test_another_account_passes_through_the_home_and_no_more(settings: Settings)
     assert int((folder / "uid.txt").read_text()) == pwd.getpwnam("nobody").pw_uid
     assert not any(secret in (folder / "env.txt").read_text() for secret in SECRETS.values())
     assert not (home / "mode").exists()
+    sleeping = ["sleep", "1000"]
+    with subprocess.Popen(sleeping, cwd=folder, env=environment, **wall.options()) as left:
+        try:
+            wall.clear(folder)
+            assert left.wait(60) == -signal.SIGKILL
+        finally:
+            left.kill()
+    assert (folder.stat().st_uid, stat.S_IMODE(folder.stat().st_mode)) == (0, 0o700), "it is closed again"
 
 
 @needs_bubblewrap
@@ -216,6 +226,20 @@ def _processes(folder: Path) -> list[str]:
         if str(folder).encode() in text and int(process.name) != os.getpid():
             found.append(process.name)
     return found
+
+
+def test_what_is_compiled_comes_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numba says where it would look: behind the wall it finds there what the service has compiled."""
+    caching = pytest.importorskip("numba.core.caching")
+    package = tmp_path / "prudent"
+    (package / "workflows" / "__pycache__").mkdir(parents=True)
+    (package / "workflows" / "__pycache__" / "engine.run-1.py311.nbi").write_text("compiled")
+    monkeypatch.setattr(compiled.prudent, "__file__", str(package / "__init__.py"))
+    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
+    compiled.copy_to(tmp_path / "home")
+    (found,) = (tmp_path / "home" / ".cache" / "numba").iterdir()
+    wanted = caching._CacheLocator.get_suitable_cache_subpath(str(package / "workflows" / "engine.py"))
+    assert (found.name, [path.read_text() for path in found.iterdir()]) == (wanted, ["compiled"])
 
 
 class _Evil:
@@ -266,6 +290,17 @@ def test_without_either_there_is_no_wall(tmp_path: Path) -> None:
 def test_an_account_that_would_be_no_wall_is_refused(name: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=said):
         wall_of(Settings(tmp_path, run_as=name))
+
+
+def test_no_link_in_the_folder_of_a_run_is_written_through(settings: Settings) -> None:
+    """A command may leave one for the next worker that takes the run up."""
+    folder = settings.folder_of("r")
+    folder.mkdir()
+    (folder / "private").symlink_to(settings.home)
+    Wall(BUBBLEWRAP, Limits(1000.0, 60.0, 700, 1.0), settings.home).prepare(folder)
+    assert not (folder / "private").is_symlink()
+    assert not (settings.home / ".cache").exists()
+    assert (settings.home / "operator.token").exists()
 
 
 @needs_bubblewrap

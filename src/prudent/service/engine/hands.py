@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from prudent.service.work.hand import MOST_RUNS, Hand
+from prudent.service.work.wall import Wall
 
 _log = logging.getLogger("prudent.worker")
 _PAUSE_S = 5.0
@@ -20,8 +21,8 @@ class Hands:
     `make` starts one: for any run, or behind the wall for the run of a folder.
     """
 
-    def __init__(self, make: Callable[[Path | None], Hand], size: int, has_wall: bool = False) -> None:
-        self._make, self._size, self._has_wall = make, size, has_wall
+    def __init__(self, make: Callable[[Path | None], Hand], size: int, wall: Wall | None = None) -> None:
+        self._make, self._size, self.wall = make, size, wall
         self._lock = threading.Lock()
         self._spare: list[Hand] = []
         self._out: set[Hand] = set()
@@ -56,7 +57,7 @@ class Hands:
 
         For a run that is to be behind the wall, name its folder: it gets a new one, where there is a wall.
         """
-        folder = walled if self._has_wall else None
+        folder = None if self.wall is None else walled
         with self._lock:
             self._spare.sort(key=lambda hand: not hand.ready)
             while self._spare and folder is None:

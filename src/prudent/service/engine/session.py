@@ -235,7 +235,9 @@ class Session:
         raise HandedOver
 
     def _give_back(self) -> None:
-        if self._hand is not None:
+        if self._hand is not None and self._hand.walled:
+            self._drop()
+        elif self._hand is not None:
             self.hands.give_back(self._hand)
             self._hand = None
 
@@ -249,7 +251,10 @@ class Session:
     def _clear(self) -> None:
         """End commands and machines that a process which is gone has left."""
         folder = self.settings.folder_of(self.run.id)
-        clear(folder)
+        if self.hands.wall is not None and runs_programs(self.run):
+            self.hands.wall.clear(folder.absolute())
+        else:
+            clear(folder)
         if self._may_have_machines:
             machines.end(folder, self.settings.home)
 

@@ -53,9 +53,7 @@ class Worker:
         wall = wall_of(settings)
         if wall is None:
             _log.warning("%s", NO_WALL)
-        self.hands = Hands(
-            lambda folder: Hand(terms, wall, folder), settings.concurrency, has_wall=wall is not None
-        )
+        self.hands = Hands(lambda folder: Hand(terms, wall, folder), settings.concurrency, wall)
         self.pulse = Pulse(store, settings, self.described, self.mine, self.hands.tick)
         self._lock = threading.Lock()
         self._active: dict[str, Session] = {}

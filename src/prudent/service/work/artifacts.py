@@ -28,7 +28,7 @@ def keep(artifacts: str | None, run_id: str, folder: Path) -> str:
         return str(folder)
     paths = [folder / name for name in _KEPT if is_plain(folder / name)]
     models = folder / MODELS
-    if models.is_dir():
+    if models.is_dir() and not models.is_symlink():
         paths += [path for path in sorted(models.rglob("*")) if is_plain(path) and ".work" not in path.parts]
     place = f"{artifacts.rstrip('/')}/{run_id}"
     if artifacts.startswith("s3://"):

@@ -7,10 +7,12 @@ folder and /tmp can be written. Without either, commands can do whatever the ser
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +24,7 @@ from urllib.parse import unquote, urlsplit
 
 from prudent.core.errors import BadInput
 from prudent.service.settings import Settings
+from prudent.service.work import compiled
 
 ACCOUNT, BUBBLEWRAP = "account", "bubblewrap"
 NO_WALL = (
@@ -90,7 +93,12 @@ class Wall:
 
     def prepare(self, folder: Path) -> None:
         """Make the run's folder such that the process can work in it."""
-        (folder / _PRIVATE).mkdir(parents=True, exist_ok=True)
+        private = folder / _PRIVATE
+        if private.is_symlink():  # left by a command of this run, to have us write elsewhere
+            private.unlink()
+        shutil.rmtree(private, ignore_errors=True)
+        private.mkdir(parents=True)
+        compiled.copy_to(private)
         if self.kind == ACCOUNT:
             owner = pwd.getpwnam(self.account)
             for path in (self.home, folder.parent):
@@ -99,6 +107,17 @@ class Wall:
                 _share(path, owner.pw_gid, 0o750)
             for path in (folder, *folder.rglob("*")):
                 os.chown(path, owner.pw_uid, owner.pw_gid, follow_symlinks=False)
+
+    def clear(self, folder: Path) -> None:
+        """End what a process that is gone has left of a run; no note that a command could forge is heeded.
+
+        Bubblewrap ends everything with itself. The folder of another account becomes the service's again.
+        """
+        if self.kind == ACCOUNT:
+            _end(pwd.getpwnam(self.account).pw_uid, f"PRUDENT_HOME={folder / _PRIVATE}".encode())
+            if folder.is_dir():
+                os.chown(folder, os.geteuid(), -1)
+                folder.chmod(0o700)
 
     def command(self, words: Sequence[str], folder: Path) -> list[str]:
         return [*self._bubblewrap(folder), *words] if self.kind == BUBBLEWRAP else list(words)
@@ -117,7 +136,8 @@ class Wall:
         return {**kept, "HOME": own, "PRUDENT_HOME": own}
 
     def _passes(self, name: str) -> bool:
-        return name in _HARMLESS or name.startswith(_HARMLESS_BEGINNINGS) or name in self.passed
+        harmless = name in _HARMLESS or name.startswith(_HARMLESS_BEGINNINGS)
+        return (harmless and name != "NUMBA_CACHE_DIR") or name in self.passed
 
     def _bubblewrap(self, folder: Path) -> Iterator[str]:
         yield from ("bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL")
@@ -230,6 +250,14 @@ def _installed() -> list[Path]:
     said = [sys.prefix, sys.base_prefix, *sys.path, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     found = dict.fromkeys(Path(path).absolute() for path in said if path)
     return [path for path in found if path.is_relative_to("/tmp") or path.is_relative_to("/run")]
+
+
+def _end(owner: int, sign: bytes) -> None:
+    """Kill the processes of an account that have this variable."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if process.stat().st_uid == owner and sign in (process / "environ").read_bytes().split(b"\0"):
+                os.kill(int(process.name), signal.SIGKILL)
 
 
 def _share(folder: Path, group: int, mode: int) -> None:
