@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from prudent.core.errors import BadInput
@@ -30,7 +31,19 @@ from prudent.service.store.store import Store
 from prudent.service.work import artifacts, compiled
 from prudent.service.work.child import Terms
 from prudent.service.work.hand import LAST_WORDS, Hand
-from prudent.service.work.messages import Done, Ended, Interrupted, Progress, Said, Suspect, Task, read
+from prudent.service.work.messages import (
+    Done,
+    Ended,
+    Interrupted,
+    Made,
+    Noted,
+    Progress,
+    Said,
+    Suspect,
+    Task,
+    read,
+    written,
+)
 from prudent.service.work.wall import ACCOUNT, BUBBLEWRAP, Limits, Wall, has_bubblewrap, wall_of
 
 pytestmark = pytest.mark.timeout(600)
@@ -247,17 +260,36 @@ class _Evil:
         return os.system, ("touch /tmp/prudent-owned",)
 
 
-@pytest.mark.parametrize("said", [_Evil(), ("a", "tuple"), "text", Path("/etc"), b"", None])
-def test_what_is_no_message_is_not_even_built(said: Any) -> None:
+@pytest.mark.parametrize(
+    "data",
+    [
+        pickle.dumps(_Evil()),
+        pickle.dumps(Done()),
+        b"",
+        b"[]",
+        b'"text"',
+        b"[" * 100_000,
+        b'{"kind": "Task", "said": {}}',
+        b'{"kind": "Done", "said": {"more": 1}}',
+        b'{"kind": "Done", "said": {"models": [{"rank": 1}]}}',
+        b"\xff\xfe",
+    ],
+)
+def test_what_is_no_message_is_not_even_built(data: bytes) -> None:
     """A command may get hold of the line to the worker, which is outside of the wall."""
     with pytest.raises(Suspect):
-        read(b"" if said == b"" else pickle.dumps(said))
+        read(data)
     assert not Path("/tmp/prudent-owned").exists()
 
 
 def test_messages_are_read() -> None:
-    for said in (Progress(0.5, 3.0), Ended(1, "a", {"x": [1, {"y": 2.0}]}, "finished"), Done()):
-        assert read(pickle.dumps(said)) == said
+    made = Made(1, "k-means", 0.5, "silhouette", 0.5, "1-k-means")
+    ended = Ended(1, "a", {"x": [1, {"y": 2.0}], "é": None}, "finished", score=1.5)
+    for said in (Progress(0.5, 3.0), ended, Done((made,), "the budget"), Interrupted(), Noted("a", {"b": 1})):
+        assert read(written(said)) == said
+    odd = read(written(Ended(1, "a", {"x": np.float64(0.5), "n": np.int64(3)}, "failed", float("nan"))))
+    assert isinstance(odd, Ended)
+    assert odd.configuration == {"x": 0.5, "n": 3}
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from prudent.service.work.messages import (
     Stop,
     Task,
     Tick,
+    written,
 )
 from prudent.service.work.wall import Limits
 from prudent.training.data.fetch import Policy, restrict
@@ -106,7 +107,7 @@ class Child:
         said = without_secrets(said, self._redaction)
         with self._lock:
             try:
-                self._line.send(said)
+                self._line.send_bytes(written(said))
             except OSError:
                 self._leave()
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import pickle
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,26 +125,40 @@ Said = Noted | Progress | Begun | Ended | Done | Failed | Interrupted | Ready
 Tell = Callable[[Said], None]
 
 
-_NAMES = {kind.__name__ for kind in (*Said.__args__, Made)}
+_KINDS = {kind.__name__: kind for kind in Said.__args__}
 
 
 class Suspect(RunFailed):
     """The process said something that is no message; it is not listened to any more."""
 
 
+def written(said: Said) -> bytes:
+    """A message for the line, as JSON: commands may get hold of it, and a pickle would run what they want."""
+    document = {"kind": type(said).__name__, "said": vars(said)}
+    return json.dumps(document, ensure_ascii=False, default=_plain).encode("utf-8", "replace")
+
+
 def read(data: bytes) -> Said:
-    """A message of its bytes. Commands may have got hold of the line, so nothing but messages is built."""
+    """
+    >>> read(written(Done((Made(1, "k-means", 0.5, "silhouette", 0.5, "1-k-means"),)))).models[0].rank
+    1
+    """
     try:
-        found = _Messages(io.BytesIO(data)).load()
-    except Exception as error:
+        document = json.loads(data)
+        said = dict(document["said"])
+        if "models" in said:
+            said["models"] = tuple(Made(**model) for model in said["models"])
+        found: Said = _KINDS[document["kind"]](**said)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Suspect(f"The process that does the work sent what is no message ({error}).") from error
-    if not isinstance(found, Said):
-        raise Suspect("The process that does the work sent what is no message.")
     return found
 
 
-class _Messages(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if module == __name__ and name in _NAMES:
-            return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"{module}.{name} is none")
+def _plain(value: Any) -> Any:
+    """Models and other mappings as objects, scalars of numpy as numbers."""
+    if isinstance(value, Made):
+        return vars(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    item = getattr(value, "item", None)
+    return str(value) if item is None else item()
