@@ -90,7 +90,7 @@ class Chaos:
         self.log = (settings.home / "log").open("ab")
         self.over = threading.Event()
         self.killed = self.restarted = 0
-        self.web = self._start("serve", "--workers", "0")
+        self.web = self._start("serve", "--open", "--workers", "0")
         self.workers = [self._start("worker") for _ in range(3)]
         self._threads: list[threading.Thread] = []
 

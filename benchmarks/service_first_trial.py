@@ -54,7 +54,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "data").mkdir()
         (Path(name) / "data" / "rows.csv").write_text(ROWS)
-        command = [sys.executable, "-m", "prudent.cli.main", "serve", "--home", name, "--port", "0"]
+        command = [sys.executable, "-m", "prudent.cli.main", "serve", "--open", "--home", name, "--port", "0"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert process.stdout is not None
         place = process.stdout.readline().split("http://")[1].split()[0]

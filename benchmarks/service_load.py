@@ -166,7 +166,7 @@ def processor_s(pid: int) -> float:
 
 
 def start(settings: Settings, port: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "prudent.cli.main", "serve", "--home", str(settings.home)]
+    command = [sys.executable, "-m", "prudent.cli.main", "serve", "--open", "--home", str(settings.home)]
     environment = {**os.environ, "PRUDENT_RATE_PER_S": "1000000"}
     if settings.database_url:
         environment["PRUDENT_DATABASE_URL"] = settings.database_url

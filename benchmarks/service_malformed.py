@@ -31,6 +31,7 @@ from hypothesis import Phase
 from hypothesis.strategies import SearchStrategy
 
 import prudent
+from prudent.service.security.access import Access
 from prudent.service.settings import Settings
 from prudent.service.store import events, models, runs, trials
 from prudent.service.store.models import Model
@@ -186,6 +187,7 @@ def run(requests: int, seed: int, database_url: str | None, model: Path | None) 
     with tempfile.TemporaryDirectory() as name:
         settings = Settings(Path(name) / "home", database_url=database_url, rate_per_s=1e9)
         settings.create()
+        Access(settings.home).choose(True)
         with Store(settings.database) as store:
             known = furnish(store, settings, model or trained(Path(name)))
             app = create_app(settings, store)

@@ -21,6 +21,7 @@ import sqlalchemy as sa
 import uvicorn
 from fastapi import FastAPI
 
+from prudent.service.security.access import Access
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
 from prudent.service.store.tables import about, metadata
@@ -182,8 +183,10 @@ def store(url: str) -> Iterator[Store]:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
+    """Those of a service that its operator opened; it closes with its first user."""
     found = Settings(tmp_path / "home")
     found.create()
+    Access(found.home).choose(True)
     return found
 
 

@@ -122,10 +122,11 @@ def office() -> Iterator[tuple[Office, int]]:
 def service(queue: str, office: tuple[Office, int], tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """`prudent serve`, as an operator would start it; its address and its home."""
     home, log = tmp_path / "home", tmp_path / "log"
-    words = ["serve", "--home", str(home), "--queue", queue, "--bucket", "s3://team/inbox"]
+    words = ["serve", "--open", "--home", str(home), "--queue", queue, "--bucket", "s3://team/inbox"]
     words += ["--artifacts", "s3://team/results", "--where", "local", "--concurrency", "1"]
     mail = {"HOST": "127.0.0.1", "PORT": str(office[1]), "SECURITY": "none", "FROM": "prudent@example.org"}
     environment = {**os.environ, **{f"PRUDENT_SMTP_{name}": value for name, value in mail.items()}}
+    environment["PRUDENT_MAIL_DOMAINS"] = "example.org"
 
     def started(port: int) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "prudent.cli.main", *words, "--port", str(port)]

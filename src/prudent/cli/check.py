@@ -1,4 +1,4 @@
-"""`prudent check`: what would go wrong on the machines, before money is spent."""
+"""`prudent check`: what would go wrong on machines before money is spent, and how secure a service is."""
 
 from __future__ import annotations
 
@@ -41,15 +41,22 @@ def check(
             "--type", help="A type that the places must have, or how many: 3*m5.large; may be repeated."
         ),
     ] = None,
+    service: Annotated[
+        Path | None, typer.Option(metavar="HOME", help="The home of a running service: how secure it is.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
 ) -> None:
-    """Find what is wrong with a job file or with the places of machines; nothing is launched."""
-    if job is None and not where:
-        raise BadInput("There is nothing to check; name a job file, or a place like --where ec2:aws.yaml.")
+    """Find what is wrong with a job file, the places of machines or a service; nothing is launched."""
+    if job is None and not where and service is None:
+        raise BadInput(
+            "There is nothing to check; name a job file, or a place like --where ec2:aws.yaml, "
+            "or a service like --service HOME."
+        )
     if types and not where:
         raise BadInput("A job file names its types itself; use --type with --where.")
     found = [] if job is None else [check_job(job)]
     found += [check_place(text, types or ()) for text in where or ()]
+    found += [] if service is None else check_service(service)
     if as_json:
         say_json(described(found))
     else:
@@ -81,6 +88,15 @@ def check_place(text: str, types: Sequence[str]) -> Checked:
     except PrudentError as error:
         problems = [str(error)]
     return Checked(text, tuple(problems))
+
+
+def check_service(home: Path) -> list[Checked]:
+    """A running service, by each part of the checklist."""
+    try:
+        from prudent.service.security.checklist import checked
+    except ImportError as error:
+        raise BadInput(f'The service needs {error.name}; pip install "prudent[serve]".') from error
+    return [Checked(f"{home}, {part}", problems) for part, problems in checked(home)]
 
 
 def described(found: Sequence[Checked]) -> dict[str, Any]:

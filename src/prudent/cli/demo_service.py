@@ -58,14 +58,14 @@ def service_demo(console: Console, folder: Path, data: Path | None = None, seed:
     (home / "data").mkdir(parents=True)
     if data is not None:
         shutil.copy(data, home / "data" / data.name)
-    with _served(home) as address:
+    with _served(home) as (address, token):
         began_s = time.monotonic()
         console.print(Text.assemble(("A service  ", "bold"), f"{address}, for requests of a team"))
         documents = requests(data, seed)
-        places = [_ask(f"{address}/v1/runs/{kind}", asked)["url"] for kind, asked in documents]
-        seen = tuple(_end(address, place) for place in places)
+        places = [_ask(f"{address}/v1/runs/{kind}", token, asked)["url"] for kind, asked in documents]
+        seen = tuple(_end(address, token, place) for place in places)
         console.print(_table(seen))
-        _stay(console, address, began_s)
+        _stay(console, f"{address}/sign-in?token={token}", began_s)
     return seen
 
 
@@ -92,8 +92,8 @@ def requests(data: Path | None, seed: int) -> list[tuple[str, dict[str, Any]]]:
 
 
 @contextmanager
-def _served(home: Path) -> Iterator[str]:
-    """`prudent serve` on a free port; its address."""
+def _served(home: Path) -> Iterator[tuple[str, str]]:
+    """`prudent serve` on a free port; its address, and the operator's token."""
     words = ["serve", "--home", str(home), "--port", "0"]
     with (home / "serve.log").open("w") as log:
         process = subprocess.Popen(
@@ -110,7 +110,8 @@ def _served(home: Path) -> Iterator[str]:
         said = process.stdout.readline()
         if "http://" not in said:
             raise RunFailed(f"The service did not start; see {home / 'serve.log'}.")
-        yield "http://" + said.split("http://")[1].split()[0]
+        token = (home / "operator.token").read_text(encoding="utf-8").strip()
+        yield "http://" + said.split("http://")[1].split()[0], token
     finally:
         process.terminate()
         try:
@@ -121,18 +122,18 @@ def _served(home: Path) -> Iterator[str]:
         process.stdout.close()
 
 
-def _ask(url: str, document: dict[str, Any] | None = None) -> dict[str, Any]:
+def _ask(url: str, token: str, document: dict[str, Any] | None = None) -> dict[str, Any]:
     body = None if document is None else json.dumps(document).encode()
-    headers = {"content-type": "application/json"}
+    headers = {"content-type": "application/json", "authorization": f"Bearer {token}"}
     # Straight to it: a proxy of this machine knows nothing of its own address.
     with build_opener(ProxyHandler({})).open(Request(url, body, headers), timeout=60) as answer:
         found: dict[str, Any] = json.load(answer)
     return found
 
 
-def _end(address: str, place: str) -> Seen:
+def _end(address: str, token: str, place: str) -> Seen:
     give_up_s = time.monotonic() + _PATIENCE_S
-    while (run := _ask(address + place))["status"] not in _ENDS:
+    while (run := _ask(address + place, token))["status"] not in _ENDS:
         if time.monotonic() > give_up_s:
             raise RunFailed("The demo's runs do not come to an end; see the log of the service.")
         time.sleep(_LOOK_S)
@@ -151,11 +152,12 @@ def _table(seen: tuple[Seen, ...]) -> Table:
     return table
 
 
-def _stay(console: Console, address: str, began_s: float) -> None:
+def _stay(console: Console, link: str, began_s: float) -> None:
     """Keep it open for the rest of a minute where somebody can look."""
     left_s = OPEN_S - (time.monotonic() - began_s)
     if not console.is_terminal or left_s <= 0:
         return
-    console.print(f"Open {address} in a browser; it is there for {left_s:.0f} s more. Ctrl-C ends it.")
+    console.print(f"It is there for {left_s:.0f} s more; Ctrl-C ends it. To look at it, open")
+    console.print(link, soft_wrap=True)
     with suppress(KeyboardInterrupt):
         time.sleep(left_s)

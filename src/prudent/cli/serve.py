@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,16 @@ import typer
 
 from prudent.cli.console import out, say
 from prudent.cli.reaping import reaping
-from prudent.cli.service_options import Artifacts, Config, Data, DatabaseUrl, Home, Where, read_settings
+from prudent.cli.service_options import (
+    Artifacts,
+    Config,
+    Data,
+    DatabaseUrl,
+    Home,
+    Where,
+    private_files,
+    read_settings,
+)
 from prudent.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -40,6 +49,13 @@ def serve(
     watch: Annotated[Path | None, typer.Option(help="A folder in which dropped requests are taken.")] = None,
     queue: Annotated[str | None, typer.Option(help="A queue of requests: an SQS URL or file:///DIR.")] = None,
     bucket: Annotated[str | None, typer.Option(help="A bucket of requests: s3://bucket/prefix.")] = None,
+    is_open: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open",
+            help="Ask nobody for a token, on this machine only; kept in the home. Tokens otherwise.",
+        ),
+    ] = None,
 ) -> None:
     """Serve Prudent to a team: REST, dashboard, queues; requests survive crashes and are worked off."""
     said = {
@@ -57,27 +73,32 @@ def serve(
         "bucket": bucket,
     }
     settings = read_settings(home, config, database_url, said)
-    _run(settings)
+    _run(settings, is_open)
 
 
-def _run(settings: Settings) -> None:
+def _run(settings: Settings, is_open: bool | None) -> None:
     from prudent.service.engine.crew import Crew
     from prudent.service.intake.fronts import Fronts, fronts_of
     from prudent.service.notify.courier import Courier
     from prudent.service.security import guard
+    from prudent.service.security.access import make_token
     from prudent.service.store.store import Store
     from prudent.service.web.app import create_app
     from prudent.service.web.logs import set_up
     from prudent.service.work import artifacts, machines
+    from prudent.service.work.wall import NO_WALL, wall_of
 
     settings.create()
     machines.check(settings.where, settings.home)
     artifacts.check(settings.artifacts)
     set_up()
     with ExitStack() as stack:
+        stack.enter_context(private_files())
         store = stack.enter_context(Store(settings.database))
-        guard.check_bind(settings, store)
-        settings = guard.at_home(settings, store)
+        access = guard.check_access(settings, store, is_open)
+        wall = wall_of(settings)
+        token = make_token(settings.home)
+        settings = guard.with_own_folders(settings)
         app = create_app(settings, store)
         stack.enter_context(_heeded_signals())
         stack.enter_context(reaping(settings.home))
@@ -88,11 +109,15 @@ def _run(settings: Settings) -> None:
         stack.callback(courier.stop)
         fronts = Fronts(fronts_of(settings, store)).start()
         stack.callback(fronts.stop)
-        _serve(app, settings)
+        said = who_may(settings.home, access.chosen_open, token)
+        _serve(app, settings, said if wall is not None else (*said, NO_WALL))
 
 
-def _serve(app: Any, settings: Settings) -> None:
+def _serve(app: Any, settings: Settings, said: Sequence[str]) -> None:
+    """Serve; `said` is told when the address is known, for which {address} stands."""
     import uvicorn
+
+    from prudent.service.security.running import tell
 
     config = uvicorn.Config(
         app,
@@ -108,8 +133,28 @@ def _serve(app: Any, settings: Settings) -> None:
     listening = _listening(settings)
     place = listening.getsockname()
     shown = f"[{place[0]}]" if ":" in place[0] else place[0]
-    say(out(), f"Prudent serves at http://{shown}:{place[1]} (home: {settings.home}). Ctrl-C ends it.")
+    address = f"http://{shown}:{place[1]}"
+    tell(settings, address)
+    say(out(), f"Prudent serves at {address} (home: {settings.home}). Ctrl-C ends it.")
+    for line in said:  # a link that is broken in two cannot be followed
+        out().print(line.replace("{address}", address), soft_wrap=True, markup=False)
     server.run(sockets=[listening])
+
+
+def who_may(home: Path, is_open: bool, token: str | None) -> tuple[str, ...]:
+    """Who gets in. A new token is shown this once; afterwards it is only in its file."""
+    if is_open:
+        return (
+            "It is open: whoever can log in to this machine may do everything here, and run commands as you. "
+            "--no-open asks for a token.",
+        )
+    kept = f"{home / 'operator.token'}"
+    if token is None:
+        return (f"Sign in with the token in {kept}.",)
+    return (
+        f"Sign in at {{address}}/sign-in?token={token}",
+        f"This is shown once; the token is kept in {kept}.",
+    )
 
 
 def _listening(settings: Settings) -> socket.socket:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
@@ -40,6 +42,16 @@ Where = Annotated[
         "hosts:INVENTORY.yaml or ec2:CONFIG.yaml; nowhere otherwise."
     ),
 ]
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """What is written meanwhile can be read by its owner only."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def read_settings(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from prudent.cli.console import out, say, say_json
+from prudent.cli.service_options import private_files
 from prudent.core.errors import BadInput, unknown
 
 if TYPE_CHECKING:
+    from prudent.service.security.access import Access
     from prudent.service.store.store import Store
 
 users = typer.Typer(
@@ -48,14 +52,19 @@ def add(
         raise BadInput(f"--daily-usd is {daily_usd:g}; give an amount of 0 or more.")
     token = new_token()
     user = User(checked_name(name), role, daily_usd, hash_token(token))
-    with _store(home, config) as store:
+    with _store(home, config) as (store, access):
         if not replace and store.read(stored.get, name) is not None:
             raise BadInput(f'There is a user "{name}" already; use --replace to give them a new token.')
         store.write(stored.put, user)
+        closed = access.chosen_open
+        if closed:
+            access.choose(False)
     if as_json:
         say_json({"name": name, "role": role, "daily_usd": daily_usd, "token": token})
     else:
         say(out(), f"{name} is {_article(role)} {role} now. Their token, shown this once:", token)
+        if closed:
+            say(out(), "The service was open; from now on it asks everybody for a token.")
 
 
 @users.command("list")
@@ -64,13 +73,13 @@ def list_(home: Home = None, config: Config = None, as_json: Json = False) -> No
     from prudent.core.units import format_money
     from prudent.service.store import users as stored
 
-    with _store(home, config) as store:
+    with _store(home, config) as (store, _):
         found = store.read(stored.all_)
     if as_json:
         say_json([{"name": u.name, "role": u.role, "daily_usd": u.daily_usd} for u in found])
         return
     if not found:
-        say(out(), 'No users yet: only this machine can use the service. "prudent users add NAME" adds one.')
+        say(out(), 'No users yet: only the operator can use the service. "prudent users add NAME" adds one.')
         return
     from rich.table import Table
 
@@ -91,19 +100,22 @@ def remove(
     """Remove a user; the token and all sessions end within seconds, the runs stay."""
     from prudent.service.store import users as stored
 
-    with _store(home, config) as store:
+    with _store(home, config) as (store, _):
         if not store.write(stored.remove, name):
             raise unknown("user", name, [user.name for user in store.read(stored.all_)])
     say(out(), f"{name} is removed.")
 
 
-def _store(home: Path | None, config: Path | None) -> Store:
+@contextmanager
+def _store(home: Path | None, config: Path | None) -> Iterator[tuple[Store, Access]]:
+    from prudent.service.security.access import Access
     from prudent.service.settings import load
     from prudent.service.store.store import Store
 
     settings = load({"home": home}, config)
     settings.create()
-    return Store(settings.database)
+    with private_files(), Store(settings.database) as store:
+        yield store, Access(settings.home)
 
 
 def _article(role: str) -> str:

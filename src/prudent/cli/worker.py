@@ -12,7 +12,16 @@ from typing import Annotated
 import typer
 
 from prudent.cli.reaping import reaping
-from prudent.cli.service_options import Artifacts, Config, Data, DatabaseUrl, Home, Where, read_settings
+from prudent.cli.service_options import (
+    Artifacts,
+    Config,
+    Data,
+    DatabaseUrl,
+    Home,
+    Where,
+    private_files,
+    read_settings,
+)
 
 _PR_SET_PDEATHSIG = 1
 
@@ -44,7 +53,7 @@ def worker(
     machines.check(settings.where, settings.home)
     results.check(settings.artifacts)
     set_up()
-    with Store(settings.database) as store:
+    with private_files(), Store(settings.database) as store:
         made = Worker(settings, store, name)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: made.drain())

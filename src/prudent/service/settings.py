@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from ipaddress import ip_address
@@ -14,7 +15,17 @@ from prudent.core.errors import BadInput, unknown
 PREFIX = "PRUDENT_"
 SECRETS = ("database_url", "smtp_password", "webhook_secret")
 """Read from files or the environment only, and never shown."""
-_LISTS = ("data", "private_networks", "trusted_hosts", "cors_origins", "buckets")
+_LISTS = (
+    "data",
+    "own_data",
+    "private_networks",
+    "trusted_hosts",
+    "cors_origins",
+    "buckets",
+    "command_environment",
+    "mail_domains",
+    "secret_files",
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,8 @@ class Settings:
     """How people reach the service, for links in mails."""
     data: tuple[Path, ...] = ()
     """Folders, beside HOME/data, in which the data of requests may lie."""
+    own_data: tuple[Path, ...] = ()
+    """Folders in which the data of the operator's own requests may lie; those of no user."""
 
     # Work
     workers: int = 1
@@ -79,6 +92,21 @@ class Settings:
     largest_data_mb: float = 2000.0
     longest_fetch_s: float = 600.0
 
+    # Commands of requests
+    run_as: str | None = None
+    """The account that commands of requests run as; only root can change to it."""
+    bubblewrap: bool = True
+    """Run them in bubblewrap, where it is installed and there is no `run_as`."""
+    command_environment: tuple[str, ...] = ()
+    """Variables that they get beside harmless ones, such as AWS_ACCESS_KEY_ID."""
+    command_memory_mb: float | None = None
+    """The memory of each of their processes; that of the machine otherwise."""
+    command_cpu_s: float = 86400.0
+    command_processes: int = 4096
+    command_file_mb: float = 20_000.0
+    secret_files: tuple[Path, ...] = ()
+    """Files that secrets were read from; commands do not see them."""
+
     # Other fronts
     watch: Path | None = None
     """A folder in which dropped documents are taken."""
@@ -99,6 +127,8 @@ class Settings:
     smtp_security: Literal["starttls", "tls", "none"] = "starttls"
     smtp_ca: Path | None = None
     """A file of certificates that vouch for the mail server, where it is of the house's own authority."""
+    mail_domains: tuple[str, ...] = ()
+    """Domains to which requests may have mail sent; otherwise to their sender's own address only."""
     webhook_url: str | None = None
     webhook_secret: str | None = field(default=None, repr=False)
 
@@ -143,14 +173,17 @@ class Settings:
         return self.runs / run_id
 
     def create(self) -> None:
-        """Make the folders there must be; only their owner may look in."""
+        """Make the folders there must be; only their owner may look in, also where they were there before."""
         for folder in (self.home, self.runs, self.home / "data"):
             try:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _close(folder)
             except OSError as error:
                 raise BadInput(
                     f'Cannot write to "{folder}" ({error.strerror}); choose another --home.'
                 ) from error
+        for path in self.home.iterdir():
+            _close(path)
 
 
 def load(
@@ -170,6 +203,18 @@ def load(
     said.update({name: value for name, value in flags.items() if value not in (None, (), [])})
     said.setdefault("home", Path.home() / ".local" / "share" / "prudent")
     return _checked(said)
+
+
+def _close(path: Path) -> None:
+    """Shut others out of a folder or file; the group of `run_as` may keep its way through folders."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:  # it was there for a moment only
+        return
+    if stat.S_ISDIR(mode) and stat.S_IMODE(mode) not in (0o700, 0o710, 0o750):
+        path.chmod(0o700)
+    elif stat.S_ISREG(mode) and mode & 0o077:
+        path.chmod(stat.S_IMODE(mode) & 0o700)
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
@@ -222,11 +267,18 @@ def _read_secrets(said: dict[str, Any], folder: Path) -> dict[str, Any]:
         if path is not None:
             try:
                 said[name] = (folder / str(path)).read_text(encoding="utf-8").strip()
+                said["secret_files"] = (*_listed(said.get("secret_files")), (folder / str(path)).absolute())
             except OSError as error:
                 raise BadInput(
                     f'Cannot read {name}_file "{path}" ({error.strerror}); check the path.'
                 ) from error
     return said
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return tuple(value or ())
 
 
 def _checked(said: dict[str, Any]) -> Settings:
@@ -237,11 +289,8 @@ def _checked(said: dict[str, Any]) -> Settings:
         if name not in known:
             raise unknown("setting", name, known)
     for name in _LISTS:
-        value = said.get(name)
-        if isinstance(value, str):
-            said[name] = tuple(part.strip() for part in value.split(",") if part.strip())
-        elif isinstance(value, list):
-            said[name] = tuple(value)
+        if isinstance(said.get(name), str | list):
+            said[name] = _listed(said[name])
     try:
         settings = TypeAdapter(Settings).validate_python(said)
     except ValidationError as error:
@@ -258,7 +307,7 @@ def _checked(said: dict[str, Any]) -> Settings:
 
 
 def _check_numbers(settings: Settings) -> None:
-    least = {"concurrency": 1, "per_user": 1, "tries": 1, "workers": 0}
+    least = {"concurrency": 1, "per_user": 1, "tries": 1, "workers": 0, "command_processes": 1}
     for name, lowest in least.items():
         if getattr(settings, name) < lowest:
             raise BadInput(f"The setting {name} is {getattr(settings, name)}; give {lowest} or more.")

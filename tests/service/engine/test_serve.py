@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -15,11 +16,13 @@ import httpx
 import pytest
 
 from prudent.cli.main import run
+from prudent.service.work.wall import has_bubblewrap
 
 from ...running import strangers
 from ...running.listening import Watch
 
 pytestmark = pytest.mark.timeout(600)
+COMMAND = {"parameters": {"n": [1]}, "goal": "minimise time_s", "max_trials": 1}
 DOCUMENT = {"domain": "misc-functions", "budget": "3 trials"}
 TASKS = [
     {"name": name, "id": name, "parents": [], "children": [], "inputFiles": [], "outputFiles": []}
@@ -74,7 +77,16 @@ def test_a_run_from_submission_to_result(
     nobody_left: Callable[[Path], None],
 ) -> None:
     process, place = service
-    with httpx.Client(base_url=f"http://{place}", timeout=60, trust_env=False) as client:
+    token = (home / "operator.token").read_text().strip()
+    assert process.stdout is not None
+    link = process.stdout.readline().split()[-1]
+    assert link == f"http://{place}/sign-in?token={token}"
+    assert stat.S_IMODE((home / "operator.token").stat().st_mode) == 0o600
+    bearer = {"authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=f"http://{place}", timeout=60, trust_env=False, headers=bearer) as client:
+        stranger = httpx.post(f"http://{place}/v1/runs/train", json=DOCUMENT, trust_env=False)
+        assert stranger.status_code == 401
+        assert "prudent_session" in httpx.get(link, trust_env=False).cookies
         until_s = time.monotonic() + 300
         while client.get("/ready").json()["workers"] == 0:
             assert time.monotonic() < until_s, (tmp_path / "log").read_text()
@@ -91,9 +103,16 @@ def test_a_run_from_submission_to_result(
         assert len(client.get(f"{begun['url']}/result").json()["entries"]) == 3
         assert "prudent_workers 1" in client.get("/metrics").text
         check_execution(client, only_loopback, tmp_path)
+        if has_bubblewrap():  # a command of a request does not even see the operator's token
+            command = {**COMMAND, "command": f"test ! -e {home}/operator.token"}
+            begun = client.post("/v1/runs/tune", json=command).json()
+            with client.stream("GET", f"{begun['url']}/events", timeout=300) as stream:
+                *_, last = (line for line in stream.iter_lines() if line.startswith("event: "))
+            assert last == "event: succeeded", client.get(begun["url"]).json()
     process.send_signal(signal.SIGTERM)
     assert process.wait(240) == 0
     nobody_left(home)
+    assert token not in (tmp_path / "log").read_text()
 
 
 def check_execution(client: httpx.Client, watch: Watch, tmp_path: Path) -> None:
@@ -133,6 +152,7 @@ def own_logging() -> Iterator[None]:
     ("words", "said"),
     [
         (("serve", "--host", "0.0.0.0"), "token"),
+        (("serve", "--host", "0.0.0.0", "--open"), "an open service asks nobody for a token"),
         (("worker", "--database-url", "postgresql://me:hush@host/name"), "PRUDENT_DATABASE_URL"),
     ],
 )

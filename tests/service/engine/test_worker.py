@@ -122,6 +122,7 @@ def working(url: str | None, folder: Path, nobody_left: Callable[[Path], None]) 
         takeover_s=300.0,
         grace_s=0.5,
         warm=False,
+        bubblewrap=False,  # commands and tests share files
     )
     settings.create()
     with Store(settings.database) as store:
@@ -305,6 +306,15 @@ def test_a_worker_that_is_told_to_leave_hands_over(team: Team, tmp_path: Path) -
     check_done_once(team, run_id, tmp_path)
     waited = [event.data["why"] for event in team.store.read(events.since, run_id) if event.kind == "waiting"]
     assert waited == [f"{first} is leaving; another goes on."]
+    check_no_pickles(Path(team.settings.engine_database.removeprefix("sqlite:///")))
+
+
+def check_no_pickles(path: Path) -> None:
+    """What the engine remembers of all runs until now is JSON; pickles begin so, in base64."""
+    with contextlib.closing(sqlite3.connect(path, timeout=60.0)) as file:
+        text = "\n".join(file.iterdump())
+    assert '"outcome":' in text
+    assert not any(sign in text for sign in ("gASV", "gAWV", "gARL", "gAJ"))
 
 
 def test_cancel_stops_the_command_at_once(team: Team, tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def test_every_error_has_its_place(settings: Settings) -> None:
         (LOCAL, "schedule", {**SCHEDULE, "scheduler": "q-learning", "options": {"tables": "/etc/x"}}, 422),
         (LOCAL, "tune", {**COMMAND, "directory": "/etc"}, 422),
         (LOCAL, "tune", {**COMMAND, "price": {"catalog": "/etc/passwd"}}, 422),
+        (LOCAL, "tune", {**COMMAND, "where": {"hosts": "/etc/passwd"}}, 422),
     ],
 )
 def test_what_is_refused(settings: Settings, user: User, kind: str, document: Any, status: int) -> None:
@@ -178,3 +179,21 @@ def test_any_document_is_taken_or_refused(settings: Settings, kind: str, changes
         return
     assert 400 <= found.status < 500
     assert json.dumps(found.to_dict())
+
+
+def test_to_check_a_command_runs_nothing_of_its_sender(settings: Settings, tmp_path: Path) -> None:
+    """The shell that looks for the program gets none of the request's variables but PATH."""
+    traced = {**COMMAND, "environment": {"LD_DEBUG": "all", "LD_DEBUG_OUTPUT": f"{tmp_path}/loaded"}}
+    door.prepare(settings, "tune", traced, LOCAL, "rest")
+    assert not list(tmp_path.glob("loaded*")), "the loader of a program would have heeded it"
+
+
+def test_a_place_of_machines_is_a_file_of_the_data_folders(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "inventory.yaml").write_text("secret: 1\n")
+    for name in ("hosts", "ec2", "local"):
+        document = {**COMMAND, "where": {name: str(tmp_path / "inventory.yaml")}}
+        with pytest.raises(Refused) as refusal:
+            door.prepare(settings, "tune", document, LOCAL, "rest")
+        (error,) = [error for error in refusal.value.errors if error.path == "where"]
+        assert "data folders" in error.message
+        assert "secret" not in str(refusal.value.errors)

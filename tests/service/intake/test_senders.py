@@ -15,6 +15,7 @@ from prudent.service.intake import door
 from prudent.service.intake.fronts import fronts_of
 from prudent.service.intake.parcel import Reply, receive
 from prudent.service.intake.refusal import Refused
+from prudent.service.security.access import Access, make_token
 from prudent.service.security.tokens import hash_token
 from prudent.service.settings import Settings
 from prudent.service.store import users
@@ -68,12 +69,20 @@ def test_a_role_that_is_taken_away_counts_at_once(store: Store, settings: Settin
     assert dropped(store, named, "tune", COMMAND, "two").refusal is not None
 
 
-def test_whoever_sits_at_the_machine_may_be_named_while_nobody_has_a_token(tmp_path: Path) -> None:
+def test_whoever_sits_at_the_machine_may_be_named_where_it_is_open(tmp_path: Path) -> None:
     alone = Settings(tmp_path / "home", intake_user="local")
+    alone.create()
+    access = Access(alone.home)
+    access.choose(True)
     with Store(f"sqlite:///{tmp_path}/alone.db") as store:
         assert door.sender_of(store, alone, FOLDER) == LOCAL
         with pytest.raises(Refused, match="no account"):
             door.sender_of(store, replace(alone, host="0.0.0.0"), FOLDER)
+        access.choose(False)
+        with pytest.raises(Refused, match="no account"):
+            door.sender_of(store, alone, FOLDER)
+        make_token(alone.home)
+        assert door.sender_of(store, replace(alone, intake_user="operator"), FOLDER).role == "admin"
 
 
 def test_a_name_without_an_account_is_told_at_the_start(store: Store, settings: Settings) -> None:
@@ -91,4 +100,4 @@ def test_only_buckets_that_are_named_are_read(settings: Settings) -> None:
         door.prepare(named, "train", document, LOCAL, "rest")
     document["dataset"] = {"path": "s3://ours/cars.csv", "target": "price"}
     door.prepare(named, "train", document, LOCAL, "rest")
-    assert door.policy_for(named).buckets == ("ours",)
+    assert door.policy_for(named, named.data_folders).buckets == ("ours",)

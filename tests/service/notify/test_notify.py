@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -27,6 +28,8 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, LoginPassword
 
 from prudent.core.errors import RunFailed
+from prudent.service.intake.door import prepare
+from prudent.service.intake.refusal import Refused
 from prudent.service.notify import mail, webhook
 from prudent.service.notify.courier import Courier, announce, outbox_of, post
 from prudent.service.notify.mail import Undeliverable
@@ -38,6 +41,7 @@ from prudent.service.store.models import Model
 from prudent.service.store.runs import NewRun, Run
 from prudent.service.store.store import Store
 from prudent.service.store.tables import runs as table
+from prudent.service.store.users import User
 
 SECRET = "a secret of the mail server"
 
@@ -105,6 +109,7 @@ def settings(tmp_path: Path, office: tuple[Post, int]) -> Settings:
         smtp_password=SECRET,
         smtp_from="Prudent <prudent@example.org>",
         public_url="https://prudent.example.org/",
+        mail_domains=("example.org",),
     )
 
 
@@ -159,7 +164,7 @@ def test_a_mail_with_the_leaderboard_arrives(
     (letter,) = office[0].letters
     assert letter["to"] == "ada@example.org"
     assert letter["from"] == "Prudent <prudent@example.org>"
-    assert letter["subject"] == "Done: regression on <cars>.csv"
+    assert letter["subject"] == "Done: “regression on <cars>.csv”"
     text = letter.get_body(("plain",)).get_content()  # type: ignore[union-attr]
     page = letter.get_body(("html",)).get_content()  # type: ignore[union-attr]
     for part in (text, page):
@@ -202,6 +207,51 @@ def test_each_end_has_its_letter(
     assert letter["subject"].startswith(subject)
     text = letter.get_body(("plain",)).get_content()  # type: ignore[union-attr]
     assert (exhausted or "The data have no rows; give some.") in text
+
+
+@pytest.mark.parametrize(
+    ("user", "to", "sent"),
+    [
+        ("mia", "mia@example.org", True),  # a domain that the operator allows
+        ("mia", "Mia@EXAMPLE.org", True),
+        ("mia@home.example", "mia@home.example", True),  # their own
+        ("mia", "victim@bank.example", False),
+        ("mia", "victim@example.org.evil.example", False),
+        ("mia", "victim@bank.example,x@example.org", False),
+        ("mia", "Boss <victim@bank.example>", False),
+        ("mia", "<x@example.org> victim@bank.example", False),
+        ("mia", '"x@example.org"@bank.example', False),
+        ("operator", "victim@bank.example", True),
+    ],
+)
+def test_members_write_to_themselves_and_to_allowed_domains(
+    user: str, to: str, sent: bool, settings: Settings, store: Store
+) -> None:
+    run = replace(_ended(store, emailAddress=to), user=user)
+    assert notice_of(run, (), (), settings).to == ((to,) if sent else ())
+    document = {"domain": "misc-functions", "budget": "1 trial", "emailAddress": to}
+    if sent:
+        prepare(settings, "train", document, User(user), "rest")
+    else:
+        with pytest.raises(Refused) as refusal:
+            prepare(settings, "train", document, User(user), "rest")
+        assert "emailAddress" in [error.path for error in refusal.value.errors]
+
+
+def test_what_somebody_wrote_is_quoted_and_is_no_link(
+    settings: Settings, store: Store, office: tuple[Post, int]
+) -> None:
+    run = _ended(store, "failed", "Pay at https://evil.example/pay or write to boss@evil.example")
+    title = "Your account: www.evil.example/login"
+    mail.send(mail.letter(replace(notice_of(run, (), (), settings), title=title), settings), settings)
+    (letter,) = office[0].letters
+    for kind in ("plain", "html"):
+        part = letter.get_body((kind,)).get_content()  # type: ignore[union-attr]
+        assert not re.search(r"\w\.(evil|example)\b", part.replace("prudent.example.org", ""))
+        assert "://evil" not in part
+        assert "@evil" not in part
+        assert "“Your account:" in part
+        assert "The words of ada" in part
 
 
 def test_nobody_is_told_before_the_end_or_without_an_address(settings: Settings, store: Store) -> None:
@@ -345,7 +395,7 @@ def test_mail_by_starttls_with_a_login(settings: Settings, store: Store, certifi
         assert announce(store, secure, run.id) == 1
         assert Courier(secure).step() == 1
         (letter,) = post_office.letters
-        assert letter["subject"] == "Done: regression on <cars>.csv"
+        assert letter["subject"] == "Done: “regression on <cars>.csv”"
         plain = replace(secure, smtp_security="none")
         with pytest.raises(RunFailed, match="did not take"):  # this server does want it
             mail.send(mail.letter(notice_of(run, (), (), plain), plain), plain)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 
 from prudent.core.errors import BadInput
 from prudent.service.security import guard
+from prudent.service.security.access import Access
 from prudent.service.security.accounts import FRESH_S, Accounts, merged, of_file
 from prudent.service.security.bodies import BodyLimit
 from prudent.service.security.gate import Gate, address_of, is_api, is_free, needed
@@ -113,7 +114,10 @@ class Door:
                 raise Unavailable("The database does not answer; try again.")
             return self.accounts
 
-        return Gate(app, accounts, self.sessions, self.open, self.rate, self.misses, self.clock)
+        def is_open(accounts: Sequence[User]) -> bool:
+            return self.open and not accounts
+
+        return Gate(app, accounts, self.sessions, is_open, self.rate, self.misses, self.clock)
 
     def cookie(self, user: User) -> str:
         return f"{COOKIE}={self.sessions.begin(user.name, user.token_hash or '', self.clock())}"
@@ -730,24 +734,24 @@ def test_layers_are_put_around_in_order_with_what_the_operator_set(tmp_path: Pat
     assert (gate, body, outer) == (Gate, BodyLimit, Shell)
     assert at_gate["sessions"] is sessions
     assert sessions.key == (tmp_path / "session.key").read_bytes()
-    assert at_gate["open"] is True
     assert (at_gate["rate"].per_s, at_gate["rate"].burst) == (5.0, 20.0)
     assert at_body == {"most_bytes": 500_000}
     assert at_shell == {"hosts": guard.hosts_of(settings), "origins": frozenset({"https://friend"})}
     guard.install(App(), replace(settings, rate_per_s=30.0, host="0.0.0.0"), store)
     assert added[3][1]["rate"].burst == 60.0
-    assert added[3][1]["open"] is False
+    Access(tmp_path).choose(True)
+    assert (at_gate["open"](()), added[3][1]["open"](())) == (True, False)
 
 
 def test_who_may_be_reached_by_others(tmp_path: Path, store: Store) -> None:
     named = Settings(tmp_path, trusted_hosts=("prudent.example",))
     for settings, place in ((named, "prudent.example"), (Settings(tmp_path, host="10.0.0.1"), "10.0.0.1")):
         with pytest.raises(BadInput, match=f'could reach the service at "{place}"'):
-            guard.check_bind(settings, store)
+            guard.check_access(settings, store)
     store.write(users.put, User("ben", "member", None, None))  # without a token nobody gets in
     with pytest.raises(BadInput, match="nobody has a token"):
-        guard.check_bind(named, store)
+        guard.check_access(named, store)
     listed = replace(named, tokens=tmp_path / "tokens.yaml")
     (tmp_path / "tokens.yaml").write_text(f"eve: {{token_hash: {HASH}}}")
-    guard.check_bind(listed, store)
-    guard.check_bind(Settings(tmp_path), store)
+    guard.check_access(listed, store)
+    guard.check_access(Settings(tmp_path), store)

@@ -47,8 +47,11 @@ class Entrance:
     def __post_init__(self) -> None:
         self.sessions = Sessions(b"key" * 11)
         self.gate = Gate(
-            self._app, self._accounts, self.sessions, self.open, self.rate, clock=lambda: self.now_s
+            self._app, self._accounts, self.sessions, self._is_open, self.rate, clock=lambda: self.now_s
         )
+
+    def _is_open(self, accounts: Sequence[User]) -> bool:
+        return self.open and not accounts
 
     async def _accounts(self) -> Sequence[User]:
         if self.down:
@@ -237,7 +240,18 @@ class TestOpen:
     def test_programs_get_no_cookie(self) -> None:
         assert "set-cookie" not in Entrance(users=(), open=True).ask("/v1/runs").headers
 
-    @pytest.mark.parametrize("name", ["forwarded", "x-forwarded-for", "x-real-ip"])
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "forwarded",
+            "x-forwarded-for",
+            "x-real-ip",
+            "via",
+            "x-forwarded-host",
+            "x-forwarded-proto",
+            "client-ip",
+        ],
+    )
     def test_what_a_proxy_brings_is_a_stranger(self, name: str) -> None:
         door = Entrance(users=(), open=True)
         cookie = {"cookie": door.ask("/runs", HTML).headers["set-cookie"].partition(";")[0]}

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from fastapi.responses import HTMLResponse
 
 from prudent.core.errors import BadInput
 from prudent.service.security import guard
+from prudent.service.security.access import Access
 from prudent.service.security.sessions import COOKIE, Sessions
 from prudent.service.security.tokens import hash_token, new_token
 from prudent.service.settings import Settings
@@ -140,9 +141,11 @@ def site(settings: Settings) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="module")
-def open_site(settings: Settings) -> Iterator[Site]:
-    with Store(f"sqlite:///{settings.home}/b.db") as store:
-        yield from _serve(settings, store)
+def open_site(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    home = tmp_path_factory.mktemp("open")
+    Access(home).choose(True)
+    with Store(f"sqlite:///{home}/b.db") as store:
+        yield from _serve(replace(settings, home=home), store)
 
 
 def test_strangers_are_asked_who_they_are(site: Site) -> None:
@@ -212,7 +215,7 @@ def test_forged_and_ended_sessions_are_no_sessions(site: Site) -> None:
         assert site.get("/v1/runs", cookie=f"{COOKIE}={value}").status_code == 401
 
 
-def test_without_accounts_this_machine_needs_no_token_but_other_sites_get_nowhere(open_site: Site) -> None:
+def test_an_open_one_asks_this_machine_for_no_token_but_other_sites_get_nowhere(open_site: Site) -> None:
     assert open_site.get("/v1/runs").json() == {"user": "local"}
     assert open_site.post("/v1/runs/train").json()["user"] == "local"
     for headers in (
@@ -340,23 +343,24 @@ def test_a_body_that_never_comes_is_given_up() -> None:
 def test_nobody_serves_others_without_tokens(tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path}/e.db") as store:
         for host in ("127.0.0.1", "localhost", "::1"):
-            guard.check_bind(Settings(tmp_path, host=host), store)
+            guard.check_access(Settings(tmp_path, host=host), store)
         for host in ("0.0.0.0", "::", "10.0.0.1", "example.org", ""):
             with pytest.raises(BadInput, match="prudent users add"):
-                guard.check_bind(Settings(tmp_path, host=host), store)
+                guard.check_access(Settings(tmp_path, host=host), store)
         store.write(users.put, User("ada", "admin", None, hash_token("x")))
-        guard.check_bind(Settings(tmp_path, host="0.0.0.0"), store)
+        guard.check_access(Settings(tmp_path, host="0.0.0.0"), store)
 
 
 def test_a_service_for_others_is_never_open(tmp_path: Path) -> None:
-    """Also when the last user is removed while it runs."""
+    """Also when the last user is removed while it runs, and where its home was open before."""
+    Access(tmp_path).choose(True)
     with Store(f"sqlite:///{tmp_path}/f.db") as store:
         for site in _serve(Settings(tmp_path, host="0.0.0.0"), store):
             assert site.get("/v1/runs").status_code == 401
 
 
 def test_what_a_proxy_brings_is_not_of_this_machine(open_site: Site, tmp_path: Path) -> None:
-    for name in ("forwarded", "x_forwarded_for", "x_real_ip"):
+    for name in ("forwarded", "x_forwarded_for", "x_real_ip", "via", "x_forwarded_host"):
         assert open_site.get("/v1/runs", **{name: "for=203.0.113.7"}).status_code == 401
         assert open_site.post("/v1/runs/train", **{name: "203.0.113.7"}).status_code == 401
     cookie = open_site.get("/runs").headers["set-cookie"].partition(";")[0]
@@ -364,6 +368,6 @@ def test_what_a_proxy_brings_is_not_of_this_machine(open_site: Site, tmp_path: P
     named = Settings(tmp_path, trusted_hosts=("prudent.example.org",))
     with Store(f"sqlite:///{tmp_path}/h.db") as store:
         with pytest.raises(BadInput, match=r"prudent\.example\.org"):
-            guard.check_bind(named, store)
+            guard.check_access(named, store)
         for site in _serve(named, store):
             assert site.get("/v1/runs").status_code == 401

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prudent.core.errors import BadInput, RunFailed
+from prudent.service.security.access import Access
 from prudent.service.security.addresses import check_place, policy_of
 from prudent.service.security.paths import within
 from prudent.service.settings import Settings
@@ -162,6 +163,7 @@ def test_a_request_that_names_any_of_them_is_refused_by_rest(
     """Everything above once more, from outside: as the data of a request, with the reason at its place."""
     settings = Settings(tmp_path / "home", rate_per_s=1e6)
     settings.create()
+    Access(settings.home).choose(True)
     (settings.home / "data" / "link").symlink_to(tmp_path)
     (tmp_path / "secret").write_text("x")
     places = [*CLIMBS, *SCHEMES, *(f"http://{host}/data.csv" for host in PRIVATE)]

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from prudent.service.security.access import Access
 from prudent.service.settings import Settings
 from prudent.service.store import events, models, runs, trials
 from prudent.service.store.models import Model
@@ -41,6 +42,7 @@ def idle(tmp_path_factory: pytest.TempPathFactory, serving: Any) -> Iterator[htt
     """A service in which nothing is, and stays so: for tests that submit nothing that is taken."""
     settings = Settings(tmp_path_factory.mktemp("idle"))
     settings.create()
+    Access(settings.home).choose(True)
     with Store(settings.database) as store, serving(create_app(settings, store)) as found:
         yield found
         assert store.read(runs.page).runs == ()

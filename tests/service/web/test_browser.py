@@ -50,10 +50,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def service(home: Path, chrome: Chrome, nobody_left: Callable[[Path], None]) -> Iterator[str]:
-    command = [sys.executable, "-m", "prudent.cli.main", "serve", "--home", str(home), "--port", "0"]
+    command = [sys.executable, "-m", "prudent.cli.main", "serve", "--open", "--home", str(home)]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PRUDENT_WARM": "no", "PRUDENT_GRACE_S": "0"}
+    environment["PRUDENT_BUBBLEWRAP"] = "no"  # commands and tests share files
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+        [*command, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
     ) as server:
         try:
             assert server.stdout is not None

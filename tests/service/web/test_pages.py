@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prudent.service.security.access import Access
 from prudent.service.security.tokens import hash_token, new_token
 from prudent.service.settings import Settings
 from prudent.service.store import charges, models, runs, trials, users, workers
@@ -53,6 +54,7 @@ def idle(tmp_path_factory: pytest.TempPathFactory, serving: Serving) -> Iterator
     """A service in which nothing is, and stays so: for tests that submit nothing that is taken."""
     settings = Settings(tmp_path_factory.mktemp("idle"))
     settings.create()
+    Access(settings.home).choose(True)
     with Store(settings.database) as store, serving(create_app(settings, store)) as found:
         yield found
         assert store.read(runs.page).runs == ()

@@ -130,3 +130,17 @@ def test_a_pruned_run_is_gone_from_the_bucket(
 def test_what_is_no_place_for_results(place: str) -> None:
     with pytest.raises(BadInput, match="is no place for results"):
         artifacts.check(place)
+
+
+def test_no_link_is_followed(tmp_path: Path) -> None:
+    """A command may have left one in its run's folder, to what only the service can read."""
+    (tmp_path / "operator.token").write_text("secret")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / artifacts.REPORT).symlink_to(tmp_path / "operator.token")
+    (folder / artifacts.RESULT).write_text("{}")
+    (folder / artifacts.MODELS).symlink_to(tmp_path)
+    assert artifacts.local(str(folder), artifacts.REPORT, tmp_path / "cache") is None
+    assert artifacts.local(str(folder), artifacts.RESULT, tmp_path / "cache") is not None
+    place = artifacts.keep(str(tmp_path / "kept"), "r", folder)
+    assert [path.name for path in Path(place).iterdir()] == [artifacts.RESULT]

@@ -62,7 +62,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 @pytest.fixture(scope="module")
 def terms(settings: Settings) -> Terms:
     """A lease that runs out in no test that does not want it to."""
-    folders, policy = settings.data_folders, policy_for(settings)
+    folders, policy = settings.data_folders, policy_for(settings, settings.data_folders)
     return Terms(1, 600.0, folders, policy, settings.home / "warm", settings.home, warm=False)
 
 
@@ -152,6 +152,22 @@ def test_what_was_done_is_not_done_again(hand: Hand, tmp_path: Path) -> None:
     assert sorted(m.number for m in again)[: len(first)] == sorted(m.number for m in first)
     assert len(again) == 4
     assert len([m for m in said if isinstance(m, Begun)]) == 2
+
+
+def test_secrets_of_a_document_are_in_nothing_that_others_see(hand: Hand, tmp_path: Path) -> None:
+    document = {
+        "command": "echo the key $KEY is refused >&2; exit 3",
+        "environment": {"KEY": "hush-hush-hush"},
+        "parameters": {"n": [1, 2]},
+        "goal": "minimise time_s",
+        "max_trials": 1,
+    }
+    said = done(hand, Task("r", "tune", document, tmp_path / "run"))
+    assert "the key *** is refused" in str(said)
+    assert "hush" not in str(said)
+    for name in ("log.txt", "result.json", "report.html"):
+        path = tmp_path / "run" / name
+        assert not path.exists() or "hush-hush" not in path.read_text(), name
 
 
 def endless(tmp_path: Path) -> dict[str, Any]:

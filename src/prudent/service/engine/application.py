@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import sqlalchemy as sa
-from dbos import DBOS, DBOSConfig
+from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 from sqlalchemy.pool import NullPool
 
 from prudent.service.settings import Settings
@@ -46,6 +46,8 @@ def launch(settings: Settings, worker: str) -> None:
         "use_listen_notify": False,
         "notification_listener_polling_interval_sec": 10.0,
         "scheduler_polling_interval_sec": 3600.0,
+        # Whoever can write to the database must not thereby run code here, as a pickle would.
+        "serializer": DBOSPortableJSONSerializer(),
     }
     with _alone(settings):  # tables are made by whoever comes first
         DBOS(config=config)

@@ -6,18 +6,23 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from prudent.service.work.hand import MOST_RUNS, Hand
+from prudent.service.work.wall import Wall
 
 _log = logging.getLogger("prudent.worker")
 _PAUSE_S = 5.0
 
 
 class Hands:
-    """As many processes as runs at a time, started before they are needed."""
+    """As many processes as runs at a time, started before they are needed.
 
-    def __init__(self, make: Callable[[], Hand], size: int) -> None:
-        self._make, self._size = make, size
+    `make` starts one: for any run, or behind the wall for the run of a folder.
+    """
+
+    def __init__(self, make: Callable[[Path | None], Hand], size: int, wall: Wall | None = None) -> None:
+        self._make, self._size, self.wall = make, size, wall
         self._lock = threading.Lock()
         self._spare: list[Hand] = []
         self._out: set[Hand] = set()
@@ -38,7 +43,7 @@ class Hands:
         if time.monotonic() < self._not_before_s:
             return
         for _ in range(lacking):
-            hand = self._make()
+            hand = self._make(None)
             with self._lock:
                 self._spare.append(hand)
 
@@ -47,16 +52,20 @@ class Hands:
         with self._lock:
             return any(hand.ready for hand in self._spare)
 
-    def take(self) -> Hand:
-        """A process that is this run's alone; one that is ready before one that is not."""
+    def take(self, walled: Path | None = None) -> Hand:
+        """A process that is this run's alone; one that is ready before one that is not.
+
+        For a run that is to be behind the wall, name its folder: it gets a new one, where there is a wall.
+        """
+        folder = None if self.wall is None else walled
         with self._lock:
             self._spare.sort(key=lambda hand: not hand.ready)
-            while self._spare:
+            while self._spare and folder is None:
                 hand = self._spare.pop(0)
                 if hand.alive:
                     self._out.add(hand)
                     return hand
-        hand = self._make()
+        hand = self._make(folder)
         with self._lock:
             self._out.add(hand)
         return hand
@@ -65,7 +74,7 @@ class Hands:
         """A run has ended; a process that was interrupted, or is old, is not used again."""
         with self._lock:
             self._out.discard(hand)
-            keep = good and not self._closed and hand.alive and hand.runs < MOST_RUNS
+            keep = good and not self._closed and hand.alive and hand.runs < MOST_RUNS and not hand.walled
             if keep and len(self._spare) + len(self._out) < self._size:
                 self._spare.append(hand)
                 return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NoReturn
 
@@ -15,6 +15,8 @@ from prudent.cloud.spending import Spending
 from prudent.core.errors import BadInput
 from prudent.service.engine import record
 from prudent.service.engine.hands import Hands
+from prudent.service.intake import tune_request
+from prudent.service.security.guard import own_folders
 from prudent.service.settings import Settings
 from prudent.service.store import charges, claims, models, reservations, runs, trials
 from prudent.service.store.charges import Charge
@@ -162,18 +164,20 @@ class Session:
     def _begin(self) -> Hand:
         if self._hand is None:
             left_usd = self.store.read(_may_spend, self.run.id)
-            self._hand = self.hands.take()
+            folder = self.settings.folder_of(self.run.id).absolute()
+            self._hand = self.hands.take(folder if runs_programs(self.run) else None)
             self._hand.give(
                 Task(
                     self.run.id,
                     self.run.kind,
                     dict(self.run.document),
-                    self.settings.folder_of(self.run.id).absolute(),
+                    folder,
                     self.parallelism,
                     left_usd,
                     self.settings.engine,
                     self.settings.where,
                     self.settings.home.absolute(),
+                    own_folders(self.settings, self.run.user),
                 )
             )
         return self._hand
@@ -239,7 +243,9 @@ class Session:
         raise HandedOver
 
     def _give_back(self) -> None:
-        if self._hand is not None:
+        if self._hand is not None and self._hand.walled:
+            self._drop()
+        elif self._hand is not None:
             self.hands.give_back(self._hand)
             self._hand = None
 
@@ -253,7 +259,10 @@ class Session:
     def _clear(self) -> None:
         """End commands and machines that a process which is gone has left."""
         folder = self.settings.folder_of(self.run.id)
-        clear(folder)
+        if self.hands.wall is not None and runs_programs(self.run):
+            self.hands.wall.clear(folder.absolute())
+        else:
+            clear(folder)
         if self._may_have_machines:
             machines.end(folder, self.settings.home)
 
@@ -286,3 +295,15 @@ class Session:
                 charges.record(connection, Charge(run.id, "machines", run.user, run.kind, usd, *price))
 
         self.store.write(charge)
+
+
+def runs_programs(run: Run) -> bool:
+    """Whether a run starts programs that its document names."""
+    if run.kind == "tune":
+        return tune_request.runs_programs(run.document)
+    execute = run.document.get("execute")
+    return run.kind == "schedule" and execute is not None and not _replays(execute)
+
+
+def _replays(execute: Any) -> bool:
+    return isinstance(execute, Mapping) and execute.get("replay") is not None

@@ -18,13 +18,14 @@ from prudent.service.engine.hands import Hands
 from prudent.service.engine.session import Session
 from prudent.service.engine.takeover import Pulse
 from prudent.service.intake.door import policy_for
-from prudent.service.security.accounts import merged, of_file
+from prudent.service.security.accounts import known
 from prudent.service.settings import Settings
-from prudent.service.store import claims, runs, users, workers
+from prudent.service.store import claims, runs, workers
 from prudent.service.store.runs import Run
 from prudent.service.store.store import Store
 from prudent.service.work.child import Terms
 from prudent.service.work.hand import Hand
+from prudent.service.work.wall import NO_WALL, wall_of
 from prudent.service.work.warm import cores
 
 _log = logging.getLogger("prudent.worker")
@@ -44,12 +45,15 @@ class Worker:
             self.parallelism,
             settings.takeover_s * 0.7,
             tuple(folder.absolute() for folder in settings.data_folders),
-            policy_for(settings),
+            policy_for(settings, settings.data_folders),
             settings.home.absolute() / "cache" / "warm",
             settings.home.absolute(),
             settings.warm,
         )
-        self.hands = Hands(lambda: Hand(terms), settings.concurrency)
+        wall = wall_of(settings)
+        if wall is None:
+            _log.warning("%s", NO_WALL)
+        self.hands = Hands(lambda folder: Hand(terms, wall, folder), settings.concurrency, wall)
         self.pulse = Pulse(store, settings, self.described, self.mine, self.hands.tick)
         self._lock = threading.Lock()
         self._active: dict[str, Session] = {}
@@ -162,8 +166,8 @@ class Worker:
         """What users may spend on a day; looked up now and then."""
         read_s, limits = self._limits
         if time.monotonic() - read_s > _LIMITS_S or not read_s:
-            known = merged(self.store.read(users.all_), of_file(self.settings.tokens))
-            limits = {user.name: user.daily_usd for user in known if user.daily_usd is not None}
+            accounts = known(self.store, self.settings)
+            limits = {user.name: user.daily_usd for user in accounts if user.daily_usd is not None}
             self._limits = (time.monotonic(), limits)
         return limits
 

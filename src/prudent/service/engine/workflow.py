@@ -68,13 +68,8 @@ def perform(run_id: str) -> str:
 
 def _exported(run_id: str, batch: Batch) -> Batch:
     """Results that cannot be kept are none: the run failed, and its end says why."""
-    try:
-        _export(run_id, asdict(batch))
-    except RunFailed as error:
-        if isinstance(error, Stale):
-            raise
-        return replace(batch, outcome=FAILED, error=str(error))
-    return batch
+    why = _export(run_id, asdict(batch))
+    return replace(batch, outcome=FAILED, error=why) if why else batch
 
 
 @DBOS.step(name="trials")
@@ -84,7 +79,14 @@ def _trials(run_id: str) -> dict[str, Any]:
 
 @DBOS.step(name="export")
 def _export(run_id: str, batch: dict[str, Any]) -> str:
-    return _session(run_id).export(Batch(**batch))
+    """Why results could not be kept, or nothing; what is recorded of a step is plain JSON."""
+    try:
+        _session(run_id).export(Batch(**batch))
+    except RunFailed as error:
+        if isinstance(error, Stale):
+            raise
+        return str(error)
+    return ""
 
 
 @DBOS.step(name="end")

@@ -7,8 +7,9 @@ import json
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput
@@ -16,11 +17,12 @@ from prudent.service.intake import tune_request
 from prudent.service.intake.places import inside, scheme_of
 from prudent.service.intake.refusal import CONFLICT, FORBIDDEN, MALFORMED, Refused, refused
 from prudent.service.intake.schedule_request import ScheduleRequest
-from prudent.service.security.accounts import merged, of_file
+from prudent.service.notify.recipients import may_write_to
+from prudent.service.security.accounts import known
 from prudent.service.security.addresses import check_place, policy_of
-from prudent.service.security.guard import for_one
+from prudent.service.security.guard import access_of, folders_for
 from prudent.service.settings import Settings
-from prudent.service.store import runs, users
+from prudent.service.store import runs
 from prudent.service.store.runs import KeyTaken, NewRun, Run
 from prudent.service.store.store import Store
 from prudent.service.store.users import COMMANDER, LOCAL, MEMBER, User
@@ -149,14 +151,15 @@ def title_of(kind: str, document: Mapping[str, Any]) -> str:
 
 
 def _check(settings: Settings, kind: str, document: Mapping[str, Any], user: User) -> None:
+    folders = folders_for(settings, user.name)
     try:
         if kind == "train":
-            _train(settings, document)
+            _train(settings, document, user)
         elif kind == "tune":
             if tune_request.runs_programs(document) and not user.may(COMMANDER):
                 raise _forbidden(f"{user.name} may not run commands; ask for the role {COMMANDER}.")
-            tune_request.parse(document, settings.data_folders)
-        elif ScheduleRequest.parse(document, settings.data_folders).commands and not user.may(COMMANDER):
+            tune_request.parse(document, folders)
+        elif ScheduleRequest.parse(document, folders).commands and not user.may(COMMANDER):
             raise _forbidden(f"{user.name} may not run commands; ask for the role {COMMANDER}.")
     except Refused:
         raise
@@ -170,7 +173,7 @@ def _check(settings: Settings, kind: str, document: Mapping[str, Any], user: Use
         raise refused(f"It cannot be understood ({said}); compare it with the reference.") from error
 
 
-def _train(settings: Settings, document: Mapping[str, Any]) -> None:
+def _train(settings: Settings, document: Mapping[str, Any], user: User) -> None:
     from prudent.training.request import TrainingRequest
 
     wrong: list[RequestError] = []
@@ -182,26 +185,34 @@ def _train(settings: Settings, document: Mapping[str, Any]) -> None:
     path = dataset.get("path") if isinstance(dataset, Mapping) else None
     if isinstance(path, str) and path and not any(error.path == "dataset.path" for error in wrong):
         try:
-            _place(settings, path)
+            _place(settings, path, folders_for(settings, user.name))
         except BadInput as error:
             wrong.append(RequestError("dataset.path", str(error)))
+    mail = document.get("emailAddress")
+    if settings.smtp_host and isinstance(mail, str) and not may_write_to(mail, user.name, settings):
+        wrong.append(RequestError("emailAddress", _where_mail_goes(settings)))
     if settings.where is None and document.get("machines"):
         wrong.append(RequestError("machines", "This service rents no machines; leave it out."))
     if wrong:
         raise Refused(wrong)
 
 
-def _place(settings: Settings, path: str) -> None:
+def _where_mail_goes(settings: Settings) -> str:
+    allowed = "".join(f" or to @{domain.lstrip('@')}" for domain in settings.mail_domains)
+    return f"Mail goes to your own address{allowed} only; name one of them, or leave it out."
+
+
+def _place(settings: Settings, path: str, folders: Sequence[Path]) -> None:
     if scheme_of(path) == "file":
-        inside(path, settings.data_folders)
+        inside(path, folders)
     else:
-        check_place(path, policy_for(settings))
+        check_place(path, policy_for(settings, folders))
 
 
-def policy_for(settings: Settings) -> Policy:
-    """What may be read for requests; the processes that do the work are restricted to it."""
+def policy_for(settings: Settings, folders: Sequence[Path]) -> Policy:
+    """What may be read for a request; the process that does the work is restricted to it."""
     return policy_of(
-        settings.data_folders,
+        folders,
         settings.private_networks,
         settings.buckets or None,
         largest_mb=settings.largest_data_mb,
@@ -214,10 +225,10 @@ def sender_of(store: Store, settings: Settings, otherwise: User) -> User:
     name = settings.intake_user
     if name is None:
         return otherwise
-    known = merged(store.read(users.all_), of_file(settings.tokens))
-    if name == LOCAL.name and for_one(settings) and not known:
+    accounts = known(store, settings)
+    if name == LOCAL.name and access_of(settings).is_open(accounts):
         return LOCAL
-    for account in known:
+    for account in accounts:
         if account.name == name:
             return account
     raise refused(

@@ -47,11 +47,17 @@ def parse(document: Mapping[str, Any], folders: Sequence[Path], keep: Path | Non
             said["directory"] = str(inside(directory, folders))
         except BadInput as error:
             wrong.append(RequestError("directory", str(error)))
+    place = said.get("where")
+    if isinstance(place, Mapping):
+        try:
+            said["where"] = {name: _of_place(file, folders) for name, file in place.items()}
+        except BadInput as error:
+            wrong.append(RequestError("where", str(error)))
     folder = keep or folders[0]
     try:
         job_file = JobFile.parse(said, folder, "study", KeyPath(SOURCE))
-        if "command" in said:
-            job_file.build()  # parameters, price and measures; nothing is run
+        if "command" in said and not wrong:
+            job_file.build()  # parameters, price and measures; nothing is run, nothing outside is looked at
     except Refused:
         raise
     except BadInput as error:
@@ -73,6 +79,11 @@ def _file(said: Any, key: str, folders: Sequence[Path], keep: Path | None) -> st
     if not isinstance(said, str) or not said:
         raise refused('Give {"csv": "…"} or the name of a file in a data folder.')
     return str(inside(said, folders))
+
+
+def _of_place(said: Any, folders: Sequence[Path]) -> Any:
+    """The file that tells of a place's machines."""
+    return str(inside(said, folders)) if isinstance(said, str) and said else said
 
 
 def _catalogs(said: Mapping[str, Any]) -> list[str]:

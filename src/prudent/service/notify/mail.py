@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import smtplib
 import ssl
 from collections.abc import Sequence
+from dataclasses import replace
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import formatdate, parseaddr
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 _WORDS = {SUCCEEDED: "Done", FAILED: "Failed", CANCELLED: "Cancelled", EXHAUSTED: "Budget used up"}
 _COLOURS = {SUCCEEDED: "#007a5a", FAILED: "#a8326f", CANCELLED: "#6b7480", EXHAUSTED: "#b06c00"}
 _PATIENCE_S = 30.0
+_THIN = "\u200b"
+_JOINT = re.compile(r"([:/@]|\.(?=[^\W\d]))(?=\S)")
 
 
 class Undeliverable(RunFailed):
@@ -33,17 +37,39 @@ def letter(notice: Notice, settings: Settings) -> EmailMessage:
     message = EmailMessage()
     word = _WORDS[notice.event]
     sender = settings.smtp_from or settings.smtp_user or "prudent@localhost"
-    message["Subject"] = _line(f"{word}: {notice.title}")[:180]
+    message["Subject"] = _line(f"{word}: “{notice.title}”")[:180]
     message["From"] = _address(sender)
     message["To"] = [_address(to) for to in notice.to]
     message["Date"] = formatdate(localtime=False)
     domain = parseaddr(sender)[1].rpartition("@")[2] or "localhost"
     message["Message-ID"] = f"<{notice.run}.{notice.event}@{domain}>"
     message["Auto-Submitted"] = "auto-generated"
+    notice = unlinked(notice)
     values = {"notice": notice, "word": word, "colour": _COLOURS[notice.event], "table": _table(notice)}
     message.set_content(_templates().get_template("mail.txt.j2").render(values))
     message.add_alternative(_templates().get_template("mail.html.j2").render(values), subtype="html")
     return message
+
+
+def unlinked(notice: Notice) -> Notice:
+    """The notice with the words of its run's document such that no mail program makes links of them."""
+    return replace(
+        notice,
+        title=_apart(notice.title),
+        headline=_apart(notice.headline),
+        error=_apart(notice.error),
+        facts=tuple((name, _apart(value)) for name, value in notice.facts),
+        rows=tuple(tuple(_apart(cell) for cell in row) for row in notice.rows),
+    )
+
+
+def _apart(text: str) -> str:
+    """A space without width where an address would go on.
+
+    >>> _apart("see https://evil.example/x, 3.5").replace(_THIN, "|")
+    'see https:|/|/|evil.|example/|x, 3.5'
+    """
+    return _JOINT.sub(rf"\1{_THIN}", text)
 
 
 def send(message: EmailMessage, settings: Settings) -> None:

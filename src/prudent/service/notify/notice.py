@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from prudent.core.units import format_duration, format_money
+from prudent.service.notify.recipients import may_write_to
 from prudent.service.settings import Settings
 from prudent.service.store.models import Model
 from prudent.service.store.runs import CANCELLED, FAILED, SUCCEEDED, Run
@@ -68,15 +69,15 @@ def notice_of(
         links=_links(run, models, settings),
         error=run.error,
         spent_usd=run.spent_usd,
-        to=recipients(run),
+        to=recipients(run, settings),
     )
 
 
-def recipients(run: Run) -> tuple[str, ...]:
-    """Whom to tell: the address in the request, or the user whose name is one."""
+def recipients(run: Run, settings: Settings) -> tuple[str, ...]:
+    """Whom to tell: the address in the request if it may be written to, or the user whose name is one."""
     said = run.document.get("emailAddress")
     if isinstance(said, str) and "@" in said:
-        return (said,)
+        return (said,) if may_write_to(said, run.user, settings) else ()
     return (run.user,) if "@" in run.user else ()
 
 

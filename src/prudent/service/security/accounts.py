@@ -1,4 +1,4 @@
-"""Everyone who has an account: of the database, and of a file that the operator keeps."""
+"""Everyone who has an account: of the database, of a file that the operator keeps, and the operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 
 from prudent.core.errors import BadInput
 from prudent.core.yaml_text import read_yaml
+from prudent.service.security.access import operator
 from prudent.service.security.tokens import checked_name
+from prudent.service.settings import Settings
 from prudent.service.store import users
 from prudent.service.store.store import Store, Unavailable
 from prudent.service.store.users import User
@@ -30,6 +32,7 @@ class Accounts:
 
     store: Store
     file: Path | None = None
+    home: Path | None = None
     clock: Callable[[], float] = time.monotonic
     _known: tuple[User, ...] = ()
     _read_s: float | None = None
@@ -58,14 +61,23 @@ class Accounts:
             if self._age_s() > _STALE_S:
                 raise
             return
-        self._known = tuple(account for account in merged(stored, of_file(self.file)) if account.token_hash)
+        found = merged(stored, of_file(self.file), self.home)
+        self._known = tuple(account for account in found if account.token_hash)
         self._read_s = began_s
 
 
-def merged(stored: Sequence[User], listed: Sequence[User]) -> tuple[User, ...]:
-    """The accounts of both; the file's word counts for a name that is in both."""
+def known(store: Store, settings: Settings) -> tuple[User, ...]:
+    """All accounts, as they are at this moment."""
+    return merged(store.read(users.all_), of_file(settings.tokens), settings.home)
+
+
+def merged(stored: Sequence[User], listed: Sequence[User], home: Path | None = None) -> tuple[User, ...]:
+    """All accounts. The file's word counts for a name that is stored too, the home's for the operator."""
     found = {account.name: account for account in stored}
     found.update({account.name: account for account in listed})
+    own = None if home is None else operator(home)
+    if own is not None:
+        found[own.name] = own
     return tuple(found.values())
 
 

@@ -25,6 +25,25 @@ from prudent.service.store.users import LOCAL, MEMBER, VIEWER, User
 
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 _FREE = ("/health", "/ready", SIGN_IN, "/favicon.ico")
+_FORWARDING = frozenset(
+    {
+        b"cdn-loop",
+        b"cf-connecting-ip",
+        b"client-ip",
+        b"fastly-client-ip",
+        b"forwarded",
+        b"proxy-connection",
+        b"true-client-ip",
+        b"via",
+        b"x-client-ip",
+        b"x-cluster-client-ip",
+        b"x-envoy-external-address",
+        b"x-original-forwarded-for",
+        b"x-original-host",
+        b"x-real-ip",
+    }
+)
+"""Headers that proxies add, besides all that begin with X-Forwarded."""
 _CHALLENGE = {"www-authenticate": 'Bearer realm="prudent"'}
 _BAD = {"www-authenticate": 'Bearer realm="prudent", error="invalid_token"'}
 
@@ -44,14 +63,14 @@ class Gate:
     """Puts `user` (a `User`) and `form_token` into the request's state, or refuses.
 
     A token in the Authorization header is for programs; a session cookie is for browsers, and everything that
-    changes something then needs the session's form token as well. `open` lets everybody in as `LOCAL` while
-    there are no accounts: for a service that only this machine can reach.
+    changes something then needs the session's form token as well. While `open` says so, everybody on this
+    machine is let in as `LOCAL`; it is asked for each request.
     """
 
     app: Application
     accounts: Callable[[], Awaitable[Sequence[User]]]
     sessions: Sessions
-    open: bool = False
+    open: Callable[[Sequence[User]], bool] = lambda accounts: False
     rate: Rate | None = None
     misses: Rate = field(default_factory=lambda: Rate(per_s=0.2, burst=10))
     clock: Callable[[], float] = time.time
@@ -104,7 +123,7 @@ class Gate:
         found = self.holder(value, accounts) if value else None
         if found is not None and not (found is LOCAL and _forwarded(scope)):
             return _Visitor(found, value)
-        if self.open and not accounts and not _forwarded(scope):
+        if not _forwarded(scope) and self.open(accounts):
             page = scope["method"] == "GET" and not is_api(scope["path"])
             fresh = self.sessions.begin(LOCAL.name, "", self.clock()) if page else ""
             return _Visitor(LOCAL, fresh, new=bool(fresh))
@@ -114,8 +133,7 @@ class Gate:
         """Whose session a cookie is."""
         name = self.sessions.name(value, self.clock())
         if name == LOCAL.name:
-            mine = self.open and not accounts and self.sessions.valid(value, "")
-            return LOCAL if mine else None
+            return LOCAL if self.sessions.valid(value, "") and self.open(accounts) else None
         for account in accounts:
             if account.name == name and self.sessions.valid(value, account.token_hash or ""):
                 return account
@@ -124,6 +142,8 @@ class Gate:
     def _wait_s(self, scope: Scope, who: User | None) -> float:
         if self.rate is None or scope["path"] in ("/health", "/ready"):
             return 0.0
+        if scope["path"] == SIGN_IN and scope["method"] == "POST":
+            return 0.0  # bad tries are counted there; strangers must not keep out who has a good token
         key = f"user:{who.name}" if who is not None else f"from:{address_of(scope)}"
         return self.rate.wait_s(key, self.clock())
 
@@ -147,7 +167,7 @@ class Gate:
     def _needs_form_token(self, visitor: _Visitor, scope: Scope) -> bool:
         if scope["method"] in ("GET", "HEAD", "OPTIONS") or visitor.by_token or scope["path"] == SIGN_IN:
             return False
-        # Where no account exists, programs on this machine call without a token, as scripts of other sites
+        # Where the service is open, programs on this machine call without a token, as scripts of other sites
         # cannot: the shell refuses those. A program that looked at a page before holds a cookie all the same.
         if is_api(scope["path"]) and visitor.identity is LOCAL:
             return False
@@ -203,7 +223,7 @@ def address_of(scope: Scope) -> str:
 
 def _forwarded(scope: Scope) -> bool:
     """Whether a proxy brings it: then it comes from this machine, but not from somebody who sits at it."""
-    return any(header(scope, name) for name in (b"forwarded", b"x-forwarded-for", b"x-real-ip"))
+    return any(name in _FORWARDING or name.startswith(b"x-forwarded") for name, _ in scope["headers"])
 
 
 async def _whole(receive: Receive) -> bytes:

@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Protocol
 
 from prudent.core.errors import BadInput
-from prudent.service.security.accounts import Accounts, merged, of_file
+from prudent.service.security.access import Access
+from prudent.service.security.accounts import Accounts, known
 from prudent.service.security.bodies import BodyLimit
 from prudent.service.security.gate import Gate
 from prudent.service.security.limits import Rate
-from prudent.service.security.sessions import Sessions, session_key
+from prudent.service.security.sessions import Sessions, SignedOut, session_key
 from prudent.service.security.shell import Shell
 from prudent.service.settings import Settings
-from prudent.service.store import users
 from prudent.service.store.store import Store
+from prudent.service.store.users import LOCAL, OPERATOR
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _ANY = ("0.0.0.0", "::", "")
@@ -35,12 +36,13 @@ def install(app: Wrappable, settings: Settings, store: Store) -> Sessions:
     Handlers find who asks as `request.state.user`, and what their forms must carry as
     `request.state.form_token`. Answers the sessions, for the page that begins them.
     """
-    sessions = Sessions(session_key(settings.home / "session.key"))
+    signed_out = SignedOut(settings.home / "signed-out")
+    sessions = Sessions(session_key(settings.home / "session.key"), signed_out)
     app.add_middleware(
         Gate,
-        accounts=Accounts(store, settings.tokens),
+        accounts=Accounts(store, settings.tokens, settings.home),
         sessions=sessions,
-        open=for_one(settings),
+        open=access_of(settings).is_open,
         rate=Rate(settings.rate_per_s, burst=max(2 * settings.rate_per_s, 20.0)),
     )
     app.add_middleware(BodyLimit, most_bytes=int(settings.body_mb * 1e6))
@@ -66,24 +68,57 @@ def for_one(settings: Settings) -> bool:
     return settings.loopback and not set(settings.trusted_hosts) - set(_LOOPBACK)
 
 
-def check_bind(settings: Settings, store: Store) -> None:
-    """Refuse to be reached from elsewhere while there is nobody with a token."""
-    known = merged(store.read(users.all_), of_file(settings.tokens))
-    if not for_one(settings) and not any(account.token_hash for account in known):
-        place = settings.trusted_hosts[0] if settings.loopback else settings.host
+def access_of(settings: Settings) -> Access:
+    """Whether tokens are asked for, as the home says; where others reach the service, always."""
+    return Access(settings.home, alone=for_one(settings))
+
+
+def check_access(settings: Settings, store: Store, is_open: bool | None = None) -> Access:
+    """Keep the mode that the operator wants (None: as it was), unless it would let strangers in."""
+    access = access_of(settings)
+    wanted = access.chosen_open if is_open is None else is_open
+    users = [account for account in known(store, settings) if account.name != OPERATOR]
+    if wanted and not access.alone:
         raise BadInput(
-            f'Others could reach the service at "{place}", and nobody has a token; add users '
+            f'Others could reach the service at "{_place(settings)}", and an open service asks nobody for a '
+            "token; say --no-open, or serve on 127.0.0.1."
+        )
+    if is_open and users:
+        raise BadInput(
+            "There are users with tokens, and an open service would ask nobody for one; leave out --open, "
+            'or remove them with "prudent users remove NAME".'
+        )
+    if not access.alone and not any(account.token_hash for account in users):
+        raise BadInput(
+            f'Others could reach the service at "{_place(settings)}", and nobody has a token; add users '
             'with "prudent users add NAME", or serve on 127.0.0.1.'
         )
+    access.choose(wanted)
+    return access
 
 
-def at_home(settings: Settings, store: Store) -> Settings:
-    """On loopback without users the service is its operator's alone, and reads what they might point it at.
+def _place(settings: Settings) -> str:
+    """What leads others here."""
+    return settings.trusted_hosts[0] if settings.loopback else settings.host
+
+
+def with_own_folders(settings: Settings) -> Settings:
+    """A service of this machine alone reads for its operator what they might point it at.
 
     That is the folder it was started in, their home, the temporary folder and the examples of what is
-    installed, but nothing hidden. With users, or with folders named by the operator, only those are read.
+    installed, but nothing hidden. With folders named by the operator, only those are read.
     """
-    if not settings.loopback or settings.data or merged(store.read(users.all_), of_file(settings.tokens)):
+    if not for_one(settings) or settings.data:
         return settings
     own = (Path.cwd(), Path.home(), Path(tempfile.gettempdir()), Path(sys.prefix))
-    return replace(settings, data=tuple(dict.fromkeys(folder.resolve() for folder in own)))
+    return replace(settings, own_data=tuple(dict.fromkeys(folder.resolve() for folder in own)))
+
+
+def own_folders(settings: Settings, user: str) -> tuple[Path, ...]:
+    """The folders that are read for this user alone: the operator's, for nobody else."""
+    return settings.own_data if user in (LOCAL.name, OPERATOR) else ()
+
+
+def folders_for(settings: Settings, user: str) -> tuple[Path, ...]:
+    """Where the data of this user's requests may lie; asked for each request."""
+    return (*settings.data_folders, *own_folders(settings, user))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import fcntl
 import hashlib
 import hmac
 import os
@@ -26,6 +27,7 @@ class Sessions:
     """
 
     key: bytes
+    signed_out: SignedOut | None = None
 
     def begin(self, name: str, token_hash: str, now_s: float) -> str:
         """The cookie's value for this user."""
@@ -45,7 +47,14 @@ class Sessions:
     def valid(self, value: str, token_hash: str) -> bool:
         """Whether this service signed the cookie, for the holder of this token."""
         head, _, signature = value.rpartition(".")
+        if self.signed_out is not None and value in self.signed_out:
+            return False
         return hmac.compare_digest(signature.encode(), self._signature(head, token_hash).encode())
+
+    def end(self, value: str, now_s: float) -> None:
+        """Sign out: the cookie is worth nothing from now on, whoever has a copy."""
+        if self.signed_out is not None and self.name(value, now_s) is not None:
+            self.signed_out.add(value, now_s)
 
     def form_token(self, value: str) -> str:
         """What a form of this session carries, so that no other site can send one."""
@@ -57,6 +66,43 @@ class Sessions:
 
     def _signature(self, head: str, token_hash: str) -> str:
         return _text(hmac.digest(self.key, f"session:{head}:{token_hash}".encode(), hashlib.sha256))
+
+
+@dataclass
+class SignedOut:
+    """The cookies that were signed out and have not run out, by their hashes; a file that processes share."""
+
+    file: Path
+    _known: frozenset[str] = frozenset()
+    _read: tuple[int, int] | None = None
+
+    def add(self, value: str, now_s: float) -> None:
+        """Append; and before that, once in a while, drop those that have run out."""
+        line = f"{int(now_s) + LASTS_S} {_digest(value)}\n"
+        handle = os.open(self.file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(handle, "r+", encoding="ascii") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            lines = file.readlines()
+            good = [each for each in lines if each.split()[0].isdecimal() and int(each.split()[0]) >= now_s]
+            if len(good) < len(lines) / 2:
+                file.truncate(0)
+                file.writelines(good)
+            file.write(line)
+
+    def __contains__(self, value: str) -> bool:
+        try:
+            found = self.file.stat()
+        except FileNotFoundError:
+            return False
+        if (stamp := (found.st_mtime_ns, found.st_size)) != self._read:
+            words = (line.split() for line in self.file.read_text(encoding="ascii").splitlines())
+            self._known = frozenset(each[1] for each in words if len(each) == 2)
+            self._read = stamp
+        return _digest(value) in self._known
+
+
+def _digest(value: str) -> str:
+    return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def session_key(file: Path) -> bytes:

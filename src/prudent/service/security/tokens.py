@@ -13,11 +13,12 @@ import secrets
 from collections.abc import Iterable
 
 from prudent.core.errors import BadInput
-from prudent.service.store.users import User
+from prudent.service.store.users import LOCAL, OPERATOR, User
 
 PREFIX = "prudent_"
 _LONGEST = 200
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_RESERVED = (LOCAL.name, OPERATOR)
 
 
 def new_token() -> str:
@@ -51,8 +52,9 @@ def checked_name(name: str) -> str:
     >>> checked_name("ada.l@example.org")
     'ada.l@example.org'
     """
-    if not _NAME.fullmatch(name) or name == "local":
+    if not _NAME.fullmatch(name) or name in _RESERVED:
         raise BadInput(
-            f'"{name}" cannot be a user name; use up to 64 letters, digits and . _ @ - (but not "local").'
+            f'"{name}" cannot be a user name; use up to 64 letters, digits and . _ @ - '
+            '(but not "local" or "operator").'
         )
     return name

@@ -48,7 +48,11 @@ class User:
 
 
 LOCAL = User("local", ADMIN)
-"""Whoever sits at the machine, when there are no tokens."""
+"""Whoever sits at the machine, where the service is open."""
+NOBODY = User("nobody", VIEWER)
+"""Somebody of whom nothing is known; what they may see needs no account."""
+OPERATOR = "operator"
+"""Who runs the service, by the token in its home."""
 
 
 def put(connection: Connection, user: User) -> None:

@@ -15,7 +15,7 @@ from prudent.service.store import claims, models, runs, trials
 from prudent.service.store.models import Model
 from prudent.service.store.runs import Run
 from prudent.service.store.store import Store
-from prudent.service.store.users import LOCAL, User
+from prudent.service.store.users import NOBODY, User
 from prudent.service.web import views
 from prudent.service.web.download import zipped
 from prudent.service.web.feed import follow
@@ -52,9 +52,9 @@ def router(settings: Settings, store: Store) -> APIRouter:
 
 
 def user_of(request: Request) -> User:
-    """Who asks; without the guard, whoever sits at the machine."""
+    """Who asks."""
     found = getattr(request.state, "user", None)
-    return found if isinstance(found, User) else LOCAL
+    return found if isinstance(found, User) else NOBODY
 
 
 def _add_runs(api: APIRouter, settings: Settings, store: Store) -> None:
@@ -90,11 +90,11 @@ def _add_runs(api: APIRouter, settings: Settings, store: Store) -> None:
         return {"runs": [views.listed(run) for run in page.runs], "next": page.next}
 
     @api.get("/runs/{run_id}", tags=["runs"])
-    async def show(run_id: str) -> dict[str, Any]:
+    async def show(run_id: str, request: Request) -> dict[str, Any]:
         """A run as it stands."""
         run = await _run(store, run_id)
         waiting = await store.read_soon(claims.why_waiting, run, settings.per_user)
-        return {**views.shown(run), "waiting": waiting}
+        return {**views.shown(run, user_of(request)), "waiting": waiting}
 
     @api.get("/runs/{run_id}/events", tags=["runs"], response_class=StreamingResponse)
     async def follow_run(

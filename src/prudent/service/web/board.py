@@ -215,6 +215,8 @@ def _family(name: str) -> str:
 
 def _log(path: Path) -> tuple[tuple[float, str], ...]:
     """The last lines of a run's log, if it was written here."""
+    if not artifacts.is_plain(path):
+        return ()
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _TAIL_BYTES))

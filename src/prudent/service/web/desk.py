@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse, Response
 from prudent._version import __version__
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
-from prudent.service.store.users import LOCAL, User
+from prudent.service.store.users import NOBODY, User
 from prudent.service.web import words
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Desk:
 def user_of(request: Request) -> User:
     """Who looks."""
     found = getattr(request.state, "user", None)
-    return found if isinstance(found, User) else LOCAL
+    return found if isinstance(found, User) else NOBODY
 
 
 def static(name: str) -> Response:

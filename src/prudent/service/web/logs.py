@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -12,31 +11,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from prudent.service.security.redaction import scrubbed
+
 current_run: ContextVar[str] = ContextVar("current_run", default="")
 """The run that a thread works for; every line it logs tells it."""
-
-_SECRETS = (
-    re.compile(r"(?i)(bearer\s+)[\w.~+/=-]+"),
-    re.compile(
-        r"(?i)((?:pass(?:word|wd)?|secret|token|api[-_]?key|signature)[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,;]+"
-    ),
-    re.compile(r"(\w+://[^\s/:@]+:)[^\s/@]+(?=@)"),
-    re.compile(r"(?i)([?&](?:x-amz-[\w-]+|sig|key|token)=)[^\s&]+"),
-    re.compile(r"()AKIA[0-9A-Z]{16}"),
-)
-
-
-def scrubbed(text: str) -> str:
-    """A text without what looks like a secret.
-
-    >>> scrubbed("GET /x Authorization: Bearer abc.def")
-    'GET /x Authorization: Bearer ***'
-    >>> scrubbed("postgresql://me:hush@host/db")
-    'postgresql://me:***@host/db'
-    """
-    for pattern in _SECRETS:
-        text = pattern.sub(r"\1***", text)
-    return text
 
 
 @contextmanager

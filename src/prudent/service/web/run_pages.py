@@ -16,6 +16,7 @@ from prudent.service.web import board
 from prudent.service.web.desk import Desk, user_of
 from prudent.service.web.kept import Kept
 from prudent.service.web.names import asked, is_id
+from prudent.service.web.views import document_for
 from prudent.service.web.words import KINDS, STATES
 
 _FILTERS = ("status", "kind", "user", "after")
@@ -109,4 +110,12 @@ async def _run(desk: Desk, request: Request, run_id: str, template: str) -> HTML
     shown = await asyncio.to_thread(board.board_of, *found, desk.settings)
     waiting = await desk.store.read_soon(claims.why_waiting, shown.run, desk.settings.per_user)
     may_cancel = user_of(request).owns(shown.run.user) and not shown.run.ended
-    return desk.page(request, template, board=shown, run=shown.run, may_cancel=may_cancel, waiting=waiting)
+    return desk.page(
+        request,
+        template,
+        board=shown,
+        run=shown.run,
+        document=document_for(shown.run, user_of(request)),
+        may_cancel=may_cancel,
+        waiting=waiting,
+    )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 
 from prudent.service.intake.refusal import Refused
 from prudent.service.security.accounts import Accounts
 from prudent.service.security.gate import SIGN_IN, SIGN_OUT, address_of
 from prudent.service.security.limits import Rate, retry_after
-from prudent.service.security.sessions import Sessions, set_cookie
+from prudent.service.security.sessions import Sessions, cookie_of, set_cookie
 from prudent.service.security.tokens import identify
 from prudent.service.web.desk import Desk
 from prudent.service.web.submitted import submitted
@@ -19,13 +19,16 @@ from prudent.service.web.submitted import submitted
 
 def add(router: APIRouter, desk: Desk) -> None:
     """Routes for sessions."""
-    accounts, misses = Accounts(desk.store, desk.settings.tokens), Rate(per_s=0.2, burst=10)
+    accounts = Accounts(desk.store, desk.settings.tokens, desk.settings.home)
+    misses = Rate(per_s=0.2, burst=10)
 
     @router.get(SIGN_IN)
-    async def ask(request: Request) -> HTMLResponse:
-        return desk.page(
-            request, "sign_in.html.j2", next=local(request.query_params.get("next", "")), error=""
-        )
+    async def ask(request: Request) -> Response:
+        """The form. A link that has the token in it signs in at once, unless another site leads here."""
+        place, token = local(request.query_params.get("next", "")), request.query_params.get("token", "")
+        if token and request.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+            return await signed_in(request, token, place)
+        return desk.page(request, "sign_in.html.j2", next=place, error="")
 
     @router.post(SIGN_IN)
     async def begin(request: Request) -> Response:
@@ -35,15 +38,20 @@ def add(router: APIRouter, desk: Desk) -> None:
         except Refused:
             said = {}
         place = local((said.get("next") or [""])[0])
-        wait_s = misses.wait_s(address_of(request.scope), time.time())
-        if wait_s:
-            answer = desk.page(
-                request, "sign_in.html.j2", 429, next=place, error="Too many tries; wait a moment."
-            )
-            answer.headers["retry-after"] = retry_after(wait_s)
-            return answer
-        accounts.forget()
-        user = identify((said.get("token") or [""])[0].strip(), await accounts())
+        return await signed_in(request, (said.get("token") or [""])[0].strip(), place)
+
+    async def signed_in(request: Request, token: str, place: str) -> Response:
+        """A good token is never kept waiting, however many bad ones came from the same address."""
+        user = identify(token, await accounts())
+        if user is None:
+            wait_s = misses.wait_s(address_of(request.scope), time.time())
+            if wait_s:
+                error = "Too many tries; wait a moment."
+                answer = desk.page(request, "sign_in.html.j2", 429, next=place, error=error)
+                answer.headers["retry-after"] = retry_after(wait_s)
+                return answer
+            accounts.forget()  # somebody who was added just now
+            user = identify(token, await accounts())
         if user is None:
             error = "Nobody has this token; check that you copied all of it."
             return desk.page(request, "sign_in.html.j2", 401, next=place, error=error)
@@ -55,6 +63,9 @@ def add(router: APIRouter, desk: Desk) -> None:
 
     @router.post(SIGN_OUT)
     async def end(request: Request) -> Response:
+        """End the session here, and for whoever has a copy of its cookie."""
+        sessions: Sessions = request.app.state.sessions
+        sessions.end(cookie_of(request.headers.get("cookie", "")), time.time())
         response = RedirectResponse(SIGN_IN, 303)
         response.headers["set-cookie"] = set_cookie("", request.url.scheme == "https")
         return response

@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from prudent.service.intake import door
 from prudent.service.intake.refusal import Refused
+from prudent.service.security.guard import folders_for
 from prudent.service.store.runs import KINDS, NewRun
 from prudent.service.store.users import MEMBER
 from prudent.service.web import forms
@@ -85,7 +86,8 @@ async def _form(
     fields = forms.fields_of(kind)
     at, rest = forms.placed(error.errors if error else (), () if raw else fields)
     text = (said.get(forms.RAW) or [json.dumps(EXAMPLES[kind], indent=2)])[0]
-    files = await asyncio.to_thread(forms.data_files, desk.settings.data_folders)
+    folders = folders_for(desk.settings, user_of(request).name)
+    files = await asyncio.to_thread(forms.data_files, folders)
     return desk.page(
         request,
         "submit.html.j2",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from prudent.service.security.redaction import redacted
 from prudent.service.store.models import Model
 from prudent.service.store.runs import Run
+from prudent.service.store.users import MEMBER, User
 
 
 def accepted(run: Run) -> dict[str, Any]:
@@ -37,13 +39,21 @@ def listed(run: Run) -> dict[str, Any]:
     }
 
 
-def shown(run: Run) -> dict[str, Any]:
+def document_for(run: Run, user: User) -> dict[str, Any] | None:
+    """What was asked for: all of it for its owner, without secrets for others; viewers see their own only."""
+    if user.owns(run.user):
+        return dict(run.document)
+    shown: dict[str, Any] = redacted(run.document)
+    return shown if user.may(MEMBER) else None
+
+
+def shown(run: Run, user: User) -> dict[str, Any]:
     """A run by itself: what was asked for, and where to go on."""
     here = f"/v1/runs/{run.id}"
     return {
         **listed(run),
         "cancelling": run.cancel and not run.ended,
-        "document": dict(run.document),
+        "document": document_for(run, user),
         "links": {name: f"{here}/{name}" for name in ("events", "trials", "result", "report", "cancel")},
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,10 +26,10 @@ def keep(artifacts: str | None, run_id: str, folder: Path) -> str:
     """
     if artifacts is None:
         return str(folder)
-    paths = [folder / name for name in _KEPT if (folder / name).is_file()]
+    paths = [folder / name for name in _KEPT if is_plain(folder / name)]
     models = folder / MODELS
-    if models.is_dir():
-        paths += [path for path in sorted(models.rglob("*")) if path.is_file() and ".work" not in path.parts]
+    if models.is_dir() and not models.is_symlink():
+        paths += [path for path in sorted(models.rglob("*")) if is_plain(path) and ".work" not in path.parts]
     place = f"{artifacts.rstrip('/')}/{run_id}"
     if artifacts.startswith("s3://"):
         with _bucket(place) as (client, bucket, prefix):
@@ -48,12 +49,20 @@ def local(place: str, name: str, cache: Path) -> Path | None:
     """A file of a kept place, as a file here; None if it is not there. `name` is ours, never a request's."""
     if not place.startswith("s3://"):
         path = Path(place) / name
-        return path if path.is_file() else None
+        return path if is_plain(path) else None
     to = _cached(place, cache) / name
     if to.is_file():
         return to
     with _bucket(place) as (client, bucket, prefix):
         return _fetched(client, bucket, f"{prefix}/{name}", to)
+
+
+def is_plain(path: Path) -> bool:
+    """Whether it is a file itself: a command could have left a link there to what others must not see."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
 
 
 def local_folder(place: str, cache: Path) -> Path | None:

@@ -16,15 +16,28 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn
 
 from prudent.core.errors import PrudentError
+from prudent.service.security.redaction import Redaction, scrubbed
 from prudent.service.work import schedule, train, tune, warm
-from prudent.service.work.artifacts import LOG
-from prudent.service.work.messages import Failed, Interrupted, Ready, Said, Task, Tick
+from prudent.service.work.artifacts import LOG, REPORT, RESULT
+from prudent.service.work.messages import (
+    Ended,
+    Failed,
+    Interrupted,
+    Noted,
+    Ready,
+    Said,
+    Stop,
+    Task,
+    Tick,
+    written,
+)
+from prudent.service.work.wall import Limits
 from prudent.training.data.fetch import Policy, restrict
 
 _TALKATIVE = ("py4j", "botocore", "boto3", "urllib3")
@@ -46,6 +59,8 @@ class Terms:
     """Where the leases of machines are kept; for one's own commands it is where they always are."""
     warm: bool = True
     """Load what work of any kind needs before there is work."""
+    limits: Limits | None = None
+    """What this process, and all that it starts, may use at most."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -53,6 +68,8 @@ def main(arguments: Sequence[str]) -> None:
     terms = line.recv()
     assert isinstance(terms, Terms)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, which tells us
+    if terms.limits is not None:
+        terms.limits.apply()
     restrict(terms.policy)
     Child(line, terms).work()
 
@@ -65,6 +82,7 @@ class Child:
         self._lock = threading.Lock()
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._busy = False
+        self._redaction = Redaction()
         self._heard_s = time.monotonic()
         self._stove = warm.Stove(terms.parallelism, terms.scratch)
 
@@ -86,16 +104,20 @@ class Child:
             self._stove.light()
 
     def tell(self, said: Said) -> None:
+        said = without_secrets(said, self._redaction)
         with self._lock:
             try:
-                self._line.send(said)
+                self._line.send_bytes(written(said))
             except OSError:
                 self._leave()
 
     def _done(self, task: Task) -> Said:
         """Do a run; whatever happens, one last word comes of it."""
         task.folder.mkdir(parents=True, exist_ok=True)
-        log = _open_log(task.folder / LOG)
+        self._redaction = redaction = Redaction.of(task.document)
+        log = _open_log(task.folder / LOG, redaction)
+        own = task.own_data
+        restrict(replace(self._terms.policy, roots=(*(self._terms.policy.roots or ()), *own)))
         try:
             self._busy = True
             logging.info("The run begins")
@@ -111,13 +133,15 @@ class Child:
             said = Failed(f"Something went wrong that should not ({type(error).__name__}: {error}).")
         finally:
             self._busy = False
+        for name in (RESULT, REPORT):
+            redaction.file(task.folder / name)
         logging.info("The run ends: %s", type(said).__name__.lower())
         logging.getLogger().removeHandler(log)
         log.close()
         return said
 
     def _perform(self, task: Task) -> Said:
-        folders = self._terms.folders
+        folders = (*self._terms.folders, *task.own_data)
         if task.kind == "train":
             return train.perform(task, self.tell, folders, self._stove)
         if task.kind == "tune":
@@ -133,7 +157,9 @@ class Child:
             except (EOFError, OSError):
                 self._leave()
             self._heard_s = time.monotonic()
-            if not isinstance(order, Tick):
+            if isinstance(order, Stop):
+                os.kill(os.getpid(), signal.SIGTERM)
+            elif not isinstance(order, Tick):
                 self._tasks.put(order)
 
     def _mind(self) -> None:
@@ -159,17 +185,36 @@ class Child:
         os._exit(0)
 
 
+def without_secrets(said: Said, redaction: Redaction) -> Said:
+    """What is told of a run is for all who may see it, so secrets of its document are left out of texts."""
+    if isinstance(said, Failed):
+        return replace(said, error=redaction.text(said.error))
+    if isinstance(said, Ended) and said.details.get("why"):
+        return replace(said, details={**said.details, "why": redaction.text(str(said.details["why"]))})
+    if isinstance(said, Noted):
+        texts = {name: redaction.text(value) for name, value in said.data.items() if isinstance(value, str)}
+        return replace(said, data={**said.data, **texts})
+    return said
+
+
 class _Line(logging.Formatter):
+    def __init__(self, redaction: Redaction) -> None:
+        super().__init__()
+        self._redaction = redaction
+
     def format(self, record: logging.LogRecord) -> str:
-        said = {"at_s": round(record.created, 3), "message": record.getMessage()}
+        said = {"at_s": round(record.created, 3), "message": self._clean(record.getMessage())}
         if record.exc_info:
-            said["error"] = self.formatException(record.exc_info)
+            said["error"] = self._clean(self.formatException(record.exc_info))
         return json.dumps(said, ensure_ascii=False)
 
+    def _clean(self, text: str) -> str:
+        return scrubbed(self._redaction.text(text))
 
-def _open_log(path: Path) -> logging.Handler:
+
+def _open_log(path: Path, redaction: Redaction) -> logging.Handler:
     handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(_Line())
+    handler.setFormatter(_Line(redaction))
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.INFO)

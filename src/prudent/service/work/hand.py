@@ -9,17 +9,32 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import prudent
 from prudent.core.errors import RunFailed
 from prudent.service.work.child import Terms
 from prudent.service.work.files import LOGS
-from prudent.service.work.messages import Done, Failed, Interrupted, Ready, Said, Task, Tick
+from prudent.service.work.messages import (
+    Done,
+    Failed,
+    Interrupted,
+    Ready,
+    Said,
+    Stop,
+    Suspect,
+    Task,
+    Tick,
+    read,
+)
+from prudent.service.work.wall import Wall
 
 _CHILD = "import sys; from prudent.service.work.child import main; main(sys.argv[1:])"
 LAST_WORDS = (Done, Failed, Interrupted)
+SCRATCH = "scratch"
 MOST_RUNS = 200
 """A process is replaced after so many runs: whatever leaks does not leak for ever."""
 
@@ -29,20 +44,32 @@ class Died(RunFailed):
 
 
 class Hand:
-    """One process. It works for one run at a time; `stop` is heard at once, whatever it does."""
+    """One process. It works for one run at a time; `stop` is heard at once, whatever it does.
 
-    def __init__(self, terms: Terms) -> None:
+    One that runs commands is behind the wall, if there is one, and does the run of one folder alone.
+    """
+
+    def __init__(self, terms: Terms, wall: Wall | None = None, walled: Path | None = None) -> None:
         ours, theirs = socket.socketpair()
         home = str(Path(prudent.__file__).parents[1])
         path = os.pathsep.join(part for part in (home, os.environ.get("PYTHONPATH", "")) if part)
         own = {"PYTHONPATH": path, **({} if terms.home is None else {"PRUDENT_HOME": str(terms.home)})}
+        command = [sys.executable, "-P", "-c", _CHILD, str(theirs.fileno())]
+        environment, options = {**_harmless(os.environ), **own}, dict[str, Any]()
+        self.walled = wall is not None and walled is not None
+        if wall is not None and walled is not None:
+            wall.prepare(walled)
+            command, options = wall.command(command, walled), wall.options()
+            environment = {**wall.environment(walled, environment), "PYTHONPATH": path}
+            terms = replace(terms, limits=wall.limits, warm=False, scratch=walled / SCRATCH)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _CHILD, str(theirs.fileno())],
-                env={**_harmless(os.environ), **own},
+                command,
+                env=environment,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
+                **options,
             )
         self._line = Connection(ours.detach())
         self._lock = threading.Lock()
@@ -63,8 +90,8 @@ class Hand:
         """Whether it has loaded what it needs; to be asked only while it has no run."""
         try:
             if not self._ready and self._line.poll(0):
-                self._ready = isinstance(self._line.recv(), Ready)
-        except (EOFError, OSError):
+                self._ready = isinstance(read(self._line.recv_bytes()), Ready)
+        except (EOFError, OSError, Suspect):
             return False
         return self._ready
 
@@ -77,9 +104,12 @@ class Hand:
         """The next message; None if there is none in that time. Died if there will never be one."""
         try:
             while self._line.poll(wait_s):
-                said: Said = self._line.recv()
+                said = read(self._line.recv_bytes())
                 if not isinstance(said, Ready):
                     return said
+        except Suspect as error:
+            self._process.kill()
+            raise Died(str(error)) from None
         except (EOFError, OSError):
             raise Died(f"The process that did the work ended ({self._cause()}); it is tried again.") from None
         return None
@@ -91,8 +121,7 @@ class Hand:
 
     def stop(self, wait_s: float = 3.0) -> None:
         """End it, with what it started: asked first, so that commands under way are ended too."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGTERM)
+        self.interrupt()
         try:
             self._process.wait(wait_s)
         except subprocess.TimeoutExpired:
@@ -101,6 +130,10 @@ class Hand:
 
     def interrupt(self) -> None:
         """Ask the run to stop; its last word comes over the line."""
+        if self.walled:  # a signal would end the wall, and the run without a last word
+            with contextlib.suppress(Died):
+                self._send(Stop())
+            return
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
 

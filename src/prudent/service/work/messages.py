@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from prudent.core.errors import RunFailed
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class Task:
     """Where machines are rented for a training request that asks for some."""
     home: Path | None = None
     """Where their leases are kept."""
+    own_data: tuple[Path, ...] = ()
+    """Folders that are read for this run beside those that are read for everybody's."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +112,53 @@ class Ready:
 
 
 @dataclass(frozen=True)
+class Stop:
+    """The run is to stop; for a process that no signal reaches."""
+
+
+@dataclass(frozen=True)
 class Tick:
     """The worker is alive, and the run is still its."""
 
 
 Said = Noted | Progress | Begun | Ended | Done | Failed | Interrupted | Ready
 Tell = Callable[[Said], None]
+
+
+_KINDS = {kind.__name__: kind for kind in Said.__args__}
+
+
+class Suspect(RunFailed):
+    """The process said something that is no message; it is not listened to any more."""
+
+
+def written(said: Said) -> bytes:
+    """A message for the line, as JSON: commands may get hold of it, and a pickle would run what they want."""
+    document = {"kind": type(said).__name__, "said": vars(said)}
+    return json.dumps(document, ensure_ascii=False, default=_plain).encode("utf-8", "replace")
+
+
+def read(data: bytes) -> Said:
+    """
+    >>> read(written(Done((Made(1, "k-means", 0.5, "silhouette", 0.5, "1-k-means"),)))).models[0].rank
+    1
+    """
+    try:
+        document = json.loads(data)
+        said = dict(document["said"])
+        if "models" in said:
+            said["models"] = tuple(Made(**model) for model in said["models"])
+        found: Said = _KINDS[document["kind"]](**said)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise Suspect(f"The process that does the work sent what is no message ({error}).") from error
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Models and other mappings as objects, scalars of numpy as numbers."""
+    if isinstance(value, Made):
+        return vars(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    item = getattr(value, "item", None)
+    return str(value) if item is None else item()

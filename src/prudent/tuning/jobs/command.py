@@ -94,7 +94,7 @@ class CommandJob:
         self._pricing = pricing(price, space)
         self._environment = texts(environment or {})
         first = self._first_word()
-        _check_exists(first, self.directory, {**os.environ, **self._environment})
+        _check_exists(first, self.directory, {**os.environ, **self._environment}.get("PATH", os.defpath))
         self.name = name or Path(first or "command").name
         self.outlived_s: dict[int, float] = {}
 
@@ -314,12 +314,15 @@ def variable(name: str) -> str:
     return f"PRUDENT_{_ODD.sub('_', name).upper()}"
 
 
-def _check_exists(word: str | None, directory: Path, environment: Mapping[str, str]) -> None:
-    """Refuse a program that is not there, before a trial fails by it; the shell knows best."""
+def _check_exists(word: str | None, directory: Path, path: str) -> None:
+    """Refuse a program that is not there, before a trial fails by it; the shell knows best.
+
+    It gets no variable but PATH: others, such as LD_PRELOAD, could make it run what a stranger wants.
+    """
     if word is None:
         return
     asked = ["/bin/sh", "-c", 'command -v -- "$1"', "sh", word]
-    found = subprocess.run(asked, cwd=directory, env=dict(environment), capture_output=True, check=False)
+    found = subprocess.run(asked, cwd=directory, env={"PATH": path}, capture_output=True, check=False)
     if found.returncode:
         beside = f" Did you mean ./{word}?" if (directory / word).is_file() else ""
         raise BadInput(f'There is no command "{word}".{beside} Check its spelling, the PATH and the folder.')

@@ -1,4 +1,4 @@
-"""Whose files a request may name, by who can reach the service."""
+"""Whose files a request may name, by who asks and who can reach the service."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import pytest
 
 from prudent.core.errors import BadInput
 from prudent.service.intake.places import inside
-from prudent.service.security.guard import at_home
+from prudent.service.security.guard import folders_for, with_own_folders
 from prudent.service.settings import Settings
-from prudent.service.store.store import Store
 
 
 @pytest.fixture
@@ -27,28 +26,35 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def settled(here: Path, **changes: object) -> Settings:
     settings = Settings(here.parent / "home", **changes)  # type: ignore[arg-type]
     settings.create()
-    with Store(settings.database) as store:
-        return at_home(settings, store)
+    return with_own_folders(settings)
 
 
-def test_ones_own_service_reads_ones_own_files(here: Path) -> None:
-    folders = settled(here).data_folders
+@pytest.mark.parametrize("name", ["local", "operator"])
+def test_ones_own_service_reads_ones_own_files(here: Path, name: str) -> None:
+    folders = folders_for(settled(here), name)
     assert inside(str(here / "rows.csv"), folders) == (here / "rows.csv").resolve()
     assert inside("rows.csv", folders) == (here / "rows.csv").resolve()
+
+
+@pytest.mark.parametrize("name", ["ada", "folder", "nobody", ""])
+def test_but_for_nobody_else(here: Path, name: str) -> None:
+    settings = settled(here)
+    assert folders_for(settings, name) == settings.data_folders == (here.parent / "home" / "data",)
 
 
 @pytest.mark.parametrize(
     "path", [".ssh/id", "/etc/passwd", "/proc/self/environ", "../../../etc/passwd", "~/x"]
 )
-def test_but_nothing_hidden_and_nothing_of_the_system(here: Path, path: str) -> None:
+def test_and_nothing_hidden_and_nothing_of_the_system(here: Path, path: str) -> None:
     with pytest.raises(BadInput):
-        inside(path, settled(here).data_folders)
+        inside(path, folders_for(settled(here), "operator"))
 
 
 def test_folders_that_are_named_are_the_only_ones(here: Path, tmp_path: Path) -> None:
-    folders = settled(here, data=(tmp_path / "given",)).data_folders
+    folders = folders_for(settled(here, data=(tmp_path / "given",)), "operator")
     assert folders == (here.parent / "home" / "data", tmp_path / "given")
 
 
-def test_a_service_that_others_reach_has_its_own_folder_only(here: Path) -> None:
-    assert settled(here, host="0.0.0.0").data_folders == (here.parent / "home" / "data",)
+@pytest.mark.parametrize("changes", [{"host": "0.0.0.0"}, {"trusted_hosts": ("prudent.example.org",)}])
+def test_a_service_that_others_reach_has_its_own_folder_only(here: Path, changes: dict[str, object]) -> None:
+    assert folders_for(settled(here, **changes), "operator") == (here.parent / "home" / "data",)

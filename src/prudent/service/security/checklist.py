@@ -1,0 +1,159 @@
+"""The checklist of a secure service, tried on one that runs: what is not as it should be, and the remedy."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from prudent.core.errors import BadInput
+from prudent.service.security.access import TOKEN_FILE, Access, operator
+from prudent.service.security.accounts import known
+from prudent.service.security.guard import for_one, hosts_of
+from prudent.service.security.running import Running
+from prudent.service.store.store import Store
+from prudent.service.store.users import COMMANDER, OPERATOR, User
+from prudent.service.work.wall import ACCOUNT, NO_WALL, wall_of
+
+_PATIENCE_S = 10.0
+_MOST_BODY_MB, _MOST_PER_S = 100.0, 10_000.0
+_SHORTEST_TOKEN = 32
+Check = Callable[[Running, tuple[User, ...]], Iterator[str]]
+
+
+def checked(home: Path) -> list[tuple[str, tuple[str, ...]]]:
+    """Each part of the checklist, with what is wrong there."""
+    running = Running.read(home)
+    with Store(running.settings.database) as store:
+        users = known(store, running.settings)
+    return [(name, tuple(check(running, users))) for name, check in _PARTS]
+
+
+def _modes(running: Running, users: tuple[User, ...]) -> Iterator[str]:
+    del users
+    home = running.settings.home
+    folders = (0o700, 0o710) if running.settings.run_as else (0o700,)
+    found = home.stat()
+    if found.st_uid not in (os.geteuid(), _owner(running.pid)):
+        yield f'"{home}" belongs to another account; give it to the one that the service runs as.'
+    if stat.S_IMODE(found.st_mode) not in folders:
+        yield f'Others may look into "{home}"; chmod 700 it, or start the service again.'
+    for path in sorted(home.iterdir()):
+        if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o077:
+            yield f'Others may read "{path}"; chmod 600 it, or start the service again.'
+
+
+def _tokens(running: Running, users: tuple[User, ...]) -> Iterator[str]:
+    home = running.settings.home
+    if Access(home).chosen_open:
+        yield "It is open: whoever can log in to this machine may do everything; say --no-open at its start."
+    elif operator(home) is None:
+        yield f'There is no "{home / TOKEN_FILE}"; start the service again to get one.'
+    elif len((home / TOKEN_FILE).read_text(encoding="utf-8").strip()) < _SHORTEST_TOKEN:
+        yield f'The token in "{home / TOKEN_FILE}" can be guessed; delete it and start the service again.'
+    file = running.settings.tokens
+    if file is not None and file.exists() and file.stat().st_mode & 0o022:
+        yield f'Others may write to the tokens "{file}"; chmod 600 it.'
+    without = [user.name for user in users if not user.token_hash]
+    if without:
+        yield f"Some users have no token ({', '.join(without)}); remove them, or give them one."
+
+
+def _strangers(running: Running, users: tuple[User, ...]) -> Iterator[str]:
+    """What somebody without a token gets, asked for at the running service."""
+    del users
+    try:
+        plain = _status(running, {})
+        forwarded = _status(running, {"Via": "1.1 proxy", "X-Forwarded-Host": "elsewhere.example"})
+        misnamed = _status(running, {"Host": "elsewhere.example"})
+    except OSError as error:
+        yield f"Nothing answers at {running.address} ({error.strerror or error}); start the service first."
+        return
+    if plain != 401 and not Access(running.settings.home).chosen_open:
+        yield f"A request without a token is answered with {plain}, not 401; start the service again."
+    if forwarded != 401:
+        yield f"What a proxy brings without a token is answered with {forwarded}, not 401; upgrade Prudent."
+    if hosts_of(running.settings) and misnamed != 421:
+        yield f"A request for another host is answered with {misnamed}, not 421; start the service again."
+
+
+def _proxy(running: Running, users: tuple[User, ...]) -> Iterator[str]:
+    del users
+    settings = running.settings
+    if for_one(settings):
+        return
+    if urlsplit(settings.public_url or "").scheme != "https":
+        yield (
+            "Others reach it, and tokens may travel unencrypted; put a proxy with a certificate in front and "
+            "set public_url to its https address."
+        )
+    if not settings.loopback:
+        yield f'It listens on "{settings.host}" itself; listen on 127.0.0.1 and let the proxy be reached.'
+    if not settings.trusted_hosts:
+        yield "It answers to any name; set trusted_hosts to those it is known by."
+
+
+def _limits(running: Running, users: tuple[User, ...]) -> Iterator[str]:
+    settings = running.settings
+    if settings.body_mb > _MOST_BODY_MB:
+        yield f"Bodies may have {settings.body_mb:g} MB; set body_mb to what requests need."
+    if settings.rate_per_s > _MOST_PER_S:
+        yield f"A user may send {settings.rate_per_s:g} requests a second; set rate_per_s lower."
+    if settings.where is not None:
+        free = [user.name for user in users if user.name != OPERATOR and user.daily_usd is None]
+        if free:
+            yield f"Some may spend any amount on machines ({', '.join(free)}); give them --daily-usd."
+
+
+def _commands(running: Running, users: tuple[User, ...]) -> Iterator[str]:
+    try:
+        wall = wall_of(running.settings)
+    except BadInput as error:
+        yield str(error)
+        return
+    if wall is None:
+        names = [user.name for user in users if user.name != OPERATOR and user.may(COMMANDER)]
+        yield NO_WALL + (f" These may run commands: {', '.join(names)}." if names else "")
+    elif wall.kind != ACCOUNT and _owner(running.pid) == 0:
+        yield "It runs as root; start it as an account of its own, or set run_as."
+
+
+def _mail(running: Running, users: tuple[User, ...]) -> Iterator[str]:
+    del users
+    settings = running.settings
+    if settings.smtp_host is not None and settings.smtp_security == "none":
+        yield "Mail goes unencrypted; set smtp_security to starttls or tls."
+    if settings.webhook_url is not None and urlsplit(settings.webhook_url).scheme != "https":
+        yield "The webhook is told unencrypted; give it an https address."
+
+
+_PARTS: tuple[tuple[str, Check], ...] = (
+    ("modes", _modes),
+    ("tokens", _tokens),
+    ("strangers", _strangers),
+    ("proxy", _proxy),
+    ("limits", _limits),
+    ("commands", _commands),
+    ("mail", _mail),
+)
+
+
+def _status(running: Running, headers: dict[str, str]) -> int:
+    parts = urlsplit(running.address)
+    line = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=_PATIENCE_S)
+    try:
+        line.request("GET", "/v1/runs", headers=headers)
+        return line.getresponse().status
+    finally:
+        line.close()
+
+
+def _owner(pid: int) -> int | None:
+    """The account of a process, if it runs."""
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return None

@@ -1,0 +1,128 @@
+"""`prudent check --service HOME` finds what is not as the checklist wants it, on a service that runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from prudent.cli.main import run
+from prudent.service.security.access import Access, make_token
+from prudent.service.security.checklist import checked
+from prudent.service.security.running import tell
+from prudent.service.security.tokens import hash_token
+from prudent.service.settings import Settings
+from prudent.service.store import users
+from prudent.service.store.store import Store
+from prudent.service.store.users import User
+from prudent.service.web.app import create_app
+from prudent.service.work.wall import has_bubblewrap
+
+PARTS = ["modes", "tokens", "strangers", "proxy", "limits", "commands", "mail"]
+BEHIND_A_PROXY = {"trusted_hosts": ("prudent.example.org",), "public_url": "https://prudent.example.org"}
+
+
+@pytest.fixture
+def service(
+    tmp_path: Path, serving: Callable[[FastAPI], AbstractContextManager[httpx.Client]]
+) -> Iterator[tuple[Settings, str]]:
+    """A running service with its address, and its secrets closed."""
+    settings = Settings(tmp_path / "home", smtp_password="hush-hush")
+    settings.create()
+    make_token(settings.home)
+    with Store(settings.database) as store:
+        store.write(users.put, User("kim", "commander", None, hash_token("kim")))
+        with serving(create_app(settings, store)) as client:
+            settings.create()
+            address = str(client.base_url).rstrip("/")
+            tell(settings, address)
+            yield settings, address
+
+
+def _problems(home: Path) -> dict[str, tuple[str, ...]]:
+    found = dict(checked(home))
+    if os.geteuid() == 0 and has_bubblewrap():  # where tests run as root, so does the service
+        assert found["commands"][:1] == (
+            "It runs as root; start it as an account of its own, or set run_as.",
+        ) or "run_as" in str(found["commands"])
+        found["commands"] = tuple(text for text in found["commands"] if "runs as root" not in text)
+    return found
+
+
+@pytest.mark.skipif(not has_bubblewrap(), reason="needs bubblewrap")
+def test_a_good_one_has_nothing_wrong(service: tuple[Settings, str]) -> None:
+    settings, address = service
+    assert _problems(settings.home) == dict.fromkeys(PARTS, ())
+    tell(replace(settings, **BEHIND_A_PROXY), address)  # type: ignore[arg-type]
+    assert _problems(settings.home) == dict.fromkeys(PARTS, ())
+    assert "hush-hush" not in (settings.home / "service.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "part", "said"),
+    [
+        ({"host": "0.0.0.0", **BEHIND_A_PROXY}, "proxy", "listen on 127.0.0.1"),
+        ({"trusted_hosts": ("prudent.example.org",)}, "proxy", "certificate"),
+        ({"host": "0.0.0.0"}, "proxy", "trusted_hosts"),
+        ({"body_mb": 1000.0}, "limits", "body_mb"),
+        ({"where": "local"}, "limits", "kim"),
+        ({"bubblewrap": False}, "commands", "kim"),
+        ({"run_as": "nobody-of-this-name"}, "commands", "no account"),
+        ({"smtp_host": "mail", "smtp_security": "none"}, "mail", "starttls"),
+        ({"webhook_url": "http://a.example/x"}, "mail", "https"),
+    ],
+)
+def test_settings_that_are_not_safe(
+    service: tuple[Settings, str], changes: dict[str, Any], part: str, said: str
+) -> None:
+    settings, address = service
+    tell(replace(settings, **changes), address)
+    assert said in " ".join(dict(checked(settings.home))[part])
+
+
+def test_a_home_that_is_not_closed(service: tuple[Settings, str]) -> None:
+    home = service[0].home
+    home.chmod(0o755)
+    (home / "session.key").chmod(0o644)
+    (home / "operator.token").unlink()
+    found = _problems(home)
+    assert ["chmod 700" in found["modes"][0], "session.key" in found["modes"][1]] == [True, True]
+    assert "operator.token" in found["tokens"][0]
+    (home / "operator.token").write_text("short")
+    (home / "operator.token").chmod(0o600)
+    assert "can be guessed" in _problems(home)["tokens"][0]
+    Access(home).choose(True)
+    assert "--no-open" in _problems(home)["tokens"][0]
+
+
+def test_what_does_not_answer_and_what_never_ran(
+    service: tuple[Settings, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings, _ = service
+    tell(settings, "http://127.0.0.1:9")
+    assert run(["check", "--service", str(settings.home), "--json"]) == 2
+    answer = json.loads(capsys.readouterr().out)
+    found = {each["subject"].rpartition(", ")[2]: each["problems"] for each in answer["checked"]}
+    assert list(found) == PARTS
+    assert "Nothing answers at http://127.0.0.1:9" in found["strangers"][0]
+    assert run(["check", "--service", str(tmp_path / "none")]) == 2
+    assert "prudent serve" in capsys.readouterr().err
+
+
+def test_a_service_that_lets_strangers_in_is_noticed(
+    service: tuple[Settings, str], serving: Callable[[FastAPI], AbstractContextManager[httpx.Client]]
+) -> None:
+    settings, _ = service
+    other = FastAPI()
+    other.get("/v1/runs")(lambda: {})
+    with serving(other) as client:
+        tell(settings, str(client.base_url).rstrip("/"))
+        assert len(_problems(settings.home)["strangers"]) == 3

@@ -1,0 +1,117 @@
+"""Secrets in the documents of others are not shown, wherever one looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from prudent.service.security.redaction import HIDDEN, Redaction, redacted, scrubbed
+from prudent.service.security.tokens import hash_token
+from prudent.service.settings import Settings
+from prudent.service.store import runs, users
+from prudent.service.store.runs import NewRun
+from prudent.service.store.store import Store
+from prudent.service.store.users import User
+from prudent.service.web.app import create_app
+from prudent.service.work.child import without_secrets
+from prudent.service.work.messages import Ended, Failed, Noted, Progress
+
+SIGNED = (
+    "https://bucket.s3.amazonaws.com/cars.csv?X-Amz-Credential=AKIAIOSFODNN7EXAMPLE&X-Amz-Signature=c0ffee"
+)
+DOCUMENT: dict[str, Any] = {
+    "command": f"curl '{SIGNED}' && run --api-key=hunter22",
+    "environment": {"DB": "postgresql://me:swordfish@host/db", "MODE": "quiet-mode"},
+    "parameters": {"n": [1, 2]},
+    "dataset": {"path": SIGNED, "password": "letmein-please"},
+    "goal": "minimise time_s",
+}
+SECRETS = ("AKIAIOSFODNN7EXAMPLE", "c0ffee", "hunter22", "swordfish", "quiet-mode", "letmein-please")
+
+
+def test_a_document_keeps_its_form_and_loses_its_secrets() -> None:
+    shown = redacted(DOCUMENT)
+    assert not any(secret in str(shown) for secret in SECRETS), shown
+    assert shown["environment"] == {"DB": HIDDEN, "MODE": HIDDEN}
+    assert shown["dataset"]["path"] == "https://bucket.s3.amazonaws.com/cars.csv?***"
+    assert (shown["parameters"], shown["goal"]) == (DOCUMENT["parameters"], DOCUMENT["goal"])
+    assert DOCUMENT["environment"]["MODE"] == "quiet-mode", "the document itself stays as it is"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "failed: swordfish?",
+        'error: {"DB": "postgresql:\\/\\/me:swordfish@host\\/db"}',
+        f"cannot read {SIGNED}",
+        "mode quiet-mode is none",
+    ],
+)
+def test_texts_lose_the_secrets_of_their_document(text: str) -> None:
+    found = scrubbed(Redaction.of(DOCUMENT).text(text))
+    assert not any(secret in found for secret in SECRETS if secret != "swordfish" or "://" in text), found
+
+
+def test_short_values_and_other_words_stay() -> None:
+    redaction = Redaction.of({"environment": {"N": "4", "FLAG": "yes"}})
+    assert redaction.text("4 of 44 said yes") == "4 of 44 said yes"
+
+
+def test_what_a_process_says_is_redacted_before_anybody_hears_it() -> None:
+    redaction = Redaction.of({"environment": {"KEY": "hush-hush"}})
+    assert without_secrets(Failed("no key hush-hush"), redaction) == Failed("no key ***")
+    ended = Ended(1, "a", {"x": "hush-hush"}, "failed", details={"why": "hush-hush", "n": 1})
+    assert without_secrets(ended, redaction) == Ended(
+        1, "a", {"x": "hush-hush"}, "failed", details={"why": "***", "n": 1}
+    )
+    assert without_secrets(Noted("x", {"text": "hush-hush", "n": 1}), redaction).data == {  # type: ignore[union-attr]
+        "text": "***",
+        "n": 1,
+    }
+    assert without_secrets(Progress(0.5), redaction) == Progress(0.5)
+
+
+@pytest.fixture
+def site(
+    settings: Settings, serving: Callable[[FastAPI], AbstractContextManager[httpx.Client]]
+) -> Iterator[tuple[httpx.Client, str]]:
+    with Store(settings.database) as store:
+        for name, role in (("vera", "viewer"), ("mia", "member"), ("kim", "commander"), ("ada", "admin")):
+            store.write(users.put, User(name, role, None, hash_token(name)))
+        run, _ = store.write(runs.insert, NewRun("tune", "kim", DOCUMENT, "rest", "hash", title="secret"))
+        with serving(create_app(settings, store)) as client:
+            yield client, run.id
+
+
+@pytest.mark.parametrize(
+    ("name", "sees"), [("vera", "nothing"), ("mia", "redacted"), ("kim", "all"), ("ada", "all")]
+)
+def test_only_owners_and_admins_see_all_of_a_document(
+    site: tuple[httpx.Client, str], name: str, sees: str
+) -> None:
+    client, run_id = site
+    bearer = {"authorization": f"Bearer {name}"}
+    answer = client.get(f"/v1/runs/{run_id}", headers=bearer).json()
+    page = client.get(f"/runs/{run_id}", headers=bearer).text
+    listed = client.get("/v1/runs", headers=bearer).text
+    assert not any(secret in listed for secret in SECRETS)
+    for text in (str(answer), page):
+        assert any(secret in text for secret in SECRETS) is (sees == "all")
+        assert ("minimise time_s" in text) is (sees != "nothing")
+    expected = {"nothing": None, "redacted": redacted(DOCUMENT), "all": DOCUMENT}
+    assert answer["document"] == expected[sees]
+
+
+def test_a_report_loses_them_too(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text('<p>a "quiet-mode" &amp; b</p>')
+    Redaction.of(DOCUMENT).file(path)
+    assert path.read_text() == '<p>a "***" &amp; b</p>'
+    Redaction.of(DOCUMENT).file(tmp_path / "none.html")
+    assert not (tmp_path / "none.html").exists()
