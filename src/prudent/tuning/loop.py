@@ -197,15 +197,14 @@ class Loop:
     def _drop(self) -> None:
         """Stop what is under way, all at once, and charge its time; a resumed study begins it again."""
         members = self._crew.members
-        for member in members.values():
-            if not member.ending:
+        while members:
+            for member in [member for member in members.values() if not member.ending]:
                 self._shorten_grace(member)
                 self._crew.cut(member, member.lasted_s, INTERRUPTED)
-        while members:
-            happened = self._crew.wait(lambda number: NEVER)
-            assert happened is not None
-            member, outcome = happened
-            assert isinstance(outcome, Outcome)
+            happened = self._crew.wait(lambda number: NEVER, self._crew.now_s + SIGN_S)
+            if happened is None or not isinstance(happened[1], Outcome):
+                continue
+            member, outcome = happened[0], happened[1]
             self._crew.remove(member.number)
             if self._signs:
                 self._study.interrupt(member.number, outcome)
