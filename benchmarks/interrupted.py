@@ -4,8 +4,8 @@
     python benchmarks/interrupted.py --kill     # also by kill -9, which lets commands live on until --resume
 
 Each study has $2 for commands of $0.20 a second, two at a time. In each round it is stopped by Ctrl-C or
-SIGTERM and taken up again; the last round runs until the money is gone. What was used is told by the processes
-themselves: the kernel knows when each began, and each notes the time as it goes.
+SIGTERM and taken up again; the last round runs until the money is gone. What was used is told by the
+processes themselves: the kernel knows when each began, and each notes the time as it goes.
 """
 
 from __future__ import annotations

@@ -78,7 +78,8 @@ def lynceus_bench(name: str, minimum_s: float = 0.0, boot_s: float = 0.0) -> Ben
     by_choice = {tuple(row[c] for c in grid): run for row, run in zip(rows, runs, strict=True)}
     goal = prudent.Goal.parse(f"minimise cost_usd subject to time_s <= {max_time_s!r}")
     average = float(np.mean([run.cost_usd for run in runs]))
-    optimum = min(run.cost_usd for run in runs if run.time_s <= max_time_s)
+    within = [run for run in runs if run.time_s <= max_time_s]
+    optimum = min(max(run.time_s, minimum_s) * run.usd_per_h / 3600 for run in within)
     return Bench(job, goal, max_time_s, average, optimum, choices, by_choice)
 
 

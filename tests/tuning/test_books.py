@@ -162,7 +162,7 @@ class TestSignsOfLife:
             sessions += 1
         study.close()
         assert sessions == 4  # of $0.30 each; the last has passed the $1, and says so
-        assert (study.spent_usd, study.ledger.over_usd) == (pytest.approx(1.2), pytest.approx(0.2))
+        assert [study.spent_usd, study.ledger.over_usd] == pytest.approx([1.2, 0.2])
 
     def test_a_live_study_notes_its_runs_as_soon_as_they_are_there(self, tmp_path: Path) -> None:
         noted: list[dict[str, float]] = []
@@ -230,10 +230,13 @@ class TestBilledAsCloudsBill:
     def test_booting_takes_time_on_the_clock_of_the_study(self, table: Callable[[], TableJob]) -> None:
         plain = table()
         booted = TableJob(plain._runs, plain.space, plain.measures, boot_s=100.0)
-        studies = []
+        ended_s = []
         for job in (plain, booted):
             seen: list[float] = []
-            tune(job, "minimise cost_usd", None, "grid", early_stop=False, max_trials=3,
-                 watch=lambda event, study, seen=seen: seen.append(study.clock_s))  # fmt: skip
-            studies.append(seen[-1])
-        assert studies[1] == pytest.approx(studies[0] + 3 * 100.0)
+
+            def watch(event: Event, study: Study, seen: list[float] = seen) -> None:
+                seen.append(study.clock_s)
+
+            tune(job, "minimise cost_usd", None, "grid", early_stop=False, max_trials=3, watch=watch)
+            ended_s.append(seen[-1])
+        assert ended_s[1] == pytest.approx(ended_s[0] + 3 * 100.0)

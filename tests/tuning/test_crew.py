@@ -258,6 +258,31 @@ def test_a_run_that_takes_its_time_to_end_does_not_make_the_others_wait() -> Non
     assert happened == (crew.members[1], Outcome("cut", 5.0, {}, "enough"))
 
 
+def test_a_run_that_reached_its_own_time_out_does_not_make_the_others_wait() -> None:
+    class TimedOut(Told):
+        def due_s(self) -> float:
+            return 3.0
+
+        def next(self, until_s: float) -> Progress | Outcome | None:
+            return super().next(until_s) or self.ended()
+
+        def ended(self) -> Outcome:
+            assert self.may_end.wait(60)
+            return Outcome("failed", 3.0, {}, "took longer than its time-out")
+
+    late, other = TimedOut(5.0), Told(5.0)
+    late.may_end.clear()
+    late.say(1.0, 2.0)
+    other.say(1.0)
+    crew = crew_of(late, other)
+    happened = crew.wait(never)
+    assert happened is not None
+    assert happened[0].number == 2
+    late.may_end.set()
+    assert crew.wait(never) == (crew.members[1], Outcome("failed", 3.0, {}, "took longer than its time-out"))
+    assert [shown.elapsed_s for shown in crew.members[1].progress] == [1.0, 2.0]
+
+
 def test_it_sleeps_until_somebody_says_something() -> None:
     run = Told(1.0)
     crew = crew_of(run)

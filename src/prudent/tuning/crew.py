@@ -103,7 +103,7 @@ class VirtualCrew:
         del self.members[number]
 
     def cut(self, member: Member, at_s: float, why: str) -> None:
-        member.upcoming = member.run.cut(at_s, why)
+        member.upcoming, member.ending = member.run.cut(at_s, why), True
         self._cut.append(member)
 
     def wait(self, limit_of: LimitOf, until_s: float = float("inf")) -> Happened | None:
@@ -162,24 +162,32 @@ class LiveCrew:
         del self.members[number]
 
     def cut(self, member: Member, at_s: float, why: str) -> None:
-        def end() -> None:
+        member.ending = True
+        if member.live is None:
+            member.upcoming = member.run.cut(at_s, why)
+        else:
+            self._aside(member, lambda: member.run.cut(at_s, why))
+
+    def _aside(self, member: Member, end: Callable[[], Progress | Outcome | None]) -> None:
+        """Let a run end in a thread of its own; where it does not end after all it goes on."""
+
+        def work() -> None:
             try:
-                member.upcoming = member.run.cut(at_s, why)
+                member.upcoming = end()
+                member.ending = member.upcoming is not None
             except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits for the run
                 member.error = error
             self._woken.set()
 
         member.ending = True
-        if member.live is None:
-            member.upcoming = member.run.cut(at_s, why)
-            return
-        threading.Thread(target=end, name=f"end of trial {member.number}", daemon=True).start()
+        threading.Thread(target=work, name=f"end of trial {member.number}", daemon=True).start()
 
     def wait(self, limit_of: LimitOf, until_s: float = float("inf")) -> Happened | None:
         while True:
             self._woken.clear()  # before anybody is asked: what happens meanwhile is not missed
             running = [member for member in self.members.values() if not member.ending]
             limits = {member.number: limit_of(member.number) for member in running}
+            running = [member for member in running if not self._is_due(member, limits[member.number])]
             happened = self._ended() or self._over(running, limits) or self._heard(running, limits)
             if happened is not None:
                 # Whoever was heard is heard last the next time.
@@ -203,6 +211,21 @@ class LiveCrew:
             if member.ending and member.upcoming is not None:
                 return member, member.upcoming
         return None
+
+    def _is_due(self, member: Member, limit: Limit) -> bool:
+        """Whether a run has reached its own time-out; it ends itself then, which may take a while."""
+        live = member.live
+        due_s = float("inf") if live is None else live.due_s()
+        if live is None or due_s > min(live.elapsed_s(), limit.seconds):
+            return False
+
+        def end() -> Outcome | None:
+            while isinstance(event := member.run.next(due_s), Progress):
+                member.progress.append(event)
+            return event
+
+        self._aside(member, end)
+        return True
 
     def _over(self, running: list[Member], limits: dict[int, Limit]) -> Happened | None:
         """A run past its limit; one that ended before it has ended."""
