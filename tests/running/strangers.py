@@ -38,6 +38,9 @@ def spark_call() -> bytes:
 
 
 SECRET_WANTED, PAGES, TOKEN_WANTED, SILENCE = "secret wanted", "pages", "token wanted", "silence"
+OTHER_SECRET_WANTED = "secret of Spark's Python processes wanted"
+_NO_PYTHON = b"\x00\x00\x00\x03err"
+"""How they send away who does not begin with it."""
 _PY4J = b"r\nu\njava.lang.System\nrj\ne\n"
 """Asks Java for one of its classes, as the Python that owns it does."""
 
@@ -55,6 +58,8 @@ def _spark_answer(port: int) -> str:
         return SECRET_WANTED
     if said.startswith(b"HTTP/1.1 400"):
         return PAGES
+    if said.endswith(_NO_PYTHON):
+        return OTHER_SECRET_WANTED
     assert said == b"" or b"Authentication error" in said, (port, said)
     said = answer(port, _PY4J)
     assert said == b"" or b"Authentication error" in said, (port, said)
