@@ -67,14 +67,14 @@ def _run(settings: Settings) -> None:
     from prudent.service.security import guard
     from prudent.service.store.store import Store
     from prudent.service.web.app import create_app
-    from prudent.service.web.logs import set_up
+    from prudent.service.web.log_stream import json_lines
     from prudent.service.work import artifacts, machines
 
     settings.create()
     machines.check(settings.where, settings.home)
     artifacts.check(settings.artifacts)
-    set_up()
     with ExitStack() as stack:
+        stack.enter_context(json_lines())
         store = stack.enter_context(Store(settings.database))
         guard.check_bind(settings, store)
         settings = guard.at_home(settings, store)
@@ -94,8 +94,12 @@ def _run(settings: Settings) -> None:
 def _serve(app: Any, settings: Settings) -> None:
     import uvicorn
 
+    from prudent.service.web.connections import connection_type, raise_open_files
+
+    raise_open_files()
     config = uvicorn.Config(
         app,
+        http=connection_type(settings.headers_s),
         host=settings.host,
         port=settings.port,
         log_config=None,

@@ -20,7 +20,7 @@ from prudent.service.engine.takeover import Pulse
 from prudent.service.intake.door import policy_for
 from prudent.service.security.accounts import merged, of_file
 from prudent.service.settings import Settings
-from prudent.service.store import claims, runs, users, workers
+from prudent.service.store import claims, disk, runs, users, workers
 from prudent.service.store.runs import Run
 from prudent.service.store.store import Store
 from prudent.service.work.child import Terms
@@ -29,6 +29,7 @@ from prudent.service.work.warm import cores
 
 _log = logging.getLogger("prudent.worker")
 _LIMITS_S = 10.0
+_PAUSE_S = 5.0
 _OVER = ("SUCCESS", "ERROR", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
 
 
@@ -48,12 +49,14 @@ class Worker:
             settings.home.absolute() / "cache" / "warm",
             settings.home.absolute(),
             settings.warm,
+            settings.run_memory_mb,
         )
         self.hands = Hands(lambda: Hand(terms), settings.concurrency)
         self.pulse = Pulse(store, settings, self.described, self.mine, self.hands.tick)
         self._lock = threading.Lock()
         self._active: dict[str, Session] = {}
         self._draining = threading.Event()
+        self._paused_s = 0.0
         self._limits: tuple[float, Mapping[str, float]] = (0.0, {})
 
     # What it is
@@ -119,7 +122,12 @@ class Worker:
         return begun
 
     def _has_room(self) -> bool:
+        if time.monotonic() < self._paused_s or not disk.has_room(self.settings.home):
+            return False
         return len(self.mine()) < self.settings.concurrency and self.hands.ready()
+
+    def _pause(self) -> None:
+        self._paused_s = time.monotonic() + _PAUSE_S
 
     def _begin(self, run: Run, daily_usd: float | None) -> None:
         session = self._session(run, daily_usd)
@@ -128,9 +136,12 @@ class Worker:
         _log.info("Run %s begins (attempt %d)", run.id, run.attempts, extra={"run": run.id})
         try:
             self._start(run)
-        except BaseException:
+        except BaseException as error:
             self._forget(run.id)
-            self.store.write(claims.give_back, run.id, run.fence, "it could not be begun.", True)
+            full = disk.is_full(error)
+            if full:
+                self._pause()
+            self.store.write(claims.give_back, run.id, run.fence, "it could not be begun.", not full)
             raise
 
     def _start(self, run: Run) -> None:
@@ -145,7 +156,7 @@ class Worker:
 
     def _session(self, run: Run, daily_usd: float | None = None) -> Session:
         return Session(
-            run, self.store, self.settings, self.hands, self.parallelism, daily_usd, leave=self._forget
+            run, self.store, self.settings, self.hands, self.parallelism, daily_usd, self._forget, self._pause
         )
 
     def _forget(self, run_id: str) -> None:

@@ -206,6 +206,8 @@ def policy_for(settings: Settings) -> Policy:
         settings.buckets or None,
         largest_mb=settings.largest_data_mb,
         longest_s=settings.longest_fetch_s,
+        most_columns=settings.most_columns,
+        largest_table_mb=settings.largest_table_mb,
     )
 
 

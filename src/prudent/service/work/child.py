@@ -7,8 +7,10 @@ what it does, so that whoever takes the run over finds its journal free.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import math
 import os
 import queue
 import signal
@@ -22,9 +24,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from prudent.core.errors import PrudentError
+from prudent.core.memory import hold
+from prudent.service.store import disk
 from prudent.service.work import schedule, train, tune, warm
 from prudent.service.work.artifacts import LOG
-from prudent.service.work.messages import Failed, Interrupted, Ready, Said, Task, Tick
+from prudent.service.work.messages import Failed, Interrupted, Postponed, Ready, Said, Task, Tick
 from prudent.training.data.fetch import Policy, restrict
 
 _TALKATIVE = ("py4j", "botocore", "boto3", "urllib3")
@@ -46,6 +50,16 @@ class Terms:
     """Where the leases of machines are kept; for one's own commands it is where they always are."""
     warm: bool = True
     """Load what work of any kind needs before there is work."""
+    memory_mb: float = math.inf
+    """What a run may use, with everything it starts."""
+
+
+def over_memory(most_mb: float) -> str:
+    """Why a run failed that needs more."""
+    return (
+        f"It needs more than the {most_mb:,.0f} MB of memory that a run may use here; use less data or "
+        "parallelism 1, or let the operator raise memory_mb."
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -54,6 +68,7 @@ def main(arguments: Sequence[str]) -> None:
     assert isinstance(terms, Terms)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, which tells us
     restrict(terms.policy)
+    hold(terms.memory_mb)
     Child(line, terms).work()
 
 
@@ -94,27 +109,36 @@ class Child:
 
     def _done(self, task: Task) -> Said:
         """Do a run; whatever happens, one last word comes of it."""
-        task.folder.mkdir(parents=True, exist_ok=True)
-        log = _open_log(task.folder / LOG)
+        log: logging.Handler | None = None
         try:
             self._busy = True
+            task.folder.mkdir(parents=True, exist_ok=True)
+            log = _open_log(task.folder / LOG)
             logging.info("The run begins")
             said = self._perform(task)
         except KeyboardInterrupt:
             said = Interrupted()
         except PrudentError as error:
-            said = Failed(str(error))
+            said = self._failed(task, error, str(error))
         except MemoryError:
-            said = Failed("It needs more memory than there is; use less data or parallelism 1.")
+            said = Failed(over_memory(self._terms.memory_mb), worn=True)
         except Exception as error:  # the last word must be said; the log has the rest
             logging.exception("The run failed")
-            said = Failed(f"Something went wrong that should not ({type(error).__name__}: {error}).")
+            why = f"Something went wrong that should not ({type(error).__name__}: {error})."
+            said = self._failed(task, error, why)
         finally:
             self._busy = False
-        logging.info("The run ends: %s", type(said).__name__.lower())
-        logging.getLogger().removeHandler(log)
-        log.close()
+        if log is not None:
+            logging.info("The run ends: %s", type(said).__name__.lower())
+            logging.getLogger().removeHandler(log)
+            with contextlib.suppress(OSError):
+                log.close()
         return said
+
+    def _failed(self, task: Task, error: Exception, why: str) -> Said:
+        """The run failed; unless the disk is full, which is no fault of it."""
+        full = disk.is_full(error) or not disk.has_room(task.folder.parent)
+        return Postponed("The disk is full; it goes on when there is room.") if full else Failed(why)
 
     def _perform(self, task: Task) -> Said:
         folders = self._terms.folders
