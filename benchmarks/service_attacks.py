@@ -155,7 +155,7 @@ def packed(target: Target) -> Outcome:
 def streams(target: Target) -> Outcome:
     """900 event streams of one viewer."""
     with target.client("alice") as client:
-        run_id = client.post("/v1/runs/train", json={"domain": "misc-functions", "budget": "1 trial"}).json()[
+        run_id = client.post("/v1/runs/train", json={"domain": "misc-functions", "budget": "1 h"}).json()[
             "id"
         ]
     head = (
@@ -187,10 +187,11 @@ def forms(target: Target) -> Outcome:
             client.post("/sign-in", data={"token": target.tokens["mallory"]})
             page = client.get("/submit/tune?as=json").text
             token = re.findall(r'name="csrf" value="([^"]+)"', page)[0]
-            rows = "".join(f"  - {{a: {n}, b: [x, y, z]}}\n" for n in range(25_000))
+            rows = "".join(f"  - {{a: {n}, b: [x, y, z]}}\n" for n in range(12_000))
             form = {"csrf": token, "document": f"rows:\n{rows}"}
             while target.going:
-                seen[client.post("/submit/tune", data=form).status_code] += 1
+                with contextlib.suppress(httpx.HTTPError):
+                    seen[client.post("/submit/tune", data=form).status_code] += 1
 
     together([send] * 7, target)
     return Outcome(set(seen) <= {422, 429, 413, 400} and bool(seen), f"{dict(seen)}")
@@ -365,6 +366,7 @@ def listing(target: Target) -> list[float]:
 
 
 def played(attack: Attack, target: Target, told: Any) -> None:
+    os.nice(10)  # attackers have computers of their own; here they shall not take the service's
     try:
         told.put((attack.name, attack.play(target)))
     except Exception as error:  # noqa: BLE001 - an attack that breaks is told, too

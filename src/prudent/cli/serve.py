@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from prudent.service.settings import Settings
 
 _BACKLOG = 2048
+_SWITCH_S = 0.001
+"""So long the thread that answers may wait for one that computes; by default it is five times as long."""
 
 
 def serve(
@@ -97,6 +100,7 @@ def _serve(app: Any, settings: Settings) -> None:
     from prudent.service.web.connections import connection_type, raise_open_files
 
     raise_open_files()
+    sys.setswitchinterval(_SWITCH_S)
     config = uvicorn.Config(
         app,
         http=connection_type(settings.headers_s),

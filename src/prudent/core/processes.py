@@ -8,6 +8,14 @@ import os
 _PR_SET_PDEATHSIG = 1
 
 
+_GIVE_WAY = 10
+
+
+def give_way() -> None:
+    """Let others have the processor first: work of minutes shall not delay an answer of milliseconds."""
+    os.nice(max(_GIVE_WAY - os.nice(0), 0))
+
+
 def end_with_parent(parent: int, number: int) -> None:
     """Get this signal when the process `parent` ends; at once if it has ended already.
 

@@ -25,6 +25,7 @@ from typing import Any
 
 import prudent
 from prudent.core.memory import hold
+from prudent.core.processes import give_way
 from prudent.service.intake import door
 from prudent.service.intake.refusal import Refused, refused
 from prudent.service.settings import Settings
@@ -169,6 +170,7 @@ class Checker:
 def main(arguments: Sequence[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service, whose end is heard on the line
     line = Connection(int(arguments[0]))
+    give_way()
     hold(float(arguments[1]))
     gc.disable()  # to look through millions of values while they are made takes longer than to make them
     while True:

@@ -25,6 +25,7 @@ from typing import NoReturn
 
 from prudent.core.errors import PrudentError
 from prudent.core.memory import hold
+from prudent.core.processes import give_way
 from prudent.service.store import disk
 from prudent.service.work import schedule, train, tune, warm
 from prudent.service.work.artifacts import LOG
@@ -67,6 +68,7 @@ def main(arguments: Sequence[str]) -> None:
     terms = line.recv()
     assert isinstance(terms, Terms)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, which tells us
+    give_way()
     restrict(terms.policy)
     hold(terms.memory_mb)
     Child(line, terms).work()
