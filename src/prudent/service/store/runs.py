@@ -130,13 +130,14 @@ _LISTED = sa.select(
 
 def insert(connection: Connection, new: NewRun) -> tuple[Run, bool]:
     """Keep a new run, unless its key is known: then the run of that key, and False."""
+    text = new.to_text()
     values = {
         "id": new.id,
         "kind": new.kind,
         "status": QUEUED,
         "user": new.user,
         "title": new.title[:200],
-        "document": new.to_text(),
+        "document": text,
         "front": new.front,
         "key_hash": new.key_hash,
         "body_hash": new.body_hash,
@@ -153,8 +154,8 @@ def insert(connection: Connection, new: NewRun) -> tuple[Run, bool]:
             raise RunFailed("The run could not be kept; send it again.")
         return found, found.id == new.id
     events.append(connection, new.id, "queued", {"kind": new.kind, "user": new.user}, number=1)
-    if len(values["document"]) >= LARGE:
-        connection.execute(large.insert().values(run=new.id, bytes=len(values["document"])))
+    if len(text) >= LARGE:
+        connection.execute(large.insert().values(run=new.id, bytes=len(text)))
     return _made({**values, "document": dict(new.document)}), True
 
 

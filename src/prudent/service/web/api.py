@@ -105,7 +105,8 @@ def _add_runs(api: APIRouter, settings: Settings, store: Store, admission: Admis
         run_id: str, request: Request, last_event_id: Annotated[str | None, Header(max_length=20)] = None
     ) -> StreamingResponse:
         """What happens, as it happens (server-sent events); Last-Event-ID goes on after an event."""
-        if not (is_id(run_id) and await store.read_soon(runs.statuses, [run_id])):
+        known = await store.read_soon(runs.statuses, [run_id]) if is_id(run_id) else {}
+        if not known:
             raise _no_run()
         after = int(last_event_id) if last_event_id and last_event_id.isdecimal() else 0
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}

@@ -79,7 +79,7 @@ async def _form(
     raw: bool,
     error: Refused | None = None,
 ) -> HTMLResponse:
-    fields = forms.fields_of(kind)
+    fields = await asyncio.to_thread(forms.fields_of, kind)
     at, rest = forms.placed(error.errors if error else (), () if raw else fields)
     text = (said.get(forms.RAW) or [json.dumps(EXAMPLES[kind], indent=2)])[0]
     files = await asyncio.to_thread(forms.data_files, desk.settings.data_folders)

@@ -77,7 +77,8 @@ def raw_target(name: str, batch: Batch, domain: str) -> NDArray[Any]:
         encoded = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
         encoded = encoded.dictionary_encode()
         words: NDArray[Any] = encoded.dictionary.to_numpy(zero_copy_only=False).astype(object)
-        return words[encoded.indices.to_numpy(zero_copy_only=False)]
+        codes: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
+        return words[codes]
     found: NDArray[Any] = values.to_numpy(zero_copy_only=False)
     return found if found.dtype.kind in "biuf" else found.astype(object)
 
