@@ -105,12 +105,14 @@ class Postgres:
                 return True
         return False
 
-    def database(self, name: str) -> str:
-        """The URL of a new database."""
+    def database(self, name: str, *settings: str) -> str:
+        """The URL of a new database, which may have settings of its own."""
         import psycopg
 
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(f'CREATE DATABASE "{name}"')
+            for setting in settings:
+                connection.execute(f'ALTER DATABASE "{name}" SET {setting}')
         return f"postgresql+psycopg://prudent@127.0.0.1:{self.port}/{name}"
 
 

@@ -116,7 +116,6 @@ def test_nothing_is_lost_or_done_twice_when_workers_are_killed(
             submit(client, number)
             (tmp_path / "drop" / f"{number}.tune.json").write_text(json.dumps(chaos.document(number + 1)))
             put(tmp_path / "queue", "tune", chaos.document(number + 2))
-        folder.step()
         assert (folder.step(), queue.step()) == (3, 3)
         with worker(settings, "first", tmp_path) as first:
             until(lambda: store.read(runs.counts)["succeeded"] >= 2)
@@ -133,7 +132,7 @@ def test_nothing_is_lost_or_done_twice_when_workers_are_killed(
 def test_nothing_is_lost_or_done_twice_when_the_database_restarts(
     postgres: Any, serving: Any, tmp_path: Path, nobody_left: Callable[[Path], None]
 ) -> None:
-    settings, count = settings_of(tmp_path, postgres.database("restarts")), 8
+    settings, count = settings_of(tmp_path, postgres.database("restarts", "synchronous_commit=on")), 8
     with (
         Store(settings.database) as store,
         serving(create_app(settings, store)) as client,
