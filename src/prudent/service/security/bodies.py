@@ -72,6 +72,7 @@ class BodyLimit:
 
     async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
         count, most = _Count(), self._most(scope)
+        said = int(header(scope, b"content-length") or 0)
         until_s = asyncio.get_running_loop().time() + self.longest_s
 
         async def counted() -> Message:
@@ -79,6 +80,7 @@ class BodyLimit:
                 raise _Stopped
             if count.whole:
                 return await receive()
+            self._hold(scope, count, max(count.size, said))
             try:
                 async with asyncio.timeout_at(until_s):
                     message = await receive()
@@ -90,7 +92,7 @@ class BodyLimit:
             if count.size > most:
                 count.status = 413
                 raise _Stopped
-            self._hold(scope, count)
+            self._hold(scope, count, max(count.size, said))
             return message
 
         async def answered(message: Message) -> None:
@@ -114,14 +116,14 @@ class BodyLimit:
         is_form = header(scope, b"content-type").startswith("application/x-www-form-urlencoded")
         return min(self.most_bytes, self.most_form_bytes) if is_form else self.most_bytes
 
-    def _hold(self, scope: Scope, count: _Count) -> None:
-        """Count what is held of a large body; by now it is known whose it is."""
-        if count.size <= _SMALL:
+    def _hold(self, scope: Scope, count: _Count, size: int) -> None:
+        """Count what is held of a large body, or will be; by now it is known whose it is."""
+        if size <= max(_SMALL, count.held):
             return
         if not count.held:
             count.user = str(getattr(scope.get("state", {}).get("user"), "name", ""))
-        self.held.add(count.user, count.size - count.held)
-        count.held = count.size
+        self.held.add(count.user, size - count.held)
+        count.held = size
         if self.held.exceeds(count.user, _PER_USER * self.most_bytes, _IN_ALL * self.most_bytes):
             count.status = 429
             raise _Stopped
