@@ -121,7 +121,7 @@ def trained(target: Target, path: str, domain: str = "classification") -> Outcom
         said for said in ended if re.search(r"at most|may have|that are read here|memory_mb|succeeded", said)
     ]
     return Outcome(
-        len(limited) == len(ended),
+        bool(ended) and len(limited) == len(ended),
         "; ".join(f"{count} x {said}" for said, count in ended.items()) or "none ended in time",
     )
 
