@@ -142,13 +142,18 @@ def tall_libsvm(target: Target) -> Outcome:
 
 @attack(4, "gzip")
 def packed(target: Target) -> Outcome:
-    """A hundred kilobytes that unpack to a hundred megabytes; and some that unpack to 4 GB."""
+    """A hundred kilobytes that unpack to fifty megabytes of rows."""
     rows = b"x,label\n" + b"1,yes\n2,no\n" * 4_500_000
     (target.home / "data" / "bomb.csv.gz").write_bytes(gzip.compress(rows, 9))
+    return trained(target, "bomb.csv.gz")
+
+
+@attack(4, "gzip-larger")
+def packed_larger(target: Target) -> Outcome:
+    """Ten megabytes that unpack to 4 GB."""
     block = gzip.compress(b"1,yes\n2,no\n" * 1_000_000, 9)
     (target.home / "data" / "larger.csv.gz").write_bytes(gzip.compress(b"x,label\n") + block * 400)
-    one, other = trained(target, "larger.csv.gz"), trained(target, "bomb.csv.gz")
-    return Outcome(one.held and other.held, f"{one.said}; {other.said}")
+    return trained(target, "larger.csv.gz")
 
 
 @attack(4, "streams")
