@@ -167,7 +167,9 @@ def processor_s(pid: int) -> float:
 
 def start(settings: Settings, port: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "prudent.cli.main", "serve", "--open", "--home", str(settings.home)]
-    environment = {**os.environ, "PRUDENT_RATE_PER_S": "1000000"}
+    much = "1000000000"
+    unlimited = dict.fromkeys(("RATE_PER_S", "WAITING", "WAITING_PER_USER"), much)
+    environment = {**os.environ, **{f"PRUDENT_{name}": value for name, value in unlimited.items()}}
     if settings.database_url:
         environment["PRUDENT_DATABASE_URL"] = settings.database_url
     process = subprocess.Popen(

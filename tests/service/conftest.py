@@ -64,19 +64,27 @@ class Postgres:
         """On a port that was free; another one if somebody else was quicker."""
         for _ in range(10):
             self.port = _free_port()
-            settings = (
-                *_QUICK,
-                f"port={self.port}",
-                "listen_addresses=127.0.0.1",
-                "unix_socket_directories=",
-            )
-            words = [word for setting in settings for word in ("-c", setting)]
-            with self.log.open("ab") as log:
-                command = [*self._as, str(_program("postgres")), "-D", str(self.folder), *words]
-                self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-            if self._answers():
+            if self._begin():
                 return
         raise AssertionError(f"PostgreSQL does not start.\n{self.log.read_text()}")
+
+    def restart(self) -> None:
+        """Go down as if the power had gone, and come back at the same place."""
+        self.stop()
+        assert self._begin(), self.log.read_text()
+
+    def _begin(self) -> bool:
+        settings = (
+            *_QUICK,
+            f"port={self.port}",
+            "listen_addresses=127.0.0.1",
+            "unix_socket_directories=",
+        )
+        words = [word for setting in settings for word in ("-c", setting)]
+        with self.log.open("ab") as log:
+            command = [*self._as, str(_program("postgres")), "-D", str(self.folder), *words]
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        return self._answers()
 
     def stop(self) -> None:
         """At once, as if the power had gone."""
@@ -98,12 +106,14 @@ class Postgres:
                 return True
         return False
 
-    def database(self, name: str) -> str:
-        """The URL of a new database."""
+    def database(self, name: str, *settings: str) -> str:
+        """The URL of a new database, which may have settings of its own."""
         import psycopg
 
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(f'CREATE DATABASE "{name}"')
+            for setting in settings:
+                connection.execute(f'ALTER DATABASE "{name}" SET {setting}')
         return f"postgresql+psycopg://prudent@127.0.0.1:{self.port}/{name}"
 
 

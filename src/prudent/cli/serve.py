@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from prudent.service.settings import Settings
 
 _BACKLOG = 2048
+_SWITCH_S = 0.001
+"""So long the thread that answers may wait for one that computes; by default it is five times as long."""
 
 
 def serve(
@@ -84,16 +87,16 @@ def _run(settings: Settings, is_open: bool | None) -> None:
     from prudent.service.security.access import make_token
     from prudent.service.store.store import Store
     from prudent.service.web.app import create_app
-    from prudent.service.web.logs import set_up
+    from prudent.service.web.log_stream import json_lines
     from prudent.service.work import artifacts, machines
     from prudent.service.work.wall import NO_WALL, wall_of
 
     settings.create()
     machines.check(settings.where, settings.home)
     artifacts.check(settings.artifacts)
-    set_up()
     with ExitStack() as stack:
         stack.enter_context(private_files())
+        stack.enter_context(json_lines())
         store = stack.enter_context(Store(settings.database))
         access = guard.check_access(settings, store, is_open)
         wall = wall_of(settings)
@@ -118,9 +121,13 @@ def _serve(app: Any, settings: Settings, said: Sequence[str]) -> None:
     import uvicorn
 
     from prudent.service.security.running import tell
+    from prudent.service.web.connections import connection_type, raise_open_files
 
+    raise_open_files()
+    sys.setswitchinterval(_SWITCH_S)
     config = uvicorn.Config(
         app,
+        http=connection_type(settings.headers_s),
         host=settings.host,
         port=settings.port,
         log_config=None,

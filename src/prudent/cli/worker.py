@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -22,8 +21,7 @@ from prudent.cli.service_options import (
     private_files,
     read_settings,
 )
-
-_PR_SET_PDEATHSIG = 1
+from prudent.core.processes import end_with_parent
 
 
 def worker(
@@ -35,29 +33,28 @@ def worker(
     where: Where = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Do so many runs at a time.")] = None,
     name: Annotated[str | None, typer.Option(help="Its name; host and process otherwise.")] = None,
-    attached: Annotated[bool, typer.Option("--attached", hidden=True)] = False,
+    attached: Annotated[int | None, typer.Option("--attached", hidden=True)] = None,
 ) -> None:
     """Work runs off. SIGTERM or Ctrl-C: no new work, what runs ends or is handed to another worker."""
+    if attached is not None:  # a service started it, and it shall not outlive that
+        end_with_parent(attached, signal.SIGTERM)
     from prudent.service.engine.worker import Worker
     from prudent.service.notify.courier import Courier
     from prudent.service.store.store import Store
-    from prudent.service.web.logs import set_up
+    from prudent.service.web.log_stream import json_lines
     from prudent.service.work import artifacts as results
     from prudent.service.work import machines
 
-    if attached:  # a service started it, and it shall not outlive that
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     said = {"artifacts": artifacts, "data": data, "where": where, "concurrency": concurrency}
     settings = read_settings(home, config, database_url, said)
     settings.create()
     machines.check(settings.where, settings.home)
     results.check(settings.artifacts)
-    set_up()
-    with private_files(), Store(settings.database) as store:
+    with private_files(), json_lines(), Store(settings.database) as store:
         made = Worker(settings, store, name)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: made.drain())
-        with nullcontext() if attached else reaping(settings.home):
+        with nullcontext() if attached is not None else reaping(settings.home):
             courier = Courier(settings).start()  # what this worker announces lies in its own home
             made.run()
             courier.stop()

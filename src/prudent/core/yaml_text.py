@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from prudent.core.errors import BadInput
 
+if TYPE_CHECKING:
+    from yaml import SafeLoader as _Base
+else:
+    # The one in C is ten times as fast; without its library PyYAML has only the other.
+    _Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 _MOST_VALUES = 100_000
+_DEEPEST = 200
+"""So many lists and mappings may lie in one another: where there are too many, the reader in C crashes."""
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(_Base):
     """YAML keeps the last of two equal keys without a word; a second budget must not go unnoticed."""
-
-    has_aliases = False
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        self.has_aliases = self.has_aliases or self.check_event(yaml.AliasEvent)
-        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: dict[str, int] = {}
@@ -47,9 +49,10 @@ def read_yaml(text: str) -> Any:
     """
     loader = None
     try:
+        _check_depth(text)
         loader = _Loader(text)
         node = loader.get_single_node()
-        if node is not None and loader.has_aliases and _written_out(node, {}) > _MOST_VALUES:
+        if node is not None and "*" in text and _written_out(node, {}) > _MOST_VALUES:
             raise BadInput(
                 f"With its aliases written out this YAML has more than {_MOST_VALUES:,} values; use fewer."
             )
@@ -61,6 +64,18 @@ def read_yaml(text: str) -> Any:
     finally:
         if loader is not None:
             loader.dispose()
+
+
+def _check_depth(text: str) -> None:
+    """Go through the text once, so that its depth is known before the reader in C descends into it."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Base):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEEPEST:
+                raise BadInput(f"This YAML is nested more than {_DEEPEST} deep; make it flatter.")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _written_out(node: yaml.Node, sizes: dict[int, int]) -> int:

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from prudent.core.errors import BadInput, unknown
+from prudent.core.memory import total_mb
 
 PREFIX = "PRUDENT_"
 SECRETS = ("database_url", "smtp_password", "webhook_secret")
 """Read from files or the environment only, and never shown."""
+_SHARE, _LEAST_MB = 0.8, 512.0
 _LISTS = (
     "data",
     "own_data",
@@ -58,6 +60,9 @@ class Settings:
     """Runs at a time per worker."""
     per_user: int = 8
     """Runs of one user at a time, over all workers."""
+    memory_mb: float | None = None
+    """Memory that one run may use, with everything it starts; unless it is set, the runs that this machine
+    does at a time share four fifths of what it has."""
     tries: int = 3
     """A run that ended its worker so often is not tried again."""
     heartbeat_s: float = 2.0
@@ -90,7 +95,22 @@ class Settings:
     buckets: tuple[str, ...] = ()
     """Buckets from which data may be read; none named is any that the service's account may."""
     largest_data_mb: float = 2000.0
+    """Of a file of data, and of what comes out of a packed one."""
     longest_fetch_s: float = 600.0
+    most_columns: int = 100_000
+    largest_table_mb: float = 4000.0
+    """Of data as a table of numbers, four bytes each."""
+    waiting: int = 100_000
+    """Runs that may wait, of all users, and below of one; more are answered 429."""
+    waiting_per_user: int = 10_000
+    waiting_mb: float = 2000.0
+    """Documents of waiting runs in all, and below of one user; those below 64 kB do not count."""
+    waiting_mb_per_user: float = 200.0
+    followers: int = 500
+    """Event streams at a time, in all and below of one user; more are answered 429."""
+    followers_per_user: int = 50
+    headers_s: float = 10.0
+    """A connection whose request is not begun by then, or not whole up to its body, is closed."""
 
     # Commands of requests
     run_as: str | None = None
@@ -149,6 +169,13 @@ class Settings:
         if self.database.startswith("sqlite:///"):
             return self.database.removesuffix(".db") + "-engine.db"
         return self.database
+
+    @property
+    def run_memory_mb(self) -> float:
+        """What one run may use, with everything it starts."""
+        if self.memory_mb is not None:
+            return self.memory_mb
+        return max(_SHARE * total_mb() / (max(self.workers, 1) * self.concurrency), _LEAST_MB)
 
     @property
     def runs(self) -> Path:
@@ -307,7 +334,10 @@ def _checked(said: dict[str, Any]) -> Settings:
 
 
 def _check_numbers(settings: Settings) -> None:
-    least = {"concurrency": 1, "per_user": 1, "tries": 1, "workers": 0, "command_processes": 1}
+    least = {"concurrency": 1, "per_user": 1, "tries": 1, "workers": 0, "waiting": 1, "waiting_per_user": 1}
+    least |= {"followers": 0, "followers_per_user": 0, "most_columns": 1, "command_processes": 1}
+    if settings.memory_mb is not None:
+        least["memory_mb"] = int(_LEAST_MB)
     for name, lowest in least.items():
         if getattr(settings, name) < lowest:
             raise BadInput(f"The setting {name} is {getattr(settings, name)}; give {lowest} or more.")

@@ -123,6 +123,7 @@ def working(url: str | None, folder: Path, nobody_left: Callable[[Path], None]) 
         grace_s=0.5,
         warm=False,
         bubblewrap=False,  # commands and tests share files
+        memory_mb=600.0,
     )
     settings.create()
     with Store(settings.database) as store:
@@ -351,6 +352,21 @@ def test_poison_is_given_up_and_harms_no_other_run(team: Team, tmp_path: Path) -
     assert (run.status, run.attempts) == ("failed", 2)
     assert "2 times" in run.error
     assert all(process.poll() is None for process in team.processes.values())
+    assert end_of(team, submit(team, gated(tmp_path, 1))).status == "succeeded"
+
+
+HOG = "import time; kept = bytearray(b'x') * (300 << 20); time.sleep(600)"
+
+
+def test_a_run_that_needs_too_much_memory_is_ended_and_says_so(team: Team, tmp_path: Path) -> None:
+    """Each of its processes is within the limit; together they are not."""
+    hogs = f'echo $$ > {tmp_path}/pid; {sys.executable} -c "{HOG}" & {sys.executable} -c "{HOG}"'
+    run_id = submit(team, {**gated(tmp_path), "command": hogs})
+    run = end_of(team, run_id)
+    assert (run.status, run.attempts) == ("failed", 1)  # it would only need as much again
+    assert "more than the 600 MB of memory that a run may use here" in run.error
+    assert "memory_mb" in run.error
+    team.until(lambda: _ended(int((tmp_path / "pid").read_text())))
     assert end_of(team, submit(team, gated(tmp_path, 1))).status == "succeeded"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,6 +49,51 @@ def test_a_body_that_is_as_large_as_allowed_arrives_whole() -> None:
 def test_the_parts_of_a_body_count_together() -> None:
     status, read = _ask([b"12345", b"67890", b"1"])
     assert (status, read) == (413, b"1234567890")
+
+
+def _hold(limit: BodyLimit, user: str, size: int, done: asyncio.Event, read: list[str]) -> Any:
+    """A body of that size, which its application holds until it is done."""
+    scope = {"type": "http", "headers": [(b"content-length", str(size).encode())], "user": user, "done": done}
+
+    async def receive() -> Any:
+        read.append(user)
+        return {"type": "http.request", "body": b"x" * size, "more_body": False}
+
+    async def run() -> int:
+        said: list[Any] = []
+
+        async def send(message: Any) -> None:
+            said.append(message)
+
+        await limit(scope, receive, send)
+        return int(said[0]["status"])
+
+    return run()
+
+
+def test_a_user_holds_a_few_large_bodies_at_a_time() -> None:
+    """A fifth is refused before it is read; others are not, and there is room when some are done."""
+    size, read = 100_000, []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        scope["state"] = {"user": SimpleNamespace(name=scope["user"])}
+        await receive()
+        await scope["done"].wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def run() -> None:
+        limit, done = BodyLimit(app, most_bytes=size), asyncio.Event()
+        held = [asyncio.ensure_future(_hold(limit, "ada", size, done, read)) for _ in range(4)]
+        await asyncio.sleep(0)
+        assert await _hold(limit, "ada", size, done, read) == 429
+        assert read == ["ada"] * 4
+        other = asyncio.ensure_future(_hold(limit, "bob", size, done, read))
+        await asyncio.sleep(0)
+        done.set()
+        assert await asyncio.gather(*held, other) == [200] * 5
+        assert await _hold(limit, "ada", size, done, read) == 200
+
+    asyncio.run(run())
 
 
 def test_an_answer_may_take_longer_than_its_body() -> None:

@@ -49,7 +49,7 @@ class Crew:
         return [process.pid for process in self._processes]
 
     def _begin(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "prudent.cli.main", "worker", "--attached"]
+        command = [sys.executable, "-m", "prudent.cli.main", "worker", "--attached", str(os.getpid())]
         return subprocess.Popen(
             command,
             env={**os.environ, **environment_of(self._settings)},

@@ -7,12 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 from sqlalchemy import Connection
 
 from prudent.cloud.spending import Spending
-from prudent.core.errors import BadInput
+from prudent.core.errors import BadInput, RunFailed
 from prudent.service.engine import record
 from prudent.service.engine.hands import Hands
 from prudent.service.intake import tune_request
@@ -20,17 +21,19 @@ from prudent.service.security.guard import own_folders
 from prudent.service.settings import Settings
 from prudent.service.store import charges, claims, models, reservations, runs, trials
 from prudent.service.store.charges import Charge
+from prudent.service.store.disk import has_room, is_full
 from prudent.service.store.models import Model
 from prudent.service.store.reservations import asked_usd
 from prudent.service.store.runs import CANCELLED, FAILED, SUCCEEDED, Run
-from prudent.service.store.store import Store
+from prudent.service.store.store import Change, DiskFull, P, Store, T
 from prudent.service.store.tables import runs as table
 from prudent.service.work import artifacts, machines
-from prudent.service.work.hand import LAST_WORDS, Died, Hand, clear
-from prudent.service.work.messages import Done, Failed, Interrupted, Said, Task
+from prudent.service.work.hand import LAST_WORDS, Died, Hand, TooLarge, clear
+from prudent.service.work.messages import Done, Failed, Interrupted, Postponed, Said, Task
 
 _log = logging.getLogger("prudent.worker")
 _LOOK_S, _TOGETHER, _PAUSE_S = 0.2, 64, 0.05
+_FULL_S = 1.0
 _STOP_S = 10.0
 """A run that was told to stop and has not by then is ended as it is."""
 
@@ -69,12 +72,15 @@ class Session:
     hands: Hands
     parallelism: int
     leave: Callable[[str], None] = lambda run_id: None
+    pause: Callable[[], None] = lambda: None
+    """Asks the worker to begin nothing for a while."""
     settled: threading.Event = field(default_factory=threading.Event)
     """Set when nothing of the run is left here."""
     _cancel: bool = False
     _hand_over: bool = False
     _told_s: float | None = None
     _hand: Hand | None = None
+    _left: bool = False
 
     # Orders of the worker, from its thread
 
@@ -90,7 +96,7 @@ class Session:
         """Forget what a former worker had under way, and end what it left running; it is begun again."""
         if self.run.fence > 1:
             if not self.run.ended:
-                self.store.write(trials.drop_unfinished, self.run.id, self.run.fence)
+                self._write(trials.drop_unfinished, self.run.id, self.run.fence)
             self._clear()
 
     def next(self) -> Batch:
@@ -101,9 +107,12 @@ class Session:
             try:
                 hand = self._begin()
                 said = self._gather(hand)
-                new = self.store.write(record.keep, self.run, said) if said else []
+                new = self._write(record.keep, self.run, said) if said else []
                 if new:
                     self._tell_spending()
+            except TooLarge as error:
+                self._drop()
+                return Batch(outcome=FAILED, error=str(error))
             except Died as error:
                 self._drop()
                 if not self._go_on_after(str(error)):
@@ -118,7 +127,7 @@ class Session:
     def export(self, batch: Batch) -> str:
         """Results to where they are kept; the models become known."""
         folder = self.settings.folder_of(self.run.id)
-        place = artifacts.keep(self.settings.artifacts, self.run.id, folder)
+        place = self._kept(folder)
         now_s = time.time()
         made = [
             Model(
@@ -140,7 +149,7 @@ class Session:
             models.record(connection, made, self.run.id, self.run.fence)
             connection.execute(table.update().where(table.c.id == self.run.id).values(folder=place))
 
-        self.store.write(change)
+        self._write(change)
         return place
 
     def finish(self, batch: Batch) -> str:
@@ -150,16 +159,51 @@ class Session:
         if not batch.recorded:
             now = self.store.read(runs.get, self.run.id)
             if now is None or not (now.ended and now.fence == self.run.fence):
-                self.store.write(runs.finish, self.run.id, self.run.fence, batch.outcome, batch.error)
+                self._write(runs.finish, self.run.id, self.run.fence, batch.outcome, batch.error)
         return batch.outcome
 
     def close(self) -> None:
         """Nothing of the run is left here."""
         self._drop()
-        self.leave(self.run.id)
+        if not self._left:
+            self.leave(self.run.id)
         self.settled.set()
 
+    def postpone(self, why: str) -> NoReturn:
+        """Let the run wait for better times: whoever takes it up later goes on, and no attempt is counted."""
+        _log.warning("Run %s waits again: %s", self.run.id, why, extra={"run": self.run.id})
+        self.pause()
+        self._drop()
+        self._left = True
+        self.leave(self.run.id)  # first: it may be this worker that takes it up again
+        self._write(claims.give_back, self.run.id, self.run.fence, why, False)
+        raise HandedOver
+
     # Inside
+
+    def _write(self, change: Change[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Write; while the disk is full, wait for room: what was done and paid for is not lost."""
+        while True:
+            try:
+                return self.store.write(change, *args, **kwargs)
+            except DiskFull as error:
+                self._wait_for_room(error)
+
+    def _kept(self, folder: Path) -> str:
+        """Where the results are kept; while the disk is full, wait for room."""
+        while True:
+            try:
+                return artifacts.keep(self.settings.artifacts, self.run.id, folder)
+            except (OSError, RunFailed) as error:
+                if not is_full(error):
+                    raise
+                self._wait_for_room(error)
+
+    def _wait_for_room(self, error: Exception) -> None:
+        if self._hand_over:
+            raise HandedOver from error
+        _log.warning("Run %s waits: %s", self.run.id, error, extra={"run": self.run.id})
+        time.sleep(_FULL_S)
 
     def _begin(self) -> Hand:
         if self._hand is None:
@@ -184,6 +228,7 @@ class Session:
 
     def _gather(self, hand: Hand) -> list[Said]:
         """What is said in a moment, together; heeds orders to stop."""
+        hand.check_memory()  # first: what was said and paid for is not lost with a run that is ended here
         said: list[Said] = []
         until_s = None
         while len(said) < _TOGETHER:
@@ -217,29 +262,44 @@ class Session:
             self._give_back()
             return Batch(new, SUCCEEDED, models=made, exhausted=last.exhausted)
         if isinstance(last, Failed):
-            self._give_back()
+            self._drop() if last.worn else self._give_back()
             return Batch(new, FAILED, last.error)
-        assert isinstance(last, Interrupted)
+        why = "its process was interrupted"  # by nobody here, or to hand over
+        if isinstance(last, Postponed):
+            if not self._is_doubtful:
+                self.postpone(last.why)
+            why = last.why
+        else:
+            assert isinstance(last, Interrupted)
         self._drop()
         if self._cancel:
             return Batch(new, CANCELLED)
-        if self._go_on_after("its process was interrupted"):  # by nobody here, or to hand over
+        if self._go_on_after(why):
             return self.next()
         return Batch(outcome=FAILED, recorded=True)
+
+    @property
+    def _is_doubtful(self) -> bool:
+        """Whether a full disk is the run's own affair, and counts as an attempt.
+
+        Behind the wall a command may have filled the /tmp that it has for itself, or the word is forged.
+        """
+        walled = self._hand is not None and self._hand.walled
+        return walled and has_room(self.settings.folder_of(self.run.id))
 
     def _go_on_after(self, why: str) -> bool:
         """A process ended before its run did: whether the run is tried again here."""
         if self._cancel:
-            self.store.write(runs.finish, self.run.id, self.run.fence, CANCELLED)
+            self._write(runs.finish, self.run.id, self.run.fence, CANCELLED)
             return False
         if self._hand_over:
             self._let_go()
         _log.warning("Run %s lost its process: %s", self.run.id, why, extra={"run": self.run.id})
-        return self.store.write(claims.again, self.run.id, self.run.fence, self.settings.tries, why)
+        return self._write(claims.again, self.run.id, self.run.fence, self.settings.tries, why)
 
     def _let_go(self) -> NoReturn:
         why = f"{self.run.worker} is leaving; another goes on."
-        self.store.write(claims.give_back, self.run.id, self.run.fence, why, False)
+        self._write(claims.give_back, self.run.id, self.run.fence, why, False)
         raise HandedOver
 
     def _give_back(self) -> None:
@@ -294,7 +354,7 @@ class Session:
                 usd = paid.usd - run.spent_usd
                 charges.record(connection, Charge(run.id, "machines", run.user, run.kind, usd, *price))
 
-        self.store.write(charge)
+        self._write(charge)
 
 
 def runs_programs(run: Run) -> bool:

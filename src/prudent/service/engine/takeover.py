@@ -20,7 +20,7 @@ from prudent.core.errors import PrudentError
 from prudent.service.engine.application import VERSION, queue_of
 from prudent.service.settings import Settings
 from prudent.service.store import claims, runs, workers
-from prudent.service.store.store import Store
+from prudent.service.store.store import DiskFull, Store
 from prudent.service.store.workers import Worker
 from prudent.service.work import artifacts
 
@@ -72,7 +72,11 @@ class Pulse:
                 _log.exception("The pulse stumbled")
 
     def beat(self) -> None:
-        self.store.write(workers.beat, self.me())
+        try:
+            self.store.write(workers.beat, self.me())
+        except DiskFull:
+            self.tick()  # while nobody can write, nobody takes over: what runs may go on
+            raise
         self._beats_s = [*self._beats_s[-2:], time.monotonic()]
         self.tick()
 
@@ -101,7 +105,8 @@ class Pulse:
         strays = set(self.store.read(claims.held_by, me)) - self.mine()
         if strays & self._strays:
             known = self.mine() | (strays - self._strays)
-            self.store.write(claims.free, me, self.settings.tries, known)
+            blame = not self.store.was_full(within_s=self.settings.takeover_s)
+            self.store.write(claims.free, me, self.settings.tries, known, blame)
         self._strays = strays
 
     def sweep(self) -> None:

@@ -20,7 +20,7 @@ from prudent.service.engine.takeover import Pulse
 from prudent.service.intake.door import policy_for
 from prudent.service.security.accounts import known
 from prudent.service.settings import Settings
-from prudent.service.store import claims, runs, workers
+from prudent.service.store import claims, disk, runs, workers
 from prudent.service.store.runs import Run
 from prudent.service.store.store import Store
 from prudent.service.work.child import Terms
@@ -30,6 +30,7 @@ from prudent.service.work.warm import cores
 
 _log = logging.getLogger("prudent.worker")
 _LIMITS_S = 10.0
+_PAUSE_S = 5.0
 _OVER = ("SUCCESS", "ERROR", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
 
 
@@ -49,6 +50,7 @@ class Worker:
             settings.home.absolute() / "cache" / "warm",
             settings.home.absolute(),
             settings.warm,
+            settings.run_memory_mb,
         )
         wall = wall_of(settings)
         if wall is None:
@@ -58,6 +60,7 @@ class Worker:
         self._lock = threading.Lock()
         self._active: dict[str, Session] = {}
         self._draining = threading.Event()
+        self._paused_s = 0.0
         self._limits: tuple[float, Mapping[str, float]] = (0.0, {})
 
     # What it is
@@ -123,7 +126,12 @@ class Worker:
         return begun
 
     def _has_room(self) -> bool:
+        if time.monotonic() < self._paused_s or not disk.has_room(self.settings.home):
+            return False
         return len(self.mine()) < self.settings.concurrency and self.hands.ready()
+
+    def _pause(self) -> None:
+        self._paused_s = time.monotonic() + _PAUSE_S
 
     def _begin(self, run: Run) -> None:
         session = self._session(run)
@@ -132,9 +140,12 @@ class Worker:
         _log.info("Run %s begins (attempt %d)", run.id, run.attempts, extra={"run": run.id})
         try:
             self._start(run)
-        except BaseException:
+        except BaseException as error:
             self._forget(run.id)
-            self.store.write(claims.give_back, run.id, run.fence, "it could not be begun.", True)
+            full = disk.is_full(error)
+            if full:
+                self._pause()
+            self.store.write(claims.give_back, run.id, run.fence, "it could not be begun.", not full)
             raise
 
     def _start(self, run: Run) -> None:
@@ -148,7 +159,9 @@ class Worker:
             DBOS.start_workflow(workflow.perform, run.id)
 
     def _session(self, run: Run) -> Session:
-        return Session(run, self.store, self.settings, self.hands, self.parallelism, leave=self._forget)
+        return Session(
+            run, self.store, self.settings, self.hands, self.parallelism, self._forget, self._pause
+        )
 
     def _forget(self, run_id: str) -> None:
         with self._lock:

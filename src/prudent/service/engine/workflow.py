@@ -16,6 +16,7 @@ from dbos import DBOS
 from prudent.core.errors import RunFailed
 from prudent.service.engine.session import Batch, Session
 from prudent.service.notify.courier import announce
+from prudent.service.store.disk import is_full
 from prudent.service.store.runs import FAILED, Stale
 from prudent.service.web.logs import about
 
@@ -62,6 +63,10 @@ def perform(run_id: str) -> str:
         except Stale as error:
             _log.warning("%s", error)
             raise
+        except Exception as error:
+            if not is_full(error):
+                raise
+            session.postpone("The disk is full; it goes on when there is room.")
         finally:
             session.close()
 

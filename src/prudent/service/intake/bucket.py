@@ -10,6 +10,7 @@ from prudent.core.errors import BadInput
 from prudent.service.intake.folder import ACCEPTED, REJECTED
 from prudent.service.intake.parcel import ENDINGS, Reply, receive
 from prudent.service.intake.refusal import MALFORMED, refused
+from prudent.service.intake.waiting import check_room
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
 from prudent.service.store.users import MEMBER, User
@@ -54,6 +55,7 @@ class BucketFront:
         """Take one object, if it is there and a document; False if not."""
         if not self.is_document(key):
             return False
+        check_room(self.store, self.settings, self.user)
         try:
             found = self.client.get_object(Bucket=self.bucket, Key=key)
         except self.client.exceptions.NoSuchKey:

@@ -217,6 +217,8 @@ def policy_for(settings: Settings, folders: Sequence[Path]) -> Policy:
         settings.buckets or None,
         largest_mb=settings.largest_data_mb,
         longest_s=settings.longest_fetch_s,
+        most_columns=settings.most_columns,
+        largest_table_mb=settings.largest_table_mb,
     )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from prudent.service.intake.parcel import ENDINGS, Reply, read_document, receive
 from prudent.service.intake.refusal import MALFORMED, Refused, refused
+from prudent.service.intake.waiting import check_room
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
 from prudent.service.store.users import MEMBER, User
@@ -74,6 +75,7 @@ class FolderFront:
                 return False
             if os.fstat(handle).st_mtime_ns != before.st_mtime_ns:
                 return False  # somebody went on writing
+            check_room(self.store, self.settings, self.user)
             self._move(name, self._reply(name, body, before.st_mtime_ns))
         return True
 

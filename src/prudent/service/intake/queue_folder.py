@@ -18,6 +18,7 @@ from typing import Any
 
 from prudent.service.intake.parcel import check_store, receive
 from prudent.service.intake.refusal import refused
+from prudent.service.intake.waiting import check_room
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
 from prudent.service.store.users import MEMBER, User
@@ -64,6 +65,7 @@ class QueueFolderFront:
         with _held(path) as held:
             if not held:
                 return False
+            check_room(self.store, self.settings, self.user)  # before it counts as received
             receives = self._counted(path)
             if receives > MOST_RECEIVES:
                 said = f"It ended its receiver {MOST_RECEIVES} times; look at the service's log."

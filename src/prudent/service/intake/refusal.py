@@ -20,10 +20,16 @@ class Refused(BadInput):
     """
 
     def __init__(
-        self, errors: Iterable[RequestError], status: int = INVALID, title: str = "The request is wrong"
+        self,
+        errors: Iterable[RequestError],
+        status: int = INVALID,
+        title: str = "The request is wrong",
+        retry_s: float | None = None,
     ) -> None:
         self.errors = tuple(errors)
         self.status, self.title = status, title
+        self.retry_s = retry_s
+        """After how long the same request may be taken, where nothing is wrong with it."""
         if len(self.errors) == 1:
             place = f" at {self.errors[0].path}" if self.errors[0].path else ""
             super().__init__(f"{title}{place}: {self.errors[0].message}")

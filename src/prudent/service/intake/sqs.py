@@ -15,6 +15,7 @@ from prudent.core.errors import BadInput
 from prudent.service.intake.bucket import BucketFront
 from prudent.service.intake.parcel import Reply, check_store, receive
 from prudent.service.intake.refusal import refused
+from prudent.service.intake.waiting import check_room
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
 from prudent.service.store.users import MEMBER, User
@@ -52,6 +53,7 @@ class SqsFront:
         if self._dead is None:
             self._dead = self._dead_letters()
         check_store(self.store)
+        check_room(self.store, self.settings, self.user)
         found = self.client.receive_message(
             QueueUrl=self.url,
             MaxNumberOfMessages=10,

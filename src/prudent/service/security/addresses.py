@@ -28,6 +28,8 @@ def policy_of(
     buckets: Sequence[str] | None = None,
     largest_mb: float = 10_000.0,
     longest_s: float = 1800.0,
+    most_columns: int = 100_000,
+    largest_table_mb: float = 4000.0,
 ) -> Policy:
     """What the service reads for others; `networks` are private ones that the operator allows."""
     for network in networks:
@@ -44,6 +46,8 @@ def policy_of(
         buckets=None if buckets is None else tuple(buckets),
         largest_mb=largest_mb,
         longest_s=longest_s,
+        most_columns=most_columns,
+        largest_table_mb=largest_table_mb,
     )
 
 

@@ -177,7 +177,9 @@ class Gate:
         token, replayed = header(scope, b"x-csrf-token"), receive
         if not token and header(scope, b"content-type").startswith("application/x-www-form-urlencoded"):
             body = await _whole(receive)
-            token = parse_qs(body.decode("utf-8", "replace")).get("csrf", [""])[0]
+            # Only this field is decoded: to decode a whole form takes long, and others would wait.
+            field = next((part for part in body.split(b"&") if part.startswith(b"csrf=")), b"")
+            token = parse_qs(field.decode("utf-8", "replace")).get("csrf", [""])[0]
             replayed = _again(body, receive)
         if visitor.session and token and self.sessions.is_form_token(visitor.session, token):
             await self.app(scope, replayed, send)

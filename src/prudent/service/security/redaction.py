@@ -81,13 +81,16 @@ class Redaction:
         return text
 
     def file(self, path: Path) -> None:
-        """The same for a file that was written; one that cannot be read is removed."""
+        """The same for a file that was written; one that cannot be read or written again is removed."""
         if not self.secrets or not path.is_file():
             return
         try:
             path.write_text(self.text(path.read_text(encoding="utf-8")), encoding="utf-8")
-        except (OSError, ValueError):
+        except ValueError:
             path.unlink(missing_ok=True)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def _secrets(value: Any, name: str) -> Iterator[str]:

@@ -139,7 +139,9 @@ def bury(connection: Connection, longer_than_s: float, tries: int) -> list[str]:
     return freed
 
 
-def free(connection: Connection, worker: str, tries: int, keep: Collection[str] = ()) -> list[str]:
+def free(
+    connection: Connection, worker: str, tries: int, keep: Collection[str] = (), blame: bool = True
+) -> list[str]:
     """Let the runs of a worker wait for another, except those in `keep`."""
     question = sa.select(table.c.id, table.c.attempts).where(
         table.c.status == RUNNING, table.c.worker == worker
@@ -150,11 +152,11 @@ def free(connection: Connection, worker: str, tries: int, keep: Collection[str] 
             continue
         freed.append(str(run_id))
         why = f"its worker {worker} has gone"
-        if attempts >= tries:
+        if blame and attempts >= tries:
             connection.execute(table.update().where(table.c.id == run_id).values(fence=table.c.fence + 1))
             runs.end(connection, run_id, FAILED, poisoned(attempts, why))
         else:
-            _release(connection, str(run_id), f"{why}; another takes over.", True)
+            _release(connection, str(run_id), f"{why}; another takes over.", blame)
     return freed
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,12 @@ def since(connection: Connection, run: str, number: int = 0, limit: int = 500) -
     question = sa.select(table).where(table.c.run == run, table.c.number > number)
     rows = connection.execute(question.order_by(table.c.number).limit(limit)).mappings()
     return [Event(**{**row, "data": json.loads(row["data"])}) for row in rows]
+
+
+def lasts(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
+    """The number of the latest event of each of these runs."""
+    question = sa.select(table.c.run, sa.func.max(table.c.number)).where(table.c.run.in_(ids))
+    return {str(run): int(number) for run, number in connection.execute(question.group_by(table.c.run))}
 
 
 def last(connection: Connection, run: str, limit: int = 50) -> list[Event]:

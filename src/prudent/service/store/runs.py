@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
@@ -15,12 +15,15 @@ from sqlalchemy import Connection
 
 from prudent.core.errors import BadInput, RunFailed
 from prudent.service.store import events, reservations
+from prudent.service.store.tables import large_documents as large
 from prudent.service.store.tables import runs as table
 
 KINDS = ("train", "tune", "schedule")
 QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED = "queued", "running", "succeeded", "failed", "cancelled"
 STATUSES = (QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED)
 ENDED = (SUCCEEDED, FAILED, CANCELLED)
+LARGE = 1 << 16
+"""Documents of more bytes than this are large: others would notice that one is read."""
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
@@ -56,6 +59,12 @@ class NewRun:
     priority: int = 0
     id: str = field(default_factory=new_id)
     created_s: float = field(default_factory=time.time)
+    text: str = field(default="", repr=False)
+    """The document as JSON, where somebody has written it already; `document` may then be left empty."""
+
+    def to_text(self) -> str:
+        """The document as it is kept."""
+        return self.text or json.dumps(dict(self.document), ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True)
@@ -121,13 +130,14 @@ _LISTED = sa.select(
 
 def insert(connection: Connection, new: NewRun) -> tuple[Run, bool]:
     """Keep a new run, unless its key is known: then the run of that key, and False."""
+    text = new.to_text()
     values = {
         "id": new.id,
         "kind": new.kind,
         "status": QUEUED,
         "user": new.user,
         "title": new.title[:200],
-        "document": json.dumps(dict(new.document), ensure_ascii=False, separators=(",", ":")),
+        "document": text,
         "front": new.front,
         "key_hash": new.key_hash,
         "body_hash": new.body_hash,
@@ -144,7 +154,9 @@ def insert(connection: Connection, new: NewRun) -> tuple[Run, bool]:
             raise RunFailed("The run could not be kept; send it again.")
         return found, found.id == new.id
     events.append(connection, new.id, "queued", {"kind": new.kind, "user": new.user}, number=1)
-    return _made(values), True
+    if len(text) >= LARGE:
+        connection.execute(large.insert().values(run=new.id, bytes=len(text)))
+    return _made({**values, "document": dict(new.document)}), True
 
 
 def _made(values: Mapping[str, Any]) -> Run:
@@ -153,7 +165,7 @@ def _made(values: Mapping[str, Any]) -> Run:
         "started_s": None, "ended_s": None, "progress": 0.0, "eta_s": None, "waiting": "", "spent_usd": 0.0,
         "attempts": 0, "worker": None, "fence": 0, "cancel": False, "error": "", "folder": "",
     }  # fmt: skip
-    return Run(**{**defaults, **values, "document": json.loads(values["document"])})
+    return Run(**{**defaults, **values})
 
 
 @cache
@@ -207,6 +219,22 @@ def cursor_of(text: str) -> tuple[Any, Any]:
         return sa.literal(float(seconds)), sa.literal(name)
     except ValueError:
         raise BadInput(f'"{text[:80]}" is no cursor; use the "next" of the page before.') from None
+
+
+def waiting(connection: Connection) -> tuple[dict[str, int], dict[str, int]]:
+    """How many runs of each user wait, and how many bytes their large documents have."""
+    queued = table.c.status == QUEUED
+    counted = sa.select(table.c.user, sa.func.count()).where(queued).group_by(table.c.user)
+    joined = large.join(table, large.c.run == table.c.id)
+    sized = sa.select(table.c.user, sa.func.sum(large.c.bytes)).select_from(joined).where(queued)
+    counts = {str(user): int(count) for user, count in connection.execute(counted)}
+    return counts, {str(user): int(size) for user, size in connection.execute(sized.group_by(table.c.user))}
+
+
+def statuses(connection: Connection, ids: Sequence[str]) -> dict[str, str]:
+    """How each of these runs stands, of those there are."""
+    question = sa.select(table.c.id, table.c.status).where(table.c.id.in_(ids))
+    return {str(run_id): str(status) for run_id, status in connection.execute(question)}
 
 
 def counts(connection: Connection, user: str | None = None) -> dict[str, int]:
@@ -293,6 +321,7 @@ def remove(connection: Connection, run_id: str) -> None:
     connection.execute(feed.delete().where(feed.c.run == run_id))
     connection.execute(trials.delete().where(trials.c.run == run_id))
     connection.execute(models.delete().where(models.c.run == run_id))
+    connection.execute(large.delete().where(large.c.run == run_id))
     connection.execute(table.delete().where(table.c.id == run_id, table.c.status.in_(ENDED)))
 
 

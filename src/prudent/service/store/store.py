@@ -20,6 +20,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.pool import NullPool
 
 from prudent.core.errors import BadInput, RunFailed
+from prudent.service.store.disk import is_full
 from prudent.service.store.tables import VERSION, about, metadata
 
 P = ParamSpec("P")
@@ -30,12 +31,21 @@ Change = Callable[Concatenate[Connection, P], T]
 _TOGETHER = 256
 _AGAIN = 5
 _HUNG_MS = 10_000
+_PROBE = 1 << 16
 _LONGEST_S = 60.0
 """So long a database that is away (restarted, say) is waited for."""
 
 
 class Unavailable(RunFailed):
     """The database does not answer; try again in a while."""
+
+    status = 503
+
+
+class DiskFull(Unavailable):
+    """Nothing can be kept: the disk is full; the operator has to make room."""
+
+    status = 507
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,9 @@ class Store:
         self._wishes: queue.SimpleQueue[_Wish | None] = queue.SimpleQueue()
         self._threads = ThreadPoolExecutor(8, "store-read")
         self._closed = False
+        self._full_s: float | None = None
+        self.full = False
+        """Whether the last write failed for lack of room on the disk."""
         self._thread = threading.Thread(target=self._write_all, name="store-write", daemon=True)
         self._thread.start()
         try:
@@ -83,6 +96,15 @@ class Store:
 
     async def write_soon(self, change: Change[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await asyncio.wrap_future(self.submit(change, *args, **kwargs))
+
+    def was_full(self, within_s: float) -> bool:
+        """Whether a write failed for lack of room not longer ago than that."""
+        return self._full_s is not None and time.monotonic() - self._full_s < within_s
+
+    async def check_room(self) -> None:
+        """DiskFull if the last write failed for lack of room, and another would."""
+        if self.full:
+            await self.write_soon(_probe)
 
     # Reading
 
@@ -156,7 +178,12 @@ class Store:
                 answers = line.commit(wishes)
             except OperationalError as error:
                 line.hang_up()
-                if time.monotonic() > until_s:
+                if is_full(error):  # to wait would not help; whoever can wait for room does so itself
+                    self.full, self._full_s = True, time.monotonic()
+                    full = DiskFull("Nothing can be kept: the disk is full; the operator has to make room.")
+                    full.__cause__ = error
+                    answers = [full] * len(wishes)
+                elif time.monotonic() > until_s:
                     away = Unavailable(f"The database does not answer ({_first_line(error)}); try again.")
                     answers = [away] * len(wishes)
                 else:
@@ -165,6 +192,8 @@ class Store:
             except Exception as error:  # noqa: BLE001 - whoever waits must hear of it, and the thread lives on
                 line.hang_up()
                 answers = [error] * len(wishes)
+            else:
+                self.full = False
             for wish, answer in zip(wishes, answers, strict=True):
                 if isinstance(answer, BaseException):
                     wish.answer.set_exception(answer)
@@ -217,6 +246,14 @@ class _Line:
             except Exception as error:  # noqa: BLE001 - it is handed to whoever asked
                 return error
         raise AssertionError
+
+
+def _probe(connection: Connection) -> None:
+    """Write as much as a large document takes, and take it back."""
+    here = about.c.name == "probe"
+    connection.execute(about.delete().where(here))
+    connection.execute(about.insert().values(name="probe", value="x" * _PROBE))
+    connection.execute(about.delete().where(here))
 
 
 def _engines(url: str) -> tuple[Engine, Engine]:

@@ -54,6 +54,14 @@ Index("runs_of_status", runs.c.status, runs.c.created_s, runs.c.id)
 Index("runs_of_kind", runs.c.kind, runs.c.created_s, runs.c.id)
 Index("runs_to_take", runs.c.status, runs.c.user, runs.c.priority.desc(), runs.c.created_s)
 
+large_documents = Table(
+    "large_documents",
+    metadata,
+    Column("run", String(40), primary_key=True),
+    Column("bytes", BigInteger, nullable=False),
+)
+"""How large the documents are that are large: to ask them all would read them all."""
+
 turns = Table(
     "turns", metadata, Column("user", String(128), primary_key=True), Column("at_s", Double, nullable=False)
 )

@@ -17,15 +17,15 @@ from prudent.service.store.runs import Run
 from prudent.service.store.store import Store
 from prudent.service.store.users import NOBODY, User
 from prudent.service.web import views
+from prudent.service.web.admission import Admission
+from prudent.service.web.checking import Order
 from prudent.service.web.download import zipped
-from prudent.service.web.feed import follow
+from prudent.service.web.feed import Feed, Stream
 from prudent.service.web.names import WITHOUT_ZERO, is_id
 from prudent.service.web.predicting import Predictor
 from prudent.service.web.problem import Problem
 from prudent.service.work import artifacts
 
-LARGE = 1 << 16
-"""Documents of more bytes than this are checked in a thread, so that others need not wait."""
 Kind = Literal["train", "tune", "schedule"]
 Status = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 Limit = Annotated[int, Query(ge=1, le=500)]
@@ -42,10 +42,10 @@ _BODY = {
 }
 
 
-def router(settings: Settings, store: Store) -> APIRouter:
+def router(settings: Settings, store: Store, admission: Admission) -> APIRouter:
     """All paths below /v1."""
     api = APIRouter(prefix="/v1")
-    _add_runs(api, settings, store)
+    _add_runs(api, settings, store, admission)
     _add_results(api, settings, store)
     _add_models(api, store, Predictor(settings.home / "cache"))
     return api
@@ -57,7 +57,9 @@ def user_of(request: Request) -> User:
     return found if isinstance(found, User) else NOBODY
 
 
-def _add_runs(api: APIRouter, settings: Settings, store: Store) -> None:
+def _add_runs(api: APIRouter, settings: Settings, store: Store, admission: Admission) -> None:
+    feed = Feed(store, settings.followers, settings.followers_per_user)
+
     @api.post("/runs/{kind}", status_code=202, tags=["runs"], openapi_extra=_BODY)
     async def submit(
         kind: Kind,
@@ -66,14 +68,16 @@ def _add_runs(api: APIRouter, settings: Settings, store: Store) -> None:
         priority: Annotated[int, Query(ge=-9, le=9)] = 0,
     ) -> JSONResponse:
         """Take a request; the answer says where to follow it."""
-        body = await request.body()
-
-        def check() -> runs.NewRun:
-            document = door.read_json(body)
-            return door.prepare(settings, kind, document, user_of(request), "rest", idempotency_key, priority)
-
-        new = await asyncio.to_thread(check) if len(body) > LARGE else check()
-        accepted = await door.submit_soon(store, new)
+        order = Order(
+            settings,
+            kind,
+            user_of(request),
+            "rest",
+            await request.body(),
+            key=idempotency_key,
+            priority=priority,
+        )
+        accepted = await admission.take(order)
         answer = views.accepted(accepted.run)
         return JSONResponse(answer, 202, {"location": answer["url"]})
 
@@ -98,15 +102,15 @@ def _add_runs(api: APIRouter, settings: Settings, store: Store) -> None:
 
     @api.get("/runs/{run_id}/events", tags=["runs"], response_class=StreamingResponse)
     async def follow_run(
-        run_id: str, last_event_id: Annotated[str | None, Header(max_length=20)] = None
+        run_id: str, request: Request, last_event_id: Annotated[str | None, Header(max_length=20)] = None
     ) -> StreamingResponse:
         """What happens, as it happens (server-sent events); Last-Event-ID goes on after an event."""
-        await _run(store, run_id)
+        known = await store.read_soon(runs.statuses, [run_id]) if is_id(run_id) else {}
+        if not known:
+            raise _no_run()
         after = int(last_event_id) if last_event_id and last_event_id.isdecimal() else 0
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(
-            follow(store, run_id, min(after, 2**62)), media_type="text/event-stream", headers=headers
-        )
+        return Stream(feed, user_of(request).name, feed.follow(run_id, min(after, 2**62)), headers)
 
     @api.post("/runs/{run_id}/cancel", status_code=202, tags=["runs"])
     async def cancel(run_id: str, request: Request) -> dict[str, Any]:
@@ -179,15 +183,23 @@ def _add_models(api: APIRouter, store: Store, predictor: Predictor) -> None:
     async def predict(model_id: str, request: Request) -> dict[str, Any]:
         """Predictions for {"rows": [...], "probabilities": false}."""
         found = await _model(store, model_id)
-        document = door.read_json(await request.body())
-        return await asyncio.to_thread(predictor.predict, found, document)
+        body = await request.body()
+
+        def answer() -> dict[str, Any]:
+            return predictor.predict(found, door.read_json(body))
+
+        return await asyncio.get_running_loop().run_in_executor(predictor.threads, answer)
 
 
 async def _run(store: Store, run_id: str) -> Run:
     found = await store.read_soon(runs.get, run_id) if is_id(run_id) else None
     if found is None:
-        raise Problem(404, "There is no such run; see /v1/runs for those there are.")
+        raise _no_run()
     return found
+
+
+def _no_run() -> Problem:
+    return Problem(404, "There is no such run; see /v1/runs for those there are.")
 
 
 async def _model(store: Store, model_id: str) -> Model:

@@ -14,6 +14,8 @@ from prudent.service.settings import Settings
 from prudent.service.store import workers
 from prudent.service.store.store import Store, Unavailable
 from prudent.service.web import api, metrics, pages, problem
+from prudent.service.web.admission import Admission, check_disk
+from prudent.service.web.kept import Kept
 
 _ABOUT = "Train, tune and schedule: requests are taken, worked off by workers, and survive crashes."
 
@@ -24,9 +26,12 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
     own = store is None
     kept = store or Store(settings.database)
 
+    admission = Admission(settings, kept)
+
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         yield
+        admission.close()
         if own:
             kept.close()
 
@@ -35,16 +40,22 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
     )
     app.state.store, app.state.settings = kept, settings
     problem.install(app)
-    app.include_router(api.router(settings, kept))
+    app.include_router(api.router(settings, kept, admission))
     requests = metrics.Requests()
-    _add_signs(app, kept, requests)
+    _add_signs(app, settings, kept, requests)
     app.state.sessions = guard.install(app, settings, kept)  # type: ignore[arg-type]
     app.add_middleware(metrics.Counting, requests=requests)
-    app.include_router(pages.router(settings, kept))
+    app.include_router(pages.router(settings, kept, admission))
     return app
 
 
-def _add_signs(app: FastAPI, store: Store, requests: metrics.Requests) -> None:
+def _add_signs(app: FastAPI, settings: Settings, store: Store, requests: metrics.Requests) -> None:
+    async def check(_: None) -> None:
+        check_disk(settings)
+        await store.check_room()
+
+    room: Kept[None, None] = Kept(check, fresh_s=1.0, stale_s=1.0)  # strangers may ask as often as they like
+
     @app.get("/health", tags=["signs"])
     async def health() -> dict[str, str]:
         """The process answers."""
@@ -52,8 +63,9 @@ def _add_signs(app: FastAPI, store: Store, requests: metrics.Requests) -> None:
 
     @app.get("/ready", tags=["signs"])
     async def ready() -> Response:
-        """The database answers too; workers are told, but requests are taken without."""
+        """The database answers and the disk has room; workers are told, but requests are taken without."""
         try:
+            await room(None)
             found = await store.read_soon(workers.all_)
         except Unavailable as error:
             return problem.answer(503, str(error))

@@ -16,6 +16,7 @@ from prudent.service.settings import Settings
 from prudent.service.store.store import Store
 from prudent.service.store.users import NOBODY, User
 from prudent.service.web import words
+from prudent.service.web.admission import Admission
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -30,6 +31,7 @@ class Desk:
 
     settings: Settings
     store: Store
+    admission: Admission
 
     def page(self, request: Request, name: str, status: int = 200, **values: Any) -> HTMLResponse:
         """A template, with what every page needs."""

@@ -46,15 +46,16 @@ class JsonLines(logging.Formatter):
         return json.dumps(said, ensure_ascii=False)
 
 
-def set_up(level: str = "INFO") -> None:
-    """Log to standard error, for whatever gathers logs there."""
-    handler = logging.StreamHandler(sys.stderr)
+def set_up(level: str = "INFO", stream: Any = None) -> None:
+    """Log to a stream, standard error by default, for whatever gathers logs there."""
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "dbos"):
-        logging.getLogger(name).handlers.clear()
+        # A handler that does nothing: DBOS brings its own where there is none.
+        logging.getLogger(name).handlers[:] = [logging.NullHandler()]
         logging.getLogger(name).propagate = True
     logging.getLogger("uvicorn.access").setLevel("WARNING")
     logging.getLogger("botocore").setLevel("WARNING")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ class Predictor:
 
     def __init__(self, cache: Path) -> None:
         self.cache = cache
+        self.threads = ThreadPoolExecutor(2, "predict")
+        """For predictions alone, so that a report need not wait for them."""
         self._loaded: OrderedDict[str, Model] = OrderedDict()
         self._lock = threading.Lock()
 

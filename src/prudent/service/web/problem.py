@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -13,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from prudent.core.errors import BadInput, PrudentError
 from prudent.service.intake.refusal import Refused
+from prudent.service.security.limits import retry_after
 from prudent.service.store.store import Unavailable
 
 MEDIA_TYPE = "application/problem+json"
@@ -26,14 +28,25 @@ class Problem(Exception):
     404
     """
 
-    def __init__(self, status: int, detail: str, title: str = "", **more: Any) -> None:
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        title: str = "",
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
         super().__init__(detail)
         self.status, self.detail, self.title, self.more = status, detail, title, more
+        self.headers = headers
 
 
-def answer(status: int, detail: str, title: str = "", **more: Any) -> JSONResponse:
+def answer(
+    status: int, detail: str, title: str = "", headers: Mapping[str, str] | None = None, **more: Any
+) -> JSONResponse:
     """A problem as a response."""
-    headers = {"retry-after": "5"} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
+    if headers is None and status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.INSUFFICIENT_STORAGE):
+        headers = {"retry-after": "5"}
     content = {
         "type": "about:blank",
         "title": title or HTTPStatus(status).phrase,
@@ -56,18 +69,19 @@ def install(app: FastAPI) -> None:
 
 async def _problem(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, Problem)
-    return answer(error.status, error.detail, error.title, **error.more)
+    return answer(error.status, error.detail, error.title, error.headers, **error.more)
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, Refused)
     said = error.to_dict()
-    return answer(error.status, said["detail"], said["title"], errors=said["errors"])
+    later = None if error.retry_s is None else {"retry-after": retry_after(error.retry_s)}
+    return answer(error.status, said["detail"], said["title"], later, errors=said["errors"])
 
 
 async def _ours(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, Unavailable):
-        return answer(503, str(error))
+        return answer(error.status, str(error))
     return answer(422 if isinstance(error, BadInput) else 500, str(error))
 
 

@@ -10,12 +10,12 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from prudent.service.intake import door
 from prudent.service.intake.refusal import Refused
 from prudent.service.security.guard import folders_for
-from prudent.service.store.runs import KINDS, NewRun
+from prudent.service.store.runs import KINDS
 from prudent.service.store.users import MEMBER
 from prudent.service.web import forms
+from prudent.service.web.checking import Order
 from prudent.service.web.desk import Desk, user_of
 from prudent.service.web.submitted import submitted
 
@@ -61,18 +61,15 @@ def add(router: APIRouter, desk: Desk) -> None:
             return await _form(desk, request, kind, {}, raw=False, error=error)
         raw = forms.RAW in said
         try:
-            new = await asyncio.to_thread(_prepared, desk, request, kind, said)
-            accepted = await door.submit_soon(desk.store, new)
+            accepted = await desk.admission.take(_order(desk, request, kind, said))
         except Refused as error:
             return await _form(desk, request, kind, said, raw, error)
         return RedirectResponse(f"/runs/{accepted.run.id}", 303)
 
 
-def _prepared(desk: Desk, request: Request, kind: str, said: dict[str, list[str]]) -> NewRun:
-    raw = said.get(forms.RAW)
-    document = forms.document_of(kind, said) if raw is None else forms.read_raw(raw[0])
+def _order(desk: Desk, request: Request, kind: str, said: dict[str, list[str]]) -> Order:
     key = (said.get("key") or [""])[0] or None
-    return door.prepare(desk.settings, kind, document, user_of(request), "form", key)
+    return Order(desk.settings, kind, user_of(request), "form", fields=said, key=key)
 
 
 async def _form(
@@ -83,7 +80,7 @@ async def _form(
     raw: bool,
     error: Refused | None = None,
 ) -> HTMLResponse:
-    fields = forms.fields_of(kind)
+    fields = await asyncio.to_thread(forms.fields_of, kind)
     at, rest = forms.placed(error.errors if error else (), () if raw else fields)
     text = (said.get(forms.RAW) or [json.dumps(EXAMPLES[kind], indent=2)])[0]
     folders = folders_for(desk.settings, user_of(request).name)

@@ -7,8 +7,10 @@ what it does, so that whoever takes the run over finds its journal free.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import math
 import os
 import queue
 import signal
@@ -22,14 +24,19 @@ from pathlib import Path
 from typing import NoReturn
 
 from prudent.core.errors import PrudentError
+from prudent.core.memory import hold, limit_mb
+from prudent.core.processes import give_way
 from prudent.service.security.redaction import Redaction, scrubbed
+from prudent.service.store import disk
 from prudent.service.work import schedule, train, tune, warm
 from prudent.service.work.artifacts import LOG, REPORT, RESULT
 from prudent.service.work.messages import (
+    Done,
     Ended,
     Failed,
     Interrupted,
     Noted,
+    Postponed,
     Ready,
     Said,
     Stop,
@@ -41,6 +48,7 @@ from prudent.service.work.wall import Limits
 from prudent.training.data.fetch import Policy, restrict
 
 _TALKATIVE = ("py4j", "botocore", "boto3", "urllib3")
+_FULL = "The disk is full; it goes on when there is room."
 _LEAVE_S = 8.0
 """So long a run may take to stop what it started; then the process ends as it is."""
 
@@ -59,8 +67,24 @@ class Terms:
     """Where the leases of machines are kept; for one's own commands it is where they always are."""
     warm: bool = True
     """Load what work of any kind needs before there is work."""
+    memory_mb: float = math.inf
+    """What a run may use, with everything it starts."""
     limits: Limits | None = None
-    """What this process, and all that it starts, may use at most."""
+    """What this process, and each that it starts, may use at most."""
+
+    @property
+    def narrowest(self) -> tuple[float, str]:
+        """The memory that one process may use, and the setting which says so."""
+        of_commands = math.inf if self.limits is None else self.limits.memory_mb
+        return min((self.memory_mb, "memory_mb"), (of_commands, "command_memory_mb"), key=lambda one: one[0])
+
+
+def over_memory(most_mb: float, setting: str = "memory_mb") -> str:
+    """Why a run failed that needs more."""
+    return (
+        f"It needs more than the {most_mb:,.0f} MB of memory that a run may use here; use less data or "
+        f"parallelism 1, or let the operator raise {setting}."
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -68,9 +92,11 @@ def main(arguments: Sequence[str]) -> None:
     terms = line.recv()
     assert isinstance(terms, Terms)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, which tells us
+    give_way()
     if terms.limits is not None:
         terms.limits.apply()
     restrict(terms.policy)
+    hold(min(terms.memory_mb, limit_mb()))  # where commands have less, that holds
     Child(line, terms).work()
 
 
@@ -113,31 +139,50 @@ class Child:
 
     def _done(self, task: Task) -> Said:
         """Do a run; whatever happens, one last word comes of it."""
-        task.folder.mkdir(parents=True, exist_ok=True)
-        self._redaction = redaction = Redaction.of(task.document)
-        log = _open_log(task.folder / LOG, redaction)
-        own = task.own_data
-        restrict(replace(self._terms.policy, roots=(*(self._terms.policy.roots or ()), *own)))
+        log: logging.Handler | None = None
         try:
             self._busy = True
+            task.folder.mkdir(parents=True, exist_ok=True)
+            self._redaction = Redaction.of(task.document)
+            log = _open_log(task.folder / LOG, self._redaction)
+            restrict(replace(self._terms.policy, roots=(*(self._terms.policy.roots or ()), *task.own_data)))
             logging.info("The run begins")
             said = self._perform(task)
         except KeyboardInterrupt:
             said = Interrupted()
         except PrudentError as error:
-            said = Failed(str(error))
+            said = self._failed(task, error, str(error))
         except MemoryError:
-            said = Failed("It needs more memory than there is; use less data or parallelism 1.")
+            said = Failed(over_memory(*self._terms.narrowest), worn=True)
         except Exception as error:  # the last word must be said; the log has the rest
             logging.exception("The run failed")
-            said = Failed(f"Something went wrong that should not ({type(error).__name__}: {error}).")
+            why = f"Something went wrong that should not ({type(error).__name__}: {error})."
+            said = self._failed(task, error, why)
         finally:
             self._busy = False
+        said = self._without_secrets(task, said)
+        if log is not None:
+            logging.info("The run ends: %s", type(said).__name__.lower())
+            logging.getLogger().removeHandler(log)
+            with contextlib.suppress(OSError):
+                log.close()
+        return said
+
+    def _failed(self, task: Task, error: Exception, why: str) -> Said:
+        """The run failed; unless the disk is full, which is no fault of it."""
+        # Behind the wall only the folder of the run is on the disk that counts.
+        place = task.folder if task.folder.is_dir() else task.folder.parent
+        full = disk.is_full(error) or not disk.has_room(place)
+        return Postponed(_FULL) if full else Failed(why)
+
+    def _without_secrets(self, task: Task, said: Said) -> Said:
+        """Leave secrets out of the results; a run that finds no room for them makes them again later."""
         for name in (RESULT, REPORT):
-            redaction.file(task.folder / name)
-        logging.info("The run ends: %s", type(said).__name__.lower())
-        logging.getLogger().removeHandler(log)
-        log.close()
+            try:
+                self._redaction.file(task.folder / name)
+            except OSError as error:
+                if isinstance(said, Done) and disk.is_full(error):
+                    said = Postponed(_FULL)
         return said
 
     def _perform(self, task: Task) -> Said:
@@ -189,6 +234,8 @@ def without_secrets(said: Said, redaction: Redaction) -> Said:
     """What is told of a run is for all who may see it, so secrets of its document are left out of texts."""
     if isinstance(said, Failed):
         return replace(said, error=redaction.text(said.error))
+    if isinstance(said, Postponed):
+        return replace(said, why=redaction.text(said.why))
     if isinstance(said, Ended) and said.details.get("why"):
         return replace(said, details={**said.details, "why": redaction.text(str(said.details["why"]))})
     if isinstance(said, Noted):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,12 +18,14 @@ from typing import Any
 
 import prudent
 from prudent.core.errors import RunFailed
-from prudent.service.work.child import Terms
+from prudent.core.memory import below, exact_mb, held_mb
+from prudent.service.work.child import Terms, over_memory
 from prudent.service.work.files import LOGS
 from prudent.service.work.messages import (
     Done,
     Failed,
     Interrupted,
+    Postponed,
     Ready,
     Said,
     Stop,
@@ -33,14 +37,19 @@ from prudent.service.work.messages import (
 from prudent.service.work.wall import Wall
 
 _CHILD = "import sys; from prudent.service.work.child import main; main(sys.argv[1:])"
-LAST_WORDS = (Done, Failed, Interrupted)
+LAST_WORDS = (Done, Failed, Postponed, Interrupted)
 SCRATCH = "scratch"
+_LOOK_S = 0.5
 MOST_RUNS = 200
 """A process is replaced after so many runs: whatever leaks does not leak for ever."""
 
 
 class Died(RunFailed):
     """The process that did the work ended by itself; the run is tried again."""
+
+
+class TooLarge(RunFailed):
+    """The run needs more memory than it may use; it is not tried again."""
 
 
 class Hand:
@@ -50,6 +59,7 @@ class Hand:
     """
 
     def __init__(self, terms: Terms, wall: Wall | None = None, walled: Path | None = None) -> None:
+        self._memory_mb, self._looked_s = terms.memory_mb, 0.0
         ours, theirs = socket.socketpair()
         home = str(Path(prudent.__file__).parents[1])
         path = os.pathsep.join(part for part in (home, os.environ.get("PYTHONPATH", "")) if part)
@@ -113,6 +123,20 @@ class Hand:
         except (EOFError, OSError):
             raise Died(f"The process that did the work ended ({self._cause()}); it is tried again.") from None
         return None
+
+    def check_memory(self) -> None:
+        """End everything, with TooLarge, if the run holds more memory than it may; looked at now and then.
+
+        Each of its processes is kept within the limit by the kernel; this is for all of them together.
+        """
+        if not math.isfinite(self._memory_mb) or time.monotonic() - self._looked_s < _LOOK_S:
+            return
+        self._looked_s = time.monotonic()
+        if held_mb(self.pid) > self._memory_mb and exact_mb(self.pid) > self._memory_mb:
+            for pid in [*below(self.pid)][::-1]:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            raise TooLarge(over_memory(self._memory_mb))
 
     def tick(self) -> None:
         """Say that the run is still ours."""

@@ -96,9 +96,21 @@ class Done:
 
 @dataclass(frozen=True)
 class Failed:
-    """The run failed, for this reason; trying again would end the same way."""
+    """The run failed, for this reason; trying again would end the same way.
+
+    `worn` says that the process should do no other run: after an allocation that failed nothing in it can be
+    trusted.
+    """
 
     error: str
+    worn: bool = False
+
+
+@dataclass(frozen=True)
+class Postponed:
+    """The run cannot go on now, for no fault of its own; it is tried again later, and this does not count."""
+
+    why: str
 
 
 @dataclass(frozen=True)
@@ -121,7 +133,7 @@ class Tick:
     """The worker is alive, and the run is still its."""
 
 
-Said = Noted | Progress | Begun | Ended | Done | Failed | Interrupted | Ready
+Said = Noted | Progress | Begun | Ended | Done | Failed | Postponed | Interrupted | Ready
 Tell = Callable[[Said], None]
 
 

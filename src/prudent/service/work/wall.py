@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from prudent.core.errors import BadInput
+from prudent.core.memory import total_mb
 from prudent.service.settings import Settings
 from prudent.service.work import compiled
 
@@ -63,8 +64,8 @@ class Limits:
     def apply(self) -> None:
         """To this process, and all that it starts."""
         for kind, most in (
-            (resource.RLIMIT_DATA, self.memory_mb * 1e6),
-            (resource.RLIMIT_AS, 4 * self.memory_mb * 1e6),  # much is reserved that is never used
+            (resource.RLIMIT_DATA, self.memory_mb * (1 << 20)),
+            (resource.RLIMIT_AS, 4 * self.memory_mb * (1 << 20)),  # much is reserved that is never used
             (resource.RLIMIT_CPU, self.cpu_s),
             (resource.RLIMIT_NPROC, self.processes),
             (resource.RLIMIT_FSIZE, self.file_mb * 1e6),
@@ -160,7 +161,7 @@ class Wall:
 def wall_of(settings: Settings) -> Wall | None:
     """The wall that the settings ask for, None if there is none; BadInput if it cannot be had."""
     limits = Limits(
-        settings.command_memory_mb or _memory_mb(),
+        settings.command_memory_mb or total_mb(),
         settings.command_cpu_s,
         settings.command_processes,
         settings.command_file_mb,
@@ -263,8 +264,3 @@ def _end(owner: int, sign: bytes) -> None:
 def _share(folder: Path, group: int, mode: int) -> None:
     os.chown(folder, -1, group)
     folder.chmod(mode)
-
-
-def _memory_mb() -> float:
-    """What the machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e6

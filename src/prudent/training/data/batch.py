@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,16 @@ class Batch:
     columns: Mapping[str, Any]
     untyped: bool = False
     """Everything is text, of which some may mean numbers (CSV)."""
+
+    def parts(self, most_rows: int) -> Iterator[Batch]:
+        """The same rows, no more than so many at a time."""
+        if self.rows <= most_rows:
+            yield self
+            return
+        for start in range(0, self.rows, most_rows):
+            count = min(most_rows, self.rows - start)
+            columns = {name: column.slice(start, count) for name, column in self.columns.items()}
+            yield Batch(self.path, self.first + start, count, columns, self.untyped)
 
     def where(self, place: int, column: str | None = None) -> str:
         """The place of a value, for a message.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 
 from prudent.core.errors import BadInput
 from prudent.training.data.batch import Batch, unreadable
-from prudent.training.data.formats import opened
+from prudent.training.data.formats import is_packed, opened
+from prudent.training.data.limits import Unpacked, check_columns, check_size
 
 MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None")
 """What stands for no value."""
@@ -41,6 +43,7 @@ def layout_of(path: Path, known: Collection[str] = (), like: Layout | None = Non
     if not rows:
         raise BadInput(f'"{path.name}" has no rows; give a file with data.')
     first = [cell.strip() for cell in rows[0]]
+    check_columns(len(first), path.name)
     if like is not None:
         again = like.header and set(first) == set(like.names)  # perhaps in another order
         return Layout(tuple(first) if again else like.names, separator, again)
@@ -51,8 +54,8 @@ def layout_of(path: Path, known: Collection[str] = (), like: Layout | None = Non
     )
     if not header:
         return Layout(tuple(f"column{n}" for n in range(1, len(first) + 1)), separator, False)
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    twice, times = Counter(names).most_common(1)[0]
+    if times > 1:
         raise BadInput(f'"{path.name}" has two columns called "{twice}"; give each a name of its own.')
     return Layout(tuple(names), separator, True)
 
@@ -71,7 +74,7 @@ def csv_batches(path: Path, layout: Layout, wanted: Sequence[str] | None = None)
     first = 1
     try:
         reader = arrow_csv.open_csv(
-            str(path),
+            _source(path),
             read_options=arrow_csv.ReadOptions(
                 column_names=list(layout.names), skip_rows_after_names=int(layout.header), block_size=_BLOCK
             ),
@@ -89,12 +92,24 @@ def csv_batches(path: Path, layout: Layout, wanted: Sequence[str] | None = None)
         for table in reader:
             yield Batch(path, first, table.num_rows, dict(zip(names, table.columns, strict=True)), True)
             first += table.num_rows
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError) as error:
         if ragged:
             raise _ragged(path, layout, ragged[0]) from error
         if "Empty CSV file" in str(error):
             return  # a part without rows
         raise _explained(path, error) from error
+
+
+def _source(path: Path) -> Any:
+    """What Arrow reads: the file, or what comes out of a packed one, counted."""
+    import pyarrow as pa
+
+    check_size(path.stat().st_size, path.name)
+    if not is_packed(path):
+        return str(path)
+    return pa.PythonFile(Unpacked(pa.input_stream(str(path), compression="detect"), path.name), mode="r")
 
 
 def is_number(text: str) -> bool:
@@ -112,6 +127,10 @@ def is_number(text: str) -> bool:
 def _first_rows(path: Path) -> tuple[list[list[str]], str]:
     with opened(path) as file:
         head = file.read(_HEAD)
+    if len(head) == _HEAD and b"\n" not in head:
+        raise BadInput(
+            f'The first line of "{path.name}" is longer than {_HEAD >> 10} kB; write one row a line.'
+        )
     try:
         text = (
             head.decode("utf-8-sig")

@@ -15,6 +15,7 @@ from prudent.training.data.encoding import encode_known
 from prudent.training.data.fetch import OPEN, Policy
 from prudent.training.data.formats import CSV, LIBSVM, format_of
 from prudent.training.data.libsvm_files import libsvm_blocks
+from prudent.training.data.matrix import BLOCK_CELLS
 from prudent.training.data.reading import table_batches
 from prudent.training.data.sources import local_parts
 from prudent.training.dataset import Column
@@ -68,6 +69,8 @@ def _from_libsvm(parts: Sequence[Path], columns: Sequence[Column]) -> Iterator[N
             "A libsvm file has no column names, but the model was trained on named columns; give CSV, "
             "Parquet, Avro or JSON lines."
         )
+    width = max(places) + 1
     for path in parts:
         for block in libsvm_blocks(path):
-            yield block.dense(max(places) + 1)[:, places]
+            for some in block.parts(max(BLOCK_CELLS // width, 1)):
+                yield some.dense(width)[:, places]

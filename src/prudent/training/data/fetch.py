@@ -43,6 +43,10 @@ class Policy:
     roots: tuple[Path, ...] | None = None
     buckets: tuple[str, ...] | None = None
     largest_mb: float = 100_000.0
+    """Of a file, and of what comes out of it when it is packed."""
+    most_columns: int = 1_000_000
+    largest_table_mb: float = 17_200.0
+    """Of the data as a table of numbers, four bytes each; beyond that, they want a cluster."""
     longest_s: float = 3600.0
     connect_s: float = 20.0
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from prudent.core.errors import BadInput, unknown
+from prudent.training.data.limits import Unpacked, check_size
 
 LIBSVM, CSV, PARQUET, AVRO, JSON = "libsvm", "csv", "parquet", "avro", "json"
 FORMATS = (LIBSVM, CSV, PARQUET, AVRO, JSON)
@@ -66,14 +67,22 @@ def _seen(path: Path) -> str:
     return LIBSVM if lines and _LIBSVM_LINE.fullmatch(lines[0]) else CSV
 
 
+def is_packed(path: Path) -> bool:
+    """Whether a file is compressed, by the ending of its name."""
+    return path.suffix.lower() in _COMPRESSED
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file; one that is compressed by its name's ending is read through."""
+    """The bytes of a file; one that is compressed by its name's ending is read through, within the limits."""
     import pyarrow as pa
 
     try:
+        check_size(path.stat().st_size, path.name)
         with pa.input_stream(str(path), compression="detect") as file:
-            yield cast(BinaryIO, file)
+            yield cast(BinaryIO, Unpacked(file, path.name) if is_packed(path) else file)
+    except MemoryError:
+        raise
     except (OSError, pa.ArrowException) as error:
         said = " ".join(str(error).split())
         raise BadInput(f'Cannot read "{path}" ({said}); check the file and its rights.') from error

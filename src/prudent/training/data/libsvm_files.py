@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
 from prudent.training.data.formats import opened
+from prudent.training.data.limits import check_columns, check_line
 
 _BLOCK = 4 << 20
 _COMMENT = re.compile(rb"#[^\n]*")
@@ -33,6 +34,13 @@ class SparseRows:
     def width(self) -> int:
         return int(self.column.max()) + 1 if len(self.column) else 0
 
+    def parts(self, most_rows: int) -> Iterator[SparseRows]:
+        """The same rows, no more than so many at a time."""
+        for start in range(0, len(self.labels), most_rows):
+            here = slice(*np.searchsorted(self.row, (start, start + most_rows)))
+            labels = self.labels[start : start + most_rows]
+            yield SparseRows(labels, self.row[here] - start, self.column[here], self.value[here])
+
     def dense(self, width: int) -> NDArray[np.float32]:
         """The rows as a matrix; values of columns beyond its width are left out."""
         matrix = np.zeros((len(self.labels), width), np.float32)
@@ -47,6 +55,7 @@ def libsvm_blocks(path: Path) -> Iterator[SparseRows]:
     with opened(path) as file:
         while block := file.read(_BLOCK):
             whole, newline, rest = (rest + block).rpartition(b"\n")
+            check_line(len(rest), path.name)
             if newline:
                 yield _block(path, whole, line)
                 line += whole.count(b"\n") + 1
@@ -61,6 +70,7 @@ def _block(path: Path, text: bytes, line: int) -> SparseRows:
     found = _quick([each for each in lines if each])
     if found is None:
         raise _complaint(path, lines, line)
+    check_columns(found.width, path.name)
     return found
 
 

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from prudent.core.errors import BadInput
+from prudent.training.data.limits import check_table
 
-MOST_CELLS = 1 << 32
-"""Sixteen gibibytes; beyond that, the data want a cluster."""
-_BLOCK_CELLS = 1 << 22
+BLOCK_CELLS = 1 << 22
+"""Cells that are worked on at a time."""
 
 
 class MatrixWriter:
@@ -30,13 +29,24 @@ class MatrixWriter:
         self._header()
 
     def append(self, block: NDArray[np.float32]) -> None:
+        check_table(self.rows + len(block), self.width)
         self.rows += len(block)
-        if self.rows * self.width > MOST_CELLS:
-            raise BadInput(
-                f"The data have more than {MOST_CELLS:,} values as a table; train on a part of them, with "
-                "fewer features, or on a cluster with the spark engine."
-            )
         np.ascontiguousarray(block, np.float32).tofile(self._file)
+
+    def append_sparse(
+        self, rows: int, row: NDArray[np.int64], column: NDArray[np.int64], value: NDArray[np.float32]
+    ) -> None:
+        """Rows that are 0 but for some values; what is 0 takes no room on the disk."""
+        check_table(self.rows + rows, self.width)
+        self.rows += rows
+        start = self._file.seek(0, 2)
+        self._file.truncate(start + rows * self.width * 4)
+        if len(value):
+            shape = (rows, self.width)
+            block = np.memmap(self.path, np.dtype("<f4"), "r+", start, shape)
+            block[row, column] = value
+            block.flush()
+        self._file.seek(0, 2)
 
     def __enter__(self) -> Self:
         return self
@@ -69,7 +79,7 @@ def rewrite(path: Path, final: dict[int, NDArray[np.float32]], kept: list[int]) 
     if not final and len(kept) == matrix.shape[1]:
         return
     part = path.with_name(f"{path.name}.part")
-    step = max(_BLOCK_CELLS // max(matrix.shape[1], 1), 1)
+    step = max(BLOCK_CELLS // max(matrix.shape[1], 1), 1)
     with MatrixWriter(part, len(kept)) as writer:
         for start in range(0, len(matrix), step):
             block = np.array(matrix[start : start + step])
@@ -82,5 +92,5 @@ def rewrite(path: Path, final: dict[int, NDArray[np.float32]], kept: list[int]) 
 
 def blocks(matrix: NDArray[np.float32]) -> list[NDArray[np.float32]]:
     """A matrix in pieces that fit in memory, as views."""
-    step = max(_BLOCK_CELLS // max(matrix.shape[1], 1), 1)
+    step = max(BLOCK_CELLS // max(matrix.shape[1], 1), 1)
     return [matrix[start : start + step] for start in range(0, len(matrix), step)]

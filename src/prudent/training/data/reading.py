@@ -18,7 +18,8 @@ from prudent.training.data.csv_files import Layout, csv_batches, layout_of
 from prudent.training.data.encoding import ColumnEncoder
 from prudent.training.data.fetch import OPEN, Policy
 from prudent.training.data.formats import AVRO, CSV, JSON, LIBSVM, PARQUET, format_of
-from prudent.training.data.matrix import MatrixWriter, blocks, mapped, rewrite
+from prudent.training.data.limits import check_columns
+from prudent.training.data.matrix import BLOCK_CELLS, MatrixWriter, blocks, mapped, rewrite
 from prudent.training.data.sources import local_parts
 from prudent.training.data.target import (
     CLASSIFIERS,
@@ -139,12 +140,14 @@ def _pass(
         for batch in batches:
             untyped = batch.untyped
             new.update((each, None) for each in batch.columns if each not in encoders and each != name)
+            check_columns(len(encoders) + len(new), batch.path.name)
             if name is not None and domain != CLUSTERING:
                 targets.append(raw_target(name, batch, domain))
-            block = np.empty((batch.rows, len(encoders)), np.float32)
-            for number, encoder in enumerate(encoders.values()):
-                block[:, number] = encoder.encode(batch)
-            writer.append(block)
+            for part in batch.parts(max(BLOCK_CELLS // max(len(encoders), 1), 1)):
+                block = np.empty((part.rows, len(encoders)), np.float32)
+                for number, encoder in enumerate(encoders.values()):
+                    block[:, number] = encoder.encode(part)
+                writer.append(block)
     return targets, list(new), untyped
 
 
@@ -232,7 +235,7 @@ def _libsvm_pass(
                 width = width or needed
                 if needed <= width:
                     writer.width = width
-                    writer.append(block.dense(width))
+                    writer.append_sparse(len(block.labels), block.row, block.column, block.value)
     return labels, width, needed
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 from prudent.core.errors import BadInput
 from prudent.training.data.batch import Batch, unreadable
 from prudent.training.data.formats import opened
+from prudent.training.data.limits import check_columns, check_line, check_size, check_table
+from prudent.training.data.matrix import BLOCK_CELLS
 
 _ROWS = 1 << 14
 
@@ -23,10 +24,13 @@ def parquet_batches(path: Path, wanted: Sequence[str] | None = None) -> Iterator
     first = 1
     try:
         with parquet.ParquetFile(path) as file:
+            _check_parquet(file.metadata, path)
             for table in file.iter_batches(_ROWS, columns=list(wanted) if wanted is not None else None):
                 columns = dict(zip(table.schema.names, table.columns, strict=True))
                 yield Batch(path, first, table.num_rows, columns)
                 first += table.num_rows
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise unreadable(path, "Parquet", error) from error
 
@@ -37,9 +41,19 @@ def parquet_names(path: Path) -> list[str]:
     from pyarrow import parquet
 
     try:
-        return list(parquet.read_schema(path).names)
+        names = list(parquet.read_schema(path).names)
     except (pa.ArrowException, OSError) as error:
         raise unreadable(path, "Parquet", error) from error
+    check_columns(len(names), path.name)
+    return names
+
+
+def _check_parquet(metadata: Any, path: Path) -> None:
+    """A few bytes can say that a value comes a thousand million times."""
+    check_columns(metadata.num_columns, path.name)
+    check_table(metadata.num_rows, 1)
+    groups = range(metadata.num_row_groups)
+    check_size(sum(metadata.row_group(number).total_byte_size for number in groups), path.name)
 
 
 def json_batches(path: Path) -> Iterator[Batch]:
@@ -55,7 +69,7 @@ def avro_batches(path: Path) -> Iterator[Batch]:
 def _json_rows(path: Path) -> Iterator[Mapping[str, Any]]:
     number = 0
     with opened(path) as file:
-        for line, text in enumerate(_lines(file), 1):
+        for line, text in enumerate(_lines(file, path.name), 1):
             if not text.strip():
                 continue
             number += 1
@@ -73,10 +87,11 @@ def _json_rows(path: Path) -> Iterator[Mapping[str, Any]]:
             yield row
 
 
-def _lines(file: Any) -> Iterator[bytes]:
+def _lines(file: Any, name: str) -> Iterator[bytes]:
     rest = b""
     while block := file.read(1 << 20):
         *whole, rest = (rest + block).split(b"\n")
+        check_line(len(rest), name)
         yield from whole
     if rest:
         yield rest
@@ -98,13 +113,29 @@ def _avro_rows(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _batches(path: Path, rows: Iterable[Mapping[str, Any]]) -> Iterator[Batch]:
-    first, iterator = 1, iter(rows)
-    while some := list(itertools.islice(iterator, _ROWS)):
-        names = dict.fromkeys(name for row in some for name in row)
+    first = 1
+    for some, names in _gathered(path, rows):
         batch = Batch(path, first, len(some), {})
         columns = {name: _array([row.get(name) for row in some], name, batch) for name in names}
         yield Batch(path, first, len(some), columns)
         first += len(some)
+
+
+def _gathered(
+    path: Path, rows: Iterable[Mapping[str, Any]]
+) -> Iterator[tuple[list[Mapping[str, Any]], dict[str, None]]]:
+    """Rows with the names of all their fields, as many as make a table of a bearable size."""
+    some: list[Mapping[str, Any]] = []
+    names: dict[str, None] = {}
+    for row in rows:
+        some.append(row)
+        names.update(dict.fromkeys(row))
+        check_columns(len(names), path.name)
+        if len(some) >= _ROWS or len(some) * len(names) >= BLOCK_CELLS:
+            yield some, names
+            some, names = [], {}
+    if some:
+        yield some, names
 
 
 def _array(values: list[Any], name: str, batch: Batch) -> Any:

@@ -73,6 +73,12 @@ def raw_target(name: str, batch: Batch, domain: str) -> NDArray[Any]:
         raise BadInput(
             f'The target "{name}" holds {values.type}, which is no label; write it as text or a number.'
         )
+    if is_text(values.type):  # one text for all rows that say the same
+        encoded = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        encoded = encoded.dictionary_encode()
+        words: NDArray[Any] = encoded.dictionary.to_numpy(zero_copy_only=False).astype(object)
+        codes: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
+        return words[codes]
     found: NDArray[Any] = values.to_numpy(zero_copy_only=False)
     return found if found.dtype.kind in "biuf" else found.astype(object)
 
@@ -94,8 +100,13 @@ def class_target(parts: Sequence[NDArray[Any]], name: str, domain: str, untyped:
     that are all numbers are numbers. Where types are mixed, all are text.
     """
     labels = _united(parts, untyped)
-    found, codes = np.unique(labels, return_inverse=True)
-    classes = tuple(found.tolist())
+    if isinstance(labels, list):
+        classes: tuple[Any, ...] = tuple(sorted(set(labels)))
+        places = {label: place for place, label in enumerate(classes)}
+        codes = np.fromiter((places[label] for label in labels), np.int64, len(labels))
+    else:
+        found, codes = np.unique(labels, return_inverse=True)
+        classes = tuple(found.tolist())
     _check_classes(classes, len(labels), name, domain)
     return Target(codes.reshape(-1).astype(np.int64), classes)
 
@@ -106,17 +117,19 @@ def whole(values: NDArray[np.float64]) -> NDArray[Any]:
     return values.astype(np.int64) if exact else values
 
 
-def _united(parts: Sequence[NDArray[Any]], untyped: bool) -> NDArray[Any]:
+def _united(parts: Sequence[NDArray[Any]], untyped: bool) -> NDArray[Any] | list[str]:
+    """All labels: as numbers, or as texts, of which equal ones are one object each."""
     kinds = {part.dtype.kind for part in parts}
     if kinds <= set("iuf") or kinds == {"b"}:
         return np.concatenate(parts)
-    words = [str(word) for part in parts for word in part.tolist()]
-    different = set(words)
+    different: dict[str, str] = {}
+    words = [different.setdefault(said, said) for part in parts for said in map(str, part.tolist())]
     if untyped and all(is_number(word) for word in different):
-        numbers = np.array([float(word) for word in words])
+        values = {word: float(word) for word in different}
+        numbers = np.fromiter((values[word] for word in words), np.float64, len(words))
         integers = all(word.lstrip("+-").isdigit() for word in different)
         return whole(numbers) if integers else numbers
-    return np.array(words)
+    return words
 
 
 def _check_classes(classes: tuple[Any, ...], rows: int, name: str, domain: str) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from prudent.core.memory import limit_mb
+
 _MB = 1 << 20
 _ENOUGH_MB = 1 << 20  # when nobody says: as good as no limit
+_SHARE = 0.8
+"""Of what a process may use, for what it starts; the rest is for itself."""
 _GROUP = Path("/sys/fs/cgroup")
 
 
 def available_mb() -> float:
-    """Memory that is free now, within the limits of a container if this is one."""
-    found = [_ENOUGH_MB, *_of_machine(), *_of_container()]
+    """Memory that is free now, within the limits of a container or of this process if there are some."""
+    found = [_ENOUGH_MB, *_of_machine(), *_of_container(), _SHARE * limit_mb()]
     return max(min(found), 64.0)
 
 

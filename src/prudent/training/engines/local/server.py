@@ -8,7 +8,6 @@ which it gets its orders, one JSON packet each.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import json
 import os
@@ -19,8 +18,9 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from prudent.core.processes import end_with_parent
+
 PACKET = 1 << 16
-_PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -57,10 +57,11 @@ class Server:
             self._orders.send(json.dumps(answer).encode())
 
     def _fork(self, handle: int, setup: dict[str, Any]) -> int:
+        server = os.getpid()
         pid = os.fork()
         if pid == 0:
             self._orders.close()
-            _become_worker(handle, setup)
+            _become_worker(server, handle, setup)
         os.close(handle)
         self._workers.add(pid)
         return pid
@@ -85,11 +86,11 @@ def load(modules: Sequence[str]) -> None:
             importlib.import_module(module)
 
 
-def _become_worker(handle: int, setup: dict[str, Any]) -> NoReturn:
+def _become_worker(server: int, handle: int, setup: dict[str, Any]) -> NoReturn:
     """In the child: work until there is no more to do; never returns into the server's code."""
     code = 0
     try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent(server, signal.SIGKILL)
         from prudent.training.engines.local.worker import work
 
         work(handle, setup)

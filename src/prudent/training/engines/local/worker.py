@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import PrudentError
+from prudent.core.memory import hold, limit_mb
 from prudent.training.engine import TrialSpec
 from prudent.training.engines.local.lesson import Judge
 from prudent.training.engines.local.preparing import Kitchen
@@ -109,6 +110,4 @@ def limit_memory(most_mb: float) -> None:
     with contextlib.suppress(OSError):
         pages = int(Path("/proc/self/statm").read_text().split()[5])
         used = pages * resource.getpagesize()
-    with contextlib.suppress(OSError, ValueError):
-        limit = int(used + most_mb * _MB)
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    hold(min(used / _MB + most_mb, limit_mb()))

@@ -14,6 +14,7 @@ from typing import Any
 
 from prudent.cloud.clusters import spark_classes
 from prudent.core.errors import BadInput, RunFailed
+from prudent.core.memory import limit_mb, total_mb
 from prudent.training.engines.spark.java import java_home
 from prudent.training.engines.spark.warming import make_later
 
@@ -160,9 +161,8 @@ def _settings(master: str, work: Path) -> dict[str, str]:
 
 
 def _half_of_memory_mb() -> int:
-    """Half of this machine's memory, from 1 GiB up to 16."""
-    total_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
-    return min(max(total_mb // 2, 1024), 16384)
+    """Half of the memory that this process may use, from 1 GiB up to 16; Java needs more than its heap."""
+    return int(min(max(min(total_mb(), limit_mb()) / 2, 1024), 16384))
 
 
 def _java_options(work: Path, log: Path) -> str:

@@ -18,6 +18,7 @@ from prudent.core.errors import BadInput, unknown
 from prudent.training.data.encoding import MOST_CATEGORIES
 from prudent.training.data.fetch import OPEN, Policy
 from prudent.training.data.formats import CSV, LIBSVM, format_of
+from prudent.training.data.limits import check_columns
 from prudent.training.data.reading import table_batches
 from prudent.training.data.sources import local_parts
 from prudent.training.data.target import CLUSTERING, REGRESSION, class_target, raw_target, target_name, whole
@@ -80,6 +81,7 @@ def _of_columns(
     from pyspark.sql import functions as sf
 
     raw = read_columns(spark, parts, kind, asked.known, work, lines)
+    check_columns(len(raw.names), parts[0].name)
     target = target_name(raw.names, asked.target, asked.domain)
     names = [name for name in _feature_names(raw.names, asked) if name != target]
     label = target if asked.domain != CLUSTERING else None
@@ -300,6 +302,7 @@ def _of_libsvm(
     first = frame.select(FEATURES).first()
     if first is None:
         raise BadInput(f'"{asked.path}" has no rows; give data with some.')
+    check_columns(first[FEATURES].size, parts[0].name)
     names = [f"f{number}" for number in range(1, first[FEATURES].size + 1)]
     wanted = _feature_names(names, asked)
     if wanted != names:

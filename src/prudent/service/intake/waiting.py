@@ -1,0 +1,100 @@
+"""How much may wait: runs and the size of their documents, of one user and in all."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from prudent.core.errors import RunFailed
+from prudent.service.intake.refusal import refused
+from prudent.service.settings import Settings
+from prudent.service.store import runs
+from prudent.service.store.store import Store
+from prudent.service.store.users import User
+
+_FRESH_S = 1.0
+_LATER_S = 30.0
+_MB = 1e6
+
+
+class Full(RunFailed):
+    """As much waits as may; what comes by a folder, queue or bucket stays there until there is room."""
+
+
+def check_room(store: Store, settings: Settings, user: User) -> None:
+    """Full if nothing more of the sender's may wait, before a document is taken from where it lies."""
+    counts, sizes = store.read(runs.waiting)
+    why = _over(settings, settings.intake_user or user.name, counts, sizes)
+    if why:
+        raise Full(why)
+
+
+@dataclass
+class Waiting:
+    """What waits, asked for once a second at most; what was taken since is counted here.
+
+    So a submission costs no question to the database. A run that began since still counts for a second.
+    """
+
+    store: Store
+    settings: Settings
+    clock: Callable[[], float] = time.monotonic
+    _asked_s: float | None = None
+    _counts: Counter[str] = field(default_factory=Counter)
+    _sizes: Counter[str] = field(default_factory=Counter)
+    _since: list[tuple[str, int]] = field(default_factory=list)
+    """What was taken since the question that is under way was asked."""
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    async def take(self, user: str, size: int) -> None:
+        """Count one more of a user's; Refused (429) if as much waits as may."""
+        if self._is_due():
+            self._learn(*await self.store.read_soon(runs.waiting))
+        with self._lock:
+            larger = self._sizes + Counter({user: size if size >= runs.LARGE else 0})
+            why = _over(self.settings, user, self._counts, larger)
+            if not why:
+                self._since.append((user, size))
+                self._add(user, size)
+        if why:
+            error = refused(why, status=429, title="Too much waits")
+            error.retry_s = _LATER_S
+            raise error
+
+    def _is_due(self) -> bool:
+        """Whether to ask the database; only one does at a time."""
+        with self._lock:
+            now_s = self.clock()
+            if self._asked_s is not None and now_s - self._asked_s < _FRESH_S:
+                return False
+            self._asked_s, self._since = now_s, []
+            return True
+
+    def _learn(self, counts: dict[str, int], sizes: dict[str, int]) -> None:
+        with self._lock:
+            self._counts, self._sizes = Counter(counts), Counter(sizes)
+            for user, size in self._since:
+                self._add(user, size)
+
+    def _add(self, user: str, size: int) -> None:
+        self._counts[user] += 1
+        if size >= runs.LARGE:
+            self._sizes[user] += size
+
+
+def _over(settings: Settings, user: str, counts: dict[str, int], sizes: dict[str, int]) -> str:
+    """Why no more may wait; empty if more may."""
+    mine_mb, all_mb = sizes.get(user, 0) / _MB, sum(sizes.values()) / _MB
+    if counts.get(user, 0) >= settings.waiting_per_user:
+        return f"{counts[user]:,} of your runs wait, as many as may; send more when some have begun."
+    if mine_mb > settings.waiting_mb_per_user:
+        return (
+            f"Your waiting runs have documents of more than {settings.waiting_mb_per_user:g} MB; send more "
+            "when some have begun, or put the data into files."
+        )
+    if sum(counts.values()) >= settings.waiting or all_mb > settings.waiting_mb:
+        return "As much waits here as may; send it again in a while."
+    return ""

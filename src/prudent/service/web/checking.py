@@ -1,0 +1,196 @@
+"""Large documents, read and checked in a process of their own.
+
+To read a document of megabytes takes a second or more in which Python lets nobody else run, and can take a
+hundred times its size in memory. So a process does it, within a limit of memory and of time, one document
+after the other; only its text comes back. If it dies, one document is refused and another process starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import prudent
+from prudent.core.memory import hold
+from prudent.core.processes import give_way
+from prudent.service.intake import door
+from prudent.service.intake.refusal import Refused, refused
+from prudent.service.settings import Settings
+from prudent.service.store.runs import LARGE, NewRun
+from prudent.service.store.users import User
+from prudent.service.web import forms
+
+MEMORY_MB, LONGEST_S = 1024.0, 30.0
+PER_USER, IN_ALL = 4, 32
+"""Large documents that may be under way at a time; more are answered 429."""
+_LARGE_YAML = 1 << 12
+_CHILD = "import sys; from prudent.service.web.checking import main; main(sys.argv[1:])"
+
+
+@dataclass(frozen=True)
+class Order:
+    """A request as it came: the bytes of a JSON document, or the fields of a form."""
+
+    settings: Settings
+    kind: str
+    user: User
+    front: str
+    body: bytes = b""
+    fields: dict[str, list[str]] | None = None
+    key: str | None = None
+    priority: int = 0
+
+    @property
+    def size(self) -> int:
+        if self.fields is None:
+            return len(self.body)
+        return sum(len(value) for values in self.fields.values() for value in values)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether others would notice that it is read."""
+        is_yaml = self.fields is not None and forms.RAW in self.fields
+        return self.size > (_LARGE_YAML if is_yaml else LARGE)
+
+    def prepared(self) -> NewRun:
+        """Read and check it, here and now; Refused says what is wrong."""
+        if self.fields is None:
+            document = door.read_json(self.body)
+        else:
+            raw = self.fields.get(forms.RAW)
+            document = forms.document_of(self.kind, self.fields) if raw is None else forms.read_raw(raw[0])
+        return door.prepare(
+            self.settings, self.kind, document, self.user, self.front, self.key, self.priority
+        )
+
+
+class Checker:
+    """The process, started when it is first needed; documents wait for it in a thread of their own."""
+
+    def __init__(self, memory_mb: float = MEMORY_MB, longest_s: float = LONGEST_S) -> None:
+        self._memory_mb, self._longest_s = memory_mb, longest_s
+        self._thread = ThreadPoolExecutor(1, "checking")
+        self._under_way: Counter[str] = Counter()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._line: Connection | None = None
+
+    async def prepared(self, order: Order) -> NewRun:
+        """The run of a document that is in order; Refused says what is wrong with it."""
+        user = order.user.name
+        if self._under_way[user] >= PER_USER or self._under_way.total() >= IN_ALL:
+            error = refused(
+                "Large documents are checked one after the other, and several wait; send it again later.",
+                status=429,
+                title="Too much at a time",
+            )
+            error.retry_s = 5.0
+            raise error
+        self._under_way[user] += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._thread, self._checked, order)
+        finally:
+            self._under_way[user] -= 1
+            self._under_way += Counter()
+
+    def close(self) -> None:
+        self._end()
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._end()
+
+    # In the thread
+
+    def _checked(self, order: Order) -> NewRun:
+        line = self._begun()
+        try:
+            line.send(order)
+            if not line.poll(self._longest_s):
+                self._end()
+                raise refused(
+                    f"It took longer than {self._longest_s:g} s to check; send less, or put data into files.",
+                    status=413,
+                )
+            answer = line.recv()
+        except (EOFError, OSError):
+            self._end()
+            raise refused(
+                f"To check it takes more than {self._memory_mb:g} MB of memory; send less, or put data into "
+                "files.",
+                status=413,
+            ) from None
+        if isinstance(answer, NewRun):
+            return answer
+        raise Refused(*answer)
+
+    def _begun(self) -> Connection:
+        if self._process is not None and self._process.poll() is None and self._line is not None:
+            return self._line
+        self._end()
+        ours, theirs = socket.socketpair()
+        home = str(Path(prudent.__file__).parents[1])
+        path = os.pathsep.join(part for part in (home, os.environ.get("PYTHONPATH", "")) if part)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _CHILD, str(theirs.fileno()), str(self._memory_mb)],
+                env={**os.environ, "PYTHONPATH": path},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._line = Connection(ours.detach())
+        return self._line
+
+    def _end(self) -> None:
+        line, self._line = self._line, None
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+        if line is not None:
+            with contextlib.suppress(OSError):
+                line.close()
+
+
+# The process
+
+
+def main(arguments: Sequence[str]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service, whose end is heard on the line
+    line = Connection(int(arguments[0]))
+    give_way()
+    hold(float(arguments[1]))
+    gc.disable()  # to look through millions of values while they are made takes longer than to make them
+    while True:
+        try:
+            order = line.recv()
+        except (EOFError, OSError):
+            return
+        line.send(_answer(order))
+        gc.collect()
+
+
+def _answer(order: Order) -> NewRun | tuple[Any, ...]:
+    try:
+        return without_document(order.prepared())
+    except Refused as error:
+        return error.errors, error.status, error.title
+    except MemoryError:
+        os._exit(1)  # nothing here can be trusted any more; the service says why
+
+
+def without_document(new: NewRun) -> NewRun:
+    """The run with its document as text alone: values would have to be made again where they arrive."""
+    return replace(new, text=new.to_text(), document={})

@@ -1,0 +1,122 @@
+"""Standard error of a service's process: one JSON object a line, whoever writes there.
+
+Libraries written in C, Java and the processes below write to it past Python's logging. So the file that they
+know as standard error is a pipe, and a thread makes an object of every line that is none yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import fcntl
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+from prudent.service.web.logs import JsonLines, set_up
+
+_LONGEST = 1 << 20
+_STDERR = 2
+_LEAVE_S = 2.0
+_log = logging.getLogger("prudent")
+
+
+@contextlib.contextmanager
+def json_lines(level: str = "INFO") -> Iterator[None]:
+    """Until the end, logs, warnings, uncaught errors and what processes below say are lines of JSON."""
+    sys.stderr.flush()
+    real = os.dup(_STDERR)
+    reader, writer = os.pipe()
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, _LONGEST)
+    os.dup2(writer, _STDERR)
+    os.close(writer)
+    thread = threading.Thread(target=_forward, args=(reader, real), name="log", daemon=True)
+    thread.start()
+    hooks = sys.excepthook, threading.excepthook, sys.unraisablehook
+    sys.excepthook, threading.excepthook, sys.unraisablehook = _uncaught, _in_thread, _unraisable
+    alone = not faulthandler.is_enabled()
+    if alone:
+        faulthandler.enable(file=real)  # when the process crashes, nobody is left to read the pipe
+    logging.captureWarnings(True)
+    set_up(level, _Writer(real))
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        if alone:
+            faulthandler.disable()
+        sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
+        sys.stderr.flush()
+        os.dup2(real, _STDERR)
+        thread.join(_LEAVE_S)  # a process below that lives on may still write
+        set_up(level)
+
+
+class _Writer:
+    """A stream to a file by its number, a whole line at a time."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def write(self, text: str) -> None:
+        os.write(self._handle, text.encode("utf-8", "replace"))
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
+def _forward(reader: int, real: int) -> None:
+    rest = b""
+    while chunk := os.read(reader, 1 << 16):
+        *lines, rest = (rest + chunk).split(b"\n")
+        if len(rest) > _LONGEST:
+            lines, rest = [*lines, rest], b""
+        for line in lines:
+            _write(real, line)
+    _write(real, rest)
+    os.close(reader)
+
+
+def _write(real: int, line: bytes) -> None:
+    text = line.decode("utf-8", "replace").strip()
+    if text:
+        with contextlib.suppress(OSError):
+            os.write(real, f"{as_json(text)}\n".encode())
+
+
+def as_json(line: str) -> str:
+    """A line as an object; one that is an object stays as it is.
+
+    >>> as_json('{"message": "x"}')
+    '{"message": "x"}'
+    >>> json.loads(as_json("Segmentation fault"))["message"]
+    'Segmentation fault'
+    """
+    if line.startswith("{"):
+        with contextlib.suppress(ValueError, RecursionError):
+            if isinstance(json.loads(line), dict):
+                return line
+    return JsonLines().format(logging.LogRecord("stderr", logging.WARNING, "", 0, "%s", (line,), None))
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    _log.critical("An error that nobody caught ends the process", exc_info=(kind, error, trace))
+
+
+def _in_thread(told: threading.ExceptHookArgs) -> None:
+    if told.exc_value is not None:
+        name = told.thread.name if told.thread is not None else "?"
+        caught = (told.exc_type, told.exc_value, told.exc_traceback)
+        _log.error("An error that nobody caught ends the thread %s", name, exc_info=caught)
+
+
+def _unraisable(told: Any) -> None:
+    said = told.err_msg or "An error that could not be raised"
+    if told.exc_value is not None:
+        _log.error("%s", said, exc_info=(told.exc_type, told.exc_value, told.exc_traceback))

@@ -1,0 +1,66 @@
+"""Memory that processes hold, and limits that the kernel keeps."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from prudent.core.memory import below, exact_mb, held_mb, hold, limit_mb, total_mb
+
+
+def test_a_limit_holds_here_and_below() -> None:
+    code = """
+import subprocess, sys
+from prudent.core.memory import hold, limit_mb
+hold(200)
+assert limit_mb() == 200
+kept = bytearray(100 << 20)
+try:
+    bytearray(300 << 20)
+except MemoryError:
+    print("here")
+sys.stdout.flush()
+subprocess.run([sys.executable, "-c", "bytearray(300 << 20)"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "here\n"
+    assert "MemoryError" in done.stderr
+
+
+def test_no_limit_is_none() -> None:
+    before_mb = limit_mb()
+    hold(float("inf"))
+    assert limit_mb() == before_mb
+    assert total_mb() > 100
+
+
+def test_all_that_a_process_started_is_counted() -> None:
+    """A grandchild that holds 100 MB, and shares them with one that it forked."""
+    inner = (
+        "import os, sys, time; kept = bytearray(b'x') * (100 << 20); os.fork(); "
+        "sys.stdout.write('x'); sys.stdout.flush(); time.sleep(600)"
+    )
+    outer = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
+    with subprocess.Popen([sys.executable, "-c", outer], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.read(2) == b"xx"
+            assert len(list(below(process.pid))) == 3
+            assert held_mb(process.pid) > 200
+            assert 100 < exact_mb(process.pid) < 200
+        finally:
+            for pid in [*below(process.pid)][::-1]:
+                os.kill(pid, 9)
+    until_s = time.monotonic() + 60
+    while held_mb(process.pid):
+        assert time.monotonic() < until_s
+
+
+def test_a_process_that_is_gone_holds_nothing() -> None:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    assert held_mb(process.pid) == 0 == pytest.approx(exact_mb(process.pid))

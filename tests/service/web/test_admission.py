@@ -1,0 +1,211 @@
+"""How much is taken: what waits, how large documents are checked, and what becomes of too much."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from prudent.service.intake.folder import FolderFront
+from prudent.service.intake.queue_folder import QueueFolderFront, put
+from prudent.service.intake.refusal import Refused
+from prudent.service.intake.waiting import Full, Waiting
+from prudent.service.settings import Settings
+from prudent.service.store import claims, runs
+from prudent.service.store.runs import NewRun
+from prudent.service.store.store import Store
+from prudent.service.store.users import LOCAL, User
+from prudent.service.web import checking
+from prudent.service.web.app import create_app
+from prudent.service.web.checking import Checker, Order
+
+TRAIN: dict[str, Any] = {"domain": "misc-functions", "budget": "3 trials"}
+
+
+def large(size: int = 100_000) -> dict[str, Any]:
+    """A study whose table is so large."""
+    table = "vm,n,time_s,price_usd_per_h\n" + "".join(f"a,{n},{n + 5},1\n" for n in range(size // 10))
+    return {
+        "table": {"csv": table},
+        "parameters": ["vm", "n"],
+        "goal": "minimise cost_usd",
+        "budget": "$1",
+    }
+
+
+@pytest.fixture
+def store(settings: Settings) -> Iterator[Store]:
+    with Store(settings.database) as opened:
+        yield opened
+
+
+def submit(client: httpx.Client, document: dict[str, Any], kind: str = "train") -> httpx.Response:
+    return client.post(f"/v1/runs/{kind}", json=document)
+
+
+# What waits
+
+
+def test_more_than_may_wait_is_asked_to_come_later(serving: Any, settings: Settings, store: Store) -> None:
+    with serving(create_app(replace(settings, waiting_per_user=3), store)) as client:
+        for _ in range(3):
+            assert submit(client, TRAIN).status_code == 202
+        full = submit(client, TRAIN)
+        assert (full.status_code, full.headers["retry-after"]) == (429, "30")
+        assert "3 of your runs wait" in full.json()["detail"]
+        assert client.get("/v1/runs").status_code == 200
+    assert store.read(runs.counts)["queued"] == 3
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_room_is_for_each_and_for_all_and_comes_back(settings: Settings, store: Store) -> None:
+    clock = Clock()
+    waiting = Waiting(store, replace(settings, waiting_per_user=2, waiting=3), clock)
+
+    def take(user: str) -> None:
+        asyncio.run(waiting.take(user, 100))
+        store.write(runs.insert, NewRun("train", user, {}, "rest", "hash"))
+
+    take("ada")
+    take("ada")
+    with pytest.raises(Refused, match="2 of your runs wait"):
+        take("ada")
+    take("bob")
+    with pytest.raises(Refused, match="As much waits here as may"):
+        take("eve")
+    assert store.write(claims.take, "worker", 8) is not None
+    clock.now_s = 5.0
+    take("eve")
+    with pytest.raises(Refused, match="As much waits"):
+        take("bob")
+
+
+def test_large_documents_count_by_their_size(settings: Settings, store: Store) -> None:
+    waiting = Waiting(store, replace(settings, waiting_mb_per_user=0.2, waiting_mb=0.4))
+    asyncio.run(waiting.take("ada", 150_000))
+    for _ in range(5):
+        asyncio.run(waiting.take("ada", 1000))  # small ones do not
+    with pytest.raises(Refused, match=r"documents of more than 0\.2 MB"):
+        asyncio.run(waiting.take("ada", 100_000))
+    asyncio.run(waiting.take("bob", 180_000))
+    with pytest.raises(Refused, match="As much waits"):
+        asyncio.run(waiting.take("eve", 150_000))
+    text = json.dumps({"x": "y" * 100_000})
+    store.write(runs.insert, NewRun("train", "ada", {}, "rest", "hash", text=text))
+    assert store.read(runs.waiting) == ({"ada": 1}, {"ada": len(text)})
+    assert store.read(runs.page).runs[0].title == ""
+
+
+def test_what_lies_in_a_folder_or_queue_stays_there_until_there_is_room(
+    settings: Settings, store: Store, tmp_path: Path
+) -> None:
+    settings = replace(settings, waiting_per_user=1)
+    clock = Clock()
+    folder = FolderFront(tmp_path / "drop", store, settings, clock=clock)
+    for name in ("a", "b"):
+        (tmp_path / "drop" / f"{name}.train.json").write_text(json.dumps(TRAIN))
+        put(tmp_path / "queue", "train", TRAIN)
+    folder.step()
+    clock.now_s = 5.0
+    with pytest.raises(Full):
+        folder.step()
+    queue = QueueFolderFront(tmp_path / "queue", store, settings)
+    for _ in range(5):  # more often than a message may be received in vain
+        with pytest.raises(Full):
+            queue.step()
+    assert store.read(runs.waiting)[0] == {"folder": 1, "queue": 1}
+    for _ in range(2):
+        assert store.write(claims.take, "worker", 8) is not None
+    assert (folder.step(), queue.step()) == (1, 1)
+    assert store.read(runs.counts)["queued"] == 2
+    assert not list((tmp_path / "queue" / "dead").iterdir())
+
+
+# Large documents
+
+
+def order(settings: Settings, document: Any, user: User = LOCAL, kind: str = "tune", **more: Any) -> Order:
+    return Order(settings, kind, user, "rest", json.dumps(document).encode(), **more)
+
+
+@pytest.fixture(scope="module")
+def checker() -> Iterator[Checker]:
+    with closing(Checker(memory_mb=300)) as made:
+        yield made
+
+
+def test_a_large_document_is_checked_elsewhere_and_kept_as_it_is(
+    serving: Any, settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Order, "prepared", lambda self: pytest.fail("It was checked here."))
+    with serving(create_app(settings, store)) as client:
+        answer = submit(client, large(), "tune")
+        assert answer.status_code == 202, answer.text
+        wrong = submit(client, {**large(), "goal": "be quick"}, "tune")
+        assert (wrong.status_code, wrong.json()["errors"][0]["path"]) == (422, "goal")
+        malformed = client.post("/v1/runs/tune", content=b"[" * 200_000)
+        assert (malformed.status_code, "nested" in malformed.json()["detail"]) == (400, True)
+        assert client.get(answer.json()["url"]).json()["document"] == large()
+
+
+def test_one_that_takes_too_much_memory_is_refused_and_the_next_is_not(
+    settings: Settings, checker: Checker
+) -> None:
+    bomb = Order(settings, "tune", LOCAL, "rest", b"[" + b"[]," * 3_500_000 + b"[]]")
+    with pytest.raises(Refused, match="more than 300 MB of memory") as error:
+        asyncio.run(checker.prepared(bomb))
+    assert error.value.status == 413
+    new = asyncio.run(checker.prepared(order(settings, large())))
+    assert (dict(new.document), json.loads(new.text)) == ({}, large())
+
+
+def test_one_that_takes_too_long_is_refused(
+    settings: Settings, checker: Checker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checker, "_longest_s", 0.0)
+    with pytest.raises(Refused, match="took longer than 0 s"):
+        asyncio.run(checker.prepared(order(settings, large())))
+
+
+def test_a_user_may_have_a_few_under_way(settings: Settings, checker: Checker) -> None:
+    async def all_at_once() -> list[Any]:
+        orders = [order(settings, large(), User("ada", "member")) for _ in range(checking.PER_USER + 2)]
+        orders.append(order(settings, large(), User("bob", "member")))
+        return await asyncio.gather(*(checker.prepared(each) for each in orders), return_exceptions=True)
+
+    *ada, bob = asyncio.run(all_at_once())
+    refusals = [each for each in ada if isinstance(each, Refused)]
+    assert [(each.status, each.retry_s) for each in refusals] == [(429, 5.0)] * 2
+    assert isinstance(bob, NewRun)
+
+
+def test_the_process_ends_with_the_checker(settings: Settings) -> None:
+    with closing(Checker()) as made:
+        made._begun()
+        assert made._process is not None
+        pid = made._process.pid
+        assert os.path.exists(f"/proc/{pid}")
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_yaml_of_a_form_is_read_elsewhere(settings: Settings) -> None:
+    text = "domain: misc-functions\nbudget: 3 trials\n"
+    fields = {"document": [text + "#" * 5000], "key": [""]}
+    assert Order(settings, "train", LOCAL, "form", fields=fields).is_large
+    small = Order(settings, "train", LOCAL, "form", fields={"document": [text]})
+    assert not small.is_large
+    assert small.prepared().document == TRAIN

@@ -1,0 +1,171 @@
+"""Half-sent requests: their connections are closed, those of others are not."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from prudent.service.web.connections import connection_type
+
+HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+ANSWER = [
+    {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]},
+    {"type": "http.response.body", "body": b"ok"},
+]
+
+
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    for message in ANSWER:
+        await send(message)
+
+
+class Timer:
+    def __init__(self, at_s: float, work: Callable[[], None]) -> None:
+        self.at_s, self.work, self.cancelled = at_s, work, False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Loop:
+    """A clock that the test moves, and requests that are answered when the test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.timers: list[Timer] = []
+        self.requests: list[Any] = []
+
+    def call_later(self, wait_s: float, work: Callable[[], None]) -> Timer:
+        self.timers.append(Timer(self.now_s + wait_s, work))
+        return self.timers[-1]
+
+    def create_task(self, request: Any) -> Future[None]:
+        self.requests.append(request)
+        return Future()
+
+    def pass_s(self, seconds: float) -> None:
+        self.now_s += seconds
+        due = [each for each in self.timers if each.at_s <= self.now_s]
+        self.timers = [each for each in self.timers if each.at_s > self.now_s]
+        for timer in due:
+            if not timer.cancelled:
+                timer.work()
+
+    def answer(self) -> None:
+        with suppress(StopIteration):
+            self.requests.pop(0).send(None)
+
+
+class Transport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.said, self.closed = b"", False
+
+    def write(self, data: Any) -> None:
+        self.said += bytes(data)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class Line:
+    """A connection with a deadline of 10 s, kept for 100 s when it is idle."""
+
+    def __init__(self) -> None:
+        self.loop, self.transport = Loop(), Transport()
+        config = uvicorn.Config(app, timeout_keep_alive=100, log_config=None)
+        self.protocol = connection_type(10.0)(config, ServerState(), {}, _loop=self.loop)
+        self.protocol.connection_made(self.transport)
+
+    def send(self, data: bytes) -> None:
+        self.protocol.data_received(data)
+
+
+@pytest.fixture
+def line() -> Line:
+    return Line()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", HEAD[:-2]])
+def test_a_request_that_does_not_come_is_given_up(line: Line, sent: bytes) -> None:
+    if sent:
+        line.send(sent)
+    line.loop.pass_s(9.9)
+    assert not line.transport.closed
+    line.loop.pass_s(0.2)
+    assert line.transport.closed
+    assert line.transport.said.startswith(b"HTTP/1.1 408 ")
+    assert b"send them faster" in line.transport.said
+
+
+def test_a_byte_now_and_then_is_not_enough(line: Line) -> None:
+    line.send(HEAD[:-2])
+    for _ in range(11):
+        line.loop.pass_s(1.0)
+        if not line.transport.closed:
+            line.send(b"X")
+    assert line.transport.closed
+
+
+def test_a_body_that_goes_on_after_the_answer_is_cut(line: Line) -> None:
+    line.send(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n\r\nx")
+    line.loop.answer()
+    assert line.transport.said.startswith(b"HTTP/1.1 200")
+    for _ in range(12):
+        line.send(b"x")
+        line.loop.pass_s(1.0)
+    assert line.transport.closed
+
+
+def test_who_waits_for_an_answer_or_keeps_the_line_is_not_cut(line: Line) -> None:
+    line.loop.pass_s(5.0)
+    line.send(HEAD)
+    line.loop.pass_s(1000.0)  # as long as it takes to answer
+    line.loop.answer()
+    line.loop.pass_s(50.0)  # idle is not half-sent
+    line.send(HEAD + HEAD)  # the second waits for the first
+    line.loop.pass_s(50.0)
+    line.loop.answer()
+    line.loop.pass_s(50.0)
+    line.loop.answer()
+    assert not line.transport.closed
+    assert line.transport.said.count(b"ok") == 3
+    line.send(HEAD[:5])
+    line.loop.pass_s(10.0)
+    assert line.transport.closed
+
+
+def test_on_a_real_server() -> None:
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=0, http=connection_type(0.2), log_level="error", lifespan="off"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    place = server.servers[0].sockets[0].getsockname()
+    with socket.create_connection(place, timeout=120) as opened:
+        opened.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
+        assert opened.recv(1 << 16).startswith(b"HTTP/1.1 408 ")
+        assert opened.recv(1 << 16) == b""
+    server.should_exit = True
+    thread.join()
