@@ -24,6 +24,7 @@ import pytest
 
 from prudent.service.intake.folder import FolderFront
 from prudent.service.intake.queue_folder import QueueFolderFront, put
+from prudent.service.security.access import Access
 from prudent.service.settings import Settings, environment_of
 from prudent.service.store import runs, workers
 from prudent.service.store.store import Store, Unavailable
@@ -101,6 +102,7 @@ def settings_of(folder: Path, url: str | None = None) -> Settings:
         grace_s=5.0, warm=False, poll_s=0.05, concurrency=1,
     )  # fmt: skip
     found.create()
+    Access(found.home).choose(True)
     return found
 
 

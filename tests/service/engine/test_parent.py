@@ -35,7 +35,7 @@ def test_a_service_killed_while_its_worker_loads_leaves_none(
         service = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
     with service:
         until_s = time.monotonic() + 300
-        while not psutil.Process(service.pid).children():
+        while not any("worker" in each.cmdline() for each in psutil.Process(service.pid).children()):
             assert service.poll() is None, (tmp_path / "log").read_text()
             assert time.monotonic() < until_s
             time.sleep(0.005)

@@ -7,6 +7,8 @@ import errno
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,10 @@ from prudent.service.store import claims, disk, events, runs, workers
 from prudent.service.store.runs import NewRun, Run
 from prudent.service.store.store import DiskFull, Store
 from prudent.service.web.app import create_app
+from prudent.service.work.artifacts import REPORT, RESULT
 from prudent.service.work.child import Child, Terms
-from prudent.service.work.messages import Failed, Postponed, Task
+from prudent.service.work.messages import Done, Failed, Postponed, Task
+from prudent.training.data import fetch
 
 DOCUMENT = {"domain": "misc-functions", "budget": "2 trials", "name": "x" * 20_000}
 
@@ -63,6 +67,12 @@ def store(settings: Settings) -> Iterator[Store]:
 @pytest.fixture
 def full(store: Store) -> Full:
     return Full(store)
+
+
+@pytest.fixture(autouse=True)
+def _unrestricted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever does a run restricts its process, which here is that of other tests, too."""
+    monkeypatch.setattr(fetch, "_in_force", None)
 
 
 def new_run(store: Store, **more: Any) -> Run:
@@ -170,6 +180,54 @@ def test_a_run_that_is_postponed_waits_without_blame(store: Store, settings: Set
     found = store.read(runs.get, run.id)
     assert found is not None
     assert (found.status, found.attempts, found.waiting) == ("queued", 0, "The disk is full.")
+
+
+class Walled:
+    """A process behind the wall, and the pool that it comes from."""
+
+    walled, wall = True, None
+
+    def give_back(self, hand: Any, good: bool = True) -> None:
+        assert not good
+
+
+@pytest.mark.parametrize(("least_mb", "status"), [(0.0, "failed"), (1e12, "queued")])
+def test_a_walled_run_is_believed_if_the_disk_is_seen_to_be_full(
+    least_mb: float, status: str, store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command could say so for ever, and keep the worker from other runs."""
+    run = taken(store)
+    settings.folder_of(run.id).mkdir()
+    monkeypatch.setattr(disk, "LEAST_MB", least_mb)
+    session = session_of(run, store, replace(settings, tries=1))
+    session.hands = session._hand = Walled()  # type: ignore[assignment]
+    with nullcontext() if status == "failed" else pytest.raises(HandedOver):
+        assert session._ended(Postponed("The disk is full."), ()).recorded
+    found = store.read(runs.get, run.id)
+    assert found is not None
+    assert found.status == status
+
+
+def test_results_that_find_no_room_without_their_secrets_are_made_again(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terms = Terms(1, 600.0, (), policy_for(settings, ()), tmp_path / "warm", warm=False)
+    child = Child(Line(), terms)  # type: ignore[arg-type]
+    written = [tmp_path / "r" / name for name in (RESULT, REPORT)]
+
+    def no_room(*_: Any, **__: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def perform(task: Task) -> Done:
+        for path in written:
+            path.write_text("hush-hush")
+        monkeypatch.setattr(Path, "write_text", no_room)
+        return Done()
+
+    monkeypatch.setattr(child, "_perform", perform)
+    document = {"environment": {"KEY": "hush-hush"}}
+    assert isinstance(child._done(Task("r", "train", document, tmp_path / "r")), Postponed)
+    assert not any(path.exists() for path in written)
 
 
 def test_a_heartbeat_that_cannot_be_written_still_keeps_work_going(

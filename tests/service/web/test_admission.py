@@ -162,6 +162,24 @@ def test_a_large_document_is_checked_elsewhere_and_kept_as_it_is(
         assert client.get(answer.json()["url"]).json()["document"] == large()
 
 
+@pytest.mark.parametrize(("user", "is_read"), [(LOCAL, True), (User("ada", "admin"), False)])
+def test_files_are_read_there_for_whom_they_are_read_here(
+    settings: Settings, checker: Checker, tmp_path: Path, user: User, is_read: bool
+) -> None:
+    """The operator's own folders are for nobody else, however large a document is."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "runs.csv").write_text(large(100)["table"]["csv"])
+    settings = replace(settings, own_data=(tmp_path / "own",))
+    document = {**large(), "table": str(tmp_path / "own" / "runs.csv")}
+    asked = replace(order(settings, document, user), body=json.dumps(document).encode() + b" " * 100_000)
+    assert asked.is_large
+    if is_read:
+        assert asyncio.run(checker.prepared(asked)).user == user.name
+    else:
+        with pytest.raises(Refused):
+            asyncio.run(checker.prepared(asked))
+
+
 def test_one_that_takes_too_much_memory_is_refused_and_the_next_is_not(
     settings: Settings, checker: Checker
 ) -> None:

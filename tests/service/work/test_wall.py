@@ -30,13 +30,15 @@ from prudent.service.store.runs import NewRun
 from prudent.service.store.store import Store
 from prudent.service.work import artifacts, compiled
 from prudent.service.work.child import Terms
-from prudent.service.work.hand import LAST_WORDS, Hand
+from prudent.service.work.hand import LAST_WORDS, Hand, TooLarge
 from prudent.service.work.messages import (
     Done,
     Ended,
+    Failed,
     Interrupted,
     Made,
     Noted,
+    Postponed,
     Progress,
     Said,
     Suspect,
@@ -87,7 +89,7 @@ def _hand(settings: Settings) -> Hand:
     assert wall is not None
     folders = settings.data_folders
     terms = Terms(1, 600.0, folders, policy_for(settings, folders), settings.home / "warm", settings.home)
-    return Hand(terms, wall, settings.folder_of("r"))
+    return Hand(replace(terms, memory_mb=settings.run_memory_mb), wall, settings.folder_of("r"))
 
 
 def _last(hand: Hand) -> list[Said]:
@@ -228,6 +230,44 @@ def test_a_walled_command_is_ended_with_a_last_word(settings: Settings) -> None:
         time.sleep(0.05)
 
 
+def _watch(hand: Hand) -> None:
+    until_s = time.monotonic() + 240
+    while time.monotonic() < until_s:
+        hand.tick()
+        hand.hear(0.2)
+        hand.check_memory()
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(("of_commands_mb", "least_mb"), [(550.0, 550), (None, 600)])
+def test_a_walled_run_keeps_both_limits_of_memory(
+    settings: Settings, of_commands_mb: float | None, least_mb: int
+) -> None:
+    """Each process the lesser of both; what all hold together is seen from outside of the wall."""
+    settings = replace(settings, memory_mb=600.0, command_memory_mb=of_commands_mb)
+    folder = settings.folder_of("r")
+    hog = f"{sys.executable} -c \"import time; kept = bytearray(b'x') * (300 << 20); time.sleep(1000)\""
+    command = f"cat /proc/self/limits > $PRUDENT_HOME/../limits.txt; {hog} & {hog}"
+    with closing(_hand(settings)) as hand:
+        hand.give(_task(settings, command))
+        with pytest.raises(TooLarge, match="600 MB"):
+            _watch(hand)
+    limits = (folder / "limits.txt").read_text().splitlines()
+    (line,) = [line for line in limits if line.startswith("Max data size")]
+    assert line.split()[3:5] == [str(least_mb << 20)] * 2
+    until_s = time.monotonic() + 60
+    while left := _processes(folder):
+        assert time.monotonic() < until_s, left
+        time.sleep(0.05)
+
+
+def test_the_setting_that_is_in_the_way_is_named(settings: Settings) -> None:
+    terms = Terms(1, 600.0, (), policy_for(settings, ()), settings.home, memory_mb=700.0)
+    assert terms.narrowest == (700.0, "memory_mb")
+    assert replace(terms, limits=Limits(650.0, 60.0, 700, 1.0)).narrowest == (650.0, "command_memory_mb")
+    assert replace(terms, limits=Limits(750.0, 60.0, 700, 1.0)).narrowest == (700.0, "memory_mb")
+
+
 def _processes(folder: Path) -> list[str]:
     """Those that have the folder in their environment or command, seen from outside."""
     found = []
@@ -285,7 +325,8 @@ def test_what_is_no_message_is_not_even_built(data: bytes) -> None:
 def test_messages_are_read() -> None:
     made = Made(1, "k-means", 0.5, "silhouette", 0.5, "1-k-means")
     ended = Ended(1, "a", {"x": [1, {"y": 2.0}], "é": None}, "finished", score=1.5)
-    for said in (Progress(0.5, 3.0), ended, Done((made,), "the budget"), Interrupted(), Noted("a", {"b": 1})):
+    last = (Done((made,), "the budget"), Failed("too large", worn=True), Postponed("full"), Interrupted())
+    for said in (Progress(0.5, 3.0), ended, *last, Noted("a", {"b": 1})):
         assert read(written(said)) == said
     odd = read(written(Ended(1, "a", {"x": np.float64(0.5), "n": np.int64(3)}, "failed", float("nan"))))
     assert isinstance(odd, Ended)
