@@ -4,7 +4,8 @@ Two limits work together. RLIMIT_DATA is kept by the kernel for each process: an
 that moment, with a MemoryError that can be told. It counts private memory only, so neither libraries nor
 mapped files, and, unlike RLIMIT_AS, not the address space that Java and torch reserve and never use. But it
 is for each process alone, and does not count shared memory. So what a process and all below it hold together
-is looked at as well (`held_mb`), by somebody outside who can end them.
+is looked at as well (`held_mb`), by somebody outside who can end them. Files in memory, as those in the /tmp
+of a sandbox, belong to no process (`files_mb`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import contextlib
 import math
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _MB = 1 << 20
@@ -42,14 +43,30 @@ def hold(most_mb: float) -> None:
             resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
-def held_mb(pid: int) -> float:
-    """What a process and all below it hold in memory, without mapped files; 0 if it is gone."""
-    return sum(_resident_mb(each) for each in below(pid))
+def held_mb(pid: int, files_mb: float = 0.0) -> float:
+    """What a process and all below it hold in memory, without mapped files; 0 if it is gone.
+
+    With them there are `files_mb` of files in memory: as far as these are mapped they are not counted twice.
+    """
+    return _together_mb([_resident_mb(each) for each in below(pid)], files_mb)
 
 
-def exact_mb(pid: int) -> float:
+def exact_mb(pid: int, files_mb: float = 0.0) -> float:
     """The same, with pages that several of them share counted once; takes longer to find out."""
-    return sum(_proportional_mb(each) for each in below(pid))
+    return _together_mb([_proportional_mb(each) for each in below(pid)], files_mb)
+
+
+def files_mb(pid: int) -> float:
+    """What lies in file systems in memory that a process or one below it sees, and we do not."""
+    ours = {device for device, _ in _in_memory("self")}
+    found: dict[str, float] = {}
+    for each in below(pid):
+        for device, place in _in_memory(str(each)):
+            if device not in ours and device not in found:
+                with contextlib.suppress(OSError):
+                    disk = os.statvfs(f"/proc/{each}/root{place}")
+                    found[device] = (disk.f_blocks - disk.f_bfree) * disk.f_frsize / _MB
+    return sum(found.values())
 
 
 def below(pid: int) -> Iterator[int]:
@@ -62,20 +79,36 @@ def below(pid: int) -> Iterator[int]:
                     yield from below(int(child))
 
 
-def _resident_mb(pid: int) -> float:
-    return _sum_mb(Path(f"/proc/{pid}/status"), ("RssAnon:", "RssShmem:")) or 0.0
+_Held = tuple[float, float]
+"""Private memory, and shared memory."""
 
 
-def _proportional_mb(pid: int) -> float:
-    found = _sum_mb(Path(f"/proc/{pid}/smaps_rollup"), ("Pss_Anon:", "Pss_Shmem:"))
-    return _resident_mb(pid) if found is None else found
+def _together_mb(held: Sequence[_Held], files_mb: float) -> float:
+    return sum(private for private, _ in held) + max(sum(shared for _, shared in held), files_mb)
 
 
-def _sum_mb(path: Path, names: tuple[str, ...]) -> float | None:
-    """The sum of some lines in kB; None where they cannot be read, as those of another user's process."""
+def _resident_mb(pid: int) -> _Held:
+    return _lines_mb(Path(f"/proc/{pid}/status"), "RssAnon:", "RssShmem:") or (0.0, 0.0)
+
+
+def _proportional_mb(pid: int) -> _Held:
+    return _lines_mb(Path(f"/proc/{pid}/smaps_rollup"), "Pss_Anon:", "Pss_Shmem:") or _resident_mb(pid)
+
+
+def _lines_mb(path: Path, private: str, shared: str) -> _Held | None:
+    """Two lines in kB; None where they cannot be read, as those of another user's process."""
     try:
         lines = [line.split() for line in path.read_text().splitlines()]
     except OSError:
         return None
-    found = [int(words[1]) / 1024 for words in lines if len(words) > 1 and words[0] in names]
-    return sum(found) if found else None
+    found = {words[0]: int(words[1]) / 1024 for words in lines if words and words[0] in (private, shared)}
+    return (found.get(private, 0.0), found.get(shared, 0.0)) if found else None
+
+
+def _in_memory(pid: str) -> Iterator[tuple[str, str]]:
+    """The file systems in memory that a process sees: device and place."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines():
+            said, _, kind = line.partition(" - ")
+            if kind.startswith("tmpfs "):
+                yield said.split()[2], said.split()[4]

@@ -238,16 +238,21 @@ def _watch(hand: Hand) -> None:
         hand.check_memory()
 
 
+HOG = f"{sys.executable} -c \"import time; kept = bytearray(b'x') * (300 << 20); time.sleep(1000)\""
+FILE = "head -c 700000000 /dev/zero > /tmp/large; exec sleep 1000"
+
+
 @needs_bubblewrap
-@pytest.mark.parametrize(("of_commands_mb", "least_mb"), [(550.0, 550), (None, 600)])
+@pytest.mark.parametrize(
+    ("of_commands_mb", "hogs", "least_mb"), [(550.0, f"{HOG} & {HOG}", 550), (None, FILE, 600)]
+)
 def test_a_walled_run_keeps_both_limits_of_memory(
-    settings: Settings, of_commands_mb: float | None, least_mb: int
+    settings: Settings, of_commands_mb: float | None, hogs: str, least_mb: int
 ) -> None:
     """Each process the lesser of both; what all hold together is seen from outside of the wall."""
-    settings = replace(settings, memory_mb=600.0, command_memory_mb=of_commands_mb)
+    settings = replace(settings, memory_mb=600.0, command_memory_mb=of_commands_mb, command_file_mb=1000.0)
     folder = settings.folder_of("r")
-    hog = f"{sys.executable} -c \"import time; kept = bytearray(b'x') * (300 << 20); time.sleep(1000)\""
-    command = f"cat /proc/self/limits > $PRUDENT_HOME/../limits.txt; {hog} & {hog}"
+    command = f"cat /proc/self/limits > $PRUDENT_HOME/../limits.txt; {hogs}"
     with closing(_hand(settings)) as hand:
         hand.give(_task(settings, command))
         with pytest.raises(TooLarge, match="600 MB"):

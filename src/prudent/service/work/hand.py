@@ -18,7 +18,7 @@ from typing import Any
 
 import prudent
 from prudent.core.errors import RunFailed
-from prudent.core.memory import below, exact_mb, held_mb
+from prudent.core.memory import below, exact_mb, files_mb, held_mb
 from prudent.service.work.child import Terms, over_memory
 from prudent.service.work.files import LOGS
 from prudent.service.work.messages import (
@@ -127,12 +127,14 @@ class Hand:
     def check_memory(self) -> None:
         """End everything, with TooLarge, if the run holds more memory than it may; looked at now and then.
 
-        Each of its processes is kept within the limit by the kernel; this is for all of them together.
+        Each of its processes is kept within the limit by the kernel; this is for all of them together, and
+        for files: behind the wall, /tmp lies in memory.
         """
         if not math.isfinite(self._memory_mb) or time.monotonic() - self._looked_s < _LOOK_S:
             return
         self._looked_s = time.monotonic()
-        if held_mb(self.pid) > self._memory_mb and exact_mb(self.pid) > self._memory_mb:
+        files = files_mb(self.pid) if self.walled else 0.0
+        if held_mb(self.pid, files) > self._memory_mb and exact_mb(self.pid, files) > self._memory_mb:
             for pid in [*below(self.pid)][::-1]:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
