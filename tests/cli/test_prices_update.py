@@ -162,4 +162,4 @@ def test_old_prices_are_told_before_machines_are_rented(
         fresh = [("m5.large", 0.1, price_files.today().isoformat(), "us-east-1")]
         columns = ("name", "price_usd_per_h", "date", "region")
         price_files.write(f"aws-us-east-1-{price_files.today()}.csv", columns, fresh, None)
-        assert "days old" not in prudent("tune", job, "--dry-run").err
+        assert "prudent: Prices of" not in prudent("tune", job, "--dry-run").err
