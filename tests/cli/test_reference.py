@@ -24,6 +24,8 @@ def commands(command: Any = None, name: str = "") -> Iterator[tuple[str, Any]]:
     if listed is None:
         yield name, command
         return
+    if getattr(command, "invoke_without_command", False) and name:
+        yield name, command
     for word in listed(None):
         yield from commands(command.get_command(None, word), f"{name} {word}".strip())
 

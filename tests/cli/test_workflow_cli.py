@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from prudent.cloud.spending import Spending
 from prudent.workflows import Activation, File, Plan, Workflow
 from prudent.workflows.execute.journal import read_facts
 from prudent.workflows.execute.record import JOURNAL
@@ -361,9 +362,14 @@ class TestExecute:
         assert said.count("\n") == 1
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid.read_text()), 0)
+        [paid] = Spending().by_day()
+        assert (paid.kind, paid.runs) == ("execute", 1)
         letters.with_name("go").touch()
         done = prudent("execute", plan, "--resume")
         assert done.code == 0
+        [after] = Spending().by_day()
+        assert after.runs == 1  # the same run
+        assert after.usd >= paid.usd > 0
         assert "b runs again: was under way when the run was interrupted" in done.out
 
     def test_a_terminal_gets_a_live_view(self, prudent: Prudent, letters: Path) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import ipaddress
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -100,6 +100,15 @@ def ports_of(process: psutil.Process, sockets: Mapping[str, tuple[str, int]] | N
                 name = os.readlink(entry.path)
                 if name in sockets:
                     yield Port(*sockets[name], process.pid, " ".join(process.cmdline())[:200])
+
+
+def words_of(processes: Iterable[psutil.Process]) -> list[str]:
+    """The words of their commands; none of those that have ended meanwhile."""
+    found: list[str] = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found += process.cmdline()
+    return found
 
 
 def _sockets() -> dict[str, tuple[str, int]]:

@@ -19,6 +19,8 @@ REMEDIES = {
     "needs Slurm": "apt-get install slurm-wlm munge",
     "needs Java": "apt-get install default-jre-headless",
     "needs bubblewrap": "apt-get install bubblewrap",
+    "needs root": "run the tests as root",
+    "needs an account that can run this Python": "put Python where other accounts can read it",
     "needs measured data": "set PRUDENT_DATA to the folder of the tables",
 }
 """The words of a skip, and how to get what is missing."""

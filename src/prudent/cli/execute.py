@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from prudent.cli.interrupt import ended_by_signals
 from prudent.cli.price_age import prices_at, tell_age
 from prudent.cli.reaping import reap_leftovers
 from prudent.cli.workflow_options import AsJson
-from prudent.core.errors import BadInput
+from prudent.core.errors import BadInput, PrudentError
 from prudent.core.units import SECONDS, parse_in
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def execute(
 ) -> None:
     """Run every activation's command on the machine that the plan chose for it; keep a journal."""
     from prudent.cloud.spending import Account
-    from prudent.workflows.execute.record import REPORT
+    from prudent.workflows.execute.record import REPORT, Run
     from prudent.workflows.execute.runner import execute as run_plan
     from prudent.workflows.plan import Plan
 
@@ -92,6 +93,9 @@ def execute(
                 check=False,
             )
     except KeyboardInterrupt:
+        with suppress(PrudentError):  # it may have been too early for a journal
+            if account is not None:
+                account.tell(Run.read(folder).execution.cost_usd)
         complain("interrupted; what ran was ended, what is done is kept. Go on with --resume.")
         raise typer.Exit(INTERRUPTED) from None
     if account is not None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from prudent.cli.console import out, say, say_json
+from prudent.cli.options import AsJson, HomeFolder
 from prudent.cloud.spending import Spending, Spent
 from prudent.core.errors import BadInput
 from prudent.core.units import SECONDS, format_money, parse_in
@@ -23,11 +23,8 @@ def money(
     since: Annotated[
         str, typer.Option(help='The first day, such as 2026-11-01, or how far back: "7 d".')
     ] = "30 d",
-    home: Annotated[
-        Path | None,
-        typer.Option(help="The folder of Prudent; $PRUDENT_HOME or ~/.local/share/prudent else."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show what was spent on this computer, by day and project, beside what was expected."""
     first = first_day(since, datetime.now(UTC).date())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from prudent.cli.options import AsJson, HomeFolder
 from prudent.cloud import price_files
 from prudent.cloud.catalog import Catalog, Machine
 from prudent.core.errors import BadInput, unknown
@@ -65,11 +66,8 @@ def update(
     ] = None,
     spot_days: Annotated[float, typer.Option(help="So many days of spot prices, at most 90.")] = 14.0,
     profile: Annotated[str, typer.Option(help="The profile of the AWS tools to ask with.")] = "",
-    home: Annotated[
-        Path | None,
-        typer.Option(help="The folder of Prudent; $PRUDENT_HOME or ~/.local/share/prudent else."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
+    home: HomeFolder = None,
+    as_json: AsJson = False,
 ) -> None:
     """Read today's prices of a region from AWS into a dated file, which every command then uses."""
     if not 0 < spot_days <= _MOST_SPOT_DAYS:

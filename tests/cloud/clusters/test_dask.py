@@ -19,7 +19,7 @@ from prudent.workflows.execute import machines
 from prudent.workflows.execute.runner import execute
 
 from ...running import strangers
-from ...running.listening import Watch
+from ...running.listening import Watch, words_of
 from .. import ssh_server
 
 TYPE = "m3.medium"
@@ -114,7 +114,7 @@ def test_hosts_work_by_ssh_and_files_are_carried_to_them(
         assert len(ours) == 3, ours  # a scheduler and two workers
         assert "taken" not in strangers.order_dask([port.number for port in ours], victims)
         assert all(strangers.without_certificate(port.number) == b"" for port in ours)
-        shown = [word for one in psutil.Process().children(recursive=True) for word in one.cmdline()]
+        shown = words_of(psutil.Process().children(recursive=True))
         assert not any("PRIVATE" in word for word in shown)
         kept = [path for host in servers.hosts.values() for path in host.home.rglob("*") if path.is_file()]
         assert not any(b"PRIVATE" in path.read_bytes() for path in kept)

@@ -15,7 +15,7 @@ from prudent.workflows import Activation, Plan, Workflow
 from prudent.workflows.execute.runner import execute
 
 from ...running import strangers
-from ...running.listening import Watch
+from ...running.listening import Watch, words_of
 
 
 def test_only_loopback_is_listened_at_and_strangers_are_sent_away(
@@ -50,7 +50,7 @@ def test_only_loopback_is_listened_at_and_strangers_are_sent_away(
         for port in ports:
             assert strangers.without_certificate(port) == b""
             assert strangers.answer(port, strangers.NOBODYS) == b""
-        words = [word for one in psutil.Process().children(recursive=True) for word in one.cmdline()]
+        words = words_of(psutil.Process().children(recursive=True))
         assert not any("PRIVATE" in word for word in words)
 
     run = execute(plan_for(workflow), workflow, tmp_path / "run", directory=ground, watch=watch)

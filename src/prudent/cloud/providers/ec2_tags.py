@@ -68,8 +68,9 @@ def lease_text(lease_end_s: float) -> str:
 
 def price_text(price: Price) -> str:
     """
-    >>> price_of(price_text(Price(0.096, "2025-01-01", "catalog aws us-east-1", 60.0)))
-    Price(usd_per_h=0.096, date='2025-01-01', source='catalog aws us-east-1', minimum_s=60.0)
+    >>> price = Price(0.096, "2025-01-01", "catalog aws us-east-1", 60.0)
+    >>> price_of(price_text(price)) == price
+    True
     """
     return f"{price.usd_per_h!r} {price.date or '-'} {price.minimum_s!r} {price.source}"[:LONGEST]
 
