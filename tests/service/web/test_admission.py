@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -195,6 +196,9 @@ def test_one_that_takes_too_long_is_refused(
     settings: Settings, checker: Checker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checker, "_longest_s", 0.0)
+    checker._begun()
+    assert checker._process is not None
+    checker._process.send_signal(signal.SIGSTOP)
     with pytest.raises(Refused, match="took longer than 0 s"):
         asyncio.run(checker.prepared(order(settings, large())))
 
