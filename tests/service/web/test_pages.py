@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import time
@@ -17,6 +18,8 @@ from fastapi import FastAPI
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prudent.cli.main import run as run_command
+from prudent.cloud.spending import Spending
 from prudent.service.security.access import Access
 from prudent.service.security.tokens import hash_token, new_token
 from prudent.service.settings import Settings
@@ -30,6 +33,7 @@ from prudent.service.store.users import User
 from prudent.service.web import drawing, forms
 from prudent.service.web.app import create_app
 from prudent.service.web.sign_in import local
+from prudent.service.web.words import rough_money
 from prudent.training.request_errors import RequestError
 
 TOKENS = {name: new_token() for name in ("vera", "mia", "ada")}
@@ -525,6 +529,34 @@ def test_money_is_shown_per_day_user_and_kind_against_limits(team: httpx.Client,
         assert wanted in page
     assert "$99" not in page
     assert 'width="75.00%"' in page  # 1.50 of 2.00
+
+
+def test_admins_see_what_other_commands_on_the_computer_have_spent(
+    team: httpx.Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same as `prudent money` tells on its command line."""
+    for kind, project, usd, forecast_usd in (
+        ("tune", "wine", 1.25, 2.0),
+        ("train", "grapes", 0.5, None),
+        ("execute", EVIL, 3.0, 3.5),
+    ):
+        Spending().tell(kind, project, f"{project}#1", usd, forecast_usd)
+    assert run_command(["money", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    _as(team, "ada")
+    page = team.get("/money").text
+    table = page[page.index('id="computer"') :]
+    assert f"${told['total_usd']:.2f} in 30 days" in table
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in table.split("<tr>")[2:]]
+    assert [html.unescape(row[1]) for row in rows] == [spent["project"] for spent in told["days"]]
+    assert [row[2:] for row in rows] == [
+        [spent["kind"], "1", f"${spent['usd']:.2f}", rough_money(spent["forecast_usd"])]
+        for spent in told["days"]
+    ]
+    assert EVIL not in page
+    for name in ("vera", "mia"):
+        _as(team, name)
+        assert "grapes" not in team.get("/money").text
 
 
 # Drawings

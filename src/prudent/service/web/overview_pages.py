@@ -10,10 +10,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 from sqlalchemy import Connection
 
+from prudent.cloud.spending import Spending, Spent
 from prudent.core.errors import PrudentError
 from prudent.service.store import workers
+from prudent.service.store.users import ADMIN
 from prudent.service.store.workers import Worker
 from prudent.service.web import ledger
+from prudent.service.web.api import user_of
 from prudent.service.web.desk import Desk
 from prudent.service.web.kept import Kept
 from prudent.service.web.ledger import Ledger
@@ -22,6 +25,7 @@ from prudent.service.web.ledger import Ledger
 def add(router: APIRouter, desk: Desk) -> None:
     """Routes /machines and /money."""
     books: Kept[str, Ledger] = Kept(lambda since_day: _books(desk, since_day))
+    computer: Kept[str, list[Spent]] = Kept(lambda since_day: asyncio.to_thread(Spending().by_day, since_day))
 
     @router.get("/machines")
     async def machines(request: Request) -> HTMLResponse:
@@ -40,7 +44,10 @@ def add(router: APIRouter, desk: Desk) -> None:
 
     @router.get("/money")
     async def money(request: Request) -> HTMLResponse:
-        return desk.page(request, "money.html.j2", ledger=await books(ledger.since(time.time())))
+        """What the service's runs have cost; for admins also what other commands on its computer have."""
+        since_day = ledger.since(time.time())
+        spent = await computer(since_day) if user_of(request).may(ADMIN) else None
+        return desk.page(request, "money.html.j2", ledger=await books(since_day), computer=spent)
 
 
 async def _books(desk: Desk, since_day: str) -> Ledger:
