@@ -5,7 +5,9 @@ The processes write down the time while they live; nothing of that passes throug
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +19,7 @@ from prudent.core.money import Price
 from prudent.core.space import Space
 from prudent.tuning.charges import INTERRUPTED
 from prudent.tuning.jobs.command import CommandJob
+from prudent.tuning.jobs.function import FunctionJob
 from prudent.tuning.jobs.table import TableJob
 from prudent.tuning.limits import OUT_OF_MONEY, TOO_SLOW
 from prudent.tuning.result import Result
@@ -97,6 +100,30 @@ def test_a_run_that_does_not_end_when_it_is_asked_is_paid_to_its_end(tmp_path: P
     assert [(trial.status, trial.why) for trial in result.trials] == [(CUT, TOO_SLOW)] * 2
     assert all(entry.seconds >= 1.3 for entry in result.entries)
     assert used_usd(tmp_path) <= result.spent_usd <= 2 * USD_PER_S * wall_s
+
+
+@pytest.mark.parametrize(("budget_usd", "together"), [(50.0, 2), (0.05, 1)])
+def test_nobody_chooses_the_next_run_while_the_money_of_others_may_end(
+    budget_usd: float, together: int
+) -> None:
+    """To choose takes time in which nobody looks at the limits: a second of these costs $0.05."""
+    meets, now = threading.Barrier(together), []
+    most = 0
+
+    def work(n: int) -> dict[str, float]:
+        nonlocal most
+        now.append(n)
+        most = max(most, len(now))
+        with contextlib.suppress(threading.BrokenBarrierError):
+            meets.wait(60)
+        now.remove(n)
+        return {"error": n}
+
+    price = Price(USD_PER_S * 3600, "2025-01-01", "test")
+    job = FunctionJob(work, Space.parse({"n": [1, 2, 3, 4]}), ["error"], price=price)
+    result = tune(job, "minimise error", budget_usd, "grid", parallel=2)
+    assert most == together
+    assert result.best is not None
 
 
 class TestSignsOfLife:

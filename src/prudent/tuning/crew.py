@@ -228,12 +228,13 @@ class LiveCrew:
         return True
 
     def _over(self, running: list[Member], limits: dict[int, Limit]) -> Happened | None:
-        """A run past its limit; one that ended before it has ended."""
+        """A run past its limit; one that ended by itself before anybody could cut it has ended."""
         for member in running:
             limit, live = limits[member.number], member.live
-            if live is None or live.elapsed_s() < limit.seconds:
+            if live is None or (lasted_s := live.elapsed_s()) < limit.seconds:
                 continue
-            while (event := member.run.next(limit.seconds)) is not None:
+            until_s = lasted_s if lasted_s < live.due_s() else limit.seconds
+            while (event := member.run.next(until_s)) is not None:
                 member.seen_s = max(member.seen_s, _elapsed(event))
                 if isinstance(event, Outcome):
                     return member, event

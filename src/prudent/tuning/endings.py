@@ -7,6 +7,8 @@ from prudent.tuning.jobs.job import Graceful, Run
 FIRST_S = 0.1
 """What noticing a limit and stopping a run are taken to need until either was measured; what took longer once
 is expected to again."""
+DECIDING_S = 2.0
+"""What a decision is taken to need at least: the first one of a strategy that learns takes longest."""
 GRACE_SHARE = 0.1
 """A run may use its whole grace time to end itself, but no more than this share of what it is paid for."""
 
@@ -30,6 +32,11 @@ class Endings:
     def least_s(self) -> float:
         """The room that every run needs."""
         return self._noticing_s + self._stopping_s
+
+    @property
+    def deciding_s(self) -> float:
+        """How long nobody may look at the runs under way because the next one is being chosen."""
+        return max(self._noticing_s, DECIDING_S)
 
     def noticed(self, late_s: float) -> bool:
         """A limit was noticed so late; True where that was never so before."""

@@ -118,11 +118,24 @@ class Loop:
         reserved_usd = self._study.reserved_usd(member.number)
         return member.price.lasts_s(reserved_usd + self._study.ledger.left_usd)
 
+    @property
+    def _lasts_s(self) -> float:
+        """How long the runs under way can last yet, if each gets its part of all the money.
+
+        Rented machines are not among them: they are told how much they may cost.
+        """
+        members = [member for member in self._crew.members.values() if member.rented is None]
+        part_usd = self._study.ledger.left_usd / max(len(members), 1)
+        paid = ((member, self._study.reserved_usd(member.number) + part_usd) for member in members)
+        return min((one.price.lasts_s(usd) - one.lasted_s for one, usd in paid), default=math.inf)
+
     def _fill(self) -> None:
         # Runs that wait in vain for the money to start cost nothing: nothing else would end this.
         while len(self._crew.members) < self._parallel and self._unpaid < GIVE_UP:
             if len(self._study.trials) + len(self._crew.members) >= self._max_trials:
                 return
+            if not self._job.virtual and self._lasts_s < self._endings.deciding_s:
+                return  # to choose takes time in which nobody would end these
             ask = self._study.ask(self._crew.now_s, self._room_s)
             if ask is None:
                 return

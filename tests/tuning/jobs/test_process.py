@@ -106,7 +106,7 @@ def test_a_cut_ends_the_whole_family(tmp_path: Path, stranger: Any) -> None:
     assert len(alive(family)) == 5
     began_s = time.monotonic()
     outcome = run.cut(1.0, "too dear")
-    assert outcome == Outcome(CUT, 1.0, {"ready": 1}, "too dear")
+    assert (outcome.status, outcome.measures, outcome.why) == (CUT, {"ready": 1}, "too dear")
     assert gone(family)
     assert time.monotonic() - began_s >= 0.3
     assert not list((tmp_path / "logs").glob("*.pid"))
@@ -201,6 +201,7 @@ def test_an_interrupt_while_cutting_kills_at_once(tmp_path: Path, monkeypatch: A
 LEFT = """
 import os, sys, time
 from pathlib import Path
+from prudent.cloud.guard import guard
 from prudent.core.space import Space
 from prudent.tuning.jobs.command import CommandJob
 job = CommandJob(sys.argv[1], Space.parse({"depth": [1, 2]}), ["ready"], logs="logs")
@@ -213,6 +214,11 @@ if sys.argv[2] == "wait":
     time.sleep(100)
 elif sys.argv[2] == "raise":
     raise SystemExit(1)
+while Path("pids").read_text().count("\\n") < 5:
+    time.sleep(0.01)
+if sys.argv[2] == "all die":
+    guard()._popen.kill()
+    guard()._popen.wait()
 os.kill(os.getpid(), 9)
 """
 
@@ -222,8 +228,10 @@ def study(command: str, folder: Path, how: str) -> subprocess.Popen[str]:
     return subprocess.Popen(asked, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
-def test_a_resumed_study_ends_what_a_killed_one_left(tmp_path: Path, stranger: Any) -> None:
-    with study(FAMILY, tmp_path, "die") as killed:
+def test_a_resumed_study_ends_what_was_left_by_one_killed_with_its_guard(
+    tmp_path: Path, stranger: Any
+) -> None:
+    with study(FAMILY, tmp_path, "all die") as killed:
         assert killed.wait(120) == -signal.SIGKILL
     family = pids(tmp_path, 5)
     assert len(alive(family)) == 5
@@ -236,12 +244,12 @@ def test_a_resumed_study_ends_what_a_killed_one_left(tmp_path: Path, stranger: A
     assert job("true", tmp_path).reap() == ()
 
 
-def test_children_are_found_when_their_leader_is_gone(tmp_path: Path) -> None:
+def test_a_killed_study_takes_along_all_but_those_who_left_the_group(tmp_path: Path) -> None:
     with study(FAMILY, tmp_path, "die") as killed:
-        killed.wait(120)
+        assert killed.wait(120) == -signal.SIGKILL
     family = pids(tmp_path, 5)
-    os.kill(family["leader"], signal.SIGKILL)
-    wait_for(lambda: "leader" not in alive(family))
+    wait_for(lambda: len(alive(family)) == 2)
+    assert sorted(alive(family)) == ["daemon", "other-group"]
     assert job("true", tmp_path, grace_s=0.2).reap() == (3,)
     assert gone(family)
 

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prudent.cloud import guard as guards
+from prudent.cloud.guard import guard
 from prudent.core.errors import BadInput
 from prudent.workflows import Activation, File, Workflow
-from prudent.workflows.execute import guard as guards
 from prudent.workflows.execute.command import Order, carry_out, missing_programs, stop
-from prudent.workflows.execute.guard import guard
 from prudent.workflows.execute.journal import VERSION, Journal, read_facts
 from prudent.workflows.execute.prints import marks_of, print_of, prints_of, same
 from prudent.workflows.execute.resume import command_digest, why_again
@@ -149,6 +149,8 @@ def test_threads_that_begin_at_once_share_one_guard(monkeypatch: pytest.MonkeyPa
     met = threading.Barrier(4)
 
     class Slow:
+        alive = True
+
         def __init__(self) -> None:
             time.sleep(0.2)
 

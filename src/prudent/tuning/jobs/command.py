@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
+from prudent.cloud.guard import guard
 from prudent.cloud.process import ProcessTree, new_cookie
 from prudent.cloud.procfs import Identity
 from prudent.core.errors import BadInput
@@ -51,7 +52,8 @@ class CommandJob:
     program's lines arrive when they are printed.
 
     What it prints is kept in `logs` as `trial-0003.out` and `.err`, with a `.pid` beside them while it
-    runs; `reap` ends what an interrupted study left running. Without `logs` neither is kept.
+    runs. A study that is killed takes its commands with it, and `reap` ends what escaped. Without `logs`
+    neither is kept.
     A cut asks the command and everything it started to end (SIGTERM), and kills it after `grace_s`.
     `setup_s` is billed before every run; a run that lasts `timeout_s` fails.
 
@@ -113,6 +115,7 @@ class CommandJob:
             command = self._template.fill(chosen)
             timeline = Timeline(self.setup_s)  # from here on it is paid for, the start of the process too
             tree = ProcessTree(command, self.directory, self._variables(chosen, number), cookie)
+            guard().watch(tree.pid)
             self._note(replace(note, process=tree.identity))
         except BaseException as error:
             _abandon(tree, out, err)
@@ -217,7 +220,7 @@ class CommandRun:
 
     def cut(self, at_s: float, why: str) -> Outcome:
         seen, ended_s = self._end()
-        return Outcome(CUT, at_s, seen, why, ending_s=max(ended_s - at_s, 0.0))
+        return Outcome(CUT, min(at_s, ended_s), seen, why, ending_s=max(ended_s - at_s, 0.0))
 
     def elapsed_s(self) -> float:
         """How long the run has lasted, set-up included."""
@@ -265,6 +268,7 @@ class CommandRun:
         tree.wait()
         self._exit_s = ended_s = self._timeline.now_s()
         code = tree.close()
+        guard().forget(tree.pid)
         give_up_s = time.monotonic() + _DRAIN_S
         for reader in readers:
             reader.join(max(0.0, give_up_s - time.monotonic()))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from prudent.workflows.execute.guard import guard
+from prudent.cloud.guard import guard
 from prudent.workflows.execute.prints import marks_of, prints_of
 
 _TAIL_BYTES = 4000

@@ -1,12 +1,13 @@
 """Commands must not outlive the process that started them, however it ends.
 
-A worker that is killed cannot clean up: its command would go on and write the same files as its repetition
-on another VM. So every worker has one small guard process, which is told of every command's process group
-and kills the open ones when the pipe from its worker breaks.
+A study or a worker that is killed cannot clean up: its commands would go on, cost money that nobody counts
+and write the same files as their repetitions. So each has one small guard process, which is told of every
+command's process group and kills the open ones when the pipe from its owner breaks.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import sys
@@ -32,7 +33,7 @@ class Guard:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # A session of its own: Ctrl-C at the terminal must not end the guard before its worker.
+        # A session of its own: Ctrl-C at the terminal must not end the guard before its owner.
         self._popen = subprocess.Popen(
             [sys.executable, "-S", "-E", "-c", _PROGRAM],
             stdin=subprocess.PIPE,
@@ -41,6 +42,10 @@ class Guard:
             start_new_session=True,
             bufsize=0,
         )
+
+    @property
+    def alive(self) -> bool:
+        return self._popen.poll() is None
 
     def watch(self, group: int) -> None:
         """Kill this process group if this process ends before `forget`."""
@@ -53,7 +58,8 @@ class Guard:
     def close(self) -> None:
         """End the guard; groups still watched are killed."""
         assert self._popen.stdin is not None
-        self._popen.stdin.close()
+        with self._lock:
+            self._popen.stdin.close()
         self._popen.wait()
 
     def _tell(self, line: str) -> None:
@@ -72,6 +78,13 @@ def guard() -> Guard:
     One for all threads: a second one would be dropped, and with it what it watches would be ended.
     """
     with _starting:
-        if os.getpid() not in _guards:
-            _guards[os.getpid()] = Guard()
-        return _guards[os.getpid()]
+        found = _guards.get(os.getpid())
+        if found is None or not found.alive:
+            found = _guards[os.getpid()] = Guard()
+            atexit.register(_end, os.getpid(), found)
+        return found
+
+
+def _end(owner: int, found: Guard) -> None:
+    if os.getpid() == owner:  # a fork that ends must not end its parent's
+        found.close()
