@@ -2,7 +2,7 @@
 
 A study or a worker that is killed cannot clean up: its commands would go on, cost money that nobody counts
 and write the same files as their repetitions. So each has one small guard process, which is told of every
-command's process group and kills the open ones when the pipe from its owner breaks.
+command's process group. When the pipe from its owner breaks it kills the open ones, and notes when.
 """
 
 from __future__ import annotations
@@ -12,17 +12,25 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 _PROGRAM = """
-import os, signal, sys
+import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-groups = set()
+groups = {}
 for line in sys.stdin:
-    (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
-for group in groups:
+    group, _, note = line[1:].strip().partition(" ")
+    if line[0] == "+":
+        groups[int(group)] = bytes.fromhex(note)
+    else:
+        groups.pop(int(group), None)
+for group, note in groups.items():
     try:
         os.killpg(group, signal.SIGKILL)
+        if note:
+            with open(note, "w") as file:
+                file.write(str(time.time()))
     except OSError:
         pass
 """
@@ -33,6 +41,7 @@ class Guard:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._watched: dict[int, Path | None] = {}
         # A session of its own: Ctrl-C at the terminal must not end the guard before its owner.
         self._popen = subprocess.Popen(
             [sys.executable, "-S", "-E", "-c", _PROGRAM],
@@ -47,13 +56,22 @@ class Guard:
     def alive(self) -> bool:
         return self._popen.poll() is None
 
-    def watch(self, group: int) -> None:
-        """Kill this process group if this process ends before `forget`."""
-        self._tell(f"+{group}\n")
+    def watch(self, group: int, note: Path | None = None) -> None:
+        """Kill this process group if this process ends before `forget`; `note` is where to write when."""
+        with self._lock:
+            self._watched[group] = note
+            self._tell(f"+{group} {'' if note is None else os.fsencode(note).hex()}\n")
 
     def forget(self, group: int) -> None:
         """The group has ended by itself; its number may be given to others."""
-        self._tell(f"-{group}\n")
+        with self._lock:
+            self._watched.pop(group, None)
+            self._tell(f"-{group}\n")
+
+    def follow(self, other: Guard) -> None:
+        """Watch what another one did that is no more."""
+        for group, note in dict(other._watched).items():
+            self.watch(group, note)
 
     def close(self) -> None:
         """End the guard; groups still watched are killed."""
@@ -64,8 +82,7 @@ class Guard:
 
     def _tell(self, line: str) -> None:
         assert self._popen.stdin is not None
-        with self._lock:
-            self._popen.stdin.write(line.encode())
+        self._popen.stdin.write(line.encode())
 
 
 _guards: dict[int, Guard] = {}
@@ -79,12 +96,15 @@ def guard() -> Guard:
     """
     with _starting:
         found = _guards.get(os.getpid())
-        if found is None or not found.alive:
-            found = _guards[os.getpid()] = Guard()
-            atexit.register(_end, os.getpid(), found)
-        return found
+        if found is not None and found.alive:
+            return found
+        made = _guards[os.getpid()] = Guard()
+        atexit.register(_end, os.getpid(), made)
+        if found is not None:
+            made.follow(found)
+        return made
 
 
-def _end(owner: int, found: Guard) -> None:
+def _end(owner: int, made: Guard) -> None:
     if os.getpid() == owner:  # a fork that ends must not end its parent's
-        found.close()
+        made.close()

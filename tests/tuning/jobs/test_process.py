@@ -214,17 +214,18 @@ if sys.argv[2] == "wait":
     time.sleep(100)
 elif sys.argv[2] == "raise":
     raise SystemExit(1)
-while Path("pids").read_text().count("\\n") < 5:
+while Path("pids").read_text().count("\\n") < int(sys.argv[3]):
     time.sleep(0.01)
 if sys.argv[2] == "all die":
-    guard()._popen.kill()
-    guard()._popen.wait()
+    process = guard()._popen
+    process.kill()
+    process.wait()
 os.kill(os.getpid(), 9)
 """
 
 
-def study(command: str, folder: Path, how: str) -> subprocess.Popen[str]:
-    asked = [sys.executable, "-c", LEFT, command, how]
+def study(command: str, folder: Path, how: str, count: int = 5) -> subprocess.Popen[str]:
+    asked = [sys.executable, "-c", LEFT, command, how, str(count)]
     return subprocess.Popen(asked, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
@@ -252,6 +253,24 @@ def test_a_killed_study_takes_along_all_but_those_who_left_the_group(tmp_path: P
     assert sorted(alive(family)) == ["daemon", "other-group"]
     assert job("true", tmp_path, grace_s=0.2).reap() == (3,)
     assert gone(family)
+
+
+def test_what_died_with_its_study_is_known_to_have_lasted_until_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticking = "date +%s.%N > began; while :; do date +%s.%N > clock.new; mv clock.new clock; sleep 0.01; done"
+    command = f"echo leader $$ >> pids; echo PRUDENT '{{{{\"ready\": 1}}}}'; {ticking}"
+    with study(command, tmp_path, "die", count=1) as killed:
+        assert killed.wait(120) == -signal.SIGKILL
+    assert gone(pids(tmp_path, 1))
+    wait_for((tmp_path / "logs" / "trial-0003.ended").exists)
+    lived_s = float((tmp_path / "clock").read_text()) - float((tmp_path / "began").read_text())
+    later_s = time.time() + 1e6
+    monkeypatch.setattr(time, "time", lambda: later_s)
+    again = job("true", tmp_path)
+    again.reap()
+    assert lived_s <= again.outlived_s[3] < 1e5
+    assert not list((tmp_path / "logs").glob("*.ended"))
 
 
 def test_the_runs_of_a_living_study_are_left_alone(tmp_path: Path) -> None:

@@ -154,6 +154,8 @@ def test_threads_that_begin_at_once_share_one_guard(monkeypatch: pytest.MonkeyPa
         def __init__(self) -> None:
             time.sleep(0.2)
 
+        def close(self) -> None: ...
+
     monkeypatch.setattr(guards, "_guards", {})
     monkeypatch.setattr(guards, "Guard", Slow)
     found: list[object] = []

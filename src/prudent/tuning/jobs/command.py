@@ -27,7 +27,7 @@ from prudent.tuning.jobs.declared import (
     fingerprint_of,
 )
 from prudent.tuning.jobs.exits import outcome
-from prudent.tuning.jobs.leftovers import PidFile, reap, trial_name
+from prudent.tuning.jobs.leftovers import PidFile, ended_path, reap, trial_name
 from prudent.tuning.jobs.lines import Lines
 from prudent.tuning.jobs.logs import Log, cannot_write
 from prudent.tuning.jobs.pricing import Priced, pricing
@@ -115,7 +115,7 @@ class CommandJob:
             command = self._template.fill(chosen)
             timeline = Timeline(self.setup_s)  # from here on it is paid for, the start of the process too
             tree = ProcessTree(command, self.directory, self._variables(chosen, number), cookie)
-            guard().watch(tree.pid)
+            guard().watch(tree.pid, None if self.logs is None else ended_path(self.logs, number))
             self._note(replace(note, process=tree.identity))
         except BaseException as error:
             _abandon(tree, out, err)

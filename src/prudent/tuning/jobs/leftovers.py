@@ -82,24 +82,38 @@ def trial_name(trial: int) -> str:
     return f"trial-{trial:04d}"
 
 
+def ended_path(folder: Path, trial: int) -> Path:
+    """Where the guard of a killed study writes down when it ended a trial."""
+    return folder / f"{trial_name(trial)}.ended"
+
+
 def reap(folder: Path, grace_s: float) -> dict[int, float]:
-    """End what earlier studies left running and noted in `folder`; answers how long each trial had lasted.
+    """End what earlier studies left running and noted in `folder`; answers how long such trials had lasted.
 
     A process is ended only if it is the one that was noted: same number and same start time, or with
     the cookie of that run in its environment. Runs of a study that is still alive are left alone.
     """
-    ended: dict[int, float] = {}
+    lasted_s: dict[int, float] = {}
     for path, note in _notes(folder):
         if note is not None:
             if note.owner is not None and note.owner.alive:
                 continue
-            if note.members():
-                end(note.members, signal_all, grace_s)
-                lasted_s = 0.0 if note.began_s is None else time.time() - note.began_s
-                ended[note.trial] = max(lasted_s, 0.0)
+            if (ended_s := _ended_s(folder, note, grace_s)) is not None:
+                lasted_s[note.trial] = max(ended_s - (note.began_s or ended_s), 0.0)
+            ended_path(folder, note.trial).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
-    return ended
+    return lasted_s
+
+
+def _ended_s(folder: Path, note: PidFile, grace_s: float) -> float | None:
+    """When a trial was over: now if it had to be ended, else when its guard ended it, if it did."""
+    if note.members():
+        end(note.members, signal_all, grace_s)
+        return time.time()
+    with contextlib.suppress(OSError, ValueError):
+        return float(ended_path(folder, note.trial).read_text())
+    return None
 
 
 def _notes(folder: Path) -> Iterator[tuple[Path, PidFile | None]]:
