@@ -1,6 +1,8 @@
 """A request on a cluster of its own, from the command line: it loses a worker, is stopped and resumed.
 
-Spark has one context in a process: the requests here run in processes of their own.
+Spark has one context in a process: the requests here run in processes of their own. A cluster that loses a
+machine and refuses strangers (`test_spark.py`), a whole request on one (`test_paper_flow.py`) and Ctrl-C with
+rented machines (`test_cluster_command.py`) are also tested where it takes less.
 """
 
 from __future__ import annotations
@@ -169,6 +171,7 @@ def trained_in(folder: Path, run: UnderWay) -> int:
     return len(board["entries"])
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("heeds_ctrl_c")
 def test_a_request_survives_a_killed_worker_and_ends_with_its_machine_at_ctrl_c(
     tmp_path: Path, only_loopback: Watch
