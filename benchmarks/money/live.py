@@ -53,10 +53,10 @@ def play(seed: int, folder: Path) -> Played:
     troubles: Counter[str] = Counter()
     for _ in range(chance.choice([0, 0, 1, 2, 3])):
         how = chance.choice(STOPS)
-        if session(folder, how, chance.uniform(0.0, 0.8)) is None:
-            troubles[how.name] += 1
-    answer = session(folder, None, 0.0)
-    assert answer is not None, (folder / "said").read_text()[-400:]
+        troubles[how.name] += session(folder, how, chance.uniform(0.0, 0.8))
+    session(folder, None, 0.0)
+    assert (text := (folder / "answer").read_text()), (folder / "said").read_text()[-400:]
+    answer = json.loads(text)
     return Played(
         "tune, commands",
         seed,
@@ -75,26 +75,21 @@ def lived_s(folder: Path) -> float:
     return sum(float(life[1]) - float(life[0]) for life in lives if len(life) == 2)
 
 
-def session(folder: Path, stop: signal.Signals | None, after_s: float) -> dict[str, float] | None:
-    """One process of the study; its answer, unless it was stopped before it had one."""
+def session(folder: Path, stop: signal.Signals | None, after_s: float) -> bool:
+    """One process of the study; whether it had to be stopped."""
     before = len(list(folder.glob("clock.*")))
     child = forked(folder, lambda: command(["tune", "job.json", "--json", "--resume"]))
-    while stop is not None and os.waitpid(child, os.WNOHANG) == (0, 0):
+    if stop is None:
+        os.waitpid(child, 0)
+        return False
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
         if len(list(folder.glob("clock.*"))) > before:
             time.sleep(after_s)
             os.kill(child, stop)
-            break
+            os.waitpid(child, 0)
+            return True
         time.sleep(0.01)
-    else:
-        if stop is not None:  # it has ended by itself
-            return _answer(folder)
-    os.waitpid(child, 0)
-    return _answer(folder)
-
-
-def _answer(folder: Path) -> dict[str, float] | None:
-    text = (folder / "answer").read_text()
-    return json.loads(text) if text.strip() else None
+    return False
 
 
 def command(words: list[str]) -> int:
