@@ -55,7 +55,8 @@ def play(seed: int, folder: Path) -> Played:
         how = chance.choice(STOPS)
         troubles[how.name] += session(folder, how, chance.uniform(0.0, 0.8))
     session(folder, None, 0.0)
-    assert (text := (folder / "answer").read_text()), (folder / "said").read_text()[-400:]
+    text = (folder / "answer").read_text()
+    assert text, (folder / "said").read_text()[-400:]
     answer = json.loads(text)
     return Played(
         "tune, commands",
