@@ -100,6 +100,7 @@ def links() -> set[Path]:
     return {path for path in Path("/tmp").glob("prudent-*") if path.is_symlink()}
 
 
+@pytest.mark.soak
 def test_data_that_a_host_cannot_see_are_streamed_to_it(elsewhere: Any, tmp_path: Path) -> None:
     data = tmp_path / "data.csv"
     data.write_text("x,z,y\n" + "".join(f"{i},{i % 7},{2 * i + i % 7}\n" for i in range(300)))

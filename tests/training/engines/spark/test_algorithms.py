@@ -97,10 +97,18 @@ def near(score: float) -> Any:
     return pytest.approx(score, abs=0.05 * max(1.0, abs(score)))
 
 
+ALIKE = {
+    (CLASSES, "gradient-boosted-tree-classification"): "as support vectors: one against all",
+    (TWO, "gradient-boosted-tree-classification"): "as values are boosted, below",
+    (TWO, "linear-support-vector-machine"): "each of several against all is one of these",
+    (VALUES, "decision-tree-regression"): "a forest has many of them",
+    (CLASSES, "random-forest-classification"): "many trees, as for values",
+}
+"""What goes the way of another case: those are for the soak."""
+
+
 def case(domain: str, algorithm: str, settings: Mapping[str, Any], least: float) -> Any:
-    """Boosting tells three classes apart as support vectors do: one against all, in the soak."""
-    long = (domain, algorithm) == (CLASSES, "gradient-boosted-tree-classification")
-    marks = [pytest.mark.soak] if long else []
+    marks = [pytest.mark.soak] if (domain, algorithm) in ALIKE else []
     return pytest.param(domain, algorithm, settings, least, id=f"{algorithm}-{domain}", marks=marks)
 
 
@@ -232,10 +240,11 @@ def rows_with_gaps(file: Path) -> Path:
     return file
 
 
+@pytest.mark.soak
 def test_a_request_with_missing_categories_and_numbers_is_answered_alike_by_both_engines(
     spark: Any, tmp_path: Path
 ) -> None:
-    """From the document to models that are loaded and used."""
+    """From the document to models that are loaded and used; the model alone is in `test_session.py`."""
     file = rows_with_gaps(tmp_path / "gaps.csv")
     asked = {
         "multinomial-logistic-regression": {"maxIter": 30, "regParam": 0.01},
