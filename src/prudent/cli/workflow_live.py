@@ -13,6 +13,7 @@ from rich.text import Text
 
 from prudent.cli.live import format_clock
 from prudent.core.units import format_duration, format_money
+from prudent.workflows.execute.forecast import Forecast
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -37,6 +38,8 @@ class Progress:
         self.bars: dict[tuple[str, int], list[tuple[float, float, str]]] = {}
         self.last: tuple[str, ...] = ()
         self.dead: set[str] = set()
+        self.gone: set[str] = set()
+        self.forecast: Forecast | None = None
         self.scale = 1.0
         self._clock, self._zero_s = clock, clock()
         self._lock = threading.Lock()
@@ -55,6 +58,8 @@ class Progress:
 
     def _session(self, fact: Fact) -> None:
         self.skipped = self.done = int(fact["skipped"])
+        if "forecast" in fact:
+            self.forecast = Forecast.from_dict(fact["forecast"])
         self._zero_s = self._clock() - float(fact["at_s"]) * self.scale
 
     def _started(self, fact: Fact) -> None:
@@ -81,6 +86,12 @@ class Progress:
     def _replanned(self, fact: Fact) -> None:
         self.last = (*self.last, sentence(fact))[-4:]
 
+    def _returned(self, fact: Fact) -> None:
+        self.gone.add(fact["vm"])
+        self.last = (*self.last, sentence(fact))[-4:]
+
+    _stopped = _replanned
+
 
 def sentence(fact: Fact) -> str:
     """A fact in one line, or nothing for those that need none.
@@ -100,9 +111,23 @@ def sentence(fact: Fact) -> str:
     if kind == "lost":
         return f"{at}  VM {fact['vm']} was lost"
     if kind == "replanned":
-        why = "after the loss" if fact.get("why") == "lost" else "because times differ from the plan"
-        return f"{at}  {len(fact['moved'])} activations planned anew {why}"
+        return f"{at}  {len(fact['moved'])} activations planned anew {_WHY.get(fact.get('why', ''), '')}"
+    if kind == "rented":
+        price = format_money(fact["usd_per_h"])
+        return f"{at}  {fact['vm']} is rented, a {fact['machine']} at {price} an hour"
+    if kind == "returned":
+        return f"{at}  VM {fact['vm']} is given back: {fact['why']}"
+    if kind == "stopped":
+        return f"{at}  stopped: the {fact['why']} leaves no room for more"
     return ""
+
+
+_WHY = {
+    "lost": "after the loss",
+    "surprise": "because times differ from the plan",
+    "budget": "because money runs short",
+    "deadline": "because time runs short",
+}
 
 
 class Silent:
@@ -133,6 +158,9 @@ class Lines:
     def watch(self, fact: Fact) -> None:
         self._progress.watch(fact)
         if fact["fact"] == "session":
+            ahead = self._progress.forecast
+            if ahead is not None:
+                self._say(f"forecast: {ahead.cost_text}, {ahead.makespan_text}")
             for name, why in fact.get("again", {}).items():
                 self._say(f"{name} runs again: {why}" if why != "not run yet" else "")
             if fact["skipped"]:
@@ -194,7 +222,8 @@ def _head(progress: Progress, width: int) -> Text:
     words += f", {progress.failed} failed" if progress.failed else ""
     words += f", {len(progress.running)} running"
     clock = f"{format_clock(progress.clock_s())} of {format_duration(plan.makespan_s)} planned"
-    money = f", {format_money(plan.cost_usd)}" if plan.cost_usd else ""
+    expected_usd = plan.cost_usd if progress.forecast is None else progress.forecast.cost_usd.expected
+    money = f", {format_money(expected_usd)}" if expected_usd else ""
     head = Text.assemble(
         (plan.workflow, "bold"), "  ", ("━" * full, "green"), ("─" * (room - full), "bright_black"), words
     )
@@ -212,7 +241,8 @@ def _lane(progress: Progress, lane: tuple[str, int], room: int, width: int, end_
     name = _label(progress, lane)
     now_s = progress.clock_s()
     running = [(each, at) for each, (where, at) in progress.running.items() if where == lane]
-    note = running[0][0] if running else ("lost" if lane[0] in progress.dead else "")
+    ended = "lost" if lane[0] in progress.dead else "given back" if lane[0] in progress.gone else ""
+    note = running[0][0] if running else ended
     cells = max(width - room - 26, 10)
     line = Text(f"{name:<{room}} ", style="dim" if lane[0] in progress.dead else "")
     bars = [*progress.bars.get(lane, ()), *((at, now_s, "running") for _, at in running)]

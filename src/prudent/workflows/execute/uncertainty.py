@@ -1,0 +1,138 @@
+"""How far run times are from their estimates, in parts, and how executions tell it.
+
+For an activation of program p on machine v, in one execution,
+
+    log(measured / estimated) = bias + run + program p + machine v + activation
+
+where each part but the bias is normal with mean 0: `run` is one draw for the whole execution, `program` one
+for all activations of a program, and so on. What is common to many activations does not average out, so the
+parts matter more than their sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from prudent.workflows.execute.record import measured_s
+from prudent.workflows.fleet import Fleet
+from prudent.workflows.graph import Floats
+from prudent.workflows.workflow import Workflow
+
+_LEAST_S = 1e-3
+
+
+@dataclass(frozen=True)
+class Residual:
+    """One activation: its program, log(measured / estimated), and its weight (the estimated seconds)."""
+
+    program: str
+    error: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """Deviations of the parts, in logarithms."""
+
+    bias: float = 0.0
+    run: float = 0.0
+    program: float = 0.0
+    machine: float = 0.0
+    activation: float = 0.0
+
+    def factors(self, rng: np.random.Generator, programs: Sequence[str], vms: int) -> tuple[Floats, Floats]:
+        """One draw: what every activation's run time, and every machine's speed, is multiplied by."""
+        own = {name: rng.normal(0.0, self.program) for name in dict.fromkeys(programs)}
+        common = self.bias + rng.normal(0.0, self.run)
+        errors = common + np.array([own[name] for name in programs])
+        errors += rng.normal(0.0, self.activation, len(programs))
+        return np.exp(errors), np.exp(-rng.normal(0.0, self.machine, vms))
+
+
+GUESSED = Uncertainty(bias=0.0, run=0.3, program=0.4, machine=0.08, activation=0.3)
+"""Where run times are what the user wrote down, or promised speeds make of them."""
+LEARNED = Uncertainty(bias=0.0, run=0.1, program=0.15, machine=0.05, activation=0.2)
+"""Where run times come from executions of the same workflow."""
+_PSEUDO = 3.0
+"""What is usual counts like so many executions."""
+
+
+def fitted(executions: Sequence[Sequence[Residual]], usual: Uncertainty) -> Uncertainty:
+    """The deviations that executions tell, drawn towards the usual ones while there are few.
+
+    By moments, each activation weighing as much as its time: a second more or less of a short one neither
+    costs nor delays.
+    """
+    told = [_Parts.of(each) for each in executions if each]
+    if not told:
+        return usual
+    n = len(told)
+    centre = (sum(each.middle for each in told) + _PSEUDO * usual.bias) / (n + _PSEUDO)
+    own = sum(each.own2 for each in told) / n
+    program = sum(each.program2 for each in told) / n
+    run = max(sum((each.middle - centre) ** 2 - each.program2 * each.share2 for each in told) / n, 0.0)
+
+    def mixed(found2: float, usually: float) -> float:
+        return math.sqrt((n * found2 + _PSEUDO * usually**2) / (n + _PSEUDO))
+
+    return Uncertainty(
+        bias=centre,
+        run=mixed(run, usual.run),
+        program=mixed(program, usual.program),
+        machine=usual.machine,
+        activation=mixed(own, usual.activation),
+    )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The moments of one execution; `share2` is how much of the programs' variance its middle keeps."""
+
+    middle: float
+    own2: float
+    program2: float
+    share2: float
+
+    @classmethod
+    def of(cls, residuals: Sequence[Residual]) -> _Parts:
+        groups: dict[str, list[Residual]] = defaultdict(list)
+        for residual in residuals:
+            groups[residual.program].append(residual)
+        whole = sum(each.weight for each in residuals)
+        shares = np.array([sum(each.weight for each in some) / whole for some in groups.values()])
+        means = np.array([_mean(some) for some in groups.values()])
+        middle = float(shares @ means)
+        within = sum(each.weight * (each.error - _mean(groups[each.program])) ** 2 for each in residuals)
+        several = sum(sum(each.weight for each in some) for some in groups.values() if len(some) > 1)
+        share2 = float(shares @ shares)
+        between = float(shares @ (means - middle) ** 2)
+        return cls(
+            middle,
+            within / several if several else 0.0,
+            between / (1.0 - share2) if share2 < 0.99 else 0.0,
+            share2,
+        )
+
+
+def _mean(residuals: Sequence[Residual]) -> float:
+    return sum(r.error * r.weight for r in residuals) / sum(r.weight for r in residuals)
+
+
+def residuals(
+    workflow: Workflow, fleet: Fleet, staged_s: Mapping[str, float], facts: Iterable[Mapping[str, Any]]
+) -> list[Residual]:
+    """What an execution's journal tells about the estimates of a workflow; `staged_s` is not estimated."""
+    vms = {vm.name: vm for vm in fleet.vms}
+    found = []
+    for name, vm_name, took_s in measured_s(facts):
+        activation, vm = workflow[name], vms[vm_name]
+        expected_s = max(activation.runtimes_s.get(vm.machine, activation.runtime_s / vm.speed), _LEAST_S)
+        ran_s = max(took_s - staged_s.get(name, 0.0), _LEAST_S)
+        found.append(Residual(activation.program, math.log(ran_s / expected_s), expected_s))
+    return found
