@@ -191,8 +191,8 @@ def _show(run: Run, written: Path | None, as_json: bool) -> None:
         complain(str(failure))
     if run.over_usd:
         complain(
-            f"the bill of {format_money(run.cost_usd)} is {format_money(run.over_usd)} above the budget: a price "
-            "rose, or a machine did not end in time; see `prudent clusters list`."
+            f"the bill of {format_money(run.cost_usd)} is {format_money(run.over_usd)} above the budget: a "
+            "price rose, or a machine did not end in time; see `prudent clusters list`."
         )
     if run.stopped is not None:
         complain(run.stopped)

@@ -99,29 +99,35 @@ def sentence(fact: Fact) -> str:
     >>> sentence({"fact": "lost", "vm": "m5.large-2", "at_s": 75.0})
     '1:15  VM m5.large-2 was lost'
     """
-    kind = fact["fact"]
+    say = _SENTENCES.get(fact["fact"])
     at = format_clock(float(fact.get("finish_s") or fact.get("at_s") or 0.0))
-    if kind == "started":
-        return f"{at}  {fact['activation']} begins on {fact['vm']}"
-    if kind == "ended" and fact["outcome"] == "done":
-        return f"{at}  {fact['activation']} done on {fact['vm']} in {format_duration(fact['took_s'])}"
-    if kind == "ended":
-        again = "" if fact.get("final") else "; it is tried again"
-        return f"{at}  {fact['activation']} {fact['outcome']} on {fact['vm']}: {fact['error']}{again}"
-    if kind == "lost":
-        return f"{at}  VM {fact['vm']} was lost"
-    if kind == "replanned":
-        return f"{at}  {len(fact['moved'])} activations planned anew {_WHY.get(fact.get('why', ''), '')}"
-    if kind == "rented":
-        price = format_money(fact["usd_per_h"])
-        return f"{at}  {fact['vm']} is rented, a {fact['machine']} at {price} an hour"
-    if kind == "returned":
-        return f"{at}  VM {fact['vm']} is given back: {fact['why']}"
-    if kind == "stopped":
-        return f"{at}  stopped: the {fact['why']} leaves no room for more"
-    return ""
+    return "" if say is None else f"{at}  {say(fact)}"
 
 
+def _ended(fact: Fact) -> str:
+    if fact["outcome"] == "done":
+        return f"{fact['activation']} done on {fact['vm']} in {format_duration(fact['took_s'])}"
+    again = "" if fact.get("final") else "; it is tried again"
+    return f"{fact['activation']} {fact['outcome']} on {fact['vm']}: {fact['error']}{again}"
+
+
+def _replanned(fact: Fact) -> str:
+    return f"{len(fact['moved'])} activations planned anew {_WHY.get(fact.get('why', ''), '')}"
+
+
+def _rented(fact: Fact) -> str:
+    return f"{fact['vm']} is rented, a {fact['machine']} at {format_money(fact['usd_per_h'])} an hour"
+
+
+_SENTENCES: dict[str, Callable[[Fact], str]] = {
+    "started": lambda fact: f"{fact['activation']} begins on {fact['vm']}",
+    "ended": _ended,
+    "lost": lambda fact: f"VM {fact['vm']} was lost",
+    "replanned": _replanned,
+    "rented": _rented,
+    "returned": lambda fact: f"VM {fact['vm']} is given back: {fact['why']}",
+    "stopped": lambda fact: f"stopped: the {fact['why']} leaves no room for more",
+}
 _WHY = {
     "lost": "after the loss",
     "surprise": "because times differ from the plan",

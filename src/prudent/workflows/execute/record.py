@@ -173,6 +173,8 @@ class Run:
         """Itself, or RunFailed with what the failing commands said."""
         if self.succeeded:
             return self
+        if self.stopped is not None:
+            raise RunFailed(self.stopped)
         unfinished = len(self.execution.unfinished)
         told = "\n".join(str(failure) for failure in self.failures[:3])
         more = f"\n… and {len(self.failures) - 3} more" if len(self.failures) > 3 else ""
