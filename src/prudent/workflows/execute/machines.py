@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import secrets
 import shlex
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from prudent.cloud.clusters.dask_node import scheduler
 from prudent.cloud.clusters.dask_security import for_workers, made_for_run
 from prudent.cloud.leases.delays import Delays
 from prudent.cloud.leases.lease import Lease
-from prudent.core.errors import BadInput, PrudentError
+from prudent.core.errors import BadInput, PrudentError, RunFailed
 from prudent.workflows.execute.command import Order
 from prudent.workflows.execute.crew import Crew, Gone, Told, scratch_folder
 from prudent.workflows.execute.foresight import Terms
@@ -143,11 +144,24 @@ def _shared(cluster: DaskCluster, directory: Path) -> bool:
         marker.unlink()
 
 
+class BootTooLong(RunFailed):
+    """Machines took so long to come that money or time was over; they were given back."""
+
+
 @contextlib.contextmanager
 def crew_on_machines(
-    fleet: Fleet, used: set[str], place: Place, directory: Path, run: str, terms: Terms
+    fleet: Fleet,
+    used: set[str],
+    place: Place,
+    directory: Path,
+    run: str,
+    terms: Terms,
+    most_s: float = threading.TIMEOUT_MAX,
 ) -> Iterator[MachineCrew]:
-    """A crew on machines of the plan's types, none of them dearer than the terms have it."""
+    """A crew on machines of the plan's types, none of them dearer than the terms have it.
+
+    If they are not up after `most_s`, they are given back: BootTooLong.
+    """
     try:
         import dask
         import distributed
@@ -164,6 +178,7 @@ def crew_on_machines(
     security = made_for_run()
     ordered_s = time.monotonic()
     with contextlib.ExitStack() as stack:
+        in_time = stack.enter_context(_given_back_after(cluster, most_s))
         stack.enter_context(cluster)
         stack.enter_context(dask.config.set({"distributed.scheduler.worker-ttl": _TTL}))
         scratch = stack.enter_context(scratch_folder())
@@ -173,12 +188,41 @@ def crew_on_machines(
         client = stack.enter_context(connection)
         cluster.wait_for(lambda: len(_known(client)), _START_S)
         addresses = {str(info["name"]): address for address, info in _known(client).items()}
+        in_time()
         place.delays.note(place.provider.name, "boot", time.monotonic() - ordered_s)
         crew = MachineCrew(client, addresses, cluster, directory, place.delays, ordered_s)
         stack.callback(crew.hush)
         # Workers first, while somebody still listens: a scheduler that goes before them would complain.
         stack.callback(_close, cluster, place.delays)
         yield crew
+
+
+@contextlib.contextmanager
+def _given_back_after(cluster: DaskCluster, most_s: float) -> Iterator[Callable[[], None]]:
+    """Machines are given back after a time, wherever their start stands then, unless `in_time` was called."""
+    over = threading.Event()
+
+    def give_back() -> None:
+        over.set()
+        with contextlib.suppress(PrudentError):  # whoever waits for them closes them again, and tells
+            cluster.close()
+
+    def in_time() -> None:
+        timer.cancel()
+        if over.is_set():
+            raise BootTooLong("The machines were not up in time.")
+
+    timer = threading.Timer(min(max(most_s, 0.0), threading.TIMEOUT_MAX), give_back)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield in_time
+    except PrudentError as error:
+        if over.is_set():
+            raise BootTooLong("The machines were not up in time.") from error
+        raise
+    finally:
+        timer.cancel()
 
 
 def _close(cluster: DaskCluster, delays: Delays) -> None:

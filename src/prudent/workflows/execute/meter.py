@@ -48,7 +48,7 @@ def plan_price(vm: Vm, world: World) -> Price:
 class PlanMeter:
     """Workers that nobody rents, at the prices of the plan: from the start, or from their first use."""
 
-    earlier_usd = 0.0
+    earlier_usd: float = 0.0
 
     def __init__(
         self,

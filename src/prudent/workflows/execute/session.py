@@ -19,7 +19,7 @@ from prudent.workflows.execute.keeper import Keeper
 from prudent.workflows.execute.limits import Limit
 from prudent.workflows.execute.record import LOGS, planned_queues, world_of
 from prudent.workflows.execute.replan import replan
-from prudent.workflows.execute.resume import command_digest
+from prudent.workflows.execute.resume import STOPPED, command_digest
 from prudent.workflows.fleet import Fleet
 from prudent.workflows.plan import Plan
 from prudent.workflows.problem import bring_together
@@ -188,6 +188,8 @@ class Session:
         self._stopped = True
         self.crew.end(self.name)
         remaining = [*self.dispatcher.running, *self.dispatcher.waiting]
+        for name in self.dispatcher.running:
+            self._note(self._lost(self.orders[name], self.clock_s(), STOPPED) | {"final": False})
         queues = planned_queues(self.plan, self.workflow, remaining)
         self._note(self.keeper.stop_fact(why, self._known, queues, remaining, self.clock_s()))
 
@@ -266,25 +268,26 @@ class Session:
             self.crew.forget(name, order.attempt)
             final = name in self.dispatcher.given_up
             why = "its VM was lost again and again" if final else f"VM {vm} was lost"
-            start_s = min(self.begun_s[name], at_s)
-            self._note(
-                {
-                    "fact": "ended",
-                    "activation": name,
-                    "vm": vm,
-                    "slot": order.slot,
-                    "attempt": order.attempt,
-                    "outcome": "lost",
-                    "error": why,
-                    "took_s": at_s - start_s,
-                    "start_s": start_s,
-                    "finish_s": at_s,
-                    "final": final,
-                }
-            )
+            self._note(self._lost(order, at_s, why) | {"final": final})
         orphaned = self.dispatcher.orphaned
         if orphaned:
             self._replan(orphaned)
+
+    def _lost(self, order: Order, at_s: float, why: str) -> Fact:
+        """The fact about an attempt that came to nothing, though not by its own fault."""
+        start_s = min(self.begun_s[order.activation], at_s)
+        return {
+            "fact": "ended",
+            "activation": order.activation,
+            "vm": order.vm,
+            "slot": order.slot,
+            "attempt": order.attempt,
+            "outcome": "lost",
+            "error": why,
+            "took_s": at_s - start_s,
+            "start_s": start_s,
+            "finish_s": at_s,
+        }
 
     def _replan(self, orphaned: list[str]) -> None:
         """Plan all that waits anew, because some of it has no VM any more."""

@@ -14,10 +14,11 @@ from prudent.workflows.execute.dispatch import Lane
 from prudent.workflows.execute.estimates import learned
 from prudent.workflows.execute.forecast import Forecast, Interval
 from prudent.workflows.execute.foresight import Terms, forecast
+from prudent.workflows.execute.hold import Hold
 from prudent.workflows.execute.journal import Fact
 from prudent.workflows.execute.keeper import Keeper
-from prudent.workflows.execute.limits import Limits
-from prudent.workflows.execute.machines import crew_on_machines
+from prudent.workflows.execute.limits import Limit, Limits
+from prudent.workflows.execute.machines import BootTooLong, crew_on_machines
 from prudent.workflows.execute.meter import LeaseMeter, Meter, PlanMeter, plan_price, spent_usd
 from prudent.workflows.execute.place import Place, bill_fact
 from prudent.workflows.execute.record import planned_queues, world_of
@@ -109,13 +110,37 @@ class Sitting:
         earlier_usd = self.earlier_usd  # before the machines of this session are on the bill
         try:
             with crew_on_machines(
-                self.plan.fleet, needed, self.place, self.manner.directory, self.name, self.terms
+                self.plan.fleet,
+                needed,
+                self.place,
+                self.manner.directory,
+                self.name,
+                self.terms,
+                self._most_s(limits, earlier_usd),
             ) as rented:
                 if self.manner.replay is None:
                     Ground(self.manner.directory, rented).check_programs(self.workflow)
                 self._session(rented, notes, limits, earlier_usd)
+        except BootTooLong:
+            notes.write(self._stopped_at_boot(limits, earlier_usd))
         finally:
             notes.write(bill_fact(self.place.bill(self.name), [*self.agenda.earlier, *notes.facts]))
+
+    def _most_s(self, limits: Limits, earlier_usd: float) -> float:
+        """For how long the machines may be there, from their order on."""
+        now_s = self.agenda.offset_s
+        holds = [Hold(vm, price, now_s) for vm, price in self.terms.prices.items()]
+        return limits.left(holds, earlier_usd, now_s, self.terms.give_back.high_s)[0]
+
+    def _stopped_at_boot(self, limits: Limits, earlier_usd: float) -> Fact:
+        """Money or time was over before the machines were up; the bill that follows tells what they cost."""
+        assert self.place is not None
+        why: Limit = "budget" if limits.budget_usd is not None else "deadline"
+        meter = PlanMeter(self.plan.fleet, self.world, (), ())
+        meter.earlier_usd = max(self.place.bill(self.name).total_usd(), earlier_usd)
+        keeper = Keeper(limits, meter, self.foresee)
+        remaining = list(self.agenda.reasons)
+        return keeper.stop_fact(why, self.known, self._queues(), remaining, self.agenda.offset_s)
 
     def _session(self, crew: Crew, notes: Notes, limits: Limits, earlier_usd: float) -> None:
         keeper = Keeper(limits, self._meter(crew, earlier_usd), self.foresee)
