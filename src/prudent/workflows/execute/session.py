@@ -119,7 +119,9 @@ class Session:
     def _patience_s(self) -> float:
         """How long to wait for an event: not beyond the moment at which a limit is reached."""
         left_s = self.keeper.left(self.clock_s())[0] * (self.manner.replay or 1.0)
-        return min(self.crew.tick_s, max(left_s, 0.0) + _AFTER_S)
+        look_s = self._look_again_s - self.crew.time_s()
+        patience_s = min(self.crew.tick_s, max(left_s, 0.0) + _AFTER_S)
+        return min(patience_s, look_s + _AFTER_S) if look_s > 0 else patience_s
 
     def _start(self) -> None:
         for start in self.dispatcher.starts(self._may_start):
@@ -190,6 +192,8 @@ class Session:
         remaining = [*self.dispatcher.running, *self.dispatcher.waiting]
         for name in self.dispatcher.running:
             self._note(self._lost(self.orders[name], self.clock_s(), STOPPED) | {"final": False})
+        for vm in sorted(self.crew.vms):
+            self._return(vm, f"the {why} leaves no room for more")
         queues = planned_queues(self.plan, self.workflow, remaining)
         self._note(self.keeper.stop_fact(why, self._known, queues, remaining, self.clock_s()))
 
