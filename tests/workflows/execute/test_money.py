@@ -190,7 +190,7 @@ class TestAtThePricesOfThePlan:
     def test_a_budget_is_kept_and_stays_the_run_s(
         self, step: Step, plan_for: Callable[..., Plan], ground: Path, tmp_path: Path, site: Any
     ) -> None:
-        """Two machines at $3.60 an hour: six tenths of a cent are 3 seconds; 100 activations of 1 s are too many."""
+        """Two machines at $3.60 an hour: 0.6 cents are 3 seconds; 100 activations are too many."""
         steps = tuple(step(f"a{at}", f"touch done{at}", "in", f"done{at}", 1.0) for at in range(100))
         workflow = Workflow("many", steps)
         told: dict[str, Any] = {"directory": ground, "address": site.address}
