@@ -49,6 +49,12 @@ class Progress:
         with self._lock:
             getattr(self, f"_{fact['fact']}", lambda fact: None)(fact)
 
+    @property
+    def forecast_text(self) -> str:
+        """What the run is expected to cost and to take, as soon as that is known."""
+        ahead = self.forecast
+        return "" if ahead is None else f"forecast: {ahead.cost_text}, {ahead.makespan_text}"
+
     def clock_s(self) -> float:
         """Seconds of the run, in those of the plan."""
         return (self._clock() - self._zero_s) / self.scale
@@ -164,9 +170,7 @@ class Lines:
     def watch(self, fact: Fact) -> None:
         self._progress.watch(fact)
         if fact["fact"] == "session":
-            ahead = self._progress.forecast
-            if ahead is not None:
-                self._say(f"forecast: {ahead.cost_text}, {ahead.makespan_text}")
+            self._say(self._progress.forecast_text)
             for name, why in fact.get("again", {}).items():
                 self._say(f"{name} runs again: {why}" if why != "not run yet" else "")
             if fact["skipped"]:
@@ -207,7 +211,7 @@ def draw(progress: Progress, width: int) -> RenderableType:
     """The whole view, `width` characters wide."""
     page = Table.grid(padding=0)
     page.add_row(_head(progress, width))
-    page.add_row("")
+    page.add_row(Text(progress.forecast_text, style="dim", no_wrap=True, overflow="ellipsis"))
     lanes = [lane for lane in progress.lanes if lane in progress.planned or lane in progress.bars]
     room = max(len(_label(progress, lane)) for lane in lanes)
     end_s = max(progress.plan.makespan_s, progress.clock_s())

@@ -52,9 +52,9 @@ def gantt(
     used = [attempt for attempt in attempts if attempt.finish_s > attempt.start_s]
     shown = list(dict.fromkeys(rows[key] for key in rows if any((a.vm, a.slot) == key for a in used)))
     colours = palette(workflow)
-    paid = {key: rent for rent in rented for key in rows if key[0] == rent.vm}
-    shown += [rows[key] for key in paid if rows[key] not in shown]
-    traces: list[Trace] = [_paid_trace(rows, paid)] if paid else []
+    paid = [(rows[key], rent) for rent in rented for key in rows if key[0] == rent.vm]
+    shown += [row for row in dict.fromkeys(row for row, _ in paid) if row not in shown]
+    traces: list[Trace] = [_paid_trace(paid)] if paid else []
     seen: set[str] = set()
     for program in colours:
         bars = _bars(workflow, used, program, end_s)
@@ -155,22 +155,22 @@ def _bar_trace(
     }
 
 
-def _paid_trace(rows: Mapping[tuple[str, int], str], rented: Mapping[tuple[str, int], Rent]) -> Trace:
+def _paid_trace(paid: Sequence[tuple[str, Rent]]) -> Trace:
     hover = [
         lines(
-            rows[key],
+            row,
             f"paid from {words.amount('time_s', rent.from_s)} to {words.amount('time_s', rent.until_s)}",
             words.amount("cost_usd", rent.cost_usd),
         )
-        for key, rent in rented.items()
+        for row, rent in paid
     ]
     return {
         "type": "bar",
         "orientation": "h",
         "name": "paid for",
-        "y": [rows[key] for key in rented],
-        "base": [rent.from_s for rent in rented.values()],
-        "x": [rent.rented_s for rent in rented.values()],
+        "y": [row for row, _ in paid],
+        "base": [rent.from_s for _, rent in paid],
+        "x": [rent.rented_s for _, rent in paid],
         "customdata": hover,
         "hovertemplate": "%{customdata}<extra></extra>",
         "marker": {"color": "--left"},

@@ -10,6 +10,9 @@ from prudent.reports.workflow_charts import time_axis
 from prudent.workflows.execute.record import Run
 from prudent.workflows.rent import Rent
 
+_FAR = 3.0
+"""A limit that is so many times further away than all else is not drawn."""
+
 
 def money(run: Run, rented: Sequence[Rent]) -> Figure | None:
     """What was paid until each moment; a star with its intervals where the end was forecast."""
@@ -45,14 +48,14 @@ def money(run: Run, rented: Sequence[Rent]) -> Figure | None:
         xs.append(time.high)
         ys.append(cost.high)
     shapes, notes = [], []
-    if run.budget_usd is not None:
+    if run.budget_usd is not None and run.budget_usd < _FAR * max(ys):
         ys.append(run.budget_usd)
         shapes.append(dotted(y=run.budget_usd))
         notes.append(_note("budget", x=0.0, y=run.budget_usd))
-    if run.deadline_s is not None:
+    if run.deadline_s is not None and run.deadline_s < _FAR * max(xs):
         xs.append(run.deadline_s)
         shapes.append(dotted(x=run.deadline_s))
-        notes.append(_note("deadline", x=run.deadline_s, y=0.0))
+        notes.append({**_note("deadline ", x=run.deadline_s, y=0.0), "xanchor": "right"})
     layout = {
         "xaxis": time_axis(max(xs), title="time since the machines were ordered"),
         "yaxis": axis("cost_usd", ys, log=False, title="paid"),

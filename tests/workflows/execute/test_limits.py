@@ -68,7 +68,8 @@ class Played:
         with suppress(RunFailed):  # where the last machine is lost, nothing can go on
             self.facts = follow(plan, workflow, self.crew, keeper)
 
-    def foresee(self, workflow: Workflow, queues: Mapping[Any, Sequence[str]]) -> Forecast:
+    def foresee(self, workflow: Workflow, queues: Mapping[Any, Sequence[str]], facts: Any) -> Forecast:
+        del facts
         return _ahead(self.plan, workflow, queues, self.prices)
 
 

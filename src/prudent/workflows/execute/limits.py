@@ -93,14 +93,16 @@ def _minutes(rest: Forecast) -> int:
 
 
 def stop_sentence(
-    limits: Limits, why: Limit, spent_usd: float, clock_s: float, remaining: int, count: int, rest: Forecast
+    limits: Limits, why: Limit, spent_usd: float, end_usd: float, clock_s: float, what: str, rest: Forecast
 ) -> str:
-    """What a user is told about a stop: what remains, and what it needs."""
-    what = f"{remaining} of {count} activations remain"
+    """What a user is told about a stop: `what` remains, and what it needs.
+
+    With the give-back, `end_usd` will have been paid at most.
+    """
     need = f"which need about {rest.cost_text} and {rest.makespan_text} more"
     if why == "budget":
         assert limits.budget_usd is not None
-        enough = format_money(_up(spent_usd + rest.cost_usd.high))
+        enough = format_money(_up(end_usd + rest.cost_usd.high))
         return (
             f"Stopped before the budget of {format_money(limits.budget_usd)} is passed "
             f"({format_money(spent_usd)} spent): {what}, {need}; go on with --resume --budget {enough}."

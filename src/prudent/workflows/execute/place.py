@@ -64,20 +64,21 @@ def bill_fact(bill: Bill, facts: Iterable[Mapping[str, Any]]) -> Fact:
     Machines of earlier sessions that the register has forgotten stay as the journal knew them.
     """
     told = list(facts)
-    names = {fact["cluster"]: fact["vm"] for fact in told if fact["fact"] == "rented"}
+    rented = {fact["cluster"]: fact for fact in told if fact["fact"] == "rented"}
     known = {row["cluster"]: row for fact in told if fact["fact"] == "bill" for row in fact["machines"]}
     sessions = [fact for fact in told if fact["fact"] == "session" and "wall_s" in fact]
     now_s = time.time()
     for line in bill.lines:
-        zero_s = _zero_s(sessions, line)
+        known_as = rented.get(line.cluster, {"vm": line.cluster, "at_s": None})
+        from_s = line.launched_s - _zero_s(sessions, line) if known_as["at_s"] is None else known_as["at_s"]
         end_s = now_s if line.released_s is None else line.released_s
         known[line.cluster] = {
-            "vm": names.get(line.cluster, line.cluster),
+            "vm": known_as["vm"],
             "machine": line.type,
             "cluster": line.cluster,
             "usd_per_h": line.price.usd_per_h,
-            "from_s": line.launched_s - zero_s,
-            "until_s": end_s - zero_s,
+            "from_s": from_s,
+            "until_s": from_s + end_s - line.launched_s,
             "cost_usd": line.cost_usd(now_s),
         }
     rows = sorted(known.values(), key=lambda row: (row["from_s"], row["vm"]))

@@ -195,7 +195,7 @@ class Session:
         for vm in sorted(self.crew.vms):
             self._return(vm, f"the {why} leaves no room for more")
         queues = planned_queues(self.plan, self.workflow, remaining)
-        self._note(self.keeper.stop_fact(why, self._known, queues, remaining, self.clock_s()))
+        self._note(self.keeper.stop_fact(why, self._known, queues, self._heard(), self.clock_s()))
 
     def _order(self, start: Start) -> Order:
         activation = self.workflow[start.activation]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +21,7 @@ from prudent.workflows.execute.limits import Limit, Limits
 from prudent.workflows.execute.machines import BootTooLong, crew_on_machines
 from prudent.workflows.execute.meter import LeaseMeter, Meter, PlanMeter, plan_price, spent_usd
 from prudent.workflows.execute.place import Place, bill_fact
-from prudent.workflows.execute.record import planned_queues, world_of
+from prudent.workflows.execute.record import measured_s, planned_queues, world_of
 from prudent.workflows.execute.session import Session
 from prudent.workflows.execute.uncertainty import GUESSED, LEARNED, Uncertainty
 from prudent.workflows.front import Policy
@@ -77,17 +77,20 @@ class Sitting:
         if not self.agenda.reasons:
             nothing = Interval(0.0, 0.0, 0.0)
             return Forecast(nothing, nothing).plus(self.earlier_usd, self.agenda.offset_s)
-        return self.foresee(self.known, self._queues()).plus(self.earlier_usd, self.agenda.offset_s)
+        ahead = self.foresee(self.known, self._queues(), self.agenda.earlier)
+        return ahead.plus(self.earlier_usd, self.agenda.offset_s)
 
-    def foresee(self, workflow: Workflow, queues: Mapping[Lane, Sequence[str]]) -> Forecast:
-        """What activations in these queues will cost and take, begun anew."""
+    def foresee(
+        self, workflow: Workflow, queues: Mapping[Lane, Sequence[str]], facts: Iterable[Fact]
+    ) -> Forecast:
+        """What activations in these queues will cost and take, begun anew after these facts."""
+        unsure = self._uncertainty({name for queue in queues.values() for name in queue}, facts)
         policy: Policy = self.plan.policy
         if policy == "adaptive" and self.place is not None:
             policy = "frugal"  # nothing is rented that the plan does not use
         return forecast(
-            workflow, self.plan.fleet, self.world, queues, self.terms, self._uncertainty(workflow), policy,
-            self.plan.seed,
-        )  # fmt: skip
+            workflow, self.plan.fleet, self.world, queues, self.terms, unsure, policy, self.plan.seed
+        )
 
     def money_facts(self, limits: Limits, ahead: Forecast) -> Fact:
         """What the journal keeps about money when a session begins."""
@@ -139,8 +142,7 @@ class Sitting:
         meter = PlanMeter(self.plan.fleet, self.world, (), ())
         meter.earlier_usd = max(self.place.bill(self.name).total_usd(), earlier_usd)
         keeper = Keeper(limits, meter, self.foresee)
-        remaining = list(self.agenda.reasons)
-        return keeper.stop_fact(why, self.known, self._queues(), remaining, self.agenda.offset_s)
+        return keeper.stop_fact(why, self.known, self._queues(), self.agenda.earlier, self.agenda.offset_s)
 
     def _session(self, crew: Crew, notes: Notes, limits: Limits, earlier_usd: float) -> None:
         keeper = Keeper(limits, self._meter(crew, earlier_usd), self.foresee)
@@ -158,8 +160,11 @@ class Sitting:
     def _queues(self) -> dict[Lane, list[str]]:
         return planned_queues(self.plan, self.workflow, self.agenda.reasons)
 
-    def _uncertainty(self, workflow: Workflow) -> Uncertainty:
+    def _uncertainty(self, names: Iterable[str], facts: Iterable[Fact]) -> Uncertainty:
+        """How sure the estimates of these activations are: as learned ones if all their programs ran before."""
         if self.manner.replay is not None:
             return Uncertainty()  # a rehearsal sleeps what was planned
-        measured = any(activation.runtimes_s for activation in workflow.activations)
-        return LEARNED if measured else GUESSED
+        if any(activation.runtimes_s for activation in self.workflow.activations):
+            return LEARNED
+        ran = {self.workflow[name].program for name, _, _ in measured_s(facts)}
+        return LEARNED if {self.workflow[name].program for name in names} <= ran else GUESSED
