@@ -8,30 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from prudent.core.errors import RunFailed
 from prudent.workflows.execute.agenda import Agenda, Manner, Notes
 from prudent.workflows.execute.command import Order
 from prudent.workflows.execute.crew import Crew, Gone, Told
 from prudent.workflows.execute.dispatch import Dispatcher, Lane, Start
-from prudent.workflows.execute.estimates import learned
 from prudent.workflows.execute.journal import Fact
 from prudent.workflows.execute.keeper import Keeper
 from prudent.workflows.execute.limits import Limit
-from prudent.workflows.execute.record import LOGS, planned_queues, world_of
-from prudent.workflows.execute.replan import replan
+from prudent.workflows.execute.record import LOGS, planned_queues
+from prudent.workflows.execute.replanner import Replanner
 from prudent.workflows.execute.resume import STOPPED, command_digest
-from prudent.workflows.fleet import Fleet
+from prudent.workflows.execute.run_log import RunLog
 from prudent.workflows.plan import Plan
-from prudent.workflows.problem import bring_together
 from prudent.workflows.workflow import Workflow
 
-_SURPRISE = 0.25
-"""An activation that takes so much more or less than planned makes an adaptive plan look again."""
 _SURE = 1.1
 """What is begun under a limit should end in time even if it takes so much longer than expected."""
 _AFTER_S = 1e-3
-_PAUSE_S = 0.5
-"""Looking again takes time too: not more often than this."""
 
 
 class Session:
@@ -49,22 +42,14 @@ class Session:
         keeper: Keeper,
     ) -> None:
         self.plan, self.workflow, self.manner = plan, workflow, manner
-        self.folder, self.journal, self.crew = folder.resolve(), journal, crew
-        self.earlier, self.keeper = agenda.earlier, keeper
+        self.folder, self.crew, self.keeper = folder.resolve(), crew, keeper
         self.name = uuid.uuid4().hex[:12]
-        self.world = world_of(plan)
-        self.facts: list[Fact] = []
         self.returned: set[str] = set()
         self.orders: dict[str, Order] = {}
-        self.begun_s: dict[str, float] = {}
-        # A pause between two sessions is not part of the run: its clock goes on where it stopped. The boot of
-        # its machines is: it is waited for, and paid.
-        self._offset_s = agenda.offset_s
-        self._zero_s = crew.time_s() if crew.ordered_s is None else crew.ordered_s
-        self._look_again_s = 0.0
-        self._known = workflow
-        self._stopped = False
+        self.log = RunLog(crew, manner, agenda, journal)
         self.dispatcher = self._dispatcher(agenda)
+        self.replanner = Replanner(plan, workflow, manner, crew, keeper, self.dispatcher, self.log)
+        self._stopped = False
 
     def run(self) -> None:
         """Until nothing runs and nothing can start, or money or time is over.
@@ -72,8 +57,7 @@ class Session:
         Everything that runs is ended before an error leaves.
         """
         self.crew.begin(self.name)
-        if self.crew.ordered_s is None:
-            self._zero_s = self.crew.time_s()
+        self.log.begin()
         self._note_rented()
         try:
             self._step()
@@ -87,11 +71,7 @@ class Session:
         except BaseException:
             self.crew.end(self.name)
             raise
-        self._note({"fact": "over", "at_s": self.clock_s()})
-
-    def clock_s(self) -> float:
-        """Seconds of this run, in those of the plan: a rehearsal's clock runs faster."""
-        return self._offset_s + (self.crew.time_s() - self._zero_s) / (self.manner.replay or 1.0)
+        self.log.note({"fact": "over", "at_s": self.log.clock_s()})
 
     def _dispatcher(self, agenda: Agenda) -> Dispatcher:
         queues = planned_queues(self.plan, self.workflow, agenda.reasons)
@@ -100,7 +80,7 @@ class Session:
 
     def _step(self) -> None:
         """Start what may start, give back what has no part any more, stop where a limit leaves no choice."""
-        left_s, limit = self.keeper.left(self.clock_s())
+        left_s, limit = self.keeper.left(self.log.clock_s())
         if left_s < 0:
             self._stop(limit)
             return
@@ -113,13 +93,13 @@ class Session:
         else:
             for vm in sorted(held_up):
                 self._return(vm, f"the {limit} leaves no room for what it had")
-            self._place(self._replanned(keep=False), limit)
+            self.replanner.leave(limit)
             self._step()
 
     def _patience_s(self) -> float:
         """How long to wait for an event: not beyond the moment at which a limit is reached."""
-        left_s = self.keeper.left(self.clock_s())[0] * (self.manner.replay or 1.0)
-        look_s = self._look_again_s - self.crew.time_s()
+        left_s = self.keeper.left(self.log.clock_s())[0] * (self.manner.replay or 1.0)
+        look_s = self.replanner.rests_s
         patience_s = min(self.crew.tick_s, max(left_s, 0.0) + _AFTER_S)
         return min(patience_s, look_s + _AFTER_S) if look_s > 0 else patience_s
 
@@ -131,13 +111,13 @@ class Session:
 
     def _may_start(self, name: str, lane: Lane) -> bool:
         """Whether an activation can be paid, and ended, in time; if so it counts as begun."""
-        now_s = self.clock_s()
+        now_s = self.log.clock_s()
         if self.keeper.limits:
             ends_s = {vm: end_s for vm, end_s in self._ends_s(now_s).items() if vm != lane[0]}
-            ends_s[lane[0]] = now_s + _SURE * self._expected_s(Start(name, lane, 1))
+            ends_s[lane[0]] = now_s + _SURE * self.replanner.expected_s(name, lane[0])
             if not self.keeper.affords(ends_s, now_s):
                 return False
-        self.begun_s[name] = now_s
+        self.log.begun_s[name] = now_s
         self.keeper.meter.used(lane[0], now_s)
         return True
 
@@ -145,7 +125,7 @@ class Session:
         """When what runs is expected to end, by VM."""
         ends_s: dict[str, float] = {}
         for name, lane in self.dispatcher.running.items():
-            end_s = max(self.begun_s[name] + self._expected_s(Start(name, lane, 1)), now_s)
+            end_s = max(self.log.begun_s[name] + self.replanner.expected_s(name, lane[0]), now_s)
             ends_s[lane[0]] = max(ends_s.get(lane[0], now_s), end_s)
         return ends_s
 
@@ -157,11 +137,11 @@ class Session:
         return {vm for vm in self.dispatcher.ready_vms if vm not in busy}
 
     def _note_rented(self) -> None:
-        zero_s = time.time() - self.clock_s()
+        zero_s = time.time() - self.log.clock_s()
         for vm, lease in self.crew.leases().items():
             for one in lease.machines:
                 fact = {"fact": "rented", "vm": vm, "at_s": one.launched_s - zero_s, "cluster": lease.cluster}
-                self._note(fact | {"machine": lease.order.type, "usd_per_h": one.price.usd_per_h})
+                self.log.note(fact | {"machine": lease.order.type, "usd_per_h": one.price.usd_per_h})
 
     def _give_back(self) -> None:
         """VMs without a part any more are paid for no longer."""
@@ -170,20 +150,20 @@ class Session:
         idle = [vm for vm in sorted(self.crew.vms) if not self.dispatcher.needs(vm)]
         if not idle or self.dispatcher.over:
             return
-        if self.dispatcher.waiting and self._may_move():
-            if self.crew.time_s() < self._look_again_s:
+        if self.dispatcher.waiting and self.replanner.moves:
+            if self.replanner.rests_s > 0:
                 return  # soon it is seen whether they can take over some of what waits
-            self._look(keep=True, why="surprise")
+            self.replanner.look("surprise")
             idle = [vm for vm in idle if not self.dispatcher.needs(vm)]
         for vm in idle:
             self._return(vm, "its part is done")
 
     def _return(self, vm: str, why: str) -> None:
-        now_s = self.clock_s()
+        now_s = self.log.clock_s()
         self.returned.add(vm)
         self.crew.give_back(vm, why)
         self.keeper.meter.returned(vm, now_s)
-        self._note({"fact": "returned", "vm": vm, "at_s": now_s, "why": why})
+        self.log.note({"fact": "returned", "vm": vm, "at_s": now_s, "why": why})
 
     def _stop(self, why: Limit) -> None:
         """End what runs and begin nothing more: what is done is kept, and the rest goes on some other day."""
@@ -191,11 +171,13 @@ class Session:
         self.crew.end(self.name)
         remaining = [*self.dispatcher.running, *self.dispatcher.waiting]
         for name in self.dispatcher.running:
-            self._note(self._lost(self.orders[name], self.clock_s(), STOPPED) | {"final": False})
+            self.log.note(self._lost(self.orders[name], self.log.clock_s(), STOPPED) | {"final": False})
         for vm in sorted(self.crew.vms):
             self._return(vm, f"the {why} leaves no room for more")
         queues = planned_queues(self.plan, self.workflow, remaining)
-        self._note(self.keeper.stop_fact(why, self._known, queues, self._heard(), self.clock_s()))
+        self.log.note(
+            self.keeper.stop_fact(why, self.replanner.known, queues, self.log.heard, self.log.clock_s())
+        )
 
     def _order(self, start: Start) -> Order:
         activation = self.workflow[start.activation]
@@ -214,41 +196,31 @@ class Session:
             kept=tuple(self.workflow.gathered & {file.name for file in activation.outputs}),
             timeout_s=self.manner.timeout_s,
         )
-        return order if replay is None else replace(order, sleep_s=replay * self._planned_s(start))
-
-    def _planned_s(self, start: Start) -> float:
-        """How long an activation holds this slot by the plan's estimates."""
-        return self._held_s(self.workflow, start)
-
-    def _expected_s(self, start: Start) -> float:
-        """The same, with what was measured so far."""
-        return self._held_s(self._known, start)
-
-    def _held_s(self, workflow: Workflow, start: Start) -> float:
-        problem = bring_together(workflow, self.plan.fleet, self.world)
-        at, vm = self.workflow.index[start.activation], self.plan.fleet.index[start.lane[0]]
-        held = problem.tasks[at]["hold_s"] + problem.tasks[at]["stage_s"]
-        return float(held + problem.run_s[at, problem.vms[vm]["kind"]])
+        return (
+            order
+            if replay is None
+            else replace(order, sleep_s=replay * self.replanner.planned_s(start.activation, vm))
+        )
 
     def _told(self, fact: Fact) -> None:
         name, order = fact["activation"], self.orders.get(fact["activation"])
         if order is None or order.attempt != fact["attempt"]:
             return  # an attempt that was given up meanwhile
         if fact["fact"] == "started":
-            self.begun_s[name] = self.clock_s()
-            self._note({**fact, "at_s": self.begun_s[name]})
+            self.log.begun_s[name] = self.log.clock_s()
+            self.log.note({**fact, "at_s": self.log.begun_s[name]})
             return
-        self._note(self._ending(fact, order))
+        self.log.note(self._ending(fact, order))
         self.crew.forget(name, order.attempt)
         del self.orders[name]
         if fact["outcome"] == "done":
-            self._adapt(name, order.vm, float(fact["took_s"]) / (self.manner.replay or 1.0))
+            self.replanner.adapt(name, order.vm, float(fact["took_s"]) / (self.manner.replay or 1.0))
 
     def _ending(self, fact: Fact, order: Order) -> Fact:
         """The fact about an end, with times by our own clock: other machines' clocks may be wrong."""
-        finish_s = self.clock_s()
+        finish_s = self.log.clock_s()
         took_s = float(fact["took_s"]) / (self.manner.replay or 1.0)
-        ending = {**fact, "took_s": took_s, "start_s": max(finish_s - took_s, self._offset_s)}
+        ending = {**fact, "took_s": took_s, "start_s": max(finish_s - took_s, self.log.offset_s)}
         ending |= {"finish_s": finish_s, "command": command_digest(order.command)}
         ending |= {"log": f"{order.log}.err"} if self.manner.replay is None else {}
         if fact["outcome"] == "done":
@@ -263,23 +235,23 @@ class Session:
         """A VM is lost: note what it took with it, and plan the rest anew."""
         if vm in self.dispatcher.dead or vm in self.returned:
             return
-        at_s = self.clock_s()
+        at_s = self.log.clock_s()
         self.crew.give_back(vm, "it was lost")
         self.keeper.meter.returned(vm, at_s)
-        self._note({"fact": "lost", "vm": vm, "at_s": at_s})
+        self.log.note({"fact": "lost", "vm": vm, "at_s": at_s})
         for name in self.dispatcher.lose(vm):
             order = self.orders.pop(name)
             self.crew.forget(name, order.attempt)
             final = name in self.dispatcher.given_up
             why = "its VM was lost again and again" if final else f"VM {vm} was lost"
-            self._note(self._lost(order, at_s, why) | {"final": final})
+            self.log.note(self._lost(order, at_s, why) | {"final": final})
         orphaned = self.dispatcher.orphaned
         if orphaned:
-            self._replan(orphaned)
+            self.replanner.make_up(orphaned)
 
     def _lost(self, order: Order, at_s: float, why: str) -> Fact:
         """The fact about an attempt that came to nothing, though not by its own fault."""
-        start_s = min(self.begun_s[order.activation], at_s)
+        start_s = min(self.log.begun_s[order.activation], at_s)
         return {
             "fact": "ended",
             "activation": order.activation,
@@ -292,89 +264,3 @@ class Session:
             "start_s": start_s,
             "finish_s": at_s,
         }
-
-    def _replan(self, orphaned: list[str]) -> None:
-        """Plan all that waits anew, because some of it has no VM any more."""
-        queues = self._replanned(keep=False)
-        self.dispatcher.place(queues)
-        lanes = {name: lane for lane, names in queues.items() for name in names}
-        moved = {name: lanes[name][0] for name in orphaned}
-        self._note({"fact": "replanned", "at_s": self.clock_s(), "why": "lost", "moved": moved})
-
-    def _adapt(self, name: str, vm: str, took_s: float) -> None:
-        """Plan all that waits anew if something took another time than planned, and if that is better."""
-        if not self.dispatcher.waiting or self.crew.time_s() < self._look_again_s:
-            return
-        if self.keeper.limits and self._keep_limits():
-            return
-        planned_s = self._planned_s(Start(name, (vm, 0), 1))
-        surprise_s = abs(took_s - planned_s)
-        small = surprise_s < _SURPRISE * planned_s or surprise_s < 0.01 * self.plan.makespan_s
-        if self._may_move() and not small:
-            self._look(keep=True, why="surprise")
-
-    def _may_move(self) -> bool:
-        """Whether what waits may go to other machines than planned, just because that is faster."""
-        return self.plan.policy != "static" and self.manner.replay is None
-
-    def _keep_limits(self) -> bool:
-        """Plan what waits anew if it would cost or take more than it may; whether that was done."""
-        begun_s = time.monotonic()
-        known, fleet, running = self._knowledge()
-        changed = self.keeper.change(
-            known, fleet, self.world, self.dispatcher.queues, running, self.clock_s()
-        )
-        self._rest_after(begun_s)
-        if changed is not None:
-            self._place(*changed)
-        return changed is not None
-
-    def _look(self, keep: bool, why: str) -> None:
-        """Plan what waits anew, and remember not to do so too often."""
-        begun_s = time.monotonic()
-        queues = self._replanned(keep)
-        self._rest_after(begun_s)
-        self._place(queues, why)
-
-    def _rest_after(self, begun_s: float) -> None:
-        self._look_again_s = self.crew.time_s() + max(_PAUSE_S, 10 * (time.monotonic() - begun_s))
-
-    def _place(self, queues: dict[Lane, list[str]], why: str) -> None:
-        """Follow new queues from now on, and note what has moved."""
-        before = {each: lane for lane, queue in self.dispatcher.queues.items() for each in queue}
-        self.dispatcher.place(queues)
-        after = {each: lane for lane, queue in queues.items() for each in queue}
-        moved = {each: lane[0] for each, lane in after.items() if lane != before[each]}
-        if moved:
-            self._note({"fact": "replanned", "at_s": self.clock_s(), "why": why, "moved": moved})
-
-    def _replanned(self, keep: bool) -> dict[Lane, list[str]]:
-        """Queues for what waits on the VMs that are left, with what was measured so far."""
-        known, fleet, running = self._knowledge()
-        current = self.dispatcher.queues if keep else None
-        return replan(known, fleet, self.world, set(self.dispatcher.waiting), running, current)
-
-    def _knowledge(self) -> tuple[Workflow, Fleet, dict[str, tuple[Lane, float]]]:
-        """What is known now: estimates as measured so far, the VMs that are left, what runs for how long."""
-        left = tuple(each for each in self.plan.fleet.vms if each.name in self.crew.vms)
-        if not left:
-            raise RunFailed(
-                f"The last VM was lost; what is done is kept. Start workers and go on with --resume in "
-                f'"{self.folder}".'
-            )
-        now_s = self.clock_s()
-        running: dict[str, tuple[Lane, float]] = {
-            name: (lane, now_s - self.begun_s[name]) for name, lane in self.dispatcher.running.items()
-        }
-        if self.manner.replay is None:
-            self._known = learned(
-                self.workflow, self.plan.fleet, self.world, [(self.plan.fleet, self._heard())]
-            )
-        return self._known, Fleet(left), running
-
-    def _heard(self) -> list[Fact]:
-        return [*self.earlier, *self.facts]
-
-    def _note(self, fact: Fact) -> None:
-        self.facts.append(fact)
-        self.journal.write(fact)

@@ -161,7 +161,7 @@ class Sitting:
         return planned_queues(self.plan, self.workflow, self.agenda.reasons)
 
     def _uncertainty(self, names: Iterable[str], facts: Iterable[Fact]) -> Uncertainty:
-        """How sure the estimates of these activations are: as learned ones if all their programs ran before."""
+        """How sure the estimates of activations are: as learned ones if all their programs ran before."""
         if self.manner.replay is not None:
             return Uncertainty()  # a rehearsal sleeps what was planned
         if any(activation.runtimes_s for activation in self.workflow.activations):
