@@ -21,7 +21,6 @@ from prudent.cloud.leases.lease import Lease
 from prudent.core.errors import BadInput, PrudentError, RunFailed
 from prudent.workflows.execute.command import Order
 from prudent.workflows.execute.crew import Crew, Gone, Told, scratch_folder
-from prudent.workflows.execute.foresight import Terms
 from prudent.workflows.execute.place import Place
 from prudent.workflows.fleet import Fleet
 
@@ -155,10 +154,10 @@ def crew_on_machines(
     place: Place,
     directory: Path,
     run: str,
-    terms: Terms,
+    most_usd_per_h: Mapping[str, float],
     most_s: float = threading.TIMEOUT_MAX,
 ) -> Iterator[MachineCrew]:
-    """A crew on machines of the plan's types, none of them dearer than the terms have it.
+    """A crew on machines of the plan's types, none of them dearer than `most_usd_per_h` has it, by VM.
 
     If they are not up after `most_s`, they are given back: BootTooLong.
     """
@@ -170,7 +169,7 @@ def crew_on_machines(
             'Running workflows needs Dask, which is not installed; install "prudent[workflows]".'
         ) from None
     seats = [
-        Seat(vm.name, vm.machine, vm.slots, vm.spot, terms.prices[vm.name].usd_per_h)
+        Seat(vm.name, vm.machine, vm.slots, vm.spot, most_usd_per_h.get(vm.name))
         for vm in fleet.vms
         if vm.name in used
     ]

@@ -118,7 +118,7 @@ class Sitting:
                 self.place,
                 self.manner.directory,
                 self.name,
-                self.terms,
+                self._ceilings(limits),
                 self._most_s(limits, earlier_usd),
             ) as rented:
                 if self.manner.replay is None:
@@ -128,6 +128,12 @@ class Sitting:
             notes.write(self._stopped_at_boot(limits, earlier_usd))
         finally:
             notes.write(bill_fact(self.place.bill(self.name), [*self.agenda.earlier, *notes.facts]))
+
+    def _ceilings(self, limits: Limits) -> dict[str, float]:
+        """With a budget, no machine is launched at a higher price than was counted on."""
+        if limits.budget_usd is None:
+            return {}
+        return {vm: price.usd_per_h for vm, price in self.terms.prices.items()}
 
     def _most_s(self, limits: Limits, earlier_usd: float) -> float:
         """For how long the machines may be there, from their order on."""
