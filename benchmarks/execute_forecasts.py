@@ -9,7 +9,7 @@ plan anew. The forecast before it knows the estimates, the prices, and a model o
 to other executions than those that are judged:
 
 made-up: estimates of programs, speeds of machines, single commands, boots and failures err by distributions
-    that are not those of the forecast (gamma, two-sided exponential). 60 executions teach, 200 others are
+    that are not those of the forecast (gamma, two-sided exponential). 120 executions teach, 200 others are
     judged.
 traces: run times are those that were recorded. Estimates of an execution are the means of its application's
     other executions; the model of the errors is fitted to all executions but the one judged, whose run times
@@ -214,7 +214,7 @@ def delays(seed: int, count: int) -> tuple[Delay, Delay]:
 
 def judge(cases: Sequence[tuple[Case, Uncertainty]], verbose: bool) -> tuple[float, float]:
     """How often cost and makespan lie within their intervals; every execution is told if wanted."""
-    boot, give_back = delays(1, 60)
+    boot, give_back = delays(1, 120)
     inside: dict[str, list[bool]] = defaultdict(list)
     widths, off = [], []
     for at, (each, model) in enumerate(cases):
@@ -241,7 +241,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("source", nargs="?", default="made-up", choices=("made-up", "traces"))
     parser.add_argument("--judged", type=int, default=200)
-    parser.add_argument("--taught", type=int, default=60)
+    parser.add_argument("--taught", type=int, default=120)
     parser.add_argument("--seed", type=int, default=0, help="other made-up workflows")
     parser.add_argument("--verbose", action="store_true")
     said = parser.parse_args()

@@ -94,7 +94,10 @@ def fitted(executions: Sequence[Sequence[Residual]], usual: Uncertainty) -> Unce
 
 @dataclass(frozen=True)
 class _Parts:
-    """The moments of one execution; `share2` is how much of the programs' variance its middle keeps."""
+    """The moments of one execution; `share2` is how much of the programs' variance its middle keeps.
+
+    A program's mean varies with its own part and, the less the more activations it has, with theirs.
+    """
 
     middle: float
     own2: float
@@ -106,20 +109,33 @@ class _Parts:
         groups: dict[str, list[Residual]] = defaultdict(list)
         for residual in residuals:
             groups[residual.program].append(residual)
-        whole = sum(each.weight for each in residuals)
-        shares = np.array([sum(each.weight for each in some) / whole for some in groups.values()])
-        means = np.array([_mean(some) for some in groups.values()])
-        middle = float(shares @ means)
-        within = sum(each.weight * (each.error - _mean(groups[each.program])) ** 2 for each in residuals)
-        several = sum(sum(each.weight for each in some) for some in groups.values() if len(some) > 1)
-        share2 = float(shares @ shares)
-        between = float(shares @ (means - middle) ** 2)
-        return cls(
-            middle,
-            within / several if several else 0.0,
-            between / (1.0 - share2) if share2 < 0.99 else 0.0,
-            share2,
-        )
+        programs = [_Program.of(some) for some in groups.values()]
+        whole = sum(each.weight for each in programs)
+        shares = np.array([each.weight / whole for each in programs])
+        means = np.array([each.mean for each in programs])
+        counts = np.array([each.count for each in programs])
+        several = sum(each.weight for each in programs if each.count > 1.0)
+        own2 = sum(each.weight * each.own2 for each in programs) / several if several else 0.0
+        middle, share2 = float(shares @ means), float(shares @ shares)
+        between = float(shares @ (means - middle) ** 2) - own2 * float(shares @ ((1.0 - shares) / counts))
+        return cls(middle, own2, max(between, 0.0) / (1.0 - share2) if share2 < 0.99 else 0.0, share2)
+
+
+@dataclass(frozen=True)
+class _Program:
+    """One program's activations in one execution: `count` is how many equal ones tell as much."""
+
+    weight: float
+    count: float
+    mean: float
+    own2: float
+
+    @classmethod
+    def of(cls, residuals: Sequence[Residual]) -> _Program:
+        weight, squares = sum(r.weight for r in residuals), sum(r.weight**2 for r in residuals)
+        count, mean = weight**2 / squares, _mean(residuals)
+        around2 = sum(r.weight * (r.error - mean) ** 2 for r in residuals) / weight
+        return cls(weight, count, mean, around2 * count / (count - 1.0) if count > 1.001 else 0.0)
 
 
 def _mean(residuals: Sequence[Residual]) -> float:
