@@ -233,7 +233,9 @@ def test_the_forecast_stands_beside_what_was_paid(
         {**session, "forecast": said, "budget_usd": 2.25, "deadline_s": 4e5},
         {"fact": "bill", "total_usd": 2.5, "machines": machines},
     )
-    page = kit.read(workflow_report(plan, workflow, run=replace(run, facts=facts)))
+    paid_for = replace(run, facts=facts)
+    assert (paid_for.cost_usd, paid_for.over_usd) == (2.5, pytest.approx(0.25))
+    page = kit.read(workflow_report(plan, workflow, run=paid_for))
     told = page.named("money-section").text
     for words in ("$2.00", "$1.00 to $3.00", "$2.25", "$2.50", "above the limit", "below the interval"):
         assert words in told

@@ -18,6 +18,7 @@ from prudent.core.units import SECONDS, USD, format_money, parse_in
 
 if TYPE_CHECKING:
     from prudent.workflows.execute.record import Run
+    from prudent.workflows.execute.uncertainty import Uncertainty
     from prudent.workflows.plan import Plan
     from prudent.workflows.workflow import Workflow
 
@@ -78,7 +79,7 @@ def execute(
 
     followed = Plan.load(plan)
     path = workflow or _workflow_of(followed, plan)
-    told = _told(followed, plan, path)
+    told, unsure = _told(followed, plan, path)
     folder = run or plan.with_suffix(".run")
     view = _view(followed, told, as_json)
     if on is not None:
@@ -97,6 +98,7 @@ def execute(
                 budget_usd=None if budget is None else parse_in(budget, USD),
                 deadline_s=None if deadline is None else parse_in(deadline, SECONDS),
                 anyway=anyway,
+                uncertainty=unsure,
                 retries=retries,
                 timeout_s=None if timeout is None else parse_in(timeout, SECONDS),
                 resume=resume,
@@ -148,18 +150,20 @@ def _workflow_of(plan: Plan, path: Path) -> Path:
     return found
 
 
-def _told(plan: Plan, place: Path, path: Path) -> Workflow:
-    """The workflow with the estimates that the plan was made with."""
+def _told(plan: Plan, place: Path, path: Path) -> tuple[Workflow, Uncertainty | None]:
+    """The workflow with the estimates that the plan was made with, and how sure learned ones are."""
     from prudent.workflows.execute.estimates import learn_from
-    from prudent.workflows.execute.record import world_of
+    from prudent.workflows.execute.record import Run, world_of
+    from prudent.workflows.execute.uncertainty import of_runs
     from prudent.workflows.workflow import Workflow
 
     told = Workflow.read(path)
     folders = [place.parent / str(folder) for folder in plan.details.get("learned_from", ())]
     if folders and all(folder.is_dir() for folder in folders):
         plan.check(told)
-        return learn_from(told, plan.fleet, world_of(plan), folders)
-    return told
+        runs, world = [Run.read(folder) for folder in folders], world_of(plan)
+        return learn_from(told, plan.fleet, world, folders), of_runs(told, world, runs)
+    return told, None
 
 
 def _view(plan: Plan, workflow: Workflow, as_json: bool) -> Any:

@@ -14,8 +14,15 @@ from prudent.core.money import Price
 from prudent.workflows import Activation, Fleet, Vm, Workflow, World, schedule
 from prudent.workflows.execute.forecast import Forecast, Interval
 from prudent.workflows.execute.foresight import Terms, forecast
-from prudent.workflows.execute.record import planned_queues
-from prudent.workflows.execute.uncertainty import GUESSED, LEARNED, Residual, Uncertainty, fitted
+from prudent.workflows.execute.record import Run, planned_queues
+from prudent.workflows.execute.uncertainty import (
+    GUESSED,
+    LEARNED,
+    Residual,
+    Uncertainty,
+    fitted,
+    of_runs,
+)
 
 STILL = World(bandwidth_mb_s=1e12)
 TWO = Fleet((Vm("v1", "m", usd_per_h=3600.0), Vm("v2", "m", usd_per_h=3600.0)))
@@ -79,6 +86,24 @@ def test_the_deviations_of_executions_are_found_again() -> None:
     assert found.program == pytest.approx(true.program, abs=0.04)
     assert found.activation == pytest.approx(true.activation, abs=0.03)
     assert fitted([], LEARNED) == LEARNED
+
+
+def test_runs_that_agree_make_the_next_forecast_surer(tmp_path: Path) -> None:
+    """Runs in which all takes three times as long as guessed, and runs that differ by factors of two."""
+
+    def run(factor: float) -> Run:
+        plan = schedule(BAG, TWO, STILL, scheduler="heft")
+        facts = [
+            {"fact": "ended", "outcome": "done", "activation": name, "vm": each.vm, "took_s": 10.0 * factor}
+            for name, each in plan.assignments.items()
+        ]
+        return Run(tmp_path, BAG, plan, tuple(facts))
+
+    agreeing = of_runs(BAG, STILL, [run(3.0) for _ in range(3)])
+    differing = of_runs(BAG, STILL, [run(factor) for factor in (1.0, 2.0, 4.0)])
+    assert agreeing.run < LEARNED.run < differing.run
+    assert agreeing.activation < LEARNED.activation
+    assert of_runs(BAG, STILL, [run(3.0)]) == LEARNED
 
 
 def test_nine_of_ten_outcomes_lie_within_the_interval() -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,8 @@ from prudent.cloud.leases.delays import Delays
 from prudent.cloud.leases.holder import Holder
 from prudent.cloud.leases.lease import Lease, Rented
 from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.provider import Order
+from prudent.cloud.providers.local import LocalProvider
+from prudent.cloud.providers.provider import LaunchFailed, Offer, Order
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.money import Price
@@ -134,6 +139,55 @@ def test_machines_that_do_not_come_up_in_time_are_given_back(
     with pytest.raises(RunFailed, match="4 of 4 activations remain"):
         run.check()
     assert issubclass(BootTooLong, RunFailed)
+
+
+def test_a_price_that_rose_since_the_forecast_is_not_paid_from_a_budget(
+    letters: Workflow,
+    ground: Path,
+    tmp_path: Path,
+    home: Path,
+    dollar_a_second: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    offered = LocalProvider.offer
+
+    def yesterday(self: LocalProvider, name: str, spot: bool = False) -> Offer:
+        offer = offered(self, name, spot)
+        return replace(offer, price=replace(offer.price, usd_per_h=offer.price.usd_per_h / 2))
+
+    monkeypatch.setattr(LocalProvider, "offer", yesterday)
+    with pytest.raises(LaunchFailed, match="costs .* now, more than"):
+        execute(
+            _plan(letters), letters, tmp_path / "run", directory=ground, on=dollar_a_second, home=home,
+            budget_usd=100.0,
+        )  # fmt: skip
+    assert provider_of("local", home).list() == ()
+    assert Run.read(tmp_path / "run").cost_usd == 0.0
+
+
+@pytest.mark.soak  # the bill of a killed session is looked at below, without a kill
+@pytest.mark.timeout(300)
+def test_what_a_killed_program_had_rented_is_on_the_bill(
+    step: Step, ground: Path, tmp_path: Path, home: Path, dollar_a_second: str
+) -> None:
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    script = f"touch '{begun}'; until [ -e '{go}' ]; do sleep 0.1; done; cp in out"
+    workflow = Workflow("waits", (step("a", script, "in", "out"),))
+    workflow.write(tmp_path / "w.json")
+    plan = tmp_path / "plan.json"
+    _plan(workflow).save(plan)
+    words = [sys.executable, "-m", "prudent.cli.main", "execute", plan, tmp_path / "w.json", "--resume"]
+    words += ["--on", dollar_a_second, "--directory", ground, "--json"]
+    told: dict[str, Any] = {"env": {**os.environ, "PRUDENT_HOME": str(home)}, "stdout": subprocess.PIPE}
+    with subprocess.Popen(words, **told) as first:
+        while not begun.exists():
+            assert first.poll() is None
+            time.sleep(0.05)
+        first.kill()
+    go.touch()
+    done = subprocess.run(words, **told, check=True)
+    assert len(Register(home).leases()) == 2
+    assert json.loads(done.stdout)["cost_usd"] == pytest.approx(_leased_usd(home))
 
 
 class TestBill:

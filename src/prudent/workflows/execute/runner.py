@@ -14,6 +14,7 @@ from prudent.workflows.execute.limits import Limits
 from prudent.workflows.execute.place import Place
 from prudent.workflows.execute.record import JOURNAL, LOGS, PLAN, WORKFLOW, Run
 from prudent.workflows.execute.sitting import Sitting
+from prudent.workflows.execute.uncertainty import Uncertainty
 from prudent.workflows.plan import Plan
 from prudent.workflows.workflow import Workflow
 
@@ -30,6 +31,7 @@ def execute(
     budget_usd: float | None = None,
     deadline_s: float | None = None,
     anyway: bool = False,
+    uncertainty: Uncertainty | None = None,
     retries: int = 1,
     timeout_s: float | None = None,
     resume: bool = False,
@@ -50,7 +52,8 @@ def execute(
 
     The run costs at most `budget_usd`, all its sessions together, and this session ends within `deadline_s`.
     What is forecast to break a limit is refused before anything is rented, unless `anyway`; where a limit is
-    near, the plan is changed, or the run stops cleanly and can be resumed.
+    near, the plan is changed, or the run stops cleanly and can be resumed. `uncertainty` tells how far the
+    workflow's run times may be off; without it, it is that of guesses, or of learned ones if they were.
     """
     plan.check(workflow)
     if on is not None and address is not None:
@@ -74,7 +77,7 @@ def execute(
         agenda = Agenda.of(workflow, manner, earlier, ground)
         run = str(earlier[0].get("id", "")) if earlier else secrets.token_hex(4)
         name = f"execute-{folder.name}-{run}".rstrip("-")
-        sitting = Sitting(plan, workflow, manner, folder, agenda, place, name)
+        sitting = Sitting(plan, workflow, manner, folder, agenda, place, name, uncertainty)
         limits = limits.after(agenda.offset_s)
         ahead = sitting.forecast()
         if limits and agenda.reasons and not anyway:

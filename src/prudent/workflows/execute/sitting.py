@@ -42,6 +42,7 @@ class Sitting:
     place: Place | None
     name: str
     """The run's name on its leases: those of other runs are not on its bill."""
+    uncertainty: Uncertainty | None = None
 
     @cached_property
     def world(self) -> World:
@@ -170,6 +171,8 @@ class Sitting:
         """How sure the estimates of activations are: as learned ones if all their programs ran before."""
         if self.manner.replay is not None:
             return Uncertainty()  # a rehearsal sleeps what was planned
+        if self.uncertainty is not None:
+            return self.uncertainty
         if any(activation.runtimes_s for activation in self.workflow.activations):
             return LEARNED
         ran = {self.workflow[name].program for name, _, _ in measured_s(facts)}

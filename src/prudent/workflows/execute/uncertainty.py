@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from prudent.workflows.execute.record import measured_s
+from prudent.workflows.execute.estimates import LEAST_S, Facts, learned, samples
+from prudent.workflows.execute.record import Run
 from prudent.workflows.fleet import Fleet
 from prudent.workflows.graph import Floats
 from prudent.workflows.workflow import Workflow
-
-_LEAST_S = 1e-3
+from prudent.workflows.world import World
 
 
 @dataclass(frozen=True)
@@ -142,15 +141,24 @@ def _mean(residuals: Sequence[Residual]) -> float:
     return sum(r.error * r.weight for r in residuals) / sum(r.weight for r in residuals)
 
 
-def residuals(
-    workflow: Workflow, fleet: Fleet, staged_s: Mapping[str, float], facts: Iterable[Mapping[str, Any]]
-) -> list[Residual]:
-    """What an execution's journal tells about the estimates of a workflow; `staged_s` is not estimated."""
-    vms = {vm.name: vm for vm in fleet.vms}
+def of_runs(workflow: Workflow, world: World, runs: Sequence[Run]) -> Uncertainty:
+    """How far estimates learned from these runs are off: each run against what the others let expect."""
+    told = []
+    for run in runs:
+        others = [(other.plan.fleet, other.facts) for other in runs if other is not run]
+        if others:
+            known = learned(workflow, run.plan.fleet, world, others)
+            told.append(residuals(known, run.plan.fleet, world, run.facts))
+    return fitted(told, LEARNED)
+
+
+def residuals(workflow: Workflow, fleet: Fleet, world: World, facts: Facts) -> list[Residual]:
+    """What an execution's journal tells about the estimates of a workflow."""
     found = []
-    for name, vm_name, took_s in measured_s(facts):
-        activation, vm = workflow[name], vms[vm_name]
-        expected_s = max(activation.runtimes_s.get(vm.machine, activation.runtime_s / vm.speed), _LEAST_S)
-        ran_s = max(took_s - staged_s.get(name, 0.0), _LEAST_S)
-        found.append(Residual(activation.program, math.log(ran_s / expected_s), expected_s))
+    for sample in samples(workflow, world, fleet, facts):
+        activation = workflow[sample.activation]
+        given_s = activation.runtimes_s.get(sample.machine, activation.runtime_s / sample.speed)
+        expected_s = max(given_s, LEAST_S)
+        error = math.log(sample.took_s / expected_s)
+        found.append(Residual(activation.program, error, expected_s))
     return found
