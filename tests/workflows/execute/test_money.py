@@ -156,7 +156,7 @@ def test_a_price_that_rose_since_the_forecast_is_not_paid_from_a_budget(
         return replace(offer, price=replace(offer.price, usd_per_h=offer.price.usd_per_h / 2))
 
     monkeypatch.setattr(LocalProvider, "offer", yesterday)
-    with pytest.raises(LaunchFailed, match="costs .* now, more than"):
+    with pytest.raises(LaunchFailed, match=r"costs .* now, more than"):
         execute(
             _plan(letters), letters, tmp_path / "run", directory=ground, on=dollar_a_second, home=home,
             budget_usd=100.0,
