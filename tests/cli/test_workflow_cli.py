@@ -372,6 +372,41 @@ class TestExecute:
         assert after.usd >= paid.usd > 0
         assert "b runs again: was under way when the run was interrupted" in done.out
 
+    def test_a_budget_is_forecast_kept_and_raised(
+        self, prudent: Prudent, letters: Path, tmp_path: Path
+    ) -> None:
+        """The last activation waits for a file; until it is there, money is over first."""
+        slow = step("slow", "until [ -e go ]; do sleep 0.05; done; cp in late", "in", "late")
+        Workflow("slow", (step("quick", "cp in soon", "in", "soon"), slow)).write(letters)
+        plan = tmp_path / "slow.plan.json"
+        prudent("schedule", letters, "--fleet", "m3.medium", "--plan", plan, "--scheduler", "heft")
+        said = json.loads(plan.read_text())
+        said["fleet"][0] |= {"usd_per_h": 3600.0, "minimum_s": 0.0}  # a dollar a second
+        plan.write_text(json.dumps(said))
+        refused(prudent("execute", plan, "--budget", "$0.01"), "expected to cost", "90 %", "--budget $")
+        refused(prudent("execute", plan, "--deadline", "1 ms"), "expected to take", "--deadline")
+        refused(prudent("execute", plan, "--budget", "2 h"), "an amount of money is needed")
+        stopped = prudent("execute", plan, "--budget", "$6")
+        assert stopped.code == 3
+        assert "forecast: $" in stopped.out
+        assert "Stopped before the budget of $6.00 is passed" in stopped.err
+        assert "1 of 2 activations remain" in stopped.err
+        again = prudent("execute", plan, "--resume")  # the budget stays the run's
+        assert again.code in (2, 3)
+        assert "the budget of $6.00" in again.err
+        (letters.parent / "go").touch()
+        told = prudent("execute", plan, "--resume", "--budget", "$100", "--json")
+        assert told.code == 0
+        assert told.json["skipped"] == 1
+        assert told.json["budget_usd"] == 100
+        assert told.json["forecast"]["cost_usd"]["low"] <= told.json["forecast"]["cost_usd"]["high"]
+        assert told.json["stopped"] is None
+        page = (plan.with_suffix(".run") / "report.html").read_text()
+        assert "Forecast and reality" in page
+        [spent] = Spending().by_day()
+        assert spent.usd == pytest.approx(told.json["cost_usd"])
+        assert spent.forecast_usd is not None
+
     def test_a_terminal_gets_a_live_view(self, prudent: Prudent, letters: Path) -> None:
         plan = self.plan(prudent, letters)
         code = (

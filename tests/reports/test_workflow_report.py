@@ -205,6 +205,44 @@ def test_a_place_that_cannot_be_written_to(plan: Plan, workflow: Workflow, tmp_p
         write_workflow_report(plan, workflow, tmp_path / "file" / "r.html")
 
 
-def test_a_run_in_the_background_of_a_plan(plan: Plan, workflow: Workflow, tmp_path: Path) -> None:
-    run: Any = execute(plan, workflow, tmp_path / "run", replay=0.005)
+@pytest.fixture(scope="module")
+def rehearsed(plan: Plan, workflow: Workflow, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return execute(plan, workflow, tmp_path_factory.mktemp("rehearsed") / "run", replay=0.005)
+
+
+def test_a_run_in_the_background_of_a_plan(plan: Plan, workflow: Workflow, rehearsed: Any) -> None:
+    run = rehearsed
     assert "This run was a rehearsal" in workflow_report(plan, workflow, run=run)
+
+
+def test_the_forecast_stands_beside_what_was_paid(
+    plan: Plan, workflow: Workflow, rehearsed: Any, kit: SimpleNamespace
+) -> None:
+    """A run of two sessions on rented machines: each machine of each is shaded for as long as it was paid."""
+    run = rehearsed
+    session = next(fact for fact in run.facts if fact["fact"] == "session")
+    said = {"cost_usd": {"low": 1.0, "expected": 2.0, "high": 3.0}}
+    said["makespan_s"] = {"low": 1e5, "expected": 2e5, "high": 3e5}
+    one = {"vm": "m3.medium-1", "machine": "m3.medium", "usd_per_h": 90.0}
+    machines = [
+        {**one, "cluster": "a", "from_s": 0.0, "until_s": 40.0, "cost_usd": 1.0},
+        {**one, "cluster": "b", "from_s": 50.0, "until_s": 90.0, "cost_usd": 1.5},
+    ]
+    facts = (
+        *(fact for fact in run.facts if fact is not session),
+        {**session, "forecast": said, "budget_usd": 2.25, "deadline_s": 4e5},
+        {"fact": "bill", "total_usd": 2.5, "machines": machines},
+    )
+    paid_for = replace(run, facts=facts)
+    assert (paid_for.cost_usd, paid_for.over_usd) == (2.5, pytest.approx(0.25))
+    page = kit.read(workflow_report(plan, workflow, run=paid_for))
+    told = page.named("money-section").text
+    for words in ("$2.00", "$1.00 to $3.00", "$2.25", "$2.50", "above the limit", "below the interval"):
+        assert words in told
+    assert "$2.50 paid for machines, from order to give-back" in page.named("answer").text
+    assert "$2.50" in page.named("cost").all("tfoot")[0].text
+    figures = kit.figures(page)
+    paid = next(trace for trace in figures["reality"]["data"] if trace["name"] == "paid for")
+    assert (paid["y"], paid["base"], paid["x"]) == (["m3.medium-1"] * 2, [0.0, 50.0], [40.0, 40.0])
+    line = figures["money"]["data"][0]
+    assert (line["x"], line["y"]) == ([0.0, 40.0, 50.0, 90.0], [0.0, 1.0, 1.0, 2.5])

@@ -135,7 +135,11 @@ def executed(run: Run, report: Path | None) -> Iterator[RenderableType]:
         f"{format_duration(execution.makespan_s)}, planned {format_duration(run.plan.makespan_s)} "
         f"({ratio - 1:+.0%})",
     )
-    facts.add_row("Cost", f"{format_money(execution.cost_usd)} at the machines' prices")
+    rented = " for machines from order to give-back" if run.rents else " at the machines' prices"
+    budget = "" if run.budget_usd is None else f", of a budget of {format_money(run.budget_usd)}"
+    facts.add_row("Cost", f"{format_money(run.cost_usd)}{rented}{budget}")
+    if run.forecast is not None:
+        facts.add_row("Forecast", f"{run.forecast.cost_text}, {run.forecast.makespan_text}")
     facts.add_row(
         "Busy", f"{format_duration(execution.busy_s)}, {execution.utilisation:.0%} of the slots' time"
     )
@@ -145,7 +149,9 @@ def executed(run: Run, report: Path | None) -> Iterator[RenderableType]:
         facts.add_row("Lost", ", ".join(run.lost_vms))
     if run.failures:
         facts.add_row("Failed", ", ".join(failure.activation for failure in run.failures[:6]))
-    if run.blocked and not run.succeeded:
+    if run.stopped is not None:
+        facts.add_row("Stopped", f"{len(execution.unfinished)} remain; go on with --resume")
+    elif run.blocked and not run.succeeded:
         facts.add_row("Not run", f"{len(run.blocked)} that depend on others")
     yield facts
     yield _files((("Run", run.folder), ("Report", report)))

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from prudent.cli.live import format_clock
 from prudent.core.units import format_duration, format_money
+from prudent.workflows.execute.forecast import Forecast
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -37,6 +38,8 @@ class Progress:
         self.bars: dict[tuple[str, int], list[tuple[float, float, str]]] = {}
         self.last: tuple[str, ...] = ()
         self.dead: set[str] = set()
+        self.gone: set[str] = set()
+        self.forecast: Forecast | None = None
         self.scale = 1.0
         self._clock, self._zero_s = clock, clock()
         self._lock = threading.Lock()
@@ -45,6 +48,12 @@ class Progress:
         """Fold one fact in."""
         with self._lock:
             getattr(self, f"_{fact['fact']}", lambda fact: None)(fact)
+
+    @property
+    def forecast_text(self) -> str:
+        """What the run is expected to cost and to take, as soon as that is known."""
+        ahead = self.forecast
+        return "" if ahead is None else f"forecast: {ahead.cost_text}, {ahead.makespan_text}"
 
     def clock_s(self) -> float:
         """Seconds of the run, in those of the plan."""
@@ -55,6 +64,8 @@ class Progress:
 
     def _session(self, fact: Fact) -> None:
         self.skipped = self.done = int(fact["skipped"])
+        if "forecast" in fact:
+            self.forecast = Forecast.from_dict(fact["forecast"])
         self._zero_s = self._clock() - float(fact["at_s"]) * self.scale
 
     def _started(self, fact: Fact) -> None:
@@ -81,6 +92,12 @@ class Progress:
     def _replanned(self, fact: Fact) -> None:
         self.last = (*self.last, sentence(fact))[-4:]
 
+    def _returned(self, fact: Fact) -> None:
+        self.gone.add(fact["vm"])
+        self.last = (*self.last, sentence(fact))[-4:]
+
+    _stopped = _replanned
+
 
 def sentence(fact: Fact) -> str:
     """A fact in one line, or nothing for those that need none.
@@ -88,21 +105,41 @@ def sentence(fact: Fact) -> str:
     >>> sentence({"fact": "lost", "vm": "m5.large-2", "at_s": 75.0})
     '1:15  VM m5.large-2 was lost'
     """
-    kind = fact["fact"]
+    say = _SENTENCES.get(fact["fact"])
     at = format_clock(float(fact.get("finish_s") or fact.get("at_s") or 0.0))
-    if kind == "started":
-        return f"{at}  {fact['activation']} begins on {fact['vm']}"
-    if kind == "ended" and fact["outcome"] == "done":
-        return f"{at}  {fact['activation']} done on {fact['vm']} in {format_duration(fact['took_s'])}"
-    if kind == "ended":
-        again = "" if fact.get("final") else "; it is tried again"
-        return f"{at}  {fact['activation']} {fact['outcome']} on {fact['vm']}: {fact['error']}{again}"
-    if kind == "lost":
-        return f"{at}  VM {fact['vm']} was lost"
-    if kind == "replanned":
-        why = "after the loss" if fact.get("why") == "lost" else "because times differ from the plan"
-        return f"{at}  {len(fact['moved'])} activations planned anew {why}"
-    return ""
+    return "" if say is None else f"{at}  {say(fact)}"
+
+
+def _ended(fact: Fact) -> str:
+    if fact["outcome"] == "done":
+        return f"{fact['activation']} done on {fact['vm']} in {format_duration(fact['took_s'])}"
+    again = "" if fact.get("final") else "; it is tried again"
+    return f"{fact['activation']} {fact['outcome']} on {fact['vm']}: {fact['error']}{again}"
+
+
+def _replanned(fact: Fact) -> str:
+    return f"{len(fact['moved'])} activations planned anew {_WHY.get(fact.get('why', ''), '')}"
+
+
+def _rented(fact: Fact) -> str:
+    return f"{fact['vm']} is rented, a {fact['machine']} at {format_money(fact['usd_per_h'])} an hour"
+
+
+_SENTENCES: dict[str, Callable[[Fact], str]] = {
+    "started": lambda fact: f"{fact['activation']} begins on {fact['vm']}",
+    "ended": _ended,
+    "lost": lambda fact: f"VM {fact['vm']} was lost",
+    "replanned": _replanned,
+    "rented": _rented,
+    "returned": lambda fact: f"VM {fact['vm']} is given back: {fact['why']}",
+    "stopped": lambda fact: f"stopped: the {fact['why']} leaves no room for more",
+}
+_WHY = {
+    "lost": "after the loss",
+    "surprise": "because times differ from the plan",
+    "budget": "because money runs short",
+    "deadline": "because time runs short",
+}
 
 
 class Silent:
@@ -133,6 +170,7 @@ class Lines:
     def watch(self, fact: Fact) -> None:
         self._progress.watch(fact)
         if fact["fact"] == "session":
+            self._say(self._progress.forecast_text)
             for name, why in fact.get("again", {}).items():
                 self._say(f"{name} runs again: {why}" if why != "not run yet" else "")
             if fact["skipped"]:
@@ -173,7 +211,7 @@ def draw(progress: Progress, width: int) -> RenderableType:
     """The whole view, `width` characters wide."""
     page = Table.grid(padding=0)
     page.add_row(_head(progress, width))
-    page.add_row("")
+    page.add_row(Text(progress.forecast_text, style="dim", no_wrap=True, overflow="ellipsis"))
     lanes = [lane for lane in progress.lanes if lane in progress.planned or lane in progress.bars]
     room = max(len(_label(progress, lane)) for lane in lanes)
     end_s = max(progress.plan.makespan_s, progress.clock_s())
@@ -194,7 +232,8 @@ def _head(progress: Progress, width: int) -> Text:
     words += f", {progress.failed} failed" if progress.failed else ""
     words += f", {len(progress.running)} running"
     clock = f"{format_clock(progress.clock_s())} of {format_duration(plan.makespan_s)} planned"
-    money = f", {format_money(plan.cost_usd)}" if plan.cost_usd else ""
+    expected_usd = plan.cost_usd if progress.forecast is None else progress.forecast.cost_usd.expected
+    money = f", {format_money(expected_usd)}" if expected_usd else ""
     head = Text.assemble(
         (plan.workflow, "bold"), "  ", ("━" * full, "green"), ("─" * (room - full), "bright_black"), words
     )
@@ -212,7 +251,8 @@ def _lane(progress: Progress, lane: tuple[str, int], room: int, width: int, end_
     name = _label(progress, lane)
     now_s = progress.clock_s()
     running = [(each, at) for each, (where, at) in progress.running.items() if where == lane]
-    note = running[0][0] if running else ("lost" if lane[0] in progress.dead else "")
+    ended = "lost" if lane[0] in progress.dead else "given back" if lane[0] in progress.gone else ""
+    note = running[0][0] if running else ended
     cells = max(width - room - 26, 10)
     line = Text(f"{name:<{room}} ", style="dim" if lane[0] in progress.dead else "")
     bars = [*progress.bars.get(lane, ()), *((at, now_s, "running") for _, at in running)]

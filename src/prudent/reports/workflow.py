@@ -12,6 +12,7 @@ from prudent._version import __version__
 from prudent.reports import page, words, workflow_charts
 from prudent.reports.plots import Figure
 from prudent.reports.workflow_graph import graph
+from prudent.reports.workflow_money import money
 from prudent.workflows.bounds import lower_bounds
 from prudent.workflows.comparison import Compared
 from prudent.workflows.execute.record import Run
@@ -42,8 +43,10 @@ def workflow_report(
     calm = calm_execution(plan, workflow)
     bound_s = lower_bounds(workflow, plan.fleet, world).tight_s if len(workflow) <= _BOUND_UP_TO else 0.0
     real = run.execution.timeline if run is not None else ()
-    pictures = _pictures(plan, workflow, calm.timeline, real, beside, bound_s)
-    rented = rents(run.execution, world) if run is not None else rents(calm, world)
+    leased = run.rents if run is not None else ()
+    rented = leased or rents(calm if run is None else run.execution, world)
+    pictures = _pictures(plan, workflow, calm.timeline, real, beside, bound_s, leased)
+    pictures["money"] = None if run is None else money(run, rented)
     return page.render(
         "workflow.html.j2",
         [figure for figure in pictures.values() if figure is not None],
@@ -59,6 +62,7 @@ def workflow_report(
         pictures=pictures,
         beside=beside,
         rented=rented,
+        leased=bool(leased),
         machines=_machines(rented),
         programs=_programs(plan, workflow, run),
         run=run,
@@ -69,6 +73,12 @@ def workflow_report(
     )
 
 
+_WHY = {
+    "lost": "after the loss",
+    "surprise": "because times differed from the plan",
+    "budget": "because money ran short",
+    "deadline": "because time ran short",
+}
 _POLICIES = {
     "static": "to the letter",
     "adaptive": "until a time differs from the plan; then by rank, on whichever machine ends first",
@@ -83,13 +93,16 @@ def _pictures(
     real: Sequence[Attempt],
     beside: Sequence[Compared],
     bound_s: float,
+    leased: Sequence[Rent],
 ) -> dict[str, Figure | None]:
-    ends = [attempt.finish_s for attempt in (*planned, *real)]
+    ends = [attempt.finish_s for attempt in (*planned, *real)] + [rent.until_s for rent in leased]
     end_s = max(ends, default=1.0) or 1.0
     charts = workflow_charts
     return {
         "gantt": charts.gantt("gantt", workflow, plan.fleet, planned, end_s),
-        "reality": charts.gantt("reality", workflow, plan.fleet, real, end_s, legend=False) if real else None,
+        "reality": charts.gantt("reality", workflow, plan.fleet, real, end_s, legend=False, rented=leased)
+        if real
+        else None,
         "utilisation": charts.utilisation(plan.fleet, planned, end_s, real),
         "comparison": charts.comparison(plan, beside, bound_s) if len(beside) > 1 else None,
         "front": charts.front(plan, beside),
@@ -204,8 +217,10 @@ def _events(run: Run | None) -> list[tuple[float, str]]:
         if fact["fact"] == "lost":
             told.append((fact["at_s"], f"machine {fact['vm']} was lost"))
         elif fact["fact"] == "replanned":
-            why = "after the loss" if fact.get("why") == "lost" else "because times differed from the plan"
+            why = _WHY.get(fact.get("why", ""), "")
             told.append((fact["at_s"], f"{len(fact['moved'])} activations were planned anew {why}"))
+        elif fact["fact"] == "stopped":
+            told.append((fact["at_s"], fact["sentence"]))
         elif fact["fact"] == "ended" and fact["outcome"] != "done":
             again = "" if fact.get("final") else "; tried again"
             told.append(

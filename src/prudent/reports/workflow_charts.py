@@ -13,6 +13,7 @@ from prudent.workflows.comparison import Compared
 from prudent.workflows.execution import Attempt
 from prudent.workflows.fleet import Fleet
 from prudent.workflows.plan import Plan
+from prudent.workflows.rent import Rent
 from prudent.workflows.workflow import Workflow
 
 COLOURS = 10
@@ -41,13 +42,19 @@ def gantt(
     attempts: Iterable[Attempt],
     end_s: float,
     legend: bool = True,
+    rented: Sequence[Rent] = (),
 ) -> Figure:
-    """Every slot over time; a bar is an activation in its program's colour, hatched if it did not succeed."""
+    """Every slot over time; a bar is an activation in its program's colour, hatched if it did not succeed.
+
+    Behind them, the time for which machines were `rented` is shaded.
+    """
     rows = _lane_names(fleet)
     used = [attempt for attempt in attempts if attempt.finish_s > attempt.start_s]
     shown = list(dict.fromkeys(rows[key] for key in rows if any((a.vm, a.slot) == key for a in used)))
     colours = palette(workflow)
-    traces: list[Trace] = []
+    paid = [(rows[key], rent) for rent in rented for key in rows if key[0] == rent.vm]
+    shown += [row for row in dict.fromkeys(row for row, _ in paid) if row not in shown]
+    traces: list[Trace] = [_paid_trace(paid)] if paid else []
     seen: set[str] = set()
     for program in colours:
         bars = _bars(workflow, used, program, end_s)
@@ -58,7 +65,7 @@ def gantt(
     layout = {
         "barmode": "overlay",
         "bargap": 0.22,
-        "xaxis": _time_axis(end_s),
+        "xaxis": time_axis(end_s),
         "yaxis": {
             "type": "category",
             "categoryorder": "array",
@@ -148,6 +155,29 @@ def _bar_trace(
     }
 
 
+def _paid_trace(paid: Sequence[tuple[str, Rent]]) -> Trace:
+    hover = [
+        lines(
+            row,
+            f"paid from {words.amount('time_s', rent.from_s)} to {words.amount('time_s', rent.until_s)}",
+            words.amount("cost_usd", rent.cost_usd),
+        )
+        for row, rent in paid
+    ]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": "paid for",
+        "y": [row for row, _ in paid],
+        "base": [rent.from_s for _, rent in paid],
+        "x": [rent.rented_s for _, rent in paid],
+        "customdata": hover,
+        "hovertemplate": "%{customdata}<extra></extra>",
+        "marker": {"color": "--left"},
+        "showlegend": False,
+    }
+
+
 def utilisation(
     fleet: Fleet, attempts: Sequence[Attempt], end_s: float, real: Sequence[Attempt] = ()
 ) -> Figure:
@@ -163,7 +193,7 @@ def utilisation(
     if not real:
         traces[0] |= {"fill": "tozeroy", "fillcolor": "--band"}
     layout = {
-        "xaxis": _time_axis(end_s),
+        "xaxis": time_axis(end_s),
         "yaxis": {"title": {"text": "busy slots"}, "range": [0, slots * 1.06], "rangemode": "tozero"},
         "shapes": [dotted(y=slots, layer="above")],
         "showlegend": bool(real),
@@ -205,7 +235,7 @@ def comparison(plan: Plan, beside: Sequence[Compared], bound_s: float) -> Figure
     }
     longest = max(each.makespan_s for each in ranked)
     layout: dict[str, Any] = {
-        "xaxis": _time_axis(longest * 1.12, title="makespan"),
+        "xaxis": time_axis(longest * 1.12, title="makespan"),
         "yaxis": {"type": "category", "title": {"text": ""}},
         "bargap": 0.3,
         "margin": {"l": 96, "r": 24, "t": 22, "b": 44},
@@ -242,7 +272,7 @@ def front(plan: Plan, beside: Sequence[Compared]) -> Figure | None:
     layout = {
         "xaxis": axis("time_s", xs, log=True, title="makespan")
         if wide(xs)
-        else _time_axis(max(xs) * 1.02, 0.9 * min(xs), "makespan"),
+        else time_axis(max(xs) * 1.02, 0.9 * min(xs), "makespan"),
         "yaxis": axis("cost_usd", ys, log=False, title="cost"),
     }
     return Figure("front", f"cost against makespan of {len(points)} plans", traces, layout, height_px=360)
@@ -285,7 +315,7 @@ def _lane_names(fleet: Fleet) -> dict[tuple[str, int], str]:
     }
 
 
-def _time_axis(end_s: float, low_s: float = 0.0, title: str = "time") -> dict[str, Any]:
+def time_axis(end_s: float, low_s: float = 0.0, title: str = "time") -> dict[str, Any]:
     """From `low_s` to a little beyond the end, with ticks where a clock has them."""
     ticks = _clock_ticks(low_s, end_s)
     return {

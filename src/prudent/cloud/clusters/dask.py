@@ -15,6 +15,7 @@ from prudent.cloud.clusters.dask_node import TOLD
 from prudent.cloud.clusters.rental import LEASE_S, READY_S, Rental
 from prudent.cloud.clusters.spark_host import ask, door, own_address
 from prudent.cloud.clusters.spark_rentals import each
+from prudent.cloud.leases.lease import Lease
 from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.channel import Channel, RemoteProcess
 from prudent.cloud.providers.provider import Instance, Provider
@@ -27,12 +28,16 @@ _PACKAGE = "prudent[workflows]"
 
 @dataclass(frozen=True)
 class Seat:
-    """A worker that is wanted: its name, its machine's type, and how many tasks it takes at once."""
+    """A worker that is wanted: its name, its machine's type, and how many tasks it takes at once.
+
+    At a price above `most_usd_per_h` its machine is not launched.
+    """
 
     name: str
     type: str
     threads: int = 1
     spot: bool = False
+    most_usd_per_h: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +84,17 @@ class DaskCluster(Closing):
     def cost_usd(self) -> float:
         return sum(rental.cost_usd() for rental in self._rentals)
 
+    def leases(self) -> dict[str, Lease]:
+        """The lease of each seat whose machine was ordered."""
+        return {seat.name: rental.lease for rental, seat in self._rentals.items() if rental.ordered}
+
+    def give_back(self, name: str, why: str = "its part is done") -> None:
+        """End the worker and the machine of one seat; the others go on. Done twice, the first time counts."""
+        process = self._processes.pop(name, None)
+        if process is not None:
+            _ended(process)
+        next(rental for rental, seat in self._rentals.items() if seat.name == name).release(why)
+
     def rent(self) -> Self:
         """Launch all machines side by side, and get to know them."""
         try:
@@ -92,11 +108,12 @@ class DaskCluster(Closing):
         return self
 
     def _rented(self, rental: Rental) -> DaskHost:
-        [instance] = rental.launch().wait_ready().instances
+        seat = self._rentals[rental]
+        [instance] = rental.launch(seat.most_usd_per_h).wait_ready().instances
         with door(instance.address) as knocked:
             found = ask(instance, rental.channel(), knocked, {}, _MODULES, _PACKAGE)
         place = found["python"], found["address"], found["caller"]
-        return DaskHost(self._rentals[rental], instance, rental.channel(), *place)
+        return DaskHost(seat, instance, rental.channel(), *place)
 
     def start(self, port: int, certificates: Mapping[str, str]) -> None:
         """Start the workers of the scheduler at a port of this computer; it lets them in by certificate."""

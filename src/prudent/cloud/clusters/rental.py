@@ -105,6 +105,11 @@ class Rental:
         return tuple(one.address for one in self._instances)
 
     @property
+    def ordered(self) -> bool:
+        """Whether it was launched, well or not."""
+        return self._lease is not None
+
+    @property
     def lease(self) -> Lease:
         """What the register says of it, as far as this process knows."""
         if self._lease is None:

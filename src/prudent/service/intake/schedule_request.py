@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput, did_you_mean, unknown
+from prudent.core.units import SECONDS, USD, parse_in
 from prudent.service.intake.places import inside
 from prudent.service.intake.refusal import Refused
 from prudent.training.request_errors import RequestError
@@ -18,7 +19,8 @@ from prudent.workflows.workflow import Workflow
 from prudent.workflows.world import World
 
 KEYS = ("name", "workflow", "fleet", "world", "scheduler", "options", "seed", "slots", "execute")
-EXECUTE_KEYS = ("replay", "retries", "timeout")
+EXECUTE_KEYS = ("replay", "retries", "timeout", "budget", "deadline", "anyway")
+_LIMITS = {"budget": (USD, "$3"), "deadline": (SECONDS, "2 h")}
 MOST_VMS = 10_000
 _NO_OPTIONS = ("tables", "carry_on")  # these name files; a run keeps its own
 
@@ -46,6 +48,11 @@ class ScheduleRequest:
             raise Refused(wrong)
         said = {key: value for key, value in document.items() if value is not None}
         return cls(**said)
+
+    def limit(self, key: str) -> float | None:
+        """The budget (USD) or deadline (s) of the execution."""
+        said = (self.execute or {}).get(key)
+        return None if said is None else parse_in(said, _LIMITS[key][0])
 
     @property
     def commands(self) -> bool:
@@ -179,5 +186,19 @@ def _execute(said: Any) -> Iterator[tuple[str, str]]:
     for key, value in said.items():
         if key not in EXECUTE_KEYS:
             yield f"execute.{key}", str(unknown("key", key, EXECUTE_KEYS))
+        elif key in _LIMITS:
+            yield from _limit(key, value)
+        elif key == "anyway":
+            if not isinstance(value, bool):
+                yield f"execute.{key}", "Say true or false."
         elif isinstance(value, bool) or not isinstance(value, float | int) or value < 0:
             yield f"execute.{key}", "Give a number of 0 or more."
+
+
+def _limit(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    unit, example = _LIMITS[key]
+    try:
+        if value is not None and not parse_in(value, unit) > 0:
+            yield f"execute.{key}", f'Give an amount above zero, such as "{example}".'
+    except BadInput as error:
+        yield f"execute.{key}", str(error)

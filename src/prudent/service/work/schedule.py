@@ -55,6 +55,8 @@ def perform(task: Task, tell: Tell, folders: Sequence[Path]) -> Said:
     run = _follow(request, plan, workflow, task.folder, tell)
     write_result(task.folder, {**summary(plan, beside), "execution": None if run is None else run.to_dict()})
     _write_report(plan, workflow, beside, task.folder / REPORT, run)
+    if run is not None and run.stopped is not None:
+        raise RunFailed(run.stopped)
     if run is not None and not run.succeeded:
         raise RunFailed(f"{len(run.execution.unfinished)} of {len(workflow)} activations are not done.")
     return Done()
@@ -85,6 +87,9 @@ def _follow(request: ScheduleRequest, plan: Plan, workflow: Workflow, folder: Pa
         directory=files,
         retries=int(said.get("retries", 1)),
         timeout_s=said.get("timeout"),
+        budget_usd=request.limit("budget"),
+        deadline_s=request.limit("deadline"),
+        anyway=bool(said.get("anyway")),
         resume=True,
         replay=said.get("replay"),
         watch=watch,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,14 +42,17 @@ class Manner:
 
 
 class Notes:
-    """The journal, and whoever watches."""
+    """The journal, if there is one, and whoever watches."""
 
-    def __init__(self, journal: Journal, watch: Watch | None) -> None:
+    def __init__(self, journal: Journal | None, watch: Watch | None) -> None:
         self._journal, self._watch = journal, watch
+        self.facts: list[Fact] = []
 
     def write(self, fact: Fact) -> None:
         """On disk first, then told."""
-        self._journal.write(fact)
+        if self._journal is not None:
+            self._journal.write(fact)
+        self.facts.append(fact)
         if self._watch is not None:
             self._watch(fact)
 
@@ -59,6 +63,8 @@ class Ground:
 
     directory: Path
     crew: Crew | None = None
+    programs: bool = True
+    """Whether programs are looked for, too; they are not here where machines are rented later."""
 
     def look(self, names: Iterable[str]) -> Mapping[str, Print]:
         """The prints of those of the files that are there."""
@@ -89,6 +95,11 @@ class Ground:
                 f"{f', nor are {len(lost) - 1} others' if len(lost) > 1 else ''}; put it there, or name the "
                 "folder with --directory."
             )
+        if self.programs:
+            self.check_programs(workflow)
+
+    def check_programs(self, workflow: Workflow) -> None:
+        """The programs have to be there, too."""
         absent = self.absent(list(dict.fromkeys(each.command[0] for each in workflow.activations)))
         if absent:
             raise BadInput(
@@ -127,16 +138,19 @@ class Agenda:
         known = {name: fact for name, fact in ended.items() if name not in under_way}
         reasons = why_again(workflow, known, ground.look, rehearsal=manner.replay is not None)
         reasons |= dict.fromkeys(under_way, "was under way when the run was interrupted")
-        offset_s = max((float(fact.get("finish_s", 0.0)) for fact in earlier), default=0.0)
+        offset_s = max((_clock_s(fact) for fact in earlier), default=0.0)
         return cls(reasons, earlier, attempts, offset_s)
 
-    def open(self, notes: Notes, plan: Plan, workflow: Workflow, manner: Manner) -> None:
+    def open(
+        self, notes: Notes, plan: Plan, workflow: Workflow, manner: Manner, run: str, more: Fact
+    ) -> None:
         """Note the beginning: of the run, if it is its first session, and of this session."""
         if not self.earlier:
             notes.write(
                 {
                     "fact": "run",
                     "version": VERSION,
+                    "id": run,
                     "workflow": workflow.name,
                     "fingerprint": workflow.fingerprint,
                     "activations": len(workflow),
@@ -148,10 +162,17 @@ class Agenda:
             {
                 "fact": "session",
                 "at_s": self.offset_s,
+                "wall_s": time.time(),
                 "scheduler": plan.scheduler,
                 "planned_makespan_s": plan.makespan_s,
                 "vms": sorted({assignment.vm for assignment in plan.assignments.values()}),
                 "skipped": len(workflow) - len(self.reasons),
+                **more,
                 **({"again": self.reasons} if self.earlier else {}),
             }
         )
+
+
+def _clock_s(fact: Fact) -> float:
+    """Where the run's clock stood, as far as a fact tells."""
+    return float(fact["at_s"] if fact["fact"] == "stopped" else fact.get("finish_s", 0.0))

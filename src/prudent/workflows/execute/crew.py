@@ -11,12 +11,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from prudent.cloud.clusters.dask_node import scheduler
 from prudent.cloud.clusters.dask_security import for_workers, made_for_run
+from prudent.cloud.leases.lease import Lease
 from prudent.core.errors import BadInput, RunFailed
 from prudent.workflows.execute.command import Order, carry_out, stop
 from prudent.workflows.execute.nest import LOOPBACK, READY
@@ -55,6 +57,12 @@ class Crew:
 
     carries = False
     """Whether the files are here, and are carried to the workers; otherwise the workers' folder is asked."""
+    rents = False
+    """Whether its machines are rented, and cost money until they are given back."""
+    tick_s = 0.25
+    """So long it may take until somebody who waits for an event looks at the clock again."""
+    ordered_s: float | None = None
+    """When its machines were ordered, by `time_s`; None where they were there before."""
 
     def __init__(self, client: Any, addresses: Mapping[str, str]) -> None:
         self.vms = set(addresses)
@@ -64,6 +72,10 @@ class Crew:
         self._events: queue.Queue[Event] = queue.Queue()
         self._futures: dict[tuple[str, int], Any] = {}
         self._topic = ""
+
+    def time_s(self) -> float:
+        """The clock by which everything here happens."""
+        return time.monotonic()
 
     def begin(self, run: str) -> None:
         """Listen to the workers; nothing may be started before."""
@@ -110,6 +122,15 @@ class Crew:
         """This VM's worker is gone: do not ask it."""
         self.vms.discard(vm)
         self._addresses.pop(vm, None)
+
+    def give_back(self, vm: str, why: str) -> None:
+        """This VM is not needed any more, or is lost: do not ask it, nor pay for it."""
+        del why
+        self.dismiss(vm)
+
+    def leases(self) -> Mapping[str, Lease]:
+        """The leases of its VMs, where they are rented."""
+        return {}
 
     def ask(self, vm: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function on a VM's worker."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from prudent.workflows.workflow import Workflow
 
 Lane = tuple[str, int]
 """A slot of a VM: the VM's name and the slot's number."""
+Allowed = Callable[[str, Lane], bool]
+"""Whether an activation may start on a lane now."""
 MOST_LOSSES = 3
 """An activation that was lost with so many VMs is suspected of ending them, and given up."""
 
@@ -66,16 +68,26 @@ class Dispatcher:
         return {lane: list(queue) for lane, queue in self._queues.items()}
 
     @property
+    def ready_vms(self) -> set[str]:
+        """VMs with an activation that could start now."""
+        busy = set(self.running.values())
+        return {
+            lane[0]
+            for lane, queue in self._queues.items()
+            if queue and lane not in busy and not self._missing[queue[0]]
+        }
+
+    @property
     def over(self) -> bool:
         """Nothing runs, and nothing will."""
         return not self.running and not any(self._queues.values())
 
-    def starts(self) -> list[Start]:
-        """What starts now; it counts as running from here on."""
+    def starts(self, allowed: Allowed = lambda name, lane: True) -> list[Start]:
+        """What starts now; it counts as running from here on. What is not `allowed` waits with its lane."""
         busy = set(self.running.values())
         found = []
         for lane, queue in self._queues.items():
-            if lane in busy or not queue or self._missing[queue[0]]:
+            if lane in busy or not queue or self._missing[queue[0]] or not allowed(queue[0], lane):
                 continue
             name = queue.popleft()
             self.running[name] = lane
@@ -124,6 +136,11 @@ class Dispatcher:
         if sorted(name for queue in fresh.values() for name in queue) != sorted(self.waiting):
             raise AssertionError("the new plan does not hold the activations that wait")
         self._queues = fresh
+
+    def needs(self, vm: str) -> bool:
+        """Whether anything runs on a VM, or is to start there."""
+        waits = any(queue for lane, queue in self._queues.items() if lane[0] == vm)
+        return waits or any(lane[0] == vm for lane in self.running.values())
 
     def stop(self) -> None:
         """Start nothing any more."""

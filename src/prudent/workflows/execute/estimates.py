@@ -33,7 +33,7 @@ Facts = Iterable[Mapping[str, Any]]
 MACHINE, PROGRAM, PAIR, ACTIVATION, NOISE = 1.5, 1.5, 0.5, 0.5, 0.15
 """Usual deviations of the parts, in logarithms: a guess may well be wrong by a factor of four, two runs of
 the same activation differ by about a seventh."""
-_LEAST_S = 1e-3
+LEAST_S = 1e-3
 _ROUNDS = 60
 _PSEUDO = 4.0
 """The usual value of a deviation counts like so many measurements."""
@@ -67,10 +67,10 @@ def learned(workflow: Workflow, fleet: Fleet, world: World, runs: Sequence[tuple
     """The workflow with better estimates; as it is where nothing was measured."""
     taught = [(own, list(facts)) for own, facts in runs]
     workflow = _with_sizes(workflow, [fact for _, facts in taught for fact in facts])
-    samples = [sample for own, facts in taught for sample in _samples(workflow, world, own, facts)]
-    if not samples:
+    measured = [sample for own, facts in taught for sample in samples(workflow, world, own, facts)]
+    if not measured:
         return workflow
-    model = _Model(workflow, samples)
+    model = _Model(workflow, measured)
     machines = {vm.machine: vm.speed for vm in fleet.vms}
     return workflow.with_runtimes(
         {
@@ -102,16 +102,16 @@ def _with_sizes(workflow: Workflow, facts: Sequence[Mapping[str, Any]]) -> Workf
     return replace(workflow, activations=activations)
 
 
-def _samples(workflow: Workflow, world: World, fleet: Fleet, facts: Facts) -> list[Sample]:
+def samples(workflow: Workflow, world: World, fleet: Fleet, facts: Facts) -> list[Sample]:
     """What the commands took, without what the world's model counts for reading their inputs already."""
     vms = {vm.name: vm for vm in fleet.vms}
-    samples = []
+    found = []
     for name, vm_name, took_s in measured_s(facts):
         vm, staged_s = vms[vm_name], 0.0
         if world.storage == "shared":
             staged_s = sum(workflow[name].staged().values()) / (world.bandwidth_mb_s * 1e6)
-        samples.append(Sample(name, vm.machine, vm.speed, max(took_s - staged_s, _LEAST_S)))
-    return samples
+        found.append(Sample(name, vm.machine, vm.speed, max(took_s - staged_s, LEAST_S)))
+    return found
 
 
 class _Model:
@@ -149,7 +149,7 @@ class _Model:
 
 def _given_s(activation: Activation, speed: float) -> float:
     """The first estimate, by speed alone: what was learned before must not count twice."""
-    return max(activation.runtime_s / speed, _LEAST_S)
+    return max(activation.runtime_s / speed, LEAST_S)
 
 
 def _deviations(y: Floats, pairs: Ints, activations: Ints) -> tuple[float, float]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import secrets
 import shlex
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +16,12 @@ from typing import Any
 from prudent.cloud.clusters.dask import DaskCluster, Seat
 from prudent.cloud.clusters.dask_node import scheduler
 from prudent.cloud.clusters.dask_security import for_workers, made_for_run
-from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.registry import provider_of
-from prudent.core.errors import BadInput, PrudentError
+from prudent.cloud.leases.delays import Delays
+from prudent.cloud.leases.lease import Lease
+from prudent.core.errors import BadInput, PrudentError, RunFailed
 from prudent.workflows.execute.command import Order
 from prudent.workflows.execute.crew import Crew, Gone, Told, scratch_folder
+from prudent.workflows.execute.place import Place
 from prudent.workflows.fleet import Fleet
 
 _CARRIERS = 8
@@ -36,11 +39,20 @@ class MachineCrew(Crew):
     folder here holds all files, as if it were shared. A machine that files cannot be brought to is lost.
     """
 
+    rents = True
+
     def __init__(
-        self, client: Any, addresses: Mapping[str, str], cluster: DaskCluster, directory: Path
+        self,
+        client: Any,
+        addresses: Mapping[str, str],
+        cluster: DaskCluster,
+        directory: Path,
+        delays: Delays,
+        ordered_s: float,
     ) -> None:
         super().__init__(client, addresses)
-        self._cluster, self._directory = cluster, directory
+        self.ordered_s = ordered_s
+        self._cluster, self._directory, self._delays = cluster, directory, delays
         self.carries = not _shared(cluster, directory)
         self._orders: dict[tuple[str, int], Order] = {}
         self._carriers = ThreadPoolExecutor(_CARRIERS, thread_name_prefix="carrier")
@@ -63,6 +75,23 @@ class MachineCrew(Crew):
     def hush(self) -> None:
         self._carriers.shutdown(wait=False, cancel_futures=True)
         super().hush()
+
+    def leases(self) -> dict[str, Lease]:
+        """The lease of every VM."""
+        return self._cluster.leases()
+
+    def give_back(self, vm: str, why: str) -> None:
+        """End the worker and the machine, without waiting for it."""
+        self.dismiss(vm)
+        self._carriers.submit(self._end_machine, vm, why)
+
+    def _end_machine(self, vm: str, why: str) -> None:
+        begun_s = time.monotonic()
+        try:
+            self._cluster.give_back(vm, why)
+        except (PrudentError, OSError):  # it is tried again when all is closed; the reaper remains
+            return
+        self._delays.note(self._cluster.provider.name, "give_back", time.monotonic() - begun_s)
 
     def _bring(self, order: Order) -> None:
         channel = self._cluster.hosts[order.vm].channel
@@ -114,11 +143,24 @@ def _shared(cluster: DaskCluster, directory: Path) -> bool:
         marker.unlink()
 
 
+class BootTooLong(RunFailed):
+    """Machines took so long to come that money or time was over; they were given back."""
+
+
 @contextlib.contextmanager
 def crew_on_machines(
-    fleet: Fleet, used: set[str], where: str, directory: Path, run: str, home: Path | None = None
-) -> Iterator[Crew]:
-    """A crew on machines of the plan's types at a place: local, hosts:INVENTORY.yaml or ec2:CONFIG.yaml."""
+    fleet: Fleet,
+    used: set[str],
+    place: Place,
+    directory: Path,
+    run: str,
+    most_usd_per_h: Mapping[str, float],
+    most_s: float = threading.TIMEOUT_MAX,
+) -> Iterator[MachineCrew]:
+    """A crew on machines of the plan's types, none of them dearer than `most_usd_per_h` has it, by VM.
+
+    If they are not up after `most_s`, they are given back: BootTooLong.
+    """
     try:
         import dask
         import distributed
@@ -126,27 +168,66 @@ def crew_on_machines(
         raise BadInput(
             'Running workflows needs Dask, which is not installed; install "prudent[workflows]".'
         ) from None
-    register = Register(home)
-    name, _, setting = where.partition(":")
-    provider = provider_of({name.strip(): setting.strip() or None}, register.home, Path.cwd())
-    seats = [Seat(vm.name, vm.machine, vm.slots, vm.spot) for vm in fleet.vms if vm.name in used]
-    cluster = DaskCluster(provider, seats, run=run, register=register)
+    seats = [
+        Seat(vm.name, vm.machine, vm.slots, vm.spot, most_usd_per_h.get(vm.name))
+        for vm in fleet.vms
+        if vm.name in used
+    ]
+    cluster = DaskCluster(place.provider, seats, run=run, register=place.register)
     security = made_for_run()
+    ordered_s = time.monotonic()
     with contextlib.ExitStack() as stack:
+        in_time = stack.enter_context(_given_back_after(cluster, most_s))
         stack.enter_context(cluster)
         stack.enter_context(dask.config.set({"distributed.scheduler.worker-ttl": _TTL}))
         scratch = stack.enter_context(scratch_folder())
-        place = stack.enter_context(scheduler(scratch, security, cluster.here))
-        cluster.start(int(place.scheduler_address.rpartition(":")[2]), for_workers(security))
-        connection = distributed.Client(place, set_as_default=False)
+        here = stack.enter_context(scheduler(scratch, security, cluster.here))
+        cluster.start(int(here.scheduler_address.rpartition(":")[2]), for_workers(security))
+        connection = distributed.Client(here, set_as_default=False)
         client = stack.enter_context(connection)
         cluster.wait_for(lambda: len(_known(client)), _START_S)
         addresses = {str(info["name"]): address for address, info in _known(client).items()}
-        crew = MachineCrew(client, addresses, cluster, directory)
+        in_time()
+        place.delays.note(place.provider.name, "boot", time.monotonic() - ordered_s)
+        crew = MachineCrew(client, addresses, cluster, directory, place.delays, ordered_s)
         stack.callback(crew.hush)
         # Workers first, while somebody still listens: a scheduler that goes before them would complain.
-        stack.callback(cluster.close)
+        stack.callback(_close, cluster, place.delays)
         yield crew
+
+
+@contextlib.contextmanager
+def _given_back_after(cluster: DaskCluster, most_s: float) -> Iterator[Callable[[], None]]:
+    """Machines are given back after a time, wherever their start stands then, unless `in_time` was called."""
+    over = threading.Event()
+
+    def give_back() -> None:
+        over.set()
+        with contextlib.suppress(PrudentError):  # whoever waits for them closes them again, and tells
+            cluster.close()
+
+    def in_time() -> None:
+        timer.cancel()
+        if over.is_set():
+            raise BootTooLong("The machines were not up in time.")
+
+    timer = threading.Timer(min(max(most_s, 0.0), threading.TIMEOUT_MAX), give_back)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield in_time
+    except PrudentError as error:
+        if over.is_set():
+            raise BootTooLong("The machines were not up in time.") from error
+        raise
+    finally:
+        timer.cancel()
+
+
+def _close(cluster: DaskCluster, delays: Delays) -> None:
+    begun_s = time.monotonic()
+    cluster.close()
+    delays.note(cluster.provider.name, "give_back", time.monotonic() - begun_s)
 
 
 def _known(client: Any) -> dict[str, Any]:

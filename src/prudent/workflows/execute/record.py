@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from prudent.core.errors import BadInput, RunFailed
+from prudent.core.money import ROUNDING_USD
+from prudent.workflows.execute.forecast import Forecast
 from prudent.workflows.execute.journal import Fact, read_facts
 from prudent.workflows.execution import Assignment, Attempt, Execution, Outcome
 from prudent.workflows.plan import Plan
 from prudent.workflows.workflow import Workflow
 from prudent.workflows.world import World
+
+if TYPE_CHECKING:
+    from prudent.workflows.rent import Rent
 
 JOURNAL, PLAN, WORKFLOW, LOGS, REPORT = "journal.jsonl", "plan.json", "workflow.json", "logs", "report.html"
 _LOGGED = ("start_s", "end_s", "task", "lane", "outcome")
@@ -101,6 +106,55 @@ class Run:
         return tuple(name for name in self.execution.unfinished if name not in doomed)
 
     @property
+    def cost_usd(self) -> float:
+        """What the run has cost: by its leases; where no machine was rented, at the prices of the plan."""
+        bill = self._last("bill")
+        return float(bill["total_usd"]) if bill else self.execution.cost_usd
+
+    @property
+    def forecast(self) -> Forecast | None:
+        """What was expected of the whole run when its last session began."""
+        said = self._last("session").get("forecast")
+        return None if said is None else Forecast.from_dict(said)
+
+    @property
+    def budget_usd(self) -> float | None:
+        """The most that the run may cost."""
+        return self._last("session").get("budget_usd")
+
+    @property
+    def deadline_s(self) -> float | None:
+        """The latest end of the last session, on the run's clock."""
+        return self._last("session").get("deadline_s")
+
+    @property
+    def over_usd(self) -> float:
+        """By how much the run has passed its budget."""
+        return 0.0 if self.budget_usd is None else max(self.cost_usd - self.budget_usd - ROUNDING_USD, 0.0)
+
+    @property
+    def stopped(self) -> str | None:
+        """What was told when the last session stopped at a limit; None if it did not."""
+        began = max(at for at, fact in enumerate(self.facts) if fact["fact"] in ("run", "session"))
+        told = [fact["sentence"] for fact in self.facts[began:] if fact["fact"] == "stopped"]
+        return str(told[0]) if told else None
+
+    @property
+    def rents(self) -> tuple[Rent, ...]:
+        """Every machine that was rented, as its lease has it; none where none was rented."""
+        from prudent.workflows.rent import Rent
+
+        rows = self._last("bill").get("machines", ())
+        busy, counts = self._work()
+        return tuple(
+            Rent(
+                row["vm"], row["machine"], row["usd_per_h"], row["from_s"], row["until_s"],
+                busy.get(row["vm"], 0.0), counts.get(row["vm"], 0), row["cost_usd"],
+            )
+            for row in rows
+        )  # fmt: skip
+
+    @property
     def skipped(self) -> int:
         """How many activations the last session found done."""
         return int(self._last("session").get("skipped", 0))
@@ -119,6 +173,8 @@ class Run:
         """Itself, or RunFailed with what the failing commands said."""
         if self.succeeded:
             return self
+        if self.stopped is not None:
+            raise RunFailed(self.stopped)
         unfinished = len(self.execution.unfinished)
         told = "\n".join(str(failure) for failure in self.failures[:3])
         more = f"\n… and {len(self.failures) - 3} more" if len(self.failures) > 3 else ""
@@ -138,7 +194,13 @@ class Run:
             "makespan_s": execution.makespan_s,
             "planned_makespan_s": self.plan.makespan_s,
             "busy_s": execution.busy_s,
-            "cost_usd": execution.cost_usd,
+            "cost_usd": self.cost_usd,
+            "budget_usd": self.budget_usd,
+            "over_usd": self.over_usd,
+            "deadline_s": self.deadline_s,
+            "forecast": None if self.forecast is None else self.forecast.to_dict(),
+            "stopped": self.stopped,
+            "machines": [asdict(rent) for rent in self.rents],
             "utilisation": execution.utilisation,
             "retries": execution.retries,
             "skipped": self.skipped,
@@ -169,6 +231,15 @@ class Run:
                 )
             )
         return attempts
+
+    def _work(self) -> tuple[dict[str, float], dict[str, int]]:
+        """How long each VM was busy, and how many activations it did."""
+        busy: dict[str, float] = {}
+        counts: dict[str, int] = {}
+        for attempt in self.execution.timeline:
+            busy[attempt.vm] = busy.get(attempt.vm, 0.0) + attempt.finish_s - attempt.start_s
+            counts[attempt.vm] = counts.get(attempt.vm, 0) + (attempt.outcome == "done")
+        return busy, counts
 
     def _last(self, kind: str) -> Fact:
         return next((fact for fact in reversed(self.facts) if fact["fact"] == kind), {})

@@ -45,27 +45,44 @@ def replan(
         raise RunFailed("No VM is left to run on; start workers and go on with --resume.")
     names = [name for name in workflow.order if name in waiting or name in running]
     lanes = [(fleet.vms[vm].name, slot) for vm, slot in fleet.lanes]
-    problem = _rest(workflow, fleet, world, names, running)
+    problem = rest_of(workflow, fleet, world, names, running)
     at_lane = {lane: at for at, lane in enumerate(lanes)}
+    fresh = earliest(problem, names, at_lane, running)
+    if current is not None:
+        as_it_is = placement_of(names, at_lane, running, current)
+        if _makespan_s(problem, fresh) > _WORTH * _makespan_s(problem, as_it_is):
+            return {lane: list(current.get(lane, ())) for lane in lanes}
+    return queues_of(fresh, names, lanes, running)
+
+
+def earliest(
+    problem: Problem,
+    names: Sequence[str],
+    at_lane: Mapping[Lane, int],
+    running: Mapping[str, tuple[Lane, float]],
+) -> Placement:
+    """All activations of a problem, each where it ends first; what runs stays where it is."""
     pinned = np.array(
         [at_lane[running[name][0]] if name in running else -1 for name in names], dtype=np.int64
     )
     rank = ranks.upward(problem, ranks.mean_held_s(problem), ranks.seconds_per_byte(problem))
     order = problem.graph.order
     by_rank = order[np.lexsort((-rank[order], pinned[order] < 0))]
-    fresh = fill(problem, by_rank, pinned=pinned)
-    if current is not None:
-        as_it_is = _placement(names, at_lane, running, current)
-        if _makespan_s(problem, fresh) > _WORTH * _makespan_s(problem, as_it_is):
-            return {lane: list(current.get(lane, ())) for lane in lanes}
+    return fill(problem, by_rank, pinned=pinned)
+
+
+def queues_of(
+    placement: Placement, names: Sequence[str], lanes: Sequence[Lane], running: Collection[str]
+) -> Queues:
+    """What each lane still has to start, first to start first."""
     queues: Queues = {lane: [] for lane in lanes}
-    for at in fresh.order:
+    for at in placement.order:
         if names[at] not in running:
-            queues[lanes[fresh.lane[at]]].append(names[at])
+            queues[lanes[placement.lane[at]]].append(names[at])
     return queues
 
 
-def _rest(
+def rest_of(
     workflow: Workflow,
     fleet: Fleet,
     world: World,
@@ -79,7 +96,7 @@ def _rest(
         activation = workflow[name]
         if name in running:
             (vm, _), lasted_s = running[name]
-            activation = _rest_of(activation, machines[vm].machine, machines[vm].speed, lasted_s)
+            activation = _left_of(activation, machines[vm].machine, machines[vm].speed, lasted_s)
         rest.append(activation)
     kept = set(names)
     edges = tuple(edge for edge in workflow.edges if edge[0] in kept and edge[1] in kept)
@@ -87,14 +104,14 @@ def _rest(
     return bring_together(left, fleet, replace(world.calm(), boot_s=Distribution("constant", 0.0)))
 
 
-def _rest_of(activation: Activation, machine: str, speed: float, lasted_s: float) -> Activation:
+def _left_of(activation: Activation, machine: str, speed: float, lasted_s: float) -> Activation:
     """What is left of an activation under way: its inputs are there, part of its time has passed."""
     whole_s = activation.runtimes_s.get(machine, activation.runtime_s / speed)
     left_s = max(whole_s - lasted_s, _NEARLY_DONE * whole_s)
     return replace(activation, inputs=(), runtimes_s={**activation.runtimes_s, machine: left_s})
 
 
-def _placement(
+def placement_of(
     names: Sequence[str],
     at_lane: Mapping[Lane, int],
     running: Mapping[str, tuple[Lane, float]],

@@ -14,6 +14,10 @@ Look = Callable[[Iterable[str]], Mapping[str, Print]]
 """Answers the prints of those of the named files that are there."""
 
 
+STOPPED = "the run was stopped"
+"""Why an attempt was ended that money or time did not suffice for."""
+
+
 def command_digest(command: Iterable[str]) -> str:
     """A short name for a command line, to see whether it has changed."""
     return hashlib.sha256("\0".join(command).encode()).hexdigest()[:16]
@@ -46,6 +50,8 @@ def why_again(
 def _never_done(fact: Mapping[str, Any] | None) -> str:
     if fact is None:
         return "not run yet"
+    if fact["outcome"] == "lost" and fact["error"] == STOPPED:
+        return "was under way when the run was stopped"
     if fact["outcome"] == "lost":
         return f"lost with VM {fact['vm']}"
     return f"failed before: {fact['error']}" if fact["outcome"] == "failed" else ""

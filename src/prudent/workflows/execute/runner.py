@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -9,9 +10,11 @@ from prudent.core.errors import BadInput
 from prudent.workflows.execute.agenda import Agenda, Ground, Manner, Notes, Watch
 from prudent.workflows.execute.crew import crew_for
 from prudent.workflows.execute.journal import Fact, Journal, read_facts
-from prudent.workflows.execute.machines import crew_on_machines
+from prudent.workflows.execute.limits import Limits
+from prudent.workflows.execute.place import Place
 from prudent.workflows.execute.record import JOURNAL, LOGS, PLAN, WORKFLOW, Run
-from prudent.workflows.execute.session import Session
+from prudent.workflows.execute.sitting import Sitting
+from prudent.workflows.execute.uncertainty import Uncertainty
 from prudent.workflows.plan import Plan
 from prudent.workflows.workflow import Workflow
 
@@ -25,6 +28,10 @@ def execute(
     address: str | None = None,
     on: str | None = None,
     home: str | Path | None = None,
+    budget_usd: float | None = None,
+    deadline_s: float | None = None,
+    anyway: bool = False,
+    uncertainty: Uncertainty | None = None,
     retries: int = 1,
     timeout_s: float | None = None,
     resume: bool = False,
@@ -42,6 +49,11 @@ def execute(
     tried `retries` times more, and ended after `timeout_s`. `replay=0.01` rehearses: instead of commands,
     sleeps of a hundredth of the planned time. `watch` hears every fact of the journal. Unless `check` is
     False, a run that does not finish raises RunFailed; what was done is kept either way.
+
+    The run costs at most `budget_usd`, all its sessions together, and this session ends within `deadline_s`.
+    What is forecast to break a limit is refused before anything is rented, unless `anyway`; where a limit is
+    near, the plan is changed, or the run stops cleanly and can be resumed. `uncertainty` tells how far the
+    workflow's run times may be off; without it, it is that of guesses, or of learned ones if they were.
     """
     plan.check(workflow)
     if on is not None and address is not None:
@@ -50,28 +62,39 @@ def execute(
     _check_commands(workflow, manner)
     folder = Path(folder)
     earlier = _earlier(folder, workflow, manner, resume)
+    limits = _limits(budget_usd, deadline_s, earlier)
+    if limits and on is not None and replay is not None:
+        raise BadInput("A rehearsal on rented machines keeps no budget; leave out --on, or --replay.")
     _prepare(folder, plan, workflow)
     used = {assignment.vm for assignment in plan.assignments.values()}
-    if plan.policy == "adaptive":  # it may turn to VMs that it had no need of at first
+    if plan.policy == "adaptive" and on is None:  # it may turn to VMs that it had no need of at first
         used = set(plan.fleet.index)
     with ExitStack() as stack:
         notes = Notes(stack.enter_context(Journal(folder / JOURNAL)), watch)
-        crew = None
-        if on is not None:
-            leases = None if home is None else Path(home)
-            rented = crew_on_machines(
-                plan.fleet, used, on, manner.directory, f"execute-{folder.name}", leases
-            )
-            crew = stack.enter_context(rented)
-        elif address is not None:
-            crew = stack.enter_context(crew_for(plan.fleet, used, address))
-        agenda = Agenda.of(workflow, manner, earlier, Ground(manner.directory, crew))
-        agenda.open(notes, plan, workflow, manner)
+        crew = None if address is None else stack.enter_context(crew_for(plan.fleet, used, address))
+        place = None if on is None else Place.of(on, None if home is None else Path(home))
+        ground = Ground(manner.directory, crew, programs=place is None)
+        agenda = Agenda.of(workflow, manner, earlier, ground)
+        run = str(earlier[0].get("id", "")) if earlier else secrets.token_hex(4)
+        name = f"execute-{folder.name}-{run}".rstrip("-")
+        sitting = Sitting(plan, workflow, manner, folder, agenda, place, name, uncertainty)
+        limits = limits.after(agenda.offset_s)
+        ahead = sitting.forecast()
+        if limits and agenda.reasons and not anyway:
+            limits.check(ahead, agenda.offset_s)
+        agenda.open(notes, plan, workflow, manner, run, sitting.money_facts(limits, ahead))
         if agenda.reasons:
-            crew = crew or stack.enter_context(crew_for(plan.fleet, used, None))
-            Session(plan, workflow, manner, folder, notes, crew, agenda).run()
-    run = Run.read(folder)
-    return run.check() if check else run
+            sitting.run(stack, notes, crew, used, limits)
+    done = Run.read(folder)
+    return done.check() if check else done
+
+
+def _limits(budget_usd: float | None, deadline_s: float | None, earlier: list[Fact]) -> Limits:
+    """The limits of this session; a budget of the run stays until another is given."""
+    if budget_usd is None:
+        told = [fact["budget_usd"] for fact in earlier if fact["fact"] == "session" and "budget_usd" in fact]
+        budget_usd = float(told[-1]) if told else None
+    return Limits(budget_usd, deadline_s)
 
 
 def _check_commands(workflow: Workflow, manner: Manner) -> None:

@@ -8,26 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from prudent.core.errors import RunFailed
 from prudent.workflows.execute.agenda import Agenda, Manner, Notes
 from prudent.workflows.execute.command import Order
 from prudent.workflows.execute.crew import Crew, Gone, Told
 from prudent.workflows.execute.dispatch import Dispatcher, Lane, Start
-from prudent.workflows.execute.estimates import learned
 from prudent.workflows.execute.journal import Fact
-from prudent.workflows.execute.record import LOGS, planned_queues, world_of
-from prudent.workflows.execute.replan import replan
-from prudent.workflows.execute.resume import command_digest
-from prudent.workflows.fleet import Fleet
+from prudent.workflows.execute.keeper import Keeper
+from prudent.workflows.execute.limits import Limit
+from prudent.workflows.execute.record import LOGS, planned_queues
+from prudent.workflows.execute.replanner import Replanner
+from prudent.workflows.execute.resume import STOPPED, command_digest
+from prudent.workflows.execute.run_log import RunLog
 from prudent.workflows.plan import Plan
-from prudent.workflows.problem import bring_together
 from prudent.workflows.workflow import Workflow
 
-_TICK_S = 0.25
-_SURPRISE = 0.25
-"""An activation that takes so much more or less than planned makes an adaptive plan look again."""
-_PAUSE_S = 0.5
-"""Looking again takes time too: not more often than this."""
+_SURE = 1.1
+"""What is begun under a limit should end in time even if it takes so much longer than expected."""
+_AFTER_S = 1e-3
 
 
 class Session:
@@ -42,54 +39,145 @@ class Session:
         journal: Notes,
         crew: Crew,
         agenda: Agenda,
+        keeper: Keeper,
     ) -> None:
         self.plan, self.workflow, self.manner = plan, workflow, manner
-        self.folder, self.journal, self.crew = folder.resolve(), journal, crew
-        self.earlier = agenda.earlier
+        self.folder, self.crew, self.keeper = folder.resolve(), crew, keeper
         self.name = uuid.uuid4().hex[:12]
-        self.world = world_of(plan)
-        self.facts: list[Fact] = []
+        self.returned: set[str] = set()
         self.orders: dict[str, Order] = {}
-        self.begun_s: dict[str, float] = {}
-        # A pause between two sessions is not part of the run: its clock goes on where it stopped.
-        self._offset_s = agenda.offset_s
-        self._zero_s = time.monotonic()
-        self._look_again_s = 0.0
+        self.log = RunLog(crew, manner, agenda, journal)
         self.dispatcher = self._dispatcher(agenda)
+        self.replanner = Replanner(plan, workflow, manner, crew, keeper, self.dispatcher, self.log)
+        self._stopped = False
 
     def run(self) -> None:
-        """Until nothing runs and nothing can start; everything that runs is ended before an error leaves."""
+        """Until nothing runs and nothing can start, or money or time is over.
+
+        Everything that runs is ended before an error leaves.
+        """
         self.crew.begin(self.name)
-        self._zero_s = time.monotonic()
+        self.log.begin()
+        self._note_rented()
         try:
-            self._start()
-            while not self.dispatcher.over:
-                event = self.crew.next_event(_TICK_S)
+            self._step()
+            while not self.dispatcher.over and not self._stopped:
+                event = self.crew.next_event(self._patience_s())
                 if isinstance(event, Told):
                     self._told(event.fact)
                 elif isinstance(event, Gone):
                     self._gone(event.vm)
-                self._start()
+                self._step()
         except BaseException:
             self.crew.end(self.name)
             raise
-        self._note({"fact": "over", "at_s": self.clock_s()})
-
-    def clock_s(self) -> float:
-        """Seconds of this run, in those of the plan: a rehearsal's clock runs faster."""
-        return self._offset_s + (time.monotonic() - self._zero_s) / (self.manner.replay or 1.0)
+        self.log.note({"fact": "over", "at_s": self.log.clock_s()})
 
     def _dispatcher(self, agenda: Agenda) -> Dispatcher:
         queues = planned_queues(self.plan, self.workflow, agenda.reasons)
         done = [name for name in self.workflow.order if name not in agenda.reasons]
         return Dispatcher(self.workflow, queues, done, self.manner.retries, agenda.attempts)
 
+    def _step(self) -> None:
+        """Start what may start, give back what has no part any more, stop where a limit leaves no choice."""
+        left_s, limit = self.keeper.left(self.log.clock_s())
+        if left_s < 0:
+            self._stop(limit)
+            return
+        self._start()
+        held_up = self._held_up()
+        if not held_up:
+            self._give_back()
+        elif held_up == self.crew.vms:
+            self._stop(limit)
+        else:
+            for vm in sorted(held_up):
+                self._return(vm, f"the {limit} leaves no room for what it had")
+            self.replanner.leave(limit)
+            self._step()
+
+    def _patience_s(self) -> float:
+        """How long to wait for an event: not beyond the moment at which a limit is reached."""
+        left_s = self.keeper.left(self.log.clock_s())[0] * (self.manner.replay or 1.0)
+        look_s = self.replanner.rests_s
+        patience_s = min(self.crew.tick_s, max(left_s, 0.0) + _AFTER_S)
+        return min(patience_s, look_s + _AFTER_S) if look_s > 0 else patience_s
+
     def _start(self) -> None:
-        for start in self.dispatcher.starts():
+        for start in self.dispatcher.starts(self._may_start):
             order = self._order(start)
             self.orders[start.activation] = order
-            self.begun_s[start.activation] = self.clock_s()
             self.crew.start(order)
+
+    def _may_start(self, name: str, lane: Lane) -> bool:
+        """Whether an activation can be paid, and ended, in time; if so it counts as begun."""
+        now_s = self.log.clock_s()
+        if self.keeper.limits:
+            ends_s = {vm: end_s for vm, end_s in self._ends_s(now_s).items() if vm != lane[0]}
+            ends_s[lane[0]] = now_s + _SURE * self.replanner.expected_s(name, lane[0])
+            if not self.keeper.affords(ends_s, now_s):
+                return False
+        self.log.begun_s[name] = now_s
+        self.keeper.meter.used(lane[0], now_s)
+        return True
+
+    def _ends_s(self, now_s: float) -> dict[str, float]:
+        """When what runs is expected to end, by VM."""
+        ends_s: dict[str, float] = {}
+        for name, lane in self.dispatcher.running.items():
+            end_s = max(self.log.begun_s[name] + self.replanner.expected_s(name, lane[0]), now_s)
+            ends_s[lane[0]] = max(ends_s.get(lane[0], now_s), end_s)
+        return ends_s
+
+    def _held_up(self) -> set[str]:
+        """VMs on which nothing runs, and on which what is next could begin if money and time allowed."""
+        if not self.keeper.limits:
+            return set()
+        busy = {lane[0] for lane in self.dispatcher.running.values()}
+        return {vm for vm in self.dispatcher.ready_vms if vm not in busy}
+
+    def _note_rented(self) -> None:
+        zero_s = time.time() - self.log.clock_s()
+        for vm, lease in self.crew.leases().items():
+            for one in lease.machines:
+                fact = {"fact": "rented", "vm": vm, "at_s": one.launched_s - zero_s, "cluster": lease.cluster}
+                self.log.note(fact | {"machine": lease.order.type, "usd_per_h": one.price.usd_per_h})
+
+    def _give_back(self) -> None:
+        """VMs without a part any more are paid for no longer."""
+        if not (self.crew.rents or self.keeper.limits):
+            return
+        idle = [vm for vm in sorted(self.crew.vms) if not self.dispatcher.needs(vm)]
+        if not idle or self.dispatcher.over:
+            return
+        if self.dispatcher.waiting and self.replanner.moves:
+            if self.replanner.rests_s > 0:
+                return  # soon it is seen whether they can take over some of what waits
+            self.replanner.look("surprise")
+            idle = [vm for vm in idle if not self.dispatcher.needs(vm)]
+        for vm in idle:
+            self._return(vm, "its part is done")
+
+    def _return(self, vm: str, why: str) -> None:
+        now_s = self.log.clock_s()
+        self.returned.add(vm)
+        self.crew.give_back(vm, why)
+        self.keeper.meter.returned(vm, now_s)
+        self.log.note({"fact": "returned", "vm": vm, "at_s": now_s, "why": why})
+
+    def _stop(self, why: Limit) -> None:
+        """End what runs and begin nothing more: what is done is kept, and the rest goes on some other day."""
+        self._stopped = True
+        self.crew.end(self.name)
+        remaining = [*self.dispatcher.running, *self.dispatcher.waiting]
+        for name in self.dispatcher.running:
+            self.log.note(self._lost(self.orders[name], self.log.clock_s(), STOPPED) | {"final": False})
+        for vm in sorted(self.crew.vms):
+            self._return(vm, f"the {why} leaves no room for more")
+        queues = planned_queues(self.plan, self.workflow, remaining)
+        self.log.note(
+            self.keeper.stop_fact(why, self.replanner.known, queues, self.log.heard, self.log.clock_s())
+        )
 
     def _order(self, start: Start) -> Order:
         activation = self.workflow[start.activation]
@@ -108,34 +196,31 @@ class Session:
             kept=tuple(self.workflow.gathered & {file.name for file in activation.outputs}),
             timeout_s=self.manner.timeout_s,
         )
-        return order if replay is None else replace(order, sleep_s=replay * self._planned_s(start))
-
-    def _planned_s(self, start: Start) -> float:
-        """How long an activation holds this slot by the plan's estimates."""
-        problem = bring_together(self.workflow, self.plan.fleet, self.world)
-        at, vm = self.workflow.index[start.activation], self.plan.fleet.index[start.lane[0]]
-        held = problem.tasks[at]["hold_s"] + problem.tasks[at]["stage_s"]
-        return float(held + problem.run_s[at, problem.vms[vm]["kind"]])
+        return (
+            order
+            if replay is None
+            else replace(order, sleep_s=replay * self.replanner.planned_s(start.activation, vm))
+        )
 
     def _told(self, fact: Fact) -> None:
         name, order = fact["activation"], self.orders.get(fact["activation"])
         if order is None or order.attempt != fact["attempt"]:
             return  # an attempt that was given up meanwhile
         if fact["fact"] == "started":
-            self.begun_s[name] = self.clock_s()
-            self._note({**fact, "at_s": self.begun_s[name]})
+            self.log.begun_s[name] = self.log.clock_s()
+            self.log.note({**fact, "at_s": self.log.begun_s[name]})
             return
-        self._note(self._ending(fact, order))
+        self.log.note(self._ending(fact, order))
         self.crew.forget(name, order.attempt)
         del self.orders[name]
         if fact["outcome"] == "done":
-            self._adapt(name, order.vm, float(fact["took_s"]))
+            self.replanner.adapt(name, order.vm, float(fact["took_s"]) / (self.manner.replay or 1.0))
 
     def _ending(self, fact: Fact, order: Order) -> Fact:
         """The fact about an end, with times by our own clock: other machines' clocks may be wrong."""
-        finish_s = self.clock_s()
+        finish_s = self.log.clock_s()
         took_s = float(fact["took_s"]) / (self.manner.replay or 1.0)
-        ending = {**fact, "took_s": took_s, "start_s": max(finish_s - took_s, self._offset_s)}
+        ending = {**fact, "took_s": took_s, "start_s": max(finish_s - took_s, self.log.offset_s)}
         ending |= {"finish_s": finish_s, "command": command_digest(order.command)}
         ending |= {"log": f"{order.log}.err"} if self.manner.replay is None else {}
         if fact["outcome"] == "done":
@@ -148,84 +233,34 @@ class Session:
 
     def _gone(self, vm: str) -> None:
         """A VM is lost: note what it took with it, and plan the rest anew."""
-        if vm in self.dispatcher.dead:
+        if vm in self.dispatcher.dead or vm in self.returned:
             return
-        at_s = self.clock_s()
-        self.crew.dismiss(vm)
-        self._note({"fact": "lost", "vm": vm, "at_s": at_s})
+        at_s = self.log.clock_s()
+        self.crew.give_back(vm, "it was lost")
+        self.keeper.meter.returned(vm, at_s)
+        self.log.note({"fact": "lost", "vm": vm, "at_s": at_s})
         for name in self.dispatcher.lose(vm):
             order = self.orders.pop(name)
             self.crew.forget(name, order.attempt)
             final = name in self.dispatcher.given_up
             why = "its VM was lost again and again" if final else f"VM {vm} was lost"
-            start_s = min(self.begun_s[name], at_s)
-            self._note(
-                {
-                    "fact": "ended",
-                    "activation": name,
-                    "vm": vm,
-                    "slot": order.slot,
-                    "attempt": order.attempt,
-                    "outcome": "lost",
-                    "error": why,
-                    "took_s": at_s - start_s,
-                    "start_s": start_s,
-                    "finish_s": at_s,
-                    "final": final,
-                }
-            )
+            self.log.note(self._lost(order, at_s, why) | {"final": final})
         orphaned = self.dispatcher.orphaned
         if orphaned:
-            self._replan(orphaned)
+            self.replanner.make_up(orphaned)
 
-    def _replan(self, orphaned: list[str]) -> None:
-        """Plan all that waits anew, because some of it has no VM any more."""
-        queues = self._new_queues(keep=False)
-        lanes = {name: lane for lane, names in queues.items() for name in names}
-        moved = {name: lanes[name][0] for name in orphaned}
-        self._note({"fact": "replanned", "at_s": self.clock_s(), "why": "lost", "moved": moved})
-
-    def _adapt(self, name: str, vm: str, took_s: float) -> None:
-        """Plan all that waits anew if something took another time than planned, and if that is better."""
-        planned_s = self._planned_s(Start(name, (vm, 0), 1))
-        surprise_s = abs(took_s - planned_s)
-        small = surprise_s < _SURPRISE * planned_s or surprise_s < 0.01 * self.plan.makespan_s
-        early = time.monotonic() < self._look_again_s
-        if self.plan.policy == "static" or self.manner.replay is not None or small or early:
-            return
-        if not self.dispatcher.waiting:
-            return
-        before = {each: lane for lane, queue in self.dispatcher.queues.items() for each in queue}
-        begun_s = time.monotonic()
-        after = {each: lane for lane, queue in self._new_queues(keep=True).items() for each in queue}
-        self._look_again_s = time.monotonic() + max(_PAUSE_S, 10 * (time.monotonic() - begun_s))
-        moved = {each: lane[0] for each, lane in after.items() if lane != before[each]}
-        if moved:
-            self._note({"fact": "replanned", "at_s": self.clock_s(), "why": "surprise", "moved": moved})
-
-    def _new_queues(self, keep: bool) -> dict[Lane, list[str]]:
-        """Place what waits on the VMs that are left, with what was measured so far."""
-        left = tuple(each for each in self.plan.fleet.vms if each.name in self.crew.vms)
-        if not left:
-            raise RunFailed(
-                f"The last VM was lost; what is done is kept. Start workers and go on with --resume in "
-                f'"{self.folder}".'
-            )
-        now_s = self.clock_s()
-        running: dict[str, tuple[Lane, float]] = {
-            name: (lane, now_s - self.begun_s[name]) for name, lane in self.dispatcher.running.items()
+    def _lost(self, order: Order, at_s: float, why: str) -> Fact:
+        """The fact about an attempt that came to nothing, though not by its own fault."""
+        start_s = min(self.log.begun_s[order.activation], at_s)
+        return {
+            "fact": "ended",
+            "activation": order.activation,
+            "vm": order.vm,
+            "slot": order.slot,
+            "attempt": order.attempt,
+            "outcome": "lost",
+            "error": why,
+            "took_s": at_s - start_s,
+            "start_s": start_s,
+            "finish_s": at_s,
         }
-        known = self.workflow
-        if self.manner.replay is None:
-            known = learned(self.workflow, self.plan.fleet, self.world, [(self.plan.fleet, self._heard())])
-        current = self.dispatcher.queues if keep else None
-        queues = replan(known, Fleet(left), self.world, set(self.dispatcher.waiting), running, current)
-        self.dispatcher.place(queues)
-        return queues
-
-    def _heard(self) -> list[Fact]:
-        return [*self.earlier, *self.facts]
-
-    def _note(self, fact: Fact) -> None:
-        self.facts.append(fact)
-        self.journal.write(fact)
