@@ -112,6 +112,11 @@ class Rental:
         return self._lease
 
     @property
+    def record(self) -> Lease | None:
+        """The same, for a meter: None while nothing was ordered."""
+        return self._lease
+
+    @property
     def price(self) -> Price:
         """What all machines together cost, at the launch."""
         price = self._instances[0].price if self._instances else self.lease.price
