@@ -66,7 +66,7 @@ def test_machines_are_given_back_in_time_while_they_boot_and_read_data(clock: Cl
     board = train(cloud, Wish.exactly(1, "a"), "$0.80", takes_s=1.0, data_s=70.0)
     assert 0.5 < cloud.bill_usd() <= 0.80
     assert board.entries == ()
-    assert "the budget of $0.80 was spent on machines that were not ready" in board.ended
+    assert "the budget of $0.80 was spent before its machines were ready" in board.ended
     assert board.over_usd == 0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from prudent.cloud.meter import Guard
 from prudent.core.errors import PrudentError
-from prudent.core.units import format_duration, format_money
+from prudent.core.units import format_money
 from prudent.training.algorithms.domains import FUNCTION, domain
 from prudent.training.charging import ByMeter, ByPrice, Charging
 from prudent.training.engine import Engine, Session
@@ -150,10 +150,9 @@ class Race:
 
     def _nothing(self) -> Found:
         """The money was gone before the machines were ready, or the data on them."""
-        took = format_duration(time.monotonic() - self._began_s)
         ended = (
-            f"the budget of {format_money(self._request.budget.usd or 0.0)} was spent on machines that were "
-            f"not ready after {took}; raise it, or take fewer or smaller machines"
+            f"the budget of {format_money(self._request.budget.usd or 0.0)} was spent before its machines "
+            "were ready (raise it, or take fewer or smaller ones)"
         )
         return Found((), (), ended, self._metric(0), {})
 

@@ -45,7 +45,7 @@ class Results:
 
     @property
     def numbers(self) -> set[int]:
-        return {result.trial for result in (*self.entries, *self.failures)}
+        return {entry.trial for entry in self.entries} | {failure.trial for failure in self.failures}
 
     def add(
         self, index: int, plan: Plan, wish: Wish, number: int, folder: Path, outcome: Outcome, cost_usd: float

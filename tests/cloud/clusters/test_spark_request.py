@@ -194,7 +194,7 @@ def test_the_machine_is_given_back_while_spark_starts_when_the_money_is_gone(tmp
     assert_gone(tmp_path / "home")
     board = json.loads(said)
     assert board["entries"] == []
-    assert "the budget of $0.08 was spent on machines that were not ready" in board["ended"], told
+    assert "the budget of $0.08 was spent before its machines were ready" in board["ended"], told
     [lease] = Register(tmp_path / "home").leases()
     bill_usd = lease.cost_usd(time.time())
     assert bill_usd == pytest.approx(board["spent_usd"])

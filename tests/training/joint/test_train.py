@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,6 +112,11 @@ def test_what_cannot_be_is_told_before_anything_is_written(tmp_path: Path) -> No
         'at budget: Machines that are left open cost money as they are tried; give an amount such as "$2".'
         in (said(request(budget="20 trials")))
     )
+    poor = request(machines={"types": ["m5.xlarge", "m5.large"], "count": [3, 2]}, budget="$0.003")
+    assert said(poor) == (
+        "The cheapest of the machines cost $0.0032 at least, and the budget is $0.003; raise it, or name "
+        "smaller types."
+    )
     assert 'machines.types: Unknown machine type "m5.lage". Did you mean "m5.large"?' in (
         said(request(machines=types))
     )
@@ -180,6 +186,8 @@ class Bench:
     engine: LocalEngine
     hanging: bool = False
     ending_s: float = END_S
+    begins_s: float = 0.0
+    """How long it takes until a trial begins."""
     made: list[Rented] = field(default_factory=list)
     started: list[int] = field(default_factory=list)
     hook: Callable[[Rented], None] = lambda rented: None
@@ -252,6 +260,7 @@ class _Closing:
     def start(self, spec: Any) -> Any:
         if self._rented.trouble:
             raise RunFailed(self._rented.trouble)
+        time.sleep(self._bench.begins_s)
         self._bench.started.append(spec.number)
         if self._bench.hanging:
             spec.folder.mkdir()
@@ -320,6 +329,7 @@ def test_the_budget_holds_for_all_that_machines_cost(bench: Bench) -> None:
     More is kept back for that than the busiest of computers needs.
     """
     closing_s = bench.ending_s = 120.0
+    bench.begins_s = 0.5
     budget_usd = (closing_s + 2.0) * 0.72 / 3600
     bench.hanging = True
     result = bench.study(asked_of(bench, machines={"types": ["large"]}, budget={"usd": budget_usd}))

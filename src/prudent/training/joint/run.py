@@ -89,6 +89,8 @@ class JointRun:
             self._inner = session.start(self._limited())
         except RunFailed as lost:
             return self._failed(str(lost))
+        # Its clock runs from here: one that began behind ours would never be heard to reach a limit.
+        self._began_s = self._now_s()
         point("trial.started")
         return None
 

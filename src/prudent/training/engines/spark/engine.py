@@ -101,13 +101,13 @@ class SparkEngine:
         small = _is_small(parts or [Path(request.dataset.path)])
         if small and cluster is not None:
             options = {**options, _EXECUTOR: f"{options.get(_EXECUTOR, '')} {QUICK_JAVA}"}
+        _must_be_there(cluster)
         spark, own = started(master, work, options, small, environment)
         try:
             if cluster is not None:
                 # Without machines it would wait a minute before it believes that they are gone.
                 cluster.stop_driver = lambda: halt(spark)
-                if cluster.closing:
-                    raise RunFailed("The machines were given back; start again.")
+                _must_be_there(cluster)
             table = read_table(spark, _question(request), work, parts=parts)
             rows = split(spark, table, request.validation, request.seed)
             judge = Judge.of(request.domain, request.metric, len(table.classes))
@@ -121,6 +121,11 @@ class SparkEngine:
         finally:
             if cluster is not None:
                 cluster.stop_driver = None
+
+
+def _must_be_there(cluster: SparkCluster | None) -> None:
+    if cluster is not None and cluster.closing:
+        raise RunFailed("The machines were given back; start again.")
 
 
 def _is_small(places: Sequence[Path]) -> bool:
