@@ -59,6 +59,13 @@ def test_every_machine_costs_its_own_time_at_its_own_price() -> None:
     assert meter.spent_usd() == pytest.approx(58.5)
 
 
+def test_a_billing_minimum_that_was_paid_is_there_to_be_used() -> None:
+    two = lease(price(0.001, minimum_s=60), (NOW_S - 10, NOW_S - 10))
+    assert metered(two, allowed_usd=0.12).lasts_s() == pytest.approx(50.0, abs=1e-4)
+    assert metered(two, allowed_usd=0.119).lasts_s() == 0.0
+    assert metered(lease(price(1.0), (NOW_S - 90,), until_s=NOW_S), allowed_usd=0.0).lasts_s() == math.inf
+
+
 def test_what_was_ordered_and_is_not_known_yet_is_committed() -> None:
     meter = metered(lease(price(0.1, minimum_s=60), (), wanted=3), allowed_usd=20.0)
     assert meter.spent_usd() == 0

@@ -83,9 +83,9 @@ class Meter:
         """What a second of all machines costs that are there now, or were ordered."""
         return math.fsum(price.usd_per_h for price, _ in _running(self._leases())) / 3600.0
 
-    def spent_usd(self) -> float:
-        """What was paid until now, billing minimums included."""
-        now_s = self._clock()
+    def spent_usd(self, later_s: float = 0.0) -> float:
+        """What was paid until now, billing minimums included; or will have been so much later."""
+        now_s = self._clock() + later_s
         return self.earlier_usd + math.fsum(lease.cost_usd(now_s) for lease in self._leases())
 
     def committed_usd(self, later_s: float = 0.0) -> float:

@@ -126,11 +126,6 @@ class Rental:
         """What it has cost, so far or in all: each machine from its launch, boot included."""
         return 0.0 if self._lease is None else self._lease.cost_usd(self._clock() if now_s is None else now_s)
 
-    def lasts_s(self, usd: float) -> float | None:
-        """For how long from now `usd` pays for it, its time so far included; None before it has machines."""
-        lease = self._lease
-        return lease.lasts_s(usd, self._clock()) if lease is not None and lease.machines else None
-
     @property
     def lost(self) -> str | None:
         """Why the cluster cannot be relied on any more; None while it can."""
