@@ -119,6 +119,38 @@ def test_going_on_takes_what_is_there(prudent: Prudent, branin: Callable[..., Pa
     assert "8 models" in done.out
 
 
+def test_a_budget_that_was_passed_is_told(
+    prudent: Prudent, branin: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Here because it is lowered below what was spent."""
+    out, request = tmp_path / "out", branin(budget="40 trials", machine="p3.16xlarge", parallelism=1)
+    spent_usd = prudent("train", request, "--out", out, "--json").json["spent_usd"]
+    assert spent_usd > 1e-8
+    low = ("--resume", "--budget", f"${spent_usd / 2:.12f}")
+    done = prudent("train", request, "--out", out, *low)
+    assert done.code == 3
+    assert "more than the budget" in " ".join(done.out.split())
+    answer = prudent("train", request, "--out", out, "--json", *low)
+    assert answer.code == 3
+    assert answer.json["over_usd"] == pytest.approx(spent_usd / 2, rel=1e-3)
+
+
+def test_a_budget_below_the_first_minimum_is_refused_before_anything_is_rented(
+    prudent: Prudent, rows: Path, tmp_path: Path, own_home: Path
+) -> None:
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps({"domain": "classification", "dataset": {"path": "rows.csv"}}))
+    out = tmp_path / "out"
+    words = ("--engine", "spark", "--cluster", "4*m5.large", "--budget", "$0.005", "--out", out)
+    done = prudent("train", request, *words)
+    assert done.code == 2
+    said = " ".join(done.err.split())
+    assert "To rent 4*m5.large costs $0.0064 at least, and $0.005 of the budget of $0.005 are left" in said
+    assert "raise the budget to $0.0064 or more" in said
+    assert not out.exists()
+    assert not list((own_home / "leases").glob("*.json"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -12,9 +12,9 @@ from prudent.core.money import Price
 from prudent.training.engine import DataShape
 from prudent.training.methods import plans, search_of
 from prudent.training.outlook import outlook
+from prudent.training.price import cores, trial_price
 from prudent.training.request import FRUGAL, TrainingRequest
 from prudent.training.seekers import Seeker, seeker
-from prudent.training.train import cores, trial_price
 from prudent.tuning.trial import FINISHED, Outcome
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from prudent.training.leaderboard import Leaderboard
     from prudent.training.request import TrainingRequest
 
-INTERRUPTED, NOTHING = 130, 1
+INTERRUPTED, OVER_BUDGET, NOTHING = 130, 3, 1
 
 
 def train(
@@ -127,18 +127,15 @@ def _run(
 ) -> Leaderboard:
     from prudent.cli.train_live import view_of
     from prudent.cloud.spending import Account
-    from prudent.training.events import ClusterReady, Ended, Event
+    from prudent.training.events import ClusterReady, Event, Paid
     from prudent.training.train import train as run_request
 
     view = view_of(asked, as_json)
     account = Account("train", to.absolute().name, to, resume, asked.budget.usd, complain)
-    spent_usd = 0.0
 
     def watch(event: Event) -> None:
-        nonlocal spent_usd
-        if isinstance(event, Ended):
-            spent_usd += event.result.cost_usd
-            account.tell(spent_usd)
+        if isinstance(event, Paid):
+            account.tell(event.total_usd)
         if isinstance(event, ClusterReady):
             took = format_duration(event.took_s)
             complain(f"Spark runs on {event.text} ({event.place}), ready after {took}; see {event.ui}")
@@ -168,6 +165,8 @@ def _code(board: Leaderboard) -> int:
 
     if board.ended == STOPPED:
         return INTERRUPTED
+    if board.over_usd:
+        return OVER_BUDGET
     return 0 if board.entries else NOTHING
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -73,12 +73,24 @@ def answer_lines(board: Leaderboard, report: Path | None) -> list[RenderableType
     models = len(board.entries)
     said = f"{models} model{'s' if models != 1 else ''} in {format_duration(board.time_s)} for "
     lines.append(_row("Spent", f"{said}{format_money(board.spent_usd)}; it ended because {board.ended}"))
+    lines += [_row("", note) for note in _money_notes(board)]
     if board.recommended:
         lines.append(_row("Recommended", f"train {_recommended(board.recommended)}"))
     lines.append(_row("Models", board.out))
     if report is not None:
         lines.append(_row("Report", str(report)))
     return lines
+
+
+def _money_notes(board: Leaderboard) -> Iterator[str]:
+    """What the reader must know about the money beside the sum."""
+    if board.interrupted_usd:
+        yield f"{format_money(board.interrupted_usd)} of it for trials that were interrupted"
+    if board.over_usd:
+        yield (
+            f"{format_money(board.over_usd)} more than the budget: something did not end in time, or cost "
+            "more than its price said"
+        )
 
 
 def _recommended(said: Mapping[str, Any]) -> str:

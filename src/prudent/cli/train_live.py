@@ -13,7 +13,7 @@ from rich.text import Text
 from prudent.cli.console import configuration_text, out
 from prudent.cli.train_answer import ranking
 from prudent.core.units import format_duration, format_money
-from prudent.training.events import Ended, Event, Shown, Started
+from prudent.training.events import Ended, Event, Paid, Shown, Started
 from prudent.training.leaderboard import Entry, standing
 from prudent.training.request import TrainingRequest
 from prudent.tuning.trial import Progress
@@ -53,10 +53,11 @@ class State:
             self.running[event.number] = (event.algorithm, event.progress)
         elif isinstance(event, Ended):
             self.running.pop(event.result.trial, None)
-            self.spent_usd += event.result.cost_usd
             if isinstance(event.result, Entry):
                 return self._ranked(event.result)
             self.failed += 1
+        elif isinstance(event, Paid):
+            self.spent_usd = event.total_usd
         return False
 
     def _ranked(self, entry: Entry) -> bool:

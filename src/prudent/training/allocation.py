@@ -36,6 +36,8 @@ class Standing:
     """The best score before the last improvement."""
     first_s: float = 0.0
     """What the first trial took."""
+    needed_s: float = 0.0
+    """What the longest trial took that gave a model."""
 
     def note(self, time_s: float, score: float | None) -> None:
         """Take in a trial that ended; `score` is None if it gave no model."""
@@ -45,6 +47,8 @@ class Standing:
         elif self.ended == 2:
             self._forgive(self.first_s - WARM_UP * max(time_s, LEAST_S))
         self.spent_s += max(time_s, LEAST_S)
+        if score is not None:
+            self.needed_s = max(self.needed_s, time_s)
         if score is not None and score > self.best:
             self.improved_s = [self.spent_s, self.improved_s[0]]
             self.before, self.best = self.best, score

@@ -46,5 +46,12 @@ class ClusterReady:
     took_s: float
 
 
-Event = Started | Shown | Ended | ClusterReady
+@dataclass(frozen=True)
+class Paid:
+    """What the request has cost so far, in all its sessions: trials, and what machines cost beside them."""
+
+    total_usd: float
+
+
+Event = Started | Shown | Ended | ClusterReady | Paid
 Watch = Callable[[Event], None]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from prudent.core.money import ROUNDING_USD
 
 SAMPLE = "sample"
 """The transform under which an entry tells that its model saw a share of the rows."""
@@ -79,6 +82,15 @@ class Leaderboard:
     """Why no further trial was started, for people."""
     recommended: Mapping[str, Any] = field(default_factory=dict)
     """Settings and machines that a search over machines recommends; empty where they were not open."""
+    budget_usd: float | None = None
+    interrupted_usd: float = 0.0
+    """What of it was paid for trials that Ctrl-C, a kill or a crash ended before their time."""
+
+    @property
+    def over_usd(self) -> float:
+        """By how much what was paid has passed the budget; 0 where the promise was kept."""
+        over_usd = self.spent_usd - (math.inf if self.budget_usd is None else self.budget_usd)
+        return over_usd if over_usd > ROUNDING_USD else 0.0
 
     @property
     def best(self) -> Entry | None:
@@ -92,7 +104,10 @@ class Leaderboard:
             "engine": self.engine,
             "out": self.out,
             "time_s": self.time_s,
+            "budget_usd": self.budget_usd,
             "spent_usd": self.spent_usd,
+            "over_usd": self.over_usd,
+            "interrupted_usd": self.interrupted_usd,
             "ended": self.ended,
             "entries": [entry.to_dict() for entry in self.entries],
             "failures": [failure.to_dict() for failure in self.failures],

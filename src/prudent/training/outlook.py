@@ -7,8 +7,8 @@ from typing import Any
 
 from prudent.core.units import format_duration, format_money
 from prudent.training.methods import plans, search_of
+from prudent.training.price import cores, trial_price
 from prudent.training.request import TrainingRequest
-from prudent.training.train import cores, trial_price
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,19 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from prudent.cloud.catalog import Catalog
 from prudent.cloud.cluster import parse_cluster
 from prudent.cloud.clusters.spark_wish import Kind, Wish
 from prudent.cloud.leases.reaper import reap
 from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.provider import Provider
+from prudent.cloud.meter import Meter
+from prudent.cloud.providers.provider import Offer, Provider
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.errors import BadInput
-from prudent.core.money import Price
+from prudent.core.money import ROUNDING_USD, Price
+from prudent.core.units import format_money
 from prudent.training.output import CLUSTER
 from prudent.training.request import Instances, Resources, TrainingRequest
 
@@ -26,6 +28,19 @@ if TYPE_CHECKING:
 GPU = "GPU"
 LOCAL = "local"
 SPARK = "spark"
+
+
+class Machines(Protocol):
+    """Machines that are rented for a request: which, what they cost, and how to be rid of them at once."""
+
+    meter: Meter
+    wish: Wish
+
+    def offer(self, type_name: str) -> Offer: ...
+
+    def cores(self) -> dict[str, int]: ...
+
+    def abort(self) -> None: ...
 
 
 def place_of(text: str) -> str | dict[str, str]:
@@ -167,15 +182,36 @@ def catalog_of(provider: Provider) -> Catalog:
     return Catalog.load(provider.settings.get(LOCAL) or None)
 
 
-def parallelism_of(cluster: SparkCluster) -> int:
+def parallelism_of(cluster: Machines) -> int:
     """How many trials keep all machines busy that there may be: one for each core."""
     cores = cluster.cores()
     return max(1, cluster.wish.most * max(cores[kind.type] for kind in cluster.wish.kinds))
 
 
-def price_of(cluster: SparkCluster, parallelism: int) -> Price:
-    """What an hour of a trial costs, when as many run as there are on all machines that there may be."""
-    offer = cluster.offer(cluster.wish.kinds[0].type)
-    rate = offer.price.usd_per_h * cluster.wish.most / parallelism
-    said = f"{offer.price.source} {cluster.wish.most}*{offer.type} / {parallelism}"
-    return Price(rate, offer.price.date, said)
+def price_of(cluster: Machines, parallelism: int) -> Price:
+    """What an hour of a trial costs, when as many run as there are on all machines that there may be.
+
+    For forecasts: what is paid is what the meter says.
+    """
+    counts = cluster.wish.largest()
+    prices = {name: cluster.offer(name).price for name in counts}
+    rate = sum(count * prices[name].usd_per_h for name, count in counts.items()) / parallelism
+    first = prices[next(iter(counts))]
+    return Price(rate, first.date, f"{first.source} {_text(counts)} / {parallelism}")
+
+
+def check_payable(cluster: Machines) -> None:
+    """BadInput if what is left of the budget does not pay for the machines that work begins with."""
+    meter, counts = cluster.meter, cluster.wish.smallest()
+    least_usd = sum(meter.least_usd(cluster.offer(name).price, count) for name, count in counts.items())
+    if meter.left_usd + ROUNDING_USD >= least_usd:
+        return
+    there = f"{format_money(meter.left_usd)} of the budget of {format_money(meter.allowed_usd)} are left"
+    raise BadInput(
+        f"To rent {_text(counts)} costs {format_money(least_usd)} at least, and {there}; raise the budget to "
+        f"{format_money(meter.earlier_usd + least_usd)} or more, or ask for fewer or smaller machines."
+    )
+
+
+def _text(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count}*{name}" for name, count in counts.items())

@@ -8,44 +8,38 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from prudent.core.ledger import Entry as Charge
-from prudent.core.ledger import Ledger, Reservation
 from prudent.core.money import ROUNDING_USD
 from prudent.core.units import format_duration, format_money
 from prudent.training.allocation import Standing, choose
+from prudent.training.charging import Charging
 from prudent.training.engine import Session, TrialSpec
-from prudent.training.events import Ended, Shown, Started, Watch
-from prudent.training.leaderboard import SAMPLE, Entry, Failure, standing
+from prudent.training.events import Ended, Paid, Shown, Started, Watch
+from prudent.training.leaderboard import Entry, Failure
 from prudent.training.methods import Plan
+from prudent.training.more_data import leaders
 from prudent.training.request import TrainingRequest
+from prudent.training.results import TIME_UP, TOO_LONG, Results, finished
 from prudent.training.seekers import GIVEN, Given, Seeker, Told, Wish
+from prudent.training.signs import Signs
 from prudent.training.stopping import OTHERS_BETTER, Peers
 from prudent.training.terms import Terms
+from prudent.training.turns import SAFE, Turns
+from prudent.tuning.endings import Endings
 from prudent.tuning.jobs.job import Run
 from prudent.tuning.limits import OUT_OF_MONEY
-from prudent.tuning.trial import CUT, FINISHED, Configuration, Outcome, Progress
+from prudent.tuning.trial import CUT, FAILED, Outcome, Progress
 
 GIVE_UP = 25
 """A method whose first trials all failed, so many of them, is not tried further (a grid is)."""
 SHORTEST_S, LONGEST_S, SHARE = 0.001, 0.05, 0.02
-"""A run is listened to for this share of its age, within these bounds: short runs are seen at once."""
-SAFE = 0.7
-"""A trial is begun for its own sake only if it should end within this share of the time left."""
+"""A run is listened to for this share of its age, within these bounds: short runs are seen at once, and all
+are heard within the longest."""
 LEFT_FOR_MORE_DATA = 0.2
 """The share of a budget that a search on parts of the data leaves for training the best on all of them."""
 
-CANDIDATES = 10
-"""So many of the best models are looked through for those that can be trained on more data in time."""
-TURN, LEAST_TURN_S = 0.3, 2.0
-"""A trial may use this share of the time left: an iterative algorithm ends by itself then, with what it has
-learned; another one is cut soon after."""
-LAST = 0.25
-"""In this last share of the time, a trial may use nearly all that is left."""
-TOO_LONG = "it took too much of the time left"
 GRACE_S = 5.0
 """The search cuts a trial in time; an engine that has heard nothing so much later ends it by itself."""
 
-TIME_UP = "the time was up"
 INTERRUPTED = "it was interrupted"
 
 
@@ -59,13 +53,12 @@ class _Member:
     run: Run
     began_s: float
     limit_s: float
-    reservation: Reservation
     heard_s: float = 0.0
     progress: list[Progress] = field(default_factory=list)
 
 
 class Search:
-    """Runs the trials of some plans; `entries` and `failures` grow as trials end.
+    """Runs the trials of some plans; `results` grow as trials end.
 
     Trials of earlier sessions are taken in first, and paid for already. The clock is that of the whole
     request: what earlier sessions took counts. The last `later` plans repeat the others, for what did best on
@@ -80,45 +73,33 @@ class Search:
         request: TrainingRequest,
         work: Path,
         terms: Terms,
+        charging: Charging,
+        signs: Signs,
         watch: Watch | None = None,
         later: int = 0,
     ) -> None:
         self._plans, self._seekers, self._session = plans, seekers, session
         self._request, self._work, self._terms = request, work, terms
+        self._charging, self._turns, self._endings = charging, Turns(terms), Endings()
+        self._signs = signs
         self._watch = watch or (lambda event: None)
-        self.entries: list[Entry] = []
-        self.failures: list[Failure] = []
+        self.results = Results(terms.metric)
         self.ended = ""
-        self.ledger = Ledger(terms.price_of_all_usd)
         self._standings = [Standing() for _ in plans]
         self._later = range(len(plans) - later, len(plans))
         self._open = set(range(len(plans) - later))
         self._waiting: set[int] = set()
+        self._futile = False
         self._peers = Peers()
         self._members: dict[int, _Member] = {}
-        self._zero_s = self._begun_s = time.monotonic()
         for index, seeker in enumerate(seekers):
             for told in seeker.earlier():
                 self._take_in(index, told)
-
-    # What there is
-
-    @property
-    def elapsed_s(self) -> float:
-        return time.monotonic() - self._zero_s
-
-    @property
-    def session_s(self) -> float:
-        """Seconds of this session alone."""
-        return time.monotonic() - self._begun_s
-
-    @property
-    def trials(self) -> int:
-        return len(self.entries) + len(self.failures)
-
-    @property
-    def running(self) -> int:
-        return len(self._members)
+        lost_s = signs.lost_s(self.results.numbers)
+        self._turns.used_before(lost_s / terms.parallelism)
+        self.interrupted_usd = charging.lost(lost_s)
+        if len(self.results) or lost_s:
+            self._watch(Paid(charging.spent_usd))
 
     # The loop
 
@@ -143,13 +124,15 @@ class Search:
         while len(self._members) < self._terms.parallelism:
             over = self._over()
             ready = [index for index in sorted(self._open) if index not in self._waiting]
+            if not over and not ready and self._start_again():
+                continue
             if over or not ready:
-                self.ended = self.ended or over or ("" if self._members else "everything was tried")
+                self.ended = self.ended or over or ("" if self._members else self._all_tried())
                 if not self._later or not (over or not self._members):
                     return
                 self._go_on_with_the_best()
                 continue
-            index = choose(self._standings, ready, self._in_turn, self._request.seed, self._left_s())
+            index = choose(self._standings, ready, self._in_turn, self._request.seed, self._turns.left_s())
             if not self._start(index):
                 if any(member.index == index for member in self._members.values()):
                     self._waiting.add(index)
@@ -167,7 +150,9 @@ class Search:
             (place, seeker.recommended()) for place, seeker in enumerate(self._seekers[: first.start])
         ]
         chosen = [(place, self._plans[place].on(1.0, found)) for place, found in foretold if found]
-        chosen = chosen or self._leaders(self._terms.parallelism)
+        left_s = SAFE * self._turns.left_s()
+        entries, plans = self.results.entries, self._plans[: first.start]
+        chosen = chosen or leaders(entries, plans, left_s, self._terms.parallelism)
         if not chosen:
             self.ended = ""
             return
@@ -183,26 +168,23 @@ class Search:
 
     def _over(self) -> str:
         """Why no further trial may start; empty while it may."""
-        terms = self._terms
-        if self.trials + len(self._members) >= terms.most_trials:
+        terms, charging = self._terms, self._charging
+        if len(self.results) + len(self._members) >= terms.most_trials:
             return f"{terms.trials} trials were made"
-        if self.ledger.left_usd <= max(ROUNDING_USD, terms.put_by_usd()):
+        spent = charging.left_usd <= max(ROUNDING_USD, terms.put_by_usd())
+        if spent or self._futile or charging.paid_s <= self._endings.least_s:
             return f"the budget of {format_money(terms.price_of_all_usd or 0.0)} is spent"
-        if self._left_s() <= terms.put_by_s():
+        if self._turns.left_s() <= terms.put_by_s():
             if terms.time_s is not None and terms.time_s <= terms.deadline_left_s:
                 return f"the {format_duration(terms.time_s)} are over"
             return "the deadline has come"
         return ""
 
-    def _left_s(self) -> float:
-        """Seconds until trials are cut; a deadline is counted from now, a budget from the beginning."""
-        budget_s = math.inf if self._terms.time_s is None else self._terms.time_s
-        return min(budget_s - self.elapsed_s, self._terms.deadline_left_s - self.session_s)
-
-    def _turn_s(self) -> float:
-        """How long a trial that starts now should take at most; the last ones have all the time left."""
-        left_s = self._left_s()
-        return SAFE * left_s if left_s < LAST * self._terms.most_s else max(TURN * left_s, LEAST_TURN_S)
+    def _all_tried(self) -> str:
+        if not self.results.cut_short:
+            return "everything was tried"
+        left = format_duration(max(self._turns.left_s(), 0.0))
+        return f"everything was tried, and the {left} left are too short for what was cut"
 
     def _start(self, index: int) -> bool:
         """Begin a trial of a method; False if it has none to begin now."""
@@ -212,9 +194,26 @@ class Search:
         wish = self._seekers[index].ask()
         if wish is None:
             return False
+        left_s = self._turns.left_s()
+        limit_s = self._turns.limit_s(left_s, standing.needed_s, not self.results.entries)
+        self._begin(index, wish, limit_s, self._turns.turn_s(left_s))
+        return True
+
+    def _start_again(self) -> bool:
+        """Begin a trial again that was cut short, with all the time that is left; False if there is none."""
+        left_s = self._turns.left_s()
+        for number, short in self.results.cut_short.items():
+            if short.lasted_s < left_s and number not in self._members:
+                self._begin(short.index, short.wish, left_s, SAFE * left_s)
+                return True
+        return False
+
+    def _begin(self, index: int, wish: Wish, limit_s: float, soft_s: float) -> None:
+        """Begin a trial; it should end by itself after `soft_s`, and is cut after `limit_s`."""
+        plan, standing, left_s = self._plans[index], self._standings[index], self._turns.left_s()
         number = self._number(index, wish.number)
         hyperparameters, transforms, fraction = plan.parts(wish.configuration)
-        left_s, turn_s = self._left_s(), self._turn_s()
+        soft_s = min(soft_s, SAFE * self._charging.paid_s)
         spec = TrialSpec(
             number,
             plan.algorithm.name,
@@ -224,16 +223,14 @@ class Search:
             self._request.seed,
             self._folder(index, wish.number),
             None if math.isinf(left_s) else left_s + GRACE_S,
-            None if math.isinf(turn_s) else turn_s,
+            None if math.isinf(soft_s) else soft_s,
         )
-        reservation = self.ledger.reserve(f"trial {number}", self._likely_usd(standing))
+        self._charging.begin(number, standing.spent_s / standing.ended if standing.ended else math.inf)
         standing.started += 1
         began_s = time.monotonic()
         run = self._session.start(spec)
-        limit_s = min(left_s, 1.5 * turn_s)
-        self._members[number] = _Member(number, index, wish, run, began_s, limit_s, reservation)
+        self._members[number] = _Member(number, index, wish, run, began_s, limit_s)
         self._watch(Started(number, plan.algorithm.name, wish.why))
-        return True
 
     def _number(self, index: int, own: int) -> int:
         """A number for each trial of the request that follows from its method and its place there."""
@@ -242,32 +239,6 @@ class Search:
     def _folder(self, index: int, own: int) -> Path:
         return self._work / str(self._number(index, own))
 
-    def _likely_usd(self, standing: Standing) -> float:
-        """What to put aside for a trial: twice what its method's trials took, or a share of what is left."""
-        left = self.ledger.left_usd
-        if math.isinf(left):
-            return 0.0
-        mean_s = standing.spent_s / standing.ended if standing.ended else math.inf
-        return min(2.0 * self._terms.price.cost_usd(mean_s), left / (2.0 * self._terms.parallelism))
-
-    def _leaders(self, count: int) -> list[tuple[int, Configuration]]:
-        """The best models so far that saw a part of the data, on as much of it as the time left allows.
-
-        Each with the place of its plan. Training is taken to grow in proportion to the rows.
-        """
-        found: list[tuple[int, Configuration]] = []
-        for entry in sorted(self.entries, key=standing)[:CANDIDATES]:
-            if len(found) == count:
-                break
-            place = (entry.trial - 1) % (self._terms.methods // 2)
-            plan, share = self._plans[place], entry.transforms.get(SAMPLE, {}).get("fraction", 1.0)
-            affordable = [
-                more for more in plan.shares if entry.train_s * more / share <= SAFE * self._left_s()
-            ]
-            if affordable and affordable[-1] > share:
-                found.append((place, plan.on(affordable[-1], configuration_of(entry))))
-        return found
-
     # Runs under way
 
     def _hear(self) -> tuple[_Member, Progress | Outcome | None]:
@@ -275,31 +246,44 @@ class Search:
         while True:
             for member in list(self._members.values()):
                 age_s = time.monotonic() - member.began_s
-                slice_s = min(max(SHARE * age_s, SHORTEST_S), LONGEST_S)
-                limit_s = min(member.limit_s, self._paid_until_s(member))
-                event = member.run.next(min(max(age_s, member.heard_s) + slice_s, limit_s))
-                member.heard_s = max(member.heard_s, time.monotonic() - member.began_s)
+                slice_s = min(max(SHARE * age_s, SHORTEST_S), LONGEST_S / len(self._members))
+                paid_s = self._charging.lasts_s(member.number, age_s) - self._endings.least_s
+                limit_s, before_s = min(member.limit_s, paid_s), member.heard_s
+                event = member.run.next(min(max(age_s, before_s) + slice_s, limit_s))
+                member.heard_s = max(before_s, time.monotonic() - member.began_s)
+                self._sign()
+                if event is None and member.heard_s >= limit_s:
+                    self._endings.noticed(member.heard_s - max(limit_s, before_s))
                 if event is not None or member.heard_s >= limit_s:
                     return member, event
-
-    def _paid_until_s(self, member: _Member) -> float:
-        if self.ledger.budget_usd is None:
-            return math.inf
-        return self._terms.price.seconds_for(member.reservation.usd)
 
     def _handle(self, member: _Member, event: Progress | Outcome | None) -> None:
         if isinstance(event, Progress):
             member.progress.append(event)
             self._watch(Shown(member.number, self._plans[member.index].algorithm.name, event))
             if self._may_cut(member) and self._peers.outdone(self._kind(member), member.progress):
-                self._end(member, member.run.cut(member.heard_s, OTHERS_BETTER))
+                self._cut(member, OTHERS_BETTER)
         elif isinstance(event, Outcome):
             self._end(member, event)
         elif member.heard_s >= member.limit_s:
-            why = TIME_UP if self._left_s() <= 0 else TOO_LONG
-            self._end(member, member.run.cut(member.heard_s, why))
-        elif self.ledger.extend_up_to(member.reservation, max(member.reservation.usd, 1e-6)) <= ROUNDING_USD:
-            self._end(member, member.run.cut(member.heard_s, OUT_OF_MONEY))
+            self._late(member)
+        elif not self._charging.more(member.number):
+            # Where the money ends a trial that has hardly begun, it would end the next one too.
+            self._futile = self._futile or member.heard_s <= self._endings.least_s
+            self._cut(member, OUT_OF_MONEY)
+
+    def _late(self, member: _Member) -> None:
+        """Cut a trial that had its time, unless it keeps nobody waiting: then it may use what is left."""
+        left_s = self._turns.left_s()
+        if left_s > 0 and not self._others_wait():
+            member.limit_s = member.heard_s + left_s
+        else:
+            self._cut(member, TIME_UP if left_s <= 0 else TOO_LONG)
+
+    def _others_wait(self) -> bool:
+        """Whether there is another trial to begin, and no room for it."""
+        full = len(self._members) == self._terms.parallelism
+        return full and any(self._seekers[index].more() for index in self._open)
 
     def _may_cut(self, member: _Member) -> bool:
         """Whether the request lets trials be cut for others; those on the most data at the end never are."""
@@ -310,91 +294,63 @@ class Search:
         """Trials of the same method on as much data can be compared from stage to stage."""
         return member.index, self._plans[member.index].parts(member.wish.configuration)[2]
 
+    def _cut(self, member: _Member, why: str) -> None:
+        """End a trial early; what that takes is paid for, and expected of the next one."""
+        self._end(member, self._stopped(member, why))
+
+    def _stopped(self, member: _Member, why: str) -> Outcome:
+        begun_s = time.monotonic()
+        member.heard_s = max(member.heard_s, begun_s - member.began_s)
+        outcome = member.run.cut(member.heard_s, why)
+        ending_s = time.monotonic() - begun_s
+        self._endings.stopped(ending_s, 0.0)
+        return replace(outcome, ending_s=ending_s)
+
     def _end(self, member: _Member, outcome: Outcome) -> None:
         del self._members[member.number]
         index = member.index
         self._waiting.discard(index)
-        cost_usd = self._charge(member, outcome)
-        if outcome.status == FINISHED and "score" in outcome.measures:
+        if outcome.status == FAILED and self._charging.broke:
+            outcome = replace(outcome, status=CUT, why=OUT_OF_MONEY)  # its machines are gone
+        cost_usd = self._charging.settle(member.number, outcome)
+        if finished(outcome):
             self._peers.add(self._kind(member), member.progress, outcome.measures["score"])
         # On the disk first: a model that is paid for is never lost.
         self._seekers[index].tell(member.wish, outcome, member.progress, cost_usd)
-        result = self._record(index, member.wish.number, member.wish.configuration, outcome, cost_usd)
+        result = self._record(index, member.wish, outcome, cost_usd)
+        self._watch(Paid(self._charging.spent_usd))
         self._watch(Ended(result))
 
-    def _charge(self, member: _Member, outcome: Outcome) -> float:
-        price, usd = self._terms.price, 0.0
-        if outcome.started:
-            usd = price.cost_usd(outcome.time_s)
-        if usd > member.reservation.usd:
-            self.ledger.extend_up_to(member.reservation, usd - member.reservation.usd)
-        # A run ends a blink after its limit; the budget is a promise, so the charge stops there.
-        usd = min(usd, member.reservation.usd)
-        if outcome.time_s > 0 and outcome.started:
-            self.ledger.settle_usd(member.reservation, usd, outcome.time_s, price, note=outcome.status)
-        else:
-            self.ledger.release(member.reservation)
-        return usd
+    def _sign(self) -> None:
+        """Note now and then that the trials live, and for how long."""
+        ages_s = {number: member.heard_s for number, member in self._members.items()}
+        self._signs.note(time.monotonic(), ages_s)
 
     def _drop(self) -> None:
-        """Stop what is under way without charging it; a resumed request begins it again."""
+        """Stop what is under way, and charge its time; a resumed request begins it again."""
         for member in list(self._members.values()):
-            member.run.cut(member.heard_s, "interrupted")
+            outcome = self._stopped(member, INTERRUPTED)
+            self._signs.lose(outcome.time_s + outcome.ending_s)
+            self.interrupted_usd += self._charging.settle(member.number, outcome)
             self._seekers[member.index].abandon(member.wish)
         self._members.clear()
+        self._watch(Paid(self._charging.spent_usd))
 
     # What is known
 
     def _take_in(self, index: int, told: Told) -> None:
         """A trial of an earlier session."""
         self._standings[index].started += 1
-        if told.cost_usd > 0:
-            number = self._number(index, told.number)
-            charge = Charge(f"trial {number}", told.cost_usd, told.outcome.time_s, self._terms.price)
-            self.ledger.restore(charge)
-        self._zero_s -= told.outcome.time_s / self._terms.parallelism
-        result = self._record(index, told.number, told.configuration, told.outcome, told.cost_usd)
-        self._watch(Ended(result, earlier=True))
+        self._charging.restore(self._number(index, told.number), told.outcome, told.cost_usd)
+        self._turns.used_before(told.outcome.time_s / self._terms.parallelism)
+        wish = Wish(told.number, told.configuration, "once more, with more time")
+        self._watch(Ended(self._record(index, wish, told.outcome, told.cost_usd), earlier=True))
 
-    def _record(
-        self, index: int, own: int, configuration: Configuration, outcome: Outcome, cost_usd: float
-    ) -> Entry | Failure:
+    def _record(self, index: int, wish: Wish, outcome: Outcome, cost_usd: float) -> Entry | Failure:
         plan, standing = self._plans[index], self._standings[index]
-        hyperparameters, transforms, fraction = plan.parts(configuration)
-        if plan.fraction is not None:
-            transforms = {**transforms, SAMPLE: {"fraction": fraction}}
-        number, measures = self._number(index, own), outcome.measures
-        finished = outcome.status == FINISHED and "score" in measures
-        standing.note(outcome.time_s, measures["score"] if finished else None)
-        if not finished:
-            why = outcome.why or "it gave no score"
-            cut = outcome.status == CUT
-            failure = Failure(number, plan.algorithm.name, hyperparameters, why, cost_usd, cut)
-            self.failures.append(failure)
-            hopeless = standing.ended >= GIVE_UP and math.isinf(standing.best) and plan.search != "grid"
-            if hopeless:
-                self._open.discard(index)
-            return failure
-        entry = Entry(
-            0,
-            plan.algorithm.name,
-            hyperparameters,
-            measures["score"],
-            self._terms.metric,
-            measures.get("value", measures["score"]),
-            str(self._folder(index, own)),
-            measures.get("train_s", outcome.time_s),
-            measures.get("predict_ms", 0.0),
-            cost_usd,
-            number,
-            transforms,
-        )
-        self.entries.append(entry)
-        return entry
-
-
-def configuration_of(entry: Entry) -> Configuration:
-    """The configuration of the space that an entry came from, without the share of the data."""
-    steps = {name: kept for name, kept in entry.transforms.items() if name != SAMPLE}
-    settings = {f"{name}.{key}": value for name, kept in steps.items() for key, value in kept.items()}
-    return {**entry.hyperparameters, **settings}
+        standing.note(outcome.time_s, outcome.measures["score"] if finished(outcome) else None)
+        hopeless = standing.ended >= GIVE_UP and math.isinf(standing.best) and plan.search != "grid"
+        if hopeless:
+            self._open.discard(index)
+        number, folder = self._number(index, wish.number), self._folder(index, wish.number)
+        return self.results.add(index, plan, wish, number, folder, outcome, cost_usd)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -57,6 +57,9 @@ class Seeker(Protocol):
     def ask(self) -> Wish | None: ...
 
     def tell(self, wish: Wish, outcome: Outcome, progress: list[Progress], cost_usd: float) -> None: ...
+
+    def more(self) -> bool:
+        """Whether it may have another trial to ask for."""
 
     def abandon(self, wish: Wish) -> None:
         """Forget a trial under way; a resumed search begins it again."""
@@ -128,6 +131,11 @@ class Quick(_Kept):
         self._done = {told.number for told in self._earlier}
         self._next = 0
 
+    def more(self) -> bool:
+        if not self._order.listed:
+            return True
+        return any(number not in self._done for number in range(self._next + 1, (self._order.size or 0) + 1))
+
     def ask(self) -> Wish | None:
         while True:
             self._next += 1
@@ -154,6 +162,9 @@ class Given(_Kept):
         if key not in self._known:
             self._known.add(key)
             self._left.append(self._space.check(configuration))
+
+    def more(self) -> bool:
+        return bool(self._left)
 
     def ask(self) -> Wish | None:
         if not self._left:
@@ -242,13 +253,15 @@ class Studied:
             # No option of the study: a resumed request may have got more time.
             self._study.strategy.budget_s = budget_s
 
+    def more(self) -> bool:
+        return True
+
     def ask(self) -> Wish | None:
         ask = self._study.ask()
         return None if ask is None else Wish(ask.number, ask.configuration, ask.why)
 
     def tell(self, wish: Wish, outcome: Outcome, progress: list[Progress], cost_usd: float) -> None:
-        del cost_usd  # by the same price
-        self._study.tell(wish.number, outcome, progress)
+        self._study.tell(wish.number, replace(outcome, bill_usd=cost_usd), progress)
 
     def abandon(self, wish: Wish) -> None:
         self._study.abandon(wish.number)

@@ -30,12 +30,19 @@ class Terms:
 
     @classmethod
     def of(
-        cls, request: TrainingRequest, price: Price, parallelism: int, elapsed_s: float, metric: str
+        cls,
+        request: TrainingRequest,
+        price: Price,
+        parallelism: int,
+        elapsed_s: float,
+        metric: str,
+        ending_s: float = 0.0,
     ) -> Terms:
+        """The terms of a request that began `elapsed_s` ago; giving its machines back takes `ending_s`."""
         budget, deadline = request.budget, request.deadline
         left = math.inf if deadline is None else deadline.left_s(datetime.now(UTC), elapsed_s)
         # The answer has to be there by then, so the last models need a moment to be put in their places.
-        left = left if math.isinf(left) else left - min(2.0, 0.02 * max(left, 0.0))
+        left = left if math.isinf(left) else left - ending_s - min(2.0, 0.02 * max(left, 0.0))
         return cls(price, parallelism, budget.usd, budget.time_s, budget.trials, left, metric)
 
     @property
@@ -48,11 +55,9 @@ class Terms:
         """How long the search may take in all, as far as that is limited."""
         return min(math.inf if self.time_s is None else self.time_s, self.deadline_left_s)
 
-    @property
-    def training_s(self) -> float:
-        """How long all trials together may take, as far as that is limited."""
-        paid_s = math.inf if self.price_of_all_usd is None else self.price.seconds_for(self.price_of_all_usd)
-        return min(self.most_s * self.parallelism, paid_s)
+    def training_s(self, left_usd: float) -> float:
+        """How long all trials together may take with so much money, as far as that is limited."""
+        return min(self.most_s * self.parallelism, self.price.seconds_for(left_usd))
 
     @property
     def most_trials(self) -> float:

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import os
+import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prudent.cloud.catalog import Catalog
 from prudent.cloud.leases.register import Register
 from prudent.core.errors import RunFailed, unknown
-from prudent.core.ledger import Entry as Charge
-from prudent.core.money import Price
-from prudent.training.algorithms.domains import FUNCTION, domain
-from prudent.training.engine import Engine, Session
+from prudent.training.engine import Engine
 from prudent.training.events import ClusterReady, Watch
-from prudent.training.functions import FunctionSession
-from prudent.training.leaderboard import Entry, Failure, Leaderboard, standing
-from prudent.training.methods import Plan, plans
+from prudent.training.leaderboard import Leaderboard
 from prudent.training.output import Output
+from prudent.training.race import carry_out
 from prudent.training.request import TrainingRequest
-from prudent.training.resources import (
-    LOCAL,
-    machines_for,
-    paid_before,
-    parallelism_of,
-    price_of,
-    run_name,
-)
-from prudent.training.search import LEFT_FOR_MORE_DATA, Search
-from prudent.training.seekers import GIVEN, Seeker, seeker
-from prudent.training.terms import Terms
+from prudent.training.resources import LOCAL, machines_for, paid_before, run_name
 
 if TYPE_CHECKING:
     from prudent.cloud.clusters.spark import SparkCluster
@@ -80,45 +63,12 @@ def train(
     machines = machines_for(asked, engine, master, cluster, where, Path(out), leases)
     chosen = engine_of(engine, master, machines, watch)
     output = Output(out, asked, chosen.name, resume)
-    earlier_usd = 0.0
     if machines is not None:
+        meter = machines.meter
+        meter.allowed_usd = math.inf if asked.budget.usd is None else asked.budget.usd
         run = run_name(output.folder)
-        earlier_usd = paid_before(output.work, Register(leases), machines.provider, run)
-    return _ranked(asked, chosen, output, machines, earlier_usd, began_s, watch)
-
-
-def _ranked(
-    asked: TrainingRequest,
-    engine: Engine,
-    output: Output,
-    machines: SparkCluster | None,
-    earlier_usd: float,
-    began_s: float,
-    watch: Watch | None,
-) -> Leaderboard:
-    """Open the data, search, put the models in their places, and write the leaderboard."""
-    parallelism = asked.parallelism or (cores() if machines is None else parallelism_of(machines))
-    with ExitStack() as stack:
-        session = stack.enter_context(_opened(asked, engine, output, parallelism))
-        race = _Race(asked, session, output, parallelism, began_s, watch, stack, machines, earlier_usd)
-        entries, failures, spent_usd, ended = race.run()
-        described = {**session.description, "fingerprint": session.shape.fingerprint}
-        placed = output.place(entries, described)
-    spent_usd = spent_usd if machines is None else max(spent_usd, earlier_usd + machines.cost_usd())
-    output.tidy()
-    board = Leaderboard(
-        placed,
-        tuple(failures),
-        asked.domain,
-        race.metric,
-        engine.name,
-        str(output.folder),
-        time.monotonic() - began_s,
-        spent_usd,
-        ended,
-    )
-    output.write(board)
-    return board
+        meter.earlier_usd = paid_before(output.work, Register(leases), machines.provider, run)
+    return carry_out(asked, chosen, output, machines, began_s, watch)
 
 
 def engine_of(
@@ -152,101 +102,3 @@ def _announcing(watch: Watch | None, began_s: float) -> Callable[[SparkCluster],
             watch(ClusterReady(cluster.text, cluster.provider.name, cluster.master, cluster.ui, took_s))
 
     return ready
-
-
-def cores() -> int:
-    """The processors that this program may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def trial_price(request: TrainingRequest, parallelism: int) -> Price:
-    """What an hour of a trial costs: the machine's price, shared by the trials that run on it at once.
-
-    The machine is the request's own, or the first that its computational resources name, or the smallest
-    general one with a processor for each trial.
-    """
-    catalog = Catalog.load()
-    resources = request.computational_resources
-    named = [found.ec2_instance for found in resources.instances] if resources else []
-    name = request.machine or next((type_ for type_ in named if type_ in catalog), None)
-    roomy = [machine for machine in catalog.machines("m5") if machine.vcpus >= parallelism]
-    machine = catalog[name] if name else (roomy or list(catalog.machines("m5"))[-1:])[0]
-    rate = machine.price.usd_per_h / parallelism
-    # The machine is rented for the request: its billing minimum is not due for every trial.
-    return Price(rate, machine.price.date, f"{machine.price.source} {machine.name} / {parallelism}")
-
-
-def _opened(request: TrainingRequest, engine: Engine, output: Output, parallelism: int) -> Session:
-    try:
-        return _session(request, engine, output, parallelism)
-    except BaseException:
-        output.undo()
-        raise
-
-
-def _session(request: TrainingRequest, engine: Engine, output: Output, parallelism: int) -> Session:
-    if domain(request.domain).task == FUNCTION:
-        return FunctionSession()
-    output.engine_work.mkdir(parents=True, exist_ok=True)
-    return engine.open(request, output.engine_work, parallelism)
-
-
-class _Race:
-    """The search of one request, made of what the request says and the session knows."""
-
-    def __init__(
-        self,
-        request: TrainingRequest,
-        session: Session,
-        output: Output,
-        parallelism: int,
-        began_s: float,
-        watch: Watch | None,
-        stack: ExitStack,
-        machines: SparkCluster | None = None,
-        earlier_usd: float = 0.0,
-    ) -> None:
-        self._request, self._session, self._output = request, session, output
-        self._earlier_usd = earlier_usd
-        self._stack, self._watch = stack, watch
-        self.metric = request.metric or domain(request.domain).metric_for(session.shape.classes)
-        self._price = trial_price(request, parallelism)
-        if machines is not None and not request.machine:
-            self._price = price_of(machines, parallelism)
-        elapsed_s = time.monotonic() - began_s
-        self._terms = Terms.of(request, self._price, parallelism, elapsed_s, self.metric)
-        if machines is not None and self._terms.price_of_all_usd is not None:
-            # Machines cost while they boot: that is gone before the first trial.
-            left_usd = max(self._terms.price_of_all_usd - machines.cost_usd(), 0.0)
-            self._terms = replace(self._terms, price_of_all_usd=left_usd)
-
-    def run(self) -> tuple[list[Entry], list[Failure], float, str]:
-        """Models best first, failures, money spent, and why it ended."""
-        asked = plans(self._request, self._session.shape)
-        again = (
-            [replace(plan, index=len(asked) + plan.index, search=GIVEN, enough=10**9) for plan in asked]
-            if asked[0].fraction is not None
-            else []
-        )
-        every = [*asked, *again]
-        put_by = LEFT_FOR_MORE_DATA if again else 0.0
-        terms = replace(self._terms, methods=len(every), put_by=put_by)
-        seekers = [self._seeker(plan) for plan in every]
-        search = Search(
-            every, seekers, self._session, self._request, self._output.trials, terms, self._watch, len(again)
-        )
-        idle_usd = self._earlier_usd - search.ledger.spent_usd
-        if idle_usd > 0:
-            # Machines of earlier sessions cost more than their trials: they booted, and waited.
-            search.ledger.restore(Charge("machines of earlier sessions", idle_usd, 0.0, self._price))
-        search.run()
-        return sorted(search.entries, key=standing), search.failures, search.ledger.spent_usd, search.ended
-
-    def _seeker(self, plan: Plan) -> Seeker:
-        journal = self._output.journal(plan.index, plan.algorithm.name)
-        request, price = self._request, self._terms.price
-        found = seeker(
-            plan, request.seed, request.fingerprint(), journal, True, price, self._terms.training_s
-        )
-        self._stack.callback(found.close)
-        return found

@@ -32,9 +32,10 @@ pyspark = pytest.importorskip("pyspark")
 pytestmark = pytest.mark.timeout(1800)
 DATA = Path(pyspark.__file__).parent / "data" / "mllib" / "sample_linear_regression_data.txt"
 OWN = "mine.small"
+PRICES = f"name,price_usd_per_h,vcpus,memory_gb\n{OWN},0.1,1,4\n"
 
 
-def begun(folder: Path, most: int, budget: str, *more: str) -> subprocess.Popen[str]:
+def begun(folder: Path, most: int, budget: str, *more: str, prices: str = PRICES) -> subprocess.Popen[str]:
     asked: dict[str, Any] = {
         "domain": "regression",
         "methods": [{"algorithm": "linear-regression"}],
@@ -49,7 +50,7 @@ def begun(folder: Path, most: int, budget: str, *more: str) -> subprocess.Popen[
         },
     }
     (folder / "request.json").write_text(json.dumps(asked))
-    (folder / "prices.csv").write_text(f"name,price_usd_per_h,vcpus,memory_gb\n{OWN},0.1,1,4\n")
+    (folder / "prices.csv").write_text(prices)
     words = ["train", "request.json", "--engine", "spark", "--where", "local:prices.csv", "--out", "models"]
     return subprocess.Popen(
         [sys.executable, "-m", "prudent.cli.main", *words, *more],
@@ -168,6 +169,8 @@ def trained_in(folder: Path, run: UnderWay) -> int:
     assert "see http://127.0.0.1:" in "".join(run.complaint)
     board = json.loads((folder / "models" / "leaderboard.json").read_text())
     assert board["failures"] == []  # the loss of a worker is nothing that a trial notices
+    bill_usd = sum(lease.cost_usd(time.time()) for lease in Register(run.home).leases())
+    assert board["spent_usd"] == pytest.approx(bill_usd)
     return len(board["entries"])
 
 
@@ -184,6 +187,22 @@ def test_a_request_survives_a_killed_worker_and_ends_with_its_machine_at_ctrl_c(
         run.stop()
     assert len(Register(run.home).leases()) == 1
     assert trained_in(tmp_path, run) > 1
+
+
+def test_the_machine_is_given_back_while_spark_starts_when_the_money_is_gone(tmp_path: Path) -> None:
+    """It costs a cent a second, and $0.08 are gone before Spark has read the data."""
+    process = begun(tmp_path, 1, "$0.08", "--json", prices="name,price_usd_per_h,vcpus,memory_gb,minimum_s\n"
+                    f"{OWN},36,1,4,0\n")  # fmt: skip
+    said, told = process.communicate(timeout=600)
+    assert_gone(tmp_path / "home")
+    board = json.loads(said)
+    assert board["entries"] == []
+    assert "the budget of $0.08 was spent before its machines were ready" in board["ended"], told
+    [lease] = Register(tmp_path / "home").leases()
+    bill_usd = lease.cost_usd(time.time())
+    assert bill_usd == pytest.approx(board["spent_usd"])
+    # On a computer that is too busy to end it in five seconds, that is told.
+    assert process.returncode == (3 if bill_usd > 0.08 else 1)
 
 
 @pytest.mark.soak

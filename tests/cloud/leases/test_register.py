@@ -60,13 +60,8 @@ class TestLease:
         assert up.cost_usd(1200.0) == pytest.approx(0.2 + 0.1)
         assert up.ended(1300.0, "", ()).cost_usd(9999.0) == pytest.approx(0.3 + 0.2)
 
-    def test_money_lasts_as_long_as_the_machines_cost_no_more(self) -> None:
-        up = lease(state=UP, machines=(Rented("a", 1000.0, PRICE), Rented("b", 1000.0, PRICE)))
-        assert up.lasts_s(0.12, 1010.0) == pytest.approx(50.0)  # the minimum is paid for
-        assert up.lasts_s(0.119, 1010.0) == 0.0
-        lasts_s = up.lasts_s(0.4, 1010.0)
-        assert up.cost_usd(1010.0 + lasts_s) == pytest.approx(0.4)
-        assert up.ended(1020.0, "", ()).lasts_s(0.0, 1030.0) == float("inf")
+    def test_it_is_as_old_as_its_first_machine(self) -> None:
+        up = lease(state=UP, machines=(Rented("a", 1000.0, PRICE), Rented("b", 1001.0, PRICE)))
         assert up.launched_s == 1000.0
 
     def test_the_billing_minimum_is_per_machine(self) -> None:
@@ -95,9 +90,6 @@ class TestLease:
 
     def test_before_its_launch_a_machine_costs_nothing(self) -> None:
         assert lease(machines=(Rented("a", 1000.0, PRICE),)).cost_usd(900.0) == 0.0
-
-    def test_without_machines_no_money_is_needed(self) -> None:
-        assert lease().lasts_s(0.0, 1000.0) == float("inf")
 
     def test_a_late_machine_moves_the_end_and_nothing_else(self) -> None:
         once = lease().ended(1100.0, "done", ())

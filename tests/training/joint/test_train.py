@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 
 from prudent.cloud.clusters.rental import Rental
 from prudent.cloud.leases.register import Register
+from prudent.cloud.meter import END_S, Meter
 from prudent.cloud.providers.local import LocalProvider
 from prudent.core.errors import BadInput, RunFailed
 from prudent.training.engine import Session
@@ -33,7 +35,7 @@ from prudent.training.joint.story import Story
 from prudent.training.joint.train import fractions_of, goal_of, joint_space, strategy_of, train_jointly
 from prudent.training.request import TrainingRequest
 from prudent.training.request_errors import BadRequest
-from prudent.training.search import TIME_UP
+from prudent.training.results import TIME_UP
 from prudent.tuning.jobs.job import Job, Renting
 from prudent.tuning.result import Result
 from prudent.tuning.tune import tune
@@ -110,6 +112,11 @@ def test_what_cannot_be_is_told_before_anything_is_written(tmp_path: Path) -> No
         'at budget: Machines that are left open cost money as they are tried; give an amount such as "$2".'
         in (said(request(budget="20 trials")))
     )
+    poor = request(machines={"types": ["m5.xlarge", "m5.large"], "count": [3, 2]}, budget="$0.003")
+    assert said(poor) == (
+        "The cheapest of the machines cost $0.0032 at least, and the budget is $0.003; raise it, or name "
+        "smaller types."
+    )
     assert 'machines.types: Unknown machine type "m5.lage". Did you mean "m5.large"?' in (
         said(request(machines=types))
     )
@@ -156,9 +163,6 @@ class Rented:
     rental: Rental
     trouble: str | None = None
 
-    def cost_usd(self) -> float:
-        return self.rental.cost_usd()
-
     def close(self) -> None:
         self.rental.release()
 
@@ -181,6 +185,9 @@ class Bench:
     folder: Path
     engine: LocalEngine
     hanging: bool = False
+    ending_s: float = END_S
+    begins_s: float = 0.0
+    """How long it takes until a trial begins."""
     made: list[Rented] = field(default_factory=list)
     started: list[int] = field(default_factory=list)
     hook: Callable[[Rented], None] = lambda rented: None
@@ -196,7 +203,9 @@ class Bench:
     def bill_usd(self) -> float:
         return sum(lease.cost_usd(math.inf) for lease in self.register.leases())
 
-    def opening(self, asked: TrainingRequest) -> Callable[[Kind, int], tuple[Cluster, Callable[[], Session]]]:
+    def opening(
+        self, asked: TrainingRequest, meter: Meter
+    ) -> Callable[[Kind, int], tuple[Cluster, Callable[[], Session]]]:
         def rent(kind: Kind, number: int) -> tuple[Cluster, Callable[[], Session]]:
             rented = Rented(
                 Rental(
@@ -204,6 +213,7 @@ class Bench:
                 )
             )
             self.made.append(rented)
+            meter.add(rented.rental)
 
             def opened() -> Session:
                 assert all(one.rental.lease.released_s is not None for one in self.made[:-1])
@@ -225,7 +235,8 @@ class Bench:
         self.story = Story(
             space, trials, lambda: "mcc", lambda event: None, lambda elapsed_s: left_s - elapsed_s
         )
-        site = Site(self.opening(asked), self.bill_usd())
+        meter = Meter(asked.budget.usd, self.bill_usd(), self.ending_s)
+        site = Site(self.opening(asked, meter), meter)
         job = JointJob(asked, space, self.provider, site, trials, self.story.left_s)
         assert isinstance(job, Job)
         assert isinstance(job, Renting)
@@ -235,7 +246,7 @@ class Bench:
         )  # fmt: skip
         self.story.complete(result.trials)
         assert self.provider.list() == ()
-        assert site.cost_usd() == pytest.approx(self.bill_usd())
+        assert meter.spent_usd() == pytest.approx(self.bill_usd())
         return result
 
 
@@ -249,6 +260,7 @@ class _Closing:
     def start(self, spec: Any) -> Any:
         if self._rented.trouble:
             raise RunFailed(self._rented.trouble)
+        time.sleep(self._bench.begins_s)
         self._bench.started.append(spec.number)
         if self._bench.hanging:
             spec.folder.mkdir()
@@ -311,13 +323,13 @@ def test_all_is_searched_machines_are_kept_and_nothing_is_paid_twice(bench: Benc
     assert bench.story.ended(result, 6) == "6 trials were made"
 
 
-def test_the_budget_holds_for_all_that_machines_cost(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_budget_holds_for_all_that_machines_cost(bench: Bench) -> None:
     """The trial never ends, and the machine costs $0.0002 a second until it is given back.
 
     More is kept back for that than the busiest of computers needs.
     """
-    closing_s = 120.0
-    monkeypatch.setattr("prudent.training.joint.site.CLOSING_S", closing_s)
+    closing_s = bench.ending_s = 120.0
+    bench.begins_s = 0.5
     budget_usd = (closing_s + 2.0) * 0.72 / 3600
     bench.hanging = True
     result = bench.study(asked_of(bench, machines={"types": ["large"]}, budget={"usd": budget_usd}))

@@ -105,7 +105,7 @@ def test_the_minimum_that_was_paid_is_there_to_be_used(
 ) -> None:
     run = start(f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done")
     assert run.lasts_s(MINUTE_USD) == float("inf")  # nothing was launched yet
-    wait_for(lambda: run._held and run._held.rental.lasts_s(1.0) is not None)
+    wait_for(lambda: run._held and (lease := run._held.rental.record) and lease.machines)
     # A minute from the launch, less what it takes to end machines; another one with as much again.
     one_s, two_s = run.lasts_s(MINUTE_USD), run.lasts_s(2 * MINUTE_USD)
     assert 30.0 < one_s < run._timeline.now_s() + 60.0

@@ -117,6 +117,11 @@ class Rental:
         return self._lease
 
     @property
+    def record(self) -> Lease | None:
+        """The same, for a meter: None while nothing was ordered."""
+        return self._lease
+
+    @property
     def price(self) -> Price:
         """What all machines together cost, at the launch."""
         price = self._instances[0].price if self._instances else self.lease.price
@@ -125,11 +130,6 @@ class Rental:
     def cost_usd(self, now_s: float | None = None) -> float:
         """What it has cost, so far or in all: each machine from its launch, boot included."""
         return 0.0 if self._lease is None else self._lease.cost_usd(self._clock() if now_s is None else now_s)
-
-    def lasts_s(self, usd: float) -> float | None:
-        """For how long from now `usd` pays for it, its time so far included; None before it has machines."""
-        lease = self._lease
-        return lease.lasts_s(usd, self._clock()) if lease is not None and lease.machines else None
 
     @property
     def lost(self) -> str | None:

@@ -6,8 +6,10 @@ import contextlib
 import secrets
 import shlex
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -21,6 +23,7 @@ from prudent.cloud.clusters.spark_machine import PYTHON
 from prudent.cloud.clusters.spark_rentals import Rentals, each
 from prudent.cloud.clusters.spark_wish import Wish
 from prudent.cloud.leases.register import Register
+from prudent.cloud.meter import Meter
 from prudent.cloud.providers.channel import LOST
 from prudent.cloud.providers.provider import CAPACITY, QUOTA, LaunchFailed, Offer, Provider
 from prudent.core.errors import PrudentError, RunFailed
@@ -59,7 +62,8 @@ class SparkCluster(Closing):
             cluster.master, cluster.ui, cluster.options, cluster.environment
 
     `start` returns when the least number of workers is registered; `grow` and `shrink` change it by one
-    machine; `close` ends everything. Each may be called from any thread.
+    machine; `close` ends everything. Each may be called from any thread. `meter` counts what the machines
+    cost; none is ordered at a price that what it allows does not pay for.
     """
 
     def __init__(
@@ -73,10 +77,14 @@ class SparkCluster(Closing):
         spot: bool = False,
         lease_s: float = LEASE_S,
         ready_s: float = READY_S,
+        meter: Meter | None = None,
     ) -> None:
         self.provider, self.wish, self.run, self.spot = provider, wish, run, spot
+        self.meter = meter or Meter()
+        self.stop_driver: Callable[[], None] | None = None
+        """What ends a driver that waits for these machines, while it could wait for them in vain."""
         self._logs = Path(logs)
-        self._rentals = Rentals(provider, register, run, spot, lease_s, ready_s)
+        self._rentals = Rentals(provider, register, run, spot, lease_s, ready_s, self.meter)
         self._secret = secrets.token_hex(32)
         self._workers: list[_Worker] = []
         self._master: Daemon | None = None
@@ -106,6 +114,11 @@ class SparkCluster(Closing):
     def here(self) -> bool:
         """Whether all of it runs on this computer, which then shares its files."""
         return self._first is None or self._first.here
+
+    @property
+    def closing(self) -> bool:
+        """Whether its end has begun."""
+        return self._closing.is_set()
 
     @property
     def held(self) -> dict[str, int]:
@@ -197,7 +210,8 @@ class SparkCluster(Closing):
             if self._closing.is_set() or self.wish.another(self.held) is None:
                 return False
             try:
-                self._start_workers([self._prepared(self._rentals.rent(type_name))])
+                rented = self._rentals.rent(type_name, self._rentals.ceiling(type_name))
+                self._start_workers([self._prepared(rented)])
             except PrudentError as error:
                 self.refused[type_name] = str(error)
                 return False
@@ -257,13 +271,23 @@ class SparkCluster(Closing):
 
     def close(self) -> None:
         """End everything. Whoever is starting something meanwhile is stopped, and waited for."""
+        begun_s = time.monotonic()
         self._closing.set()
         self._end()
+        self.meter.ended(time.monotonic() - begun_s)
         if self._changing.acquire(timeout=_STOP_S):
             try:
                 self._end()  # what was being started a moment ago
             finally:
                 self._changing.release()
+
+    def abort(self) -> None:
+        """End everything, and first of all what costs money, though a driver may be waiting for it."""
+        try:
+            self.close()
+        finally:
+            if (stop_driver := self.stop_driver) is not None:
+                stop_driver()
 
     def _end(self) -> None:
         with self._lock:
@@ -287,8 +311,10 @@ class SparkCluster(Closing):
         rented: list[Rental] = []
         while (missing := self.wish.needed(self.held, self.refused)) is not None:
             type_name, count = missing
-            self.offer(type_name)  # an unknown type, before anything is written or paid
-            for answer in each(self._attempt, [type_name] * count):
+            # An unknown type is told here, before anything is written or paid.
+            most_usd_per_h = self._rentals.ceiling(type_name, count)
+            attempt = partial(self._attempt, most_usd_per_h=most_usd_per_h)
+            for answer in each(attempt, [type_name] * count):
                 if isinstance(answer, Rental):
                     rented.append(answer)
                 elif answer.kind in (CAPACITY, QUOTA):
@@ -303,9 +329,9 @@ class SparkCluster(Closing):
             )
         return each(self._prepared, rented)
 
-    def _attempt(self, type_name: str) -> Rental | LaunchFailed:
+    def _attempt(self, type_name: str, most_usd_per_h: float | None) -> Rental | LaunchFailed:
         try:
-            return self._rentals.rent(type_name)
+            return self._rentals.rent(type_name, most_usd_per_h)
         except LaunchFailed as error:
             return error
 

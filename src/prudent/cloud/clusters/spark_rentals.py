@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from typing import TypeVar
 
 from prudent.cloud.clusters.rental import Rental
 from prudent.cloud.leases.register import Register
+from prudent.cloud.meter import Meter
 from prudent.cloud.providers.provider import Offer, Provider
 from prudent.core.errors import PrudentError, RunFailed
 
@@ -23,12 +25,21 @@ class Rentals:
     """Rented machines by type. A machine counts from before it is asked for until it is certainly gone.
 
     Each has a lease of its own: one that is lost or given back must not concern the leases of the others.
+    All are counted by `meter`.
     """
 
     def __init__(
-        self, provider: Provider, register: Register, run: str, spot: bool, lease_s: float, ready_s: float
+        self,
+        provider: Provider,
+        register: Register,
+        run: str,
+        spot: bool,
+        lease_s: float,
+        ready_s: float,
+        meter: Meter,
     ) -> None:
         self._provider, self._register, self._run, self._spot = provider, register, run, spot
+        self._meter = meter
         self._lease_s, self._ready_s = lease_s, ready_s
         self._offers: dict[str, Offer] = {}
         self._all: list[Rental] = []
@@ -56,8 +67,12 @@ class Rentals:
         with self._lock:
             return sum(rental.cost_usd(now_s) for rental in self._all)
 
-    def rent(self, type_name: str) -> Rental:
-        """A machine that can be used; whatever goes wrong, none is left."""
+    def ceiling(self, type_name: str, count: int = 1) -> float | None:
+        """Up to which price there is money for so many machines of a type, each; None: whatever it is."""
+        return self._meter.most_usd_per_h(self.offer(type_name).price, count)
+
+    def rent(self, type_name: str, most_usd_per_h: float | None = None) -> Rental:
+        """A machine that can be used, at this price at most; whatever goes wrong, none is left."""
         rental = Rental(
             self._provider, type_name, run=self._run, register=self._register, lease_s=self._lease_s,
             ready_s=self._ready_s, spot=self._spot,
@@ -67,8 +82,9 @@ class Rentals:
             self._all.append(rental)
             self._types[rental] = type_name
             self._holding.add(rental)
+        self._meter.add(rental)
         try:
-            rental.launch()
+            rental.launch(most_usd_per_h)
             self._must_be_open()
             return rental.wait_ready()
         except BaseException:
@@ -77,8 +93,10 @@ class Rentals:
 
     def give_back(self, rental: Rental) -> None:
         """Release a rental. If that fails, the reaper and the switch on each machine remain."""
+        begun_s = time.monotonic()
         with contextlib.suppress(PrudentError):
             rental.release()
+        self._meter.ended(time.monotonic() - begun_s)
         with self._lock:
             self._holding.discard(rental)
 

@@ -49,6 +49,28 @@ class Wish:
         """So many of one type, no more, no fewer."""
         return cls((Kind(type_name),), count, count)
 
+    def smallest(self) -> dict[str, int]:
+        """The machines that work begins with, by type, if all can be had.
+
+        >>> Wish((Kind("m5.large", most=1), Kind("m5.4xlarge")), least=2, most=4).smallest()
+        {'m5.large': 1, 'm5.4xlarge': 1}
+        """
+        held: dict[str, int] = {}
+        while (missing := self.needed(held)) is not None:
+            held[missing[0]] = held.get(missing[0], 0) + missing[1]
+        return held
+
+    def largest(self) -> dict[str, int]:
+        """The machines that there are when it has grown as far as it may.
+
+        >>> Wish((Kind("m5.large", most=1), Kind("m5.4xlarge")), least=2, most=4).largest()
+        {'m5.large': 1, 'm5.4xlarge': 3}
+        """
+        held = self.smallest()
+        while (name := self.another(held)) is not None:
+            held[name] = held.get(name, 0) + 1
+        return held
+
     def needed(self, held: Mapping[str, int], refused: Collection[str] = ()) -> tuple[str, int] | None:
         """Which machines are missing still before work can begin: a type, and how many of it.
 

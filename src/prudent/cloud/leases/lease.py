@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -74,17 +73,6 @@ class Lease:
         """What it has cost: for each machine its own time since the launch, boot included."""
         end_s = now_s if self.released_s is None else self.released_s
         return sum(one.price.cost_usd(max(end_s - one.launched_s, 0.0)) for one in self.machines)
-
-    def lasts_s(self, usd: float, now_s: float) -> float:
-        """For how long after `now_s` its machines may stay if all they cost is to be `usd` at most.
-
-        The billing minimum that was paid for is theirs to use, also when no more money is there.
-        """
-        if self.released_s is not None or not self.machines:
-            return math.inf
-        first = self.machines[0]
-        price = first.price.times(len(self.machines))
-        return max(first.launched_s + price.seconds_for(usd) - now_s, 0.0)
 
     def with_machines(self, machines: Iterable[Rented]) -> Lease:
         """With machines that were not known before; what is known stays as it was."""

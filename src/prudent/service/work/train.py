@@ -30,7 +30,7 @@ from prudent.service.work.messages import (
 from prudent.service.work.warm import Stove, WarmEngine
 from prudent.training.description import MODEL_FILE
 from prudent.training.engine import Engine
-from prudent.training.events import ClusterReady, Event, Started
+from prudent.training.events import ClusterReady, Event, Paid, Started
 from prudent.training.events import Ended as TrialEnded
 from prudent.training.leaderboard import Entry, Failure, Leaderboard
 from prudent.training.request import TrainingRequest
@@ -101,7 +101,7 @@ def note(tell: Tell, text: str, **more: object) -> None:
 
 def _price(task: Task, request: TrainingRequest) -> Price:
     """What an hour of a trial costs, as the search reckons it."""
-    from prudent.training.train import trial_price
+    from prudent.training.price import trial_price
 
     if rents(task, request) and not request.machine:
         assert task.where is not None
@@ -130,9 +130,10 @@ class Watcher:
             note(self._tell, text, machines=event.text, place=event.place, took_s=event.took_s)
         elif isinstance(event, Started):
             self._tell(Begun(event.number, event.algorithm, {"why": event.why} if event.why else {}))
+        elif isinstance(event, Paid):
+            self._spent_usd = event.total_usd
         elif isinstance(event, TrialEnded):
             self._ended += 1
-            self._spent_usd += event.result.cost_usd
             self._tell(self._told(event.result))
             self._tell(self.progress())
 

@@ -47,7 +47,8 @@ class JointJob:
         self._prices = {name: provider.offer(name).price for name in space.types}
 
     def price(self, configuration: Configuration) -> Price:
-        return self._kind(configuration).price
+        kind = self._kind(configuration)
+        return kind.price.times(kind.count)
 
     def start(self, configuration: Configuration, number: int) -> JointRun:
         choice = self.space.choice(configuration)
@@ -69,7 +70,7 @@ class JointJob:
         self._site.close()
 
     def bill_usd(self) -> float:
-        return self._site.cost_usd()
+        return self._site.meter.spent_usd()
 
     def fingerprint(self) -> str:
         prices = sorted((name, price.usd_per_h, price.minimum_s) for name, price in self._prices.items())
@@ -79,4 +80,4 @@ class JointJob:
 
     def _kind(self, configuration: Configuration) -> Kind:
         count, name = self.space.machines_of(configuration)
-        return Kind(name, count, self._prices[name].times(count))
+        return Kind(name, count, self._prices[name])

@@ -11,7 +11,9 @@ from prudent.core.points import point
 from prudent.training.engine import TrialSpec
 from prudent.training.engines.spark.run import reason
 from prudent.training.joint.site import Kind, Place, Site
-from prudent.training.search import TIME_UP
+from prudent.training.results import TIME_UP
+from prudent.training.search import GRACE_S
+from prudent.training.turns import SAFE
 from prudent.tuning.jobs.job import Run
 from prudent.tuning.limits import OUT_OF_MONEY
 from prudent.tuning.trial import CUT, FAILED, Outcome, Progress
@@ -60,7 +62,7 @@ class JointRun:
 
     def lasts_s(self, usd: float) -> float:
         """Until when `usd` pay for what is due, its own machines, and their end."""
-        left_s = self._place.lasts_s(usd - self._site.due_usd)
+        left_s = self._site.lasts_s(self._place, usd)
         if left_s > 0:
             self._place.pay()
         return self._now_s() + left_s
@@ -84,11 +86,20 @@ class JointRun:
         point("trial.put")
         self._began_s = self._now_s()
         try:
-            self._inner = session.start(self._spec)
+            self._inner = session.start(self._limited())
         except RunFailed as lost:
             return self._failed(str(lost))
+        # Its clock runs from here: one that began behind ours would never be heard to reach a limit.
+        self._began_s = self._now_s()
         point("trial.started")
         return None
+
+    def _limited(self) -> TrialSpec:
+        """What to train, and in which time: an iterative algorithm ends by itself before it is cut."""
+        left_s = self._left_s - self._now_s()
+        if math.isinf(left_s):
+            return self._spec
+        return replace(self._spec, limit_s=max(left_s, 0.0) + GRACE_S, soft_s=SAFE * max(left_s, 0.0))
 
     def _heard(self, inner: Run, until_s: float) -> Progress | Outcome | None:
         began_s = self.overhead_s

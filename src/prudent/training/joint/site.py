@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from prudent.cloud.clusters.spark_wish import Wish
 from prudent.cloud.leases.register import Register
+from prudent.cloud.meter import Meter
 from prudent.cloud.providers.provider import Provider
 from prudent.core.errors import PrudentError
 from prudent.core.money import ROUNDING_USD, Price
@@ -22,27 +23,22 @@ from prudent.training.request import TrainingRequest
 if TYPE_CHECKING:
     from prudent.cloud.clusters.spark import SparkCluster
 
-CLOSING_S = 5.0
-"""Machines are paid for until they are gone: so much is kept back from what a trial may use up, and more
-where the ones before have taken more."""
 _LOOK_S = 0.05
 
 
 class Cluster(Protocol):
-    """What must be known of machines: whether they can be used, and what they have cost."""
+    """What must be known of machines: whether they can be used. What they cost is the meter's."""
 
     @property
     def trouble(self) -> str | None:
         """Why they cannot be used any more; None while they can."""
-
-    def cost_usd(self) -> float: ...
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Machines that a trial wants: how many of a type, and what they cost together."""
+    """Machines that a trial wants: how many of a type, and what one costs."""
 
     type: str
     count: int
@@ -66,8 +62,7 @@ class Place:
         self.session: Session | None = None
         self.error: BaseException | None = None
         self.done = threading.Event()
-        self.ordered_s: float | None = None
-        self.closing_s = CLOSING_S
+        self.ordered = False
         self._opened, self._before = opened, before
         self._paid, self._over = threading.Event(), threading.Event()
         self._closing = threading.Lock()
@@ -91,42 +86,27 @@ class Place:
         """There is no money for it any more: it is closed while whoever says so goes on."""
         threading.Thread(target=self.close, name="joint search, the end", daemon=True).start()
 
-    def lasts_s(self, usd: float) -> float:
-        """For how long from now `usd` more than it has cost pay for it, its end included."""
-        if self.kind.price.usd_per_h == 0:
-            return math.inf
-        if self.ordered_s is None:
-            least_usd = self.kind.price.cost_usd(max(self.kind.price.minimum_s, self.closing_s))
-            return math.inf if usd + ROUNDING_USD >= least_usd else 0.0
-        # What the billing minimum has paid for already is its to use.
-        spare_s = max(self.kind.price.minimum_s - (time.monotonic() - self.ordered_s), 0.0)
-        more_s = usd / self.kind.price.usd_per_h * 3600.0
-        return max(spare_s + more_s - self.closing_s, 0.0)
-
     def close(self) -> None:
         """End it, also while it comes up; returns when it is gone."""
         self._over.set()
-        began_s = time.monotonic()
         with self._closing:
-            if self.ordered_s is not None and self.session is None:
+            if self.ordered and self.session is None:
                 with contextlib.suppress(PrudentError):
                     self.cluster.close()
             self._thread.join()
             session, self.session = self.session, None
             if session is not None:
                 session.__exit__(None, None, None)
-                self.closing_s = max(self.closing_s, time.monotonic() - began_s)
 
     def _come_up(self) -> None:
         try:
             if self._before is not None:
                 self._before.close()
-                self.closing_s = self._before.closing_s
             self._before = None
             while not self._paid.wait(_LOOK_S) and not self._over.is_set():
                 pass
             if not self._over.is_set():
-                self.ordered_s = time.monotonic()
+                self.ordered = True
                 self.session = self._opened()
         except BaseException as error:  # noqa: BLE001 - told to the trial that waits for it
             self.error = error
@@ -135,15 +115,12 @@ class Place:
 
 
 class Site:
-    """Rents what trials want, one after another, and knows what all of it has cost.
+    """Rents what trials want, one after another, and charges them for all that `meter` counts."""
 
-    `earlier_usd` is what sessions before this one have paid.
-    """
-
-    def __init__(self, opening: Opening, earlier_usd: float = 0.0) -> None:
-        self._opening = opening
-        self._earlier_usd = self._settled_usd = earlier_usd
-        self._clusters: list[Cluster] = []
+    def __init__(self, opening: Opening, meter: Meter) -> None:
+        self._opening, self.meter = opening, meter
+        self._settled_usd = meter.spent_usd()
+        self._numbers = 0
         self._place: Place | None = None
 
     def want(self, kind: Kind) -> Place:
@@ -151,29 +128,35 @@ class Site:
         before = self._place
         if before is not None and before.kind == kind and before.sound:
             return before
-        cluster, opened = self._opening(kind, len(self._clusters) + 1)
-        self._clusters.append(cluster)
+        self._numbers += 1
+        cluster, opened = self._opening(kind, self._numbers)
         self._place = Place(kind, cluster, opened, before)
         return self._place
 
-    def cost_usd(self) -> float:
-        """What all machines have cost so far, by the price at their launch."""
-        return self._earlier_usd + sum(cluster.cost_usd() for cluster in self._clusters)
-
-    @property
-    def due_usd(self) -> float:
-        """What nobody was charged for yet."""
-        return max(self.cost_usd() - self._settled_usd, 0.0)
+    def lasts_s(self, place: Place, usd: float) -> float:
+        """For how long from now `usd` pay for what nobody was charged for yet, and for these machines to
+        their end; 0 if they must not be ordered."""
+        allowed_usd = self._settled_usd + usd
+        if place.ordered:
+            return self.meter.lasts_s(allowed_usd)
+        least_usd = self.meter.least_usd(place.kind.price, place.kind.count)
+        return math.inf if self.meter.committed_usd() + least_usd <= allowed_usd + ROUNDING_USD else 0.0
 
     def settle(self) -> float:
         """Charge what is due to somebody; answers how much it is."""
-        due_usd = self.due_usd
+        due_usd = max(self.meter.spent_usd() - self._settled_usd, 0.0)
         self._settled_usd += due_usd
         return due_usd
 
     def close(self) -> None:
         """Give the machines back; later trials may rent again."""
         place, self._place = self._place, None
+        if place is not None:
+            place.close()
+
+    def end(self) -> None:
+        """There is no money for machines any more: end them, whoever uses them."""
+        place = self._place
         if place is not None:
             place.close()
 
@@ -191,6 +174,7 @@ class OnSpark:
     run: str
     work: Path
     logs: Path
+    meter: Meter
     ready: Callable[[SparkCluster, float], None]
     opened: Callable[[Session], None]
 
@@ -199,7 +183,9 @@ class OnSpark:
         from prudent.training.engines.spark.engine import SparkEngine
 
         wish, logs = Wish.exactly(kind.count, kind.type), self.logs / str(number)
-        cluster = SparkCluster(self.provider, wish, run=self.run, register=self.register, logs=logs)
+        cluster = SparkCluster(
+            self.provider, wish, run=self.run, register=self.register, logs=logs, meter=self.meter
+        )
 
         def opened() -> Session:
             began_s = time.monotonic()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from prudent.core.units import format_money
-from prudent.training.events import Ended, Shown, Started, Watch
+from prudent.training.events import Ended, Paid, Shown, Started, Watch
 from prudent.training.joint.space import JointSpace
 from prudent.training.leaderboard import SAMPLE, Entry, Failure
 from prudent.training.search import INTERRUPTED
@@ -62,6 +62,7 @@ class Story:
         elif isinstance(event, tuning.Shown):
             self._watch(Shown(event.number, self._algorithms[event.number], event.progress))
         elif isinstance(event, tuning.Ended):
+            self._watch(Paid(study.spent_usd))
             self._tell(event.trial, earlier=False)
             # What could not pay for machines to come up pays for no other trial either.
             broke = event.trial.why == OUT_OF_MONEY and event.trial.time_s == 0

@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from prudent.cloud.leases.register import Register
 from prudent.cloud.machine_parameter import MachineParameter
+from prudent.cloud.meter import Guard, Meter
 from prudent.cloud.providers.provider import Provider
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.errors import BadInput
+from prudent.core.money import ROUNDING_USD
+from prudent.core.units import format_money
 from prudent.training.algorithms.domains import domain
 from prudent.training.engine import DataShape, Session
-from prudent.training.events import ClusterReady, Watch
+from prudent.training.events import ClusterReady, Paid, Watch
 from prudent.training.joint.job import JointJob
 from prudent.training.joint.site import OnSpark, Site
 from prudent.training.joint.space import MACHINES, JointSpace
@@ -144,31 +147,38 @@ class _Joint:
         began_s: float,
     ) -> None:
         self._request, self._output, self._began_s = request, output, began_s
+        self._provider, self._space = provider, space
         self._watch = watch or (lambda event: None)
         self._described: dict[str, Any] = {}
         self._story = Story(space, output.trials, self._metric, self._watch, self._left_s)
         run = run_name(output.folder)
         logs = output.folder / CLUSTER
+        meter = Meter(request.budget.usd, paid_before(output.work, register, provider, run))
         opening = OnSpark(
-            request, provider, register, run, output.engine_work, logs, self._ready, self._opened
+            request, provider, register, run, output.engine_work, logs, meter, self._ready, self._opened
         )
-        site = Site(opening, paid_before(output.work, register, provider, run))
-        self._job = JointJob(request, space, provider, site, output.trials, self._story.left_s)
+        self._site = Site(opening, meter)
+        self._job = JointJob(request, space, provider, self._site, output.trials, self._story.left_s)
 
     def run(self) -> Leaderboard:
         request, output, story = self._request, self._output, self._story
-        result = tune(
-            self._job,
-            goal_of(request),
-            request.budget.usd,
-            strategy_of(request),
-            early_stop=request.early_stopping is not False,
-            seed=request.seed,
-            journal=output.work / "joint.jsonl",
-            resume=True,
-            watch=story.watch,
-            max_trials=request.budget.trials,
-        )
+        self._check_payable()
+        try:
+            with Guard(self._site.meter, self._site.end):
+                result = tune(
+                    self._job,
+                    goal_of(request),
+                    request.budget.usd,
+                    strategy_of(request),
+                    early_stop=request.early_stopping is not False,
+                    seed=request.seed,
+                    journal=output.work / "joint.jsonl",
+                    resume=True,
+                    watch=story.watch,
+                    max_trials=request.budget.trials,
+                )
+        finally:
+            self._watch(Paid(self._site.meter.spent_usd()))
         story.complete(result.trials)
         ranked = sorted(story.entries, key=standing)
         placed = output.place(ranked, self._data()) if ranked else ()
@@ -184,11 +194,25 @@ class _Joint:
             result.spent_usd,
             story.ended(result, request.budget.trials),
             story.recommended(result),
+            request.budget.usd,
+            result.interrupted_usd,
         )
         output.write(board)
         return board
 
-    # Time
+    # Money and time
+
+    def _check_payable(self) -> None:
+        """BadInput if the budget pays for no machine; a request that goes on may only have to rank."""
+        meter, machines = self._site.meter, self._request.machines
+        assert machines is not None
+        prices = [self._provider.offer(name).price for name in self._space.types]
+        least_usd = min(meter.least_usd(price, min(machines.count)) for price in prices)
+        if meter.earlier_usd == 0 and meter.left_usd + ROUNDING_USD < least_usd:
+            raise BadInput(
+                f"The cheapest of the machines cost {format_money(least_usd)} at least, and the budget is "
+                f"{format_money(meter.allowed_usd)}; raise it, or name smaller types."
+            )
 
     def _left_s(self, elapsed_s: float) -> float:
         """Seconds that a trial may take, when `elapsed_s` of all sessions have passed."""

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from prudent.cloud.clusters.rental import Rental
 from prudent.cloud.leases.register import Register
+from prudent.cloud.meter import Meter
 from prudent.cloud.providers.provider import CAPACITY, PRICE, TRANSIENT, LaunchFailed, Provider
 from prudent.core.errors import PrudentError
 from prudent.core.money import ROUNDING_USD, Price
@@ -42,13 +43,12 @@ class Held:
         """Held while machines are ordered: what they cost is known before and after, not in between."""
         self.price = price
         """Of the whole cluster, as it was offered last."""
-        self._make = make
-        self.rental = make()
+        self._make, self._meter = make, Meter(ending_s=0.0)
+        self.rental = self._made()
         self.up = False
         self.abandoned = False
         """Whether the run that ordered it was told its bill already, and it boots for whoever comes next."""
         self.idle_s: float | None = None
-        self._before_usd = 0.0
         self._paid_usd = 0.0
         self._lock = threading.Lock()
 
@@ -62,19 +62,19 @@ class Held:
 
         An order under way cannot be ended before `ordering_s`, and every end takes `ending_s`: both are paid.
         """
+        self._meter.ended(ending_s)
         with self._lock:
-            usd += self._paid_usd - self._before_usd
-            left_s = self.rental.lasts_s(usd)
-        if left_s is None:
-            least_usd = self.price.cost_usd(max(self.price.minimum_s, ordering_s + ending_s))
-            return math.inf if usd + ROUNDING_USD >= least_usd else 0.0
-        return max(left_s - ending_s, 0.0)
+            lease, usd = self.rental.record, usd + self._paid_usd
+        if lease is not None and lease.machines:
+            return self._meter.lasts_s(usd)
+        least_usd = self.price.cost_usd(max(self.price.minimum_s, ordering_s + ending_s))
+        return math.inf if usd + ROUNDING_USD >= self._meter.spent_usd() + least_usd else 0.0
 
     def most_usd_per_h(self, usd: float, shortest_s: float) -> float | None:
         """The price of one machine at which `usd` just pay for the shortest use; None: whatever it is."""
         shortest_s = max(self.price.minimum_s, shortest_s)
         with self._lock:
-            usd += self._paid_usd - self._before_usd
+            usd += self._paid_usd - self._meter.spent_usd()
         return usd / shortest_s * 3600.0 / self.key[1] if math.isfinite(usd) and shortest_s > 0 else None
 
     def settle(self) -> float:
@@ -85,14 +85,17 @@ class Held:
             return due
 
     def _due_usd(self, later_s: float = 0.0) -> float:
-        cost_usd = self.rental.cost_usd(time.time() + later_s)
-        return max(0.0, self._before_usd + cost_usd - self._paid_usd)
+        return max(0.0, self._meter.spent_usd(later_s) - self._paid_usd)
 
     def again(self) -> None:
         """Another attempt after one that failed; what that one has cost stays due."""
         with self._lock:
-            self._before_usd += self.rental.cost_usd()
-            self.rental = self._make()
+            self.rental = self._made()
+
+    def _made(self) -> Rental:
+        rental = self._make()
+        self._meter.add(rental)
+        return rental
 
     @property
     def sound(self) -> bool:

@@ -159,6 +159,18 @@ def test_boosting_ends_where_it_was_best_on_both_engines(
     assert len(kept.treeWeights) == 1 + stopped["best"]  # the first is the constant
 
 
+def test_boosting_ends_by_itself_when_its_time_is_up_on_both_engines(
+    benches: Callable[[str], Bench], tmp_path: Path
+) -> None:
+    settings = {"maxIter": 15, "maxDepth": 2}
+    spec = spec_for(tmp_path, "gradient-boosted-tree-regression", hyperparameters=settings, soft_s=1e-6)
+    there, here, _ = benches(VALUES).train(spec)
+    for facts in (there, here):
+        assert facts.picture["curve"]["step"] == [1]
+        assert facts.picture["stopped"] == {"best": 1, "of": 15, "why": "the time was up"}
+    assert there.score == near(here.score)
+
+
 def test_a_network_learns_in_two_processes(
     benches: Callable[[str], Bench],
     jpmml: Any,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import AuthenticationError
@@ -15,7 +17,7 @@ import pytest
 
 from prudent.training.engines.spark.perceptron import _Ear, progress_in
 from prudent.training.engines.spark.perceptron_group import MeetingPlace, _prove, store_at
-from prudent.training.engines.spark.perceptron_worker import signed
+from prudent.training.engines.spark.perceptron_worker import _train, signed
 
 torch = pytest.importorskip("torch")
 SECRET, OTHER = b"s" * 32, b"o" * 32
@@ -110,3 +112,28 @@ def test_only_progress_that_is_signed_is_believed() -> None:
         "a warning of torch\u2026",
     ):
         assert progress_in(forged, SECRET) is None
+
+
+@pytest.mark.parametrize(("left_s", "epochs"), [(math.inf, 7), (0.0, 1)])
+def test_a_network_ends_with_what_it_has_learned_when_its_time_is_up(left_s: float, epochs: int) -> None:
+    class Alone:
+        """One process, which agrees with itself."""
+
+        class ReduceOp:
+            MAX = "max"
+
+        def get_rank(self) -> int:
+            return 0
+
+        def get_world_size(self) -> int:
+            return 1
+
+        def all_reduce(self, value: Any, op: Any = None) -> None:
+            """It is the same for all."""
+
+    told: list[float] = []
+    rows, labels = torch.eye(4), torch.arange(4)
+    settings = {"maxIter": 7, "tol": 0.0, "stepSize": 0.1, "blockSize": 4}
+    until_s = time.monotonic() + left_s
+    _train(torch, Alone(), torch.nn.Linear(4, 4), rows, labels, settings, 1, told.append, until_s)
+    assert told[-1] == pytest.approx(epochs / 7)

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,12 @@ def stop(spark: Any, wait_s: float = 60.0) -> None:
         process.wait(timeout=wait_s)
     while _missing:
         make_later(_missing.pop())
+
+
+def halt(spark: Any) -> None:
+    """End what a session does, from another thread: whoever waits for it hears that it was shut down."""
+    with suppress(Exception):  # it may be ending by itself
+        spark.sparkContext._jsc.sc().stop()
 
 
 def _start(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prudent.core.errors import BadInput
+from prudent.core.errors import BadInput, RunFailed
 from prudent.training.engine import Session
 from prudent.training.functions import FunctionSession
 from prudent.training.request import PMML
@@ -86,7 +86,7 @@ class SparkEngine:
         return reached
 
     def _opened(self, request: Any, work: Path, parts: Sequence[Path] | None, own_form: bool) -> Session:
-        from prudent.training.engines.spark.context import QUICK_JAVA, started, stop
+        from prudent.training.engines.spark.context import QUICK_JAVA, halt, started, stop
         from prudent.training.engines.spark.judging import Judge
         from prudent.training.engines.spark.reading import read_table
         from prudent.training.engines.spark.session import SparkTraining
@@ -101,8 +101,13 @@ class SparkEngine:
         small = _is_small(parts or [Path(request.dataset.path)])
         if small and cluster is not None:
             options = {**options, _EXECUTOR: f"{options.get(_EXECUTOR, '')} {QUICK_JAVA}"}
+        _must_be_there(cluster)
         spark, own = started(master, work, options, small, environment)
         try:
+            if cluster is not None:
+                # Without machines it would wait a minute before it believes that they are gone.
+                cluster.stop_driver = lambda: halt(spark)
+                _must_be_there(cluster)
             table = read_table(spark, _question(request), work, parts=parts)
             rows = split(spark, table, request.validation, request.seed)
             judge = Judge.of(request.domain, request.metric, len(table.classes))
@@ -113,6 +118,14 @@ class SparkEngine:
             if own:
                 stop(spark)
             raise
+        finally:
+            if cluster is not None:
+                cluster.stop_driver = None
+
+
+def _must_be_there(cluster: SparkCluster | None) -> None:
+    if cluster is not None and cluster.closing:
+        raise RunFailed("The machines were given back; start again.")
 
 
 def _is_small(places: Sequence[Path]) -> bool:

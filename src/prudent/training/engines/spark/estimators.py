@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -149,8 +151,11 @@ class OneAgainstAll:
     def __init__(self, classifier: Any, asked: Asked) -> None:
         self._classifier, self._asked = classifier, asked
 
-    def fit(self, rows: Any, held_out: Any = None) -> Any:
-        """Fit all; boosted trees end where they are best on the held-out rows, if there are some."""
+    def fit(self, rows: Any, held_out: Any = None, until_s: float = math.inf) -> Any:
+        """Fit all; boosted trees end where they are best on the held-out rows, if there are some.
+
+        Each class gets an equal part of the time that is left until `until_s`.
+        """
         from pyspark.ml.classification import OneVsRestModel
         from pyspark.sql import functions as sf
 
@@ -162,21 +167,23 @@ class OneAgainstAll:
                 known = {"ml_attr": {"type": "nominal", "name": LABEL, "num_vals": 2}}
                 of_one = rows.withColumn(LABEL, two.alias(LABEL, metadata=known))
                 others = None if held_out is None else held_out.withColumn(LABEL, two)
-                models.append(self._fit(of_one, others))
+                now_s, still = time.monotonic(), self._asked.classes - number
+                models.append(self._fit(of_one, others, now_s + (until_s - now_s) / still))
         finally:
             rows.unpersist()
         whole = OneVsRestModel(models)
         whole._set(featuresCol=self._asked.features, labelCol=LABEL, classifier=self._classifier)
         return whole
 
-    def _fit(self, rows: Any, held_out: Any) -> Any:
+    def _fit(self, rows: Any, held_out: Any, until_s: float) -> Any:
         made, seed = self._classifier, self._asked.seed
         if type(made).__name__ != "GBTClassifier":
             return made.fit(rows)
         if held_out is None:
             return grow(made, rows, seed)
         judge = Judge(CLASSIFICATION, "mcc", 2)
-        with Watched(rows, held_out, self._asked.features, judge, made.getMaxIter()) as watched:
+        most, features = made.getMaxIter(), self._asked.features
+        with Watched(rows, held_out, features, judge, most, until_s=until_s) as watched:
             return grow(made, rows, seed, watched)
 
 

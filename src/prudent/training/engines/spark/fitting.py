@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,10 +76,12 @@ def fit(
     table: Table,
     judge: Judge,
     report: Report,
+    until_s: float = math.inf,
 ) -> Fitted:
     """Fit everything of a trial on some rows.
 
-    `held_out` (or None) tells how it goes on the way, and where to end an algorithm that learns in steps.
+    `held_out` (or None) tells how it goes on the way, and where to end an algorithm that learns in steps; at
+    `until_s` (on the monotonic clock) it ends with what it has learned.
     """
     from pyspark.ml import PipelineModel
 
@@ -97,10 +100,10 @@ def fit(
     steps = algorithm(spec.algorithm).iterative
     others = PipelineModel(stages).transform(held_out) if steps and held_out is not None else None
     if spec.algorithm == PERCEPTRON:
-        model = fit_perceptron(asked, ready, others, judge, report)
+        model = fit_perceptron(asked, ready, others, judge, report, until_s)
     elif steps:
         model, drawn = _boosted(
-            asked, spec.algorithm, _with_classes(ready, judge.classes), others, judge, report
+            asked, spec.algorithm, _with_classes(ready, judge.classes), others, judge, report, until_s
         )
     else:
         model = estimator(spec.algorithm, asked).fit(_with_classes(ready, judge.classes))
@@ -110,19 +113,20 @@ def fit(
 
 
 def _boosted(
-    asked: Asked, name: str, rows: Any, held_out: Any, judge: Judge, report: Report
+    asked: Asked, name: str, rows: Any, held_out: Any, judge: Judge, report: Report, until_s: float
 ) -> tuple[Any, dict[str, Any]]:
     """Boosted trees, no more of them than do good on the held-out rows, and what a report draws of that."""
     made = estimator(name, asked)
     if isinstance(made, OneAgainstAll):
-        return made.fit(rows, held_out), {}
+        return made.fit(rows, held_out, until_s), {}
     if asked.settings.get("lossType") == "absolute":
         model = made.fit(rows)
         return model if held_out is None else trimmed(model, held_out), {}
     if held_out is None:
         return grow(made, rows, asked.seed), {}
     measure = LocalJudge(judge.task, judge.metric, judge.classes)
-    with Watched(rows, held_out, asked.features, measure, made.getMaxIter(), report) as watched:
+    most = made.getMaxIter()
+    with Watched(rows, held_out, asked.features, measure, most, report, until_s) as watched:
         model = grow(made, rows, asked.seed, watched)
         course = watched.course()
     drawn = {

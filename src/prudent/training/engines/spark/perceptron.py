@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hmac
 import json
+import math
 import secrets
 import socketserver
 import struct
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -35,9 +37,17 @@ _LONGEST_LINE = 1 << 24
 
 
 def fit_perceptron(
-    asked: Asked, rows: Any, held_out: Any, judge: Judge, report: Callable[[float, float], None]
+    asked: Asked,
+    rows: Any,
+    held_out: Any,
+    judge: Judge,
+    report: Callable[[float, float], None],
+    until_s: float = math.inf,
 ) -> Any:
-    """Train on a frame of labels and prepared vectors; a model of Spark's comes back."""
+    """Train on a frame of labels and prepared vectors; a model of Spark's comes back.
+
+    At `until_s` (on the monotonic clock) it ends with what it has learned.
+    """
     from pyspark.ml.functions import vector_to_array
     from pyspark.sql import functions as sf
 
@@ -60,7 +70,8 @@ def fit_perceptron(
 
     settings = {name: value for name, value in asked.settings.items() if value is not None}
     mean, factor = _scaling(rows, asked.features)
-    told = (secret, layers, settings, asked.seed, mean, factor, X, y)
+    left_s = max(until_s - time.monotonic(), 0.0)  # other computers have other clocks
+    told = (secret, layers, settings, asked.seed, mean, factor, X, y, left_s)
     weights = _distributed(processes, hear, frame, told)
     return _as_spark(context, asked.features, layers, _unscaled(np.asarray(weights), layers, mean, factor))
 

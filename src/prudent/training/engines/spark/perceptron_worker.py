@@ -61,16 +61,19 @@ def learn(
     factor: Any,
     X: Any,
     y: Any,
+    left_s: float,
 ) -> list[float]:
     """Train on this process's partition together with the others; the first one's answer counts.
 
     The secret is what the processes of one training know each other by. Features are taken less their mean
-    and times a factor. X and y are rows to judge progress by, or None. The weights come back as Spark keeps
-    them: layer by layer, a matrix by columns, then the shifts.
+    and times a factor. X and y are rows to judge progress by, or None. After `left_s` seconds it ends with
+    what it has learned. The weights come back as Spark keeps them: layer by layer, a matrix by columns, then
+    the shifts.
     """
     import torch
     import torch.distributed as dist
 
+    until_s = time.monotonic() + left_s
     _die_with_parent()
     torch.set_num_threads(1)
     with joined(secret):
@@ -85,7 +88,7 @@ def learn(
             if X is not None:
                 _tell(torch, network, X, y, layers[-1], done, secret)
 
-        _train(torch, dist, together, rows, labels, settings, seed, tell)
+        _train(torch, dist, together, rows, labels, settings, seed, tell, until_s)
         parts = [
             values
             for layer in network
@@ -135,6 +138,7 @@ def _train(
     settings: Mapping[str, Any],
     seed: int,
     tell: Callable[[float], None],
+    until_s: float,
 ) -> None:
     loss_of = torch.nn.CrossEntropyLoss()
     step = _stepper(torch, dist, network, loss_of, rows, labels, settings, seed)
@@ -142,13 +146,22 @@ def _train(
     judged_s = time.monotonic()
     for epoch in range(most):
         loss = step(epoch)
-        done = abs(last - loss) < tol or epoch + 1 == most
+        done = abs(last - loss) < tol or epoch + 1 == most or _late(torch, dist, until_s)
         if dist.get_rank() == 0 and (done or time.monotonic() - judged_s > 0.5):
             judged_s = time.monotonic()
             tell((epoch + 1) / most)
         if done:
             return
         last = loss
+
+
+def _late(torch: Any, dist: Any, until_s: float) -> bool:
+    """Whether the time is up for one of the processes: all must end at the same step."""
+    if until_s == float("inf"):
+        return False
+    late = torch.tensor(float(time.monotonic() >= until_s))
+    dist.all_reduce(late, op=dist.ReduceOp.MAX)
+    return bool(late > 0)
 
 
 def _stepper(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import time
 from collections.abc import Mapping
@@ -48,7 +49,8 @@ def train(workshop: Workshop, spec: TrialSpec, report: Report) -> Facts:
     settings = algorithm(spec.algorithm).complete(spec.hyperparameters)
     table, rows, judge = workshop.table, workshop.rows, workshop.judge
     began_s = time.perf_counter()
-    measured, verdicts, answers, trees = _folds(workshop, spec, settings, report)
+    until_s = math.inf if spec.soft_s is None else time.monotonic() + spec.soft_s
+    measured, verdicts, answers, trees = _folds(workshop, spec, settings, report, until_s)
     value = _mean(verdicts)
     if not np.isfinite(value):
         raise RunFailed(f"The {judge.metric} is {value}; try a smaller step or a larger regParam.")
@@ -92,7 +94,7 @@ def forget(folder: Path) -> None:
 
 
 def _folds(
-    workshop: Workshop, spec: TrialSpec, settings: Mapping[str, Any], report: Report
+    workshop: Workshop, spec: TrialSpec, settings: Mapping[str, Any], report: Report, until_s: float
 ) -> tuple[Fitted, list[Verdict], Answers | None, list[int]]:
     """Fit and judge in every fold; the model of the last one, what it said if that is little, and how many
     trees boosting ended with in each."""
@@ -103,7 +105,8 @@ def _folds(
     for fold in range(rows.folds):
         held_out = rows.held_out(fold)
         told = _share(report, fold, rows.folds)
-        fitted = fit(spec, settings, rows.train(fold, spec.fraction), held_out, table, judge, told)
+        train_rows = rows.train(fold, spec.fraction)
+        fitted = fit(spec, settings, train_rows, held_out, table, judge, told, until_s)
         trees += [] if fitted.trees is None else [fitted.trees]
         predicted = fitted.predict(held_out)
         if fits(table.rows // rows.folds, table):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import TracebackType
 from typing import Any, Self
 
@@ -29,7 +30,14 @@ class Watched:
     """
 
     def __init__(
-        self, rows: Any, held_out: Any, features: str, judge: Judge, most: int, report: Report = _silent
+        self,
+        rows: Any,
+        held_out: Any,
+        features: str,
+        judge: Judge,
+        most: int,
+        report: Report = _silent,
+        until_s: float = math.inf,
     ) -> None:
         self._features, self._judge = features, judge
         self._frame = _few(held_out, features, 1).unionByName(_few(rows, features, 0)).coalesce(1).persist()
@@ -38,7 +46,8 @@ class Watched:
         y = arrow.column(LABEL).to_numpy().astype(np.float64)
         self._y = y.astype(np.int64) if judge.task == CLASSIFICATION else y
         none = np.empty((0, 0), dtype=np.float32)
-        lesson = Lesson(Part(none, None), Part(none, self._y[self._held]), judge, 0, report=report)
+        held = Part(none, self._y[self._held])
+        lesson = Lesson(Part(none, None), held, judge, 0, report=report, until_s=until_s)
         self._watch = Watch(lesson, most)
         self._sums: NDArray[np.float64] | None = None
 

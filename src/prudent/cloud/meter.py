@@ -1,0 +1,201 @@
+"""What rented machines cost, from order to give-back, each at the price of its own launch.
+
+One meter for all who rent: whoever spends asks it how long the money lasts. Leases tell it when a machine was
+launched, at which price, and when it was gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Protocol, Self
+
+from prudent.cloud.leases.lease import Lease
+from prudent.core.errors import PrudentError
+from prudent.core.money import ROUNDING_USD, Price
+
+END_S = 5.0
+"""How long giving machines back is taken to need; what took longer once is expected to again."""
+
+_LOOK_S, _LEAST_S = 0.2, 0.001
+_HALVINGS = 60
+
+
+class Metered(Protocol):
+    """Machines under a lease; a `Rental` is one."""
+
+    @property
+    def record(self) -> Lease | None:
+        """What is known of its machines; None while none was ordered."""
+
+
+class Meter:
+    """Adds up what machines cost, and tells how long `allowed_usd` pays for them, their end included.
+
+        meter = Meter(allowed_usd=2.0)
+        meter.add(rental)        # before its launch: it counts from its order on
+        meter.spent_usd()        # paid until now
+        meter.committed_usd()    # paid in the end if everything is given back now
+        meter.usd_per_s          # what another second of all machines costs
+        meter.lasts_s()          # in so many seconds they must be given back
+
+    Boot, data on their way and idle time count as all else does. A machine that was ordered and is not known
+    yet counts as if it ran since the order. `earlier_usd` is what sessions before this one have paid.
+    Thread-safe; `clock` tells seconds since 1970, as leases do.
+    """
+
+    def __init__(
+        self,
+        allowed_usd: float | None = None,
+        earlier_usd: float = 0.0,
+        ending_s: float = END_S,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.allowed_usd = math.inf if allowed_usd is None else allowed_usd
+        self.earlier_usd = earlier_usd
+        self._ending_s = ending_s
+        self._clock = clock
+        self._metered: tuple[Metered, ...] = ()
+        self._known: tuple[tuple[object, ...], float] = ((), 0.0)
+        self._lock = threading.Lock()
+
+    def add(self, rental: Metered) -> None:
+        """Count these machines too, from their order to their end."""
+        with self._lock:
+            self._metered = (*self._metered, rental)
+
+    def ended(self, took_s: float) -> None:
+        """Giving machines back took so long: that much is kept back from now on."""
+        with self._lock:
+            self._ending_s = max(self._ending_s, took_s)
+
+    @property
+    def ending_s(self) -> float:
+        """How long machines are paid for after it was decided to give them back."""
+        return self._ending_s
+
+    @property
+    def usd_per_s(self) -> float:
+        """What a second of all machines costs that are there now, or were ordered."""
+        return math.fsum(price.usd_per_h for price, _ in _running(self._leases())) / 3600.0
+
+    def spent_usd(self, later_s: float = 0.0) -> float:
+        """What was paid until now, billing minimums included; or will have been so much later."""
+        now_s = self._clock() + later_s
+        return self.earlier_usd + math.fsum(lease.cost_usd(now_s) for lease in self._leases())
+
+    def committed_usd(self, later_s: float = 0.0) -> float:
+        """What will have been paid in the end if everything is given back so much later."""
+        return self._committed_usd(self._leases(), self._clock(), later_s)
+
+    @property
+    def left_usd(self) -> float:
+        """What is left for more machines, or for more time of those there are."""
+        return max(self.allowed_usd - self.committed_usd(), 0.0)
+
+    def lasts_s(self, usd: float | None = None) -> float:
+        """In how many seconds all machines must be given back so that no more than `usd` is paid in the end.
+
+        0 where that is so now; inf where there are no machines. Without `usd` it is what is allowed.
+        """
+        allowed_usd = (self.allowed_usd if usd is None else usd) + ROUNDING_USD
+        leases, now_s = self._leases(), self._clock()
+        asked = (allowed_usd, self.earlier_usd, self._ending_s, *leases)
+        known, until_s = self._known
+        if known != asked:  # the moment stays the same while the machines do
+            until_s = now_s + self._lasts_s(allowed_usd, leases, now_s)
+            self._known = (asked, until_s)
+        return max(until_s - now_s, 0.0)
+
+    def _lasts_s(self, allowed_usd: float, leases: Sequence[Lease], now_s: float) -> float:
+        rate = math.fsum(price.usd_per_h for price, _ in _running(leases)) / 3600.0
+        if math.isinf(allowed_usd) or rate == 0:
+            return math.inf
+        if self._committed_usd(leases, now_s, 0.0) > allowed_usd:
+            return 0.0
+        # No machine costs less than its time; by how much more it does depends on minimums and billing steps.
+        low_s, high_s = 0.0, (allowed_usd - self.earlier_usd) / rate
+        if self._committed_usd(leases, now_s, high_s) <= allowed_usd:
+            return high_s
+        for _ in range(_HALVINGS):
+            middle_s = (low_s + high_s) / 2
+            if self._committed_usd(leases, now_s, middle_s) <= allowed_usd:
+                low_s = middle_s
+            else:
+                high_s = middle_s
+        return low_s
+
+    def least_usd(self, price: Price, count: int = 1) -> float:
+        """What the shortest use of so many machines costs: nobody who has less can order them."""
+        shortest_s = max(price.minimum_s, price.beside_s, self._ending_s)
+        return count * price.cost_usd(shortest_s)
+
+    def most_usd_per_h(self, price: Price, count: int = 1) -> float | None:
+        """Up to which price, each, the money left pays for `count` more machines; None: whatever it is.
+
+        For the provider: prices change between an offer and the launch.
+        """
+        if math.isinf(self.allowed_usd):
+            return None
+        shortest_s = price.billed_s(max(price.minimum_s, price.beside_s, self._ending_s))
+        return self.left_usd / count / shortest_s * 3600.0 if shortest_s > 0 else None
+
+    def _leases(self) -> list[Lease]:
+        return [lease for one in self._metered if (lease := one.record) is not None]
+
+    def _committed_usd(self, leases: Sequence[Lease], now_s: float, later_s: float) -> float:
+        gone_usd = [lease.cost_usd(now_s) for lease in leases if lease.released_s is not None]
+        end_s = now_s + later_s + self._ending_s
+        running = _running(leases)
+        due_usd = [price.cost_usd(max(end_s - since_s, price.minimum_s)) for price, since_s in running]
+        return self.earlier_usd + math.fsum([*gone_usd, *due_usd])
+
+
+def _running(leases: Iterable[Lease]) -> list[tuple[Price, float]]:
+    """Every machine that costs money, or may: its price, and since when."""
+    found = []
+    for lease in leases:
+        if lease.released_s is None:
+            known = [(one.price, one.launched_s) for one in lease.machines]
+            found += known or [(lease.price, lease.wanted_s)] * lease.order.count
+    return found
+
+
+class Guard:
+    """Gives machines back before the money for them is gone, whatever everybody else is busy with.
+
+    `with Guard(meter, give_back) as guard:` around all that is done with them; `guard.acted` tells whether it
+    had to.
+    """
+
+    def __init__(self, meter: Meter, give_back: Callable[[], None]) -> None:
+        self._meter, self._give_back = meter, give_back
+        self._over, self._acted = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="money for machines", daemon=True)
+
+    @property
+    def acted(self) -> bool:
+        return self._acted.is_set()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while (left_s := self._meter.lasts_s()) > 0:
+            if self._over.wait(min(max(left_s, _LEAST_S), _LOOK_S)):
+                return
+        self._acted.set()
+        # What cannot be ended now is left to whoever closes it, the reaper, and the switch on each machine.
+        with contextlib.suppress(PrudentError, OSError):
+            self._give_back()

@@ -1,0 +1,175 @@
+"""What trials cost, and how long the money for them lasts: by their own time, or by the machines' meter."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from prudent.cloud.meter import Guard, Meter
+from prudent.core.ledger import Entry, Ledger, Reservation
+from prudent.core.money import ROUNDING_USD, Price
+from prudent.tuning.charges import INTERRUPTED
+from prudent.tuning.trial import Outcome
+
+
+class Charging(Protocol):
+    """The money of one request. Trials are known by their numbers."""
+
+    @property
+    def spent_usd(self) -> float:
+        """What was paid so far, in all sessions."""
+
+    @property
+    def left_usd(self) -> float:
+        """What is left for further trials; inf without a budget."""
+
+    @property
+    def paid_s(self) -> float:
+        """How long a trial could go on with what is left, if all others had as much."""
+
+    @property
+    def broke(self) -> bool:
+        """Whether the money is gone, and what trials ran on with it: whatever fails now fails for that."""
+
+    def begin(self, number: int, likely_s: float) -> None:
+        """A trial begins that should take so long (inf: nobody knows)."""
+
+    def lasts_s(self, number: int, age_s: float) -> float:
+        """Up to which age a trial of this age is paid for; all that it takes to end it is not in that."""
+
+    def more(self, number: int) -> bool:
+        """Whether a trial that has reached that age gets more money."""
+
+    def settle(self, number: int, outcome: Outcome) -> float:
+        """A trial is over; answers what it has cost."""
+
+    def restore(self, number: int, outcome: Outcome, usd: float) -> None:
+        """A trial of an earlier session was paid."""
+
+    def lost(self, seconds: float) -> float:
+        """Trials that a kill or Ctrl-C ended lasted so long in all; answers what that has cost."""
+
+
+class ByPrice:
+    """Every trial costs the price of its own time: on a machine that trials share, by their share.
+
+    Money is put aside before a trial begins, and more while it runs; a charge is what was paid, always.
+    """
+
+    broke = False
+
+    def __init__(self, price: Price, budget_usd: float | None, parallelism: int) -> None:
+        self._price, self._parallelism = price, parallelism
+        self._ledger = Ledger(budget_usd)
+        self._reserved: dict[int, Reservation] = {}
+
+    @property
+    def spent_usd(self) -> float:
+        return self._ledger.spent_usd
+
+    @property
+    def left_usd(self) -> float:
+        return self._ledger.left_usd
+
+    @property
+    def paid_s(self) -> float:
+        return self._price.seconds_for(self._ledger.left_usd / self._parallelism)
+
+    def begin(self, number: int, likely_s: float) -> None:
+        """Put aside twice what it should take, or a share of what is left."""
+        left_usd, likely_usd = self._ledger.left_usd, 0.0
+        if math.isfinite(left_usd):
+            likely_usd = min(2.0 * self._price.cost_usd(likely_s), left_usd / (2.0 * self._parallelism))
+        self._reserved[number] = self._ledger.reserve(f"trial {number}", likely_usd)
+
+    def lasts_s(self, number: int, age_s: float) -> float:
+        del age_s
+        if self._ledger.budget_usd is None:
+            return math.inf
+        return self._price.seconds_for(self._reserved[number].usd)
+
+    def more(self, number: int) -> bool:
+        reservation = self._reserved[number]
+        return self._ledger.extend_up_to(reservation, max(reservation.usd, 1e-6)) > ROUNDING_USD
+
+    def settle(self, number: int, outcome: Outcome) -> float:
+        reservation = self._reserved.pop(number)
+        lasted_s = outcome.time_s + outcome.ending_s
+        if lasted_s <= 0 or not outcome.started:
+            self._ledger.release(reservation)
+            return 0.0
+        usd = self._price.cost_usd(lasted_s)
+        if usd > reservation.usd:
+            self._ledger.extend_up_to(reservation, usd - reservation.usd)  # the rest of it passes the budget
+        return self._ledger.settle_usd(reservation, usd, lasted_s, self._price, note=outcome.status).usd
+
+    def restore(self, number: int, outcome: Outcome, usd: float) -> None:
+        if usd > 0:
+            self._ledger.restore(Entry(f"trial {number}", usd, outcome.time_s, self._price))
+
+    def lost(self, seconds: float) -> float:
+        usd = self._price.cost_usd(seconds)
+        if usd > 0:
+            self._ledger.restore(Entry("interrupted trials", usd, seconds, self._price, note=INTERRUPTED))
+        return usd
+
+
+class ByMeter:
+    """What rented machines cost is divided among the trials under way; while there is none, nobody has it.
+
+    The budget is for all of it, from the order to the give-back: `guard` ends the machines in time.
+    """
+
+    def __init__(self, meter: Meter, guard: Guard) -> None:
+        self._meter, self._guard = meter, guard
+        self._counted_usd = meter.spent_usd()
+        self._shares_usd: dict[int, float] = {}
+
+    @property
+    def spent_usd(self) -> float:
+        return self._meter.spent_usd()
+
+    @property
+    def left_usd(self) -> float:
+        """What the time left is worth: a billing minimum that was paid is there to be used."""
+        rate = self._meter.usd_per_s
+        return self._meter.left_usd if rate == 0 else self.paid_s * rate
+
+    @property
+    def paid_s(self) -> float:
+        return 0.0 if self.broke else self._meter.lasts_s()
+
+    @property
+    def broke(self) -> bool:
+        return self._guard.acted
+
+    def begin(self, number: int, likely_s: float) -> None:
+        del likely_s
+        self._divide()
+        self._shares_usd[number] = 0.0
+
+    def lasts_s(self, number: int, age_s: float) -> float:
+        del number
+        return age_s + self.paid_s
+
+    def more(self, number: int) -> bool:
+        del number
+        return False
+
+    def settle(self, number: int, outcome: Outcome) -> float:
+        del outcome
+        self._divide()
+        return self._shares_usd.pop(number)
+
+    def restore(self, number: int, outcome: Outcome, usd: float) -> None:
+        """Leases remember what was paid before: the meter has it."""
+
+    def lost(self, seconds: float) -> float:
+        del seconds  # the meter has that too
+        return 0.0
+
+    def _divide(self) -> None:
+        spent_usd = self._meter.spent_usd()
+        more_usd, self._counted_usd = spent_usd - self._counted_usd, spent_usd
+        for number in self._shares_usd:
+            self._shares_usd[number] += more_usd / len(self._shares_usd)

@@ -1,0 +1,160 @@
+"""Budgets of requests on rented machines: what the cloud's own book says is what the leaderboard says.
+
+All of it is on a clock of the test's own; the cloud's book shares nothing with leases, meter and ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prudent.cloud.clusters.spark_wish import Kind, Wish
+from prudent.core.errors import BadInput, RunFailed
+from prudent.training.events import Event, Paid
+from prudent.training.leaderboard import Leaderboard
+from prudent.training.output import Output
+from prudent.training.race import carry_out
+from prudent.training.request import TrainingRequest
+from prudent.training.resources import price_of
+
+from .rented import Cloud, Cluster, OnMachines
+from .test_search import Clock, asked
+
+HOUR_S = 3600.0
+CENT = 0.01 * HOUR_S
+"""The price of a machine, in dollars per hour, that costs a cent a second."""
+
+Train = Callable[..., Leaderboard]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    for module in ("search", "turns", "race"):
+        monkeypatch.setattr(f"prudent.training.{module}.time", made)
+    monkeypatch.setattr("prudent.cloud.meter._LOOK_S", 0.002)
+    return made
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Train:
+    """Train on machines of a cloud; every machine is gone afterwards."""
+
+    def run(cloud: Cloud, wish: Wish, budget: str, takes_s: float, data_s: float = 0.0, **more: Any) -> Any:
+        request = TrainingRequest.parse(
+            asked([0.0, 1.0], parameterSearch="grid", parallelism=1, budget=budget, **more)
+        )
+        cluster = Cluster(cloud, wish, tmp_path / "leases", request.budget.usd)
+        engine = OnMachines(cluster, takes_s, data_s)
+        output = Output(tmp_path / "out", request, engine.name, False)
+        events: list[Event] = []
+        board = carry_out(request, engine, output, cluster, watch=events.append)
+        assert cloud.running == 0
+        assert board.spent_usd == pytest.approx(cloud.bill_usd(), rel=1e-9)
+        assert [event for event in events if isinstance(event, Paid)][-1].total_usd == board.spent_usd
+        return board
+
+    return run
+
+
+def test_machines_are_given_back_in_time_while_they_boot_and_read_data(clock: Clock, train: Train) -> None:
+    """Boot and data take 90 s at two cents each, and the budget is $0.80."""
+    cloud = Cloud(clock, {"a": 2 * CENT}, boot_s=20.0, end_s=3.0)
+    board = train(cloud, Wish.exactly(1, "a"), "$0.80", takes_s=1.0, data_s=70.0)
+    assert 0.5 < cloud.bill_usd() <= 0.80
+    assert board.entries == ()
+    assert "the budget of $0.80 was spent before its machines were ready" in board.ended
+    assert board.over_usd == 0
+
+
+def test_a_trial_on_four_machines_costs_four_machines(clock: Clock, train: Train) -> None:
+    cloud = Cloud(clock, {"a": CENT})
+    board = train(cloud, Wish.exactly(4, "a"), "$2", takes_s=30.0)
+    assert [entry.cost_usd for entry in board.entries] == [pytest.approx(1.20, rel=1e-3)]
+    assert board.failures[0].cost_usd > 0.3  # the second one was cut when the money was gone
+    assert 1.6 < cloud.bill_usd() <= 2.0
+    assert board.ended == "the budget of $2.00 is spent"
+
+
+def test_a_budget_for_a_part_of_a_trial_is_not_passed(clock: Clock, train: Train) -> None:
+    cloud = Cloud(clock, {"a": CENT}, end_s=2.0)
+    board = train(cloud, Wish.exactly(4, "a"), "$0.30", takes_s=30.0)
+    assert board.entries == ()
+    assert [failure.why for failure in board.failures] == ["the budget could not pay for more"]
+    assert 0.1 < cloud.bill_usd() <= 0.30
+
+
+def test_every_type_has_its_price(clock: Clock, train: Train) -> None:
+    cloud = Cloud(clock, {"m5.large": 0.096, "m5.4xlarge": 0.768})
+    wish = Wish((Kind("m5.large", 1, 1), Kind("m5.4xlarge", 3)), 4, 4)
+    board = train(cloud, wish, "$2", takes_s=30.0)
+    assert len(board.entries) == 2
+    assert board.spent_usd == pytest.approx(2.40 * 60 / HOUR_S, rel=1e-2)
+
+
+def test_a_forecast_knows_every_type_too(clock: Clock, tmp_path: Path) -> None:
+    cloud = Cloud(clock, {"m5.large": 0.096, "m5.4xlarge": 0.768})
+    wish = Wish((Kind("m5.large", 1, 1), Kind("m5.4xlarge", 0, 3)), 2, 4)
+    price = price_of(Cluster(cloud, wish, tmp_path, None), 1)
+    assert price.usd_per_h == pytest.approx(2.40)
+    assert "1*m5.large, 3*m5.4xlarge" in price.source
+
+
+def test_minimums_count(clock: Clock, train: Train) -> None:
+    cloud = Cloud(clock, {"a": CENT}, minimum_s=60.0)
+    board = train(cloud, Wish.exactly(1, "a"), "$0.60", takes_s=10.0)
+    assert len(board.entries) == 2
+    assert board.spent_usd == pytest.approx(0.60)
+
+
+def test_a_budget_below_the_first_minimum_rents_nothing(clock: Clock, train: Train, tmp_path: Path) -> None:
+    cloud = Cloud(clock, {"a": CENT}, minimum_s=60.0)
+    with pytest.raises(BadInput, match=r"3\*a costs \$1.80 at least.*raise the budget to \$1.80 or more"):
+        train(cloud, Wish.exactly(3, "a"), "$1.79", takes_s=1.0)
+    assert cloud.orders == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_provider_is_told_how_much_there_is_money_for(clock: Clock, train: Train) -> None:
+    """After the offer the price doubles: what $1 pays for no longer is not rented."""
+
+    class Rising(Cloud):
+        def launch(self, order: Any) -> Any:
+            self.usd_per_h["a"] = 2 * CENT
+            return super().launch(order)
+
+    cloud = Rising(clock, {"a": CENT}, minimum_s=60.0)
+    with pytest.raises(RunFailed, match=r"costs \$72/h now, more than the \$60/h"):
+        train(cloud, Wish.exactly(1, "a"), "$1", takes_s=1.0)
+    assert cloud.bill_usd() == 0
+    cloud.usd_per_h["a"] = CENT
+    assert train(cloud, Wish.exactly(1, "a"), "$1.30", takes_s=1.0).spent_usd == pytest.approx(1.20)
+
+
+def test_what_reality_costs_beyond_the_budget_is_told(clock: Clock, train: Train) -> None:
+    cloud = Cloud(clock, {"a": CENT}, end_s=60.0)
+    board = train(cloud, Wish.exactly(1, "a"), "$0.30", takes_s=100.0)
+    assert board.over_usd == pytest.approx(cloud.bill_usd() - 0.30)
+    assert board.over_usd > 0.2
+    assert board.to_dict()["over_usd"] == board.over_usd
+
+
+def test_machines_that_do_not_end_are_told_and_the_models_are_kept(
+    clock: Clock, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prudent.cloud.clusters.rental._TRY_AGAIN_S", 0.0)
+    cloud = Cloud(clock, {"a": CENT}, stubborn=True)
+    with pytest.raises(RunFailed, match="does not answer"):
+        train(cloud, Wish.exactly(1, "a"), "$1", takes_s=1.0)
+    assert len(list((tmp_path / "out").glob("*-linear-regression-*"))) == 2
+
+
+def test_without_a_budget_the_machines_are_paid_all_the_same(clock: Clock, train: Train) -> None:
+    cloud = Cloud(clock, {"a": CENT}, boot_s=30.0)
+    board = train(cloud, Wish.exactly(1, "a"), "2 trials", takes_s=10.0)
+    assert board.spent_usd == pytest.approx(0.50, rel=1e-3)
+    assert board.budget_usd is None
+    assert sum(entry.cost_usd for entry in board.entries) == pytest.approx(0.20, rel=1e-3)
