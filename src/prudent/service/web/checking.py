@@ -25,7 +25,7 @@ from typing import Any
 
 import prudent
 from prudent.core.memory import hold
-from prudent.core.processes import give_way
+from prudent.core.processes import give_way, session_gives_way
 from prudent.service.intake import door
 from prudent.service.intake.refusal import Refused, refused
 from prudent.service.settings import Settings
@@ -150,6 +150,7 @@ class Checker:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
+        session_gives_way(self._process.pid)
         self._line = Connection(ours.detach())
         return self._line
 
