@@ -229,9 +229,8 @@ def told(tally: Tally, stumbles: Counter[str], memory: list[float], took_s: floa
     for words, count in stumbles.most_common(20):
         print(f"- {count} x {words}")
     first, middle, last = memory[0], memory[len(memory) // 2], memory[-1]
-    print(
-        f"memory of the server, MB: {first:.0f} at the start, {middle:.0f} in the middle, {last:.0f} at the end"
-    )
+    spread = f"{first:.0f} in the beginning, {middle:.0f} in the middle, {last:.0f} at the end"
+    print(f"memory of the server, MB: {spread}")
 
 
 def accounts(store: Store) -> dict[str, str]:

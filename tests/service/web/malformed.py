@@ -85,7 +85,7 @@ class Call:
     about: str = ""
 
     def with_token(self, token: str) -> Call:
-        """The same from who has this token, unless it says something else about that; none is a stranger's."""
+        """The same from who has this token, unless it says who it is from; without one, from a stranger."""
         if not token or any(name.lower() == b"authorization" for name, _ in self.headers):
             return self
         return replace(self, headers=(*self.headers, (b"Authorization", f"Bearer {token}".encode())))
