@@ -102,7 +102,7 @@ def _links(service: Service, box: Letterbox) -> Found:
     live = [
         found
         for text in texts
-        for found in re.findall(r"(?:https?://|www\.|mailto:)[^\s\"'<>]+|[\w.]+@[\w-]+\.[\w.]+", text)
+        for found in re.findall(r"(?:https?://|www\.|mailto:)\w[^\s\"'<>]*|[\w.]+@[\w-]+\.[\w.]+", text)
         if own not in found and found != SENDER
     ]
     quoted = all("“" in text for text in texts)

@@ -20,7 +20,7 @@ import httpx
 
 from prudent.service.settings import Settings, environment_of
 
-PATIENCE_S = 180.0
+PATIENCE_S = 300.0
 MAIN = [sys.executable, "-m", "prudent.cli.main"]
 
 
@@ -74,11 +74,12 @@ class Service:
     def remove_user(self, name: str) -> None:
         prudent("users", "remove", name, "--home", str(self.home))
 
-    def signed_in(self, user: str) -> httpx.Client:
+    @contextlib.contextmanager
+    def signed_in(self, user: str) -> Iterator[httpx.Client]:
         """A browser's client: it has the cookie of a session, and no token."""
-        client = self.client()
-        client.post("/sign-in", data={"token": self.tokens[user]})
-        return client
+        with self.client() as client:
+            client.post("/sign-in", data={"token": self.tokens[user]})
+            yield client
 
 
 def prudent(*words: str) -> str:

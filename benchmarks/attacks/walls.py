@@ -75,7 +75,7 @@ def _stolen(service: Service) -> Path:
         f"{sys.executable} -m prudent.cli.main users add evil --role admin --home {home} > evil.txt 2>&1",
         f"for name in mode operator.token data/written.txt runs/written.txt; do "
         f"echo open > {home}/$name; done 2>/dev/null",
-        f"rm -rf {home}/prudent.db {home}/runs 2>/dev/null",
+        f"rm -rf {home}/prudent.db {home}/data 2>/dev/null",
         "head -c 9000000 /dev/zero > large.bin 2>/dev/null",
         "touch done.txt",
     ]
@@ -103,7 +103,7 @@ def _written(service: Service) -> Found:
     token = (home / "operator.token").read_text().strip()
     changed += ["operator.token"] if token != service.tokens["operator"] else []
     changed += ["mode"] if (home / "mode").read_text().strip() != "token" else []
-    changed += [name for name in ("prudent.db", "runs") if not (home / name).exists()]
+    changed += [name for name in ("prudent.db", "data") if not (home / name).exists()]
     with service.client() as stranger:
         status = stranger.get("/v1/runs").status_code
     seen = f"changed: {', '.join(changed) or 'nothing'}; a stranger gets {status}"
