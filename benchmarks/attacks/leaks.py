@@ -13,7 +13,6 @@ import threading
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -142,7 +141,7 @@ def _documents(service: Service, box: Letterbox) -> Iterator[Found]:
     files = "".join(
         path.read_text(errors="replace")
         for run in runs
-        for name in ("log.jsonl", "result.json", "report.html")
+        for name in ("log.txt", "result.json", "report.html")
         if (path := service.settings.folder_of(run["id"]) / name).is_file()
     )
     texts = {"log": service.log, "mail": mails, "results": files}
@@ -193,17 +192,10 @@ def _modes(service: Service) -> Found:
     for path in (service.home, *service.home.rglob("*")):
         with contextlib.suppress(FileNotFoundError):
             mode = path.lstat().st_mode
-            inside = "runs" in path.parts and path.parent.parent.name == "runs"
-            if not stat.S_ISLNK(mode) and not inside and mode & 0o077 and _reachable(path, service.home):
+            if not stat.S_ISLNK(mode) and mode & 0o077:
                 wrong.append(f"{path.relative_to(service.home)} {stat.S_IMODE(mode):o}")
     seen = f"home {stat.S_IMODE(service.home.stat().st_mode):o}; open: {', '.join(wrong[:5]) or 'none'}"
     return Found(5, "a home that was open before", "0700, files 0600", seen, not wrong)
-
-
-def _reachable(path: Path, home: Path) -> bool:
-    """Whether others come as far as this; what lies in a closed folder of the home is closed."""
-    between = [each for each in path.parents if each.is_relative_to(home) and each != home]
-    return all(each.stat().st_mode & 0o011 for each in between)
 
 
 def _pickles(service: Service) -> Found:

@@ -70,7 +70,7 @@ def _stolen(service: Service) -> Path:
         "cd $PRUDENT_HOME/..",
         "env > env.txt",
         "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline > processes.txt 2>/dev/null",
-        f"cat {home}/* {home}/runs/*/* > home.txt 2>/dev/null",
+        f"cat {home}/* > home.txt 2>/dev/null; ls {home}/runs > runs.txt",
         f"cat {home}/prudent.db {home}/prudent-engine.db > database.txt 2>/dev/null",
         f"{sys.executable} -m prudent.cli.main users add evil --role admin --home {home} > evil.txt 2>&1",
         f"for name in mode operator.token data/written.txt runs/written.txt; do "
@@ -116,7 +116,8 @@ def _secrets(service: Service, folder: Path) -> Found:
     )
     secrets = {**SECRETS, **{f"token of {name}": token for name, token in service.tokens.items()}}
     leaked = [name for name, secret in secrets.items() if secret.encode() in found]
-    leaked += [name for name in ("home.txt", "database.txt") if (folder / name).read_bytes().strip(b"\0\n ")]
+    leaked += [name for name in ("home.txt", "database.txt") if (folder / name).read_bytes()]
+    leaked += [] if (folder / "runs.txt").read_text().split() == [folder.name] else ["runs of others"]
     seen = f"{len(secrets)} secrets looked for in {len(found)} bytes: {', '.join(leaked) or 'none'}"
     return Found(3, "environment, /proc and files of the home", "no secret is seen", seen, not leaked)
 
