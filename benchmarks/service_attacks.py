@@ -53,8 +53,8 @@ def roles(folder: Path, said: argparse.Namespace) -> Iterator[Found]:
 def held(folder: Path, said: argparse.Namespace) -> Iterator[Found]:
     words = said.only.split(",") if said.only else [""]
     chosen = [each for each in limits.ATTACKS if any(word in each.name for word in words)]
-    settings = Settings(folder / "home", port=free_port(), memory_mb=said.memory_mb)
-    with serving(settings, USERS) as service:
+    settings = Settings(folder / "home", port=free_port(), memory_mb=said.memory_mb, concurrency=3)
+    with serving(settings, {**USERS, **limits.USERS}) as service:
         yield from limits.play(service, chosen, said.seconds)
 
 

@@ -29,7 +29,7 @@ def test_a_session_gives_way_and_ours_does_not(session: int) -> None:
     group = Path(f"/proc/{session}/autogroup")
     assert group.read_text().endswith("nice 0\n")
     session_gives_way(session)
-    assert group.read_text().endswith("nice 10\n")
+    assert group.read_text().endswith("nice 5\n")
     group.write_text("15")
     session_gives_way(session)
     assert group.read_text().endswith("nice 15\n"), "it has given way further already"

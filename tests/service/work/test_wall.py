@@ -294,7 +294,7 @@ def test_sessions_that_a_command_begins_give_way_too(settings: Settings) -> None
             hand.tick()
             hand.hear(0.05)
         until_s = time.monotonic() + 60
-        while any("nice 10" not in text for text in _groups(hand.pid)):
+        while any("nice 5" not in text for text in _groups(hand.pid)):
             assert time.monotonic() < until_s, _groups(hand.pid)
             hand.check_limits()
             time.sleep(0.05)

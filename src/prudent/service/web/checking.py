@@ -25,7 +25,7 @@ from typing import Any
 
 import prudent
 from prudent.core.memory import hold
-from prudent.core.processes import CHECK, give_way, session_gives_way
+from prudent.core.processes import give_way, session_gives_way
 from prudent.service.intake import door
 from prudent.service.intake.refusal import Refused, refused
 from prudent.service.settings import Settings
@@ -163,7 +163,7 @@ class Checker:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        session_gives_way(self._process.pid, CHECK)
+        session_gives_way(self._process.pid)
         self._line = Connection(ours.detach())
         self._line.recv()  # it has loaded its libraries; that takes as long as the machine is busy
         return self._line
@@ -185,7 +185,7 @@ class Checker:
 def main(arguments: Sequence[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service, whose end is heard on the line
     line = Connection(int(arguments[0]))
-    give_way(CHECK)
+    give_way()
     line.send(None)
     hold(float(arguments[1]))
     gc.disable()  # to look through millions of values while they are made takes longer than to make them
