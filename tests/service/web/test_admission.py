@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -108,6 +109,11 @@ def test_large_documents_count_by_their_size(settings: Settings, store: Store) -
     text = json.dumps({"x": "y" * 100_000})
     store.write(runs.insert, NewRun("train", "ada", {}, "rest", "hash", text=text))
     assert store.read(runs.waiting) == ({"ada": 1}, {"ada": len(text)})
+    with closing(sqlite3.connect(settings.home / "prudent.db")) as base:
+        assert base.execute("SELECT document FROM runs").fetchall() == [("",)], "its row is small"
+    (listed,) = store.read(runs.page).runs
+    shown = store.read(runs.get, listed.id)
+    assert (listed.document, shown and shown.document) == ({}, json.loads(text))
     assert store.read(runs.page).runs[0].title == ""
 
 
