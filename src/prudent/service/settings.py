@@ -91,7 +91,7 @@ class Settings:
     """Requests of one user per second, in the long run."""
     requests_at_once: int = 8
     """Requests of one user that are worked on at a time, and below how many more may wait for their turn."""
-    requests_waiting: int = 100
+    requests_waiting: int = 50
     body_mb: float = 8.0
     private_networks: tuple[str, ...] = ()
     """Private addresses from which data may be read all the same, such as 10.1.0.0/16."""

@@ -127,7 +127,8 @@ class Gate:
                 await self._pass_on(visitor, scope, receive, _ending(turn, send))
         except TooMany:
             said = f"{self.turns.waiting} of your requests wait for an answer; wait for some of them."
-            await refuse(send, 429, said, {"retry-after": "1"})
+            # Whoever comes again has to connect again, and connections are taken a few at a time.
+            await refuse(send, 429, said, {"retry-after": "1", "connection": "close"})
 
     async def _pass_on(self, visitor: _Visitor, scope: Scope, receive: Receive, send: Send) -> None:
         if self._needs_form_token(visitor, scope):

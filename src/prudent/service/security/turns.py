@@ -22,7 +22,7 @@ class Turns:
     """
 
     at_once: int = 8
-    waiting: int = 100
+    waiting: int = 50
     _taken: Counter[str] = field(default_factory=Counter, repr=False)
     _lines: defaultdict[str, deque[asyncio.Future[None]]] = field(
         default_factory=lambda: defaultdict(deque), repr=False
