@@ -74,8 +74,8 @@ class Gate:
     open: Callable[[Sequence[User]], bool] = lambda accounts: False
     rate: Rate | None = None
     misses: Rate = field(default_factory=lambda: Rate(per_s=0.2, burst=10))
-    turns: Turns = field(default_factory=Turns)
     clock: Callable[[], float] = time.time
+    turns: Turns = field(default_factory=Turns)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
