@@ -1,12 +1,14 @@
-"""Does the service ever answer a malformed request with an error of its own?
+"""Does the service ever answer a malformed request with an error of its own, whoever sends it?
 
 python benchmarks/service_malformed.py                    # 10,000 requests, on SQLite
+python benchmarks/service_malformed.py --requests 100000 --jobs 2
 python benchmarks/service_malformed.py --requests 300 --seed 3
 python benchmarks/service_malformed.py --postgres         # on a PostgreSQL server of its own
 
 Half of the requests are made by schemathesis of the service's own OpenAPI description, half by hypothesis:
 broken JSON, wrong values at every place of right documents, odd addresses and headers. They are sent as bytes
-to a real server. Exits with 1 if an answer is 5xx or none, or if something that is surely wrong was taken.
+to a server in a process of its own, by users of every role and by strangers. Exits with 1 if an answer is 5xx
+or none, if something that is surely wrong was taken, or if the server's memory grows from the middle on.
 """
 
 from __future__ import annotations
@@ -14,36 +16,43 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import multiprocessing
 import os
 import socket
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import uvicorn
 from hypothesis import Phase
+from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 import prudent
-from prudent.service.security.access import Access
+from prudent.service.security.tokens import hash_token, new_token
 from prudent.service.settings import Settings
-from prudent.service.store import events, models, runs, trials
+from prudent.service.store import events, models, runs, trials, users
 from prudent.service.store.models import Model
 from prudent.service.store.runs import NewRun
 from prudent.service.store.store import Store
 from prudent.service.store.tables import runs as table
 from prudent.service.store.trials import Trial
+from prudent.service.store.users import ROLES, User
 from prudent.service.web.app import create_app
+from prudent.service.web.connections import connection_type
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "service" / "web"))
 
 from malformed import DOCUMENTS, Call, Known, of_corpus, of_schema
+
+_fork = multiprocessing.get_context("fork")  # what is loaded need not be loaded again
+_PARTS, _GROWTH, _GROWTH_MB = 10, 1.1, 20.0
 
 
 @dataclass
@@ -52,25 +61,34 @@ class Tally:
 
     statuses: Counter[int] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
+    roles: Counter[tuple[str, int]] = field(default_factory=Counter)
     broken: list[tuple[int, Call]] = field(default_factory=list)
 
-    def note(self, status: int, call: Call) -> None:
+    def note(self, status: int, call: Call, role: str) -> None:
         self.statuses[status] += 1
         self.kinds[call.about] += 1
+        self.roles[role, status // 100] += 1
         if not 200 <= status < 500 or (call.wrong and status < 400):
             self.broken.append((status, call))
 
+    def add(self, other: Tally) -> None:
+        self.statuses += other.statuses
+        self.kinds += other.kinds
+        self.roles += other.roles
+        self.broken += other.broken
 
-class Unclear(logging.Handler):
-    """Counts the requests that were refused only because their check stumbled."""
 
-    def __init__(self) -> None:
+class Stumbles(logging.Handler):
+    """Writes down the requests that were refused only because their check stumbled."""
+
+    def __init__(self, path: Path) -> None:
         super().__init__(logging.ERROR)
-        self.seen: Counter[str] = Counter()
+        self._path = path
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        self.seen[f"{record.getMessage()}: {type(error).__name__} {str(error)[:120]}"] += 1
+        with self._path.open("a") as file:
+            file.write(f"{record.getMessage()}: {type(error).__name__} {str(error)[:120]!r}\n")
 
 
 def trained(folder: Path) -> Path:
@@ -125,8 +143,11 @@ def answer(port: int, call: Call) -> int:
     return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
 
 
-def send_all(calls: SearchStrategy[Call], count: int, port: int, tally: Tally, seed: int) -> None:
-    """Make so many calls; where hypothesis finds nothing new, it begins again from another seed."""
+def send_all(
+    calls: SearchStrategy[Call], tokens: Mapping[str, str], count: int, port: int, tally: Tally, seed: int
+) -> None:
+    """Make so many calls, each by anybody; where hypothesis finds nothing new, it begins again."""
+    roles = st.sampled_from(sorted(tokens))
     while count > 0:
 
         @hypothesis.seed(seed)
@@ -138,83 +159,140 @@ def send_all(calls: SearchStrategy[Call], count: int, port: int, tally: Tally, s
             phases=[Phase.generate],
             suppress_health_check=list(hypothesis.HealthCheck),
         )
-        @hypothesis.given(calls)
-        def one(call: Call) -> None:
-            tally.note(answer(port, call), call)
+        @hypothesis.given(calls, roles)
+        def one(call: Call, role: str) -> None:
+            call = call.with_token(tokens[role])
+            tally.note(answer(port, call), call, role)
 
         before = tally.statuses.total()
         one()
         count, seed = count - (tally.statuses.total() - before), seed + 1
 
 
+def serve(settings: Settings, ready: Any, log: Path) -> None:
+    """The server, in a process of its own, until it is ended; tells its port and how it describes itself."""
+    logging.getLogger("prudent").addHandler(Stumbles(log))
+    logging.getLogger("prudent").propagate = False
+    with Store(settings.database) as store, socket.create_server(("127.0.0.1", 0)) as listening:
+        app = create_app(settings, store)
+        ready.send((listening.getsockname()[1], app.openapi()))
+        config = uvicorn.Config(app, http=connection_type(settings.headers_s), log_level="critical")
+        uvicorn.Server(config).run(sockets=[listening])
+
+
 @contextlib.contextmanager
-def serving(app: object) -> Iterator[int]:
-    """The application on a free port."""
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical"))  # type: ignore[arg-type]
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
+def serving(settings: Settings, log: Path) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """The server's process, port and description."""
+    ours, theirs = multiprocessing.Pipe()
+    process = _fork.Process(target=serve, args=(settings, theirs, log), daemon=True)
+    process.start()
+    assert process.pid is not None
     try:
-        yield server.servers[0].sockets[0].getsockname()[1]
+        yield process.pid, *ours.recv()
     finally:
-        server.should_exit = True
-        thread.join(20)
+        process.terminate()
+        process.join(20)
+        process.kill()
 
 
-def told(tally: Tally, unclear: Unclear, took_s: float) -> None:
+def send_part(
+    description: dict[str, Any], known: Known, tokens: Mapping[str, str], port: int, count: int, seed: int
+) -> Tally:
+    tally = Tally()
+    send_all(of_schema(description, known), tokens, count // 2, port, tally, seed)
+    send_all(of_corpus(known), tokens, count - count // 2, port, tally, seed)
+    return tally
+
+
+def memory_mb(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def told(tally: Tally, stumbles: Counter[str], memory: list[float], took_s: float) -> None:
     total = tally.statuses.total()
     own = sum(count for status, count in tally.statuses.items() if not 200 <= status < 500)
     print(f"{total} requests in {took_s:.0f} s ({os.cpu_count()} cores, load {os.getloadavg()[0]:.1f})\n")
     print("| status | answers |\n|---|---|")
     for status, count in sorted(tally.statuses.items()):
         print(f"| {status or 'none'} | {count} |")
+    print("\n| who | 2xx | 3xx | 4xx | 5xx or none |\n|---|---|---|---|---|")
+    for role in sorted({role for role, _ in tally.roles}):
+        counts = [tally.roles[role, kind] for kind in (2, 3, 4)]
+        bad = tally.roles[role, 5] + tally.roles[role, 0]
+        print(f"| {role} | {' | '.join(map(str, counts))} | {bad} |")
     print("\nmade: " + ", ".join(f"{count} {about}" for about, count in tally.kinds.most_common()))
     print(f"answers that are errors of ours (5xx, or none): {own}")
     print(f"surely wrong, and taken: {len(tally.broken) - own}")
     for status, call in tally.broken[:20]:
         print(f"- {status} {call.about}: {call.raw()[:400]!r}")
-    print(f"refused because their check stumbled: {unclear.seen.total()}")
-    for words, count in unclear.seen.most_common(20):
+    print(f"refused because their check stumbled: {stumbles.total()}")
+    for words, count in stumbles.most_common(20):
         print(f"- {count} x {words}")
+    first, middle, last = memory[0], memory[len(memory) // 2], memory[-1]
+    spread = f"{first:.0f} in the beginning, {middle:.0f} in the middle, {last:.0f} at the end"
+    print(f"memory of the server, MB: {spread}")
 
 
-def run(requests: int, seed: int, database_url: str | None, model: Path | None) -> bool:
-    """Send all; False if something broke."""
-    tally, unclear = Tally(), Unclear()
-    logging.getLogger("prudent").addHandler(unclear)
-    logging.getLogger("prudent").propagate = False
+def accounts(store: Store) -> dict[str, str]:
+    """A user of every role, with their tokens; a stranger has none."""
+    tokens = {role: new_token() for role in ROLES}
+    for role, token in tokens.items():
+        store.write(users.put, User(role, role, None, hash_token(token)))
+    return {**tokens, "stranger": ""}
+
+
+def run(said: argparse.Namespace, database_url: str | None) -> bool:
+    """Send all, in parts between which memory is read; False if something broke."""
+    tally, memory = Tally(), list[float]()
     with tempfile.TemporaryDirectory() as name:
+        log = Path(name) / "stumbles"
+        log.touch()
         settings = Settings(Path(name) / "home", database_url=database_url, rate_per_s=1e9)
         settings.create()
-        Access(settings.home).choose(True)
         with Store(settings.database) as store:
-            known = furnish(store, settings, model or trained(Path(name)))
-            app = create_app(settings, store)
-            began_s = time.perf_counter()
-            with serving(app) as port:
-                send_all(of_schema(app.openapi(), known), requests // 2, port, tally, seed)
-                send_all(of_corpus(known), requests - requests // 2, port, tally, seed)
-            told(tally, unclear, time.perf_counter() - began_s)
-    return not tally.broken
+            tokens = accounts(store)
+            known = furnish(store, settings, said.model or trained(Path(name)))
+        began_s = time.perf_counter()
+        with serving(settings, log) as (pid, port, description):
+            for part, count in enumerate(parts(said.requests, said.jobs)):
+                seeds = [said.seed + 1000 * (part * said.jobs + job) for job in range(said.jobs)]
+                shared = (description, known, tokens, port, count)
+                if said.jobs == 1:
+                    tally.add(send_part(*shared, seeds[0]))
+                else:
+                    with _fork.Pool(said.jobs) as pool:
+                        for found in pool.starmap(send_part, [(*shared, seed) for seed in seeds]):
+                            tally.add(found)
+                memory.append(memory_mb(pid))
+        stumbles = Counter(log.read_text().splitlines())
+        told(tally, stumbles, memory, time.perf_counter() - began_s)
+    flat = memory[-1] <= memory[len(memory) // 2] * _GROWTH + _GROWTH_MB
+    return not tally.broken and flat
+
+
+def parts(requests: int, jobs: int) -> list[int]:
+    """How many requests each job sends, part by part; memory is read after each."""
+    number = min(_PARTS, max(1, requests // (jobs * 50)))
+    return [requests // (jobs * number)] * number
 
 
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--requests", type=int, default=10_000)
     words.add_argument("--seed", type=int, default=0)
+    words.add_argument("--jobs", type=int, default=1, help="processes that send")
     words.add_argument("--database-url")
     words.add_argument("--model", type=Path, help="the folder of a model, instead of training one")
     words.add_argument("--postgres", action="store_true", help="on a PostgreSQL server of its own")
     said = words.parse_args()
     if not said.postgres:
-        sys.exit(not run(said.requests, said.seed, said.database_url, said.model))
+        sys.exit(not run(said, said.database_url))
     from service_chaos import Postgres
 
     with tempfile.TemporaryDirectory(prefix="prudent-pg-") as name:
         server = Postgres(Path(name))
         try:
-            fine = run(said.requests, said.seed, server.url, said.model)
+            fine = run(said, server.url)
         finally:
             server.stop()
     sys.exit(not fine)

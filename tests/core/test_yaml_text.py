@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from prudent.core.errors import BadInput
@@ -33,3 +36,21 @@ def test_a_value_that_contains_itself_is_refused() -> None:
 def test_nothing_is_nothing() -> None:
     assert read_yaml("") is None
     assert read_yaml("# only words") is None
+
+
+@pytest.mark.parametrize("deep", ["[" * 50_000, "{a: " * 50_000, "- " * 3_000 + "x"])
+def test_brackets_without_end_are_refused_before_they_are_descended_into(deep: str) -> None:
+    """In a process of its own: the reader in C would end it, for want of room on its stack."""
+    code = (
+        "import sys; from prudent.core.errors import BadInput; from prudent.core.yaml_text import read_yaml\n"
+        "try: read_yaml(sys.stdin.read())\n"
+        "except BadInput as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=deep, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "This YAML is nested more than 200 deep; make it flatter.\n")
+
+
+def test_what_people_nest_is_read() -> None:
+    assert read_yaml("[" * 150 + "1" + "]" * 150)

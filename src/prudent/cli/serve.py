@@ -121,7 +121,7 @@ def _serve(app: Any, settings: Settings, said: Sequence[str]) -> None:
     import uvicorn
 
     from prudent.service.security.running import tell
-    from prudent.service.web.connections import connection_type, raise_open_files
+    from prudent.service.web.connections import Front, connection_type, raise_open_files
 
     raise_open_files()
     sys.setswitchinterval(_SWITCH_S)
@@ -134,9 +134,8 @@ def _serve(app: Any, settings: Settings, said: Sequence[str]) -> None:
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=3,
-        backlog=_BACKLOG,
     )
-    server = uvicorn.Server(config)
+    server = Front(config)
     listening = _listening(settings)
     place = listening.getsockname()
     shown = f"[{place[0]}]" if ":" in place[0] else place[0]

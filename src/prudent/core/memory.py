@@ -70,13 +70,21 @@ def files_mb(pid: int) -> float:
 
 
 def below(pid: int) -> Iterator[int]:
-    """A process and all that it has started, directly or not."""
-    yield pid
+    """A process and all that it has started, directly or not; each before those that it has started."""
+    waiting = [pid]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += _children(found)
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError):
-                for child in Path(f"/proc/{pid}/task/{thread}/children").read_text().split():
-                    yield from below(int(child))
+                found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+    return found
 
 
 _Held = tuple[float, float]

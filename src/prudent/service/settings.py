@@ -89,6 +89,9 @@ class Settings:
     cors_origins: tuple[str, ...] = ()
     rate_per_s: float = 1000.0
     """Requests of one user per second, in the long run."""
+    requests_at_once: int = 8
+    """Requests of one user that are worked on at a time, and below how many more may wait for their turn."""
+    requests_waiting: int = 50
     body_mb: float = 8.0
     private_networks: tuple[str, ...] = ()
     """Private addresses from which data may be read all the same, such as 10.1.0.0/16."""
@@ -336,6 +339,7 @@ def _checked(said: dict[str, Any]) -> Settings:
 def _check_numbers(settings: Settings) -> None:
     least = {"concurrency": 1, "per_user": 1, "tries": 1, "workers": 0, "waiting": 1, "waiting_per_user": 1}
     least |= {"followers": 0, "followers_per_user": 0, "most_columns": 1, "command_processes": 1}
+    least |= {"requests_at_once": 1, "requests_waiting": 0}
     if settings.memory_mb is not None:
         least["memory_mb"] = int(_LEAST_MB)
     for name, lowest in least.items():

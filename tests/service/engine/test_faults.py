@@ -109,8 +109,8 @@ def settings_of(folder: Path, url: str | None = None) -> Settings:
 def test_nothing_is_lost_or_done_twice_when_workers_are_killed(
     serving: Any, tmp_path: Path, nobody_left: Callable[[Path], None]
 ) -> None:
-    """Nine requests by three fronts; the first worker is killed when it has done some."""
-    settings, count = settings_of(tmp_path), 9
+    """Six requests by three fronts; the first worker is killed when it has done one."""
+    settings, count = settings_of(tmp_path), 6
     with Store(settings.database) as store, serving(create_app(settings, store)) as client:
         folder = FolderFront(tmp_path / "drop", store, settings, settle_s=0.0)
         queue = QueueFolderFront(tmp_path / "queue", store, settings)
@@ -118,9 +118,9 @@ def test_nothing_is_lost_or_done_twice_when_workers_are_killed(
             submit(client, number)
             (tmp_path / "drop" / f"{number}.tune.json").write_text(json.dumps(chaos.document(number + 1)))
             put(tmp_path / "queue", "tune", chaos.document(number + 2))
-        assert (folder.step(), queue.step()) == (3, 3)
+        assert (folder.step(), queue.step()) == (2, 2)
         with worker(settings, "first", tmp_path) as first:
-            until(lambda: store.read(runs.counts)["succeeded"] >= 2)
+            until(lambda: store.read(runs.counts)["succeeded"])
             first.kill()
         nobody_left(settings.home)
         silent = table.update().where(table.c.id == "first").values(beat_s=0.0)
@@ -134,7 +134,7 @@ def test_nothing_is_lost_or_done_twice_when_workers_are_killed(
 def test_nothing_is_lost_or_done_twice_when_the_database_restarts(
     postgres: Any, serving: Any, tmp_path: Path, nobody_left: Callable[[Path], None]
 ) -> None:
-    settings, count = settings_of(tmp_path, postgres.database("restarts", "synchronous_commit=on")), 8
+    settings, count = settings_of(tmp_path, postgres.database("restarts", "synchronous_commit=on")), 4
     with (
         Store(settings.database) as store,
         serving(create_app(settings, store)) as client,

@@ -7,6 +7,7 @@ worker look dead that lives; where one must be dead, the test ends it and dates 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import sqlite3
@@ -16,11 +17,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
 
+from prudent.service.engine import application, takeover
 from prudent.service.engine.worker import Worker
 from prudent.service.intake import door
 from prudent.service.settings import Settings, environment_of
@@ -307,7 +310,44 @@ def test_a_worker_that_is_told_to_leave_hands_over(team: Team, tmp_path: Path) -
     check_done_once(team, run_id, tmp_path)
     waited = [event.data["why"] for event in team.store.read(events.since, run_id) if event.kind == "waiting"]
     assert waited == [f"{first} is leaving; another goes on."]
-    check_no_pickles(Path(team.settings.engine_database.removeprefix("sqlite:///")))
+    engine = Path(team.settings.engine_database.removeprefix("sqlite:///"))
+    check_no_pickles(engine)
+    with contextlib.closing(sqlite3.connect(engine, timeout=60.0)) as file:
+        queues = {name for (name,) in file.execute("SELECT name FROM queues")}
+    assert f"worker-{second}" in queues
+    assert f"worker-{first}" not in queues, "nothing is left of it"
+
+
+class Engine:
+    """What DBOS says of its queues."""
+
+    def __init__(self) -> None:
+        self.queues = ["worker-me", "worker-dead", "another"]
+
+    def list_workflows(self, **_: Any) -> list[Any]:
+        return []
+
+    def list_queues(self) -> list[Any]:
+        return [SimpleNamespace(name=name) for name in self.queues]
+
+    def delete_queue(self, name: str) -> None:
+        self.queues.remove(name)
+
+
+def test_queues_of_workers_that_are_gone_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine()
+    for module in (takeover, application):
+        monkeypatch.setattr(module, "DBOS", engine)
+    settings = Settings(tmp_path, takeover_s=6.0)
+    settings.create()
+    with Store(settings.database) as store:
+        worker = Worker(settings, store, "me")
+        worker.pulse.beat()
+        worker.pulse.sweep()
+        engine.queues.append("worker-new")  # it has a queue, and no heartbeat yet
+        worker.pulse._swept_s = -math.inf
+        worker.pulse.sweep()
+        assert engine.queues == ["worker-me", "another", "worker-new"]
 
 
 def check_no_pickles(path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote_from_bytes, urlsplit
 
@@ -50,6 +50,16 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         "execute": {"replay": 0.01, "retries": 2},
     },
 }
+COMMAND: dict[str, Any] = {
+    "name": "command",
+    "command": "echo {n}",
+    "parameters": {"n": [1, 2], "m": {"from": 1, "to": 9}},
+    "environment": {"KEY": "value"},
+    "goal": "minimise time_s",
+    "measures": ["score"],
+    "max_trials": 2,
+}
+"""For those who may run commands; others are refused before it is looked at."""
 ROWS = {"rows": [{"age": 30, "colour": "red", "weight": 2.5}, [1, "green", None]], "probabilities": True}
 _JSON = b"application/json"
 
@@ -73,6 +83,12 @@ class Call:
     headers: tuple[tuple[bytes, bytes], ...] = ((b"Content-Type", _JSON),)
     wrong: bool = False
     about: str = ""
+
+    def with_token(self, token: str) -> Call:
+        """The same from who has this token, unless it says who it is from; without one, from a stranger."""
+        if not token or any(name.lower() == b"authorization" for name, _ in self.headers):
+            return self
+        return replace(self, headers=(*self.headers, (b"Authorization", f"Bearer {token}".encode())))
 
     def raw(self) -> bytes:
         said = {name.lower() for name, _ in self.headers}
@@ -132,7 +148,10 @@ def of_corpus(known: Known) -> SearchStrategy[Call]:
     """Broken bodies, odd values, odd addresses and odd headers."""
     places = st.sampled_from(
         [(f"/v1/runs/{kind}".encode(), json.dumps(said).encode()) for kind, said in DOCUMENTS.items()]
-        + [(f"/v1/models/{known.model}/predict".encode(), json.dumps(ROWS).encode())]
+        + [
+            (b"/v1/runs/tune", json.dumps(COMMAND).encode()),
+            (f"/v1/models/{known.model}/predict".encode(), json.dumps(ROWS).encode()),
+        ]
     )
     # Most often bodies that are no JSON, each broken in another way.
     return st.one_of(

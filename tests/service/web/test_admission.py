@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -24,7 +26,7 @@ from prudent.service.store import claims, runs
 from prudent.service.store.runs import NewRun
 from prudent.service.store.store import Store
 from prudent.service.store.users import LOCAL, User
-from prudent.service.web import checking
+from prudent.service.web import checking, forms
 from prudent.service.web.app import create_app
 from prudent.service.web.checking import Checker, Order
 
@@ -108,6 +110,11 @@ def test_large_documents_count_by_their_size(settings: Settings, store: Store) -
     text = json.dumps({"x": "y" * 100_000})
     store.write(runs.insert, NewRun("train", "ada", {}, "rest", "hash", text=text))
     assert store.read(runs.waiting) == ({"ada": 1}, {"ada": len(text)})
+    with closing(sqlite3.connect(settings.home / "prudent.db")) as base:
+        assert base.execute("SELECT document FROM runs").fetchall() == [("",)], "its row is small"
+    (listed,) = store.read(runs.page).runs
+    shown = store.read(runs.get, listed.id)
+    assert (listed.document, shown and shown.document) == ({}, json.loads(text))
     assert store.read(runs.page).runs[0].title == ""
 
 
@@ -231,3 +238,39 @@ def test_yaml_of_a_form_is_read_elsewhere(settings: Settings) -> None:
     small = Order(settings, "train", LOCAL, "form", fields={"document": [text]})
     assert not small.is_large
     assert small.prepared().document == TRAIN
+
+
+def test_a_large_form_is_decoded_elsewhere_and_shown_again(
+    serving: Any, settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here nobody decodes it: while Python does that, everybody else waits."""
+
+    def decoded(body: bytes) -> dict[str, list[str]]:
+        assert len(body) < 20_000, "decoded in the process that answers"
+        return decode(body)
+
+    decode = forms.decoded
+    monkeypatch.setattr(forms, "decoded", decoded)
+    text = "domain: misc-functions\nbudget: 3 trials\n" + "# words\n" * 5000
+    with serving(create_app(settings, store)) as client:
+        page = client.get("/submit/train?as=json").text
+        token = re.findall(r'name="csrf" value="([^"]+)"', page)[0]
+        taken = client.post("/submit/train", data={"csrf": token, "document": text, "key": "k"})
+        again = client.post("/submit/train", data={"csrf": token, "document": text, "key": "k"})
+        wrong = client.post("/submit/train", data={"csrf": token, "document": f"{text}\nbudget: $3"})
+    assert taken.status_code == 303, taken.text
+    assert again.headers["location"] == taken.headers["location"], "its key is read there, too"
+    assert (wrong.status_code, "budget" in wrong.text, wrong.text.count("# words")) == (400, True, 5000)
+
+
+def test_a_large_form_beyond_those_under_way_is_not_even_decoded(
+    serving: Any, settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checking, "PER_USER", 0)
+    monkeypatch.setattr(forms, "decoded", None)
+    with serving(create_app(settings, store)) as client:
+        token = re.findall(r'name="csrf" value="([^"]+)"', client.get("/submit/train").text)[0]
+        answer = client.post("/submit/train", data={"csrf": token, "document": "# words\n" * 5000})
+        assert (answer.status_code, "# words" in answer.text) == (429, False)
+        assert "what you wrote is still there" in answer.text
+        assert client.post("/sign-in", data={"token": "x" * 70_000}).status_code in (401, 413)

@@ -6,16 +6,17 @@ import asyncio
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from prudent.service.web.connections import connection_type
+from prudent.service.web.connections import Front, connection_type
 
 HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 ANSWER = [
@@ -150,6 +151,37 @@ def test_who_waits_for_an_answer_or_keeps_the_line_is_not_cut(line: Line) -> Non
     line.send(HEAD[:5])
     line.loop.pass_s(10.0)
     assert line.transport.closed
+
+
+def test_a_crowd_is_let_in_a_few_at_a_time() -> None:
+    """Whoever is connected already is answered in between."""
+    ticks, made = 0, list[int]()
+
+    class Noting(connection_type(10.0)):  # type: ignore[misc]
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            made.append(ticks)
+
+    async def play() -> None:
+        def tick() -> None:
+            nonlocal ticks
+            ticks += 1
+            asyncio.get_running_loop().call_soon(tick)
+
+        with socket.create_server(("127.0.0.1", 0), backlog=200) as listening, ExitStack() as lines:
+            for _ in range(50):
+                lines.enter_context(socket.create_connection(listening.getsockname(), timeout=120))
+            config = uvicorn.Config(app, http=Noting, lifespan="off", log_level="error", backlog=200)
+            server = Front(config)
+            tick()
+            serving = asyncio.create_task(server.serve(sockets=[listening]))
+            while len(made) < 50:
+                await asyncio.sleep(0)
+            server.should_exit = server.force_exit = True
+            await serving
+
+    asyncio.run(play())
+    assert max(Counter(made).values()) <= 8
 
 
 def test_on_a_real_server() -> None:

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from prudent.core.errors import BadInput
+from prudent.core.memory import below
 from prudent.service.engine.session import runs_programs
 from prudent.service.intake.door import policy_for
 from prudent.service.security.access import make_token
@@ -235,7 +236,7 @@ def _watch(hand: Hand) -> None:
     while time.monotonic() < until_s:
         hand.tick()
         hand.hear(0.2)
-        hand.check_memory()
+        hand.check_limits()
 
 
 HOG = f"{sys.executable} -c \"import time; kept = bytearray(b'x') * (300 << 20); time.sleep(1000)\""
@@ -264,6 +265,56 @@ def test_a_walled_run_keeps_both_limits_of_memory(
     while left := _processes(folder):
         assert time.monotonic() < until_s, left
         time.sleep(0.05)
+
+
+@needs_bubblewrap
+def test_a_command_that_starts_too_many_processes_is_ended(settings: Settings) -> None:
+    """Also for root, for whom the kernel's own limit of processes does not hold; none of them is left."""
+    command = "setsid sleep 1000 & n=0; while [ $n -lt 60 ]; do sleep 1000 & n=$((n+1)); done; wait"
+    with closing(_hand(replace(settings, command_processes=40))) as hand:
+        hand.give(_task(settings, command))
+        with pytest.raises(TooLarge, match="more than the 40 processes"):
+            _watch(hand)
+        until_s = time.monotonic() + 60
+        while left := _processes(settings.folder_of("r")):
+            assert time.monotonic() < until_s, left
+            time.sleep(0.05)
+
+
+@needs_bubblewrap
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="needs groups of processes by session")
+def test_sessions_that_a_command_begins_give_way_too(settings: Settings) -> None:
+    """Each would have as much of the processor as the service that answers."""
+    folder = settings.folder_of("r")
+    with closing(_hand(settings)) as hand:
+        hand.give(_task(settings, "setsid sleep 1000 & wait"))
+        until_s = time.monotonic() + 240
+        while not _sleeping(folder):
+            assert time.monotonic() < until_s
+            hand.tick()
+            hand.hear(0.05)
+        until_s = time.monotonic() + 60
+        while any("nice 5" not in text for text in _groups(hand.pid)):
+            assert time.monotonic() < until_s, _groups(hand.pid)
+            hand.check_limits()
+            time.sleep(0.05)
+        assert len(set(_groups(hand.pid))) >= 2, "the command began a session of its own"
+
+
+def _groups(pid: int) -> list[str]:
+    found = []
+    for each in below(pid):
+        with suppress(OSError):
+            found.append(Path(f"/proc/{each}/autogroup").read_text().strip())
+    return found
+
+
+def _sleeping(folder: Path) -> bool:
+    for pid in _processes(folder):
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x001000\x00":
+                return True
+    return False
 
 
 def test_the_setting_that_is_in_the_way_is_named(settings: Settings) -> None:

@@ -11,7 +11,7 @@ import fcntl
 import logging
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import sqlalchemy as sa
@@ -24,12 +24,13 @@ APPLICATION = "prudent"
 VERSION = "prudent-1"
 SCHEMA = "prudent_engine"
 _LOCK = 7065728
+_QUEUE = "worker-"
 
 
 def queue_of(worker: str) -> str:
     """The queue on which a worker finds what it takes over: DBOS starts a resumed workflow from a queue, and
     only the worker that has claimed the run may start it."""
-    return f"worker-{worker}"
+    return f"{_QUEUE}{worker}"
 
 
 def launch(settings: Settings, worker: str) -> None:
@@ -58,9 +59,15 @@ def launch(settings: Settings, worker: str) -> None:
         )
 
 
-def forget(worker: str) -> None:
-    """Remove what DBOS keeps of a worker that is gone."""
+def leave(worker: str) -> None:
+    """Remove what DBOS keeps of a worker beside its workflows, which are others' by now."""
     DBOS.delete_queue(queue_of(worker))
+
+
+def without(living: Collection[str]) -> set[str]:
+    """Workers that have a queue and are not among the living."""
+    found = {queue.name.removeprefix(_QUEUE) for queue in DBOS.list_queues() if queue.name.startswith(_QUEUE)}
+    return found - set(living)
 
 
 @contextmanager

@@ -228,7 +228,7 @@ class Session:
 
     def _gather(self, hand: Hand) -> list[Said]:
         """What is said in a moment, together; heeds orders to stop."""
-        hand.check_memory()  # first: what was said and paid for is not lost with a run that is ended here
+        hand.check_limits()  # first: what was said and paid for is not lost with a run that is ended here
         said: list[Said] = []
         until_s = None
         while len(said) < _TOGETHER:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from dbos import DBOS
 
 from prudent.core.errors import PrudentError
+from prudent.service.engine import application
 from prudent.service.engine.application import VERSION, queue_of
 from prudent.service.settings import Settings
 from prudent.service.store import claims, runs, workers
@@ -44,6 +45,7 @@ class Pulse:
     _thread: threading.Thread | None = None
     _beats_s: list[float] = field(default_factory=list)
     _strays: set[str] = field(default_factory=set)
+    _gone: set[str] = field(default_factory=set)
     _swept_s: float = -math.inf
     _pruned_s: float = field(default_factory=time.monotonic)
 
@@ -130,6 +132,11 @@ class Pulse:
                 DBOS.cancel_workflow(workflow.workflow_id)
             elif run.ended:
                 DBOS.resume_workflow(workflow.workflow_id, queue_name=queue_of(self.me().id))
+        # It must be gone twice: a worker that only begins has its queue before its first heartbeat.
+        gone = application.without(living)
+        for worker in gone & self._gone:
+            application.leave(worker)
+        self._gone = gone
 
     def prune(self) -> None:
         """Remove ended runs that are older than the operator wants them kept."""

@@ -199,4 +199,5 @@ class Worker:
             session.settled.wait(20.0)
         self.hands.close()
         self.pulse.stop()
+        application.leave(self.id)
         _log.info("Worker %s has left", self.id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from prudent.core.errors import BadInput
@@ -30,6 +30,8 @@ class Refused(BadInput):
         self.status, self.title = status, title
         self.retry_s = retry_s
         """After how long the same request may be taken, where nothing is wrong with it."""
+        self.fields: Mapping[str, list[str]] = {}
+        """What a form said, for who shows it again."""
         if len(self.errors) == 1:
             place = f" at {self.errors[0].path}" if self.errors[0].path else ""
             super().__init__(f"{title}{place}: {self.errors[0].message}")

@@ -20,6 +20,7 @@ from prudent.service.security.refusal import (
 )
 from prudent.service.security.sessions import Sessions, cookie_of, set_cookie
 from prudent.service.security.tokens import identify
+from prudent.service.security.turns import TooMany, Turn, Turns
 from prudent.service.store.store import Unavailable
 from prudent.service.store.users import LOCAL, MEMBER, VIEWER, User
 
@@ -74,6 +75,7 @@ class Gate:
     rate: Rate | None = None
     misses: Rate = field(default_factory=lambda: Rate(per_s=0.2, burst=10))
     clock: Callable[[], float] = time.time
+    turns: Turns = field(default_factory=Turns)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -107,7 +109,29 @@ class Gate:
             await refuse(
                 send, 403, f"The role {who.role} may not do this; ask the operator for another role."
             )
-        elif self._needs_form_token(visitor, scope):
+        elif who is None:
+            await self._pass_on(visitor, scope, receive, send)
+        else:
+            await self._in_turn(who, visitor, scope, receive, send)
+
+    async def _in_turn(
+        self, who: User, visitor: _Visitor, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """When the user has a turn, which ends when the answer begins: streams and downloads take none.
+
+        Who sends much over a slow line can look at pages meanwhile: there are turns for either.
+        """
+        line = f"{'look' if needed(scope['method'], '') == VIEWER else 'send'}:{who.name}"
+        try:
+            async with self.turns.turn(line) as turn:
+                await self._pass_on(visitor, scope, receive, _ending(turn, send))
+        except TooMany:
+            said = f"{self.turns.waiting} of your requests wait for an answer; wait for some of them."
+            # Whoever comes again has to connect again, and connections are taken a few at a time.
+            await refuse(send, 429, said, {"retry-after": "1", "connection": "close"})
+
+    async def _pass_on(self, visitor: _Visitor, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._needs_form_token(visitor, scope):
             await self._with_form_token(visitor, scope, receive, send)
         else:
             await self.app(scope, receive, self._with_cookie(visitor, scope, send))
@@ -226,6 +250,14 @@ def address_of(scope: Scope) -> str:
 def _forwarded(scope: Scope) -> bool:
     """Whether a proxy brings it: then it comes from this machine, but not from somebody who sits at it."""
     return any(name in _FORWARDING or name.startswith(b"x-forwarded") for name, _ in scope["headers"])
+
+
+def _ending(turn: Turn, send: Send) -> Send:
+    async def ending(message: Message) -> None:
+        turn.over()
+        await send(message)
+
+    return ending
 
 
 async def _whole(receive: Receive) -> bytes:

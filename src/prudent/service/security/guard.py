@@ -16,6 +16,7 @@ from prudent.service.security.gate import Gate
 from prudent.service.security.limits import Rate
 from prudent.service.security.sessions import Sessions, SignedOut, session_key
 from prudent.service.security.shell import Shell
+from prudent.service.security.turns import Turns
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
 from prudent.service.store.users import LOCAL, OPERATOR
@@ -44,6 +45,7 @@ def install(app: Wrappable, settings: Settings, store: Store) -> Sessions:
         sessions=sessions,
         open=access_of(settings).is_open,
         rate=Rate(settings.rate_per_s, burst=max(2 * settings.rate_per_s, 20.0)),
+        turns=Turns(settings.requests_at_once, settings.requests_waiting),
     )
     app.add_middleware(BodyLimit, most_bytes=int(settings.body_mb * 1e6))
     app.add_middleware(Shell, hosts=hosts_of(settings), origins=frozenset(settings.cors_origins))

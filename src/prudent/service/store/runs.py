@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from prudent.core.errors import BadInput, RunFailed
 from prudent.service.store import events, reservations
-from prudent.service.store.tables import large_documents as large
+from prudent.service.store.tables import documents as large
 from prudent.service.store.tables import runs as table
 
 KINDS = ("train", "tune", "schedule")
@@ -137,7 +137,7 @@ def insert(connection: Connection, new: NewRun) -> tuple[Run, bool]:
         "status": QUEUED,
         "user": new.user,
         "title": new.title[:200],
-        "document": text,
+        "document": text if len(text) < LARGE else "",
         "front": new.front,
         "key_hash": new.key_hash,
         "body_hash": new.body_hash,
@@ -155,7 +155,7 @@ def insert(connection: Connection, new: NewRun) -> tuple[Run, bool]:
         return found, found.id == new.id
     events.append(connection, new.id, "queued", {"kind": new.kind, "user": new.user}, number=1)
     if len(text) >= LARGE:
-        connection.execute(large.insert().values(run=new.id, bytes=len(text)))
+        connection.execute(large.insert().values(run=new.id, bytes=len(text), text=text))
     return _made({**values, "document": dict(new.document)}), True
 
 
@@ -248,7 +248,13 @@ def counts(connection: Connection, user: str | None = None) -> dict[str, int]:
 
 def _row(connection: Connection, which: Any) -> Run | None:
     row = connection.execute(_ALL.where(which)).mappings().first()
-    return None if row is None else _run(row)
+    if row is None:
+        return None
+    values = dict(row)
+    if not values["document"]:
+        question = sa.select(large.c.text).where(large.c.run == values["id"])
+        values["document"] = connection.execute(question).scalar_one()
+    return _run(values)
 
 
 def _run(row: Mapping[Any, Any]) -> Run:

@@ -54,13 +54,15 @@ Index("runs_of_status", runs.c.status, runs.c.created_s, runs.c.id)
 Index("runs_of_kind", runs.c.kind, runs.c.created_s, runs.c.id)
 Index("runs_to_take", runs.c.status, runs.c.user, runs.c.priority.desc(), runs.c.created_s)
 
-large_documents = Table(
-    "large_documents",
+documents = Table(
+    "documents",
     metadata,
     Column("run", String(40), primary_key=True),
     Column("bytes", BigInteger, nullable=False),
+    Column("text", Text, nullable=False),
 )
-"""How large the documents are that are large: to ask them all would read them all."""
+"""Documents that are large. In the row of its run, SQLite would go through all of one to list the run, and
+write all of it again to change it."""
 
 turns = Table(
     "turns", metadata, Column("user", String(128), primary_key=True), Column("at_s", Double, nullable=False)

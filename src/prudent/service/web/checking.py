@@ -25,7 +25,7 @@ from typing import Any
 
 import prudent
 from prudent.core.memory import hold
-from prudent.core.processes import give_way
+from prudent.core.processes import give_way, session_gives_way
 from prudent.service.intake import door
 from prudent.service.intake.refusal import Refused, refused
 from prudent.service.settings import Settings
@@ -36,19 +36,20 @@ from prudent.service.web import forms
 MEMORY_MB, LONGEST_S = 1024.0, 30.0
 PER_USER, IN_ALL = 4, 32
 """Large documents that may be under way at a time; more are answered 429."""
-_LARGE_YAML = 1 << 12
+_LARGE_YAML, _LARGE_FORM = 1 << 12, 1 << 14
 _CHILD = "import sys; from prudent.service.web.checking import main; main(sys.argv[1:])"
 
 
 @dataclass(frozen=True)
 class Order:
-    """A request as it came: the bytes of a JSON document, or the fields of a form."""
+    """A request as it came: the bytes of a JSON document or of a form, or the fields of a small form."""
 
     settings: Settings
     kind: str
     user: User
     front: str
     body: bytes = b""
+    form: bytes = b""
     fields: dict[str, list[str]] | None = None
     key: str | None = None
     priority: int = 0
@@ -56,14 +57,23 @@ class Order:
     @property
     def size(self) -> int:
         if self.fields is None:
-            return len(self.body)
+            return len(self.body) + len(self.form)
         return sum(len(value) for values in self.fields.values() for value in values)
 
     @property
     def is_large(self) -> bool:
         """Whether others would notice that it is read."""
+        if self.form:
+            return len(self.form) > _LARGE_FORM
         is_yaml = self.fields is not None and forms.RAW in self.fields
         return self.size > (_LARGE_YAML if is_yaml else LARGE)
+
+    def decoded(self) -> Order:
+        """The same with the fields of its form."""
+        if not self.form:
+            return self
+        fields = forms.decoded(self.form)
+        return replace(self, form=b"", fields=fields, key=(fields.get("key") or [""])[0] or None)
 
     def prepared(self) -> NewRun:
         """Read and check it, here and now; Refused says what is wrong."""
@@ -114,8 +124,8 @@ class Checker:
     # In the thread
 
     def _checked(self, order: Order) -> NewRun:
-        line = self._begun()
         try:
+            line = self._begun()
             line.send(order)
             if not line.poll(self._longest_s):
                 self._end()
@@ -133,7 +143,10 @@ class Checker:
             ) from None
         if isinstance(answer, NewRun):
             return answer
-        raise Refused(*answer)
+        *why, fields = answer
+        error = Refused(*why)
+        error.fields = fields
+        raise error
 
     def _begun(self) -> Connection:
         if self._process is not None and self._process.poll() is None and self._line is not None:
@@ -150,7 +163,9 @@ class Checker:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
+        session_gives_way(self._process.pid)
         self._line = Connection(ours.detach())
+        self._line.recv()  # it has loaded its libraries; that takes as long as the machine is busy
         return self._line
 
     def _end(self) -> None:
@@ -171,6 +186,7 @@ def main(arguments: Sequence[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service, whose end is heard on the line
     line = Connection(int(arguments[0]))
     give_way()
+    line.send(None)
     hold(float(arguments[1]))
     gc.disable()  # to look through millions of values while they are made takes longer than to make them
     while True:
@@ -184,9 +200,10 @@ def main(arguments: Sequence[str]) -> None:
 
 def _answer(order: Order) -> NewRun | tuple[Any, ...]:
     try:
+        order = order.decoded()
         return without_document(order.prepared())
     except Refused as error:
-        return error.errors, error.status, error.title
+        return error.errors, error.status, error.title, order.fields or {}
     except MemoryError:
         os._exit(1)  # nothing here can be trusted any more; the service says why
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
+import socket
 from typing import Any
 
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+_AT_A_TIME = 8
 _TOO_SLOW = (
     b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/problem+json\r\nconnection: close\r\n"
     b"content-length: %d\r\n\r\n%s"
@@ -72,6 +75,21 @@ class Connection(H11Protocol):
             if self.cycle is None:
                 self.transport.write(_TOO_SLOW % (len(_BODY), _BODY))
             self.transport.close()
+
+
+class Front(uvicorn.Server):
+    """Takes a few new connections at a time, and answers in between those who are connected already.
+
+    As many as a server may have waiting are otherwise taken at once, and everybody else waits until the
+    requests of all of them were looked at.
+    """
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        waiting = self.config.backlog
+        self.config.backlog = _AT_A_TIME
+        await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(waiting)  # the others wait in the kernel, and are not refused
 
 
 def connection_type(longest_s: float) -> type[Any]:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 from prudent.core.errors import BadInput
 from prudent.core.yaml_text import read_yaml
@@ -17,7 +18,7 @@ from prudent.service.store.runs import KINDS
 from prudent.training.request_errors import RequestError
 
 RAW = "document"
-_MOST_FILES = 500
+_MOST_FILES, _MOST_FIELDS = 500, 2000
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,20 @@ def _train_document(first: Mapping[str, str], said: Mapping[str, Sequence[str]])
     if chosen:
         document["methods"] = [{"algorithm": name} for name in chosen]
     return document
+
+
+def decoded(body: bytes) -> dict[str, list[str]]:
+    """Names and values; empty ones too. The form token is left out: it was looked at by the guard.
+
+    >>> decoded(b"csrf=x&name=a+b&name=%26&key=")
+    {'name': ['a b', '&'], 'key': ['']}
+    """
+    try:
+        found = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+    except ValueError:
+        raise refused("The form cannot be read; reload the page and try again.", status=MALFORMED) from None
+    found.pop("csrf", None)
+    return found
 
 
 def read_raw(text: str) -> Any:

@@ -17,7 +17,6 @@ from prudent.service.store.users import MEMBER
 from prudent.service.web import forms
 from prudent.service.web.checking import Order
 from prudent.service.web.desk import Desk, user_of
-from prudent.service.web.submitted import submitted
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "train": {
@@ -55,21 +54,22 @@ def add(router: APIRouter, desk: Desk) -> None:
         """Take the request, or show the form again with every error at its field."""
         if kind not in KINDS:
             return desk.missing(request, "There is no such kind of run.", "/submit/train")
+        order = Order(desk.settings, kind, user_of(request), "form", form=await request.body())
         try:
-            said = await submitted(request)
+            if not order.is_large:
+                order = order.decoded()
+            accepted = await desk.admission.take(order)
         except Refused as error:
-            return await _form(desk, request, kind, {}, raw=False, error=error)
-        raw = forms.RAW in said
-        try:
-            accepted = await desk.admission.take(_order(desk, request, kind, said))
-        except Refused as error:
-            return await _form(desk, request, kind, said, raw, error)
+            if error.status == 429 and order.form:  # to decode it, and to show all of it, would take long
+                return _later(desk, request, kind, error)
+            said = dict(order.fields or error.fields)
+            return await _form(desk, request, kind, said, forms.RAW in said, error)
         return RedirectResponse(f"/runs/{accepted.run.id}", 303)
 
 
-def _order(desk: Desk, request: Request, kind: str, said: dict[str, list[str]]) -> Order:
-    key = (said.get("key") or [""])[0] or None
-    return Order(desk.settings, kind, user_of(request), "form", fields=said, key=key)
+def _later(desk: Desk, request: Request, kind: str, error: Refused) -> HTMLResponse:
+    back = f"/submit/{kind}"
+    return desk.page(request, "later.html.j2", 429, what=error.errors[0].message, back=back)
 
 
 async def _form(

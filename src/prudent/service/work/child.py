@@ -87,6 +87,14 @@ def over_memory(most_mb: float, setting: str = "memory_mb") -> str:
     )
 
 
+def over_processes(most: float) -> str:
+    """Why a run was ended that has more."""
+    return (
+        f"It has more than the {most:,.0f} processes that a run may have here; start fewer, or let the "
+        "operator raise command_processes."
+    )
+
+
 def main(arguments: Sequence[str]) -> None:
     line = Connection(int(arguments[0]))
     terms = line.recv()

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -19,7 +20,8 @@ from typing import Any
 import prudent
 from prudent.core.errors import RunFailed
 from prudent.core.memory import below, exact_mb, files_mb, held_mb
-from prudent.service.work.child import Terms, over_memory
+from prudent.core.processes import session_gives_way
+from prudent.service.work.child import Terms, over_memory, over_processes
 from prudent.service.work.files import LOGS
 from prudent.service.work.messages import (
     Done,
@@ -49,7 +51,7 @@ class Died(RunFailed):
 
 
 class TooLarge(RunFailed):
-    """The run needs more memory than it may use; it is not tried again."""
+    """The run needs more memory or processes than it may use; it is not tried again."""
 
 
 class Hand:
@@ -59,7 +61,7 @@ class Hand:
     """
 
     def __init__(self, terms: Terms, wall: Wall | None = None, walled: Path | None = None) -> None:
-        self._memory_mb, self._looked_s = terms.memory_mb, 0.0
+        self._memory_mb, self._processes, self._looked_s = terms.memory_mb, math.inf, 0.0
         ours, theirs = socket.socketpair()
         home = str(Path(prudent.__file__).parents[1])
         path = os.pathsep.join(part for part in (home, os.environ.get("PYTHONPATH", "")) if part)
@@ -72,6 +74,7 @@ class Hand:
             command, options = wall.command(command, walled), wall.options()
             environment = {**wall.environment(walled, environment), "PYTHONPATH": path}
             terms = replace(terms, limits=wall.limits, warm=False, scratch=walled / SCRATCH)
+            self._processes = wall.limits.processes
         with theirs:
             self._process = subprocess.Popen(
                 command,
@@ -81,6 +84,7 @@ class Hand:
                 start_new_session=True,
                 **options,
             )
+        session_gives_way(self._process.pid)
         self._line = Connection(ours.detach())
         self._lock = threading.Lock()
         self.runs = 0
@@ -124,21 +128,33 @@ class Hand:
             raise Died(f"The process that did the work ended ({self._cause()}); it is tried again.") from None
         return None
 
-    def check_memory(self) -> None:
-        """End everything, with TooLarge, if the run holds more memory than it may; looked at now and then.
+    def check_limits(self) -> None:
+        """End everything, with TooLarge, if the run has more memory or processes than it may.
 
-        Each of its processes is kept within the limit by the kernel; this is for all of them together, and
-        for files: behind the wall, /tmp lies in memory.
+        Looked at now and then. Each process is kept within its memory by the kernel; this is for all of them
+        together, and for files: behind the wall, /tmp lies in memory. Processes are counted because the
+        kernel's own limit does not hold for root. Sessions that they have begun give way, too.
         """
-        if not math.isfinite(self._memory_mb) or time.monotonic() - self._looked_s < _LOOK_S:
+        if time.monotonic() - self._looked_s < _LOOK_S:
             return
         self._looked_s = time.monotonic()
+        found = list(below(self.pid))
+        for pid in found:
+            session_gives_way(pid)
+        if len(found) > self._processes:
+            self._end(found)
+            raise TooLarge(over_processes(self._processes))
         files = files_mb(self.pid) if self.walled else 0.0
         if held_mb(self.pid, files) > self._memory_mb and exact_mb(self.pid, files) > self._memory_mb:
-            for pid in [*below(self.pid)][::-1]:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+            self._end(below(self.pid))
             raise TooLarge(over_memory(self._memory_mb))
+
+    @staticmethod
+    def _end(found: Iterable[int]) -> None:
+        """Those that were started last first; bubblewrap ends all that are left with itself."""
+        for pid in [*found][::-1]:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
 
     def tick(self) -> None:
         """Say that the run is still ours."""

@@ -1,0 +1,1 @@
+"""Attacks that `benchmarks/service_attacks.py` plays, one module for each of its points."""
