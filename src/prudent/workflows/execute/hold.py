@@ -32,11 +32,13 @@ def cost_usd(holds: Iterable[Hold], at_s: float) -> float:
     return sum(hold.cost_usd(at_s) for hold in holds)
 
 
-def lasts_s(holds: Sequence[Hold], usd: float, now_s: float, give_back_s: float = 0.0) -> float:
+def lasts_s(
+    holds: Sequence[Hold], usd: float, now_s: float, give_back_s: float = 0.0, most_s: float = _FAR_S
+) -> float:
     """How long from now all may stay if what they cost in the end, give-back included, is at most `usd`.
 
-    Below zero: they should have been given back already. Steps and minima of prices count: nobody stays into
-    a minute that is not paid for.
+    Below zero: they should have been given back already. Infinite: for as long as is asked (`most_s`), which
+    is quickly told. Steps and minima of prices count: nobody stays into a minute that is not paid for.
 
     >>> hold = Hold("v", Price(3600.0, "", "x"), since_s=0.0)
     >>> round(lasts_s([hold], usd=100.0, now_s=10.0, give_back_s=5.0), 3)
@@ -51,12 +53,11 @@ def lasts_s(holds: Sequence[Hold], usd: float, now_s: float, give_back_s: float 
 
     if not affordable(0.0):
         return -1.0
-    far_s = 1.0
+    if affordable(min(most_s, _FAR_S)):
+        return math.inf
+    near_s, far_s = 0.0, 1.0
     while affordable(far_s):
-        far_s *= 2
-        if far_s > _FAR_S:
-            return math.inf
-    near_s = 0.0
+        near_s, far_s = far_s, 2 * far_s
     for _ in range(_STEPS):
         middle_s = (near_s + far_s) / 2
         near_s, far_s = (middle_s, far_s) if affordable(middle_s) else (near_s, middle_s)

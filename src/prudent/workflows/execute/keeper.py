@@ -31,12 +31,15 @@ class Keeper:
     meter: Meter
     foresee: Foresee
 
-    def left(self, now_s: float) -> tuple[float, Limit]:
-        """For how long what is held may be used, and which limit says so; below zero it is too late."""
+    def left(self, now_s: float, most_s: float = math.inf) -> tuple[float, Limit]:
+        """For how long what is held may be used, and which limit says so; below zero it is too late.
+
+        Who asks only whether it may be used for `most_s` is answered quickly.
+        """
         if not self.limits:
             return math.inf, "budget"
         holds = self.meter.holds(now_s)
-        return self.limits.left(holds, self.meter.earlier_usd, now_s, self.meter.give_back_s)
+        return self.limits.left(holds, self.meter.earlier_usd, now_s, self.meter.give_back_s, most_s)
 
     def affords(self, ends_s: Mapping[str, float], now_s: float) -> bool:
         """Whether VMs can be kept until these moments, and no other longer than now."""

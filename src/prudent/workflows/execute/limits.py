@@ -39,12 +39,20 @@ class Limits:
         return Limits(self.budget_usd, self.deadline_s + clock_s)
 
     def left(
-        self, holds: Sequence[Hold], earlier_usd: float, now_s: float, give_back_s: float
+        self,
+        holds: Sequence[Hold],
+        earlier_usd: float,
+        now_s: float,
+        give_back_s: float,
+        most_s: float = math.inf,
     ) -> tuple[float, Limit]:
-        """For how many seconds all that is held may still be used, and which limit says so."""
+        """For how many seconds all that is held may still be used, and which limit says so.
+
+        Who asks only whether it may be used for `most_s` is answered quickly.
+        """
         money_s = time_s = math.inf
         if self.budget_usd is not None:
-            money_s = lasts_s(holds, self.budget_usd - earlier_usd, now_s, give_back_s)
+            money_s = lasts_s(holds, self.budget_usd - earlier_usd, now_s, give_back_s, most_s)
         if self.deadline_s is not None:
             time_s = self.deadline_s - now_s
         return (money_s, "budget") if money_s <= time_s else (time_s, "deadline")

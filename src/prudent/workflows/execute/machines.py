@@ -56,6 +56,7 @@ class MachineCrew(Crew):
         self.carries = not _shared(cluster, directory)
         self._orders: dict[tuple[str, int], Order] = {}
         self._carriers = ThreadPoolExecutor(_CARRIERS, thread_name_prefix="carrier")
+        self._returners = ThreadPoolExecutor(_CARRIERS, thread_name_prefix="returner")
 
     def start(self, order: Order) -> None:
         if not self.carries:
@@ -74,6 +75,7 @@ class MachineCrew(Crew):
 
     def hush(self) -> None:
         self._carriers.shutdown(wait=False, cancel_futures=True)
+        self._returners.shutdown(wait=False, cancel_futures=True)
         super().hush()
 
     def leases(self) -> dict[str, Lease]:
@@ -83,7 +85,7 @@ class MachineCrew(Crew):
     def give_back(self, vm: str, why: str) -> None:
         """End the worker and the machine, without waiting for it."""
         self.dismiss(vm)
-        self._carriers.submit(self._end_machine, vm, why)
+        self._returners.submit(self._end_machine, vm, why)
 
     def _end_machine(self, vm: str, why: str) -> None:
         begun_s = time.monotonic()

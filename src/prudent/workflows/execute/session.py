@@ -80,7 +80,7 @@ class Session:
 
     def _step(self) -> None:
         """Start what may start, give back what has no part any more, stop where a limit leaves no choice."""
-        left_s, limit = self.keeper.left(self.log.clock_s())
+        left_s, limit = self.keeper.left(self.log.clock_s(), 0.0)
         if left_s < 0:
             self._stop(limit)
             return
@@ -88,7 +88,9 @@ class Session:
         held_up = self._held_up()
         if not held_up:
             self._give_back()
-        elif held_up == self.crew.vms:
+            return
+        limit = self.keeper.left(self.log.clock_s())[1]
+        if held_up == self.crew.vms:
             self._stop(limit)
         else:
             for vm in sorted(held_up):
@@ -98,7 +100,8 @@ class Session:
 
     def _patience_s(self) -> float:
         """How long to wait for an event: not beyond the moment at which a limit is reached."""
-        left_s = self.keeper.left(self.log.clock_s())[0] * (self.manner.replay or 1.0)
+        scale = self.manner.replay or 1.0
+        left_s = self.keeper.left(self.log.clock_s(), self.crew.tick_s / scale)[0] * scale
         look_s = self.replanner.rests_s
         patience_s = min(self.crew.tick_s, max(left_s, 0.0) + _AFTER_S)
         return min(patience_s, look_s + _AFTER_S) if look_s > 0 else patience_s

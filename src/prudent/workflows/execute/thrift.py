@@ -19,6 +19,8 @@ from prudent.workflows.workflow import Workflow
 from prudent.workflows.world import World
 
 _NEVER_S = 1e9
+_MOST_PAIRS, _LEAST_TRIES = 3_000_000, 4
+"""Ways are tried until so many pairs of activation and slot were looked at, but a few in any case."""
 _WORTH = 0.98
 """Where no plan keeps the limits, another one is followed if it takes less than this part of the rest."""
 _SLACK = 0.03
@@ -64,24 +66,34 @@ class Rest:
         return self._outlook(problem, names, lanes, placement)
 
     def others(self) -> list[Outlook]:
-        """Other ways: each activation where it ends first, on all machines, then on one fewer at a time.
+        """Other ways: each activation where it ends first, on all machines, then on ever fewer.
 
-        Of machines of one type, the one that costs the most for its work goes first; one on which something
-        runs gets no more and goes when that ends.
+        The type goes first without which the rest is cheapest; a machine on which something runs gets no more
+        and goes when that ends. Of many machines, several go at a time, and no more ways are tried than there
+        is time for: all machines are paid meanwhile.
         """
         problem, names, lanes = self._problem()
         open_vms = {vm.name for vm in self.fleet.vms}
         found = [self._without(problem, names, lanes, set())]
-        while len(open_vms) > 1:
+        tries = max(_MOST_PAIRS // (len(names) * len(lanes)), _LEAST_TRIES)
+        while len(open_vms) > 1 and tries > 0:
             closed = {vm.name for vm in self.fleet.vms} - open_vms
-            kinds = {
-                (vm.machine, self._busy(vm.name)): vm.name for vm in self.fleet.vms if vm.name in open_vms
-            }
-            tried = [(self._without(problem, names, lanes, closed | {vm}), vm) for vm in kinds.values()]
+            groups = self._groups(open_vms, max(len(open_vms) // 8, 1))
+            tried = [(self._without(problem, names, lanes, closed | group), group) for group in groups]
+            tries -= len(tried)
             best, dropped = min(tried, key=lambda each: (each[0].cost_usd, each[0].end_s))
-            open_vms.discard(dropped)
+            open_vms -= dropped
             found.append(best)
         return found
+
+    def _groups(self, open_vms: Collection[str], most: int) -> list[set[str]]:
+        """So many machines of each type, at most, of which all or none are busy; never all machines."""
+        found: dict[tuple[str, bool], set[str]] = {}
+        for vm in self.fleet.vms:
+            group = found.setdefault((vm.machine, self._busy(vm.name)), set())
+            if vm.name in open_vms and len(group) < most:
+                group.add(vm.name)
+        return [group for group in found.values() if group]
 
     def _busy(self, vm: str) -> bool:
         return any(lane[0] == vm for lane, _ in self.running.values())
