@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 from prudent.cloud.catalog import Machine
 from prudent.cloud.providers.local import LocalProvider
@@ -46,6 +47,25 @@ class Metered(LocalProvider):
         ]
         with os.fdopen(os.open(self.file, os.O_APPEND | os.O_CREAT | os.O_WRONLY), "w") as file:
             file.write("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def meter_all(file: Path) -> None:
+    """From here on all machines of this computer that this process launches or ends are metered."""
+    noting = SimpleNamespace(file=file)
+    launch, terminate = LocalProvider._launch_one, LocalProvider.terminate
+
+    def launched(self: LocalProvider, order: Order, index: int, kind: Machine) -> LocalMachine:
+        made = launch(self, order, index, kind)
+        one = made.instance()
+        assert one is not None
+        Metered._note(noting, [one])  # type: ignore[arg-type]
+        return made
+
+    def ended(self: LocalProvider, instances: Sequence[Instance]) -> None:
+        terminate(self, instances)
+        Metered._note(noting, instances, until_s=time.time())  # type: ignore[arg-type]
+
+    LocalProvider._launch_one, LocalProvider.terminate = launched, ended  # type: ignore[method-assign]
 
 
 def paid_usd(file: Path) -> float:
