@@ -43,13 +43,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def train(tmp_path: Path) -> Train:
     """Train on machines of a cloud; every machine is gone afterwards."""
 
-    def run(cloud: Cloud, wish: Wish, budget: str, takes_s: float, data_s: float = 0.0, **more: Any) -> Any:
+    def run(
+        cloud: Cloud,
+        wish: Wish,
+        budget: str,
+        takes_s: float,
+        data_s: float = 0.0,
+        earlier_usd: float = 0.0,
+        **more: Any,
+    ) -> Any:
         request = TrainingRequest.parse(
             asked([0.0, 1.0], parameterSearch="grid", parallelism=1, budget=budget, **more)
         )
         cluster = Cluster(cloud, wish, tmp_path / "leases", request.budget.usd)
+        cluster.meter.earlier_usd = earlier_usd
         engine = OnMachines(cluster, takes_s, data_s)
-        output = Output(tmp_path / "out", request, engine.name, False)
+        output = Output(tmp_path / "out", request, engine.name, earlier_usd > 0)
         events: list[Event] = []
         board = carry_out(request, engine, output, cluster, watch=events.append)
         assert cloud.running == 0
@@ -116,6 +125,23 @@ def test_a_budget_below_the_first_minimum_rents_nothing(clock: Clock, train: Tra
         train(cloud, Wish.exactly(3, "a"), "$1.79", takes_s=1.0)
     assert cloud.orders == []
     assert not (tmp_path / "out").exists()
+
+
+def test_what_earlier_sessions_paid_counts_and_what_they_trained_is_ranked_without_machines(
+    clock: Clock, train: Train
+) -> None:
+    """The first session is stopped by its budget; the second has more, the third no more than was spent."""
+    cloud = Cloud(clock, {"a": CENT})
+    first = train(cloud, Wish.exactly(1, "a"), "$0.20", takes_s=10.0)
+    assert len(first.entries) == 1
+    paid_usd = cloud.bill_usd()
+    board = train(cloud, Wish.exactly(1, "a"), "$0.60", takes_s=10.0, earlier_usd=paid_usd)
+    assert len(board.entries) == 2
+    assert paid_usd < cloud.bill_usd() <= 0.60
+    orders, paid_usd = len(cloud.orders), cloud.bill_usd()
+    again = train(cloud, Wish.exactly(1, "a"), f"${paid_usd:.6f}", takes_s=10.0, earlier_usd=paid_usd)
+    assert [entry.score for entry in again.entries] == [entry.score for entry in board.entries]
+    assert len(cloud.orders) == orders
 
 
 def test_the_provider_is_told_how_much_there_is_money_for(clock: Clock, train: Train) -> None:
