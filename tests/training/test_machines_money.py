@@ -178,6 +178,14 @@ def test_machines_that_do_not_end_are_told_and_the_models_are_kept(
     assert len(list((tmp_path / "out").glob("*-linear-regression-*"))) == 2
 
 
+def test_by_the_deadline_the_machines_are_gone(clock: Clock, train: Train) -> None:
+    cloud, began_s = Cloud(clock, {"a": CENT}, boot_s=10.0, end_s=4.0), clock.now_s
+    board = train(cloud, Wish.exactly(1, "a"), "100 trials", takes_s=30.0, deadline="60 s")
+    assert len(board.entries) == 1
+    assert board.ended == "the deadline has come"
+    assert 50 < clock.now_s - began_s <= 60
+
+
 def test_without_a_budget_the_machines_are_paid_all_the_same(clock: Clock, train: Train) -> None:
     cloud = Cloud(clock, {"a": CENT}, boot_s=30.0)
     board = train(cloud, Wish.exactly(1, "a"), "2 trials", takes_s=10.0)
