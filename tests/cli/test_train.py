@@ -95,6 +95,25 @@ def test_a_dry_run_trains_nothing(prudent: Prudent, branin: Callable[..., Path],
     assert seen["usd_per_h"] == pytest.approx(0.192)
 
 
+def test_a_dry_run_on_rented_machines_tells_what_all_of_them_cost(
+    prudent: Prudent, rows: Path, tmp_path: Path
+) -> None:
+    request = tmp_path / "request.json"
+    instances = [
+        {"ec2Instance": "m5.4xlarge", "minInstances": 3},
+        {"ec2Instance": "m5.large", "maxInstances": 1},
+    ]
+    resources = {"instances": instances, "minTotalInstances": 4, "maxTotalInstances": 4}
+    asked = {"domain": "classification", "dataset": {"path": str(rows)}, "computationalResources": resources}
+    request.write_text(json.dumps(asked))
+    done = prudent("train", request, "--dry-run", "--engine", "spark")
+    assert "$2.40 an hour" in done.out
+    assert "3*m5.4xlarge, 1*m5.large" in done.out
+    assert "50 at once" in done.out
+    local = prudent("train", request, "--dry-run", "--engine", "spark", "--cluster", "3*m5.large")
+    assert "$0.288 an hour" in local.out
+
+
 def test_the_schema_is_printed(prudent: Prudent) -> None:
     assert prudent("train", "--schema").json["title"] == "TrainingRequest"
 

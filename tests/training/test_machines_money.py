@@ -43,13 +43,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def train(tmp_path: Path) -> Train:
     """Train on machines of a cloud; every machine is gone afterwards."""
 
-    def run(cloud: Cloud, wish: Wish, budget: str, takes_s: float, data_s: float = 0.0, **more: Any) -> Any:
+    def run(
+        cloud: Cloud,
+        wish: Wish,
+        budget: str,
+        takes_s: float,
+        data_s: float = 0.0,
+        earlier_usd: float = 0.0,
+        **more: Any,
+    ) -> Any:
         request = TrainingRequest.parse(
             asked([0.0, 1.0], parameterSearch="grid", parallelism=1, budget=budget, **more)
         )
         cluster = Cluster(cloud, wish, tmp_path / "leases", request.budget.usd)
+        cluster.meter.earlier_usd = earlier_usd
         engine = OnMachines(cluster, takes_s, data_s)
-        output = Output(tmp_path / "out", request, engine.name, False)
+        output = Output(tmp_path / "out", request, engine.name, earlier_usd > 0)
         events: list[Event] = []
         board = carry_out(request, engine, output, cluster, watch=events.append)
         assert cloud.running == 0
@@ -118,6 +127,23 @@ def test_a_budget_below_the_first_minimum_rents_nothing(clock: Clock, train: Tra
     assert not (tmp_path / "out").exists()
 
 
+def test_what_earlier_sessions_paid_counts_and_what_they_trained_is_ranked_without_machines(
+    clock: Clock, train: Train
+) -> None:
+    """The first session is stopped by its budget; the second has more, the third no more than was spent."""
+    cloud = Cloud(clock, {"a": CENT})
+    first = train(cloud, Wish.exactly(1, "a"), "$0.20", takes_s=10.0)
+    assert len(first.entries) == 1
+    paid_usd = cloud.bill_usd()
+    board = train(cloud, Wish.exactly(1, "a"), "$0.60", takes_s=10.0, earlier_usd=paid_usd)
+    assert len(board.entries) == 2
+    assert paid_usd < cloud.bill_usd() <= 0.60
+    orders, paid_usd = len(cloud.orders), cloud.bill_usd()
+    again = train(cloud, Wish.exactly(1, "a"), f"${paid_usd:.6f}", takes_s=10.0, earlier_usd=paid_usd)
+    assert [entry.score for entry in again.entries] == [entry.score for entry in board.entries]
+    assert len(cloud.orders) == orders
+
+
 def test_the_provider_is_told_how_much_there_is_money_for(clock: Clock, train: Train) -> None:
     """After the offer the price doubles: what $1 pays for no longer is not rented."""
 
@@ -150,6 +176,14 @@ def test_machines_that_do_not_end_are_told_and_the_models_are_kept(
     with pytest.raises(RunFailed, match="does not answer"):
         train(cloud, Wish.exactly(1, "a"), "$1", takes_s=1.0)
     assert len(list((tmp_path / "out").glob("*-linear-regression-*"))) == 2
+
+
+def test_by_the_deadline_the_machines_are_gone(clock: Clock, train: Train) -> None:
+    cloud, began_s = Cloud(clock, {"a": CENT}, boot_s=10.0, end_s=4.0), clock.now_s
+    board = train(cloud, Wish.exactly(1, "a"), "100 trials", takes_s=30.0, deadline="60 s")
+    assert len(board.entries) == 1
+    assert board.ended == "the deadline has come"
+    assert 50 < clock.now_s - began_s <= 60
 
 
 def test_without_a_budget_the_machines_are_paid_all_the_same(clock: Clock, train: Train) -> None:

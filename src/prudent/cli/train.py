@@ -80,10 +80,10 @@ def train(
     asked = _asked(request, retrain, data, {name: said for name, said in changes.items() if said is not None})
     for note in asked.notes:
         complain(note)
-    if dry_run:
-        _show_plan(asked, engine, where, as_json)
-        return
     machines = {"master": master, "cluster": cluster, "where": where}
+    if dry_run:
+        _show_plan(asked, engine, machines, to, as_json)
+        return
     if engine == "spark" and master is None:
         reap_leftovers()
         tell_age(prices_at(where, _types(asked, cluster)))
@@ -170,16 +170,19 @@ def _code(board: Leaderboard) -> int:
     return 0 if board.entries else NOTHING
 
 
-def _show_plan(asked: TrainingRequest, engine: str, where: str, as_json: bool) -> None:
+def _show_plan(
+    asked: TrainingRequest, engine: str, machines: dict[str, Any], to: Path, as_json: bool
+) -> None:
     from prudent.cli.train_answer import joint_lines, plan_lines
     from prudent.training.joint.outlook import joint_outlook
     from prudent.training.outlook import outlook
+    from prudent.training.resources import machines_for
 
     if asked.machines is not None:
-        joint = joint_outlook(asked, engine, where)
+        joint = joint_outlook(asked, engine, machines["where"])
         said, lines = joint.to_dict(), joint_lines(joint)
     else:
-        seen = outlook(asked, engine)
+        seen = outlook(asked, engine, machines_for(asked, engine, **machines, out=to, home=None))
         said, lines = seen.to_dict(), plan_lines(seen)
     if as_json:
         say_json(said)

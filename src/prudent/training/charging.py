@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Protocol
 
-from prudent.cloud.meter import Guard, Meter
+from prudent.cloud.meter import Meter
 from prudent.core.ledger import Entry, Ledger, Reservation
 from prudent.core.money import ROUNDING_USD, Price
 from prudent.tuning.charges import INTERRUPTED
@@ -117,11 +118,12 @@ class ByPrice:
 class ByMeter:
     """What rented machines cost is divided among the trials under way; while there is none, nobody has it.
 
-    The budget is for all of it, from the order to the give-back: `guard` ends the machines in time.
+    The budget is for all of it, from the order to the give-back: somebody else ends the machines in time, and
+    `gone` tells when the money was.
     """
 
-    def __init__(self, meter: Meter, guard: Guard) -> None:
-        self._meter, self._guard = meter, guard
+    def __init__(self, meter: Meter, gone: Callable[[], bool]) -> None:
+        self._meter, self._gone = meter, gone
         self._counted_usd = meter.spent_usd()
         self._shares_usd: dict[int, float] = {}
 
@@ -133,7 +135,7 @@ class ByMeter:
     def left_usd(self) -> float:
         """What the time left is worth: a billing minimum that was paid is there to be used."""
         rate = self._meter.usd_per_s
-        return self._meter.left_usd if rate == 0 else self.paid_s * rate
+        return self._meter.left_usd if rate == 0 and not self.broke else self.paid_s * rate
 
     @property
     def paid_s(self) -> float:
@@ -141,7 +143,7 @@ class ByMeter:
 
     @property
     def broke(self) -> bool:
-        return self._guard.acted
+        return self._gone()
 
     def begin(self, number: int, likely_s: float) -> None:
         del likely_s

@@ -9,6 +9,7 @@ from prudent.core.units import format_duration, format_money
 from prudent.training.methods import plans, search_of
 from prudent.training.price import cores, trial_price
 from prudent.training.request import TrainingRequest
+from prudent.training.resources import Machines, parallelism_of, price_of
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,17 @@ class Outlook:
         return asdict(self)
 
 
-def outlook(request: TrainingRequest, engine: str) -> Outlook:
-    """What a request would do; the data are not read, so methods may be left out later for their classes."""
-    parallelism = request.parallelism or cores()
-    price = trial_price(request, parallelism)
+def outlook(request: TrainingRequest, engine: str, machines: Machines | None = None) -> Outlook:
+    """What a request would do; the data are not read, so methods may be left out later for their classes.
+
+    `machines` are those that would be rented for it: the price is that of as many as there may be.
+    """
+    if machines is None:
+        parallelism = request.parallelism or cores()
+        price = trial_price(request, parallelism)
+    else:
+        parallelism = request.parallelism or parallelism_of(machines)
+        price = price_of(machines, parallelism)
     limited = request.budget.given
     methods = tuple(
         Prospect(

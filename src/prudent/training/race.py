@@ -6,10 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from prudent.cloud.meter import Guard
-from prudent.core.errors import PrudentError
+from prudent.core.errors import BadInput, PrudentError
 from prudent.core.units import format_money
 from prudent.training.algorithms.domains import FUNCTION, domain
 from prudent.training.charging import ByMeter, ByPrice, Charging
@@ -20,6 +21,7 @@ from prudent.training.leaderboard import Entry, Failure, Leaderboard, standing
 from prudent.training.methods import Plan, plans
 from prudent.training.output import Output
 from prudent.training.price import cores, trial_price
+from prudent.training.remembered import Remembered
 from prudent.training.request import TrainingRequest
 from prudent.training.resources import Machines, check_payable, parallelism_of, price_of
 from prudent.training.search import LEFT_FOR_MORE_DATA, Search
@@ -125,7 +127,7 @@ class Race:
             guard: Guard | None = None
             if self._machines is not None:
                 guard = stack.enter_context(Guard(self._machines.meter, self._machines.abort))
-                self._charging = ByMeter(self._machines.meter, guard)
+                self._charging = ByMeter(self._machines.meter, lambda: guard.acted)
             try:
                 session = stack.enter_context(self._opened())
             except Exception:
@@ -142,11 +144,23 @@ class Race:
     def _opened(self) -> Session:
         request, output = self._request, self._output
         if self._machines is not None:
-            check_payable(self._machines)
+            try:
+                check_payable(self._machines)
+            except BadInput:
+                if not self._note.exists():
+                    raise
+                # What earlier sessions have trained is ranked; that needs no machines.
+                self._charging = ByMeter(self._machines.meter, lambda: True)
+                return Remembered(self._note)
         if domain(request.domain).task == FUNCTION:
             return FunctionSession()
         output.engine_work.mkdir(parents=True, exist_ok=True)
         return self._engine.open(request, output.engine_work, self._parallelism)
+
+    @property
+    def _note(self) -> Path:
+        """What a session on rented machines has found out about the data."""
+        return self._output.work / "data.json"
 
     def _nothing(self) -> Found:
         """The money was gone before the machines were ready, or the data on them."""
@@ -164,6 +178,8 @@ class Race:
         elapsed_s = time.monotonic() - self._began_s
         ending_s = 0.0 if self._machines is None else self._machines.meter.ending_s
         terms = Terms.of(request, self._price, self._parallelism, elapsed_s, metric, ending_s)
+        if self._machines is not None:
+            Remembered.write(self._note, session)
         asked = plans(request, session.shape)
         again = (
             [replace(plan, index=len(asked) + plan.index, search=GIVEN, enough=10**9) for plan in asked]

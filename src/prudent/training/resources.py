@@ -185,7 +185,7 @@ def catalog_of(provider: Provider) -> Catalog:
 def parallelism_of(cluster: Machines) -> int:
     """How many trials keep all machines busy that there may be: one for each core."""
     cores = cluster.cores()
-    return max(1, cluster.wish.most * max(cores[kind.type] for kind in cluster.wish.kinds))
+    return max(1, sum(count * cores[name] for name, count in cluster.wish.largest().items()))
 
 
 def price_of(cluster: Machines, parallelism: int) -> Price:

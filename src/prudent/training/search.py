@@ -323,8 +323,8 @@ class Search:
 
     def _sign(self) -> None:
         """Note now and then that the trials live, and for how long."""
-        ages_s = {number: member.heard_s for number, member in self._members.items()}
-        self._signs.note(time.monotonic(), ages_s)
+        if (now_s := time.monotonic()) >= self._signs.due_s:
+            self._signs.note(now_s, {number: member.heard_s for number, member in self._members.items()})
 
     def _drop(self) -> None:
         """Stop what is under way, and charge its time; a resumed request begins it again."""

@@ -24,7 +24,8 @@ class Signs:
         said = _read(path)
         self._lost_s = float(said.get("lost_s", 0.0))
         self._left: dict[str, float] = dict(said.get("under_way_s", {}))
-        self._due_s = -math.inf
+        self.due_s = -math.inf
+        """When the next sign is due."""
 
     def lost_s(self, told: Collection[int]) -> float:
         """What was lost in earlier sessions, once it is known which trials were told."""
@@ -35,10 +36,9 @@ class Signs:
         return self._lost_s
 
     def note(self, now_s: float, ages_s: Mapping[int, float]) -> None:
-        """These trials live, and have lasted so long; written when it is time."""
-        if now_s >= self._due_s:
-            self._due_s = now_s + max(EVERY_S, SHARE * max(ages_s.values(), default=0.0))
-            self._write(ages_s)
+        """These trials live, and have lasted so long."""
+        self.due_s = now_s + max(EVERY_S, SHARE * max(ages_s.values(), default=0.0))
+        self._write(ages_s)
 
     def lose(self, seconds: float) -> None:
         """A trial was ended before its time after so long."""

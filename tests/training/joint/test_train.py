@@ -28,6 +28,7 @@ from prudent.training.engine import Session
 from prudent.training.engines.local.engine import LocalEngine
 from prudent.training.engines.local.pool import Pool
 from prudent.training.engines.local.session import open_pool
+from prudent.training.events import Event, Paid
 from prudent.training.joint.job import JointJob
 from prudent.training.joint.site import Cluster, Kind, Site
 from prudent.training.joint.space import ALGORITHM
@@ -338,6 +339,40 @@ def test_the_budget_holds_for_all_that_machines_cost(bench: Bench) -> None:
     assert result.spent_usd == pytest.approx(bill_usd, abs=1e-5)
     assert {trial.status for trial in result.trials} == {"cut"}
     assert "is spent" in bench.story.ended(result, None)
+
+
+def test_the_leaderboard_of_a_request_tells_what_its_machines_cost(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def on_machines(request: TrainingRequest, *said: Any) -> Any:
+        *_, meter, _, told = said
+        rent = bench.opening(request, meter)
+
+        def opening(kind: Kind, number: int) -> tuple[Cluster, Callable[[], Session]]:
+            cluster, begin = rent(kind, number)
+
+            def opened() -> Session:
+                session = begin()
+                told(session)
+                return session
+
+            return cluster, opened
+
+        return opening
+
+    monkeypatch.setattr("prudent.training.joint.train.OnSpark", on_machines)
+    events: list[Event] = []
+    out, place = bench.folder / "out", f"local:{bench.folder / 'prices.csv'}"
+    asked = asked_of(bench, budget={"usd": 1.0, "trials": 2})
+    board = train_jointly(asked, "spark", out, where=place, home=bench.folder / "home", watch=events.append)
+    assert bench.provider.list() == ()
+    assert len(board.entries) == 2
+    assert all((Path(entry.model_path) / "model.json").exists() for entry in board.entries)
+    assert board.spent_usd == pytest.approx(bench.bill_usd(), abs=1e-9)
+    assert (board.budget_usd, board.over_usd) == (1.0, 0.0)
+    assert [event for event in events if isinstance(event, Paid)][-1].total_usd == pytest.approx(
+        board.spent_usd
+    )
 
 
 def test_a_trial_whose_machines_are_lost_begins_again_on_others(bench: Bench) -> None:
