@@ -25,9 +25,9 @@ def play(seed: int, folder: Path) -> Played:
     """A request that is left alone, interrupted or killed, and taken up again."""
     chance = random.Random(f"spark {seed}")
     usd_per_s = chance.uniform(0.005, 0.02)
-    budget_usd = usd_per_s * chance.uniform(40.0, 150.0)
+    budget_usd = usd_per_s * chance.uniform(60.0, 200.0)
     (folder / "prices.csv").write_text(
-        f"name,price_usd_per_h,vcpus,memory_gb\n{TYPE},{usd_per_s * 3600},1,4\n"
+        f"name,price_usd_per_h,vcpus,memory_gb,minimum_s\n{TYPE},{usd_per_s * 3600},1,4,0\n"
     )
     request = {
         "domain": "regression",

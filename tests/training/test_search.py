@@ -763,3 +763,12 @@ def test_the_first_trials_a_grid_and_whoever_does_not_want_it_are_never_cut(tmp_
         board = train(asked(values, parallelism=1, **more), Learning(), tmp_path / str(number))
         assert not board.failures
         assert len(board.entries) == len(values)
+
+
+def test_a_run_that_was_killed_while_its_machines_booted_is_taken_up(tmp_path: Path) -> None:
+    """It has left the logs of its cluster, and nothing else."""
+    (tmp_path / "out" / "cluster").mkdir(parents=True)
+    (tmp_path / "out" / "cluster" / "master.log").write_text("up")
+    board = train(asked([0.0, 1.0], parameterSearch="grid"), Ridge(), tmp_path / "out", resume=True)
+    assert len(board.entries) == 2
+    assert (tmp_path / "out" / "cluster" / "master.log").exists()

@@ -72,7 +72,7 @@ class Output:
         if self.folder.exists() and not self.folder.is_dir():
             raise BadInput(f'"{self.folder}" is a file; name a folder for the models.')
         held = sorted(path.name for path in self.folder.iterdir()) if self.folder.exists() else []
-        if not held:
+        if held in ([], [CLUSTER]):  # a run that was killed while its machines booted has left their logs
             return
         strangers = [name for name in held if name not in _OURS and not _MODEL.fullmatch(name)]
         if strangers or not self._note.exists():
