@@ -159,7 +159,9 @@ def test_a_killed_study_takes_its_runs_with_it_and_ends_what_escaped_before_it_g
     )
     pids = tmp_path / "pids"
     process = start("tune", job)
-    wait_for(lambda: lines(pids) >= 4, process)
+    journal = tmp_path / "left.prudent" / "journal.jsonl"
+    # A run that is noted as alive is one whose guard knows of it.
+    wait_for(lambda: lines(pids) >= 4 and '"lasted_s": {"2"' in journal.read_text(), process)
     command, child, escaped = [int(pid) for pid in pids.read_text().split()][1:]
     (tmp_path / "died").touch()
     process.kill()
@@ -170,7 +172,6 @@ def test_a_killed_study_takes_its_runs_with_it_and_ends_what_escaped_before_it_g
     assert not alive(command)
     assert not alive(child)
     assert alive(escaped), "it is in a session of its own"
-    journal = tmp_path / "left.prudent" / "journal.jsonl"
     paid = [fact["trial"]["number"] for fact in facts(journal) if fact["fact"] == "told"]
     assert paid == [1]
     lived_s = time.time() - float((tmp_path / "began").read_text())
