@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -38,7 +37,7 @@ def play(seed: int, folder: Path) -> Played:
         how = chance.choice(STOPS)
         troubles[how.name] += session(folder, words, how, chance.uniform(0.0, 1.5))
     session(folder, words, None, 0.0)
-    session(folder, ["clusters", "--json"], None, 0.0)  # ends what a killed session has left
+    session(folder, ["clusters", "reap"], None, 0.0)  # ends what a killed session has left
     from prudent.workflows.execute.record import Run
 
     run = Run.read(folder / "run")
@@ -99,8 +98,3 @@ def session(folder: Path, words: list[str], stop: signal.Signals | None, after_s
             return True
         time.sleep(0.01)
     return False
-
-
-def said(folder: Path) -> object:
-    text = (folder / "answer").read_text()
-    return json.loads(text) if text.strip() else (folder / "said").read_text()

@@ -7,6 +7,7 @@ import math
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import prudent
 from money.played import Played
@@ -15,14 +16,39 @@ GOALS = ("minimise cost_usd", "minimise time_s subject to accuracy >= 0.7", "max
 STRATEGIES = ("random", "grid", "lynceus", "obol", "gp-ei", "prudent")
 
 
+class Watched(prudent.TableJob):
+    """Notes how long every run was there: until it ended, or until somebody cut it."""
+
+    there_s: dict[int, float]
+
+    def start(self, configuration: Any, number: int) -> Any:
+        run = super().start(configuration, number)
+        self.there_s[number] = 0.0
+        cut, following = run.cut, run.next
+
+        def next_(until_s: float) -> Any:
+            event = following(until_s)
+            self.there_s[number] = max(self.there_s[number], getattr(event, "time_s", 0.0))
+            return event
+
+        def cut_(at_s: float, why: str) -> Any:
+            self.there_s[number] = at_s
+            return cut(at_s, why)
+
+        run.next, run.cut = next_, cut_
+        return run
+
+
 def play(seed: int, folder: Path) -> Played:
     """Every trial of the answer is billed again from the table alone."""
     chance = random.Random(f"replayed {seed}")
     minimum_s, boot_s = chance.choice([0.0, 60.0]), chance.choice([0.0, 30.0, 90.0])
     times_s, prices = write_table(folder / "runs.csv", chance)
-    job = prudent.TableJob.read_csv(
+    there_s: dict[int, float] = {}
+    job = Watched.read_csv(
         folder / "runs.csv", ["vm", "workers"], measures=["accuracy"], minimum_s=minimum_s, boot_s=boot_s
     )
+    job.there_s = there_s
     mean_usd = sum(prices[key] * times_s[key] / 3600 for key in times_s) / len(times_s)
     budget_usd = mean_usd * chance.uniform(0.5, 12.0)
     parallel = chance.randint(1, 4)
@@ -40,9 +66,10 @@ def play(seed: int, folder: Path) -> Played:
     metered_usd = 0.0
     for trial in result.trials:
         key = (str(trial.configuration["vm"]), str(trial.configuration["workers"]))
-        assert trial.time_s <= times_s[key] + 1e-9, "it was cut after it had ended"
-        there_s = boot_s + (times_s[key] if trial.finished else trial.time_s)
-        metered_usd += prices[key] * (max(there_s, minimum_s) if there_s else 0.0) / 3600
+        seen_s = there_s.get(trial.number, 0.0)  # one that could not be the answer is not begun
+        assert seen_s <= boot_s + times_s[key] + 1e-9, "it was cut after it had ended"
+        lasted_s = boot_s + times_s[key] if trial.finished else seen_s
+        metered_usd += prices[key] * (max(lasted_s, minimum_s) if lasted_s else 0.0) / 3600
     return Played(
         "tune, replayed",
         seed,

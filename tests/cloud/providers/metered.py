@@ -30,8 +30,8 @@ class Metered(LocalProvider):
         return made
 
     def terminate(self, instances: Sequence[Instance]) -> None:
-        super().terminate(instances)
         self._note(instances, until_s=time.time())
+        super().terminate(instances)
 
     def _note(self, instances: Sequence[Instance], **facts: float) -> None:
         """Also of one that goes all is noted: who launched it may have been killed before it could."""
@@ -62,14 +62,14 @@ def meter_all(file: Path) -> None:
         return made
 
     def ended(self: LocalProvider, instances: Sequence[Instance]) -> None:
-        terminate(self, instances)
         Metered._note(noting, instances, until_s=time.time())  # type: ignore[arg-type]
+        terminate(self, instances)
 
     LocalProvider._launch_one, LocalProvider.terminate = launched, ended  # type: ignore[method-assign]
 
 
 def paid_usd(file: Path) -> float:
-    """The bill, as a cloud would write it: each machine from its launch to the first word of its end."""
+    """The bill, as a cloud would write it: each machine from its launch to the first order to end it."""
     machines: dict[str, dict[str, float]] = {}
     for line in file.read_text().splitlines() if file.exists() else ():
         fact = json.loads(line)

@@ -124,6 +124,19 @@ def test_what_is_forecast_to_be_too_dear_rents_nothing(
         execute(plan, letters, tmp_path / "run", budget_usd=0.5, replay=0.1, **told)
 
 
+def test_less_than_the_shortest_use_of_its_machines_rents_none(
+    letters: Workflow, ground: Path, tmp_path: Path, home: Path
+) -> None:
+    """Though it is begun anyway: two machines are billed for an hour each, at least."""
+    (tmp_path / "prices.csv").write_text(f"name,price_usd_per_h,minimum_s\n{TYPE},36,3600\n")
+    with pytest.raises(BadInput, match=r"2 machines costs \$72.00 at least.* \$71.00 of the budget of \$71"):
+        execute(
+            _plan(letters, 2), letters, tmp_path / "run", directory=ground, home=home, anyway=True,
+            on=f"local:{tmp_path / 'prices.csv'}", budget_usd=71.0,
+        )  # fmt: skip
+    assert Register(home).leases() == ()
+
+
 def test_machines_that_do_not_come_up_in_time_are_given_back(
     letters: Workflow, ground: Path, tmp_path: Path, home: Path, dollar_a_second: str
 ) -> None:

@@ -69,7 +69,7 @@ class Limits:
         """BadInput if what is expected breaks a limit: nothing was rented yet."""
         broken = self.passed_by(forecast.cost_usd.expected, forecast.makespan_s.expected)
         if broken == "budget" and self.budget_usd is not None:
-            enough = format_money(_up(forecast.cost_usd.high))
+            enough = format_money(rounded_up(forecast.cost_usd.high))
             raise BadInput(
                 f"It is expected to cost {forecast.cost_text}, more than the budget of "
                 f"{format_money(self.budget_usd)}; give --budget {enough}, plan again for less with "
@@ -84,10 +84,10 @@ class Limits:
             )
 
 
-def _up(usd: float) -> float:
+def rounded_up(usd: float) -> float:
     """Rounded up to two digits: what is told to be given suffices.
 
-    >>> round(_up(0.01234), 6), _up(3.0)
+    >>> round(rounded_up(0.01234), 6), rounded_up(3.0)
     (0.013, 3.0)
     """
     if usd <= 0:
@@ -110,7 +110,7 @@ def stop_sentence(
     need = f"which need about {rest.cost_text} and {rest.makespan_text} more"
     if why == "budget":
         assert limits.budget_usd is not None
-        enough = format_money(_up(end_usd + rest.cost_usd.high))
+        enough = format_money(rounded_up(end_usd + rest.cost_usd.high))
         return (
             f"Stopped before the budget of {format_money(limits.budget_usd)} is passed "
             f"({format_money(spent_usd)} spent): {what}, {need}; go on with --resume --budget {enough}."

@@ -82,6 +82,7 @@ def execute(
         ahead = sitting.forecast()
         if limits and agenda.reasons and not anyway:
             limits.check(ahead, agenda.offset_s)
+        sitting.check_payable(limits)
         agenda.open(notes, plan, workflow, manner, run, sitting.money_facts(limits, ahead))
         if agenda.reasons:
             sitting.run(stack, notes, crew, used, limits)

@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from prudent.core.errors import BadInput
+from prudent.core.money import ROUNDING_USD
+from prudent.core.units import format_money
 from prudent.workflows.execute.agenda import Agenda, Ground, Manner, Notes
 from prudent.workflows.execute.crew import Crew, crew_for
 from prudent.workflows.execute.dispatch import Lane
 from prudent.workflows.execute.estimates import learned
 from prudent.workflows.execute.forecast import Forecast, Interval
 from prudent.workflows.execute.foresight import Terms, forecast
-from prudent.workflows.execute.hold import Hold
+from prudent.workflows.execute.hold import Hold, cost_usd
 from prudent.workflows.execute.journal import Fact
 from prudent.workflows.execute.keeper import Keeper
-from prudent.workflows.execute.limits import Limit, Limits
+from prudent.workflows.execute.limits import Limit, Limits, rounded_up
 from prudent.workflows.execute.machines import BootTooLong, crew_on_machines
 from prudent.workflows.execute.meter import LeaseMeter, Meter, PlanMeter, plan_price, spent_usd
 from prudent.workflows.execute.place import Place, bill_fact
@@ -136,11 +139,28 @@ class Sitting:
             return {}
         return {vm: price.usd_per_h for vm, price in self.terms.prices.items()}
 
+    def check_payable(self, limits: Limits) -> None:
+        """BadInput if the money left does not pay for the shortest use of the machines: none is ordered."""
+        if self.place is None or limits.budget_usd is None or not self.agenda.reasons:
+            return
+        least_usd = cost_usd(self._holds(), self.agenda.offset_s + self.terms.give_back.high_s)
+        left_usd = limits.budget_usd - self.earlier_usd
+        if least_usd > left_usd + ROUNDING_USD:
+            count, left = len(self.terms.prices), format_money(max(left_usd, 0.0))
+            machines = "1 machine" if count == 1 else f"{count} machines"
+            raise BadInput(
+                f"To rent {machines} costs {format_money(least_usd)} at least, give-back included, and {left} "
+                f"of the budget of {format_money(limits.budget_usd)} are left; give --budget {format_money(rounded_up(self.forecast().cost_usd.high))}."
+            )
+
+    def _holds(self) -> list[Hold]:
+        """The machines of this session, as if they were ordered now."""
+        return [Hold(vm, price, self.agenda.offset_s) for vm, price in self.terms.prices.items()]
+
     def _most_s(self, limits: Limits, earlier_usd: float) -> float:
         """For how long the machines may be there, from their order on."""
         now_s = self.agenda.offset_s
-        holds = [Hold(vm, price, now_s) for vm, price in self.terms.prices.items()]
-        return limits.left(holds, earlier_usd, now_s, self.terms.give_back.high_s)[0]
+        return limits.left(self._holds(), earlier_usd, now_s, self.terms.give_back.high_s)[0]
 
     def _stopped_at_boot(self, limits: Limits, earlier_usd: float) -> Fact:
         """Money or time was over before the machines were up; the bill that follows tells what they cost."""
