@@ -146,11 +146,12 @@ class Sitting:
         least_usd = cost_usd(self._holds(), self.agenda.offset_s + self.terms.give_back.high_s)
         left_usd = limits.budget_usd - self.earlier_usd
         if least_usd > left_usd + ROUNDING_USD:
-            count, left = len(self.terms.prices), format_money(max(left_usd, 0.0))
-            machines = "1 machine" if count == 1 else f"{count} machines"
+            count, enough = len(self.terms.prices), rounded_up(self.forecast().cost_usd.high)
             raise BadInput(
-                f"To rent {machines} costs {format_money(least_usd)} at least, give-back included, and {left} "
-                f"of the budget of {format_money(limits.budget_usd)} are left; give --budget {format_money(rounded_up(self.forecast().cost_usd.high))}."
+                f"To rent {'1 machine' if count == 1 else f'{count} machines'} costs "
+                f"{format_money(least_usd)} at least, give-back included, and "
+                f"{format_money(max(left_usd, 0.0))} of the budget of {format_money(limits.budget_usd)} are "
+                f"left; give --budget {format_money(enough)}."
             )
 
     def _holds(self) -> list[Hold]:
