@@ -245,14 +245,14 @@ def test_a_resumed_study_ends_what_was_left_by_one_killed_with_its_guard(
     assert job("true", tmp_path).reap() == ()
 
 
-def test_a_killed_study_takes_along_all_but_those_who_left_the_group(tmp_path: Path) -> None:
+def test_a_killed_study_takes_its_whole_family_along(tmp_path: Path, stranger: Any) -> None:
+    """Also those that are in another group, or a daemon."""
     with study(FAMILY, tmp_path, "die") as killed:
         assert killed.wait(120) == -signal.SIGKILL
-    family = pids(tmp_path, 5)
-    wait_for(lambda: len(alive(family)) == 2)
-    assert sorted(alive(family)) == ["daemon", "other-group"]
-    assert job("true", tmp_path, grace_s=0.2).reap() == (3,)
-    assert gone(family)
+    assert gone(pids(tmp_path, 5))
+    wait_for((tmp_path / "logs" / "trial-0003.ended").exists)
+    assert job("true", tmp_path).reap() == (3,)
+    assert not list((tmp_path / "logs").glob("*.pid"))
 
 
 def test_what_died_with_its_study_is_known_to_have_lasted_until_then(
@@ -280,6 +280,7 @@ def test_the_runs_of_a_living_study_are_left_alone(tmp_path: Path) -> None:
         assert job("true", tmp_path).reap() == ()
         assert len(alive(pids(tmp_path, 5))) == 5
         living.kill()
+    wait_for((tmp_path / "logs" / "trial-0003.ended").exists)
     assert job("true", tmp_path, grace_s=0.2).reap() == (3,)
 
 

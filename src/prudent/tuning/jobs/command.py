@@ -112,14 +112,15 @@ class CommandJob:
         tree = None
         try:
             self._note(note)
+            guard().watch_cookie(cookie, None if self.logs is None else ended_path(self.logs, number))
             command = self._template.fill(chosen)
             timeline = Timeline(self.setup_s)  # from here on it is paid for, the start of the process too
             tree = ProcessTree(command, self.directory, self._variables(chosen, number), cookie)
-            guard().watch(tree.pid, None if self.logs is None else ended_path(self.logs, number))
             self._note(replace(note, process=tree.identity))
         except BaseException as error:
             _abandon(tree, out, err)
             self._forget(number)
+            guard().forget_cookie(cookie)
             if isinstance(error, OSError):
                 why = f"could not start: {error.strerror or error}; mend the command or the machine."
                 return CommandRun.unstarted(Outcome(FAILED, 0.0, {}, why, started=False))
@@ -268,7 +269,7 @@ class CommandRun:
         tree.wait()
         self._exit_s = ended_s = self._timeline.now_s()
         code = tree.close()
-        guard().forget(tree.pid)
+        guard().forget_cookie(tree.cookie)
         give_up_s = time.monotonic() + _DRAIN_S
         for reader in readers:
             reader.join(max(0.0, give_up_s - time.monotonic()))

@@ -14,6 +14,9 @@ from prudent.cloud.process import end, signal_all
 from prudent.cloud.procfs import Identity, Process, belonging
 from prudent.tuning.jobs.logs import cannot_write
 
+_GUARD_S = 0.5
+"""How long a guard may need to write down when its commands were gone, after they are."""
+
 
 @dataclass(frozen=True)
 class PidFile:
@@ -111,8 +114,11 @@ def _ended_s(folder: Path, note: PidFile, grace_s: float) -> float | None:
     if note.members():
         end(note.members, signal_all, grace_s)
         return time.time()
-    with contextlib.suppress(OSError, ValueError):
-        return float(ended_path(folder, note.trial).read_text())
+    until_s = time.monotonic() + _GUARD_S
+    while time.monotonic() < until_s:
+        with contextlib.suppress(OSError, ValueError):
+            return float(ended_path(folder, note.trial).read_text())
+        time.sleep(_GUARD_S / 20)
     return None
 
 
