@@ -335,7 +335,7 @@ def test_the_budget_holds_for_all_that_machines_cost(bench: Bench) -> None:
     bench.hanging = True
     result = bench.study(asked_of(bench, machines={"types": ["large"]}, budget={"usd": budget_usd}))
     bill_usd = bench.bill_usd()
-    assert 2.0 * 0.72 / 3600 <= bill_usd <= budget_usd
+    assert 1.0 * 0.72 / 3600 <= bill_usd <= budget_usd  # it was used, for as long as somebody looked
     assert result.spent_usd == pytest.approx(bill_usd, abs=1e-5)
     assert {trial.status for trial in result.trials} == {"cut"}
     assert "is spent" in bench.story.ended(result, None)
