@@ -27,6 +27,8 @@ OWN_NAMES = ("spark-", "blockmgr-", "torch", "prudent", "dask-", "pymp-", "artif
 """What our programs call their temporary folders where they do not heed TMPDIR (Java does not)."""
 _PR_SET_CHILD_SUBREAPER = 36
 _RUN_PREFIX = "prudent-tests-"
+_KEPT_PREFIX = "pytest-of-"
+"""What belongs to the run itself and goes with it."""
 
 
 def main(command: list[str]) -> int:
@@ -53,7 +55,9 @@ def main(command: list[str]) -> int:
 
 
 def _run(command: list[str], temporary: Path) -> int:
-    environment = {**os.environ, "TMPDIR": str(temporary)}
+    # torch keeps a cache beside temporary files for as long as the computer runs: here it is the run's own.
+    torch_cache = str(temporary / f"{_KEPT_PREFIX}torch")
+    environment = {**os.environ, "TMPDIR": str(temporary), "TORCHINDUCTOR_CACHE_DIR": torch_cache}
     child = subprocess.Popen(command, env=environment)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # Ctrl-C reaches the child through the terminal; the others must be passed on.
@@ -104,7 +108,7 @@ def _words(process: psutil.Process) -> Iterator[str]:
 
 
 def _folders_left(temporary: Path) -> list[str]:
-    left = (path for path in sorted(temporary.iterdir()) if not path.name.startswith("pytest-of-"))
+    left = (path for path in sorted(temporary.iterdir()) if not path.name.startswith(_KEPT_PREFIX))
     return [f"folder {path}" for path in left]
 
 

@@ -43,11 +43,11 @@ class Clock:
     """A `date` and a `sleep` of our own for the switch: the test tells the time, and nobody waits for it."""
 
     def __init__(self, folder: Path) -> None:
-        self._now, self._looks = folder / "now", folder / "looks"
+        self._now, self.looks = folder / "now", folder / "looks"
         self.tools = folder / "bin"
         self.tools.mkdir(parents=True)
-        self._looks.touch()
-        self.tool("date", f"echo >> {self._looks}; cat {self._now}")
+        self.looks.touch()
+        self.tool("date", f"echo >> {self.looks}; cat {self._now}")
         self.tool("sleep", f"exec {shutil.which('sleep')} 0.02")
         self.set(1000)
 
@@ -66,8 +66,8 @@ class Clock:
 
     def looked_at(self, times: int = 3) -> None:
         """Wait until the switch has looked at it: by then it would have acted."""
-        until = self._looks.stat().st_size + times
-        assert eventually(lambda: self._looks.stat().st_size >= until), "nobody looks at the clock"
+        until = self.looks.stat().st_size + times
+        assert eventually(lambda: self.looks.stat().st_size >= until), "nobody looks at the clock"
 
 
 @pytest.fixture
@@ -181,6 +181,18 @@ def test_it_goes_on_while_somebody_does(
     assert one.poll() is None
     lease(machine, 0, clock)
     assert one.wait(timeout=60) is not None
+
+
+def test_a_lease_renewed_while_it_looks_at_the_clock_counts(
+    machine: Path, started: list[subprocess.Popen[bytes]], clock: Clock
+) -> None:
+    lease(machine, 3, clock)
+    one = begin(started, word(machine))
+    renewed = machine / "lease_end"
+    clock.tool("date", f"echo >> {clock.looks}; [ -e {renewed} ] && echo 1010 > {renewed}; echo 1005")
+    _watch(machine, clock)
+    clock.looked_at()
+    assert one.poll() is None
 
 
 def test_a_lease_that_is_over_already_is_over_now(machine: Path, clock: Clock) -> None:

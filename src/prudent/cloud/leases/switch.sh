@@ -112,11 +112,13 @@ if [ "$verb" = watch ]; then
         lease_end
     done
     while [ -d "$folder" ]; do
-        left_s=$((end_s - $(date +%s)))
+        # The clock first, then the lease: one that was renewed meanwhile is not held against a later time.
+        now_s=$(date +%s)
+        lease_end
+        left_s=$((end_s - now_s))
         [ "$left_s" -le 0 ] && break
         [ "$left_s" -gt "$poll_s" ] && left_s=$poll_s
         sleep "$left_s"
-        lease_end
     done
     [ -d "$folder" ] || [ "$ending" = poweroff ] || exit 0
 fi

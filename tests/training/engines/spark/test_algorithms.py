@@ -211,7 +211,6 @@ def test_a_network_learns_in_two_processes(
 
     monkeypatch.setattr(perceptron, "learn", witnessed)
     monkeypatch.setattr(perceptron, "_ROWS_EACH", 50)
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))  # of torch in this process
     settings = {"hiddenLayersWidth": 8, "inputLayerWidth": 4, "outputLayerWidth": 3}
     settings |= {"maxIter": 60, "stepSize": 0.05}
     data = benches(CLASSES)
