@@ -15,7 +15,7 @@ from money.played import Played
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "cloud" / "providers"))
 
-from metered import meter_all, paid_usd
+from metered import metered, paid_usd
 
 from prudent.workflows import Activation, File, Fleet, Vm, Workflow, World, schedule
 
@@ -33,11 +33,12 @@ def play(seed: int, folder: Path) -> Played:
     words = ["execute", "plan.json", "w.json", "--run", "run", "--on", "local:prices.csv", "--resume"]
     words += ["--budget", f"${budget_usd:.6f}", "--anyway", "--json"]
     troubles: Counter[str] = Counter()
-    for _ in range(chance.choice([0, 0, 1, 2])):
-        how = chance.choice(STOPS)
-        troubles[how.name] += session(folder, words, how, chance.uniform(0.0, 1.5))
-    session(folder, words, None, 0.0)
-    session(folder, ["clusters", "reap"], None, 0.0)  # ends what a killed session has left
+    with metered(folder / "home", folder / "meter.jsonl"):
+        for _ in range(chance.choice([0, 0, 1, 2])):
+            how = chance.choice(STOPS)
+            troubles[how.name] += session(folder, words, how, chance.uniform(0.0, 1.5))
+        session(folder, words, None, 0.0)
+        session(folder, ["clusters", "reap"], None, 0.0)  # ends what a killed session has left
     from prudent.workflows.execute.record import Run
 
     run = Run.read(folder / "run")
@@ -81,12 +82,7 @@ def write(folder: Path, chance: random.Random, machines: int, usd_per_s: float) 
 def session(folder: Path, words: list[str], stop: signal.Signals | None, after_s: float) -> bool:
     """One process; whether it had to be stopped, which it is while commands run."""
     (folder / "begun").unlink(missing_ok=True)
-
-    def work() -> int:
-        meter_all(folder / "meter.jsonl")
-        return command(words)
-
-    child = forked(folder, work)
+    child = forked(folder, lambda: command(words))
     if stop is None:
         os.waitpid(child, 0)
         return False

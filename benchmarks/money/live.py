@@ -27,7 +27,11 @@ while time.time() < begun + lasts_s:
     if chatty:
         print('PRUDENT {"error": %d}' % (n + 1), flush=True)
     time.sleep(0.005)
-print('PRUDENT {"error": %d}' % n)
+print('PRUDENT {"error": %d}' % n, flush=True)
+clock.seek(0)
+clock.write(f"{begun:.4f} {time.time():.4f}")
+clock.flush()
+os._exit(0)
 """
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 

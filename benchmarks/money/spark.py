@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from money.executions import meter_all, paid_usd
+from money.executions import metered, paid_usd
 from money.live import command, forked
 from money.played import Played
 
@@ -44,10 +44,11 @@ def play(seed: int, folder: Path) -> Played:
     }
     (folder / "request.json").write_text(json.dumps(request))
     troubles: Counter[str] = Counter()
-    if chance.random() < 0.6:
-        how = chance.choice(STOPS)
-        troubles[how.name] += session(folder, how, chance.uniform(5.0, 25.0))
-    session(folder, None, 0.0)
+    with metered(folder / "home", folder / "meter.jsonl"):
+        if chance.random() < 0.6:
+            how = chance.choice(STOPS)
+            troubles[how.name] += session(folder, how, chance.uniform(5.0, 25.0))
+        session(folder, None, 0.0)
     text = (folder / "answer").read_text()
     assert text, (folder / "said").read_text()[-600:]
     answer = json.loads(text)
@@ -65,12 +66,7 @@ def play(seed: int, folder: Path) -> Played:
 
 def session(folder: Path, stop: signal.Signals | None, after_s: float) -> bool:
     words = ["train", "request.json", "--engine", "spark", "--where", "local:prices.csv"]
-
-    def work() -> int:
-        meter_all(folder / "meter.jsonl")
-        return command([*words, "--out", "models", "--resume", "--json"])
-
-    child = forked(folder, work)
+    child = forked(folder, lambda: command([*words, "--out", "models", "--resume", "--json"]))
     if stop is not None:
         time.sleep(after_s)
         ended, _ = os.waitpid(child, os.WNOHANG)

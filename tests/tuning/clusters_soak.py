@@ -26,7 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cloud" / "providers"))
 
-from metered import Metered, paid_usd
+from metered import metered, paid_usd
 from troubled import Troubled
 
 from prudent.cloud.catalog import Catalog
@@ -222,12 +222,12 @@ class Guard:
             self.looks += 1
 
 
-def metered(folder: Path) -> Metered:
-    return Metered(folder / "home", folder / "prices.csv", folder / "meter.jsonl")
+def provider_in(folder: Path) -> LocalProvider:
+    return LocalProvider(folder / "home", folder / "prices.csv")
 
 
 def job_of(case: Case, folder: Path, session: int) -> tuple[ClusterCommandJob, Weather]:
-    provider = metered(folder)
+    provider = provider_in(folder)
     if session == 0 and not (folder / "prices.csv").exists():
         write_prices(provider, case)
     weather = Weather(provider, case, session)
@@ -297,21 +297,26 @@ def carriers(clusters: Sequence[str]) -> list[str]:
 def study(case: Case, folder: Path) -> dict[str, Any]:
     """A whole study, with its deaths; answers what happened, or says which promise was broken."""
     (folder / "job").mkdir()
-    broken: list[str] = []
-    deaths = 0
-    for number, kill_at in enumerate((*case.kills, "")):
-        code = forked(lambda at=kill_at, now=number: _one(case, folder, now, at))  # type: ignore[misc]
-        broken += _left_behind(folder)
-        if code == 0:
-            break
-        if code != -signal.SIGKILL:
-            broken.append(f"session {number} ended with {code}: {(folder / 'trouble').read_text()}")
-            break
-        deaths += 1
+    with metered(folder / "home", folder / "meter.jsonl"):
+        deaths, broken = _sessions(case, folder)
     happened = json.loads((folder / "answer.json").read_text()) if not broken else {}
     if happened:
         broken += _checked(case, folder, happened)
     return {"case": asdict(case), "deaths": deaths, "broken": broken, **happened}
+
+
+def _sessions(case: Case, folder: Path) -> tuple[int, list[str]]:
+    """How many were killed, and what was broken."""
+    broken: list[str] = []
+    for number, kill_at in enumerate((*case.kills, "")):
+        code = forked(lambda at=kill_at, now=number: _one(case, folder, now, at))  # type: ignore[misc]
+        broken += _left_behind(folder)
+        if code == -signal.SIGKILL:
+            continue
+        if code != 0:
+            broken.append(f"session {number} ended with {code}: {(folder / 'trouble').read_text()}")
+        return number, broken
+    return len(case.kills) + 1, broken
 
 
 def _one(case: Case, folder: Path, number: int, kill_at: str) -> None:
@@ -325,7 +330,7 @@ def _one(case: Case, folder: Path, number: int, kill_at: str) -> None:
 
 def _left_behind(folder: Path) -> list[str]:
     """After one round of the reaper there is nothing left, whatever the session has done or suffered."""
-    register, provider = Register(folder / "home"), metered(folder)
+    register, provider = Register(folder / "home"), provider_in(folder)
     done = reap(register, [provider], time.time())
     leases = register.leases()
     said = [f"the reaper: {complaint}" for complaint in done.complaints]
