@@ -68,8 +68,10 @@ class Played:
         with suppress(RunFailed):  # where the last machine is lost, nothing can go on
             self.facts = follow(plan, workflow, self.crew, keeper)
 
-    def foresee(self, workflow: Workflow, queues: Mapping[Any, Sequence[str]], facts: Any) -> Forecast:
-        del facts
+    def foresee(
+        self, workflow: Workflow, queues: Mapping[Any, Sequence[str]], facts: Any, now_s: float
+    ) -> Forecast:
+        del facts, now_s
         return _ahead(self.plan, workflow, queues, self.prices)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from prudent.core.money import ROUNDING_USD
@@ -19,8 +19,8 @@ from prudent.workflows.fleet import Fleet
 from prudent.workflows.workflow import Workflow
 from prudent.workflows.world import World
 
-Foresee = Callable[[Workflow, Mapping[Lane, Sequence[str]], Iterable[Fact]], Forecast]
-"""What activations in these queues cost and take if they are begun anew, after these facts."""
+Foresee = Callable[[Workflow, Mapping[Lane, Sequence[str]], Sequence[Fact], float], Forecast]
+"""What activations in these queues cost and take if they are begun anew, after these facts at that time."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +89,14 @@ class Keeper:
         why: Limit,
         workflow: Workflow,
         queues: Mapping[Lane, Sequence[str]],
-        facts: Iterable[Fact],
+        facts: Sequence[Fact],
         now_s: float,
     ) -> Fact:
         """The fact of a stop: what remains, in these queues, and what it needs."""
         remaining = sum(map(len, queues.values()))
         spent, holds = self.spent_usd(now_s), self.meter.holds(now_s)
         end_usd = self.meter.earlier_usd + cost_usd(holds, now_s + self.meter.give_back_s)
-        rest = self.foresee(workflow, queues, facts)
+        rest = self.foresee(workflow, queues, facts, now_s)
         what = f"{remaining} of {len(workflow)} activations remain"
         said = stop_sentence(self.limits, why, spent, end_usd, now_s, what, rest)
         return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -81,19 +81,39 @@ class Sitting:
         if not self.agenda.reasons:
             nothing = Interval(0.0, 0.0, 0.0)
             return Forecast(nothing, nothing).plus(self.earlier_usd, self.agenda.offset_s)
-        ahead = self.foresee(self.known, self._queues(), self.agenda.earlier)
+        ahead = self.foresee(self.known, self._queues(), self.agenda.earlier, self.agenda.offset_s)
         return ahead.plus(self.earlier_usd, self.agenda.offset_s)
 
     def foresee(
-        self, workflow: Workflow, queues: Mapping[Lane, Sequence[str]], facts: Iterable[Fact]
+        self, workflow: Workflow, queues: Mapping[Lane, Sequence[str]], facts: Sequence[Fact], clock_s: float
     ) -> Forecast:
-        """What activations in these queues will cost and take, begun anew after these facts."""
+        """What activations in these queues will cost and take, begun anew after these facts at `clock_s`."""
         unsure = self._uncertainty({name for queue in queues.values() for name in queue}, facts)
         policy: Policy = self.plan.policy
         if policy == "adaptive" and self.place is not None:
             policy = "frugal"  # nothing is rented that the plan does not use
         return forecast(
-            workflow, self.plan.fleet, self.world, queues, self.terms, unsure, policy, self.plan.seed
+            workflow,
+            self.plan.fleet,
+            self.world,
+            queues,
+            self._terms_after(facts, clock_s),
+            unsure,
+            policy,
+            self.plan.seed,
+        )
+
+    def _terms_after(self, facts: Sequence[Fact], clock_s: float) -> Terms:
+        """Rented machines are ordered anew in every session; the bill of other workers goes on."""
+        if self.place is not None:
+            return self.terms
+        fleet = self.plan.fleet
+        goes_on = PlanMeter(fleet, self.world, fleet.index, facts).holds(clock_s)
+        paid = PlanMeter(fleet, self.world, (), facts).holds(clock_s)
+        return replace(
+            self.terms,
+            held_s={hold.vm: clock_s - hold.since_s for hold in goes_on},
+            paid_usd={hold.vm: hold.cost_usd(clock_s) for hold in paid},
         )
 
     def money_facts(self, limits: Limits, ahead: Forecast) -> Fact:
