@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from prudent.cloud.hold import Hold, lasts_s
 from prudent.cloud.leases.delays import Delay
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.money import Price
 from prudent.workflows import Activation, Fleet, Plan, Vm, Workflow, World, schedule
 from prudent.workflows.execute.forecast import Forecast, Interval
 from prudent.workflows.execute.foresight import Terms, forecast
-from prudent.workflows.execute.hold import Hold, lasts_s
 from prudent.workflows.execute.keeper import Keeper
 from prudent.workflows.execute.limits import Limits
 from prudent.workflows.execute.record import planned_queues

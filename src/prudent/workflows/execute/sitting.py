@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from prudent.cloud.hold import Hold, due_usd
 from prudent.core.errors import BadInput
 from prudent.core.money import ROUNDING_USD
 from prudent.core.units import format_money
@@ -17,7 +18,6 @@ from prudent.workflows.execute.dispatch import Lane
 from prudent.workflows.execute.estimates import learned
 from prudent.workflows.execute.forecast import Forecast, Interval
 from prudent.workflows.execute.foresight import Terms, forecast
-from prudent.workflows.execute.hold import Hold, cost_usd
 from prudent.workflows.execute.journal import Fact
 from prudent.workflows.execute.keeper import Keeper
 from prudent.workflows.execute.limits import Limit, Limits, rounded_up
@@ -112,8 +112,8 @@ class Sitting:
         paid = PlanMeter(fleet, self.world, (), facts).holds(clock_s)
         return replace(
             self.terms,
-            held_s={hold.vm: clock_s - hold.since_s for hold in goes_on},
-            paid_usd={hold.vm: hold.cost_usd(clock_s) for hold in paid},
+            held_s={hold.name: clock_s - hold.since_s for hold in goes_on},
+            paid_usd={hold.name: hold.cost_usd(clock_s) for hold in paid},
         )
 
     def money_facts(self, limits: Limits, ahead: Forecast) -> Fact:
@@ -163,7 +163,7 @@ class Sitting:
         """BadInput if the money left does not pay for the shortest use of the machines: none is ordered."""
         if self.place is None or limits.budget_usd is None or not self.agenda.reasons:
             return
-        least_usd = cost_usd(self._holds(), self.agenda.offset_s + self.terms.give_back.high_s)
+        least_usd = due_usd(self._holds(), self.agenda.offset_s + self.terms.give_back.high_s)
         left_usd = limits.budget_usd - self.earlier_usd
         if least_usd > left_usd + ROUNDING_USD:
             count, enough = len(self.terms.prices), rounded_up(self.forecast().cost_usd.high)
