@@ -63,6 +63,7 @@ class Place:
         self.error: BaseException | None = None
         self.done = threading.Event()
         self.ordered = False
+        self._wake: Callable[[], None] = lambda: None
         self._opened, self._before = opened, before
         self._paid, self._over = threading.Event(), threading.Event()
         self._closing = threading.Lock()
@@ -73,6 +74,12 @@ class Place:
     def sound(self) -> bool:
         """Whether it can be used, or may yet."""
         return self.error is None and not self._over.is_set() and self.cluster.trouble is None
+
+    def notify(self, wake: Callable[[], None]) -> None:
+        """Call `wake` when it is `done`, at once if it is."""
+        self._wake = wake
+        if self.done.is_set():
+            wake()
 
     def pay(self) -> None:
         """There is money for it."""
@@ -112,6 +119,7 @@ class Place:
             self.error = error
         finally:
             self.done.set()
+            self._wake()
 
 
 class Site:
