@@ -67,7 +67,7 @@ def inner() -> Said:
 @pytest.fixture
 def run(inner: Said) -> Iterator[JointRun]:
     session: Any = SimpleNamespace(start=lambda spec: inner, __exit__=lambda *error: None)
-    cluster: Any = SimpleNamespace(trouble=None, close=lambda: None)
+    cluster: Any = SimpleNamespace(trouble=None, abort=lambda: None)
     site = Site(lambda kind, number: (cluster, lambda: session), Meter())
     yield JointRun(site, KIND, SPEC)
     site.close()
@@ -110,7 +110,7 @@ def test_it_rings_when_its_machines_are_there_and_when_its_model_has_something_t
 
 
 def test_a_trial_that_waits_for_its_machines_ends_when_its_time_is_over(inner: Said) -> None:
-    cluster: Any = SimpleNamespace(trouble=None, close=lambda: None)
+    cluster: Any = SimpleNamespace(trouble=None, abort=lambda: None)
     site = Site(lambda kind, number: (cluster, lambda: inner), Meter())  # type: ignore[arg-type, return-value]
     crew = LiveCrew()
     crew.add(1, JointRun(site, KIND, SPEC, left_s=0.05), 0.0)

@@ -33,7 +33,8 @@ class Cluster(Protocol):
     def trouble(self) -> str | None:
         """Why they cannot be used any more; None while they can."""
 
-    def close(self) -> None: ...
+    def abort(self) -> None:
+        """Give them back, also while somebody waits for them."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Place:
         with self._closing:
             if self.ordered and self.session is None:
                 with contextlib.suppress(PrudentError):
-                    self.cluster.close()
+                    self.cluster.abort()
             self._thread.join()
             session, self.session = self.session, None
             if session is not None:
