@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -17,6 +18,8 @@ import pytest
 import yaml
 
 from prudent.cli.main import run
+from prudent.core.errors import BadInput
+from prudent.tuning.journal import held
 
 PROGRAM = [sys.executable, "-m", "prudent.cli.main"]
 GOAL = "maximise accuracy at full data subject to cost_usd <= 0.05 at full data"
@@ -209,19 +212,24 @@ class TestConfirm:
         assert "was paid for it earlier" in prudent("report", path).out
         assert prudent("tune", path, "--resume", "--json").json["confirmation"] == again
 
-    def test_one_that_was_begun_and_never_ended_starts_again(
+    def test_one_that_was_begun_and_never_ended_is_charged_and_starts_again(
         self, prudent: Prudent, confirmed: Path, tmp_path: Path
     ) -> None:
         path = confirmed
         file = tmp_path / "job.prudent" / "confirmation.json"
         said = json.loads(file.read_text())
         ended = dict(said["runs"][0])
-        said["runs"][0].update(trial=None, charge=None)
+        said["runs"][0].update(trial=None, charge=None, lasted_s=18.0)
         file.write_text(json.dumps(said))
         assert prudent("report", path, "--json").json["confirmation"] is None
         done = prudent("tune", path, "--resume", "--confirm")
-        assert "It was begun before and never ended; it starts again." in " ".join(done.out.split())
-        assert kept(tmp_path) == [ended]
+        lost_usd = 18.0 * ended["price"]["usd_per_h"] / 3600
+        assert "was killed while it confirmed" in done.err
+        assert f"${lost_usd:.3g} beside the study's budget" in " ".join(done.err.split())
+        assert "It was interrupted before" in done.out
+        lost, again = kept(tmp_path)
+        assert (lost["trial"], lost["charge"]["usd"]) == (None, pytest.approx(lost_usd))
+        assert again == ended
 
     def test_the_confirmation_of_another_configuration_does_not_count(
         self, prudent: Prudent, confirmed: Path, tmp_path: Path
@@ -287,9 +295,8 @@ class TestConfirm:
         path = confirmed
         (tmp_path / "job.prudent" / "confirmation.json").write_text('{"runs": [')
         done = prudent("tune", path, "--resume", "--confirm")
-        assert done.code == 1
-        assert "Recommended" in done.out
-        assert "restore the file from a copy, or remove it" in " ".join(done.out.split())
+        assert (done.code, done.out) == (2, "")
+        assert "restore the file from a copy, or remove it" in " ".join(done.err.split())
 
 
 class TestLiveRuns:
@@ -334,38 +341,83 @@ class TestLiveRuns:
         assert more.code == 0
         assert more.json["confirmation"]["trial"]["status"] == "finished"
 
-    def test_an_interrupted_one_is_not_charged_and_starts_again(
+    def test_what_was_interrupted_is_paid_by_its_own_clock_and_starts_again(
         self, prudent: Prudent, learner: Write, tmp_path: Path
     ) -> None:
-        path = learner(full="test -e go || sleep 600")
-        process = subprocess.Popen(
-            [*PROGRAM, "tune", str(path), "--confirm", "--confirm-budget", "$0.1"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        """Killed, then asked to end, then left alone: the command's own clock is the meter."""
+        tick = "date +%s.%N >> ticks.$$; sleep 0.05"
+        path = learner(full=f"while ! test -e go; do {tick}; done")
+        logs = tmp_path / "learn.prudent" / "logs"
+        killed = Interrupted(path, signal.SIGKILL)
+        _wait_for((logs / "trial-0000.ended").exists)
+        killed_most_s = time.time() - killed.before_s
+        stopped = Interrupted(path, signal.SIGTERM, "--resume")
+        stopped_most_s = time.time() - stopped.before_s
+        assert (killed.code, stopped.code) == (-signal.SIGKILL, 130)
+        assert "an earlier call was killed while it confirmed the recommendation" in stopped.err
+        assert "the time it had is charged" in stopped.out
+        assert not list(logs.glob("trial-*.pid")) + list(logs.glob("trial-*.ended"))
+
+        runs = kept(tmp_path, "learn")
+        assert [(run["trial"], run["charge"]["note"]) for run in runs] == [(None, "interrupted")] * 2
+        charges = [run["charge"] for run in runs]
+        assert killed.metered_s() <= charges[0]["seconds"] <= killed_most_s
+        assert stopped.metered_s() <= charges[1]["seconds"] <= stopped_most_s
+        lost_usd = sum(charge["usd"] for charge in charges)
+        assert lost_usd == pytest.approx(sum(charge["seconds"] for charge in charges) * 0.5 / 3600)
+        (tmp_path / "go").touch()
+        less = ("--confirm-budget", f"${lost_usd:.6f}", "--json")
+        short = prudent("tune", path, "--resume", "--confirm", *less)
+        assert "is left" in short.json["confirmation"]["why_not"]
+        resumed = prudent("tune", path, "--resume", "--confirm", "--confirm-budget", "$0.1")
+        assert resumed.code == 0
+        assert "more went to runs of it that were interrupted" in " ".join(resumed.out.split())
+        *lost, last = kept(tmp_path, "learn")
+        assert (lost, last["trial"]["status"]) == (runs, "finished")
+        [spent] = prudent("money", "--json").json["days"]
+        in_all_usd = short.json["spent_usd"] + lost_usd + last["charge"]["usd"]
+        assert spent["usd"] == pytest.approx(in_all_usd)
+
+
+def _wait_for(happened: Callable[[], object]) -> None:
+    until_s = time.monotonic() + 240
+    while not happened():
+        assert time.monotonic() < until_s, "it never happened"
+        time.sleep(0.05)
+
+
+class Interrupted:
+    """A call that gets a signal while it confirms, not before the run's own clock shows some time."""
+
+    def __init__(self, job: Path, number: signal.Signals, *more: str) -> None:
+        words = [*PROGRAM, "tune", str(job), "--confirm", "--confirm-budget", "$0.1", *more]
+        known = set(job.parent.glob("ticks.*"))
+        note = job.parent / "learn.prudent" / "logs" / "trial-0000.pid"
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
-            file = tmp_path / "learn.prudent" / "confirmation.json"
-            logs = tmp_path / "learn.prudent" / "logs"
-            until = time.monotonic() + 240
-            while not (file.exists() and list(logs.glob("*.pid"))):
+            self.before_s = time.time()
+            while not note.exists():
                 assert process.poll() is None
-                assert time.monotonic() < until, "the confirming run never began"
-                time.sleep(0.05)
-            second = prudent("tune", path, "--resume", "--confirm")
-            assert (second.code, "Another process is running the study" in second.err) == (2, True)
-            process.terminate()
-            out, _ = process.communicate(timeout=240)
+                self.before_s = time.time() - 1.0  # it is written a moment after its run begins
+                time.sleep(0.02)
+            _wait_for(lambda: set(job.parent.glob("ticks.*")) - known)
+            (self._ticks,) = set(job.parent.glob("ticks.*")) - known
+            _wait_for(lambda: self.metered_s() > 1.5)
+            journal = job.parent / "learn.prudent" / "journal.jsonl"
+            with pytest.raises(BadInput, match="Another process is running the study"), held(journal):
+                pass
+            process.send_signal(number)
+            out, err = process.communicate(timeout=240)
         finally:
             process.kill()
-        assert process.returncode == 130
-        assert "not charged, and starts again" in " ".join(out.split())
-        assert "Recommended" in out
-        assert not list((tmp_path / "learn.prudent" / "logs").glob("*.pid"))
-        assert kept(tmp_path, "learn")[0]["trial"] is None
-        (tmp_path / "go").touch()
-        resumed = prudent("tune", path, "--resume", "--confirm", "--json")
-        assert resumed.code == 0
-        assert resumed.json["confirmation"]["trial"]["status"] == "finished"
-        assert len(kept(tmp_path, "learn")) == 1
+        self.code, self.out, self.err = process.returncode, " ".join(out.split()), " ".join(err.split())
+
+    def metered_s(self) -> float:
+        """From the first to the last tick that the command wrote itself."""
+        shown = [
+            float(line) for line in self._ticks.read_text().splitlines(keepends=True) if line[-1] == "\n"
+        ]
+        return shown[-1] - shown[0] if shown else 0.0
 
 
 class TestNothingKeepsTheGoal:

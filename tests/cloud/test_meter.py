@@ -7,9 +7,10 @@ import threading
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from prudent.cloud.hold import Hold, lasts_s
 from prudent.cloud.leases.holder import Holder
 from prudent.cloud.leases.lease import Lease, Rented
 from prudent.cloud.meter import Guard, Meter
@@ -66,6 +67,14 @@ def test_a_billing_minimum_that_was_paid_is_there_to_be_used() -> None:
     assert metered(lease(price(1.0), (NOW_S - 90,), until_s=NOW_S), allowed_usd=0.0).lasts_s() == math.inf
 
 
+def test_a_minimum_is_due_from_the_first_moment_and_a_machine_that_is_gone_costs_no_more() -> None:
+    least = price(0.001, minimum_s=60)
+    new, gone = Hold("new", least, NOW_S), Hold("gone", least, NOW_S - 90, until_s=NOW_S - 20)
+    assert (new.cost_usd(NOW_S), new.due_usd(NOW_S)) == (0.0, pytest.approx(0.06))
+    assert gone.cost_usd(0.0) == gone.due_usd(NOW_S + 1e6) == pytest.approx(0.07)
+    assert lasts_s([new, gone], 0.129, NOW_S) < 0 < lasts_s([new, gone], 0.13, NOW_S)
+
+
 def test_what_was_ordered_and_is_not_known_yet_is_committed() -> None:
     meter = metered(lease(price(0.1, minimum_s=60), (), wanted=3), allowed_usd=20.0)
     assert meter.spent_usd() == 0
@@ -87,6 +96,7 @@ def test_what_was_ordered_and_is_not_known_yet_is_committed() -> None:
     st.floats(0.0, 2000.0),
     st.sampled_from([0.0, 5.0, 40.0]),
 )
+@example([(0.001, 365.5190034230187, 0.0, 60.0)], 504.54831643929543, 5.0)  # at the edge of a minute
 def test_given_back_when_it_says_so_no_more_is_paid_than_is_allowed(
     machines: list[tuple[float, float, float, float]], allowed_usd: float, ending_s: float
 ) -> None:

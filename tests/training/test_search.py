@@ -22,7 +22,7 @@ import pytest
 from prudent.core.errors import BadInput
 from prudent.training.description import read_description, write_facts
 from prudent.training.engine import DataShape, Facts, Session, TrialSpec
-from prudent.training.events import Ended, Event, Started
+from prudent.training.events import Ended, Event, Shown, Started
 from prudent.training.leaderboard import Leaderboard
 from prudent.training.results import TIME_UP, TOO_LONG
 from prudent.training.search import INTERRUPTED, LONGEST_S
@@ -751,6 +751,18 @@ def test_a_trial_that_others_outdid_by_then_is_cut_and_stays_cut(tmp_path: Path)
     again = train(request, engine, out, resume=True)
     assert len(engine.trained) == len(GOOD) + len(POOR)
     assert [failure.to_dict() for failure in again.failures] == [each.to_dict() for each in board.failures]
+
+
+def test_of_trials_that_talk_each_has_its_turn(tmp_path: Path) -> None:
+    """One that has a lot to say keeps nobody from being heard, and cut."""
+    heard: list[int] = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Shown):
+            heard.append(event.number)
+
+    train(asked(GOOD[:3], parameterSearch="grid", parallelism=3), Learning(), tmp_path / "out", watch=watch)
+    assert heard == [1, 2, 3] * 10
 
 
 def test_the_first_trials_a_grid_and_whoever_does_not_want_it_are_never_cut(tmp_path: Path) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from prudent.core.errors import BadInput
+from prudent.core.money import Price
 from prudent.core.space import Space
 from prudent.tuning.confirm import allowance_usd, compared, confirm
+from prudent.tuning.confirmations import Confirmations, Confirming
 from prudent.tuning.goal import Goal
 from prudent.tuning.limits import OUT_OF_MONEY
 from prudent.tuning.recommendation import Expected, Recommendation, untested
@@ -22,6 +25,7 @@ from .metered import MeteredJob
 GOAL = Goal.parse("maximise accuracy at full data subject to cost_usd <= 0.3 at full data")
 SPACE = Space.parse({"n": [1, 2], "s": [0.5, 1.0]})
 CHOSEN = {"n": 2, "s": 1.0}
+PRICE = Price(7.2, "2025-01-01", "the test")
 PREDICTION = {
     **{"accuracy": 0.8, "accuracy_low": 0.7, "accuracy_high": 0.9},
     **{"cost_usd": 0.2, "cost_low_usd": 0.1, "cost_high_usd": 0.25},
@@ -146,3 +150,51 @@ def test_bounds_that_are_missed_or_in_doubt(goal: str, missed: list[str]) -> Non
     told = untested(result())
     assert told is not None
     assert [bound.measure for bound, _ in told.missed(Goal.parse(goal).constraints)] == missed
+
+
+class RentedJob(MeteredJob):
+    """The same on machines: whoever rents them out keeps the bill, give-back included."""
+
+    bill_usd = 0.0
+
+    def confirming_usd(self) -> float:
+        return self.bill_usd + self.used_usd + 0.01 * len(self.runs)
+
+
+class TestInterrupted:
+    def begun(self, path: Path, lasted_s: float) -> Confirmations:
+        file = Confirmations(path, SPACE)
+        file.keep(Confirming("job", CHOSEN, PRICE, 0.5, lasted_s=lasted_s))
+        return file
+
+    @pytest.mark.parametrize(("outlived_s", "paid_s"), [(0.0, 40.0), (55.0, 55.0)])
+    def test_it_is_charged_once_for_its_time(self, tmp_path: Path, outlived_s: float, paid_s: float) -> None:
+        file = self.begun(tmp_path / "confirmation.json", 40.0)
+        assert file.spent_usd == 0.0
+        assert file.charge_interrupted(job(), outlived_s) == pytest.approx(0.002 * paid_s)
+        assert file.charge_interrupted(job(), outlived_s) == 0.0
+        assert file.spent_usd == file.interrupted_usd("job", CHOSEN) == pytest.approx(0.002 * paid_s)
+        assert file.interrupted_usd("another job", CHOSEN) == 0.0
+        found = file.find("job", CHOSEN)
+        assert found is not None
+        assert not found.settles(0.5)
+
+    def test_what_cost_nothing_is_forgotten(self, tmp_path: Path) -> None:
+        file = self.begun(tmp_path / "confirmation.json", 0.0)
+        assert file.charge_interrupted(job()) == 0.0
+        assert file.find("job", CHOSEN) is None
+
+    def test_machines_are_charged_by_their_own_bill(self, tmp_path: Path) -> None:
+        rented = RentedJob(SPACE, lambda _: Outcome(FINISHED, 1.0), lambda _: 3.6)
+        file = self.begun(tmp_path / "confirmation.json", 40.0)
+        rented.bill_usd = 0.03
+        assert file.charge_interrupted(rented) == pytest.approx(0.03)
+        file.keep(Confirming("job", CHOSEN, PRICE, 0.5))
+        rented.bill_usd = 0.07
+        assert file.charge_interrupted(rented) == pytest.approx(0.04)
+        assert file.spent_usd == pytest.approx(0.07)
+
+    def test_giving_machines_back_is_on_the_bill_of_the_run(self) -> None:
+        rented = RentedJob(SPACE, lambda _: Outcome(FINISHED, 110.0), lambda _: 3.6, ["accuracy"], "s")
+        rented.bill_usd = 0.5  # of earlier runs
+        assert confirm(rented, result()).spent_usd == pytest.approx(0.11 + 0.01)

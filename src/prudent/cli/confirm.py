@@ -18,10 +18,10 @@ from prudent.core.errors import BadInput, PrudentError
 from prudent.core.key_path import KeyPath
 from prudent.core.units import USD, format_money, parse_in
 from prudent.reports.words import off
-from prudent.tuning.confirm import Confirmation, allowance_usd, compared, confirm, known
+from prudent.tuning.confirm import CONFIRMING, Confirmation, allowance_usd, compared, confirm, known
 from prudent.tuning.confirmations import Confirmations, Confirming
 from prudent.tuning.goal import COST, TIME
-from prudent.tuning.jobs.job import Job
+from prudent.tuning.jobs.job import Job, Leaving
 from prudent.tuning.journal import held
 from prudent.tuning.recommendation import untested
 from prudent.tuning.result import Result
@@ -37,12 +37,14 @@ class Confirmed:
     """What became of a confirmation.
 
     `earlier` says that an earlier call paid for it; `why_not` is a sentence where nothing was confirmed.
+    `interrupted_usd` was paid for runs of the recommendation that were interrupted.
     """
 
     confirmation: Confirmation | None = None
     earlier: bool = False
     why_not: str = ""
     interrupted: bool = False
+    interrupted_usd: float = 0.0
 
     @property
     def ended(self) -> bool:
@@ -52,7 +54,8 @@ class Confirmed:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for `--json`."""
         told = self.confirmation.to_dict() if self.confirmation else {"trial": None, "spent_usd": 0.0}
-        return {**told, "earlier": self.earlier, "why_not": self.why_not}
+        more = {"earlier": self.earlier, "why_not": self.why_not, "interrupted_usd": self.interrupted_usd}
+        return {**told, **more}
 
 
 def confirm_budget(said: str | None, confirming: bool) -> float | None:
@@ -71,8 +74,8 @@ def confirm_budget(said: str | None, confirming: bool) -> float | None:
 def confirmed(job: Job, result: Result, places: Places, budget_usd: float | None, quiet: bool) -> Confirmed:
     """Confirm the recommendation of a study that just ended; what an earlier call paid for is not paid again.
 
-    A run that failed is tried again, and one that was cut if there is more money now. Ctrl-C ends the run
-    without a charge, as it does in a study.
+    A run that failed is tried again, and one that was cut if there is more money now. Ctrl-C ends the run;
+    the time it had is charged, as in a study.
     """
     if result.interrupted:
         return Confirmed(why_not="Not confirmed: the study was interrupted; go on with --resume --confirm.")
@@ -88,55 +91,86 @@ def confirmed(job: Job, result: Result, places: Places, budget_usd: float | None
         with ended_by_signals(), held(places.journal):
             return _settled(job, result, places.confirmation, budget_usd, quiet)
     except KeyboardInterrupt:
-        return Confirmed(
-            why_not="Interrupted. The confirming run has been stopped: it is not charged, and starts again "
-            "from its beginning with --resume --confirm.",
-            interrupted=True,
-        )
+        return _interrupted(job, result, places.confirmation)
     except PrudentError as error:
         return Confirmed(why_not=f"Not confirmed: {error}")
+
+
+def charge_killed(job: Job, places: Places) -> float:
+    """Charge the confirming run of a call that was killed, before anything else is paid; answers how much."""
+    if not places.confirmation.exists():
+        return 0.0
+    outlived_s = job.outlived_s.get(CONFIRMING, 0.0) if isinstance(job, Leaving) else 0.0
+    with held(places.journal):
+        return Confirmations(places.confirmation, job.space).charge_interrupted(job, outlived_s)
 
 
 def kept(job: Job, result: Result, path: Path) -> Confirmed | None:
     """The confirmation that an earlier call paid for, if it is of what is recommended now."""
     if result.recommended is None or known(job, result) is not None:
         return None
-    found = Confirmations(path, job.space).find(job.fingerprint(), result.recommended)
+    file = Confirmations(path, job.space)
+    found = file.find(job.fingerprint(), result.recommended)
     if found is None or found.trial is None or not found.trial.finished:
         return None
-    return _again(found, result)
+    return _again(found, result, file.interrupted_usd(job.fingerprint(), result.recommended))
 
 
 def _settled(job: Job, result: Result, path: Path, budget_usd: float | None, quiet: bool) -> Confirmed:
-    """The confirmation in the file, else a new one, which is in the file from its first second."""
+    """The confirmation in the file, else a new one, which is in the file from its first second.
+
+    What runs of it have cost that were interrupted comes off its money: however often it begins, it costs no
+    more than was allowed.
+    """
     assert result.recommended is not None
     most_usd = allowance_usd(job, result) if budget_usd is None else budget_usd
-    file = Confirmations(path, job.space)
-    found = file.find(job.fingerprint(), result.recommended)
+    file, name, configuration = Confirmations(path, job.space), job.fingerprint(), result.recommended
+    found, lost_usd = file.find(name, configuration), file.interrupted_usd(name, configuration)
     if found is not None and found.settles(most_usd):
-        return _again(found, result)
-    begun = Confirming(job.fingerprint(), result.recommended, most_usd if math.isfinite(most_usd) else None)
+        return _again(found, result, lost_usd)
     if not quiet:
-        say(out(), "", *_announced(result, most_usd, unfinished=found is not None and found.trial is None))
-    file.keep(begun)
-    confirmation = confirm(job, result, most_usd)
-    file.keep(replace(begun, trial=confirmation.trial, charge=confirmation.charge))
-    return Confirmed(confirmation)
+        say(out(), "", *_announced(result, most_usd, lost_usd))
+    price = job.price(job.space.check(configuration))
+    begun = Confirming(name, configuration, price, most_usd if math.isfinite(most_usd) else None)
+
+    def sign(lasted_s: float) -> None:
+        file.keep(replace(begun, lasted_s=lasted_s))
+
+    try:
+        confirmation = confirm(job, result, most_usd - lost_usd, sign)
+        file.keep(replace(begun, trial=confirmation.trial, charge=confirmation.charge))
+    finally:
+        file.charge_interrupted(job)
+    return Confirmed(confirmation, interrupted_usd=lost_usd)
 
 
-def _again(found: Confirming, result: Result) -> Confirmed:
+def _interrupted(job: Job, result: Result, path: Path) -> Confirmed:
+    assert result.recommended is not None
+    paid_usd = Confirmations(path, job.space).interrupted_usd(job.fingerprint(), result.recommended)
+    why_not = (
+        f"Interrupted. The confirming run has been stopped, and the time it had is charged "
+        f"({format_money(paid_usd)} so far). It starts again from its beginning with --resume --confirm."
+    )
+    return Confirmed(why_not=why_not, interrupted=True, interrupted_usd=paid_usd)
+
+
+def _again(found: Confirming, result: Result, lost_usd: float) -> Confirmed:
     """An earlier run beside what is predicted now; another goal may judge it otherwise."""
     assert found.trial is not None
     feasible = found.trial.finished and result.goal.feasible(found.trial.values)
-    return Confirmed(compared(replace(found.trial, feasible=feasible), result, found.charge), earlier=True)
+    again = compared(replace(found.trial, feasible=feasible), result, found.charge)
+    return Confirmed(again, earlier=True, interrupted_usd=lost_usd)
 
 
-def _announced(result: Result, most_usd: float, unfinished: bool) -> Iterator[RenderableType]:
+def _announced(result: Result, most_usd: float, lost_usd: float) -> Iterator[RenderableType]:
     predicted = result.prediction.get(COST)
     about = f"for about {format_money(float(predicted))}, " if predicted is not None else ""
     most = f"at most {format_money(most_usd)}" if math.isfinite(most_usd) else "whatever it costs"
-    again = "It was begun before and never ended; it starts again. " if unfinished else ""
-    yield row("Confirming", f"{again}Runs the recommendation once, {about}{most}, beside the study's budget.")
+    yield row("Confirming", f"Runs the recommendation once, {about}{most}, beside the study's budget.")
+    if lost_usd:
+        yield row(
+            "", f"It was interrupted before: {format_money(lost_usd)} of that is spent; it starts again."
+        )
 
 
 def told(done: Confirmed, result: Result) -> Iterator[RenderableType]:
@@ -194,7 +228,13 @@ def _paid(done: Confirmed) -> str:
     if done.confirmation.charge is None:
         return "The study had run it already: nothing was paid for this."
     spent = format_money(done.confirmation.spent_usd)
-    return f"{spent} was paid for it earlier, nothing now." if done.earlier else f"{spent} paid for it."
+    lost = format_money(done.interrupted_usd)
+    more = f" {lost} more went to runs of it that were interrupted." if done.interrupted_usd else ""
+    return (
+        f"{spent} was paid for it earlier, nothing now.{more}"
+        if done.earlier
+        else f"{spent} paid for it.{more}"
+    )
 
 
 def _failure(done: Confirmed) -> str:

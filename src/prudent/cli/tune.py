@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ import typer
 
 from prudent.cli.answer import answer, files, found
 from prudent.cli.board import Board
-from prudent.cli.confirm import Confirmed, confirm_budget, confirmed, kept, told
+from prudent.cli.confirm import Confirmed, charge_killed, confirm_budget, confirmed, kept, told
 from prudent.cli.console import complain, out, say, say_json
 from prudent.cli.interrupt import ended_by_signals
 from prudent.cli.live import Lines, Screen, Silent, View
@@ -20,7 +20,9 @@ from prudent.cli.price_age import EC2, tell_age
 from prudent.cli.reaping import reap_leftovers
 from prudent.cloud.spending import Account
 from prudent.core.errors import BadInput, PrudentError
+from prudent.core.units import format_money
 from prudent.core.yaml_text import read_yaml
+from prudent.tuning.confirmations import Confirmations
 from prudent.tuning.dry_run import dry_run as look_ahead
 from prudent.tuning.dry_run import endless
 from prudent.tuning.job_file import JobFile
@@ -113,10 +115,16 @@ def tune(
             "Nothing would end this study: no money is spent and the space has no end; "
             "set a budget and a price, or --max-trials."
         )
-    result = _run(said, job, places, known, resume, _view(said, job, as_json))
+    if isinstance(job, Renting):
+        reap_leftovers()
+    if resume:
+        _take_up(job, places)
+    tell = _teller(said, job, places, resume)
+    result = _run(said, job, places, known, resume, _view(said, job, as_json), tell)
     if confirm:
         _answered(result, as_json, confirming=True)
         done: Confirmed | None = confirmed(job, result, places, confirm_usd, quiet=as_json)
+        tell(result.spent_usd)
     else:
         done = kept(job, result, places.confirmation)
         _answered(result, as_json, confirming=done is not None)
@@ -175,20 +183,42 @@ def write_report(
         return None
 
 
-def _run(said: JobFile, job: Job, places: Places, known: Sequence[Trial], resume: bool, view: View) -> Result:
-    if isinstance(job, Renting):
-        reap_leftovers()
+def _take_up(job: Job, places: Places) -> None:
+    """End what an earlier call left running; a confirming run that it did not live to end was paid for."""
     left_over = getattr(job, "reap", None)
-    if resume and left_over is not None:
+    if left_over is not None:
         left_over()
-    account = None
-    if not job.virtual:  # a replay costs nothing
-        account = Account("tune", said.name, places.journal, resume, said.budget_usd, complain)
+    charged_usd = charge_killed(job, places)
+    if charged_usd:
+        complain(
+            "an earlier call was killed while it confirmed the recommendation; what that cost is charged, "
+            f"{format_money(charged_usd)} beside the study's budget."
+        )
 
+
+def _teller(said: JobFile, job: Job, places: Places, resume: bool) -> Callable[[float], None]:
+    """Tells the book of this computer what a study has cost, and adds its confirming runs."""
+    if job.virtual:  # a replay costs nothing
+        return lambda study_usd: None
+    account = Account("tune", said.name, places.journal, resume, said.budget_usd, complain)
+    confirmations = Confirmations(places.confirmation, job.space)
+    others_usd = 0.0 if resume else confirmations.spent_usd  # of a study that was here before
+    return lambda study_usd: account.tell(study_usd + confirmations.spent_usd - others_usd)
+
+
+def _run(
+    said: JobFile,
+    job: Job,
+    places: Places,
+    known: Sequence[Trial],
+    resume: bool,
+    view: View,
+    tell: Callable[[float], None],
+) -> Result:
     def watch(event: Event, study: Study) -> None:
         view.watch(event, study)
-        if account is not None and isinstance(event, Ended):
-            account.tell(study.ledger.spent_usd)
+        if isinstance(event, Ended):
+            tell(study.ledger.spent_usd)
 
     with ended_by_signals(), view:
         result = run_study(
@@ -206,8 +236,7 @@ def _run(said: JobFile, job: Job, places: Places, known: Sequence[Trial], resume
             watch=watch,
             max_trials=said.max_trials,
         )
-    if account is not None:
-        account.tell(result.spent_usd)
+    tell(result.spent_usd)
     return result
 
 

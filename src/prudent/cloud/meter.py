@@ -10,19 +10,19 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
+from prudent.cloud.hold import Hold, due_usd, lasts_s, usd_per_s
 from prudent.cloud.leases.lease import Lease
 from prudent.core.errors import PrudentError
-from prudent.core.money import ROUNDING_USD, Price
+from prudent.core.money import Price
 
 END_S = 5.0
 """How long giving machines back is taken to need; what took longer once is expected to again."""
 
 _LOOK_S, _LEAST_S = 0.2, 0.001
-_HALVINGS = 60
 
 
 class Metered(Protocol):
@@ -81,16 +81,17 @@ class Meter:
     @property
     def usd_per_s(self) -> float:
         """What a second of all machines costs that are there now, or were ordered."""
-        return math.fsum(price.usd_per_h for price, _ in _running(self._leases())) / 3600.0
+        return usd_per_s(self._holds())
 
     def spent_usd(self, later_s: float = 0.0) -> float:
         """What was paid until now, billing minimums included; or will have been so much later."""
+        leases = (lease for one in self._metered if (lease := one.record) is not None)
         now_s = self._clock() + later_s
-        return self.earlier_usd + math.fsum(lease.cost_usd(now_s) for lease in self._leases())
+        return self.earlier_usd + math.fsum(lease.cost_usd(now_s) for lease in leases)
 
     def committed_usd(self, later_s: float = 0.0) -> float:
         """What will have been paid in the end if everything is given back so much later."""
-        return self._committed_usd(self._leases(), self._clock(), later_s)
+        return self.earlier_usd + due_usd(self._holds(), self._clock() + later_s + self._ending_s)
 
     @property
     def left_usd(self) -> float:
@@ -102,32 +103,16 @@ class Meter:
 
         0 where that is so now; inf where there are no machines. Without `usd` it is what is allowed.
         """
-        allowed_usd = (self.allowed_usd if usd is None else usd) + ROUNDING_USD
-        leases, now_s = self._leases(), self._clock()
-        asked = (allowed_usd, self.earlier_usd, self._ending_s, *leases)
+        allowed_usd = (self.allowed_usd if usd is None else usd) - self.earlier_usd
+        holds, now_s = self._holds(), self._clock()
+        if usd_per_s(holds) == 0:
+            return math.inf
+        asked = (allowed_usd, self._ending_s, *holds)
         known, until_s = self._known
         if known != asked:  # the moment stays the same while the machines do
-            until_s = now_s + self._lasts_s(allowed_usd, leases, now_s)
+            until_s = now_s + lasts_s(holds, allowed_usd, now_s, self._ending_s)
             self._known = (asked, until_s)
         return max(until_s - now_s, 0.0)
-
-    def _lasts_s(self, allowed_usd: float, leases: Sequence[Lease], now_s: float) -> float:
-        rate = math.fsum(price.usd_per_h for price, _ in _running(leases)) / 3600.0
-        if math.isinf(allowed_usd) or rate == 0:
-            return math.inf
-        if self._committed_usd(leases, now_s, 0.0) > allowed_usd:
-            return 0.0
-        # No machine costs less than its time; by how much more it does depends on minimums and billing steps.
-        low_s, high_s = 0.0, (allowed_usd - self.earlier_usd) / rate
-        if self._committed_usd(leases, now_s, high_s) <= allowed_usd:
-            return high_s
-        for _ in range(_HALVINGS):
-            middle_s = (low_s + high_s) / 2
-            if self._committed_usd(leases, now_s, middle_s) <= allowed_usd:
-                low_s = middle_s
-            else:
-                high_s = middle_s
-        return low_s
 
     def least_usd(self, price: Price, count: int = 1) -> float:
         """What the shortest use of so many machines costs: nobody who has less can order them."""
@@ -144,25 +129,9 @@ class Meter:
         shortest_s = price.billed_s(max(price.minimum_s, price.beside_s, self._ending_s))
         return self.left_usd / count / shortest_s * 3600.0 if shortest_s > 0 else None
 
-    def _leases(self) -> list[Lease]:
-        return [lease for one in self._metered if (lease := one.record) is not None]
-
-    def _committed_usd(self, leases: Sequence[Lease], now_s: float, later_s: float) -> float:
-        gone_usd = [lease.cost_usd(now_s) for lease in leases if lease.released_s is not None]
-        end_s = now_s + later_s + self._ending_s
-        running = _running(leases)
-        due_usd = [price.cost_usd(max(end_s - since_s, price.minimum_s)) for price, since_s in running]
-        return self.earlier_usd + math.fsum([*gone_usd, *due_usd])
-
-
-def _running(leases: Iterable[Lease]) -> list[tuple[Price, float]]:
-    """Every machine that costs money, or may: its price, and since when."""
-    found = []
-    for lease in leases:
-        if lease.released_s is None:
-            known = [(one.price, one.launched_s) for one in lease.machines]
-            found += known or [(lease.price, lease.wanted_s)] * lease.order.count
-    return found
+    def _holds(self) -> list[Hold]:
+        """Every machine that costs money, or did, or may."""
+        return [hold for one in self._metered if (lease := one.record) is not None for hold in lease.ordered]
 
 
 class Guard:

@@ -255,6 +255,8 @@ class Search:
                 if event is None and member.heard_s >= limit_s:
                     self._endings.noticed(member.heard_s - max(limit_s, before_s))
                 if event is not None or member.heard_s >= limit_s:
+                    # Whoever was heard is heard last the next time.
+                    self._members[member.number] = self._members.pop(member.number)
                     return member, event
 
     def _handle(self, member: _Member, event: Progress | Outcome | None) -> None:

@@ -9,6 +9,14 @@ from prudent.tuning.trial import CUT, Outcome
 INTERRUPTED = "interrupted"
 """The note of a charge for a run that Ctrl-C, a kill or a crash ended: it was paid and taught nothing."""
 
+SIGN_S, SIGN_SHARE = 1.0, 0.01
+"""How often it is noted that a run is alive: what a crash leaves unpaid is no more than this."""
+
+
+def sign_after_s(lasted_s: float) -> float:
+    """When to note again that a run is alive that has lasted so long: in a second, or a hundredth of that."""
+    return max(SIGN_S, SIGN_SHARE * lasted_s)
+
 
 def charge_of(label: str, price: Price, outcome: Outcome, reserved_usd: float) -> Entry | None:
     """The charge for a run; None if it could not start and no machine was rented for it.
@@ -31,9 +39,9 @@ def charge_of(label: str, price: Price, outcome: Outcome, reserved_usd: float) -
     return Entry(label, usd, lasted_s, price, note=outcome.status)
 
 
-def interrupted_charge(number: int, price: Price, outcome: Outcome) -> Entry | None:
+def interrupted_charge(label: str, price: Price, outcome: Outcome) -> Entry | None:
     """The charge for a run that was ended before its time, by nobody's decision."""
-    charge = charge_of(f"trial {number}, {INTERRUPTED}", price, outcome, 0.0)
+    charge = charge_of(f"{label}, {INTERRUPTED}", price, outcome, 0.0)
     return (
         None if charge is None else Entry(charge.label, charge.usd, charge.seconds, price, note=INTERRUPTED)
     )

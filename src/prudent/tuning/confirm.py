@@ -7,18 +7,20 @@ into a measurement.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prudent.core.errors import BadInput
 from prudent.core.ledger import Entry
 from prudent.core.units import format_money
-from prudent.tuning.charges import INTERRUPTED, charge_of
-from prudent.tuning.crew import Crew, LiveCrew, Reached, VirtualCrew
+from prudent.tuning.charges import INTERRUPTED, charge_of, sign_after_s
+from prudent.tuning.crew import Crew, LiveCrew, Member, Reached, VirtualCrew
 from prudent.tuning.endings import Endings
 from prudent.tuning.goal import COST, TIME
-from prudent.tuning.jobs.job import Graceful, Job, Renting
+from prudent.tuning.jobs.job import Billed, Graceful, Job, Renting
 from prudent.tuning.limits import OUT_OF_MONEY, Limit
+from prudent.tuning.loop import interrupt_later
 from prudent.tuning.result import Result
 from prudent.tuning.strategies.strategy import with_word
 from prudent.tuning.trial import FAILED, FINISHED, Configuration, Outcome, Trial
@@ -26,6 +28,9 @@ from prudent.tuning.trial import FAILED, FINISHED, Configuration, Outcome, Trial
 AROUND_S = 30.0
 CONFIRMING = 0
 """The number of a confirming run, for its logs: a study numbers its own from 1, and may yet go on."""
+
+Sign = Callable[[float], None]
+"""Told how long a confirming run has lasted: before it begins, while it runs, and when it was interrupted."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +63,14 @@ class Confirmation:
         }
 
 
-def confirm(job: Job, result: Result, budget_usd: float | None = None) -> Confirmation:
+def confirm(
+    job: Job, result: Result, budget_usd: float | None = None, sign: Sign | None = None
+) -> Confirmation:
     """Run the recommendation of a result once, with at most `budget_usd` (else `allowance_usd`).
 
     The money is beside the study's own budget. Refuses where it cannot pay for the run as predicted. A run
     that turns out dearer is cut when the money is gone. A recommendation that the study ran in full itself
-    costs nothing more.
+    costs nothing more. Whoever keeps the books learns by `sign` what a run has cost that is interrupted.
     """
     if result.recommended is None:
         raise BadInput("There is no recommendation to confirm; tune with a larger budget first.")
@@ -74,7 +81,7 @@ def confirm(job: Job, result: Result, budget_usd: float | None = None) -> Confir
     left = allowance_usd(job, result) if budget_usd is None else budget_usd
     _check_money(job, result, configuration, left)
     price = job.price(configuration)
-    outcome = _complete(_run(job, configuration, CONFIRMING, left), result)
+    outcome = _complete(_billed(job, configuration, left, sign or _unheard), result)
     outcome = replace(outcome, time_s=max(0.0, outcome.time_s - outcome.overhead_s))
     cost_usd = price.cost_usd(outcome.time_s) if outcome.started else 0.0
     charge = charge_of("confirmation", price, outcome, left) or Entry("confirmation", 0.0, 0.0, price)
@@ -138,31 +145,65 @@ def _check_money(job: Job, result: Result, configuration: Configuration, left: f
         )
 
 
-def _run(job: Job, configuration: Configuration, number: int, left_usd: float) -> Outcome:
+def _billed(job: Job, configuration: Configuration, left_usd: float, sign: Sign) -> Outcome:
+    """Run it; machines are given back, and their bill is known to the last second."""
+    if not isinstance(job, Billed):
+        return _run(job, configuration, left_usd, sign)
+    earlier_usd = job.confirming_usd()
+    outcome = _run(job, configuration, left_usd, sign)
+    return replace(outcome, bill_usd=job.confirming_usd() - earlier_usd)
+
+
+def _run(job: Job, configuration: Configuration, left_usd: float, sign: Sign) -> Outcome:
     """Run it while the money lasts, with room for its end."""
     crew: Crew = VirtualCrew() if job.virtual else LiveCrew()
-    endings, price = Endings(), job.price(configuration)
-    crew.add(number, job.start(dict(configuration), number), 0.0, price)
-    member = crew.members[number]
-    paid_s = price.lasts_s(left_usd)
-    room_s = 0.0 if job.virtual or member.rented else endings.room_s(member.run, paid_s)
-    limit = Limit(max(paid_s - room_s, 0.0), OUT_OF_MONEY)
+    price = job.price(configuration)
+    sign(0.0)
     try:
-        while True:
-            happened = crew.wait(lambda _: limit)
-            event = None if happened is None else happened[1]
-            if isinstance(event, Outcome):
-                return event
-            if isinstance(event, Reached):
-                if isinstance(member.run, Graceful):
-                    member.run.grace_s = endings.grace_s(member.run, paid_s)
-                return member.run.cut(event.limit.seconds, limit.why)
+        with interrupt_later():  # a run that is begun is one that will be ended
+            crew.add(CONFIRMING, job.start(dict(configuration), CONFIRMING), 0.0, price)
+        return _followed(job, crew, price.lasts_s(left_usd), sign)
     except BaseException:
-        member.run.cut(member.lasted_s, INTERRUPTED)
+        if CONFIRMING in crew.members:
+            _interrupt(crew.members[CONFIRMING], sign)
         raise
     finally:
         if isinstance(job, Renting):
             job.release()
+
+
+def _followed(job: Job, crew: Crew, paid_s: float, sign: Sign) -> Outcome:
+    """Wait for its end, or cut it when what it is paid for is over but for the time its end takes."""
+    endings, member = Endings(), crew.members[CONFIRMING]
+    room_s = 0.0 if job.virtual or member.rented else endings.room_s(member.run, paid_s)
+    limit = Limit(max(paid_s - room_s, 0.0), OUT_OF_MONEY)
+    sign_s = math.inf if job.virtual else sign_after_s(0.0)
+    while True:
+        happened = crew.wait(lambda _: limit, sign_s)
+        if crew.now_s >= sign_s:
+            sign(member.lasted_s)
+            sign_s = crew.now_s + sign_after_s(member.lasted_s)
+        event = None if happened is None else happened[1]
+        if isinstance(event, Outcome):
+            return event
+        if isinstance(event, Reached):
+            if isinstance(member.run, Graceful):
+                member.run.grace_s = endings.grace_s(member.run, paid_s)
+            return member.run.cut(event.limit.seconds, limit.why)
+
+
+def _interrupt(member: Member, sign: Sign) -> None:
+    """End it, and tell how long it lasted; that much is told also where it would not end."""
+    lasted_s = member.lasted_s
+    try:
+        outcome = member.run.cut(lasted_s, INTERRUPTED)
+        lasted_s = outcome.time_s + outcome.ending_s
+    finally:
+        sign(lasted_s)
+
+
+def _unheard(lasted_s: float) -> None:
+    del lasted_s
 
 
 def compared(trial: Trial, result: Result, charge: Entry | None = None) -> Confirmation:

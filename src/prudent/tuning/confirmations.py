@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput, PrudentError, RunFailed
 from prudent.core.ledger import Entry
+from prudent.core.money import Price
 from prudent.core.space import Space
+from prudent.tuning.charges import interrupted_charge, lasted
+from prudent.tuning.jobs.job import Billed, Job
 from prudent.tuning.trial import FAILED, Configuration, Trial
 
 FORMAT = 1
@@ -19,20 +23,28 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Confirming:
-    """One confirming run: of which job, with how much money (None: without end), and how it ended.
+    """One confirming run: of which job, at which price, with how much money (None: without end), and its end.
 
-    `trial` is None from its beginning to its end; it stays so where the process was killed in between.
+    `trial` is None from its beginning to its end; it stays so where it was interrupted, and `charge` is then
+    what it had cost. While there is neither, `lasted_s` is its last sign of life.
     """
 
     job: str
     configuration: Configuration
+    price: Price
     most_usd: float | None = None
     trial: Trial | None = None
     charge: Entry | None = None
+    lasted_s: float = 0.0
 
     @property
     def spent_usd(self) -> float:
         return self.charge.usd if self.charge else 0.0
+
+    @property
+    def open(self) -> bool:
+        """Whether it is under way, or was when its process was killed."""
+        return self.trial is None and self.charge is None
 
     def settles(self, most_usd: float) -> bool:
         """Whether running again with at most so much money could tell nothing more.
@@ -48,9 +60,11 @@ class Confirming:
         return {
             "job": self.job,
             "configuration": dict(self.configuration),
+            "price": self.price.to_dict(),
             "most_usd": self.most_usd,
             "trial": self.trial.to_dict() if self.trial else None,
             "charge": self.charge.to_dict() if self.charge else None,
+            "lasted_s": self.lasted_s,
         }
 
     @classmethod
@@ -59,9 +73,11 @@ class Confirming:
         return cls(
             said["job"],
             said["configuration"],
+            Price.from_dict(said["price"]),
             said["most_usd"],
             None if trial is None else Trial.from_dict(trial),
             None if charge is None else Entry.from_dict(charge),
+            float(said["lasted_s"]),
         )
 
 
@@ -78,11 +94,42 @@ class Confirmations:
         told = [kept for kept in found if kept.trial is not None and kept.trial.finished]
         return next(reversed(told or found), None)
 
+    @property
+    def spent_usd(self) -> float:
+        """What all of them have cost, those that were interrupted included."""
+        return math.fsum(kept.spent_usd for kept in self._read())
+
+    def interrupted_usd(self, job: str, configuration: Configuration) -> float:
+        """What runs of a configuration of this very job have cost that were interrupted."""
+        key = self._space.key(configuration)
+        return math.fsum(k.spent_usd for k in self._read() if k.trial is None and self._is(k, job, key))
+
     def keep(self, confirming: Confirming) -> None:
-        """Write a run down, in place of one like it that never ended; whole or not at all."""
-        key = self._space.key(confirming.configuration)
-        others = [k for k in self._read() if k.trial is not None or not self._is(k, confirming.job, key)]
-        said = {"format": FORMAT, "runs": [kept.to_dict() for kept in (*others, confirming)]}
+        """Write down how the run under way stands, or how it ended."""
+        self._write([*(kept for kept in self._read() if not kept.open), confirming])
+
+    def charge_interrupted(self, job: Job, outlived_s: float = 0.0) -> float:
+        """Charge a run that came to no end for the time it had; answers what that was.
+
+        It lasted until its last sign of life, or `outlived_s` until what it left running was ended. One that
+        cost nothing is forgotten.
+        """
+        runs = self._read()
+        ended = [kept for kept in runs if not kept.open]
+        begun = next((kept for kept in runs if kept.open), None)
+        if begun is None:
+            return 0.0
+        outcome = lasted(max(begun.lasted_s, outlived_s))
+        if isinstance(job, Billed):
+            known_usd = math.fsum(kept.spent_usd for kept in ended)
+            outcome = replace(outcome, bill_usd=max(job.confirming_usd() - known_usd, 0.0))
+        charge = interrupted_charge("confirmation", begun.price, outcome)
+        self._write(ended if charge is None else [*ended, replace(begun, charge=charge)])
+        return charge.usd if charge else 0.0
+
+    def _write(self, runs: Iterable[Confirming]) -> None:
+        """Whole or not at all."""
+        said = {"format": FORMAT, "runs": [kept.to_dict() for kept in runs]}
         part = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,10 +160,10 @@ class Confirmations:
 
     def _checked(self, kept: Confirming) -> Confirming:
         """Configurations as the space spells them: JSON knows no tuples."""
-        if kept.trial is None or kept.configuration not in self._space:
+        if kept.configuration not in self._space:
             return kept
         configuration = self._space.check(kept.configuration)
-        trial = replace(kept.trial, configuration=configuration)
+        trial = None if kept.trial is None else replace(kept.trial, configuration=configuration)
         return replace(kept, configuration=configuration, trial=trial)
 
     def _is(self, kept: Confirming, job: str, key: str) -> bool:

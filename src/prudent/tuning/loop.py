@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from prudent.core.errors import RunFailed
-from prudent.tuning.charges import INTERRUPTED
+from prudent.tuning.charges import INTERRUPTED, SIGN_S, sign_after_s
 from prudent.tuning.crew import Crew, Member, Reached
 from prudent.tuning.endings import Endings
 from prudent.tuning.jobs.job import Graceful, Job, Renting
@@ -52,9 +52,6 @@ class Ended:
 
 Event = Started | Shown | Extended | Ended
 Watch = Callable[[Event, Study], None]
-
-SIGN_S, SIGN_SHARE = 1.0, 0.01
-"""How often a study notes that its runs are alive: what a crash leaves unpaid is no more than this."""
 
 GIVE_UP = 10
 """So many runs in a row that could not start, free of charge, mean that the job itself is broken, or that
@@ -147,7 +144,7 @@ class Loop:
                 trial = self._study.tell(ask.number, Outcome(CUT, 0.0, {}, limit.why, started=False))
                 self._watch(Ended(trial), self._study)
                 continue
-            with _interrupt_later():  # a run that is begun is one that will be ended
+            with interrupt_later():  # a run that is begun is one that will be ended
                 run = self._job.start(dict(ask.configuration), ask.number)
                 self._crew.add(ask.number, run, ask.at_s, ask.price)
             self._limit_of(ask.number)  # tells a run how much its machines may cost: it waits for that
@@ -165,7 +162,7 @@ class Loop:
             return
         lasted_s = {number: member.lasted_s for number, member in self._crew.members.items()}
         self._study.alive(lasted_s)
-        self._sign_s = self._crew.now_s + max(SIGN_S, SIGN_SHARE * max(lasted_s.values(), default=0.0))
+        self._sign_s = self._crew.now_s + sign_after_s(max(lasted_s.values(), default=0.0))
 
     def _handle(self, member: Member, event: Progress | Outcome | Reached) -> None:
         if isinstance(event, Progress):
@@ -226,7 +223,7 @@ class Loop:
 
 
 @contextlib.contextmanager
-def _interrupt_later() -> Iterator[None]:
+def interrupt_later() -> Iterator[None]:
     """Ctrl-C, SIGTERM or a closed terminal that comes meanwhile is heeded at the end."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -295,7 +295,7 @@ class Study:
         return replace(outcome, status=FAILED, why=f"it ended without reporting {missing[0]}")
 
     def _interrupted(self, ask: Ask, outcome: Outcome) -> None:
-        charge = interrupted_charge(ask.number, ask.price, outcome)
+        charge = interrupted_charge(f"trial {ask.number}", ask.price, outcome)
         if charge is not None:
             self._record("interrupted", number=ask.number, charge=charge.to_dict())
             self.ledger.restore(charge)

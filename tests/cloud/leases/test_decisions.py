@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from prudent.cloud.leases import reaper
 from prudent.cloud.leases.holder import Holder
 from prudent.cloud.leases.lease import RELEASED, UP, Lease, Rented
 from prudent.cloud.leases.reaper import GRACE_S, Reaped, places, reap, reap_all
@@ -28,6 +31,14 @@ def register(tmp_path: Path) -> Register:
     made = Register(tmp_path)
     (made.folder / "owner").write_text("me\n")
     return made
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The clock by which the reaper measures how long it takes; it stands still unless it is moved."""
+    standing = SimpleNamespace(moved_s=0.0, monotonic=lambda: standing.moved_s)
+    monkeypatch.setattr(reaper, "time", standing)
+    return standing
 
 
 def want(register: Register, cluster: str = "c1", count: int = 1, **other: Any) -> Lease:
@@ -160,7 +171,47 @@ class TestWhat:
         assert {one.cluster for one in register.leases()} == {"c1", old.cluster}
 
 
+class Slow(Shown):
+    """Machines that take ten seconds to go."""
+
+    def __init__(self, clock: SimpleNamespace, *machines: Instance) -> None:
+        super().__init__(machines)
+        self._clock = clock
+
+    def terminate(self, instances: Sequence[Instance]) -> None:
+        self._clock.moved_s += 10.0
+        super().terminate(instances)
+
+
+class Remembers(Shown):
+    """A place that knows of machines when they were gone."""
+
+    def __init__(self, **known: float) -> None:
+        super().__init__()
+        self._known = {f"{cluster}-0": end_s for cluster, end_s in known.items()}
+
+    def ended_s(self, cluster: str) -> dict[str, float]:
+        return {name: end_s for name, end_s in self._known.items() if name.startswith(f"{cluster}-")}
+
+
 class TestMoney:
+    def test_what_is_ended_is_paid_until_it_is_gone(self, register: Register, clock: SimpleNamespace) -> None:
+        first, second = instance("c1"), instance("c2")
+        recorded(register, first, holder=GONE)
+        recorded(register, second, holder=GONE)
+        done = at(1100.0, register, Slow(clock, first, second))
+        assert [(one.cluster, one.released_s) for one in done.released] == [("c1", 1110.0), ("c2", 1120.0)]
+
+    @pytest.mark.parametrize("later_s", [1200.0, 2000.0])  # while the lease lasts, and after its end
+    def test_where_its_end_is_known_it_is_paid_until_then(self, register: Register, later_s: float) -> None:
+        recorded(register, instance("c1"), holder=GONE)
+        want(register, "c2", count=2, holder=GONE)
+        first, second = at(later_s, register, Remembers(c1=1150.0, c2=1170.0)).released
+        assert (first.released_s, first.cost_usd(0)) == (1150.0, pytest.approx(0.15))
+        # Nobody saw the machine of the other one, but somebody saw it go.
+        assert [(one.id, one.launched_s) for one in second.machines] == [("c2-0", 990.0)]
+        assert (second.released_s, second.cost_usd(0)) == (1170.0, pytest.approx(0.18))
+
     def test_what_ended_by_itself_is_paid_to_its_end(self, register: Register) -> None:
         recorded(register, instance("c1"))
         [lease] = at(2000.0, register, Shown()).released

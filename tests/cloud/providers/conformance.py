@@ -34,6 +34,7 @@ from prudent.cloud.providers.provider import (
     LaunchFailed,
     Order,
     Provider,
+    Remembering,
 )
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.errors import BadInput, PrudentError, RunFailed
@@ -212,6 +213,21 @@ class ProviderConformance(Placed):
         launched = provider.ready(provider.launch(order(place, count=2)), place.ready_s)
         provider.terminate(launched[:1])
         assert eventually(lambda: [one.id for one in provider.list()] == [launched[1].id])
+
+    def test_who_can_tell_when_machines_were_gone_tells_it_to_the_second(
+        self, place: Place, provider: Provider
+    ) -> None:
+        launched = provider.ready(provider.launch(order(place, count=2)), place.ready_s)
+        if not isinstance(provider, Remembering):
+            return
+        cluster = launched[0].cluster
+        assert provider.ended_s(cluster) == {}
+        begun_s = time.time()
+        provider.terminate(launched)
+        assert eventually(lambda: set(provider.ended_s(cluster)) == {one.id for one in launched})
+        gone_s = time.time()
+        assert all(begun_s - 2.0 <= end_s <= gone_s + 2.0 for end_s in provider.ended_s(cluster).values())
+        assert provider.ended_s(cluster[:-1]) == {}
 
     def test_terminating_twice_or_nothing_is_no_error(self, place: Place, provider: Provider) -> None:
         launched = provider.launch(order(place))

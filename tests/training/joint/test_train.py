@@ -164,7 +164,7 @@ class Rented:
     rental: Rental
     trouble: str | None = None
 
-    def close(self) -> None:
+    def abort(self) -> None:
         self.rental.release()
 
 
@@ -272,7 +272,7 @@ class _Closing:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._rented.close()  # the processes stay
+        self._rented.abort()  # the processes stay
 
 
 @pytest.fixture(scope="module")

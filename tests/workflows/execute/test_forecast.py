@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from prudent.workflows import Activation, Fleet, Vm, Workflow, World, schedule
 from prudent.workflows.execute.forecast import Forecast, Interval
 from prudent.workflows.execute.foresight import Terms, forecast
 from prudent.workflows.execute.record import Run, planned_queues
+from prudent.workflows.execute.runner import execute
 from prudent.workflows.execute.uncertainty import (
     GUESSED,
     LEARNED,
@@ -145,3 +148,29 @@ def test_it_is_said_and_read_back() -> None:
     assert Forecast.from_dict(ahead.to_dict()) == ahead
     assert ahead.cost_text == "$2.00 (90 %: $1.00 to $3.50)"
     assert ahead.plus(1.0, 30.0).makespan_text == "2 min 00 s (90 %: 1 min 30 s to 2 min 30 s)"
+
+
+def test_workers_that_go_on_are_not_billed_a_minimum_or_a_step_again() -> None:
+    """v1 was held for 50 s and paid for 100 (its minimum); both have 40 s of work at a dollar a second."""
+    terms = Terms(_prices(100.0), held_s={"v1": 50.0, "v2": 0.0}, paid_usd={"v1": 100.0})
+    assert _ahead(terms, Uncertainty()).cost_usd.expected == pytest.approx(0.0 + 100.0)
+    by_minute = Terms(_prices(step_s=60.0), held_s={"v1": 50.0}, paid_usd={"v1": 60.0})
+    assert _ahead(by_minute, Uncertainty()).cost_usd.expected == pytest.approx(60.0 + 60.0)
+
+
+def test_the_forecast_of_a_resumed_rehearsal_is_what_its_book_says(tmp_path: Path) -> None:
+    """An hour is the least that is billed, and both sessions together need less."""
+    workflow = Workflow("pair", (Activation("a", "p", 1.0), Activation("b", "p", 1.0)), (("a", "b"),))
+    fleet = Fleet((Vm("v1", "m", usd_per_h=1.0),))
+    plan = schedule(workflow, fleet, World(billing="hour"), scheduler="heft")
+
+    def stop(fact: Mapping[str, Any]) -> None:
+        if fact["fact"] == "ended":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        execute(plan, workflow, tmp_path / "run", replay=0.1, watch=stop)
+    run = execute(plan, workflow, tmp_path / "run", replay=0.1, resume=True)
+    assert run.skipped == 1
+    assert run.forecast is not None
+    assert run.forecast.cost_usd.expected == run.cost_usd == pytest.approx(1.0)

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from prudent.cloud.hold import Hold, lasts_s
 from prudent.cloud.leases.delays import Delay
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.money import Price
 from prudent.workflows import Activation, Fleet, Plan, Vm, Workflow, World, schedule
 from prudent.workflows.execute.forecast import Forecast, Interval
 from prudent.workflows.execute.foresight import Terms, forecast
-from prudent.workflows.execute.hold import Hold, lasts_s
 from prudent.workflows.execute.keeper import Keeper
 from prudent.workflows.execute.limits import Limits
 from prudent.workflows.execute.record import planned_queues
@@ -68,8 +68,10 @@ class Played:
         with suppress(RunFailed):  # where the last machine is lost, nothing can go on
             self.facts = follow(plan, workflow, self.crew, keeper)
 
-    def foresee(self, workflow: Workflow, queues: Mapping[Any, Sequence[str]], facts: Any) -> Forecast:
-        del facts
+    def foresee(
+        self, workflow: Workflow, queues: Mapping[Any, Sequence[str]], facts: Any, now_s: float
+    ) -> Forecast:
+        del facts, now_s
         return _ahead(self.plan, workflow, queues, self.prices)
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from prudent.cloud.hold import Hold
 from prudent.cloud.leases.lease import Lease
 from prudent.cloud.leases.register import Register
 from prudent.core.money import Price
@@ -23,8 +24,7 @@ class BillLine:
 
     def cost_usd(self, now_s: float) -> float:
         """What it has cost until `now_s`, or in all once it was given back."""
-        end_s = now_s if self.released_s is None else self.released_s
-        return self.price.cost_usd(max(end_s - self.launched_s, 0.0))
+        return Hold(self.cluster, self.price, self.launched_s, self.released_s).cost_usd(now_s)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from prudent.cloud.hold import Hold, cost_usd
 from prudent.cloud.leases.holder import Holder
 from prudent.cloud.providers.provider import Instance, Order
 from prudent.core.errors import BadInput
@@ -71,8 +72,19 @@ class Lease:
 
     def cost_usd(self, now_s: float) -> float:
         """What it has cost: for each machine its own time since the launch, boot included."""
-        end_s = now_s if self.released_s is None else self.released_s
-        return sum(one.price.cost_usd(max(end_s - one.launched_s, 0.0)) for one in self.machines)
+        return cost_usd(self.holds, now_s)
+
+    @property
+    def holds(self) -> tuple[Hold, ...]:
+        """Its machines, by seconds since 1970."""
+        return tuple(Hold(one.id, one.price, one.launched_s, self.released_s) for one in self.machines)
+
+    @property
+    def ordered(self) -> tuple[Hold, ...]:
+        """The same; machines that nobody knows yet count since their order."""
+        if self.machines or self.released_s is not None:
+            return self.holds
+        return (Hold(self.cluster, self.price, self.wanted_s),) * self.order.count
 
     def with_machines(self, machines: Iterable[Rented]) -> Lease:
         """With machines that were not known before; what is known stays as it was."""

@@ -6,15 +6,16 @@ record at all. It may run at any time, anywhere the register can be read, and tw
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from prudent.cloud.leases.lease import RELEASED, WANTED, Lease, Rented
 from prudent.cloud.leases.register import KEPT_S, Register
-from prudent.cloud.providers.provider import Instance, Provider
+from prudent.cloud.providers.provider import Instance, Provider, Remembering
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.errors import PrudentError
 
@@ -56,14 +57,15 @@ def reap(
     they are until a later round. With `dry_run` nothing is ended or written.
     """
     leases, complaints = register.survey()
-    said = list(complaints)
+    clock, said = _clock(now_s), list(complaints)
     ended: list[Ended] = []
     released: list[Lease] = []
     seen: dict[str, dict[str, Instance]] = defaultdict(dict)
+    gone_s: dict[str, float] = {}
     for provider in _distinct(providers):
         own = [lease for lease in leases if _at(lease, provider)]
         try:
-            rounds = _Round(register, provider, now_s, grace_s, dry_run, seen)
+            rounds = _Round(register, provider, now_s, grace_s, dry_run, seen, gone_s, clock)
             ended += rounds.end()
             released += rounds.release(own)
             said += rounds.complaints
@@ -118,6 +120,9 @@ class _Round:
     dry_run: bool
     seen: dict[str, dict[str, Instance]]
     """Every machine of each cluster, by its id, of all rounds: two providers may know the same ones."""
+    gone_s: dict[str, float]
+    """When the machines of a cluster were gone that were ended here."""
+    clock: Callable[[], float]
 
     def __post_init__(self) -> None:
         self.complaints: list[str] = []
@@ -137,6 +142,7 @@ class _Round:
                     continue
                 if not self.dry_run:
                     self.provider.terminate(machines)
+                    self.gone_s[cluster] = self.clock()
             except (PrudentError, OSError) as error:
                 self.complaints.append(f"{self.provider.name}: {cluster} could not be ended: {error}")
                 continue
@@ -163,15 +169,22 @@ class _Round:
 
     def _release(self, lease: Lease, found: Sequence[Rented]) -> Lease:
         why = lease.over(self.now_s) or ""
-        end_s = self.now_s
-        if not found and lease.lease_end_s < self.now_s:
-            # Ended by itself meanwhile, at the latest when the lease was over; if nobody ever saw its
-            # machines, they are taken for launched: money that may have been spent is counted as spent.
-            end_s = lease.lease_end_s
-            if lease.state == WANTED:
-                ids = (f"{lease.cluster}-{index}" for index in range(lease.order.count))
-                found = [Rented(name, lease.wanted_s, lease.price) for name in ids]
-        return self.register.release(lease.cluster, end_s, why, found)
+        known = self.provider.ended_s(lease.cluster) if isinstance(self.provider, Remembering) else {}
+        if not found and lease.state == WANTED and (known or lease.lease_end_s < self.now_s):
+            # Nobody ever saw its machines. Those of which only the end is known, or all if the lease is
+            # over, are taken for launched: money that may have been spent is counted as spent.
+            ids = sorted(known) or [f"{lease.cluster}-{index}" for index in range(lease.order.count)]
+            found = [Rented(name, lease.wanted_s, lease.price) for name in ids]
+        return self.register.release(lease.cluster, self._end_s(lease, known), why, found)
+
+    def _end_s(self, lease: Lease, known: Mapping[str, float]) -> float:
+        """When its last machine was gone: as its provider knows, or when it was ended here.
+
+        Else it has ended by itself, now or, at the latest, when its lease was over.
+        """
+        if known:
+            return max(known.values())
+        return self.gone_s.get(lease.cluster, min(self.now_s, lease.lease_end_s))
 
     def _matters(self, lease: Lease) -> bool:
         """A released lease matters only when machines of it have turned up after all."""
@@ -192,6 +205,12 @@ class _Round:
 
     def _cost_usd(self, one: Instance) -> float:
         return one.price.cost_usd(max(self.now_s - one.launched_s, 0.0))
+
+
+def _clock(now_s: float) -> Callable[[], float]:
+    """A clock that shows `now_s` now."""
+    zero_s = now_s - time.monotonic()
+    return lambda: zero_s + time.monotonic()
 
 
 def _at(lease: Lease, provider: Provider) -> bool:

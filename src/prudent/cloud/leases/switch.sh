@@ -9,7 +9,8 @@
 # values with colons between, for a cluster inside a cluster.
 # ENDING is "clean" (end those processes, remove FOLDER and each PATH, in that order) or "poweroff".
 # FOLDER/groups may list control groups (one folder a line) whose processes end as well.
-# When FOLDER is gone, the machine was given back, and there is nothing to watch.
+# When FOLDER is gone, the machine was given back, and there is nothing to watch. Where there is a folder .ended
+# beside it, a file with its name is written there: its time tells until when the machine is to be paid.
 
 LC_ALL=C
 export LC_ALL
@@ -81,6 +82,7 @@ clean() {
     done < "$folder/groups"
     # Renamed first, so that it is there as a whole or not at all, whatever happens meanwhile.
     if [ -d "$folder" ]; then
+        [ -d "${folder%/*}/.ended" ] && : > "${folder%/*}/.ended/${folder##*/}"
         gone=$folder.$$.gone
         mv "$folder" "$gone" 2>/dev/null && remove "$gone"
     fi

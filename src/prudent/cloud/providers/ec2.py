@@ -28,7 +28,7 @@ from prudent.cloud.providers.ec2_launch import Launcher, Site, sites, token_of
 from prudent.cloud.providers.ec2_prices import Ec2Prices
 from prudent.cloud.providers.ec2_request import run_request
 from prudent.cloud.providers.ec2_settings import Ec2Settings
-from prudent.cloud.providers.ec2_tags import HOST_KEY, in_order, instance_of, tag_map, tags_of
+from prudent.cloud.providers.ec2_tags import HOST_KEY, ended_s, in_order, instance_of, tag_map, tags_of
 from prudent.cloud.providers.ec2_wait import Ec2Wait, taken
 from prudent.cloud.providers.provider import Instance, Offer, Order
 from prudent.core.errors import BadInput, PrudentError, RunFailed
@@ -141,6 +141,11 @@ class Ec2Provider:
             if request := one.get("SpotInstanceRequestId"):
                 return self._interruption(instance.id, str(request))
         return None
+
+    def ended_s(self, cluster: str) -> dict[str, float]:
+        """As EC2 remembers it, for about an hour."""
+        ends = {one["InstanceId"]: ended_s(one) for one in self._fleet.of_clusters(cluster)}
+        return {machine: end_s for machine, end_s in ends.items() if end_s is not None}
 
     def _interruption(self, machine: str, request: str) -> str | None:
         """EC2 marks a spot request two minutes before it takes the machine."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from prudent.cloud.providers.provider import GONE, PENDING, RUNNING, Instance, Order
@@ -19,6 +21,7 @@ LONGEST = 256
 TAGGED = ("instance", "volume", "network-interface")
 SPOT_REQUEST = "spot-instances-request"
 _STATES = {"pending": PENDING, "running": RUNNING, "shutting-down": GONE, "terminated": GONE}
+_WHEN = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 ALIVE = ("pending", "running", "stopping", "stopped")
 
 
@@ -122,6 +125,21 @@ def instance_of(described: Mapping[str, Any], address: str) -> Instance:
         spot=described.get("InstanceLifecycle") == "spot",
         notes=tuple(filter(None, tags.get(NOTES, "").split(" / "))),
     )
+
+
+def ended_s(described: Mapping[str, Any]) -> float | None:
+    """When a machine ended, which EC2 writes into the reason; None while it is there, or if it does not say.
+
+    EC2 tells whole seconds: it is taken to have ended at the end of that second.
+
+    >>> reason = "User initiated (2026-11-18 05:30:00 GMT)"
+    >>> ended_s({"State": {"Name": "terminated"}, "StateTransitionReason": reason})
+    1794979801.0
+    """
+    if _STATES.get(described["State"]["Name"]) != GONE:
+        return None
+    said = _WHEN.search(described.get("StateTransitionReason") or "")
+    return None if said is None else datetime.fromisoformat(said[1]).replace(tzinfo=UTC).timestamp() + 1.0
 
 
 def _moment(text: str) -> float:

@@ -154,7 +154,23 @@ class HostsProvider:
             return str(error).rstrip(".")
         return None if code == 0 else f"the lease on {host.name} is over"
 
+    def ended_s(self, cluster: str) -> dict[str, float]:
+        """As the switches on the hosts have noted it, for a day; nothing unless all of them answer."""
+        try:
+            answers = _each(lambda host: self._ended_s(host, cluster), self.inventory.hosts)
+        except PrudentError:
+            return {}
+        return {name: end_s for answer in answers for name, end_s in answer.items()}
+
     # Inside
+
+    def _ended_s(self, host: Host, cluster: str) -> dict[str, float]:
+        with self._enter(host) as way:
+            _, out, _ = way.shell(folder.ended_script(self.inventory.folder, cluster))
+        now_s = time.time()
+        said = [line.split(" ", 1) for line in out.splitlines()]
+        ours = [(ago, name) for ago, name in said if name.rpartition("@")[0].rpartition("-")[0] == cluster]
+        return {name: now_s - float(ago) for ago, name in ours}
 
     def _enough(self, count: int, type_name: str) -> Sequence[Host]:
         """All hosts of a type, if there are so many."""

@@ -3,7 +3,8 @@
 `FOLDER/machines/<id>` is the machine. It is there as a whole or not at all, holds the tags, the lease and the
 work, and while it is there the host is taken: who wants the host looks for it under a lock (flock, which no
 crash can leave behind). The dead-man's switch removes it when the lease is over; should the switch have died
-too, the next one who wants the host ends what is left and takes over.
+too, the next one who wants the host ends what is left and takes over. `FOLDER/machines/.ended` tells, for a
+day, when machines were gone.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ TAKEN, SAME, BUSY = "taken", "same", "busy"
 
 _TAKE = """
 set -u
-mkdir -p -- "$base/machines" || exit 73
+mkdir -p -- "$base/machines/.ended" || exit 73
 cd -- "$base/machines" || exit 73
+find .ended -type f -mtime +0 -exec rm -f -- {} + 2>/dev/null
 exec 9>../guard || exit 73
 flock -w 30 9 || { echo "another one is taking it" >&2; exit 75; }
 rm -rf -- *.new *.gone
@@ -60,6 +62,14 @@ for d in */; do
   d=${d%/}
   case $d in *.new | *.gone) continue ;; esac
   [ -f "$d/tags" ] && cat "$d/lease" "$d/tags" 2>/dev/null
+done
+exit 0
+"""
+
+_ENDED = """
+cd -- "$base/machines/.ended" 2>/dev/null || exit 0
+for f in "$cluster"-*; do
+  [ -f "$f" ] && echo "$(($(date +%s) - $(stat -c %Y -- "$f"))) $f"
 done
 exit 0
 """
@@ -147,6 +157,11 @@ def take_script(base: str, tags: Tags, left_s: float) -> str:
 def list_script(base: str) -> str:
     """Prints two lines for each machine there: the end of its lease, its tags."""
     return _with(base, _LIST)
+
+
+def ended_script(base: str, cluster: str) -> str:
+    """Prints a line for each machine of a cluster that is gone: how many seconds ago, and its id."""
+    return _with(base, _ENDED, cluster=cluster)
 
 
 def end_script(base: str, machine: str) -> str:

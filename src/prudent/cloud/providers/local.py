@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import os
 import shutil
 import time
@@ -43,6 +44,7 @@ class LocalProvider:
     def __init__(self, home: Path, catalog: Path | None = None) -> None:
         self.home = Path(home).absolute()
         self._machines = self.home / "machines"
+        self._ended = self._machines / ".ended"
         self._catalog_path = None if catalog is None else Path(catalog).absolute()
 
     @classmethod
@@ -101,7 +103,7 @@ class LocalProvider:
         if order.count < 1:
             raise LaunchFailed(f"Nobody can launch {order.count} machines; ask for 1 or more.", CONFIG)
         try:
-            self._machines.mkdir(parents=True, exist_ok=True)
+            self._ended.mkdir(parents=True, exist_ok=True)
             with self._launching():
                 placed = []
                 if not (self._machines / f"{order.cluster}-0").exists():
@@ -162,6 +164,15 @@ class LocalProvider:
         except OSError:
             return None
 
+    def ended_s(self, cluster: str) -> dict[str, float]:
+        """As the switches of its machines have noted it, for a day."""
+        found = {}
+        for path in self._ended.glob(f"{glob.escape(cluster)}-*"):
+            if path.name.rpartition("-")[0] == cluster:
+                with contextlib.suppress(OSError):
+                    found[path.name] = path.stat().st_mtime
+        return found
+
     def _launch_one(self, order: Order, index: int, kind: Machine) -> LocalMachine:
         machine = LocalMachine(self._machines / f"{order.cluster}-{index}")
         if not machine.folder.exists():
@@ -185,7 +196,7 @@ class LocalProvider:
             return
         old_s = time.time() - _NOTES_S
         leftovers = [*self._machines.glob("*.gone"), *self._machines.glob(".*.new")]
-        for path in (*leftovers, *self._machines.glob(".preempted/*")):
+        for path in (*leftovers, *self._machines.glob(".preempted/*"), *self._ended.glob("*")):
             with contextlib.suppress(OSError):
                 if path.suffix == ".gone" or path.stat().st_mtime < old_s:
                     shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()

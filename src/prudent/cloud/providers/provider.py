@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -146,3 +146,11 @@ class Provider(Protocol):
 
     def preempted(self, instance: Instance) -> str | None:
         """Why the machine was or will be taken away by its owner (a spot interruption); None if it is not."""
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A provider that can tell when machines were gone that it had."""
+
+    def ended_s(self, cluster: str) -> Mapping[str, float]:
+        """When each machine of a cluster was gone, in seconds since 1970, by its id; those that are known."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from prudent.core.errors import BadInput, RunFailed
@@ -14,7 +15,7 @@ from prudent.training.joint.site import Kind, Place, Site
 from prudent.training.results import TIME_UP
 from prudent.training.search import GRACE_S
 from prudent.training.turns import SAFE
-from prudent.tuning.jobs.job import Run
+from prudent.tuning.jobs.job import Live, Run
 from prudent.tuning.limits import OUT_OF_MONEY
 from prudent.tuning.trial import CUT, FAILED, Outcome, Progress
 
@@ -25,7 +26,8 @@ LOSSES = 3
 class JointRun:
     """A trial under way. Its clock starts with the order of the machines: booting is money (see `Rented`).
 
-    It has `left_s` seconds in all, then it cuts itself.
+    It has `left_s` seconds in all, then it cuts itself. It says when its machines are there, and when its
+    model has something to tell (see `Live`); an engine that cannot is asked whenever the bill is looked at.
     """
 
     def __init__(self, site: Site, kind: Kind, spec: TrialSpec, left_s: float = math.inf) -> None:
@@ -36,6 +38,7 @@ class JointRun:
         self._began_s: float | None = None
         self._losses = 0
         self._bill_usd: float | None = None
+        self._wake: Callable[[], None] = lambda: None
 
     # What a study asks
 
@@ -55,6 +58,16 @@ class JointRun:
             return self._billed(Outcome(CUT, at_s, {}, why))
         cut = self._inner.cut(max(at_s - self.overhead_s, 0.0), why)
         return self._billed(replace(cut, time_s=at_s))
+
+    def elapsed_s(self) -> float:
+        return self._now_s()
+
+    def due_s(self) -> float:
+        return self._left_s
+
+    def notify(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._place.notify(wake)
 
     @property
     def overhead_s(self) -> float:
@@ -91,6 +104,8 @@ class JointRun:
             return self._failed(str(lost))
         # Its clock runs from here: one that began behind ours would never be heard to reach a limit.
         self._began_s = self._now_s()
+        if isinstance(self._inner, Live):
+            self._inner.notify(self._wake)
         point("trial.started")
         return None
 
@@ -120,6 +135,7 @@ class JointRun:
         if came and self._losses < LOSSES:
             self._began_s = self._inner = None
             self._place = self._site.want(self._kind)
+            self._place.notify(self._wake)
             return None
         lost = f"its machines were lost {LOSSES} times: {why}" if came else f"could not start: {why}"
         return self._billed(Outcome(FAILED, self._now_s(), {}, lost, started=came))

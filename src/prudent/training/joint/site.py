@@ -33,7 +33,8 @@ class Cluster(Protocol):
     def trouble(self) -> str | None:
         """Why they cannot be used any more; None while they can."""
 
-    def close(self) -> None: ...
+    def abort(self) -> None:
+        """Give them back, also while somebody waits for them."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Place:
         self.error: BaseException | None = None
         self.done = threading.Event()
         self.ordered = False
+        self._wake: Callable[[], None] = lambda: None
         self._opened, self._before = opened, before
         self._paid, self._over = threading.Event(), threading.Event()
         self._closing = threading.Lock()
@@ -73,6 +75,12 @@ class Place:
     def sound(self) -> bool:
         """Whether it can be used, or may yet."""
         return self.error is None and not self._over.is_set() and self.cluster.trouble is None
+
+    def notify(self, wake: Callable[[], None]) -> None:
+        """Call `wake` when it is `done`, at once if it is."""
+        self._wake = wake
+        if self.done.is_set():
+            wake()
 
     def pay(self) -> None:
         """There is money for it."""
@@ -92,7 +100,7 @@ class Place:
         with self._closing:
             if self.ordered and self.session is None:
                 with contextlib.suppress(PrudentError):
-                    self.cluster.close()
+                    self.cluster.abort()
             self._thread.join()
             session, self.session = self.session, None
             if session is not None:
@@ -112,6 +120,7 @@ class Place:
             self.error = error
         finally:
             self.done.set()
+            self._wake()
 
 
 class Site:

@@ -137,7 +137,7 @@ class ClusterCommandJob:
             type=kind,
             count=count,
             price=self._prices[kind].times(count),
-            run=f"{self._run_id}-confirm" if number == _CONFIRMING else self._run_id,
+            run=self._confirming_id if number == _CONFIRMING else self._run_id,
             source=self.directory,
             exclude=(*self._exclude, *self._own_home()),
             fetch=self._fetch,
@@ -159,10 +159,11 @@ class ClusterCommandJob:
 
     def bill_usd(self) -> float:
         """What the machines of this study have cost, by their leases, in every session of it."""
-        if not self._run_id:
-            return 0.0
-        register, now_s = self._registered(), time.time()
-        return sum(lease.cost_usd(now_s) for lease in register.leases() if lease.run == self._run_id)
+        return self._bill_usd(self._run_id) if self._run_id else 0.0
+
+    def confirming_usd(self) -> float:
+        """The same for its confirming runs, whose money is beside the study's."""
+        return self._bill_usd(self._confirming_id) if self._run_id else 0.0
 
     def reap(self) -> tuple[int, ...]:
         """End what an interrupted study left running; the study is known by a note beside its logs."""
@@ -187,6 +188,14 @@ class ClusterCommandJob:
         )
 
     # Inside
+
+    @property
+    def _confirming_id(self) -> str:
+        return f"{self._run_id}-confirm"
+
+    def _bill_usd(self, run: str) -> float:
+        now_s = time.time()
+        return sum(lease.cost_usd(now_s) for lease in self._registered().leases() if lease.run == run)
 
     def _clusters(self) -> list[str]:
         """The largest cluster of each type that may be proposed; the types alone where that is not listed."""

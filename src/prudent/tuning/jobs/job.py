@@ -90,6 +90,14 @@ class Renting(Protocol):
 
 
 @runtime_checkable
+class Billed(Protocol):
+    """A job whose confirming runs are billed by somebody else than the clock: leases of machines."""
+
+    def confirming_usd(self) -> float:
+        """What all confirming runs of this study have cost, in every session of it."""
+
+
+@runtime_checkable
 class Job(Protocol):
     """Something that can be run at every configuration of its space.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -32,14 +32,17 @@ _MOST_STEPS = 400_000
 class Terms:
     """How machines are paid, by the name of the VM: prices, and the time they take to come and go.
 
-    All are ordered together; `boot` is the time until the last is up and work begins. `from_first_use`: a VM
-    is paid from its first use on instead (only where none is really rented).
+    All are ordered together; `boot` is the time until the last is up and work begins. Where none is really
+    rented, a VM may be paid from its first use on instead (`from_first_use`), or go on from an earlier
+    session: `held_s` is for how long before, and `paid_usd` what of its bill was paid then.
     """
 
     prices: Mapping[str, Price]
     boot: Delay = AT_ONCE
     give_back: Delay = AT_ONCE
     from_first_use: bool = False
+    held_s: Mapping[str, float] = field(default_factory=dict)
+    paid_usd: Mapping[str, float] = field(default_factory=dict)
 
 
 def forecast(
@@ -123,7 +126,9 @@ def _cost_usd(
         last_s = float(trace.vms[at]["last_s"])
         if vm.name not in rented and last_s < 0:
             continue
-        since_s = max(float(trace.vms[at]["from_s"]), 0.0) if terms.from_first_use else 0.0
+        first_s = max(float(trace.vms[at]["from_s"]), 0.0) if terms.from_first_use else 0.0
+        since_s = -terms.held_s[vm.name] if vm.name in terms.held_s else first_s
         until_s = up_s + max(last_s, 0.0) + float(gone_s[at])
-        total_usd += terms.prices[vm.name].cost_usd(max(until_s - since_s, 0.0))
+        bill_usd = terms.prices[vm.name].cost_usd(max(until_s - since_s, 0.0))
+        total_usd += bill_usd - terms.paid_usd.get(vm.name, 0.0)
     return total_usd

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from prudent.cloud.hold import due_usd
 from prudent.core.money import ROUNDING_USD
 from prudent.workflows.execute.dispatch import Lane
 from prudent.workflows.execute.forecast import Forecast
-from prudent.workflows.execute.hold import cost_usd
 from prudent.workflows.execute.journal import Fact
 from prudent.workflows.execute.limits import Limit, Limits, stop_sentence
 from prudent.workflows.execute.meter import Meter, spent_usd
@@ -19,8 +19,8 @@ from prudent.workflows.fleet import Fleet
 from prudent.workflows.workflow import Workflow
 from prudent.workflows.world import World
 
-Foresee = Callable[[Workflow, Mapping[Lane, Sequence[str]], Iterable[Fact]], Forecast]
-"""What activations in these queues cost and take if they are begun anew, after these facts."""
+Foresee = Callable[[Workflow, Mapping[Lane, Sequence[str]], Sequence[Fact], float], Forecast]
+"""What activations in these queues cost and take if they are begun anew, after these facts at that time."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Keeper:
             return True
         total_usd = self.meter.earlier_usd
         for hold in self.meter.holds(now_s):
-            total_usd += hold.cost_usd(ends_s.get(hold.vm, now_s) + self.meter.give_back_s)
+            total_usd += hold.due_usd(ends_s.get(hold.name, now_s) + self.meter.give_back_s)
         return total_usd <= self.limits.budget_usd + ROUNDING_USD
 
     def spent_usd(self, now_s: float) -> float:
@@ -68,9 +68,9 @@ class Keeper:
         """Other queues for what waits on the VMs held, if the limits call for them, and which limit does."""
         held = {vm.name for vm in fleet.vms}
         holds = self.meter.holds(now_s)
-        ours = [hold for hold in holds if hold.vm in held and hold.until_s is None]
+        ours = [hold for hold in holds if hold.name in held and hold.until_s is None]
         elsewhere_usd = self.meter.earlier_usd + sum(
-            hold.cost_usd(now_s + self.meter.give_back_s) for hold in holds if hold not in ours
+            hold.due_usd(now_s + self.meter.give_back_s) for hold in holds if hold not in ours
         )
         waiting = {name for queue in queues.values() for name in queue}
         rest = Rest(
@@ -89,14 +89,14 @@ class Keeper:
         why: Limit,
         workflow: Workflow,
         queues: Mapping[Lane, Sequence[str]],
-        facts: Iterable[Fact],
+        facts: Sequence[Fact],
         now_s: float,
     ) -> Fact:
         """The fact of a stop: what remains, in these queues, and what it needs."""
         remaining = sum(map(len, queues.values()))
         spent, holds = self.spent_usd(now_s), self.meter.holds(now_s)
-        end_usd = self.meter.earlier_usd + cost_usd(holds, now_s + self.meter.give_back_s)
-        rest = self.foresee(workflow, queues, facts)
+        end_usd = self.meter.earlier_usd + due_usd(holds, now_s + self.meter.give_back_s)
+        rest = self.foresee(workflow, queues, facts, now_s)
         what = f"{remaining} of {len(workflow)} activations remain"
         said = stop_sentence(self.limits, why, spent, end_usd, now_s, what, rest)
         return {

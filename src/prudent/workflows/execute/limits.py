@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from prudent.cloud.hold import Hold, lasts_s
 from prudent.core.errors import BadInput
 from prudent.core.money import ROUNDING_USD
 from prudent.core.units import format_duration, format_money
 from prudent.workflows.execute.forecast import Forecast
-from prudent.workflows.execute.hold import Hold, lasts_s
 
 Limit = Literal["budget", "deadline"]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
+from prudent.cloud.hold import Hold, cost_usd
 from prudent.cloud.leases.lease import Lease
 from prudent.core.money import Price
-from prudent.workflows.execute.hold import Hold, cost_usd
 from prudent.workflows.fleet import Fleet, Vm
 from prudent.workflows.world import World
 
@@ -104,12 +105,16 @@ class LeaseMeter:
 
     def holds(self, now_s: float) -> tuple[Hold, ...]:
         zero_s = time.time() - now_s
-        found = []
-        for name, lease in self._leases().items():
-            for one in lease.machines:
-                until_s = None if lease.released_s is None else lease.released_s - zero_s
-                found.append(Hold(name, one.price, one.launched_s - zero_s, until_s))
-        return tuple(found)
+        return tuple(
+            replace(
+                hold,
+                name=name,
+                since_s=hold.since_s - zero_s,
+                until_s=None if hold.until_s is None else hold.until_s - zero_s,
+            )
+            for name, lease in self._leases().items()
+            for hold in lease.holds
+        )
 
     def used(self, vm: str, now_s: float) -> None:
         """Paid for anyway."""

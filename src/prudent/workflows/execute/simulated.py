@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from prudent.cloud.hold import Hold
 from prudent.core.money import Price
 from prudent.workflows.execute.agenda import Agenda, Manner, Notes
 from prudent.workflows.execute.command import Order
 from prudent.workflows.execute.crew import Crew, Event, Gone, Told
-from prudent.workflows.execute.hold import Hold
 from prudent.workflows.execute.journal import Fact
 from prudent.workflows.execute.keeper import Keeper
 from prudent.workflows.execute.session import Session

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from prudent.cloud.hold import Hold, due_usd
 from prudent.core.errors import BadInput
 from prudent.core.money import ROUNDING_USD
 from prudent.core.units import format_money
@@ -17,7 +18,6 @@ from prudent.workflows.execute.dispatch import Lane
 from prudent.workflows.execute.estimates import learned
 from prudent.workflows.execute.forecast import Forecast, Interval
 from prudent.workflows.execute.foresight import Terms, forecast
-from prudent.workflows.execute.hold import Hold, cost_usd
 from prudent.workflows.execute.journal import Fact
 from prudent.workflows.execute.keeper import Keeper
 from prudent.workflows.execute.limits import Limit, Limits, rounded_up
@@ -81,19 +81,39 @@ class Sitting:
         if not self.agenda.reasons:
             nothing = Interval(0.0, 0.0, 0.0)
             return Forecast(nothing, nothing).plus(self.earlier_usd, self.agenda.offset_s)
-        ahead = self.foresee(self.known, self._queues(), self.agenda.earlier)
+        ahead = self.foresee(self.known, self._queues(), self.agenda.earlier, self.agenda.offset_s)
         return ahead.plus(self.earlier_usd, self.agenda.offset_s)
 
     def foresee(
-        self, workflow: Workflow, queues: Mapping[Lane, Sequence[str]], facts: Iterable[Fact]
+        self, workflow: Workflow, queues: Mapping[Lane, Sequence[str]], facts: Sequence[Fact], clock_s: float
     ) -> Forecast:
-        """What activations in these queues will cost and take, begun anew after these facts."""
+        """What activations in these queues will cost and take, begun anew after these facts at `clock_s`."""
         unsure = self._uncertainty({name for queue in queues.values() for name in queue}, facts)
         policy: Policy = self.plan.policy
         if policy == "adaptive" and self.place is not None:
             policy = "frugal"  # nothing is rented that the plan does not use
         return forecast(
-            workflow, self.plan.fleet, self.world, queues, self.terms, unsure, policy, self.plan.seed
+            workflow,
+            self.plan.fleet,
+            self.world,
+            queues,
+            self._terms_after(facts, clock_s),
+            unsure,
+            policy,
+            self.plan.seed,
+        )
+
+    def _terms_after(self, facts: Sequence[Fact], clock_s: float) -> Terms:
+        """Rented machines are ordered anew in every session; the bill of other workers goes on."""
+        if self.place is not None:
+            return self.terms
+        fleet = self.plan.fleet
+        goes_on = PlanMeter(fleet, self.world, fleet.index, facts).holds(clock_s)
+        paid = PlanMeter(fleet, self.world, (), facts).holds(clock_s)
+        return replace(
+            self.terms,
+            held_s={hold.name: clock_s - hold.since_s for hold in goes_on},
+            paid_usd={hold.name: hold.cost_usd(clock_s) for hold in paid},
         )
 
     def money_facts(self, limits: Limits, ahead: Forecast) -> Fact:
@@ -143,7 +163,7 @@ class Sitting:
         """BadInput if the money left does not pay for the shortest use of the machines: none is ordered."""
         if self.place is None or limits.budget_usd is None or not self.agenda.reasons:
             return
-        least_usd = cost_usd(self._holds(), self.agenda.offset_s + self.terms.give_back.high_s)
+        least_usd = due_usd(self._holds(), self.agenda.offset_s + self.terms.give_back.high_s)
         left_usd = limits.budget_usd - self.earlier_usd
         if least_usd > left_usd + ROUNDING_USD:
             count, enough = len(self.terms.prices), rounded_up(self.forecast().cost_usd.high)

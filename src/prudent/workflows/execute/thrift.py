@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from prudent.cloud.hold import Hold
 from prudent.workflows.execute.dispatch import Lane
-from prudent.workflows.execute.hold import Hold
 from prudent.workflows.execute.limits import Limits
 from prudent.workflows.execute.replan import Queues, earliest, placement_of, queues_of, rest_of
 from prudent.workflows.fleet import Fleet
@@ -131,7 +131,7 @@ class Rest:
         last_s = {vm.name: float(trace.vms[at]["last_s"]) for at, vm in enumerate(self.fleet.vms)}
         total_usd = self.elsewhere_usd
         for hold in self.holds:
-            total_usd += hold.cost_usd(self.now_s + max(last_s.get(hold.vm, 0.0), 0.0) + self.give_back_s)
+            total_usd += hold.due_usd(self.now_s + max(last_s.get(hold.name, 0.0), 0.0) + self.give_back_s)
         queues = queues_of(placement, names, lanes, self.running)
         return Outlook(queues, self.now_s + trace.makespan_s, total_usd)
 

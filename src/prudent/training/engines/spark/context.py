@@ -6,8 +6,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from prudent.training.engines.spark.warming import make_later
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+Launched = Callable[[Callable[[], None]], None]
 _missing: set[Path] = set()
 """Where classes of Spark are not kept yet: seen when a session began, made when it has ended."""
 # Spark's own classes need no second proof that they are well formed.
@@ -50,12 +52,14 @@ def started(
     options: Mapping[str, str] | None = None,
     small: bool = False,
     environment: Mapping[str, str] | None = None,
+    launched: Launched | None = None,
 ) -> tuple[Any, bool]:
     """A Spark session, and whether it was started here (then `stop` it when done).
 
     A session that runs in this process already is used as it is: somebody set it up for a cluster. For
     `small` data Java compiles its code quickly instead of well, which halves the time of a few short trials.
     `environment` is for Spark's own process: what is in there, other users of this computer cannot see.
+    `launched` is handed what ends that process, from any thread, while Spark waits for its master.
     """
     if find_spec("pyspark") is None:
         raise BadInput("Spark is not installed; `pip install prudent[spark]`, or use the local engine.")
@@ -67,7 +71,8 @@ def started(
         if master is not None and master != there:
             raise BadInput(f"A Spark session at {there} runs here already; stop it, or leave out the master.")
         return running, False
-    return _start(master or "local[*]", work, options or {}, small, environment or {}), True
+    tell = launched or (lambda end: None)
+    return _start(master or "local[*]", work, options or {}, small, environment or {}, tell), True
 
 
 def stop(spark: Any, wait_s: float = 60.0) -> None:
@@ -78,8 +83,7 @@ def stop(spark: Any, wait_s: float = 60.0) -> None:
     spark.stop()
     if gateway is None:
         return
-    SparkContext._gateway = None
-    SparkContext._jvm = None
+    _forget()
     gateway.shutdown()
     process = getattr(gateway, "proc", None)
     if process is not None:
@@ -89,6 +93,22 @@ def stop(spark: Any, wait_s: float = 60.0) -> None:
         make_later(_missing.pop())
 
 
+def _kill(gateway: Any) -> None:
+    """End the Java process of a session that is not there yet: whoever waits for it hears that it is gone."""
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.kill()
+        process.wait()
+
+
+def _forget() -> None:
+    """The Java process is no more, or soon: another session gets its own."""
+    from pyspark import SparkContext
+
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+
+
 def halt(spark: Any) -> None:
     """End what a session does, from another thread: whoever waits for it hears that it was shut down."""
     with suppress(Exception):  # it may be ending by itself
@@ -96,7 +116,12 @@ def halt(spark: Any) -> None:
 
 
 def _start(
-    master: str, work: Path, options: Mapping[str, str], small: bool, environment: Mapping[str, str]
+    master: str,
+    work: Path,
+    options: Mapping[str, str],
+    small: bool,
+    environment: Mapping[str, str],
+    launched: Launched,
 ) -> Any:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark import SparkConf, SparkContext
@@ -118,17 +143,25 @@ def _start(
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     own = {"JAVA_HOME": str(home), "PYSPARK_PYTHON": sys.executable, **environment}
     with _environment(own), _own_interrupt(), log.open("ab") as errors:
+        gateway = None
         try:
             launch: Any = launch_gateway  # untyped in pyspark
             gateway = launch(conf, {"stdout": errors, "stderr": errors})
+            launched(partial(_kill, gateway))
             inside = {**settings, **_secret(environment)}
             context = SparkContext(
                 conf=SparkConf(_jvm=gateway.jvm).setAll(list(inside.items())), gateway=gateway
             )
             spark = SparkSession(context)
             spark.conf.set("spark.sql.shuffle.partitions", str(max(2, context.defaultParallelism)))
-        except (Py4JError, PySparkException, OSError) as error:
-            raise RunFailed(f"Spark did not start at {master} ({first_line(error)}); see {log}.") from error
+        except BaseException as error:
+            if gateway is not None:
+                _kill(gateway)
+                _forget()
+            if isinstance(error, (Py4JError, PySparkException, OSError)):
+                said = first_line(error)
+                raise RunFailed(f"Spark did not start at {master} ({said}); see {log}.") from error
+            raise
     return spark
 
 

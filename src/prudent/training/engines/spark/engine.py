@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,25 +103,38 @@ class SparkEngine:
         if small and cluster is not None:
             options = {**options, _EXECUTOR: f"{options.get(_EXECUTOR, '')} {QUICK_JAVA}"}
         _must_be_there(cluster)
-        spark, own = started(master, work, options, small, environment)
-        try:
-            if cluster is not None:
-                # Without machines it would wait a minute before it believes that they are gone.
-                cluster.stop_driver = lambda: halt(spark)
-                _must_be_there(cluster)
-            table = read_table(spark, _question(request), work, parts=parts)
-            rows = split(spark, table, request.validation, request.seed)
-            judge = Judge.of(request.domain, request.metric, len(table.classes))
-            return SparkTraining(
-                spark, Workshop(table, rows, judge, own_form, PMML in request.export), own, cluster
-            )
-        except BaseException:
-            if own:
-                stop(spark)
-            raise
-        finally:
-            if cluster is not None:
-                cluster.stop_driver = None
+        with _stoppable(cluster) as ended_by:
+            spark, own = started(master, work, options, small, environment, ended_by)
+            try:
+                ended_by(lambda: halt(spark))
+                table = read_table(spark, _question(request), work, parts=parts)
+                rows = split(spark, table, request.validation, request.seed)
+                judge = Judge.of(request.domain, request.metric, len(table.classes))
+                workshop = Workshop(table, rows, judge, own_form, PMML in request.export)
+                return SparkTraining(spark, workshop, own, cluster)
+            except BaseException:
+                if own:
+                    stop(spark)
+                raise
+
+
+@contextmanager
+def _stoppable(cluster: SparkCluster | None) -> Iterator[Callable[[Callable[[], None]], None]]:
+    """While a driver gets ready: takes what ends it, for whoever gives its machines back.
+
+    Without them it would wait a minute before it believes that they are gone.
+    """
+
+    def ended_by(end: Callable[[], None]) -> None:
+        if cluster is not None:
+            cluster.stop_driver = end
+            _must_be_there(cluster)
+
+    try:
+        yield ended_by
+    finally:
+        if cluster is not None:
+            cluster.stop_driver = None
 
 
 def _must_be_there(cluster: SparkCluster | None) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from prudent.core.errors import PrudentError
@@ -46,6 +48,15 @@ class SparkRun:
         self._thread.join(_GRACE_S)
         forget(self._spec.folder)
         return Outcome(CUT, at_s, self._seen, why)
+
+    def elapsed_s(self) -> float:
+        return self._timeline.now_s()
+
+    def due_s(self) -> float:
+        return math.inf
+
+    def notify(self, wake: Callable[[], None]) -> None:
+        self._timeline.notify(wake)
 
     @property
     def running(self) -> bool:
