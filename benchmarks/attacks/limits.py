@@ -22,7 +22,6 @@ import httpx
 import psutil
 
 from attacks.target import Found, Service, ended, form_token
-from prudent.core.processes import session_gives_way
 from prudent.service.settings import Settings
 
 BAR_MS = 200.0
@@ -342,8 +341,8 @@ def crowd(attacks: list[Attack], target: Target, told: Any) -> None:
     """All attackers, each in a process; together they get a part of what the service gets of this computer,
     for they have computers of their own."""
     os.setsid()
-    session_gives_way(os.getpid())
-    os.nice(5)
+    Path("/proc/self/autogroup").write_text("19")
+    os.nice(19)
     enemies = [multiprocessing.Process(target=played, args=(each, target, told)) for each in attacks]
     for enemy in enemies:
         enemy.start()

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -141,6 +142,20 @@ def test_what_lies_in_a_folder_or_queue_stays_there_until_there_is_room(
     assert (folder.step(), queue.step()) == (1, 1)
     assert store.read(runs.counts)["queued"] == 2
     assert not list((tmp_path / "queue" / "dead").iterdir())
+
+
+def test_a_large_document_without_room_is_refused_before_it_is_read(
+    serving: Any, settings: Settings, store: Store
+) -> None:
+    """Nothing of its body is sent: the answer comes all the same."""
+    place = "/v1/runs/tune"
+    settings = replace(settings, waiting_per_user=0)
+    with serving(create_app(settings, store)) as client:
+        address = (client.base_url.host, client.base_url.port)
+        with socket.create_connection(address, timeout=120) as line:
+            head = f"POST {place} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 7000000\r\n\r\n"
+            line.sendall(head.encode())
+            assert line.recv(1 << 16).startswith(b"HTTP/1.1 429 ")
 
 
 # Large documents

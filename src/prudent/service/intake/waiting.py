@@ -49,16 +49,27 @@ class Waiting:
     """What was taken since the question that is under way was asked."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
+    async def check(self, user: str, size: int) -> None:
+        """Refused (429) if there is no room for one more of a user's."""
+        await self._look()
+        with self._lock:
+            self._check(user, size)
+
     async def take(self, user: str, size: int) -> None:
         """Count one more of a user's; Refused (429) if as much waits as may."""
+        await self._look()
+        with self._lock:
+            self._check(user, size)
+            self._since.append((user, size))
+            self._add(user, size)
+
+    async def _look(self) -> None:
         if self._is_due():
             self._learn(*await self.store.read_soon(runs.waiting))
-        with self._lock:
-            larger = self._sizes + Counter({user: size if size >= runs.LARGE else 0})
-            why = _over(self.settings, user, self._counts, larger)
-            if not why:
-                self._since.append((user, size))
-                self._add(user, size)
+
+    def _check(self, user: str, size: int) -> None:
+        larger = self._sizes + Counter({user: size if size >= runs.LARGE else 0})
+        why = _over(self.settings, user, self._counts, larger)
         if why:
             error = refused(why, status=429, title="Too much waits")
             error.retry_s = _LATER_S

@@ -11,9 +11,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from prudent.service.store.rows import Rows
 from prudent.service.store.tables import events as table
 
 _INSERT = table.insert()
+_ROWS = Rows(table.c)
 _LAST = sa.select(sa.func.max(table.c.number)).where(table.c.run == sa.bindparam("of"))
 
 
@@ -49,9 +51,8 @@ def append(
 
 def since(connection: Connection, run: str, number: int = 0, limit: int = 500) -> list[Event]:
     """The events of a run after a number, in order."""
-    question = sa.select(table).where(table.c.run == run, table.c.number > number)
-    rows = connection.execute(question.order_by(table.c.number).limit(limit)).mappings()
-    return [Event(**{**row, "data": json.loads(row["data"])}) for row in rows]
+    question = _ROWS.question(connection).where(table.c.run == run, table.c.number > number)
+    return _read(connection, question.order_by(table.c.number).limit(limit))
 
 
 def lasts(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
@@ -62,6 +63,10 @@ def lasts(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
 
 def last(connection: Connection, run: str, limit: int = 50) -> list[Event]:
     """The latest events of a run, in order."""
-    question = sa.select(table).where(table.c.run == run).order_by(table.c.number.desc()).limit(limit)
-    rows = connection.execute(question).mappings().all()
-    return [Event(**{**row, "data": json.loads(row["data"])}) for row in reversed(rows)]
+    question = _ROWS.question(connection).where(table.c.run == run)
+    return _read(connection, question.order_by(table.c.number.desc()).limit(limit))[::-1]
+
+
+def _read(connection: Connection, question: sa.Select[Any]) -> list[Event]:
+    found = _ROWS.read(connection, question)
+    return [Event(**{**row, "data": json.loads(row["data"])}) for row in found]

@@ -10,7 +10,10 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from prudent.service.store import runs
+from prudent.service.store.rows import Rows
 from prudent.service.store.tables import models as table
+
+_ROWS = Rows(table.c)
 
 
 @dataclass(frozen=True)
@@ -53,13 +56,13 @@ def get(connection: Connection, model_id: str) -> Model | None:
 
 def of_run(connection: Connection, run: str) -> list[Model]:
     """The models of a run, best first."""
-    question = sa.select(table).where(table.c.run == run).order_by(table.c.rank)
-    return [Model(**row) for row in connection.execute(question).mappings()]
+    question = _ROWS.question(connection).where(table.c.run == run).order_by(table.c.rank)
+    return [Model(**row) for row in _ROWS.read(connection, question)]
 
 
 def page(connection: Connection, limit: int = 50, after: str | None = None, user: str | None = None) -> Page:
     """Models, newest first, the best of a run before its others."""
-    question = sa.select(table)
+    question = _ROWS.question(connection)
     if user is not None:
         question = question.where(table.c.user == user)
     if after is not None:
@@ -68,7 +71,7 @@ def page(connection: Connection, limit: int = 50, after: str | None = None, user
         same = sa.and_(table.c.created_s == moment, table.c.id > name)
         question = question.where(sa.or_(older, same))
     question = question.order_by(table.c.created_s.desc(), table.c.id).limit(limit + 1)
-    found = [Model(**row) for row in connection.execute(question).mappings()]
+    found = [Model(**row) for row in _ROWS.read(connection, question)]
     more = len(found) > limit
     return Page(
         tuple(found[:limit]), f"{found[limit - 1].created_s!r}_{found[limit - 1].id}" if more else None

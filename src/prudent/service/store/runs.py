@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from prudent.core.errors import BadInput, RunFailed
 from prudent.service.store import events, reservations
+from prudent.service.store.rows import Rows
 from prudent.service.store.tables import documents as large
 from prudent.service.store.tables import runs as table
 
@@ -120,9 +121,7 @@ class Page:
 
 _NAMES = [each.name for each in fields(Run)]
 _ALL = sa.select(*(table.c[name] for name in _NAMES))
-_LISTED = sa.select(
-    *(sa.literal("{}").label("document") if name == "document" else table.c[name] for name in _NAMES)
-)
+_LISTED = Rows(table.c[name] for name in _NAMES if name != "document")
 
 
 # Coming in
@@ -194,14 +193,14 @@ def page(
     kind: str | None = None,
 ) -> Page:
     """Runs, newest first, from behind the cursor `after`; quick however many there are."""
-    question = _LISTED
+    question = _LISTED.question(connection)
     for column, value in ((table.c.user, user), (table.c.status, status), (table.c.kind, kind)):
         if value is not None:
             question = question.where(column == value)
     if after is not None:
         question = question.where(sa.tuple_(table.c.created_s, table.c.id) < sa.tuple_(*cursor_of(after)))
     question = question.order_by(table.c.created_s.desc(), table.c.id.desc()).limit(limit + 1)
-    found = [_run(row) for row in connection.execute(question).mappings()]
+    found = [_listed(row) for row in _LISTED.read(connection, question)]
     more = len(found) > limit
     return Page(
         tuple(found[:limit]), f"{found[limit - 1].created_s!r}_{found[limit - 1].id}" if more else None
@@ -260,6 +259,10 @@ def _row(connection: Connection, which: Any) -> Run | None:
 def _run(row: Mapping[Any, Any]) -> Run:
     values = dict(row)
     return Run(**{**values, "document": json.loads(values["document"]), "cancel": bool(values["cancel"])})
+
+
+def _listed(row: dict[str, Any]) -> Run:
+    return Run(document={}, cancel=bool(row.pop("cancel")), **row)
 
 
 # Changing, by the worker that has the run

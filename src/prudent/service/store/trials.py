@@ -12,9 +12,11 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from prudent.service.store import runs
+from prudent.service.store.rows import Rows
 from prudent.service.store.tables import trials as table
 
 RUNNING = "running"
+_ROWS = Rows(table.c)
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,8 @@ def drop_unfinished(connection: Connection, run: str, fence: int) -> int:
 
 def of_run(connection: Connection, run: str, limit: int = 10_000) -> list[Trial]:
     """The trials of a run, by number."""
-    question = sa.select(table).where(table.c.run == run).order_by(table.c.number).limit(limit)
-    return [_trial(row) for row in connection.execute(question).mappings()]
+    question = _ROWS.question(connection).where(table.c.run == run).order_by(table.c.number).limit(limit)
+    return [_trial(row) for row in _ROWS.read(connection, question)]
 
 
 def ended(connection: Connection, run: str) -> frozenset[int]:

@@ -68,6 +68,8 @@ def _add_runs(api: APIRouter, settings: Settings, store: Store, admission: Admis
         priority: Annotated[int, Query(ge=-9, le=9)] = 0,
     ) -> JSONResponse:
         """Take a request; the answer says where to follow it."""
+        said = request.headers.get("content-length", "0")
+        await admission.expect(user_of(request).name, int(said))  # the layers around have checked the number
         order = Order(
             settings,
             kind,
