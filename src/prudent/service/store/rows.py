@@ -45,7 +45,7 @@ class Rows:
 
 
 def _written(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-    """A value as JSON has it; real numbers as text: of them JSON keeps fifteen digits, and times have more."""
+    """A value as JSON has it; real numbers as text, for JSON keeps fifteen digits and times have more."""
     if not isinstance(column.type, sa.Float):
         return column
     return sa.case((column.is_not(None), sa.func.printf(_EXACT, column)))
