@@ -15,7 +15,14 @@ from prudent.service.store.rows import Rows
 from prudent.service.store.tables import events as table
 
 _INSERT = table.insert()
-_ROWS = Rows(table.c)
+_OF_RUN, _MOST = table.c.run == sa.bindparam("of"), sa.bindparam("most", type_=sa.Integer)
+_SINCE = Rows(
+    table.c,
+    lambda all_: (
+        all_.where(_OF_RUN, table.c.number > sa.bindparam("after")).order_by(table.c.number).limit(_MOST)
+    ),
+)
+_LATEST = Rows(table.c, lambda all_: all_.where(_OF_RUN).order_by(table.c.number.desc()).limit(_MOST))
 _LAST = sa.select(sa.func.max(table.c.number)).where(table.c.run == sa.bindparam("of"))
 
 
@@ -51,8 +58,7 @@ def append(
 
 def since(connection: Connection, run: str, number: int = 0, limit: int = 500) -> list[Event]:
     """The events of a run after a number, in order."""
-    question = _ROWS.question(connection).where(table.c.run == run, table.c.number > number)
-    return _read(connection, question.order_by(table.c.number).limit(limit))
+    return [_event(row) for row in _SINCE(connection, of=run, after=number, most=limit)]
 
 
 def lasts(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
@@ -63,10 +69,8 @@ def lasts(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
 
 def last(connection: Connection, run: str, limit: int = 50) -> list[Event]:
     """The latest events of a run, in order."""
-    question = _ROWS.question(connection).where(table.c.run == run)
-    return _read(connection, question.order_by(table.c.number.desc()).limit(limit))[::-1]
+    return [_event(row) for row in reversed(_LATEST(connection, of=run, most=limit))]
 
 
-def _read(connection: Connection, question: sa.Select[Any]) -> list[Event]:
-    found = _ROWS.read(connection, question)
-    return [Event(**{**row, "data": json.loads(row["data"])}) for row in found]
+def _event(row: dict[str, Any]) -> Event:
+    return Event(**{**row, "data": json.loads(row["data"])})

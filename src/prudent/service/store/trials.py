@@ -16,7 +16,14 @@ from prudent.service.store.rows import Rows
 from prudent.service.store.tables import trials as table
 
 RUNNING = "running"
-_ROWS = Rows(table.c)
+_OF_RUN = Rows(
+    table.c,
+    lambda all_: (
+        all_.where(table.c.run == sa.bindparam("of"))
+        .order_by(table.c.number)
+        .limit(sa.bindparam("most", type_=sa.Integer))
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -87,8 +94,7 @@ def drop_unfinished(connection: Connection, run: str, fence: int) -> int:
 
 def of_run(connection: Connection, run: str, limit: int = 10_000) -> list[Trial]:
     """The trials of a run, by number."""
-    question = _ROWS.question(connection).where(table.c.run == run).order_by(table.c.number).limit(limit)
-    return [_trial(row) for row in _ROWS.read(connection, question)]
+    return [_trial(row) for row in _OF_RUN(connection, of=run, most=limit)]
 
 
 def ended(connection: Connection, run: str) -> frozenset[int]:

@@ -30,9 +30,9 @@ class Admission:
     async def take(self, order: Order) -> Accepted:
         """Keep a request; when this returns it is on the disk. Refused if it is wrong or too much waits."""
         check_disk(self._settings)
-        await self._waiting.take(order.user.name, order.size)
-        new = await self._checker.prepared(order) if order.is_large else order.prepared()
-        return await door.submit_soon(self._store, new)
+        async with self._waiting.place(order.user.name, order.size):
+            new = await self._checker.prepared(order) if order.is_large else order.prepared()
+            return await door.submit_soon(self._store, new)
 
     def close(self) -> None:
         self._checker.close()

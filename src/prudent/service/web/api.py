@@ -92,8 +92,8 @@ def _add_runs(api: APIRouter, settings: Settings, store: Store, admission: Admis
         kind: Kind | None = None,
     ) -> dict[str, Any]:
         """Runs, newest first."""
-        page = await store.read_soon(runs.page, limit, after, user, status, kind)
-        return {"runs": [views.listed(run) for run in page.runs], "next": page.next}
+        found, more = await store.read_soon(runs.listed, limit, after, user, status, kind)
+        return {"runs": [views.listed(run) for run in found], "next": more}
 
     @api.get("/runs/{run_id}", tags=["runs"])
     async def show(run_id: str, request: Request) -> dict[str, Any]:
