@@ -9,6 +9,9 @@ viewer, and Kim, a commander, attack; Alice works. Points: 1 what listens, 2 fai
 4 limits that hold (all attacks together, while Alice lists runs twenty times a second), 5 mail and secrets.
 What is looked at is not what Prudent says of itself, but ports, processes, files and answers.
 
+Attackers of point 4 give way to the service as its own work does: they need processors, and in earnest have
+others. The service and its workers run as they always do.
+
 Prints a line for each attack, and exits with 1 if a promise was broken.
 """
 

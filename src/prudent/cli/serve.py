@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from prudent.service.settings import Settings
 
 _BACKLOG = 2048
-_SWITCH_S = 0.001
-"""So long the thread that answers may wait for one that computes; by default it is five times as long."""
 
 
 def serve(
@@ -121,10 +118,10 @@ def _serve(app: Any, settings: Settings, said: Sequence[str]) -> None:
     import uvicorn
 
     from prudent.service.security.running import tell
-    from prudent.service.web.connections import Front, connection_type, raise_open_files
+    from prudent.service.web.connections import Front, answer_promptly, connection_type, raise_open_files
 
     raise_open_files()
-    sys.setswitchinterval(_SWITCH_S)
+    answer_promptly()
     config = uvicorn.Config(
         app,
         http=connection_type(settings.headers_s),

@@ -8,16 +8,17 @@ import os
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
-_GIVE_WAY = 5
-"""As `nice` has it: whoever answers gets three times as much, and on a busy machine work still goes on."""
+HELP, WORK = 5, 10
+"""How far processes give way, as `nice` has it: those that help to answer, and those that do what was
+asked for. Whoever answers gets three and nine times as much, and on a busy machine work still goes on."""
 
 
-def give_way() -> None:
+def give_way(level: int = WORK) -> None:
     """Let others have the processor first: work of minutes shall not delay an answer of milliseconds."""
-    os.nice(max(_GIVE_WAY - os.nice(0), 0))
+    os.nice(max(level - os.nice(0), 0))
 
 
-def session_gives_way(pid: int) -> None:
+def session_gives_way(pid: int, level: int = WORK) -> None:
     """The same for the whole session of a process, which must not be our own.
 
     Where Linux groups processes by session (`sched_autogroup_enabled`), it shares the processor out between
@@ -26,8 +27,8 @@ def session_gives_way(pid: int) -> None:
     """
     group = Path(f"/proc/{pid}/autogroup")
     with contextlib.suppress(OSError, ValueError):  # it has ended, or there are no such groups here
-        if int(group.read_text().split()[-1]) < _GIVE_WAY:
-            group.write_text(str(_GIVE_WAY), encoding="ascii")
+        if int(group.read_text().split()[-1]) < level:
+            group.write_text(str(level), encoding="ascii")
 
 
 def end_with_parent(parent: int, number: int) -> None:

@@ -89,7 +89,7 @@ class Settings:
     cors_origins: tuple[str, ...] = ()
     rate_per_s: float = 1000.0
     """Requests of one user per second, in the long run."""
-    requests_at_once: int = 8
+    requests_at_once: int = 4
     """Requests of one user that are worked on at a time, and below how many more may wait for their turn."""
     requests_waiting: int = 50
     body_mb: float = 8.0

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from prudent.core.processes import HELP
+
 pytestmark = pytest.mark.timeout(600)
 STARTS = """
 import sys
@@ -46,6 +48,7 @@ def test_a_service_killed_while_its_worker_loads_leaves_none(
         env=environment,
     ) as service:
         assert service.stdout is not None
-        assert service.stdout.readline().strip().isdigit()
+        worker = int(service.stdout.readline())
+        assert os.getpriority(os.PRIO_PROCESS, worker) == HELP, "it gives way to who answers"
         service.kill()  # the worker has only just begun to load its libraries
     nobody_left(home)

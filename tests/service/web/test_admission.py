@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -68,6 +69,14 @@ def test_more_than_may_wait_is_asked_to_come_later(serving: Any, settings: Setti
     assert store.read(runs.counts)["queued"] == 3
 
 
+def taken(waiting: Waiting, user: str, size: int) -> None:
+    async def take() -> None:
+        async with waiting.place(user, size):
+            pass
+
+    asyncio.run(take())
+
+
 class Clock:
     now_s = 0.0
 
@@ -80,7 +89,7 @@ def test_room_is_for_each_and_for_all_and_comes_back(settings: Settings, store: 
     waiting = Waiting(store, replace(settings, waiting_per_user=2, waiting=3), clock)
 
     def take(user: str) -> None:
-        asyncio.run(waiting.take(user, 100))
+        taken(waiting, user, 100)
         store.write(runs.insert, NewRun("train", user, {}, "rest", "hash"))
 
     take("ada")
@@ -99,14 +108,14 @@ def test_room_is_for_each_and_for_all_and_comes_back(settings: Settings, store: 
 
 def test_large_documents_count_by_their_size(settings: Settings, store: Store) -> None:
     waiting = Waiting(store, replace(settings, waiting_mb_per_user=0.2, waiting_mb=0.4))
-    asyncio.run(waiting.take("ada", 150_000))
+    taken(waiting, "ada", 150_000)
     for _ in range(5):
-        asyncio.run(waiting.take("ada", 1000))  # small ones do not
+        taken(waiting, "ada", 1000)  # small ones do not
     with pytest.raises(Refused, match=r"documents of more than 0\.2 MB"):
-        asyncio.run(waiting.take("ada", 100_000))
-    asyncio.run(waiting.take("bob", 180_000))
+        taken(waiting, "ada", 100_000)
+    taken(waiting, "bob", 180_000)
     with pytest.raises(Refused, match="As much waits"):
-        asyncio.run(waiting.take("eve", 150_000))
+        taken(waiting, "eve", 150_000)
     text = json.dumps({"x": "y" * 100_000})
     store.write(runs.insert, NewRun("train", "ada", {}, "rest", "hash", text=text))
     assert store.read(runs.waiting) == ({"ada": 1}, {"ada": len(text)})
@@ -116,6 +125,22 @@ def test_large_documents_count_by_their_size(settings: Settings, store: Store) -
     shown = store.read(runs.get, listed.id)
     assert (listed.document, shown and shown.document) == ({}, json.loads(text))
     assert store.read(runs.page).runs[0].title == ""
+
+
+def test_documents_count_while_they_are_checked(settings: Settings, store: Store) -> None:
+    """However long that takes, and however often the database is asked, which does not know them yet."""
+    clock = Clock()
+    waiting = Waiting(store, replace(settings, waiting_mb_per_user=0.2), clock)
+
+    async def two_at_a_time() -> None:
+        async with waiting.place("ada", 150_000):
+            clock.now_s += 60.0
+            async with waiting.place("ada", 150_000):
+                pytest.fail("There is no room for both.")
+
+    with pytest.raises(Refused, match=r"documents of more than 0\.2 MB"):
+        asyncio.run(two_at_a_time())
+    taken(waiting, "ada", 150_000)  # neither was kept
 
 
 def test_what_lies_in_a_folder_or_queue_stays_there_until_there_is_room(
@@ -141,6 +166,20 @@ def test_what_lies_in_a_folder_or_queue_stays_there_until_there_is_room(
     assert (folder.step(), queue.step()) == (1, 1)
     assert store.read(runs.counts)["queued"] == 2
     assert not list((tmp_path / "queue" / "dead").iterdir())
+
+
+def test_a_large_document_without_room_is_refused_before_it_is_read(
+    serving: Any, settings: Settings, store: Store
+) -> None:
+    """Nothing of its body is sent: the answer comes all the same."""
+    place = "/v1/runs/tune"
+    settings = replace(settings, waiting_per_user=0)
+    with serving(create_app(settings, store)) as client:
+        address = (client.base_url.host, client.base_url.port)
+        with socket.create_connection(address, timeout=120) as line:
+            head = f"POST {place} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 7000000\r\n\r\n"
+            line.sendall(head.encode())
+            assert line.recv(1 << 16).startswith(b"HTTP/1.1 429 ")
 
 
 # Large documents

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -70,7 +72,7 @@ class Loop:
 class Transport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
-        self.said, self.closed = b"", False
+        self.said, self.closed, self.paused = b"", False, False
 
     def write(self, data: Any) -> None:
         self.said += bytes(data)
@@ -81,9 +83,11 @@ class Transport(asyncio.Transport):
     def is_closing(self) -> bool:
         return self.closed
 
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        self.paused = True
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        self.paused = False
 
 
 class Line:
@@ -123,6 +127,32 @@ def test_a_byte_now_and_then_is_not_enough(line: Line) -> None:
         if not line.transport.closed:
             line.send(b"X")
     assert line.transport.closed
+
+
+def test_headers_byte_by_byte_are_looked_at_once_a_second(line: Line) -> None:
+    """Hundreds of such connections would otherwise keep the process from answering others."""
+    looks = 0
+    for number in range(90):
+        if not line.transport.paused:
+            looks += 1
+            line.send(HEAD[:1] if not number else b"X")
+        line.loop.pass_s(0.1)
+    assert not line.transport.closed
+    assert looks <= 4 + 10
+    line.loop.pass_s(2.0)
+    assert line.transport.closed
+
+
+def test_headers_in_a_few_pieces_and_the_rest_of_a_body_are_taken_as_they_come(line: Line) -> None:
+    for start in range(0, len(HEAD), 12):
+        line.send(HEAD[start : start + 12])
+        assert not line.transport.paused
+    line.loop.answer()
+    line.send(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n\r\nx")
+    line.loop.answer()  # without having read it
+    for _ in range(50):
+        line.send(b"x" * 1000)
+        assert not line.transport.paused
 
 
 def test_a_body_that_goes_on_after_the_answer_is_cut(line: Line) -> None:
@@ -201,3 +231,13 @@ def test_on_a_real_server() -> None:
         assert opened.recv(1 << 16) == b""
     server.should_exit = True
     thread.join()
+
+
+def test_what_is_loaded_is_not_searched_for_garbage_again() -> None:
+    """Everybody would wait meanwhile. In a process of its own: it is for as long as a process lives."""
+    code = (
+        "import gc, sys; from prudent.service.web.connections import answer_promptly; answer_promptly();"
+        "print(gc.get_freeze_count() > len(gc.get_objects()), sys.getswitchinterval())"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == "True 0.001\n"

@@ -76,6 +76,21 @@ def test_one_asks_for_all(store: Store, monkeypatch: pytest.MonkeyPatch) -> None
     assert set(asked) == {"_look"}
 
 
+def test_events_that_came_together_are_told_together(store: Store) -> None:
+    """Each part that is sent goes through every layer of the service, for each who follows."""
+    run_id = new_run(store)
+    for number in range(30):
+        store.write(events.append, run_id, f"step{number}")
+    store.write(runs.end, run_id, "succeeded")
+
+    async def parts() -> list[str]:
+        return [text async for text in Feed(store, look_s=0.01).follow(run_id)]
+
+    first, *told = asyncio.run(parts())
+    assert first == "retry: 2000\n\n"
+    assert [text.count("event: ") for text in told] == [32]
+
+
 def test_older_events_are_read_by_a_few_at_a_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_KEPT", 5)
     run_id = new_run(store)

@@ -22,6 +22,7 @@ import pytest
 
 from prudent.core.errors import BadInput
 from prudent.core.memory import below
+from prudent.core.processes import WORK
 from prudent.service.engine.session import runs_programs
 from prudent.service.intake.door import policy_for
 from prudent.service.security.access import make_token
@@ -294,7 +295,7 @@ def test_sessions_that_a_command_begins_give_way_too(settings: Settings) -> None
             hand.tick()
             hand.hear(0.05)
         until_s = time.monotonic() + 60
-        while any("nice 5" not in text for text in _groups(hand.pid)):
+        while any(f"nice {WORK}" not in text for text in _groups(hand.pid)):
             assert time.monotonic() < until_s, _groups(hand.pid)
             hand.check_limits()
             time.sleep(0.05)

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 
+from prudent.core.processes import HELP, session_gives_way
 from prudent.service.settings import Settings, environment_of
 
 _log = logging.getLogger("prudent.crew")
@@ -50,12 +51,15 @@ class Crew:
 
     def _begin(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "prudent.cli.main", "worker", "--attached", str(os.getpid())]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command,
             env={**os.environ, **environment_of(self._settings)},
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for the service, which then lets workers drain
         )
+        session_gives_way(process.pid, HELP)
+        os.setpriority(os.PRIO_PROCESS, process.pid, HELP)
+        return process
 
     def _mind(self) -> None:
         wait_s = _LEAST_S

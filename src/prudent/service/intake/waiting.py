@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from prudent.core.errors import RunFailed
@@ -46,19 +47,48 @@ class Waiting:
     _counts: Counter[str] = field(default_factory=Counter)
     _sizes: Counter[str] = field(default_factory=Counter)
     _since: list[tuple[str, int]] = field(default_factory=list)
-    """What was taken since the question that is under way was asked."""
+    """What was kept since the question that is under way was asked."""
+    _under_way: list[tuple[str, int]] = field(default_factory=list)
+    """What has a place and is not kept yet: no question finds it."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    async def take(self, user: str, size: int) -> None:
-        """Count one more of a user's; Refused (429) if as much waits as may."""
+    async def check(self, user: str, size: int) -> None:
+        """Refused (429) if there is no room for one more of a user's."""
+        await self._look()
+        with self._lock:
+            self._check(user, size)
+
+    @asynccontextmanager
+    async def place(self, user: str, size: int) -> AsyncIterator[None]:
+        """A place for one more of a user's, to be kept in the block; Refused (429) if as much waits as may.
+
+        It counts from here on, however long it takes to check and to keep it, unless the block fails.
+        """
+        await self._look()
+        with self._lock:
+            self._check(user, size)
+            self._under_way.append((user, size))
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                self._under_way.remove((user, size))
+            raise
+        with self._lock:
+            self._under_way.remove((user, size))
+            self._since.append((user, size))
+            _add(self._counts, self._sizes, user, size)
+
+    async def _look(self) -> None:
         if self._is_due():
             self._learn(*await self.store.read_soon(runs.waiting))
-        with self._lock:
-            larger = self._sizes + Counter({user: size if size >= runs.LARGE else 0})
-            why = _over(self.settings, user, self._counts, larger)
-            if not why:
-                self._since.append((user, size))
-                self._add(user, size)
+
+    def _check(self, user: str, size: int) -> None:
+        counts, sizes = Counter(self._counts), Counter(self._sizes)
+        for whose, their_size in self._under_way:
+            _add(counts, sizes, whose, their_size)
+        sizes[user] += size if size >= runs.LARGE else 0
+        why = _over(self.settings, user, counts, sizes)
         if why:
             error = refused(why, status=429, title="Too much waits")
             error.retry_s = _LATER_S
@@ -77,12 +107,13 @@ class Waiting:
         with self._lock:
             self._counts, self._sizes = Counter(counts), Counter(sizes)
             for user, size in self._since:
-                self._add(user, size)
+                _add(self._counts, self._sizes, user, size)
 
-    def _add(self, user: str, size: int) -> None:
-        self._counts[user] += 1
-        if size >= runs.LARGE:
-            self._sizes[user] += size
+
+def _add(counts: Counter[str], sizes: Counter[str], user: str, size: int) -> None:
+    counts[user] += 1
+    if size >= runs.LARGE:
+        sizes[user] += size
 
 
 def _over(settings: Settings, user: str, counts: dict[str, int], sizes: dict[str, int]) -> str:

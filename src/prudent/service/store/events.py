@@ -11,9 +11,18 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from prudent.service.store.rows import Rows
 from prudent.service.store.tables import events as table
 
 _INSERT = table.insert()
+_OF_RUN, _MOST = table.c.run == sa.bindparam("of"), sa.bindparam("most", type_=sa.Integer)
+_SINCE = Rows(
+    table.c,
+    lambda all_: (
+        all_.where(_OF_RUN, table.c.number > sa.bindparam("after")).order_by(table.c.number).limit(_MOST)
+    ),
+)
+_LATEST = Rows(table.c, lambda all_: all_.where(_OF_RUN).order_by(table.c.number.desc()).limit(_MOST))
 _LAST = sa.select(sa.func.max(table.c.number)).where(table.c.run == sa.bindparam("of"))
 
 
@@ -49,9 +58,7 @@ def append(
 
 def since(connection: Connection, run: str, number: int = 0, limit: int = 500) -> list[Event]:
     """The events of a run after a number, in order."""
-    question = sa.select(table).where(table.c.run == run, table.c.number > number)
-    rows = connection.execute(question.order_by(table.c.number).limit(limit)).mappings()
-    return [Event(**{**row, "data": json.loads(row["data"])}) for row in rows]
+    return [_event(row) for row in _SINCE(connection, of=run, after=number, most=limit)]
 
 
 def lasts(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
@@ -62,6 +69,8 @@ def lasts(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
 
 def last(connection: Connection, run: str, limit: int = 50) -> list[Event]:
     """The latest events of a run, in order."""
-    question = sa.select(table).where(table.c.run == run).order_by(table.c.number.desc()).limit(limit)
-    rows = connection.execute(question).mappings().all()
-    return [Event(**{**row, "data": json.loads(row["data"])}) for row in reversed(rows)]
+    return [_event(row) for row in reversed(_LATEST(connection, of=run, most=limit))]
+
+
+def _event(row: dict[str, Any]) -> Event:
+    return Event(**{**row, "data": json.loads(row["data"])})

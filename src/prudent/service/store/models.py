@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from prudent.service.store import runs
+from prudent.service.store.rows import Rows
 from prudent.service.store.tables import models as table
 
 
@@ -53,23 +55,37 @@ def get(connection: Connection, model_id: str) -> Model | None:
 
 def of_run(connection: Connection, run: str) -> list[Model]:
     """The models of a run, best first."""
-    question = sa.select(table).where(table.c.run == run).order_by(table.c.rank)
-    return [Model(**row) for row in connection.execute(question).mappings()]
+    return [Model(**row) for row in _OF_RUN(connection, of=run)]
 
 
 def page(connection: Connection, limit: int = 50, after: str | None = None, user: str | None = None) -> Page:
     """Models, newest first, the best of a run before its others."""
-    question = sa.select(table)
-    if user is not None:
-        question = question.where(table.c.user == user)
-    if after is not None:
-        moment, name = runs.cursor_of(after)
-        older = table.c.created_s < moment
-        same = sa.and_(table.c.created_s == moment, table.c.id > name)
-        question = question.where(sa.or_(older, same))
-    question = question.order_by(table.c.created_s.desc(), table.c.id).limit(limit + 1)
-    found = [Model(**row) for row in connection.execute(question).mappings()]
+    moment_s, last = runs.cursor_of(after) if after is not None else (None, None)
+    question = _listing(user is not None, after is not None)
+    found = [
+        Model(**row) for row in question(connection, most=limit + 1, user=user, moment_s=moment_s, last=last)
+    ]
     more = len(found) > limit
     return Page(
         tuple(found[:limit]), f"{found[limit - 1].created_s!r}_{found[limit - 1].id}" if more else None
     )
+
+
+_OF_RUN = Rows(table.c, lambda all_: all_.where(table.c.run == sa.bindparam("of")).order_by(table.c.rank))
+
+
+@cache
+def _listing(of_user: bool, later: bool) -> Rows:
+    """The question for models, of one user or of all, from the first or behind a cursor."""
+
+    def narrow(question: sa.Select[Any]) -> sa.Select[Any]:
+        if of_user:
+            question = question.where(table.c.user == sa.bindparam("user"))
+        if later:
+            moment_s = sa.bindparam("moment_s", type_=sa.Double)
+            same = sa.and_(table.c.created_s == moment_s, table.c.id > sa.bindparam("last", type_=sa.String))
+            question = question.where(sa.or_(table.c.created_s < moment_s, same))
+        newest = question.order_by(table.c.created_s.desc(), table.c.id)
+        return newest.limit(sa.bindparam("most", type_=sa.Integer))
+
+    return Rows(table.c, narrow)

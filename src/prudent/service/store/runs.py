@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from prudent.core.errors import BadInput, RunFailed
 from prudent.service.store import events, reservations
+from prudent.service.store.rows import Rows
 from prudent.service.store.tables import documents as large
 from prudent.service.store.tables import runs as table
 
@@ -120,9 +121,6 @@ class Page:
 
 _NAMES = [each.name for each in fields(Run)]
 _ALL = sa.select(*(table.c[name] for name in _NAMES))
-_LISTED = sa.select(
-    *(sa.literal("{}").label("document") if name == "document" else table.c[name] for name in _NAMES)
-)
 
 
 # Coming in
@@ -194,29 +192,56 @@ def page(
     kind: str | None = None,
 ) -> Page:
     """Runs, newest first, from behind the cursor `after`; quick however many there are."""
-    question = _LISTED
-    for column, value in ((table.c.user, user), (table.c.status, status), (table.c.kind, kind)):
-        if value is not None:
-            question = question.where(column == value)
-    if after is not None:
-        question = question.where(sa.tuple_(table.c.created_s, table.c.id) < sa.tuple_(*cursor_of(after)))
-    question = question.order_by(table.c.created_s.desc(), table.c.id.desc()).limit(limit + 1)
-    found = [_run(row) for row in connection.execute(question).mappings()]
+    found, more = listed(connection, limit, after, user, status, kind)
+    return Page(tuple(Run(**{**row, "document": {}, "cancel": bool(row["cancel"])}) for row in found), more)
+
+
+def listed(
+    connection: Connection,
+    limit: int = 50,
+    after: str | None = None,
+    user: str | None = None,
+    status: str | None = None,
+    kind: str | None = None,
+) -> tuple[list[dict[str, Any]], str | None]:
+    """The same as plain values, without documents, and the cursor of what follows."""
+    only = {
+        name: value
+        for name, value in (("user", user), ("status", status), ("kind", kind))
+        if value is not None
+    }
+    moment_s, last = cursor_of(after) if after is not None else (None, None)
+    question = _listing(tuple(only), after is not None)
+    found = question(connection, most=limit + 1, moment_s=moment_s, last=last, **only)
     more = len(found) > limit
-    return Page(
-        tuple(found[:limit]), f"{found[limit - 1].created_s!r}_{found[limit - 1].id}" if more else None
-    )
+    return found[:limit], f"{found[limit - 1]['created_s']!r}_{found[limit - 1]['id']}" if more else None
 
 
-def cursor_of(text: str) -> tuple[Any, Any]:
+@cache
+def _listing(only: tuple[str, ...], later: bool) -> Rows:
+    """The question for runs with these columns given, from the first or behind a cursor."""
+
+    def narrow(question: sa.Select[Any]) -> sa.Select[Any]:
+        for name in only:
+            question = question.where(table.c[name] == sa.bindparam(name))
+        if later:
+            place = sa.bindparam("moment_s", type_=sa.Double), sa.bindparam("last", type_=sa.String)
+            question = question.where(sa.tuple_(table.c.created_s, table.c.id) < sa.tuple_(*place))
+        newest = question.order_by(table.c.created_s.desc(), table.c.id.desc())
+        return newest.limit(sa.bindparam("most", type_=sa.Integer))
+
+    return Rows([table.c[name] for name in _NAMES if name != "document"], narrow)
+
+
+def cursor_of(text: str) -> tuple[float, str]:
     """The place that a cursor names.
 
-    >>> [part.value for part in cursor_of("12.5_abc")]
-    [12.5, 'abc']
+    >>> cursor_of("12.5_abc")
+    (12.5, 'abc')
     """
     seconds, _, name = text.partition("_")
     try:
-        return sa.literal(float(seconds)), sa.literal(name)
+        return float(seconds), name
     except ValueError:
         raise BadInput(f'"{text[:80]}" is no cursor; use the "next" of the page before.') from None
 

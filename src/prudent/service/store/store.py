@@ -32,6 +32,8 @@ _TOGETHER = 256
 _AGAIN = 5
 _HUNG_MS = 10_000
 _PROBE = 1 << 16
+_READERS = 4
+"""Threads that read; many at a time would delay the one that answers."""
 _LONGEST_S = 60.0
 """So long a database that is away (restarted, say) is waited for."""
 
@@ -68,7 +70,7 @@ class Store:
         self.sqlite = url.startswith("sqlite")
         self._writer, self._reader = _engines(url)
         self._wishes: queue.SimpleQueue[_Wish | None] = queue.SimpleQueue()
-        self._threads = ThreadPoolExecutor(8, "store-read")
+        self._threads = ThreadPoolExecutor(_READERS, "store-read")
         self._closed = False
         self._full_s: float | None = None
         self.full = False

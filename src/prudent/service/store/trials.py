@@ -12,9 +12,18 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from prudent.service.store import runs
+from prudent.service.store.rows import Rows
 from prudent.service.store.tables import trials as table
 
 RUNNING = "running"
+_OF_RUN = Rows(
+    table.c,
+    lambda all_: (
+        all_.where(table.c.run == sa.bindparam("of"))
+        .order_by(table.c.number)
+        .limit(sa.bindparam("most", type_=sa.Integer))
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -85,8 +94,7 @@ def drop_unfinished(connection: Connection, run: str, fence: int) -> int:
 
 def of_run(connection: Connection, run: str, limit: int = 10_000) -> list[Trial]:
     """The trials of a run, by number."""
-    question = sa.select(table).where(table.c.run == run).order_by(table.c.number).limit(limit)
-    return [_trial(row) for row in connection.execute(question).mappings()]
+    return [_trial(row) for row in _OF_RUN(connection, of=run, most=limit)]
 
 
 def ended(connection: Connection, run: str) -> frozenset[int]:

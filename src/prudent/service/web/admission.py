@@ -7,6 +7,7 @@ from prudent.service.intake.door import Accepted
 from prudent.service.intake.waiting import Waiting
 from prudent.service.settings import Settings
 from prudent.service.store import disk
+from prudent.service.store.runs import LARGE
 from prudent.service.store.store import DiskFull, Store
 from prudent.service.web.checking import MEMORY_MB, Checker, Order
 
@@ -19,12 +20,19 @@ class Admission:
         self._waiting = Waiting(store, settings)
         self._checker = Checker(min(MEMORY_MB, settings.run_memory_mb))
 
+    async def expect(self, user: str, size: int) -> None:
+        """Refused (429) if there is no room for a large document; this is asked before it is read."""
+        if size > LARGE:
+            check_disk(self._settings)
+            await self._waiting.check(user, size)
+            self._checker.check_room(user)
+
     async def take(self, order: Order) -> Accepted:
         """Keep a request; when this returns it is on the disk. Refused if it is wrong or too much waits."""
         check_disk(self._settings)
-        await self._waiting.take(order.user.name, order.size)
-        new = await self._checker.prepared(order) if order.is_large else order.prepared()
-        return await door.submit_soon(self._store, new)
+        async with self._waiting.place(order.user.name, order.size):
+            new = await self._checker.prepared(order) if order.is_large else order.prepared()
+            return await door.submit_soon(self._store, new)
 
     def close(self) -> None:
         self._checker.close()

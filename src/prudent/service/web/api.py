@@ -68,6 +68,8 @@ def _add_runs(api: APIRouter, settings: Settings, store: Store, admission: Admis
         priority: Annotated[int, Query(ge=-9, le=9)] = 0,
     ) -> JSONResponse:
         """Take a request; the answer says where to follow it."""
+        said = request.headers.get("content-length", "0")
+        await admission.expect(user_of(request).name, int(said))  # the layers around have checked the number
         order = Order(
             settings,
             kind,
@@ -90,8 +92,8 @@ def _add_runs(api: APIRouter, settings: Settings, store: Store, admission: Admis
         kind: Kind | None = None,
     ) -> dict[str, Any]:
         """Runs, newest first."""
-        page = await store.read_soon(runs.page, limit, after, user, status, kind)
-        return {"runs": [views.listed(run) for run in page.runs], "next": page.next}
+        found, more = await store.read_soon(runs.listed, limit, after, user, status, kind)
+        return {"runs": [views.listed(run) for run in found], "next": more}
 
     @api.get("/runs/{run_id}", tags=["runs"])
     async def show(run_id: str, request: Request) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from typing import Any
 
 import prudent
 from prudent.core.memory import hold
-from prudent.core.processes import give_way, session_gives_way
+from prudent.core.processes import HELP, give_way, session_gives_way
 from prudent.service.intake import door
 from prudent.service.intake.refusal import Refused, refused
 from prudent.service.settings import Settings
@@ -100,6 +100,17 @@ class Checker:
     async def prepared(self, order: Order) -> NewRun:
         """The run of a document that is in order; Refused says what is wrong with it."""
         user = order.user.name
+        self.check_room(user)
+        self._under_way[user] += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._thread, self._checked, order)
+        finally:
+            self._under_way[user] -= 1
+            self._under_way += Counter()
+
+    def check_room(self, user: str) -> None:
+        """Refused (429) if as many of a user's documents, or of all, are under way as may be."""
         if self._under_way[user] >= PER_USER or self._under_way.total() >= IN_ALL:
             error = refused(
                 "Large documents are checked one after the other, and several wait; send it again later.",
@@ -108,13 +119,6 @@ class Checker:
             )
             error.retry_s = 5.0
             raise error
-        self._under_way[user] += 1
-        try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._thread, self._checked, order)
-        finally:
-            self._under_way[user] -= 1
-            self._under_way += Counter()
 
     def close(self) -> None:
         self._end()
@@ -163,7 +167,7 @@ class Checker:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        session_gives_way(self._process.pid)
+        session_gives_way(self._process.pid, HELP)
         self._line = Connection(ours.detach())
         self._line.recv()  # it has loaded its libraries; that takes as long as the machine is busy
         return self._line
@@ -185,7 +189,7 @@ class Checker:
 def main(arguments: Sequence[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service, whose end is heard on the line
     line = Connection(int(arguments[0]))
-    give_way()
+    give_way(HELP)
     line.send(None)
     hold(float(arguments[1]))
     gc.disable()  # to look through millions of values while they are made takes longer than to make them

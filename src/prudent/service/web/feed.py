@@ -14,6 +14,7 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from fastapi.responses import StreamingResponse
 from sqlalchemy import Connection
@@ -43,10 +44,11 @@ class _Followed:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def since(self, after: int) -> list[tuple[int, str]] | None:
-        """Events after a number, if they are all among the latest."""
+        """Events after a number, if they are all among the latest; those that were told are not looked at."""
         if self.last is None or after < self.last - len(self.latest):
             return None
-        return [(number, text) for number, text in self.latest if number > after]
+        new = list(takewhile(lambda event: event[0] > after, reversed(self.latest)))
+        return new[::-1]
 
 
 class Feed:
@@ -90,11 +92,11 @@ class Feed:
                     if not found:
                         await asyncio.sleep(self._look_s)
                         continue
-                for number, text in found or ():
-                    after = number
-                    yield text
                 if found:
-                    said_s = time.monotonic()
+                    after, said_s = found[-1][0], time.monotonic()
+                    yield "".join(
+                        text for _, text in found
+                    )  # each part goes through all layers of the service
                 elif followed.ended and followed.last is not None and after >= followed.last:
                     return
                 elif time.monotonic() - said_s > SIGN_S:

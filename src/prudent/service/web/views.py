@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from prudent.service.security.redaction import redacted
@@ -9,34 +10,20 @@ from prudent.service.store.models import Model
 from prudent.service.store.runs import Run
 from prudent.service.store.users import MEMBER, User
 
+_LISTED = (
+    "id", "kind", "status", "title", "user", "front", "priority", "progress", "eta_s", "spent_usd",
+    "created_s", "started_s", "ended_s", "attempts", "worker", "waiting", "error",
+)  # fmt: skip
+
 
 def accepted(run: Run) -> dict[str, Any]:
     """The answer to a submission."""
     return {"id": run.id, "status": run.status, "url": f"/v1/runs/{run.id}"}
 
 
-def listed(run: Run) -> dict[str, Any]:
-    """A run in a list."""
-    return {
-        "id": run.id,
-        "kind": run.kind,
-        "status": run.status,
-        "title": run.title,
-        "user": run.user,
-        "front": run.front,
-        "priority": run.priority,
-        "progress": run.progress,
-        "eta_s": run.eta_s,
-        "spent_usd": run.spent_usd,
-        "created_s": run.created_s,
-        "started_s": run.started_s,
-        "ended_s": run.ended_s,
-        "attempts": run.attempts,
-        "worker": run.worker,
-        "waiting": run.waiting,
-        "error": run.error,
-        "url": f"/v1/runs/{run.id}",
-    }
+def listed(run: Mapping[str, Any]) -> dict[str, Any]:
+    """A run in a list, of its plain values."""
+    return {**{name: run[name] for name in _LISTED}, "url": f"/v1/runs/{run['id']}"}
 
 
 def document_for(run: Run, user: User) -> dict[str, Any] | None:
@@ -51,7 +38,7 @@ def shown(run: Run, user: User) -> dict[str, Any]:
     """A run by itself: what was asked for, and where to go on."""
     here = f"/v1/runs/{run.id}"
     return {
-        **listed(run),
+        **listed(vars(run)),
         "cancelling": run.cancel and not run.ended,
         "document": document_for(run, user),
         "links": {name: f"{here}/{name}" for name in ("events", "trials", "result", "report", "cancel")},

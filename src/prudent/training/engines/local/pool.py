@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import prudent
 from prudent.core.errors import RunFailed
+from prudent.core.processes import session_gives_way
 from prudent.training.engines.local.server import PACKET
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -75,6 +76,7 @@ class Pool:
                 stderr=sink,
                 start_new_session=True,
             )
+        session_gives_way(self._server.pid, os.nice(0))  # as far as we do ourselves
         self._log = log
         self.load(libraries)
 
