@@ -60,6 +60,12 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     return home
 
 
+@pytest.fixture(autouse=True)
+def _prompt_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work of a service gives way to nobody: beside other tests it would hardly get on."""
+    monkeypatch.setenv("PRUDENT_NICE", "0")
+
+
 @pytest.fixture
 def only_loopback(own_home: Path) -> Iterator[Watch]:
     """Fails the test if any of its processes listens where other computers can reach it."""

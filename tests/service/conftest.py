@@ -194,7 +194,7 @@ def store(url: str) -> Iterator[Store]:
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """Those of a service that its operator opened; it closes with its first user."""
-    found = Settings(tmp_path / "home")
+    found = Settings(tmp_path / "home", nice=0)
     found.create()
     Access(found.home).choose(True)
     return found

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from prudent.core.errors import BadInput, unknown
 from prudent.core.memory import total_mb
+from prudent.core.processes import WORK
 
 PREFIX = "PRUDENT_"
 SECRETS = ("database_url", "smtp_password", "webhook_secret")
@@ -71,6 +72,9 @@ class Settings:
     grace_s: float = 30.0
     """How long running work may go on after SIGTERM."""
     poll_s: float = 0.1
+    nice: int = WORK
+    """How far work gives way to the processes that answer, as `nice` has it; 0 where workers have a machine
+    of their own."""
     warm: bool = True
     """Have the libraries of training loaded before the first request asks for them; without, workers begin
     sooner and need less memory."""
@@ -339,7 +343,7 @@ def _checked(said: dict[str, Any]) -> Settings:
 def _check_numbers(settings: Settings) -> None:
     least = {"concurrency": 1, "per_user": 1, "tries": 1, "workers": 0, "waiting": 1, "waiting_per_user": 1}
     least |= {"followers": 0, "followers_per_user": 0, "most_columns": 1, "command_processes": 1}
-    least |= {"requests_at_once": 1, "requests_waiting": 0}
+    least |= {"requests_at_once": 1, "requests_waiting": 0, "nice": 0}
     if settings.memory_mb is not None:
         least["memory_mb"] = int(_LEAST_MB)
     for name, lowest in least.items():

@@ -211,7 +211,7 @@ def test_a_walled_run_is_believed_if_the_disk_is_seen_to_be_full(
 def test_results_that_find_no_room_without_their_secrets_are_made_again(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terms = Terms(1, 600.0, (), policy_for(settings, ()), tmp_path / "warm", warm=False)
+    terms = Terms(1, 600.0, (), policy_for(settings, ()), tmp_path / "warm", warm=False, nice=0)
     child = Child(Line(), terms)  # type: ignore[arg-type]
     written = [tmp_path / "r" / name for name in (RESULT, REPORT)]
 
@@ -274,7 +274,7 @@ class Line:
 def test_a_run_that_finds_no_room_is_postponed(
     error: Exception, said: type, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terms = Terms(1, 600.0, (), policy_for(settings, ()), tmp_path / "warm", warm=False)
+    terms = Terms(1, 600.0, (), policy_for(settings, ()), tmp_path / "warm", warm=False, nice=0)
     child = Child(Line(), terms)  # type: ignore[arg-type]
 
     def perform(task: Task) -> Any:
@@ -287,7 +287,9 @@ def test_a_run_that_finds_no_room_is_postponed(
 def test_a_run_over_its_memory_is_told_so_and_wears_its_process(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terms = Terms(1, 600.0, (), policy_for(settings, ()), tmp_path / "warm", warm=False, memory_mb=700)
+    terms = Terms(
+        1, 600.0, (), policy_for(settings, ()), tmp_path / "warm", warm=False, nice=0, memory_mb=700
+    )
     child = Child(Line(), terms)  # type: ignore[arg-type]
 
     def perform(task: Task) -> Any:

@@ -63,7 +63,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 def terms(settings: Settings) -> Terms:
     """A lease that runs out in no test that does not want it to."""
     folders, policy = settings.data_folders, policy_for(settings, settings.data_folders)
-    return Terms(1, 600.0, folders, policy, settings.home / "warm", settings.home, warm=False)
+    return Terms(1, 600.0, folders, policy, settings.home / "warm", settings.home, warm=False, nice=0)
 
 
 @pytest.fixture(scope="module")

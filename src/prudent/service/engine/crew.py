@@ -57,8 +57,9 @@ class Crew:
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for the service, which then lets workers drain
         )
-        session_gives_way(process.pid, HELP)
-        os.setpriority(os.PRIO_PROCESS, process.pid, HELP)
+        level = min(HELP, self._settings.nice)
+        session_gives_way(process.pid, level)
+        os.setpriority(os.PRIO_PROCESS, process.pid, max(level, os.nice(0)))
         return process
 
     def _mind(self) -> None:

@@ -51,6 +51,7 @@ class Worker:
             settings.home.absolute(),
             settings.warm,
             settings.run_memory_mb,
+            nice=settings.nice,
         )
         wall = wall_of(settings)
         if wall is None:

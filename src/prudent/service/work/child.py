@@ -25,7 +25,7 @@ from typing import NoReturn
 
 from prudent.core.errors import PrudentError
 from prudent.core.memory import hold, limit_mb
-from prudent.core.processes import give_way
+from prudent.core.processes import WORK, give_way
 from prudent.service.security.redaction import Redaction, scrubbed
 from prudent.service.store import disk
 from prudent.service.work import schedule, train, tune, warm
@@ -71,6 +71,8 @@ class Terms:
     """What a run may use, with everything it starts."""
     limits: Limits | None = None
     """What this process, and each that it starts, may use at most."""
+    nice: int = WORK
+    """How far they give way to others."""
 
     @property
     def narrowest(self) -> tuple[float, str]:
@@ -100,7 +102,7 @@ def main(arguments: Sequence[str]) -> None:
     terms = line.recv()
     assert isinstance(terms, Terms)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, which tells us
-    give_way()
+    give_way(terms.nice)
     if terms.limits is not None:
         terms.limits.apply()
     restrict(terms.policy)

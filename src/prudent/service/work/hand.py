@@ -62,6 +62,7 @@ class Hand:
 
     def __init__(self, terms: Terms, wall: Wall | None = None, walled: Path | None = None) -> None:
         self._memory_mb, self._processes, self._looked_s = terms.memory_mb, math.inf, 0.0
+        self._nice = terms.nice
         ours, theirs = socket.socketpair()
         home = str(Path(prudent.__file__).parents[1])
         path = os.pathsep.join(part for part in (home, os.environ.get("PYTHONPATH", "")) if part)
@@ -84,7 +85,7 @@ class Hand:
                 start_new_session=True,
                 **options,
             )
-        session_gives_way(self._process.pid)
+        session_gives_way(self._process.pid, terms.nice)
         self._line = Connection(ours.detach())
         self._lock = threading.Lock()
         self.runs = 0
@@ -140,7 +141,7 @@ class Hand:
         self._looked_s = time.monotonic()
         found = list(below(self.pid))
         for pid in found:
-            session_gives_way(pid)
+            session_gives_way(pid, self._nice)
         if len(found) > self._processes:
             self._end(found)
             raise TooLarge(over_processes(self._processes))
