@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from types import TracebackType
 from typing import Any, Self
 
@@ -680,7 +681,8 @@ def test_late_trials_cost_no_more_than_early_ones(tmp_path: Path) -> None:
         sys.setprofile(None)
         tracemalloc.stop()
     assert len(board.entries) == 600
-    assert (taken[560] - taken[160]) / 400 < 4000
+    # Whatever a hundred trials take: a table of the interpreter's own may grow once meanwhile, by megabytes.
+    assert median(taken[at + 100] - taken[at] for at in (160, 260, 360, 460)) / 100 < 4000
     assert called[600] - called[580] < 1.5 * (called[100] - called[80])
 
 
