@@ -41,10 +41,10 @@ class Target:
 
     def client(self, user: str) -> httpx.Client:
         headers = {"authorization": f"Bearer {self.tokens[user]}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=120, trust_env=False)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=600, trust_env=False)
 
     def connect(self, said: str = "") -> socket.socket:
-        line = socket.create_connection(("127.0.0.1", self.port), timeout=120)
+        line = socket.create_connection(("127.0.0.1", self.port), timeout=600)
         line.sendall(said.encode())
         return line
 

@@ -56,7 +56,7 @@ def forms(target: Target) -> Outcome:
     rows = "".join(f"  - {{a: {n}, b: [x, y, z]}}\n" for n in range(12_000))
 
     def send() -> None:
-        with httpx.Client(base_url=target.url, timeout=120, trust_env=False) as client:
+        with httpx.Client(base_url=target.url, timeout=600, trust_env=False) as client:
             client.post("/sign-in", data={"token": target.tokens["fay"]})
             token = form_token(client.get("/submit/tune?as=json").text)
             form = {"csrf": token, "document": f"rows:\n{rows}"}
@@ -93,11 +93,14 @@ def documents(target: Target) -> Outcome:
 
     _together([send] * 30, target)
     with target.client("dan") as client:
-        listed = client.get("/v1/runs", params={"user": "dan", "status": "queued", "limit": 500}).json()
-    waiting_mb, each_mb = len(listed["runs"]) * len(body) / 1e6, len(body) / 1e6
-    held = seen[429] > 0 and set(seen) <= {202, 413, 429, "closed"}
-    seen_mb = f"{each_mb:.1f} MB each, {waiting_mb:.0f} MB of them wait"
-    return held and waiting_mb <= target.settings.waiting_mb_per_user + each_mb, f"{dict(seen)}, {seen_mb}"
+        listed = client.get("/v1/runs", params={"user": "dan", "limit": 500}).json()["runs"]
+    waiting = sum(run["status"] == "queued" for run in listed)
+    fit = int(target.settings.waiting_mb_per_user / (len(body) / 1e6)) + 1  # they are kept a little smaller
+    refused = (
+        seen[429] > 0 or len(listed) - waiting >= 30 - fit
+    )  # where so many began, there was room for all
+    held = refused and waiting <= fit and set(seen) <= {202, 413, 429, "closed"}
+    return held, f"{dict(seen)}, {len(body) / 1e6:.1f} MB each, {waiting} wait"
 
 
 def bombs(target: Target) -> Outcome:
@@ -147,7 +150,7 @@ def _together(work: list[Callable[[], None]], target: Target) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(max(target.until_s - time.monotonic(), 0) + 120)
+        thread.join(max(target.until_s - time.monotonic(), 0) + 900)
 
 
 ATTACKS = [

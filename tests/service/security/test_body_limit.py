@@ -51,6 +51,27 @@ def test_the_parts_of_a_body_count_together() -> None:
     assert (status, read) == (413, b"1234567890")
 
 
+def test_who_waits_for_a_turn_is_not_slow() -> None:
+    """Nothing of a body is read before its turn comes, however long that takes."""
+    said: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(0.3)
+        read = await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": [], "read": read["body"]})
+
+    async def receive() -> Any:
+        await asyncio.sleep(0)
+        return {"type": "http.request", "body": b"12", "more_body": False}
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    limit = BodyLimit(app, most_bytes=10, longest_s=0.2)
+    asyncio.run(limit({"type": "http", "method": "POST", "path": "/", "headers": []}, receive, send))
+    assert (said[0]["status"], said[0]["read"]) == (200, b"12")
+
+
 def _hold(limit: BodyLimit, user: str, size: int, done: asyncio.Event, read: list[str]) -> Any:
     """A body of that size, which its application holds until it is done."""
     scope = {"type": "http", "headers": [(b"content-length", str(size).encode())], "user": user, "done": done}

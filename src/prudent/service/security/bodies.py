@@ -24,6 +24,13 @@ class _Count:
     answered: bool = False
     user: str = ""
     held: int = 0
+    begun_s: float | None = None
+
+    def deadline_s(self, longest_s: float) -> float:
+        """When it must be here. The time runs from the first read: who waits for a turn is not slow."""
+        if self.begun_s is None:
+            self.begun_s = asyncio.get_running_loop().time()
+        return self.begun_s + longest_s
 
 
 class Held:
@@ -43,7 +50,7 @@ class Held:
 
 @dataclass(frozen=True)
 class BodyLimit:
-    """Refuses bodies over `most_bytes` (413) and those not here after `longest_s` (408).
+    """Refuses bodies over `most_bytes` (413) and those not here `longest_s` after they are first read (408).
 
     Forms are for people, and to read one takes long: they may have `most_form_bytes`. Of large bodies a few
     are held at a time; a user who sends more at once is asked to wait (429).
@@ -73,7 +80,6 @@ class BodyLimit:
     async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
         count, most = _Count(), self._most(scope)
         said = int(header(scope, b"content-length") or 0)
-        until_s = asyncio.get_running_loop().time() + self.longest_s
 
         async def counted() -> Message:
             if count.status:
@@ -82,7 +88,7 @@ class BodyLimit:
                 return await receive()
             self._hold(scope, count, max(count.size, said))
             try:
-                async with asyncio.timeout_at(until_s):
+                async with asyncio.timeout_at(count.deadline_s(self.longest_s)):
                     message = await receive()
             except TimeoutError as error:
                 count.status = 408
