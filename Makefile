@@ -91,7 +91,7 @@ unit: $(VENV)/.installed-test ## tests, doctests and the tutorials only
 	@$(SUPERVISED) $(BIN)/pytest -p no:randomly -n $(WORKERS) $(TESTS)
 
 soak: $(VENV)/.installed-soak ## long matrices of faults, a random order and mutants of the code: about two hours
-	$(call step,tests in a random order,$(SUPERVISED) $(BIN)/pytest -p randomly -n $(WORKERS))
+	$(call step,tests in a random order,$(SUPERVISED) $(BIN)/pytest -p randomly --hypothesis-profile=thorough -n $(WORKERS))
 	$(call step,matrices of faults,$(SUPERVISED) $(BIN)/pytest -p no:randomly -m soak -n $(WORKERS))
 	$(call step,mutants,$(BIN)/python tests/soak/mutation.py --sample 300 --seed 7 --jobs 2)
 

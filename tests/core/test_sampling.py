@@ -25,14 +25,13 @@ def grid(rule: str | None = None) -> Space:
     )
 
 
-@settings(deadline=None)
 @given(methods, seeds, st.integers(0, 80))
 def test_samples_of_a_finite_space_are_distinct_and_complete(method: str, seed: int, n: int) -> None:
     drawn = grid().sample(n, rng_for(seed, "sample"), method)
     assert len(drawn) == len(keys(grid(), drawn)) == min(n, 72)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     methods, seeds, st.integers(1, 30), st.sampled_from(["n <= 2", "n * b < 100", "vm == 'a' and b == 16"])
 )
@@ -43,7 +42,6 @@ def test_the_rule_is_always_respected(method: str, seed: int, n: int, rule: str)
     assert len(keys(space, drawn)) == len(drawn) == min(n, space.count() or 0)
 
 
-@settings(deadline=None)
 @given(methods, seeds, st.integers(1, 40))
 def test_a_seed_decides_the_sample(method: str, seed: int, n: int) -> None:
     space = Space([Real("x", 0, 1), Integer("n", 1, 9)], rule="x < 0.5 or n > 3")
@@ -111,7 +109,6 @@ def test_a_wrong_request_is_refused() -> None:
 TABLE = [{"vm": vm, "n": n} for vm, ns in (("s", range(8, 64, 8)), ("l", range(1, 8))) for n in ns]
 
 
-@settings(deadline=None)
 @given(methods, seeds, st.integers(1, 20))
 def test_samples_of_a_table_are_its_rows(method: str, seed: int, n: int) -> None:
     space = Space.from_points(TABLE)
@@ -128,7 +125,6 @@ def test_a_design_on_a_table_spreads() -> None:
         assert all(len(np.unique(np.floor(column * 5))) == 5 for column in features.T)
 
 
-@settings(deadline=None)
 @given(seeds, st.integers(1, 30))
 def test_neighbours_are_distinct_allowed_and_elsewhere(seed: int, n: int) -> None:
     rng = rng_for(seed, "near")

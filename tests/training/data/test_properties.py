@@ -84,7 +84,7 @@ lines = st.lists(
     st.binary(max_size=120) | text | lines,
     st.sampled_from(["csv", "svm", "jsonl", "parquet", "avro", "csv.gz", ""]),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_bytes_are_a_data_set_or_a_sentence(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, ending: str
 ) -> None:

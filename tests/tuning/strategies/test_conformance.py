@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -118,10 +118,10 @@ def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "NEIGHBOURS", 8)
 
 
-def suited(worlds: dict[str, World]) -> pytest.MarkDecorator:
-    """Every strategy in each of these worlds that it is for."""
+def suited(worlds: dict[str, World], soak: Sequence[str] = ()) -> pytest.MarkDecorator:
+    """Every strategy in each of these worlds that it is for; some of the worlds only in the soak."""
     pairs = [
-        pytest.param(name, world, id=f"{name}-{place}")
+        pytest.param(name, world, id=f"{name}-{place}", marks=[pytest.mark.soak] if place in soak else [])
         for name in strategies()
         for place, world in worlds.items()
         if world.suits(name)
@@ -133,12 +133,11 @@ def worlds(*names: str) -> dict[str, World]:
     return {name: ALL[name] for name in names}
 
 
-VARIED = worlds("ruled", "at full data", "endless sampled")
-"""Listed values under a rule, shares of the data, and a space without end: one of each."""
-
-
 def varied() -> pytest.MarkDecorator:
-    """One of each for every strategy; shares without end, which take long, for those about shares."""
+    """Listed values under a rule, shares of the data, and a space without end: one of each.
+
+    Shares without end, which take long, are for strategies about shares.
+    """
     pairs = [
         pytest.param(name, world, id=f"{name}-{place}")
         for name in strategies()
@@ -217,7 +216,7 @@ def check(study: Study, asked: list[Configuration]) -> None:
         assert study.problem.is_full(recommended)
 
 
-@suited(FINITE)
+@suited(FINITE, soak=("cluster", "best"))
 def test_never_repeats_itself_and_stops_when_everything_was_tried(name: str, world: World) -> None:
     study = world.study(name)
     size = study.problem.space.count()
@@ -247,7 +246,7 @@ def test_another_seed_searches_otherwise_and_the_same_one_does_not(name: str) ->
         assert any(other != first for other in others)
 
 
-@suited(VARIED)
+@varied()
 def test_copes_with_failures_cuts_and_trials_under_way(name: str, world: World) -> None:
     study = world.study(name)
     asked = walk(study, 11, parallel=3, change=trouble)
@@ -255,7 +254,7 @@ def test_copes_with_failures_cuts_and_trials_under_way(name: str, world: World) 
     check(study, asked)
 
 
-@suited(ALL)
+@varied()
 def test_goes_on_when_everything_so_far_failed(name: str, world: World) -> None:
     study = world.study(name)
 
@@ -294,14 +293,14 @@ def test_one_configuration_is_run_once(name: str, world: World) -> None:
 @varied()
 def test_takes_little_money_calmly(name: str, world: World) -> None:
     study = walked(name, world)
-    for left in (1e-6, 0.001, 0.05):
+    for left in (1e-6, 0.05):
         proposal = study.strategy.propose(study.history, left)
         if proposal is not None:
             assert proposal.configuration in study.problem.space
             assert proposal.likely_usd is None or proposal.likely_usd <= left * (1 + 1e-9)
 
 
-@suited(ALL)
+@varied()
 def test_recommends_nothing_before_the_first_trial(name: str, world: World) -> None:
     study = world.study(name)
     assert study.strategy.recommend(History(study.goal)) is None

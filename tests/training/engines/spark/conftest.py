@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,7 @@ import pytest
 
 from prudent.core.errors import BadInput
 from prudent.training.engines.spark import java
-from prudent.training.engines.spark.context import JAVA_OPTIONS, started, stop
-
-LOADED = "loaded.txt"
-"""From where Java took each class that it had when the session was ready."""
+from prudent.training.engines.spark.context import started, stop
 
 
 @pytest.fixture(scope="session")
@@ -26,17 +22,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         java.java_home(work)
     except BadInput:
         pytest.skip("needs Java")
-    classes = work / "classes.log"
-    settings = {
-        "spark.driver.memory": "1g",
-        "spark.default.parallelism": "2",
-        JAVA_OPTIONS: f"-Xlog:class+load:file={classes}",
-    }
+    settings = {"spark.driver.memory": "1g", "spark.default.parallelism": "2"}
     session, own = started("local[2]", work, settings, small=True)
     assert own
     session.conf.set("spark.sql.shuffle.partitions", "1")
     assert session.range(10).count() == 10
-    shutil.copyfile(classes, work / LOADED)
     yield session
     stop(session, wait_s=300)
 

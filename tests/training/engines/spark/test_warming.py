@@ -8,17 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from prudent.cloud.clusters import spark_classes
 from prudent.core.errors import RunFailed
 from prudent.training.engines.spark import warming
-from prudent.training.engines.spark.context import JAVA_OPTIONS
 from prudent.training.engines.spark.java import java_home
-
-from .conftest import LOADED
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.timeout(900)
@@ -49,18 +45,15 @@ def warmed(**environment: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.soak
-def test_most_classes_of_a_session_come_from_the_file(spark: Any, tmp_path: Path) -> None:
+def test_most_classes_of_a_session_come_from_the_file(tmp_path: Path) -> None:
     ran = warmed()
     assert (ran.returncode, ran.stderr) == (0, "")
     if (file := spark_classes.kept_at(java_home(tmp_path))) is None:
         return  # nothing is to be kept for this Java, and nothing was
     assert file.exists()
-    conf = spark.sparkContext.getConf()
-    loaded = Path(conf.get("spark.local.dir")).parent / LOADED
-    if str(file) not in conf.get(JAVA_OPTIONS):  # it was not there when the session of all tests began
-        loaded = tmp_path / "loaded.txt"
-        command = [sys.executable, "-c", _SESSION, str(tmp_path / "work"), f"-Xlog:class+load:file={loaded}"]
-        assert subprocess.check_output(command, text=True, timeout=300).split() == ["10"]
+    loaded = tmp_path / "loaded.txt"
+    command = [sys.executable, "-c", _SESSION, str(tmp_path / "work"), f"-Xlog:class+load:file={loaded}"]
+    assert subprocess.check_output(command, text=True, timeout=300).split() == ["10"]
     lines = [line for line in loaded.read_text().splitlines() if " org.apache.spark." in line]
     shared, read = (sum(word in line for line in lines) for word in ("shared objects file", "source: file:"))
     assert shared > 3000

@@ -19,6 +19,7 @@ from prudent.training.engines.local.linear import sigmoid, softmax
 from prudent.training.engines.local.moments import mean_and_deviation
 from prudent.training.engines.local.solver import Line
 from prudent.training.engines.local.watch import Watch
+from prudent.training.engines.optimisers import plain
 
 _CHUNK = 1 << 14
 _TRAIN_SAMPLE = 2_000  # training rows that are scored after every step
@@ -142,10 +143,10 @@ class Teacher:
         torch, chosen = self._torch, self._chosen
         weights = list(self._network.parameters())
         if chosen["solver"] == "l-bfgs":
-            mover = _plain(torch.optim.LBFGS)(weights, lr=1.0, max_iter=1, line_search_fn="strong_wolfe")
+            mover = plain(torch.optim.LBFGS)(weights, lr=1.0, max_iter=1, line_search_fn="strong_wolfe")
             return lambda: self._whole(mover)
         kind = torch.optim.Adam if chosen["solver"] == "adam" else torch.optim.SGD
-        mover = _plain(kind)(weights, lr=chosen["stepSize"], weight_decay=chosen["regParam"])
+        mover = plain(kind)(weights, lr=chosen["stepSize"], weight_decay=chosen["regParam"])
         return lambda: self._once(mover)
 
     def _once(self, mover: Any) -> float:
@@ -203,15 +204,6 @@ def _network(torch: Any, widths: Sequence[int], rng: np.random.Generator) -> Any
             layer.bias.zero_()
         parts += [layer, torch.nn.Sigmoid()]
     return torch.nn.Sequential(*parts[:-1])
-
-
-def _plain(kind: Any) -> Any:
-    """One of torch's optimisers without its ties to torch's compiler.
-
-    Loading that takes longer than many a training, and leaves a folder in the temporary directory.
-    """
-    found = {name: getattr(kind, name) for name in ("add_param_group", "zero_grad", "step")}
-    return type(kind.__name__, (kind,), {name: getattr(m, "__wrapped__", m) for name, m in found.items()})
 
 
 def _line(layer: Any) -> Line:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
+from prudent.training.engines import optimisers
 from prudent.training.engines.spark import perceptron_group, perceptron_worker
 from prudent.training.engines.spark.estimators import Asked
 from prudent.training.engines.spark.judging import Judge, sample
@@ -173,8 +174,8 @@ def _distributed(processes: int, hear: Callable[[str], None], frame: Any, args: 
 
     # By value: the executors' Python need not have Prudent installed.
     register: Any = cloudpickle.register_pickle_by_value  # untyped in pyspark
-    register(perceptron_group)
-    register(perceptron_worker)
+    for module in (optimisers, perceptron_group, perceptron_worker):
+        register(module)
     distributor = Distributor(num_processes=processes, local_mode=False, use_gpu=False)
     return distributor._train_on_dataframe(learn, frame, *args)
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from prudent.training.engines.optimisers import plain
 from prudent.training.engines.spark.perceptron_group import joined
 
 PROGRESS = "prudent-progress "
@@ -79,7 +80,8 @@ def learn(
     with joined(secret):
         torch.manual_seed(seed)
         network = _network(torch, layers)
-        together = torch.nn.parallel.DistributedDataParallel(network)
+        for value in network.parameters():
+            dist.broadcast(value.detach(), 0)
         rows, labels = _partition(torch)
         rows = _scaled(torch, rows, mean, factor)
         X = None if X is None else _scaled(torch, X, mean, factor)
@@ -88,7 +90,7 @@ def learn(
             if X is not None:
                 _tell(torch, network, X, y, layers[-1], done, secret)
 
-        _train(torch, dist, together, rows, labels, settings, seed, tell, until_s)
+        _train(torch, dist, network, rows, labels, settings, seed, tell, until_s)
         parts = [
             values
             for layer in network
@@ -174,7 +176,10 @@ def _stepper(
     settings: Mapping[str, Any],
     seed: int,
 ) -> Any:
-    """A function that goes once through the data and answers the mean loss of all processes."""
+    """A function that goes once through the data and answers the mean loss of all processes.
+
+    Gradients are averaged here: torch's own way to do so loads its compiler first.
+    """
     rate, decay = float(settings["stepSize"]), float(settings.get("regParam", 0.0))
     world, solver = dist.get_world_size(), settings.get("solver", "adam")
 
@@ -182,20 +187,36 @@ def _stepper(
         dist.all_reduce(value)
         return value / world
 
+    def average_gradients() -> None:
+        if world == 1:
+            return
+        gradients = [value.grad for value in network.parameters()]
+        every = torch.cat([gradient.reshape(-1) for gradient in gradients]) / world
+        dist.all_reduce(every)
+        parts = torch.split(every, [gradient.numel() for gradient in gradients])
+        for gradient, part in zip(gradients, parts, strict=True):
+            gradient.copy_(part.reshape(gradient.shape))
+
     if solver == "l-bfgs":
-        moved = torch.optim.LBFGS(network.parameters(), lr=1.0, max_iter=1, line_search_fn="strong_wolfe")
+        weights = list(network.parameters())
+        moved = plain(torch.optim.LBFGS)(weights, lr=1.0, max_iter=1, line_search_fn="strong_wolfe")
 
         def closure() -> Any:
             moved.zero_grad()
             loss = loss_of(network(rows), labels)
             loss = loss + 0.5 * decay * sum((p**2).sum() for p in network.parameters())
             loss.backward()
+            average_gradients()
             # The line search looks at the loss: every process must see the same one.
             return mean(loss.detach().clone())
 
-        return lambda epoch: float(moved.step(closure))
+        def whole(epoch: int) -> float:
+            with torch.no_grad():
+                return float(moved.step(closure))
+
+        return whole
     made = torch.optim.Adam if solver == "adam" else torch.optim.SGD
-    moved = made(network.parameters(), lr=rate, weight_decay=decay)
+    moved = plain(made)(network.parameters(), lr=rate, weight_decay=decay)
     share = max(1, int(settings["blockSize"]) // world)
     most = torch.tensor(len(rows))
     dist.all_reduce(most, op=dist.ReduceOp.MAX)
@@ -212,7 +233,9 @@ def _stepper(
             moved.zero_grad()
             loss = loss_of(network(rows[chosen]), labels[chosen])
             loss.backward()
-            moved.step()
+            average_gradients()
+            with torch.no_grad():
+                moved.step()
             total += loss.detach()
         return float(mean(total) / steps)
 
