@@ -53,12 +53,20 @@ demo: $(VENV)/.installed-demo ## tune a job, train models, run a workflow and se
 	$(call say,prudent demo)
 	@$(BIN)/prudent demo
 
-# What tests of a fresh clone would each do again is done once, while the linters use the other core. Not written
-# as $(MAKE), which `make -n` would run: it only tells.
-CHECK = $(MAKE) --no-print-directory $(CHECKS)
-test: known-part $(VENV)/.installed-test ## everything CI checks: style, types, layers, docs, all tests (one part: make test PART=tuning)
-	@mkdir -p build; $(BIN)/python tests/running/warm.py >build/warm.log 2>&1 & warming=$$!; \
-	  $(CHECK) || { kill $$warming; exit 1; }; wait $$warming || cat build/warm.log
+# Two cores are kept busy: while the packages of the tests are installed, what needs none of them is checked and
+# numba's functions are compiled; while the types are checked, all modules are compiled. Not written as $(MAKE), which
+# `make -n` would run: it only tells.
+AGAIN = $(MAKE) --no-print-directory
+WARM = $(BIN)/python tests/running/warm.py
+test: known-part $(VENV)/.installed-lint ## everything CI checks: style, types, layers, docs, all tests (one part: make test PART=tuning)
+	@mkdir -p build; stop() { kill $$beside 2>/dev/null; exit 1; }; \
+	  $(WARM) functions >build/functions.log 2>&1 & functions=$$!; \
+	  $(AGAIN) $(VENV)/.installed-test & installing=$$!; beside="$$functions $$installing"; \
+	  $(AGAIN) $(filter-out types,$(CHECKS)) || stop; \
+	  wait $$installing || stop; \
+	  $(WARM) modules >build/modules.log 2>&1 & modules=$$!; beside="$$functions $$modules"; \
+	  $(if $(filter types,$(CHECKS)),$(AGAIN) types || stop;) \
+	  wait $$functions || cat build/functions.log; wait $$modules || cat build/modules.log
 	@$(MAKE) --no-print-directory unit
 	$(call say,all good)
 
@@ -71,19 +79,20 @@ ifeq ($(TESTS),)
 endif
 endif
 
-format: $(VENV)/.installed-test ## put the code in the house style
+format: $(VENV)/.installed-lint ## put the code in the house style
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-lint: $(VENV)/.installed-test ## style only
+lint: $(VENV)/.installed-lint ## style only
 	$(call step,ruff,$(BIN)/ruff check --quiet $(SOURCE) && $(BIN)/ruff format --quiet --check $(SOURCE))
 
 types: $(VENV)/.installed-test ## types only
 	$(call step,mypy --strict,$(BIN)/mypy $(TYPED))
 
-layers: $(VENV)/.installed-test ## import layers only
-	$(call step,import layers,$(BIN)/lint-imports --no-logo)
+# By its path: an installation that goes on beside may just be replacing the installed name.
+layers: $(VENV)/.installed-lint ## import layers only
+	$(call step,import layers,PYTHONPATH=src $(BIN)/lint-imports --no-logo)
 
-docs: $(VENV)/.installed-test ## build the documentation into site/; a broken link fails
+docs: $(VENV)/.installed-lint ## build the documentation into site/; a broken link fails
 	$(call step,documentation,$(BIN)/mkdocs build --strict --quiet)
 
 unit: $(VENV)/.installed-test ## tests, doctests and the tutorials only
@@ -112,7 +121,6 @@ clean: ## remove the environment and everything built
 # One stamp for each set of packages: a second run installs nothing unless pyproject.toml changed.
 $(VENV)/.installed-%: pyproject.toml | $(VENV)/.made
 	$(call say,installing .[$*] into $(VENV) $(DIM)(the first time takes a minute or two)$(BOLD))
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25'
 	@$(BIN)/python -m pip install --quiet --no-compile --editable '.[$*]'
 	@touch $@
 
@@ -121,6 +129,7 @@ $(VENV)/.made:
 	@$(check_venv)
 	$(call say,making $(VENV) with $(PYTHON))
 	@$(PYTHON) -m venv '$(VENV)'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25'
 	@touch $@
 
 # Old versions of Python must be able to read these lines too.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -122,12 +123,16 @@ def test_the_space_holds_what_was_promised() -> None:
 
 
 def test_a_short_demo_for_real(
-    prudent: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prudent: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: Workers
 ) -> None:
-    """Of a space so small that all of it is tried, which takes as many runs on any machine."""
+    """Of a space so small that all of it is tried, which takes as many runs on any machine.
+
+    By the workers that all tests here share; that a demo starts its own is seen where Ctrl-C ends them.
+    """
     few = {name: [value] for name, value in QUICK.items()}
     few |= {"cluster": [f"{count}*{MACHINE}" for count in (1, 2)], "fraction": [0.5, 1.0]}
     monkeypatch.setattr(demo_workers, "space", lambda: Space.parse(few))
+    monkeypatch.setattr(demo_workers, "Workers", lambda: contextlib.nullcontext(workers))
     monkeypatch.chdir(tmp_path)
     words = ("--no-training", "--no-workflow", "--no-service", "--budget", "$20", "--seed", 2, "--json")
     done = prudent("demo", *words, "--goal", "minimise cost_usd subject to accuracy >= 0.6")

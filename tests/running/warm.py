@@ -1,7 +1,8 @@
 """Does once, beside the linters, what every process of the tests would do again in a fresh clone.
 
-Python's and numba's compiled code is kept on disk: `python tests/running/warm.py` makes both. A failure here
-stops nothing: the tests are only slower.
+Numba's and Python's compiled code is kept on disk. `python tests/running/warm.py functions` makes numba's,
+with the base install alone; `python tests/running/warm.py modules` makes Python's. A failure here stops
+nothing: the tests are only slower.
 """
 
 from __future__ import annotations
@@ -45,13 +46,11 @@ def _study(strategy: str, options: dict[str, int] | None, space: prudent.Space, 
         study.tell(ask.number, time_s=10.0 * size, measures={"accuracy": 1 - 1 / size})
 
 
-def main() -> int:
-    # Collecting imports all modules and packages that the tests use.
+def compile_modules() -> int:
+    """Collecting imports all modules and packages that the tests use."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
-    collecting = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    compile_functions()
-    return collecting.wait()
+    return subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit({"functions": compile_functions, "modules": compile_modules}[sys.argv[1]]())

@@ -93,8 +93,13 @@ def requests(data: Path | None, seed: int) -> list[tuple[str, dict[str, Any]]]:
 
 @contextmanager
 def _served(home: Path) -> Iterator[tuple[str, str]]:
-    """`prudent serve` on a free port; its address, and the operator's token."""
-    words = ["serve", "--home", str(home), "--port", "0"]
+    """`prudent serve` on a free port; its address, and the operator's token.
+
+    Three requests are too few to load the libraries of training in every process ahead of them.
+    """
+    settings = home / "settings.yaml"
+    settings.write_text("warm: false\n")
+    words = ["serve", "--home", str(home), "--port", "0", "--config", str(settings)]
     with (home / "serve.log").open("w") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "prudent.cli.main", *words],

@@ -67,3 +67,7 @@ class TestEc2(KillMatrix):
         with running_cloud.entered():
             provider = running_cloud.provider(sleep=time.sleep)
             yield Place(provider, tmp_path, "m5.large", "c5.large", environment=environment)
+
+    @pytest.mark.soak  # `test_tune_on_ec2.py` rents machines there and gives them back
+    def test_a_run_that_lives_leaves_nothing(self, place: Place) -> None:
+        super().test_a_run_that_lives_leaves_nothing(place)

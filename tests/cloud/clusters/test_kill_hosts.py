@@ -28,3 +28,7 @@ class TestHosts(SelfEnding, KillMatrix):
         types = {"alpha": {"type": "m5.large"}, "beta": {"type": "m5.large"}}
         inventory = servers.inventory(types, tmp_path / "inventory.yaml")
         return Place(HostsProvider.of(inventory, tmp_path), tmp_path, "m5.large", other_type="m5.large")
+
+    @pytest.mark.soak  # `test_dask.py` rents hosts and gives them back
+    def test_a_run_that_lives_leaves_nothing(self, place: Place) -> None:
+        super().test_a_run_that_lives_leaves_nothing(place)

@@ -122,14 +122,6 @@ class ProviderConformance(Placed):
 
     # What it says of itself
 
-    def test_it_can_be_made_again_from_its_settings(self, place: Place, provider: Provider) -> None:
-        """`settings` is a `where:` of one entry, with absolute paths: another folder, another process."""
-        assert list(provider.settings) == [provider.name]
-        again = provider_of(provider.settings, place.home, Path("/"))
-        assert again.settings == provider.settings
-        launched = provider.launch(order(place))
-        assert {one.id for one in again.list()} == {one.id for one in launched}
-
     def test_nothing_is_wrong_with_a_good_place(self, place: Place, provider: Provider) -> None:
         assert provider.check([place.type]) == []
         assert provider.list() == ()
@@ -150,7 +142,13 @@ class ProviderConformance(Placed):
 
     # Launching
 
-    def test_machines_carry_everything_of_their_order(self, place: Place, provider: Provider) -> None:
+    def test_machines_carry_everything_of_their_order_and_become_ready(
+        self, place: Place, provider: Provider
+    ) -> None:
+        """Also for others: `settings` is a `where:` of one entry, with absolute paths."""
+        assert list(provider.settings) == [provider.name]
+        again = provider_of(provider.settings, place.home, Path("/"))
+        assert again.settings == provider.settings
         wanted = order(place, count=2)
         before_s = time.time()
         launched = provider.launch(wanted)
@@ -162,6 +160,15 @@ class ProviderConformance(Placed):
             assert before_s - 1.5 <= one.launched_s <= time.time() + 1.5
             assert one.price.usd_per_h == provider.offer(place.type).price.usd_per_h
             assert one.state in (PENDING, RUNNING)
+        assert {one.id for one in again.list()} == {one.id for one in launched}
+
+        ready = provider.ready(launched, place.ready_s)
+        assert [one.index for one in ready] == [0, 1]
+        assert all(one.state == RUNNING and one.address for one in ready)
+        assert provider.preempted(ready[0]) is None
+        later_s = time.time() + 6000
+        provider.renew(ready, later_s)
+        assert [one.lease_end_s for one in again.list()] == pytest.approx([later_s] * 2, abs=2.0)
 
     def test_the_same_order_twice_is_one_cluster(self, place: Place, provider: Provider) -> None:
         wanted = order(place, count=2)
@@ -188,18 +195,6 @@ class ProviderConformance(Placed):
         [one] = provider.launch(order(place, most_usd_per_h=price))
         assert one.price.usd_per_h == price
 
-    def test_machines_become_ready_with_an_address(self, place: Place, provider: Provider) -> None:
-        wanted = order(place, count=2)
-        ready = provider.ready(provider.launch(wanted), place.ready_s)
-        assert [one.index for one in ready] == [0, 1]
-        assert all(one.state == RUNNING and one.address for one in ready)
-
-    def test_machines_that_are_gone_do_not_become_ready(self, place: Place, provider: Provider) -> None:
-        launched = provider.launch(order(place))
-        provider.terminate(launched)
-        with pytest.raises(LaunchFailed):
-            provider.ready(launched, timeout_s=1.0)
-
     def test_two_clusters_are_told_apart(self, place: Place, provider: Provider) -> None:
         one, other = order(place), order(place, type=place.other_type, run="run-2")
         provider.launch(one)
@@ -209,10 +204,17 @@ class ProviderConformance(Placed):
 
     # Ending
 
-    def test_what_was_terminated_is_not_listed(self, place: Place, provider: Provider) -> None:
+    def test_what_was_terminated_is_not_listed_and_may_be_terminated_again(
+        self, place: Place, provider: Provider
+    ) -> None:
         launched = provider.ready(provider.launch(order(place, count=2)), place.ready_s)
+        provider.terminate(())
         provider.terminate(launched[:1])
         assert eventually(lambda: [one.id for one in provider.list()] == [launched[1].id])
+        provider.terminate(launched)
+        provider.terminate(launched)
+        provider.terminate([replace(launched[0], state=GONE)])
+        assert provider.list() == ()
 
     def test_who_can_tell_when_machines_were_gone_tells_it_to_the_second(
         self, place: Place, provider: Provider
@@ -225,34 +227,20 @@ class ProviderConformance(Placed):
         begun_s = time.time()
         provider.terminate(launched)
         assert eventually(lambda: set(provider.ended_s(cluster)) == {one.id for one in launched})
-        gone_s = time.time()
-        assert all(begun_s - 2.0 <= end_s <= gone_s + 2.0 for end_s in provider.ended_s(cluster).values())
+        told = provider.ended_s(cluster).values()
+        now_s = time.time()
+        assert all(begun_s - 2.0 <= end_s <= now_s + 2.0 for end_s in told)
         assert provider.ended_s(cluster[:-1]) == {}
 
-    def test_terminating_twice_or_nothing_is_no_error(self, place: Place, provider: Provider) -> None:
+    def test_machines_that_are_gone_do_not_become_ready(self, place: Place, provider: Provider) -> None:
         launched = provider.launch(order(place))
-        provider.terminate(())
         provider.terminate(launched)
-        provider.terminate(launched)
-        provider.terminate([replace(launched[0], state=GONE)])
-        assert provider.list() == ()
-
-    def test_a_renewed_lease_is_seen_by_others(self, place: Place, provider: Provider) -> None:
-        launched = provider.ready(provider.launch(order(place)), place.ready_s)
-        later_s = time.time() + 6000
-        provider.renew(launched, later_s)
-        assert provider.list()[0].lease_end_s == pytest.approx(later_s, abs=2.0)
-
-    def test_a_machine_that_stays_is_not_preempted(self, place: Place, provider: Provider) -> None:
-        [one] = provider.ready(provider.launch(order(place)), place.ready_s)
-        assert provider.preempted(one) is None
+        with pytest.raises(LaunchFailed):
+            provider.ready(launched, timeout_s=1.0)
 
     # Entering
 
-    def test_commands_know_their_cluster(self, channel: Channel, machine: Instance) -> None:
-        assert machine.cluster in channel.run("echo $PRUDENT_CLUSTER")[1].strip().split(":")
-
-    def test_a_command_whose_machine_goes_is_lost(
+    def test_a_command_whose_machine_goes_is_lost_and_no_other_runs_there(
         self, provider: Provider, machine: Instance, channel: Channel
     ) -> None:
         started = channel.start("echo ready; sleep 300")
@@ -261,18 +249,16 @@ class ProviderConformance(Placed):
         ending.start()
         assert started.wait(60) == LOST
         ending.join()
-
-    def test_a_machine_that_is_gone_runs_nothing(
-        self, provider: Provider, machine: Instance, channel: Channel
-    ) -> None:
-        provider.terminate([machine])
         try:
             code = channel.run("echo still here", timeout_s=60)[0]
         except PrudentError:
             code = LOST
         assert code == LOST
 
-    def test_folders_go_there_and_back(self, channel: Channel, tmp_path: Path) -> None:
+    def test_commands_know_their_cluster_and_folders_go_there_and_back(
+        self, channel: Channel, machine: Instance, tmp_path: Path
+    ) -> None:
+        assert machine.cluster in channel.run("echo $PRUDENT_CLUSTER")[1].strip().split(":")
         source = tmp_path / "source"
         (source / "deep" / "er").mkdir(parents=True)
         (source / "a file").write_bytes(os.urandom(70_000))

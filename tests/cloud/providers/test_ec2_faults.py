@@ -47,6 +47,11 @@ def launched_again(cloud: Ec2Cloud, wanted: Order) -> tuple[Instance, ...]:
     return made
 
 
+def marked(cases: list[str]) -> list[Any]:
+    """Cases for the soak only."""
+    return [pytest.param(case, marks=pytest.mark.soak) for case in cases]
+
+
 def some_of(cases: list[tuple[Any, ...]], *names: list[Any]) -> list[Any]:
     """Every combination; all but the cases that are named are for the soak."""
     return [
@@ -61,8 +66,6 @@ def some_of(cases: list[tuple[Any, ...]], *names: list[Any]) -> list[Any]:
         [
             ("lost", 1, 0),
             ("unheard", 3, 4),
-            ("reset", 1, 0),
-            ("broken", 3, 0),
             ("throttled", 1, 4),
         ],
         ["lost", "unheard", "reset", "broken", "throttled"],
@@ -79,7 +82,7 @@ def test_a_fault_that_passes_is_not_noticed(cloud: Ec2Cloud, fault: str, times: 
     assert [one.id for one in launched_again(cloud, order())] == [one.id for one in first]
 
 
-@pytest.mark.parametrize("fault", ["lost", "throttled"])
+@pytest.mark.parametrize("fault", ["lost", *marked(["throttled"])])
 def test_a_fault_that_stays_is_told_as_one(cloud: Ec2Cloud, fault: str) -> None:
     provider = cloud.provider()
     Faults(provider, {"RunInstances": [fault] * 99})
@@ -154,7 +157,7 @@ def test_a_second_cluster_of_one_order_is_ended(cloud: Ec2Cloud) -> None:
     assert {one.id for one in kept} == {one["InstanceId"] for one in cloud.machines()}
 
 
-@pytest.mark.parametrize("fault", ["lost", "unheard", "broken", "throttled"])
+@pytest.mark.parametrize("fault", ["unheard", *marked(["lost", "broken", "throttled"])])
 def test_ending_is_asked_again(cloud: Ec2Cloud, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.0)
     provider = cloud.provider()

@@ -7,7 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
+from botocore.exceptions import (
+    ClientError,
+    ConnectionClosedError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ReadTimeoutError,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -113,6 +119,7 @@ def test_what_is_said_when_none_come(cloud: Ec2Cloud, code: str, kind: str, says
         (refused("SomethingNew", 500), TRANSIENT),
         (refused("SomethingNew", 400), CONFIG),
         (ReadTimeoutError(endpoint_url="https://x"), TRANSIENT),
+        (ConnectionClosedError(endpoint_url="https://x"), TRANSIENT),
         (EndpointConnectionError(endpoint_url="https://x"), TRANSIENT),
         (NoCredentialsError(), CONFIG),
     ],

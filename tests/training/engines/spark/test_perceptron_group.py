@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from multiprocessing import AuthenticationError
 from typing import Any
 
@@ -19,7 +20,8 @@ from prudent.training.engines.spark.perceptron import _Ear, progress_in
 from prudent.training.engines.spark.perceptron_group import MeetingPlace, _prove, store_at
 from prudent.training.engines.spark.perceptron_worker import _train, signed
 
-torch = pytest.importorskip("torch")
+# Imported where it is used: every process of the tests reads this file, and one of them runs it.
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 SECRET, OTHER = b"s" * 32, b"o" * 32
 
 
@@ -77,6 +79,8 @@ class _Lines:
 
 @pytest.mark.parametrize(("theirs", "outcome"), [(SECRET, None), (OTHER, "the place of process")])
 def test_a_peer_must_prove_that_it_knows_the_secret(theirs: bytes, outcome: str | None) -> None:
+    import torch
+
     to_one, to_zero = queue.Queue[Any](), queue.Queue[Any]()
     with ThreadPoolExecutor() as threads:
         tries = [
@@ -130,6 +134,8 @@ def test_a_network_ends_with_what_it_has_learned_when_its_time_is_up(left_s: flo
 
         def all_reduce(self, value: Any, op: Any = None) -> None:
             """It is the same for all."""
+
+    import torch
 
     told: list[float] = []
     rows, labels = torch.eye(4), torch.arange(4)
