@@ -27,7 +27,7 @@ from prudent.service.store.store import Store
 from prudent.service.store.tables import about, metadata
 
 NO_TLS = False
-"""Where addresses begin with http: to read the certificates of all authorities takes longer than most tests."""
+"""Where addresses begin with http: certificates of all authorities take longer to read than most tests."""
 _NOBODY = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
 _QUICK = (
     "fsync=off",
