@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,29 @@ def page(study: Study) -> str:
 @pytest.fixture(scope="module")
 def document(page: str, kit: Any) -> Any:
     return kit.read(page)
+
+
+FEW_RUNS = """
+import sys
+from prudent.reports.tuning import tuning_report
+from prudent.tuning.jobs.table import TableJob
+from prudent.tuning.problem import Problem
+from prudent.tuning.tune import tune
+job = TableJob.read_csv(sys.argv[1], parameters=["n"])
+result = tune(job, "minimise cost_usd", 1.0, "random", max_trials=2)
+assert len(result.trials) == 2
+problem = Problem(job.space, result.goal, job.price, tuple(job.measures), job.fraction)
+print("<html" in tuning_report(result, problem)[:200])
+print([name for name in ("numba", "scipy") if name in sys.modules])
+"""
+
+
+def test_a_report_of_a_few_runs_needs_no_compiler(tmp_path: Path) -> None:
+    """A model learns from three runs on; to load what it needs takes longer than to write the report."""
+    (tmp_path / "runs.csv").write_text("n,time_s,price_usd_per_h\n1,9,0.1\n2,5,0.2\n4,3,0.4\n")
+    command = [sys.executable, "-c", FEW_RUNS, str(tmp_path / "runs.csv")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["True", "[]"]
 
 
 def test_the_answer_is_the_best_trial(study: Study, document: Any) -> None:

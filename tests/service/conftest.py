@@ -26,6 +26,8 @@ from prudent.service.settings import Settings
 from prudent.service.store.store import Store
 from prudent.service.store.tables import about, metadata
 
+NO_TLS = False
+"""Where addresses begin with http: certificates of all authorities take longer to read than most tests."""
 _NOBODY = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
 _QUICK = (
     "fsync=off",
@@ -132,7 +134,7 @@ def cloud_url() -> Iterator[str]:
 @pytest.fixture
 def cloud(cloud_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No buckets and no queues yet, where every client in this process and below it looks for them."""
-    httpx.post(f"{cloud_url}/moto-api/reset", trust_env=False)
+    httpx.post(f"{cloud_url}/moto-api/reset", trust_env=False, verify=NO_TLS)
     for name, value in {
         "AWS_ENDPOINT_URL": cloud_url,
         "AWS_DEFAULT_REGION": "us-east-1",
@@ -211,7 +213,8 @@ def _serving(app: FastAPI) -> Iterator[httpx.Client]:
         time.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as client:
+        base_url = f"http://127.0.0.1:{port}"
+        with httpx.Client(base_url=base_url, timeout=30, trust_env=False, verify=NO_TLS) as client:
             yield client
     finally:
         server.should_exit = True

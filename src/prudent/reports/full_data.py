@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prudent.reports import words
-from prudent.reports.fraction_charts import frontier, growth_figures
-from prudent.reports.fractions import Leader, Saving, fractions
 from prudent.reports.plots import Figure
 from prudent.tuning.confirm import Confirmation
 from prudent.tuning.goal import Constraint
 from prudent.tuning.problem import Problem
 from prudent.tuning.recommendation import Recommendation, untested
 from prudent.tuning.result import Result
+
+if TYPE_CHECKING:  # a compiler comes with it, and most jobs have no fraction
+    from prudent.reports.fractions import Leader, Saving
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,11 @@ def full_data(
     recommended = untested(result)
     paid = confirmation if confirmation is not None and confirmation.charge is not None else None
     lines = _lines(recommended, result, paid) if recommended else ()
+    if problem.fraction is None:
+        return FullData(recommended, lines, paid)
+    from prudent.reports.fraction_charts import frontier, growth_figures
+    from prudent.reports.fractions import fractions
+
     told = fractions(result, problem, options, paid)
     if told is None:
         return FullData(recommended, lines, paid)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +13,11 @@ from numpy.typing import NDArray
 from prudent.tuning.goal import COST, TIME
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
-from prudent.tuning.strategies.beliefs import CHEAPEST_USD_PER_S, Learner, Shifted
-from prudent.tuning.surrogates.gp import GaussianProcess
-from prudent.tuning.surrogates.gp_kernels import matern52
 from prudent.tuning.trial import CUT
+
+if TYPE_CHECKING:  # a compiler comes with them, and a report of a few runs does without
+    from prudent.tuning.strategies.beliefs import Learner
+    from prudent.tuning.surrogates.gp import GaussianProcess
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -58,6 +60,8 @@ class Forecast:
 
     def average(self, rows: Rows) -> tuple[float, float]:
         """Mean and deviation of the average over candidates: errors that they share do not average out."""
+        from prudent.tuning.surrogates.gp_kernels import matern52
+
         process = self.process
         features = process.candidates[rows]
         means, variances, weights = [], [], []
@@ -76,6 +80,8 @@ class Forecast:
 
     def draws(self, rows: Rows, count: int, rng: np.random.Generator) -> Array:
         """Joint samples (count, rows) in the measure's own unit: what they may all be together."""
+        from prudent.tuning.surrogates.gp_kernels import matern52
+
         process = self.process
         weights = np.array([part.weight for part in process.components])
         counts = rng.multinomial(count, weights / weights.sum())
@@ -99,8 +105,13 @@ class Model:
     """
 
     def __init__(self, problem: Problem, seed: int) -> None:
-        self.problem = problem
-        self._learner = Learner(problem, "gp", seed)
+        self.problem, self._seed = problem, seed
+
+    @cached_property
+    def _learner(self) -> Learner:
+        from prudent.tuning.strategies.beliefs import Learner
+
+        return Learner(self.problem, "gp", self._seed)
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -116,6 +127,8 @@ class Model:
 
     def forecast(self, measure: str, history: History, pool: Candidates) -> Forecast:
         """The belief of a measure at candidates."""
+        from prudent.tuning.strategies.beliefs import CHEAPEST_USD_PER_S, Shifted
+
         history = sample(history)
         nothing = np.zeros(len(pool))
         if measure not in (COST, TIME):
@@ -170,5 +183,7 @@ def _root(covariance: Array) -> Array:
 
 
 def _process(belief: object) -> GaussianProcess:
+    from prudent.tuning.surrogates.gp import GaussianProcess
+
     assert isinstance(belief, GaussianProcess)
     return belief

@@ -18,34 +18,11 @@ import pytest
 from prudent.cli.main import run
 from prudent.service.work.wall import has_bubblewrap
 
-from ...running import strangers
 from ...running.listening import Watch
 
 pytestmark = pytest.mark.timeout(600)
 COMMAND = {"parameters": {"n": [1]}, "goal": "minimise time_s", "max_trials": 1}
 DOCUMENT = {"domain": "misc-functions", "budget": "3 trials"}
-TASKS = [
-    {"name": name, "id": name, "parents": [], "children": [], "inputFiles": [], "outputFiles": []}
-    for name in ("a", "b")
-]
-WORKFLOW = {
-    "name": "two",
-    "schemaVersion": "1.5",
-    "workflow": {
-        "specification": {"tasks": TASKS, "files": []},
-        "execution": {
-            "makespanInSeconds": 600,
-            "tasks": [{"id": task["id"], "runtimeInSeconds": 600} for task in TASKS],
-        },
-    },
-}
-SCHEDULE = {
-    "workflow": WORKFLOW,
-    "fleet": "2*m3.medium",
-    "scheduler": "heft",
-    "execute": {"replay": 1.0},
-}
-"""A rehearsal that lasts until it is cancelled."""
 
 
 @pytest.fixture
@@ -102,7 +79,7 @@ def test_a_run_from_submission_to_result(
         assert shown["spent_usd"] > 0
         assert len(client.get(f"{begun['url']}/result").json()["entries"]) == 3
         assert "prudent_workers 1" in client.get("/metrics").text
-        check_execution(client, only_loopback, tmp_path)
+        assert {port.number for port in only_loopback.look()} == {client.base_url.port}
         if has_bubblewrap():  # a command of a request does not even see the operator's token
             command = {**COMMAND, "command": f"test ! -e {home}/operator.token"}
             begun = client.post("/v1/runs/tune", json=command).json()
@@ -113,28 +90,6 @@ def test_a_run_from_submission_to_result(
     assert process.wait(240) == 0
     nobody_left(home)
     assert token not in (tmp_path / "log").read_text()
-
-
-def check_execution(client: httpx.Client, watch: Watch, tmp_path: Path) -> None:
-    """A plan that is followed in a service: its workers listen on loopback, and strangers are sent away."""
-    before = {port.number for port in watch.look()}
-    assert before == {client.base_url.port}
-    begun = client.post("/v1/runs/schedule", json=SCHEDULE).json()
-    until_s = time.monotonic() + 300
-    while len(ports := {port.number for port in watch.look()} - before) < 3:  # a scheduler, two workers
-        status = client.get(begun["url"]).json()["status"]
-        assert status in ("queued", "running"), status
-        assert time.monotonic() < until_s, (tmp_path / "log").read_text()
-        time.sleep(0.3)
-    victims = tmp_path / "victims"
-    victims.mkdir()
-    assert "taken" not in strangers.order_dask(sorted(ports), victims)
-    assert not watch.beyond_loopback
-    client.post(f"{begun['url']}/cancel")
-    while client.get(begun["url"]).json()["status"] in ("queued", "running"):
-        assert time.monotonic() < until_s, (tmp_path / "log").read_text()
-        time.sleep(0.05)
-    assert list(victims.iterdir()) == []
 
 
 @pytest.fixture

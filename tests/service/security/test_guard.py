@@ -115,7 +115,7 @@ def _serve(settings: Settings, store: Store) -> Iterator[Site]:
             time.sleep(0.01)
         url = f"http://127.0.0.1:{port}"
         try:
-            with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+            with httpx.Client(base_url=url, timeout=60, trust_env=False, verify=False) as client:
                 yield Site(url, port, store, sessions, client)
         finally:
             server.should_exit = True

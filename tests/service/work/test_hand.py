@@ -117,6 +117,11 @@ def _do_every_kind(hand: Hand, settings: Settings, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "s" / "result.json").read_text())["makespan_s"] > 0
     assert (tmp_path / "s" / "plan.json").is_file()
 
+    (failed,) = done(hand, Task("f", "tune", {**TUNE, "table": "gone.csv"}, tmp_path / "f"))[-1:]
+    assert isinstance(failed, Failed)
+    assert "gone.csv" in failed.error
+
+    # Last: training takes the warm processes, and new ones are started behind it.
     rows = "".join(f"{x},{x * x},{3 * x + 1}\n" for x in range(60))
     (settings.home / "data" / "rows.csv").write_text(f"a,b,y\n{rows}")
     request = {
@@ -138,10 +143,6 @@ def _do_every_kind(hand: Hand, settings: Settings, tmp_path: Path) -> None:
     (noted,) = [message for message in said if isinstance(message, Noted)]
     assert (noted.kind, noted.data["text"]) == ("machines", NONE_HERE)
     assert (tmp_path / "r" / "report.html").is_file()
-
-    (failed,) = done(hand, Task("f", "tune", {**TUNE, "table": "gone.csv"}, tmp_path / "f"))[-1:]
-    assert isinstance(failed, Failed)
-    assert "gone.csv" in failed.error
 
 
 def test_what_was_done_is_not_done_again(hand: Hand, tmp_path: Path) -> None:

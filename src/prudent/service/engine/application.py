@@ -25,6 +25,8 @@ VERSION = "prudent-1"
 SCHEMA = "prudent_engine"
 _LOCK = 7065728
 _QUEUE = "worker-"
+_LOOK_S = 1.0
+"""How often a worker looks for what it takes over, at most: that is rare, and to look takes work."""
 
 
 def queue_of(worker: str) -> str:
@@ -55,7 +57,9 @@ def launch(settings: Settings, worker: str) -> None:
         DBOS.listen_queues([queue_of(worker)])
         DBOS.launch()
         DBOS.register_queue(
-            queue_of(worker), polling_interval_sec=settings.poll_s, on_conflict="always_update"
+            queue_of(worker),
+            polling_interval_sec=max(settings.poll_s, _LOOK_S),
+            on_conflict="always_update",
         )
 
 
