@@ -104,6 +104,7 @@ def test_one_process_does_every_kind(terms: Terms, settings: Settings, tmp_path:
 def _do_every_kind(hand: Hand, settings: Settings, tmp_path: Path) -> None:
     said = done(hand, Task("t", "tune", TUNE, tmp_path / "tune"))
     assert isinstance(said[-1], Done), said[-1]
+    assert hand.ready, "it had its first run before it was ready, and can have others"
     ended = [message for message in said if isinstance(message, Ended)]
     result = json.loads((tmp_path / "tune" / "result.json").read_text())
     assert [message.number for message in ended] == [trial["number"] for trial in result["trials"]]

@@ -122,6 +122,7 @@ class Hand:
                 said = read(self._line.recv_bytes())
                 if not isinstance(said, Ready):
                     return said
+                self._ready = True  # it is not said again, and a process that is not ready gets no other run
         except Suspect as error:
             self._process.kill()
             raise Died(str(error)) from None
