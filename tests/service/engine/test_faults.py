@@ -99,7 +99,7 @@ def done(store: Store, count: int) -> bool:
 def settings_of(folder: Path, url: str | None = None) -> Settings:
     found = Settings(
         folder / "home", database_url=url, heartbeat_s=0.5, takeover_s=300.0, tries=5, per_user=100,
-        grace_s=5.0, warm=False, poll_s=0.25, concurrency=1,
+        grace_s=5.0, warm=False, poll_s=0.25, concurrency=1, nice=0,
     )  # fmt: skip
     found.create()
     Access(found.home).choose(True)

@@ -39,7 +39,14 @@ REQUEST: dict[str, Any] = {
 def place(tmp_path: Path) -> Settings:
     home = tmp_path / "home"
     made = Settings(
-        home, concurrency=1, heartbeat_s=0.5, takeover_s=10.0, grace_s=1.0, where="local", data=(DATA.parent,)
+        home,
+        concurrency=1,
+        heartbeat_s=0.5,
+        takeover_s=10.0,
+        grace_s=1.0,
+        nice=0,
+        where="local",
+        data=(DATA.parent,),
     )
     made.create()
     return made

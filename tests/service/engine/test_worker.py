@@ -120,6 +120,7 @@ def working(url: str | None, folder: Path, nobody_left: Callable[[Path], None]) 
         database_url=url,
         concurrency=1,
         tries=2,
+        nice=0,
         heartbeat_s=0.5,
         poll_s=0.25,
         takeover_s=300.0,
@@ -338,7 +339,7 @@ def test_queues_of_workers_that_are_gone_are_removed(tmp_path: Path, monkeypatch
     engine = Engine()
     for module in (takeover, application):
         monkeypatch.setattr(module, "DBOS", engine)
-    settings = Settings(tmp_path, takeover_s=6.0)
+    settings = Settings(tmp_path, takeover_s=6.0, nice=0)
     settings.create()
     with Store(settings.database) as store:
         worker = Worker(settings, store, "me")

@@ -104,7 +104,7 @@ def test_a_pruned_run_is_gone_from_the_bucket(
     """By a real worker, which keeps ended runs for a moment only; the bucket remembers what was in it."""
     s3.put_bucket_versioning(Bucket="kept", VersioningConfiguration={"Status": "Enabled"})
     home = tmp_path / "home"
-    settings = Settings(home, artifacts=PLACE, keep_days=1.0 / 86_400, heartbeat_s=0.5, warm=False)
+    settings = Settings(home, artifacts=PLACE, keep_days=1.0 / 86_400, heartbeat_s=0.5, warm=False, nice=0)
     settings.create()
     command = [sys.executable, "-m", "prudent.cli.main", "worker"]
     with Store(settings.database) as store, (tmp_path / "log").open("wb") as log:
