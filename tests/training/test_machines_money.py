@@ -5,13 +5,14 @@ All of it is on a clock of the test's own; the cloud's book shares nothing with 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from prudent.cloud.clusters.spark_wish import Kind, Wish
+from prudent.cloud.providers.provider import Instance
 from prudent.core.errors import BadInput, RunFailed
 from prudent.training.events import Event, Paid
 from prudent.training.leaderboard import Leaderboard
@@ -142,6 +143,27 @@ def test_what_earlier_sessions_paid_counts_and_what_they_trained_is_ranked_witho
     again = train(cloud, Wish.exactly(1, "a"), f"${paid_usd:.6f}", takes_s=10.0, earlier_usd=paid_usd)
     assert [entry.score for entry in again.entries] == [entry.score for entry in board.entries]
     assert len(cloud.orders) == orders
+
+
+def test_machines_that_were_paid_while_they_booted_are_counted_by_who_goes_on(
+    clock: Clock, train: Train
+) -> None:
+    class Interrupted(Cloud):
+        def ready(self, instances: Sequence[Instance], timeout_s: float) -> tuple[Instance, ...]:
+            super().ready(instances, timeout_s)
+            if len(self.orders) == 1:
+                raise KeyboardInterrupt
+            return tuple(instances)
+
+    cloud = Interrupted(clock, {"a": CENT}, boot_s=10.0)
+    with pytest.raises(KeyboardInterrupt):
+        train(cloud, Wish.exactly(1, "a"), "$0.60", takes_s=10.0)
+    assert cloud.bill_usd() == pytest.approx(0.10)
+    with pytest.raises(BadInput, match="go on with --resume"):
+        train(cloud, Wish.exactly(1, "a"), "$0.60", takes_s=10.0)
+    board = train(cloud, Wish.exactly(1, "a"), "$0.60", takes_s=10.0, earlier_usd=cloud.bill_usd())
+    assert len(board.entries) == 2
+    assert cloud.bill_usd() > 0.40
 
 
 def test_the_provider_is_told_how_much_there_is_money_for(clock: Clock, train: Train) -> None:

@@ -132,14 +132,19 @@ class Race:
                 session = stack.enter_context(self._opened())
             except Exception:
                 if guard is None or not guard.acted:
-                    self._output.undo()
+                    self._undo()
                     raise
                 self.found = self._nothing()
                 return
             except BaseException:
-                self._output.undo()
+                self._undo()
                 raise
             self.found = self._searched(session, stack)
+
+    def _undo(self) -> None:
+        """Leave no trace, unless machines were paid for: whoever goes on counts what they have cost."""
+        if self._machines is None or self._machines.meter.spent_usd() == 0:
+            self._output.undo()
 
     def _opened(self) -> Session:
         request, output = self._request, self._output
