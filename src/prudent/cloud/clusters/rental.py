@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import secrets
 import threading
 import time
@@ -241,14 +240,14 @@ class Rental:
             with contextlib.suppress(PrudentError, OSError):
                 channel.close()
         self._channels.clear()
-        found, ended_s = self._terminate()
+        found = self._terminate()
         point("release.terminated")
-        rented = [Rented.of(one) for one in found]
+        rented, now_s = [Rented.of(one) for one in found], self._clock()
         with self._lease_lock:
-            self._lease = self.lease.ended(ended_s, why, rented)
+            self._lease = self.lease.ended(now_s, why, rented)
             # The machines are gone; if that cannot be written (a full disk), the reaper writes it later.
             with contextlib.suppress(PrudentError):
-                self._lease = self.register.release(self.cluster, ended_s, why, rented)
+                self._lease = self.register.release(self.cluster, now_s, why, rented)
         self._released = True
         point("release.recorded")
 
@@ -264,17 +263,12 @@ class Rental:
             except (PrudentError, OSError) as trouble:
                 error.add_note(str(trouble))
 
-    def _terminate(self) -> tuple[tuple[Instance, ...], float]:
-        """End what there is of the cluster, and look again: also what a launch that failed half-way left.
-
-        Answers all of it, and when the last order to end was followed: looking again is not paid for.
-        """
+    def _terminate(self) -> tuple[Instance, ...]:
+        """End what there is of the cluster, and look again: also what a launch that failed half-way left."""
         found = {one.id: one for one in self._instances}
-        ended_s = math.inf
         for last in (False,) * (_TRIES - 1) + (True,):
             try:
                 self.provider.terminate(tuple(found.values()))
-                ended_s = min(ended_s, self._clock())
                 left = [one for one in self.provider.list() if one.cluster == self.cluster]
             except PrudentError:
                 if last:
@@ -282,9 +276,8 @@ class Rental:
                 time.sleep(_TRY_AGAIN_S)
                 continue
             if not left:
-                return tuple(found.values()), ended_s
+                return tuple(found.values())
             found.update((one.id, one) for one in left)
-            ended_s = math.inf
         raise RunFailed(f"{self.cluster} could not be ended; run: prudent clusters reap.")
 
     # Its lease
