@@ -15,6 +15,8 @@ import sys
 import threading
 from pathlib import Path
 
+from prudent.cloud.procfs import Identity
+
 _PROGRAM = """
 import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -76,6 +78,11 @@ class Guard:
             start_new_session=True,
             bufsize=0,
         )
+
+    @property
+    def identity(self) -> Identity | None:
+        """Its process, by which others know whether it is still at work."""
+        return Identity.of(self._popen.pid)
 
     @property
     def alive(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -221,10 +222,13 @@ elif sys.argv[2] == "raise":
     raise SystemExit(1)
 while Path("pids").read_text().count("\\n") < int(sys.argv[3]):
     time.sleep(0.01)
+process = guard()._popen
 if sys.argv[2] == "all die":
-    process = guard()._popen
     process.kill()
     process.wait()
+elif sys.argv[2] == "guard is slow":
+    process.send_signal(19)
+    print(process.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
 
@@ -277,6 +281,34 @@ def test_what_died_with_its_study_is_known_to_have_lasted_until_then(
     again.reap()
     assert lived_s <= again.outlived_s[3] < 1e5
     assert not list((tmp_path / "logs").glob("*.ended"))
+
+
+def test_a_guard_that_is_slow_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy computer it may take a while to write down when it ended what was left."""
+    with study(
+        "echo leader $$ >> pids; echo PRUDENT '{{\"ready\": 1}}'; sleep 1000", tmp_path, "guard is slow", 1
+    ) as killed:
+        assert killed.stdout is not None
+        slow = int(killed.stdout.readline())
+        assert killed.wait(120) == -signal.SIGKILL
+    os.killpg(pids(tmp_path, 1)["leader"], signal.SIGKILL)
+    looks = 0
+
+    def look(seconds: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 40:
+            os.kill(slow, signal.SIGCONT)
+        time.sleep(seconds)
+
+    clock = SimpleNamespace(time=time.time, monotonic=time.monotonic, sleep=look)
+    monkeypatch.setattr(leftovers, "time", clock)
+    try:
+        assert job("true", tmp_path).reap() == (3,)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(slow, signal.SIGCONT)
+    assert looks >= 40
 
 
 def test_the_runs_of_a_living_study_are_left_alone(tmp_path: Path) -> None:

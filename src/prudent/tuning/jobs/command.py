@@ -108,7 +108,8 @@ class CommandJob:
         chosen = self.space.check(configuration)
         out, err = self._log(number, "out"), self._log(number, "err")
         cookie = new_cookie()
-        note = PidFile(number, cookie, Identity.of(os.getpid()), began_s=time.time() - self.setup_s)
+        owner, began_s = Identity.of(os.getpid()), time.time() - self.setup_s
+        note = PidFile(number, cookie, owner, began_s=began_s, guard=guard().identity)
         tree = None
         try:
             self._note(note)

@@ -9,13 +9,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from prudent.cloud.process import end, signal_all
 from prudent.cloud.procfs import Identity, Process, belonging
 from prudent.tuning.jobs.logs import cannot_write
 
-_GUARD_S = 0.5
-"""How long a guard may need to write down when its commands were gone, after they are."""
+_GUARD_S, _LOOK_S = 60.0, 0.025
+"""How long a guard is waited for that has not yet written down when its commands were gone."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class PidFile:
     process: Identity | None = None
     began_s: float | None = None
     """When it began to be paid for, by the computer's clock."""
+    guard: Identity | None = None
+    """Who ends it if its owner is killed, and writes down when."""
 
     @staticmethod
     def path(folder: Path, trial: int) -> Path:
@@ -43,6 +46,7 @@ class PidFile:
             "cookie": self.cookie,
             "owner": self.owner.to_dict() if self.owner else None,
             "began_s": self.began_s,
+            "guard": self.guard.to_dict() if self.guard else None,
             **(self.process.to_dict() if self.process else {}),
         }
         fresh = path.with_suffix(".pid.new")
@@ -60,13 +64,13 @@ class PidFile:
         """The note at `path`; None where it is torn or was not written by us."""
         try:
             said = json.loads(path.read_text(encoding="utf-8"))
-            owner = said["owner"]
             return cls(
                 int(said["trial"]),
                 str(said["cookie"]) or "no cookie",
-                Identity(int(owner["pid"]), str(owner["started"])) if owner else None,
-                Identity(int(said["pid"]), str(said["started"])) if "pid" in said else None,
+                _identity(said["owner"]),
+                _identity(said) if "pid" in said else None,
                 None if said.get("began_s") is None else float(said["began_s"]),
+                _identity(said.get("guard")),
             )
         except (OSError, ValueError, TypeError, KeyError):
             return None
@@ -75,6 +79,10 @@ class PidFile:
         """What still runs of it: found by its cookie, and by its session while its first process lives."""
         lives = self.process is not None and self.process.alive
         return belonging(self.cookie, self.process.pid if self.process and lives else None)
+
+
+def _identity(said: dict[str, Any] | None) -> Identity | None:
+    return Identity(int(said["pid"]), str(said["started"])) if said else None
 
 
 def trial_name(trial: int) -> str:
@@ -114,11 +122,13 @@ def _ended_s(folder: Path, note: PidFile, grace_s: float) -> float | None:
     if note.members():
         end(note.members, signal_all, grace_s)
         return time.time()
-    until_s = time.monotonic() + _GUARD_S
-    while time.monotonic() < until_s:
+    until_s, at_work = time.monotonic() + _GUARD_S, True
+    while at_work and time.monotonic() < until_s:
+        at_work = note.guard is not None and note.guard.alive  # asked first: what it wrote is there by then
         with contextlib.suppress(OSError, ValueError):
             return float(ended_path(folder, note.trial).read_text())
-        time.sleep(_GUARD_S / 20)
+        if at_work:
+            time.sleep(_LOOK_S)
     return None
 
 
