@@ -142,6 +142,25 @@ class TestMoney:
         assert cluster.cost_usd() == pytest.approx(0.067 * rented_s / 3600)
         assert cluster.price.usd_per_h == pytest.approx(0.134)
 
+    def test_looking_again_whether_they_are_gone_is_not_paid_for(
+        self, provider: LocalProvider, rent: Callable[..., Rental]
+    ) -> None:
+        times, told = [time.time()], []
+
+        def slow_to_tell(call: str, number: int) -> None:
+            if call == "list":
+                times[0] += 100
+                told.append(cluster.cost_usd())
+                if len(told) == 1:
+                    raise RunFailed("throttled")
+
+        cluster = rent(Troubled(provider, slow_to_tell), clock=lambda: times[0], lease_s=1e6)
+        with cluster:
+            until_s = times[0] = times[0] + 10
+        assert cluster.lease.released_s == until_s
+        assert times[0] == until_s + 200
+        assert told == [cluster.cost_usd()] * 2, "no charge is taken back"
+
     def test_the_price_at_the_launch_counts(self, tmp_path: Path, provider: LocalProvider) -> None:
         prices = tmp_path / "prices.csv"
         prices.write_text("name,price_usd_per_h\nm3.medium,6.0\n")

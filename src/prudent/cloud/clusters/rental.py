@@ -75,6 +75,7 @@ class Rental:
         self._clock = clock
         self._order = Order(self.cluster, run, register.owner, type_name, count, 0.0, spot)
         self._lease: Lease | None = None
+        self._gone_s: float | None = None
         self._instances: tuple[Instance, ...] = ()
         self._channels: dict[int, Channel] = {}
         self._lost: str | None = None
@@ -118,8 +119,14 @@ class Rental:
 
     @property
     def record(self) -> Lease | None:
-        """The same, for a meter: None while nothing was ordered."""
-        return self._lease
+        """The same, for a meter: None while nothing was ordered.
+
+        Machines that followed the order to end are not paid for while it is seen whether they are gone.
+        """
+        lease, gone_s = self._lease, self._gone_s
+        if lease is None or lease.released_s is not None or gone_s is None:
+            return lease
+        return replace(lease, released_s=gone_s)
 
     @property
     def price(self) -> Price:
@@ -129,7 +136,8 @@ class Rental:
 
     def cost_usd(self, now_s: float | None = None) -> float:
         """What it has cost, so far or in all: each machine from its launch, boot included."""
-        return 0.0 if self._lease is None else self._lease.cost_usd(self._clock() if now_s is None else now_s)
+        lease = self.record
+        return 0.0 if lease is None else lease.cost_usd(self._clock() if now_s is None else now_s)
 
     @property
     def lost(self) -> str | None:
@@ -242,7 +250,10 @@ class Rental:
         self._channels.clear()
         found = self._terminate()
         point("release.terminated")
-        rented, now_s = [Rented.of(one) for one in found], self._clock()
+        rented, now_s = (
+            [Rented.of(one) for one in found],
+            self._clock() if self._gone_s is None else self._gone_s,
+        )
         with self._lease_lock:
             self._lease = self.lease.ended(now_s, why, rented)
             # The machines are gone; if that cannot be written (a full disk), the reaper writes it later.
@@ -269,6 +280,8 @@ class Rental:
         for last in (False,) * (_TRIES - 1) + (True,):
             try:
                 self.provider.terminate(tuple(found.values()))
+                if self._gone_s is None:
+                    self._gone_s = self._clock()
                 left = [one for one in self.provider.list() if one.cluster == self.cluster]
             except PrudentError:
                 if last:
@@ -278,6 +291,7 @@ class Rental:
             if not left:
                 return tuple(found.values())
             found.update((one.id, one) for one in left)
+            self._gone_s = None
         raise RunFailed(f"{self.cluster} could not be ended; run: prudent clusters reap.")
 
     # Its lease
