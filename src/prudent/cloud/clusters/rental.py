@@ -250,15 +250,13 @@ class Rental:
         self._channels.clear()
         found = self._terminate()
         point("release.terminated")
-        rented, now_s = (
-            [Rented.of(one) for one in found],
-            self._clock() if self._gone_s is None else self._gone_s,
-        )
+        rented, gone_s = [Rented.of(one) for one in found], self._gone_s
+        assert gone_s is not None
         with self._lease_lock:
-            self._lease = self.lease.ended(now_s, why, rented)
+            self._lease = self.lease.ended(gone_s, why, rented)
             # The machines are gone; if that cannot be written (a full disk), the reaper writes it later.
             with contextlib.suppress(PrudentError):
-                self._lease = self.register.release(self.cluster, now_s, why, rented)
+                self._lease = self.register.release(self.cluster, gone_s, why, rented)
         self._released = True
         point("release.recorded")
 
@@ -277,6 +275,7 @@ class Rental:
     def _terminate(self) -> tuple[Instance, ...]:
         """End what there is of the cluster, and look again: also what a launch that failed half-way left."""
         found = {one.id: one for one in self._instances}
+        self._gone_s = None
         for last in (False,) * (_TRIES - 1) + (True,):
             try:
                 self.provider.terminate(tuple(found.values()))
