@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import logging
 import os
 import signal
 import uuid
@@ -37,6 +38,8 @@ hypothesis.settings.load_profile("steady")
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault(spark_classes.SWITCH, "off")  # to keep them takes longer than it would save here
+    # Libraries write their logs to what was stderr when they were loaded; that may be closed by now.
+    logging.raiseExceptions = False
     config.pluginmanager.register(Doctests(), "doctests with examples")
     if not hasattr(config, "workerinput"):  # the processes report to this one, which tells
         config.pluginmanager.register(Summary(config), "summary")
@@ -65,6 +68,18 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 def _prompt_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work of a service gives way to nobody: beside other tests it would hardly get on."""
     monkeypatch.setenv("PRUDENT_NICE", "0")
+
+
+@pytest.fixture(autouse=True)
+def _own_logging() -> Iterator[None]:
+    """A command that sets up logging for its process does not do so for the tests that follow."""
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield
+    root.setLevel(level)
+    for handler in set(root.handlers) - set(before):
+        if not type(handler).__module__.startswith("_pytest"):
+            root.removeHandler(handler)
 
 
 @pytest.fixture

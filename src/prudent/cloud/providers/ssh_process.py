@@ -107,11 +107,18 @@ class Session(asyncssh.SSHClientSession[bytes]):
 async def open_session(
     connection: asyncssh.SSHClientConnection, command: str, stdin: bytes | None
 ) -> Session:
-    """Begin a command; `stdin` is all that it reads, or None where the caller sends it."""
+    """Begin a command; `stdin` is all that it reads, or None where the caller sends it.
+
+    One that ends before it has read everything tells so by its exit code: others share the connection.
+    """
     _, made = await connection.create_session(Session, command, encoding=None)
     session = cast(Session, made)
     if stdin is not None:
-        await session.send(stdin)
+        try:
+            await session.send(stdin)
+        except BrokenPipeError:
+            if connection.is_closed():
+                raise
         await session.send_eof()
     return session
 
