@@ -107,10 +107,12 @@ def execute(
                 watch=view.watch,
                 check=False,
             )
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, PrudentError) as error:
         with suppress(PrudentError):  # it may have been too early for a journal
             if account is not None:
                 account.tell(Run.read(folder))
+        if isinstance(error, PrudentError):
+            raise
         complain("interrupted; what ran was ended, what is done is kept. Go on with --resume.")
         raise typer.Exit(INTERRUPTED) from None
     if account is not None:

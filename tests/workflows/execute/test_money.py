@@ -197,6 +197,9 @@ def test_what_a_killed_program_had_rented_is_on_the_bill(
             assert first.poll() is None
             time.sleep(0.05)
         first.kill()
+    refused = subprocess.run([*words, "--budget", "$0.01"], **told, stderr=subprocess.PIPE, check=False)
+    assert refused.returncode == 2, refused.stderr
+    assert Run.read(plan.with_suffix(".run")).cost_usd == pytest.approx(_leased_usd(home))
     go.touch()
     done = subprocess.run(words, **told, check=True)
     assert len(Register(home).leases()) == 2

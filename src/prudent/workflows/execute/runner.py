@@ -78,6 +78,7 @@ def execute(
         run = str(earlier[0].get("id", "")) if earlier else secrets.token_hex(4)
         name = f"execute-{folder.name}-{run}".rstrip("-")
         sitting = Sitting(plan, workflow, manner, folder, agenda, place, name, uncertainty)
+        sitting.charge_earlier(notes)
         limits = limits.after(agenda.offset_s)
         ahead = sitting.forecast()
         if limits and agenda.reasons and not anyway:

@@ -76,6 +76,15 @@ class Sitting:
         total: float = bill_fact(self.place.bill(self.name), self.agenda.earlier)["total_usd"]
         return total
 
+    def charge_earlier(self, notes: Notes) -> None:
+        """Write down what machines of a killed session have cost, whatever becomes of this one."""
+        if self.place is None:
+            return
+        bill = bill_fact(self.place.bill(self.name), self.agenda.earlier)
+        known_usd = [fact["total_usd"] for fact in self.agenda.earlier if fact["fact"] == "bill"]
+        if bill["total_usd"] > (known_usd[-1] if known_usd else 0.0):
+            notes.write(bill)
+
     def forecast(self) -> Forecast:
         """What the whole run will have cost, and when it will end on its clock."""
         if not self.agenda.reasons:
