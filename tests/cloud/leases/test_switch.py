@@ -190,9 +190,11 @@ def test_a_lease_renewed_while_it_looks_at_the_clock_counts(
     one = begin(started, word(machine))
     renewed = machine / "lease_end"
     clock.tool("date", f"echo >> {clock.looks}; [ -e {renewed} ] && echo 1010 > {renewed}; echo 1005")
-    _watch(machine, clock)
+    watching = _watch(machine, clock)
     clock.looked_at()
     assert one.poll() is None
+    shutil.rmtree(machine)
+    assert eventually(lambda: not watching.alive)
 
 
 def test_a_lease_that_is_over_already_is_over_now(machine: Path, clock: Clock) -> None:
