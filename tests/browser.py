@@ -23,6 +23,7 @@ _FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
     "--hide-scrollbars", "--remote-debugging-port=0", "--remote-allow-origins=*",
+    "--force-prefers-reduced-motion",  # drawing what pulses, without a graphics card, keeps a core busy
 )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def main(command: list[str]) -> int:
     beside = sorted(_own_folders(system, before))
     if others or len(list(system.glob(_RUN_PREFIX + "*"))) > 1:
         beside = []  # another run works on this computer: which of the two left these is not known
-    left += [f"folder {system / name}" for name in beside]
+    left += [f"folder {system / name}" for name in beside if not _in_use(system / name)]
     if code == 0 and not left:
         shutil.rmtree(temporary, ignore_errors=True)
         return 0
@@ -115,6 +115,21 @@ def _folders_left(temporary: Path) -> list[str]:
 def _own_folders(system: Path, before: set[str]) -> set[str]:
     new = set(os.listdir(system)) - before
     return {name for name in new if name.startswith(OWN_NAMES) and not name.startswith(_RUN_PREFIX)}
+
+
+def _in_use(folder: Path) -> bool:
+    """Whether a process works with it: none of the run's is left by now, so it is another program's."""
+    path = os.fsencode(folder)
+    for process in Path("/proc").glob("[0-9]*"):
+        if process.name == str(os.getpid()):
+            continue
+        try:
+            said = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            if path in said or (process / "cwd").readlink().is_relative_to(folder):
+                return True
+        except OSError:  # ended, or of another user
+            continue
+    return False
 
 
 if __name__ == "__main__":

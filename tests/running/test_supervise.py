@@ -62,3 +62,17 @@ def test_a_folder_that_stays_is_named(tmp_path: Path, where: str) -> None:
     done = supervise(tmp_path, code)
     assert done.returncode == 1
     assert f"folder {done.stdout.split()[0]}" in done.stdout
+
+
+def test_a_folder_in_which_another_program_works_is_not_the_runs(tmp_path: Path) -> None:
+    beside, begin, made = (tmp_path / name for name in ("spark-of-another", "begin", "made"))
+    for path in (begin, made):
+        os.mkfifo(path)
+    code = f"open({str(begin)!r}, 'w').close(); open({str(made)!r}).close()"
+    waiting = f"import os, sys; open({str(begin)!r}).close(); os.mkdir(sys.argv[1]); "
+    waiting += f"open({str(made)!r}, 'w').close(); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", waiting, str(beside)], stdin=subprocess.PIPE) as other:
+        done = supervise(tmp_path, code)
+        assert other.stdin is not None
+        other.stdin.close()
+    assert (done.returncode, beside.is_dir()) == (0, True), done.stdout
