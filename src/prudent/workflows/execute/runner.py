@@ -13,6 +13,7 @@ from prudent.workflows.execute.journal import Fact, Journal, read_facts
 from prudent.workflows.execute.limits import Limits
 from prudent.workflows.execute.place import Place
 from prudent.workflows.execute.record import JOURNAL, LOGS, PLAN, WORKFLOW, Run
+from prudent.workflows.execute.resume import interrupted
 from prudent.workflows.execute.sitting import Sitting
 from prudent.workflows.execute.uncertainty import Uncertainty
 from prudent.workflows.plan import Plan
@@ -70,7 +71,11 @@ def execute(
     if plan.policy == "adaptive" and on is None:  # it may turn to VMs that it had no need of at first
         used = set(plan.fleet.index)
     with ExitStack() as stack:
-        notes = Notes(stack.enter_context(Journal(folder / JOURNAL)), watch)
+        journal = stack.enter_context(Journal(folder / JOURNAL))
+        notes = Notes(journal, watch)
+        for fact in interrupted(earlier, journal.last_sign_s()):
+            journal.write(fact)  # it was paid, whatever becomes of this session
+            earlier.append(fact)
         crew = None if address is None else stack.enter_context(crew_for(plan.fleet, used, address))
         place = None if on is None else Place.of(on, None if home is None else Path(home))
         ground = Ground(manner.directory, crew, programs=place is None)
