@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from prudent.core.errors import BadInput, RunFailed
 from prudent.workflows import Activation, Fleet, Plan, Vm, Workflow, World, schedule
+from prudent.workflows.execute.crew import scratch_folder
 from prudent.workflows.execute.record import Run
 from prudent.workflows.execute.runner import execute
 from prudent.workflows.generate import generate
@@ -369,6 +371,26 @@ class TestResume:
         assert again.again["b"] == "was under way when the run was interrupted"
         assert "a" not in again.again
         assert Run.read(tmp_path / "run").succeeded
+
+    def test_what_a_killed_session_left_in_the_temporary_files_is_removed(
+        self, letters: Workflow, plan_for: PlanFor, ground: Path, tmp_path: Path, site: Any,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        """On rented machines nobody is left here to remove it; what other runs have there stays."""
+        temporary, made = tmp_path / "temporary", list[ExitStack]()
+        temporary.mkdir()
+        monkeypatch.setattr("tempfile.tempdir", str(temporary))
+        told: dict[str, Any] = {"directory": ground, "address": site.address}
+        execute(plan_for(letters), letters, tmp_path / "run", **told)
+        run = json.loads((tmp_path / "run" / "journal.jsonl").read_text().splitlines()[0])["id"]
+        for name in (f"execute-run-{run}", "execute-run-another"):
+            made.append(ExitStack())  # it is not left: its program was killed
+            Path(made[-1].enter_context(scratch_folder(name)), "key.pem").touch()
+        assert len(list(temporary.glob("*/key.pem"))) == 2
+        execute(plan_for(letters), letters, tmp_path / "run", resume=True, **told)
+        assert len(list(temporary.iterdir())) == 1
+        made[1].close()
+        assert not list(temporary.iterdir())
 
     def test_what_ctrl_c_ended_was_paid(
         self, step: Step, plan_for: PlanFor, ground: Path, tmp_path: Path, site: Any

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prudent.core.errors import BadInput
 from prudent.workflows.execute.agenda import Agenda, Ground, Manner, Notes, Watch
-from prudent.workflows.execute.crew import crew_for
+from prudent.workflows.execute.crew import clear_scratch, crew_for
 from prudent.workflows.execute.journal import Fact, Journal, read_facts
 from prudent.workflows.execute.limits import Limits
 from prudent.workflows.execute.place import Place
@@ -83,6 +83,7 @@ def execute(
         run = str(earlier[0].get("id", "")) if earlier else secrets.token_hex(4)
         name = f"execute-{folder.name}-{run}".rstrip("-")
         sitting = Sitting(plan, workflow, manner, folder, agenda, place, name, uncertainty)
+        clear_scratch(name)
         sitting.charge_earlier(notes)
         limits = limits.after(agenda.offset_s)
         ahead = sitting.forecast()
