@@ -212,6 +212,20 @@ class TestConfirm:
         assert "was paid for it earlier" in prudent("report", path).out
         assert prudent("tune", path, "--resume", "--json").json["confirmation"] == again
 
+    def test_one_that_passed_its_money_ends_with_3(
+        self, prudent: Prudent, confirmed: Path, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "job.prudent" / "confirmation.json"
+        said = json.loads(path.read_text())
+        [one] = said["runs"]
+        one["most_usd"] = one["charge"]["usd"] - 0.001
+        path.write_text(json.dumps(said))
+        done = prudent("tune", confirmed, "--resume", "--confirm")
+        assert done.code == 3
+        assert "$0.001 more than it was allowed to cost" in " ".join(done.out.split())
+        told = prudent("tune", confirmed, "--resume", "--confirm", "--json").json["confirmation"]
+        assert told["over_usd"] == pytest.approx(0.001)
+
     def test_one_that_was_begun_and_never_ended_is_charged_and_starts_again(
         self, prudent: Prudent, confirmed: Path, tmp_path: Path
     ) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from prudent.core.errors import BadInput, PrudentError
-from prudent.core.ledger import BudgetExceeded, Entry, Ledger, Reservation, ReservationClosed
+from prudent.core.ledger import CREDIT, BudgetExceeded, Entry, Ledger, Reservation, ReservationClosed
 from prudent.core.money import ROUNDING_USD, Price
 
 PRICE = Price(3.6, "2025-01-01", "test")  # 0.001 $ a second
@@ -270,6 +270,15 @@ def test_an_impossible_charge_cannot_be_made(usd: float, seconds: float) -> None
     with pytest.raises(BadInput):
         Entry("a", usd, seconds, PRICE)
     assert Entry("a", 0.0, 0.0, PRICE).machine_seconds == 0.0
+
+
+def test_a_credit_takes_back_what_was_not_paid_after_all() -> None:
+    ledger = Ledger(1.0)
+    ledger.restore(Entry("a", 0.75, 1.0, PRICE))
+    ledger.restore(Entry("a machine that was gone", -0.25, 0.0, PRICE, note=CREDIT))
+    assert (ledger.spent_usd, ledger.left_usd) == (0.5, 0.5)
+    with pytest.raises(BadInput):
+        Entry("a", -math.inf, 0.0, PRICE, note=CREDIT)
 
 
 def test_a_reservation_says_what_it_is() -> None:

@@ -34,7 +34,7 @@ Train = Callable[..., Leaderboard]
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in ("search", "turns", "race"):
+    for module in ("search", "listening", "turns", "race"):
         monkeypatch.setattr(f"prudent.training.{module}.time", made)
     monkeypatch.setattr("prudent.cloud.meter._LOOK_S", 0.002)
     return made

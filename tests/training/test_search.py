@@ -25,8 +25,9 @@ from prudent.training.description import read_description, write_facts
 from prudent.training.engine import DataShape, Facts, Session, TrialSpec
 from prudent.training.events import Ended, Event, Shown, Started
 from prudent.training.leaderboard import Leaderboard
+from prudent.training.listening import LONGEST_S
 from prudent.training.results import TIME_UP, TOO_LONG
-from prudent.training.search import INTERRUPTED, LONGEST_S
+from prudent.training.search import INTERRUPTED
 from prudent.training.train import train
 from prudent.training.turns import SAFE, SLACK, TURN
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
@@ -202,7 +203,7 @@ class Timed(Ridge):
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock that the search and the request go by."""
     made = Clock()
-    for module in ("search", "turns", "race", "train"):
+    for module in ("search", "listening", "turns", "race", "train"):
         monkeypatch.setattr(f"prudent.training.{module}.time", made)
     return made
 

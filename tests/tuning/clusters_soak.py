@@ -161,6 +161,9 @@ class Weather(Troubled):
             raise LaunchFailed("They did not come up.", TRANSIENT)
         return super().ready(instances, timeout_s)
 
+    def ended_s(self, cluster: str) -> dict[str, float]:
+        return self.local.ended_s(cluster)
+
     def _before(self, call: str, number: int) -> None:
         if call in ("list", "terminate") and self._happens(0.08, f"{call} failed", call):
             raise RunFailed("The service is not available; try again.")

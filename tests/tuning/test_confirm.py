@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from prudent.tuning.recommendation import Expected, Recommendation, untested
 from prudent.tuning.result import Result
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Trial
 
-from .metered import MeteredJob
+from . import metered
+from .metered import MeteredJob, MeteredRun
 
 GOAL = Goal.parse("maximise accuracy at full data subject to cost_usd <= 0.3 at full data")
 SPACE = Space.parse({"n": [1, 2], "s": [0.5, 1.0]})
@@ -159,6 +160,33 @@ class RentedJob(MeteredJob):
 
     def confirming_usd(self) -> float:
         return self.bill_usd + self.used_usd + 0.01 * len(self.runs)
+
+
+@dataclass
+class OnMachines(MeteredRun):
+    """It boots, and knows what its machines will have cost when they are gone."""
+
+    overhead_s: float = 3.0
+
+    def lasts_s(self, usd: float) -> float:
+        return (usd - 0.01) / self.usd_per_h * 3600.0
+
+
+class TestMoney:
+    def rented(self) -> RentedJob:
+        return RentedJob(SPACE, lambda _: Outcome(FINISHED, 1e5), lambda _: 3.6, ["accuracy"], "s")
+
+    def test_what_it_cost_beyond_its_money_is_told(self) -> None:
+        said = confirm(self.rented(), result(), budget_usd=0.3)
+        assert said.spent_usd == pytest.approx(0.31)
+        assert said.over_usd == said.to_dict()["over_usd"] == pytest.approx(0.01)
+        assert confirm(job(), result(), budget_usd=0.3).over_usd == 0.0
+
+    def test_giving_machines_back_is_paid_from_its_money(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(metered, "MeteredRun", OnMachines)
+        said = confirm(self.rented(), result(), budget_usd=0.3)
+        assert (said.trial.status, said.over_usd) == (CUT, 0.0)
+        assert said.spent_usd == pytest.approx(0.3)
 
 
 class TestInterrupted:

@@ -79,7 +79,11 @@ def test_machines_beside_the_trials_are_charged_once_and_remembered(tmp_path: Pa
     assert again.spent_usd == 0.25
     again.charge("idle machines", 9.0, FREE)
     assert (again.spent_usd, again.ledger.over_usd) == (9.25, 8.25)  # it was paid
+    again.charge("a machine that was gone", -0.25, FREE)
     again.close()
+    last = study(tmp_path / "j", resume=True)
+    assert last.spent_usd == 9.0
+    last.close()
 
 
 def test_a_trial_to_be_taken_up_waits_for_money_that_pays_for_its_start(tmp_path: Path) -> None:

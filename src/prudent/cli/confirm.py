@@ -18,7 +18,15 @@ from prudent.core.errors import BadInput, PrudentError
 from prudent.core.key_path import KeyPath
 from prudent.core.units import USD, format_money, parse_in
 from prudent.reports.words import off
-from prudent.tuning.confirm import CONFIRMING, Confirmation, allowance_usd, compared, confirm, known
+from prudent.tuning.confirm import (
+    CONFIRMING,
+    Confirmation,
+    allowance_usd,
+    beyond_usd,
+    compared,
+    confirm,
+    known,
+)
 from prudent.tuning.confirmations import Confirmations, Confirming
 from prudent.tuning.goal import COST, TIME
 from prudent.tuning.jobs.job import Job, Leaving
@@ -37,7 +45,8 @@ class Confirmed:
     """What became of a confirmation.
 
     `earlier` says that an earlier call paid for it; `why_not` is a sentence where nothing was confirmed.
-    `interrupted_usd` was paid for runs of the recommendation that were interrupted.
+    `interrupted_usd` was paid for runs of the recommendation that were interrupted; `over_usd` was paid for
+    all of them beyond the money there was for it.
     """
 
     confirmation: Confirmation | None = None
@@ -45,6 +54,7 @@ class Confirmed:
     why_not: str = ""
     interrupted: bool = False
     interrupted_usd: float = 0.0
+    over_usd: float = 0.0
 
     @property
     def ended(self) -> bool:
@@ -55,7 +65,7 @@ class Confirmed:
         """Plain values, for `--json`."""
         told = self.confirmation.to_dict() if self.confirmation else {"trial": None, "spent_usd": 0.0}
         more = {"earlier": self.earlier, "why_not": self.why_not, "interrupted_usd": self.interrupted_usd}
-        return {**told, **more}
+        return {**told, **more, "over_usd": self.over_usd}
 
 
 def confirm_budget(said: str | None, confirming: bool) -> float | None:
@@ -139,9 +149,12 @@ def _settled(job: Job, result: Result, path: Path, budget_usd: float | None, qui
     try:
         confirmation = confirm(job, result, most_usd - lost_usd, sign)
         file.keep(replace(begun, trial=confirmation.trial, charge=confirmation.charge))
+    except BadInput as error:
+        over_usd = beyond_usd(lost_usd, most_usd)
+        return Confirmed(why_not=f"Not confirmed: {error}", interrupted_usd=lost_usd, over_usd=over_usd)
     finally:
         file.charge_interrupted(job)
-    return Confirmed(confirmation, interrupted_usd=lost_usd)
+    return Confirmed(confirmation, interrupted_usd=lost_usd, over_usd=confirmation.over_usd)
 
 
 def _interrupted(job: Job, result: Result, path: Path) -> Confirmed:
@@ -159,7 +172,8 @@ def _again(found: Confirming, result: Result, lost_usd: float) -> Confirmed:
     assert found.trial is not None
     feasible = found.trial.finished and result.goal.feasible(found.trial.values)
     again = compared(replace(found.trial, feasible=feasible), result, found.charge)
-    return Confirmed(again, earlier=True, interrupted_usd=lost_usd)
+    over_usd = beyond_usd(found.spent_usd + lost_usd, found.most_usd)
+    return Confirmed(again, earlier=True, interrupted_usd=lost_usd, over_usd=over_usd)
 
 
 def _announced(result: Result, most_usd: float, lost_usd: float) -> Iterator[RenderableType]:
@@ -175,6 +189,13 @@ def _announced(result: Result, most_usd: float, lost_usd: float) -> Iterator[Ren
 
 def told(done: Confirmed, result: Result) -> Iterator[RenderableType]:
     """What was measured beside what was predicted, a line for each measure; or why nothing was."""
+    yield from _told(done, result)
+    if done.over_usd:
+        over = f"{format_money(done.over_usd)} more than it was allowed to cost"
+        yield row("", Text(f"{over}: something did not end in time.", style="yellow"))
+
+
+def _told(done: Confirmed, result: Result) -> Iterator[RenderableType]:
     if done.confirmation is None:
         yield row("Confirmation", Text(done.why_not, style="yellow"))
         return

@@ -286,11 +286,11 @@ def document(result: Result, places: Places, written: Path | None, done: Confirm
 def _code(result: Result, done: Confirmed | None) -> int:
     """0 with an answer; a confirmation that failed, or that breaks the goal, is none.
 
-    A budget that was passed is told, whatever was found for it.
+    A budget that was passed is told, whatever was found for it; so is that of a confirmation.
     """
     if result.interrupted or (done is not None and done.interrupted):
         return INTERRUPTED
-    if result.over_usd:
+    if result.over_usd or (done is not None and done.over_usd):
         return OVER_BUDGET
     if done is None or done.confirmation is None:
         return 0 if found(result) and done is None else NOT_FOUND

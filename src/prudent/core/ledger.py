@@ -11,6 +11,9 @@ from typing import Any
 from prudent.core.errors import BadInput, PrudentError
 from prudent.core.money import ROUNDING_USD, Price
 
+CREDIT = "credit"
+"""The note of an entry that takes a charge back."""
+
 
 class BudgetExceeded(PrudentError):
     """The money for this is not there; raise the budget, or run something cheaper."""
@@ -47,7 +50,10 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Entry:
-    """One charge: what for, how much, how long, and at which price of which date."""
+    """One charge: what for, how much, how long, and at which price of which date.
+
+    Below zero it is a `CREDIT`: what was charged before and turned out not to have been paid.
+    """
 
     label: str
     usd: float
@@ -57,7 +63,8 @@ class Entry:
     note: str = ""
 
     def __post_init__(self) -> None:
-        _check_money(self.usd)
+        if self.note != CREDIT:
+            _check_money(self.usd)
         if not (math.isfinite(self.usd) and math.isfinite(self.seconds) and self.seconds >= 0):
             raise BadInput(
                 f'The charge for "{self.label}" is not finite: give the seconds that the run lasted.'

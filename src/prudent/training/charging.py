@@ -32,6 +32,10 @@ class Charging(Protocol):
     def broke(self) -> bool:
         """Whether the money is gone, and what trials ran on with it: whatever fails now fails for that."""
 
+    @property
+    def every_s(self) -> float:
+        """How often `lasts_s` is to be asked, for it changes without anybody saying so; inf: it does not."""
+
     def begin(self, number: int, likely_s: float) -> None:
         """A trial begins that should take so long (inf: nobody knows)."""
 
@@ -58,6 +62,7 @@ class ByPrice:
     """
 
     broke = False
+    every_s = math.inf
 
     def __init__(self, price: Price, budget_usd: float | None, parallelism: int) -> None:
         self._price, self._parallelism = price, parallelism
@@ -121,6 +126,8 @@ class ByMeter:
     The budget is for all of it, from the order to the give-back: somebody else ends the machines in time, and
     `gone` tells when the money was.
     """
+
+    every_s = 0.1
 
     def __init__(self, meter: Meter, gone: Callable[[], bool]) -> None:
         self._meter, self._gone = meter, gone

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from prudent.core.money import ROUNDING_USD
@@ -15,6 +15,7 @@ from prudent.training.charging import Charging
 from prudent.training.engine import Session, TrialSpec
 from prudent.training.events import Ended, Paid, Shown, Started, Watch
 from prudent.training.leaderboard import Entry, Failure
+from prudent.training.listening import Listener, Member
 from prudent.training.methods import Plan
 from prudent.training.more_data import leaders
 from prudent.training.request import TrainingRequest
@@ -25,15 +26,11 @@ from prudent.training.stopping import OTHERS_BETTER, Peers
 from prudent.training.terms import Terms
 from prudent.training.turns import SAFE, Turns
 from prudent.tuning.endings import Endings
-from prudent.tuning.jobs.job import Run
 from prudent.tuning.limits import OUT_OF_MONEY
 from prudent.tuning.trial import CUT, FAILED, Outcome, Progress
 
 GIVE_UP = 25
 """A method whose first trials all failed, so many of them, is not tried further (a grid is)."""
-SHORTEST_S, LONGEST_S, SHARE = 0.001, 0.05, 0.02
-"""A run is listened to for this share of its age, within these bounds: short runs are seen at once, and all
-are heard within the longest."""
 LEFT_FOR_MORE_DATA = 0.2
 """The share of a budget that a search on parts of the data leaves for training the best on all of them."""
 
@@ -41,20 +38,6 @@ GRACE_S = 5.0
 """The search cuts a trial in time; an engine that has heard nothing so much later ends it by itself."""
 
 INTERRUPTED = "it was interrupted"
-
-
-@dataclass
-class _Member:
-    """A trial under way."""
-
-    number: int
-    index: int
-    wish: Wish
-    run: Run
-    began_s: float
-    limit_s: float
-    heard_s: float = 0.0
-    progress: list[Progress] = field(default_factory=list)
 
 
 class Search:
@@ -91,7 +74,10 @@ class Search:
         self._waiting: set[int] = set()
         self._futile = False
         self._peers = Peers()
-        self._members: dict[int, _Member] = {}
+        self._listener = Listener(
+            self._limit_s, charging.every_s, self._endings.noticed, self._sign, lambda: signs.due_s
+        )
+        self._members = self._listener.members
         for index, seeker in enumerate(seekers):
             for told in seeker.earlier():
                 self._take_in(index, told)
@@ -108,7 +94,7 @@ class Search:
         try:
             self._fill()
             while self._members:
-                member, event = self._hear()
+                member, event = self._listener.hear()
                 self._handle(member, event)
                 self._fill()
         except KeyboardInterrupt:
@@ -118,6 +104,8 @@ class Search:
         except BaseException:
             self._drop()
             raise
+        finally:
+            self._listener.close()
         return False
 
     def _fill(self) -> None:
@@ -229,7 +217,7 @@ class Search:
         standing.started += 1
         began_s = time.monotonic()
         run = self._session.start(spec)
-        self._members[number] = _Member(number, index, wish, run, began_s, limit_s)
+        self._listener.add(Member(number, index, wish, run, began_s, limit_s))
         self._watch(Started(number, plan.algorithm.name, wish.why))
 
     def _number(self, index: int, own: int) -> int:
@@ -241,25 +229,12 @@ class Search:
 
     # Runs under way
 
-    def _hear(self) -> tuple[_Member, Progress | Outcome | None]:
-        """The next thing that a run says; None for a run that has reached its limit."""
-        while True:
-            for member in list(self._members.values()):
-                age_s = time.monotonic() - member.began_s
-                slice_s = min(max(SHARE * age_s, SHORTEST_S), LONGEST_S / len(self._members))
-                paid_s = self._charging.lasts_s(member.number, age_s) - self._endings.least_s
-                limit_s, before_s = min(member.limit_s, paid_s), member.heard_s
-                event = member.run.next(min(max(age_s, before_s) + slice_s, limit_s))
-                member.heard_s = max(before_s, time.monotonic() - member.began_s)
-                self._sign()
-                if event is None and member.heard_s >= limit_s:
-                    self._endings.noticed(member.heard_s - max(limit_s, before_s))
-                if event is not None or member.heard_s >= limit_s:
-                    # Whoever was heard is heard last the next time.
-                    self._members[member.number] = self._members.pop(member.number)
-                    return member, event
+    def _limit_s(self, member: Member, age_s: float) -> float:
+        """At which age a trial has had its time, or its money but for what its end takes."""
+        paid_s = self._charging.lasts_s(member.number, age_s) - self._endings.least_s
+        return min(member.limit_s, paid_s)
 
-    def _handle(self, member: _Member, event: Progress | Outcome | None) -> None:
+    def _handle(self, member: Member, event: Progress | Outcome | None) -> None:
         if isinstance(event, Progress):
             member.progress.append(event)
             self._watch(Shown(member.number, self._plans[member.index].algorithm.name, event))
@@ -274,7 +249,7 @@ class Search:
             self._futile = self._futile or member.heard_s <= self._endings.least_s
             self._cut(member, OUT_OF_MONEY)
 
-    def _late(self, member: _Member) -> None:
+    def _late(self, member: Member) -> None:
         """Cut a trial that had its time, unless it keeps nobody waiting: then it may use what is left."""
         left_s = self._turns.left_s()
         if left_s > 0 and not self._others_wait():
@@ -287,20 +262,23 @@ class Search:
         full = len(self._members) == self._terms.parallelism
         return full and any(self._seekers[index].more() for index in self._open)
 
-    def _may_cut(self, member: _Member) -> bool:
+    def _may_cut(self, member: Member) -> bool:
         """Whether the request lets trials be cut for others; those on the most data at the end never are."""
         search, asked = self._plans[member.index].search, self._request.early_stopping
         return search != GIVEN and (search != "grid" if asked is None else asked)
 
-    def _kind(self, member: _Member) -> tuple[int, float]:
+    def _kind(self, member: Member) -> tuple[int, float]:
         """Trials of the same method on as much data can be compared from stage to stage."""
         return member.index, self._plans[member.index].parts(member.wish.configuration)[2]
 
-    def _cut(self, member: _Member, why: str) -> None:
+    def _cut(self, member: Member, why: str) -> None:
         """End a trial early; what that takes is paid for, and expected of the next one."""
-        self._end(member, self._stopped(member, why))
+        if member.clocked is None:
+            self._end(member, self._stopped(member, why))
+        else:
+            self._listener.end_aside(member, lambda: self._stopped(member, why))
 
-    def _stopped(self, member: _Member, why: str) -> Outcome:
+    def _stopped(self, member: Member, why: str) -> Outcome:
         begun_s = time.monotonic()
         member.heard_s = max(member.heard_s, begun_s - member.began_s)
         outcome = member.run.cut(member.heard_s, why)
@@ -308,7 +286,7 @@ class Search:
         self._endings.stopped(ending_s, 0.0)
         return replace(outcome, ending_s=ending_s)
 
-    def _end(self, member: _Member, outcome: Outcome) -> None:
+    def _end(self, member: Member, outcome: Outcome) -> None:
         del self._members[member.number]
         index = member.index
         self._waiting.discard(index)
@@ -326,12 +304,12 @@ class Search:
     def _sign(self) -> None:
         """Note now and then that the trials live, and for how long."""
         if (now_s := time.monotonic()) >= self._signs.due_s:
-            self._signs.note(now_s, {number: member.heard_s for number, member in self._members.items()})
+            self._signs.note(now_s, {number: member.age_s for number, member in self._members.items()})
 
     def _drop(self) -> None:
         """Stop what is under way, and charge its time; a resumed request begins it again."""
         for member in list(self._members.values()):
-            outcome = self._stopped(member, INTERRUPTED)
+            outcome = self._listener.end_of(member) or self._stopped(member, INTERRUPTED)
             self._signs.lose(outcome.time_s + outcome.ending_s)
             self.interrupted_usd += self._charging.settle(member.number, outcome)
             self._seekers[member.index].abandon(member.wish)

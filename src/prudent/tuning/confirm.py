@@ -13,6 +13,7 @@ from typing import Any
 
 from prudent.core.errors import BadInput
 from prudent.core.ledger import Entry
+from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.units import format_money
 from prudent.tuning.charges import INTERRUPTED, charge_of, sign_after_s
 from prudent.tuning.crew import Crew, LiveCrew, Member, Reached, VirtualCrew
@@ -39,7 +40,7 @@ class Confirmation:
 
     `errors` are measured minus predicted, by measure; `within` says whether the measured value lies between
     the prediction's low and high. `charge` is None where the configuration had been run already and nothing
-    was paid.
+    was paid. `over_usd` is what it cost beyond the money it had: something did not end in time.
     """
 
     trial: Trial
@@ -47,6 +48,7 @@ class Confirmation:
     errors: dict[str, float] = field(default_factory=dict)
     within: dict[str, bool] = field(default_factory=dict)
     charge: Entry | None = None
+    over_usd: float = 0.0
 
     @property
     def spent_usd(self) -> float:
@@ -60,6 +62,7 @@ class Confirmation:
             "errors": self.errors,
             "within": self.within,
             "spent_usd": self.spent_usd,
+            "over_usd": self.over_usd,
         }
 
 
@@ -99,7 +102,13 @@ def confirm(
         why=outcome.why,
         chosen="confirms the recommendation",
     )
-    return compared(trial, result, charge)
+    return replace(compared(trial, result, charge), over_usd=beyond_usd(charge.usd, left))
+
+
+def beyond_usd(spent_usd: float, allowed_usd: float | None) -> float:
+    """By how much more was paid than allowed (None: without end)."""
+    over_usd = spent_usd - (math.inf if allowed_usd is None else allowed_usd)
+    return over_usd if over_usd > ROUNDING_USD else 0.0
 
 
 def known(job: Job, result: Result) -> Trial | None:
@@ -162,7 +171,7 @@ def _run(job: Job, configuration: Configuration, left_usd: float, sign: Sign) ->
     try:
         with interrupt_later():  # a run that is begun is one that will be ended
             crew.add(CONFIRMING, job.start(dict(configuration), CONFIRMING), 0.0, price)
-        return _followed(job, crew, price.lasts_s(left_usd), sign)
+        return _followed(job, crew, price, left_usd, sign)
     except BaseException:
         if CONFIRMING in crew.members:
             _interrupt(crew.members[CONFIRMING], sign)
@@ -172,14 +181,21 @@ def _run(job: Job, configuration: Configuration, left_usd: float, sign: Sign) ->
             job.release()
 
 
-def _followed(job: Job, crew: Crew, paid_s: float, sign: Sign) -> Outcome:
+def _followed(job: Job, crew: Crew, price: Price, left_usd: float, sign: Sign) -> Outcome:
     """Wait for its end, or cut it when what it is paid for is over but for the time its end takes."""
-    endings, member = Endings(), crew.members[CONFIRMING]
-    room_s = 0.0 if job.virtual or member.rented else endings.room_s(member.run, paid_s)
-    limit = Limit(max(paid_s - room_s, 0.0), OUT_OF_MONEY)
+    endings, member, paid_s = Endings(), crew.members[CONFIRMING], price.lasts_s(left_usd)
+    room_s = 0.0
+    if not job.virtual:
+        room_s = endings.noticing_s if member.rented else endings.room_s(member.run, paid_s)
+
+    def limit_of(_: int) -> Limit:
+        # Rented machines know how long money lasts, boot and give-back included.
+        lasts_s = member.rented.lasts_s(left_usd) if member.rented else paid_s
+        return Limit(max(lasts_s - room_s, 0.0), OUT_OF_MONEY)
+
     sign_s = math.inf if job.virtual else sign_after_s(0.0)
     while True:
-        happened = crew.wait(lambda _: limit, sign_s)
+        happened = crew.wait(limit_of, sign_s)
         if crew.now_s >= sign_s:
             sign(member.lasted_s)
             sign_s = crew.now_s + sign_after_s(member.lasted_s)
@@ -189,7 +205,7 @@ def _followed(job: Job, crew: Crew, paid_s: float, sign: Sign) -> Outcome:
         if isinstance(event, Reached):
             if isinstance(member.run, Graceful):
                 member.run.grace_s = endings.grace_s(member.run, paid_s)
-            return member.run.cut(event.limit.seconds, limit.why)
+            return member.run.cut(event.limit.seconds, event.limit.why)
 
 
 def _interrupt(member: Member, sign: Sign) -> None:

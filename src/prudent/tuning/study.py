@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput
-from prudent.core.ledger import Entry, Ledger, Reservation
+from prudent.core.ledger import CREDIT, Entry, Ledger, Reservation
 from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.space import Space
 from prudent.core.threads import one_thread
@@ -234,9 +234,13 @@ class Study:
         return trial
 
     def charge(self, label: str, usd: float, price: Price) -> None:
-        """Charge what is no trial's: machines that were idle, or those of a session that was killed."""
-        if usd > ROUNDING_USD:
-            entry = Entry(label, usd, price.seconds_for(usd) if price.usd_per_h else 0.0, price)
+        """Charge what is no trial's: machines that were idle, or those of a session that was killed.
+
+        Below zero it takes back what trials were charged for machines that were gone, as turned out later.
+        """
+        if abs(usd) > ROUNDING_USD:
+            seconds = price.seconds_for(usd) if price.usd_per_h and usd > 0 else 0.0
+            entry = Entry(label, usd, seconds, price, note=CREDIT if usd < 0 else "")
             self._record("charged", charge=entry.to_dict())
             self.ledger.restore(entry)
 

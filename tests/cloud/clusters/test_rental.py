@@ -130,9 +130,12 @@ class TestLife:
 
 
 class TestMoney:
-    def test_machine_time_is_charged_from_launch_to_release(self, rent: Callable[..., Rental]) -> None:
+    def test_machine_time_is_charged_from_launch_to_release(
+        self, provider: LocalProvider, rent: Callable[..., Rental]
+    ) -> None:
         times = [time.time()]
-        cluster = rent(count=2, clock=lambda: times[0], lease_s=1e6)
+        # Its machines do not know of this clock, and are not asked when they were gone.
+        cluster = rent(Troubled(provider), count=2, clock=lambda: times[0], lease_s=1e6)
         cluster.launch()
         times[0] = (cluster.lease.launched_s or 0.0) + 1800
         rented_s = sum(times[0] - one.launched_s for one in cluster.instances)
@@ -141,6 +144,23 @@ class TestMoney:
         times[0] += 5000
         assert cluster.cost_usd() == pytest.approx(0.067 * rented_s / 3600)
         assert cluster.price.usd_per_h == pytest.approx(0.134)
+
+    @pytest.mark.parametrize("noticed", [True, False])
+    def test_one_that_was_taken_away_is_paid_until_it_was_gone(
+        self, provider: LocalProvider, rent: Callable[..., Rental], noticed: bool
+    ) -> None:
+        """Whoever waits for another run with the rest of the cluster does not pay for it."""
+        with rent(count=2) as cluster:
+            provider.preempt(cluster.instances[1])
+            until_s = time.time()
+            if noticed:
+                assert cluster.preempted()
+                assert cluster.lease.machines[1].gone_s is not None
+        kept, taken = cluster.lease.holds
+        assert taken.until_s is not None
+        assert taken.since_s < taken.until_s <= until_s
+        assert kept.until_s == cluster.lease.released_s
+        assert cluster.register.read(cluster.cluster) == cluster.lease
 
     def test_looking_again_whether_they_are_gone_is_not_paid_for(
         self, provider: LocalProvider, rent: Callable[..., Rental]

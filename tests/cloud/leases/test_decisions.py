@@ -212,6 +212,14 @@ class TestMoney:
         assert [(one.id, one.launched_s) for one in second.machines] == [("c2-0", 990.0)]
         assert (second.released_s, second.cost_usd(0)) == (1170.0, pytest.approx(0.18))
 
+    def test_each_is_paid_until_its_own_end(self, register: Register) -> None:
+        recorded(register, instance("c1"), instance("c1", 1), holder=GONE)
+        place = Remembers(c1=1080.0)
+        place.machines = [instance("c1", 1)]
+        [lease] = at(1200.0, register, place).released
+        assert (lease.released_s, lease.machines[0].gone_s) == (1200.0, 1080.0)
+        assert lease.cost_usd(0) == pytest.approx(0.08 + 0.2)
+
     def test_what_ended_by_itself_is_paid_to_its_end(self, register: Register) -> None:
         recorded(register, instance("c1"))
         [lease] = at(2000.0, register, Shown()).released

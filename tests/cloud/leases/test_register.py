@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prudent.cloud.leases.bill import Bill
 from prudent.cloud.leases.holder import Holder
 from prudent.cloud.leases.home import default_home
 from prudent.cloud.leases.lease import RELEASED, UP, WANTED, Lease, Rented
@@ -59,6 +60,21 @@ class TestLease:
         up = lease(state=UP, machines=machines)
         assert up.cost_usd(1200.0) == pytest.approx(0.2 + 0.1)
         assert up.ended(1300.0, "", ()).cost_usd(9999.0) == pytest.approx(0.3 + 0.2)
+
+    def test_a_machine_that_is_gone_is_paid_until_then(self) -> None:
+        machines = (Rented("a", 1000.0, PRICE), Rented("b", 1000.0, PRICE), Rented("c", 1000.0, PRICE))
+        left = lease(state=UP, machines=machines).with_ends({"b": 1100.0, "elsewhere": 1.0})
+        assert left.cost_usd(1200.0) == pytest.approx(0.2 + 0.1 + 0.2)
+        assert left.with_ends({"b": 1150.0}) == left, "what was told first stays"
+        ended = left.ended(1300.0, "", (), {"c": 1250.0})
+        assert ended.cost_usd(9999.0) == pytest.approx(0.3 + 0.1 + 0.25)
+        assert Lease.from_dict(json.loads(json.dumps(ended.to_dict()))) == ended
+        assert Bill.of([ended]).total_usd(9999.0) == pytest.approx(0.65)
+
+    def test_a_record_of_an_earlier_version_knows_of_no_machine_that_it_is_gone(self) -> None:
+        said = lease(state=UP, machines=(Rented("a", 1000.0, PRICE),)).to_dict()
+        del said["machines"][0]["gone_s"]
+        assert Lease.from_dict(said).machines[0].gone_s is None
 
     def test_it_is_as_old_as_its_first_machine(self) -> None:
         up = lease(state=UP, machines=(Rented("a", 1000.0, PRICE), Rented("b", 1001.0, PRICE)))

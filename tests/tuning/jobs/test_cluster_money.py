@@ -148,6 +148,25 @@ def test_three_losses_are_a_failure_and_are_paid_for(
     assert len(Register(tmp_path / "home").leases()) == 3
 
 
+def test_what_was_charged_for_a_machine_that_was_gone_is_taken_off_later_bills(
+    provider: Slow, tmp_path: Path
+) -> None:
+    write_price(tmp_path / "prices.csv", 1e5, minimum_s=0.0)
+    register = Register(tmp_path / "home")
+    clusters = rentals.Rentals(provider, register, 60.0, 300.0)
+    held = clusters.take("m3.medium", 1, "run", provider.offer("m3.medium").price)
+    clusters.boot(held, threading.Event(), lambda: float("inf"))
+    provider.preempt(*provider.list())
+    time.sleep(0.2)
+    charged_usd = held.settle()  # nobody has noticed yet
+    assert held.rental.preempted()
+    clusters.give_back(held, "it was taken away")
+    clusters.close()
+    assert charged_usd > bill_usd(tmp_path) > 0
+    assert clusters.settle_unassigned(0.0) == 0.0
+    assert charged_usd + clusters.settle_unassigned(1e4) == pytest.approx(bill_usd(tmp_path) + 1e4)
+
+
 def test_an_order_under_way_is_on_the_bill_of_the_run_that_is_cut(
     start: Callable[..., ClusterRun], provider: Slow
 ) -> None:

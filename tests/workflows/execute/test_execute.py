@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 
 from prudent.core.errors import BadInput, RunFailed
 from prudent.workflows import Activation, Fleet, Plan, Vm, Workflow, World, schedule
+from prudent.workflows.execute.crew import scratch_folder
 from prudent.workflows.execute.record import Run
 from prudent.workflows.execute.runner import execute
 from prudent.workflows.generate import generate
@@ -309,8 +312,12 @@ class TestResume:
         site: Any,
         dead: Dead,
     ) -> None:
-        """SIGKILL to the whole executing process: workers and commands end, the journal tells the rest."""
-        slow = step("b", "[ -e go ] || { echo $$ > pid; sleep 60; }; tr a-z A-Z < ab > bd", "ab", "bd")
+        """SIGKILL to the whole executing process: workers and commands end, the journal tells the rest.
+
+        What was under way is charged from its beginning, which it noted itself, to the last sign of life.
+        """
+        wait = "[ -e go ] || { date +%s.%N > began; echo $$ > pid; sleep 600; }"
+        slow = step("b", f"{wait}; tr a-z A-Z < ab > bd", "ab", "bd")
         workflow = Workflow("letters", (letters["a"], slow, letters["c"], letters["d"]))
         workflow.write(tmp_path / "w.json")
         plan_for(workflow).save(tmp_path / "p.json")
@@ -329,12 +336,17 @@ class TestResume:
             if not (ground / "pid").exists() or not (ground / "pid").read_text().strip():
                 return False
             lines = facts.read_text().splitlines()
-            return any('"started"' in line and '"activation": "b"' in line for line in lines)
+            begun = [line for line in lines if '"started"' in line and '"activation": "b"' in line]
+            sign = tmp_path / "run" / "alive.json"
+            if not begun or not sign.exists():
+                return False
+            return bool(json.loads(sign.read_text())["at_s"] > json.loads(begun[0])["at_s"] + 1.5)
 
         while not noted():
             assert process.poll() is None
             time.sleep(0.05)
         process.kill()
+        lasted_s = time.time() - float((ground / "began").read_text())
         process.wait()
         assert dead(int((ground / "pid").read_text())), "commands end with their run"
         until_s = time.monotonic() + 60.0
@@ -343,14 +355,65 @@ class TestResume:
             time.sleep(0.02)
         with (tmp_path / "run" / "journal.jsonl").open("a") as journal:
             journal.write('{"fact": "ended", "activ')
+        told: dict[str, Any] = {"directory": ground, "address": site.address, "resume": True}
+        with pytest.raises(BadInput, match="budget"):
+            execute(plan_for(workflow), workflow, tmp_path / "run", budget_usd=1e-6, **told)
+        refused = Run.read(tmp_path / "run")
+        [lost] = [fact for fact in refused.facts if fact.get("outcome") == "lost"]
+        assert lost["activation"] == "b"
+        assert 1.5 < lost["took_s"] <= lasted_s
+        assert refused.cost_usd >= lost["took_s"] * 0.001
+        assert refused.makespan_s == lost["finish_s"]
         (ground / "go").touch()
-        again = execute(
-            plan_for(workflow), workflow, tmp_path / "run",
-            directory=ground, address=site.address, resume=True,
-        )  # fmt: skip
+        again = execute(plan_for(workflow), workflow, tmp_path / "run", **told)
+        assert again.ended["b"]["start_s"] >= lost["finish_s"]
+        assert again.facts[: len(refused.facts)] == refused.facts, "it is charged once"
         assert again.again["b"] == "was under way when the run was interrupted"
         assert "a" not in again.again
         assert Run.read(tmp_path / "run").succeeded
+
+    def test_what_a_killed_session_left_in_the_temporary_files_is_removed(
+        self, letters: Workflow, plan_for: PlanFor, ground: Path, tmp_path: Path, site: Any,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        """On rented machines nobody is left here to remove it; what other runs have there stays."""
+        temporary, made = tmp_path / "temporary", list[ExitStack]()
+        temporary.mkdir()
+        monkeypatch.setattr("tempfile.tempdir", str(temporary))
+        told: dict[str, Any] = {"directory": ground, "address": site.address}
+        execute(plan_for(letters), letters, tmp_path / "run", **told)
+        run = json.loads((tmp_path / "run" / "journal.jsonl").read_text().splitlines()[0])["id"]
+        for name in (f"execute-run-{run}", "execute-run-another"):
+            made.append(ExitStack())  # it is not left: its program was killed
+            Path(made[-1].enter_context(scratch_folder(name)), "key.pem").touch()
+        assert len(list(temporary.glob("*/key.pem"))) == 2
+        execute(plan_for(letters), letters, tmp_path / "run", resume=True, **told)
+        assert len(list(temporary.iterdir())) == 1
+        made[1].close()
+        assert not list(temporary.iterdir())
+
+    def test_what_ctrl_c_ended_was_paid(
+        self, step: Step, plan_for: PlanFor, ground: Path, tmp_path: Path, site: Any
+    ) -> None:
+        workflow = Workflow("waits", (step("a", "[ -e go ] || sleep 600; cp in out", "in", "out"),))
+
+        def stop(fact: dict[str, Any]) -> None:
+            if fact["fact"] == "started":
+                time.sleep(0.5)
+                raise KeyboardInterrupt
+
+        told: dict[str, Any] = {"directory": ground, "address": site.address}
+        with pytest.raises(KeyboardInterrupt):
+            execute(plan_for(workflow), workflow, tmp_path / "run", watch=stop, **told)
+        run = Run.read(tmp_path / "run")
+        [lost] = [fact for fact in run.facts if fact["fact"] == "ended"]
+        assert (lost["outcome"], lost["final"]) == ("lost", False)
+        assert lost["took_s"] >= 0.5
+        assert run.cost_usd >= 0.5 * 0.001
+        (ground / "go").touch()
+        again = execute(plan_for(workflow), workflow, tmp_path / "run", resume=True, **told)
+        assert again.again == {"a": "was under way when the run was interrupted"}
+        assert again.cost_usd > run.cost_usd
 
 
 class TestReplay:

@@ -6,7 +6,7 @@ import contextlib
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -16,7 +16,7 @@ from prudent.cloud.leases.holder import Holder
 from prudent.cloud.leases.lease import Lease, Rented
 from prudent.cloud.leases.register import LeaseLost, Register
 from prudent.cloud.providers.channel import Channel
-from prudent.cloud.providers.provider import Instance, LaunchFailed, Order, Provider
+from prudent.cloud.providers.provider import Instance, LaunchFailed, Order, Provider, Remembering
 from prudent.core.errors import BadInput, PrudentError, RunFailed
 from prudent.core.money import Price
 from prudent.core.points import point
@@ -145,9 +145,13 @@ class Rental:
         return self._lost
 
     def preempted(self) -> str | None:
-        """Why one of its machines was or will be taken away by its owner; None if none is."""
+        """Why one of its machines was or will be taken away by its owner; None if none is.
+
+        One that is gone is not paid for any more from the moment that its provider tells.
+        """
         for one in self._instances:
             if why := self.provider.preempted(one):
+                self._note_gone()
                 return why
         return None
 
@@ -248,15 +252,18 @@ class Rental:
             with contextlib.suppress(PrudentError, OSError):
                 channel.close()
         self._channels.clear()
+        begun_s = self._clock()
         found = self._terminate()
         point("release.terminated")
         rented, gone_s = [Rented.of(one) for one in found], self._gone_s
         assert gone_s is not None
+        # What ended because of us is paid until we know; what was taken away before, until its provider says.
+        ends_s = {name: end_s for name, end_s in self._ends_s().items() if end_s < begun_s}
         with self._lease_lock:
-            self._lease = self.lease.ended(gone_s, why, rented)
+            self._lease = self.lease.ended(gone_s, why, rented, ends_s)
             # The machines are gone; if that cannot be written (a full disk), the reaper writes it later.
             with contextlib.suppress(PrudentError):
-                self._lease = self.register.release(self.cluster, gone_s, why, rented)
+                self._lease = self.register.release(self.cluster, gone_s, why, rented, ends_s)
         self._released = True
         point("release.recorded")
 
@@ -292,6 +299,21 @@ class Rental:
             found.update((one.id, one) for one in left)
             self._gone_s = None
         raise RunFailed(f"{self.cluster} could not be ended; run: prudent clusters reap.")
+
+    def _ends_s(self) -> Mapping[str, float]:
+        """When machines of it were gone, by their ids, as far as the provider knows."""
+        if isinstance(self.provider, Remembering):
+            with contextlib.suppress(PrudentError, OSError):
+                return self.provider.ended_s(self.cluster)
+        return {}
+
+    def _note_gone(self) -> None:
+        """Record which machines are gone, and since when: nobody pays for them while the others stay."""
+        ends_s = self._ends_s()
+        with self._lease_lock:
+            self._lease = self.lease.with_ends(ends_s)
+            with contextlib.suppress(PrudentError):  # written again with the release
+                self._lease = self.register.gone(self.cluster, ends_s)
 
     # Its lease
 

@@ -42,9 +42,9 @@ class Bill:
     @classmethod
     def of(cls, leases: Iterable[Lease]) -> Bill:
         lines = [
-            BillLine(lease.cluster, lease.order.type, one.price, one.launched_s, lease.released_s)
+            BillLine(lease.cluster, lease.order.type, one.price, one.since_s, one.until_s)
             for lease in leases
-            for one in lease.machines
+            for one in lease.holds
         ]
         return cls(tuple(sorted(lines, key=lambda line: (line.launched_s, line.cluster))))
 

@@ -18,11 +18,15 @@ WANTED, UP, RELEASED = "wanted", "up", "released"
 
 @dataclass(frozen=True)
 class Rented:
-    """One machine of a lease: since when, and at which price, it is paid for."""
+    """One machine of a lease: since when, and at which price, it is paid for.
+
+    `gone_s` is known of one that was taken away, or ended by itself, before its lease was released.
+    """
 
     id: str
     launched_s: float
     price: Price
+    gone_s: float | None = None
 
     @classmethod
     def of(cls, instance: Instance) -> Rented:
@@ -76,8 +80,11 @@ class Lease:
 
     @property
     def holds(self) -> tuple[Hold, ...]:
-        """Its machines, by seconds since 1970."""
-        return tuple(Hold(one.id, one.price, one.launched_s, self.released_s) for one in self.machines)
+        """Its machines, by seconds since 1970: each until it was gone."""
+        return tuple(
+            Hold(one.id, one.price, one.launched_s, self.released_s if one.gone_s is None else one.gone_s)
+            for one in self.machines
+        )
 
     @property
     def ordered(self) -> tuple[Hold, ...]:
@@ -91,12 +98,24 @@ class Lease:
         known = {one.id: one for one in machines} | {one.id: one for one in self.machines}
         return replace(self, machines=tuple(sorted(known.values(), key=lambda one: (one.launched_s, one.id))))
 
-    def ended(self, released_s: float, why: str, machines: Iterable[Rented]) -> Lease:
+    def with_ends(self, ends_s: Mapping[str, float]) -> Lease:
+        """With what is known of when machines were gone, by their ids; what was told first stays."""
+        known = {**ends_s, **{one.id: one.gone_s for one in self.machines if one.gone_s is not None}}
+        return replace(self, machines=tuple(replace(one, gone_s=known.get(one.id)) for one in self.machines))
+
+    def ended(
+        self,
+        released_s: float,
+        why: str,
+        machines: Iterable[Rented],
+        ends_s: Mapping[str, float] | None = None,
+    ) -> Lease:
         """Released, with the machines that nobody had recorded. Done twice, the first time counts.
 
-        Machines that turn up after the release are paid for until their own end.
+        Machines that were gone before are paid for until then (`ends_s`); those that turn up after the
+        release until their own end.
         """
-        whole = self.with_machines(machines)
+        whole = self.with_machines(machines).with_ends(ends_s or {})
         if self.state == RELEASED:
             late = len(whole.machines) > len(self.machines)
             return replace(whole, released_s=released_s) if late else self
@@ -113,7 +132,12 @@ class Lease:
             "price": self.price.to_dict(),
             "state": self.state,
             "machines": [
-                {"id": one.id, "launched_s": one.launched_s, "price": one.price.to_dict()}
+                {
+                    "id": one.id,
+                    "launched_s": one.launched_s,
+                    "price": one.price.to_dict(),
+                    "gone_s": one.gone_s,
+                }
                 for one in self.machines
             ],
             "released_s": self.released_s,
@@ -133,15 +157,21 @@ class Lease:
                 lease_end_s=float(said["lease_end_s"]),
                 price=Price.from_dict(said["price"]),
                 state=_state(said["state"]),
-                machines=tuple(
-                    Rented(str(one["id"]), float(one["launched_s"]), Price.from_dict(one["price"]))
-                    for one in said["machines"]
-                ),
-                released_s=None if said["released_s"] is None else float(said["released_s"]),
+                machines=tuple(map(_rented, said["machines"])),
+                released_s=_moment(said["released_s"]),
                 why=str(said["why"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BadInput(f"A lease is damaged ({error}): remove the file, then reap.") from error
+
+
+def _rented(said: Mapping[str, Any]) -> Rented:
+    price = Price.from_dict(said["price"])
+    return Rented(str(said["id"]), float(said["launched_s"]), price, _moment(said.get("gone_s")))
+
+
+def _moment(said: Any) -> float | None:
+    return None if said is None else float(said)
 
 
 def _state(word: object) -> str:

@@ -175,16 +175,15 @@ class _Round:
             # over, are taken for launched: money that may have been spent is counted as spent.
             ids = sorted(known) or [f"{lease.cluster}-{index}" for index in range(lease.order.count)]
             found = [Rented(name, lease.wanted_s, lease.price) for name in ids]
-        return self.register.release(lease.cluster, self._end_s(lease, known), why, found)
+        return self.register.release(lease.cluster, self._end_s(lease, known), why, found, known)
 
     def _end_s(self, lease: Lease, known: Mapping[str, float]) -> float:
         """When its last machine was gone: as its provider knows, or when it was ended here.
 
         Else it has ended by itself, now or, at the latest, when its lease was over.
         """
-        if known:
-            return max(known.values())
-        return self.gone_s.get(lease.cluster, min(self.now_s, lease.lease_end_s))
+        ends_s = [*known.values(), *filter(None, [self.gone_s.get(lease.cluster)])]
+        return max(ends_s, default=min(self.now_s, lease.lease_end_s))
 
     def _matters(self, lease: Lease) -> bool:
         """A released lease matters only when machines of it have turned up after all."""

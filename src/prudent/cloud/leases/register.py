@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,16 +68,27 @@ class Register:
         known = tuple(machines)
         return self._change(cluster, lambda lease: replace(lease.with_machines(known), state=UP))
 
+    def gone(self, cluster: str, ends_s: Mapping[str, float]) -> Lease:
+        """Record when machines of it were gone, by their ids; see `Lease.with_ends`."""
+        return self._change(cluster, lambda lease: lease.with_ends(ends_s), even_released=True)
+
     def renew(self, cluster: str, lease_end_s: float) -> Lease:
         """Record a later end; `LeaseLost` if it was released in the meantime."""
         return self._change(cluster, lambda lease: replace(lease, lease_end_s=lease_end_s))
 
     def release(
-        self, cluster: str, released_s: float, why: str = "", machines: Iterable[Rented] = ()
+        self,
+        cluster: str,
+        released_s: float,
+        why: str = "",
+        machines: Iterable[Rented] = (),
+        ends_s: Mapping[str, float] | None = None,
     ) -> Lease:
-        """Record that no machine of it is left; see `Lease.ended`."""
-        found = tuple(machines)
-        return self._change(cluster, lambda lease: lease.ended(released_s, why, found), even_released=True)
+        """Record that no machine of it is left; see `Lease.ended`. `ends_s`: of those gone before."""
+        found, ends = tuple(machines), ends_s or {}
+        return self._change(
+            cluster, lambda lease: lease.ended(released_s, why, found, ends), even_released=True
+        )
 
     def read(self, cluster: str) -> Lease | None:
         """A lease; None where there is no record. A damaged record is `BadInput`."""

@@ -357,8 +357,8 @@ class ClusterRun:
         with contextlib.nullcontext() if held is None else held.ordering, self._lock:
             if self._bill is None:
                 began_s = math.inf if self._began_s is None else self._began_s
-                bill_usd = self._lost_usd + (self._held.settle() if self._held is not None else 0.0)
-                self._bill = (began_s, bill_usd + self._rentals.settle_unassigned())
+                own_usd = self._lost_usd + (self._held.settle() if self._held is not None else 0.0)
+                self._bill = (began_s, self._rentals.settle_unassigned(own_usd))
             began_s, bill_usd = self._bill
         return replace(result, overhead_s=min(began_s, result.time_s), bill_usd=bill_usd)
 

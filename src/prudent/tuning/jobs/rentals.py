@@ -78,14 +78,17 @@ class Held:
         return usd / shortest_s * 3600.0 / self.key[1] if math.isfinite(usd) and shortest_s > 0 else None
 
     def settle(self) -> float:
-        """Charge what is due to somebody; answers how much it is."""
+        """Charge what is due to somebody; answers how much it is.
+
+        Below zero: a machine was charged for that is known by now to have been gone before.
+        """
         with self._lock:
             due = self._due_usd()
             self._paid_usd += due
             return due
 
     def _due_usd(self, later_s: float = 0.0) -> float:
-        return max(0.0, self._meter.spent_usd(later_s) - self._paid_usd)
+        return self._meter.spent_usd(later_s) - self._paid_usd
 
     def again(self) -> None:
         """Another attempt after one that failed; what that one has cost stays due."""
@@ -214,10 +217,15 @@ class Rentals:
         with self._changed:
             return self._unassigned_usd + sum(held.due_usd(self.ending_s) for held in self._loose())
 
-    def settle_unassigned(self) -> float:
+    def settle_unassigned(self, own_usd: float) -> float:
+        """What a run is charged whose own machines have cost so much: that, and what no run was charged for.
+
+        Never below zero: what was charged too much before is left to those who come later.
+        """
         with self._changed:
-            due, self._unassigned_usd = self._unassigned_usd, 0.0
-            return due + sum(held.settle() for held in self._loose())
+            due = own_usd + self._unassigned_usd + sum(held.settle() for held in self._loose())
+            self._unassigned_usd = min(due, 0.0)
+            return max(due, 0.0)
 
     def _loose(self) -> list[Held]:
         """Those that wait for a run, are booting for none, are being given back, or do not let themselves."""

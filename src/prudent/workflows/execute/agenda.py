@@ -56,6 +56,11 @@ class Notes:
         if self._watch is not None:
             self._watch(fact)
 
+    def sign(self, at_s: float) -> None:
+        """A sign of life, for whoever goes on after a kill; nobody is told."""
+        if self._journal is not None:
+            self._journal.sign(at_s)
+
 
 @dataclass(frozen=True)
 class Ground:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.util
 import json
 import queue
@@ -14,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from prudent.cloud.clusters.dask_node import scheduler
@@ -192,7 +194,7 @@ def _carry_out(order: Order, topic: str) -> None:
 
 
 @contextlib.contextmanager
-def crew_for(fleet: Fleet, used: set[str], address: str | None) -> Iterator[Crew]:
+def crew_for(fleet: Fleet, used: set[str], address: str | None, run: str = "") -> Iterator[Crew]:
     """The crew for the VMs in use: new workers on this machine, or those of the scheduler at `address`."""
     try:
         import distributed  # noqa: F401
@@ -201,7 +203,7 @@ def crew_for(fleet: Fleet, used: set[str], address: str | None) -> Iterator[Crew
             'Running workflows needs Dask, which is not installed; install "prudent[workflows]".'
         ) from None
     members = {vm.name: vm.slots for vm in fleet.vms if vm.name in used}
-    with _local(members) if address is None else _existing(members, address) as crew:
+    with _local(members, run) if address is None else _existing(members, address) as crew:
         try:
             yield crew
         finally:
@@ -209,12 +211,12 @@ def crew_for(fleet: Fleet, used: set[str], address: str | None) -> Iterator[Crew
 
 
 @contextlib.contextmanager
-def _local(members: Mapping[str, int]) -> Iterator[Crew]:
+def _local(members: Mapping[str, int], run: str = "") -> Iterator[Crew]:
     import distributed
 
     security = made_for_run()
     with contextlib.ExitStack() as stack:
-        scratch = stack.enter_context(scratch_folder())
+        scratch = stack.enter_context(scratch_folder(run))
         cluster = stack.enter_context(scheduler(scratch, security, LOOPBACK))
         told = {"scheduler": cluster.scheduler_address, "scratch": scratch, "members": dict(members)}
         stack.enter_context(_nest(told | {"certificates": for_workers(security)}))
@@ -225,13 +227,23 @@ def _local(members: Mapping[str, int]) -> Iterator[Crew]:
 
 
 @contextlib.contextmanager
-def scratch_folder() -> Iterator[str]:
-    """A folder for what Dask writes meanwhile."""
-    scratch = tempfile.mkdtemp(prefix="prudent-")
+def scratch_folder(run: str) -> Iterator[str]:
+    """A folder for what Dask writes meanwhile; among temporary files, since it locks them."""
+    scratch = tempfile.mkdtemp(prefix=_scratch_prefix(run))
     try:
         yield scratch
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def clear_scratch(run: str) -> None:
+    """Remove what killed sessions of a run have left here; none of them may be under way."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_scratch_prefix(run)}*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _scratch_prefix(run: str) -> str:
+    return f"prudent-{hashlib.sha256(run.encode()).hexdigest()[:16]}-"
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -13,6 +14,8 @@ from prudent.core.errors import BadInput
 
 Fact = dict[str, Any]
 VERSION = 1
+ALIVE = "alive.json"
+"""Beside the journal: where the run's clock stood when its program was last known to live."""
 
 
 class Journal:
@@ -34,6 +37,21 @@ class Journal:
         self._file.flush()
         os.fsync(self._file.fileno())
 
+    def sign(self, at_s: float) -> None:
+        """A sign of life: the run's clock stands here. One that cannot be written is not worth a run."""
+        path = self.path.with_name(ALIVE)
+        fresh = path.with_suffix(".new")
+        with contextlib.suppress(OSError):
+            fresh.write_text(json.dumps({"at_s": at_s}))
+            fresh.replace(path)
+
+    def last_sign_s(self) -> float:
+        """Where the clock stood at the last sign of life; 0 if there was none."""
+        try:
+            return float(json.loads(self.path.with_name(ALIVE).read_text())["at_s"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return 0.0
+
     def close(self) -> None:
         self._file.close()
 
@@ -46,15 +64,17 @@ class Journal:
         self.close()
 
     def _mend(self) -> None:
-        """A line that was cut by a crash is ended, so that the next fact has a line of its own."""
-        with self.path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            if not size:
-                return
-            file.seek(size - 1)
-            whole = file.read(1) == b"\n"
-        if not whole:
-            self._file.write(b"\n")
+        """A last line that was cut by a crash is taken away: whatever comes next has a line of its own."""
+        said = self.path.read_bytes()
+        last = said[said.rfind(b"\n") + 1 :]
+        if not last:
+            return
+        try:
+            json.loads(last)
+        except ValueError:
+            self._file.truncate(len(said) - len(last))
+        else:
+            self._file.write(b"\n")  # only its end was cut
 
 
 def read_facts(path: Path) -> list[Fact]:

@@ -182,7 +182,7 @@ def crew_on_machines(
         in_time = stack.enter_context(_given_back_after(cluster, most_s))
         stack.enter_context(cluster)
         stack.enter_context(dask.config.set({"distributed.scheduler.worker-ttl": _TTL}))
-        scratch = stack.enter_context(scratch_folder())
+        scratch = stack.enter_context(scratch_folder(run))
         here = stack.enter_context(scheduler(scratch, security, cluster.here))
         cluster.start(int(here.scheduler_address.rpartition(":")[2]), for_workers(security))
         connection = distributed.Client(here, set_as_default=False)

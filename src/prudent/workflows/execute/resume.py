@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from prudent.workflows.activation import Activation
@@ -16,6 +16,39 @@ Look = Callable[[Iterable[str]], Mapping[str, Print]]
 
 STOPPED = "the run was stopped"
 """Why an attempt was ended that money or time did not suffice for."""
+
+
+INTERRUPTED = "the run was interrupted"
+"""Why an attempt was ended that was under way at Ctrl-C, a kill or a crash."""
+
+
+def interrupted(facts: Sequence[Mapping[str, Any]], alive_s: float) -> list[dict[str, Any]]:
+    """What ended with a killed session: each attempt under way lasted until the last sign of life.
+
+    `alive_s` is where the run's clock stood at that sign; every fact is one, too.
+    """
+    under_way: dict[str, Mapping[str, Any]] = {}
+    for fact in facts:
+        alive_s = max(alive_s, float(fact.get("finish_s", fact.get("at_s", 0.0))))
+        if fact["fact"] == "started":
+            under_way[fact["activation"]] = fact
+        elif fact["fact"] == "ended":
+            under_way.pop(fact["activation"], None)
+    return [lost_attempt(fact, float(fact["at_s"]), alive_s, INTERRUPTED) for fact in under_way.values()]
+
+
+def lost_attempt(who: Mapping[str, Any], start_s: float, finish_s: float, why: str) -> dict[str, Any]:
+    """The fact about an attempt that came to nothing, though not by its own fault."""
+    return {
+        "fact": "ended",
+        **{key: who[key] for key in ("activation", "vm", "slot", "attempt")},
+        "outcome": "lost",
+        "error": why,
+        "took_s": finish_s - start_s,
+        "start_s": start_s,
+        "finish_s": finish_s,
+        "final": False,
+    }
 
 
 def command_digest(command: Iterable[str]) -> str:
@@ -52,6 +85,8 @@ def _never_done(fact: Mapping[str, Any] | None) -> str:
         return "not run yet"
     if fact["outcome"] == "lost" and fact["error"] == STOPPED:
         return "was under way when the run was stopped"
+    if fact["outcome"] == "lost" and fact["error"] == INTERRUPTED:
+        return "was under way when the run was interrupted"
     if fact["outcome"] == "lost":
         return f"lost with VM {fact['vm']}"
     return f"failed before: {fact['error']}" if fact["outcome"] == "failed" else ""

@@ -6,6 +6,10 @@ from prudent.workflows.execute.agenda import Agenda, Manner, Notes
 from prudent.workflows.execute.crew import Crew
 from prudent.workflows.execute.journal import Fact
 
+SIGN_S, SIGN_SHARE = 1.0, 0.01
+"""How often signs of life are given: what a kill leaves unpaid is no more than this, or this share of the
+session."""
+
 
 class RunLog:
     """A session's clock and facts; `begun_s` tells when activations began.
@@ -21,6 +25,7 @@ class RunLog:
         self._earlier, self._notes = agenda.earlier, notes
         self._facts: list[Fact] = []
         self._zero_s = crew.time_s() if crew.ordered_s is None else crew.ordered_s
+        self._sign_due_s = self._zero_s
 
     def begin(self) -> None:
         """Workers that nobody had to wait for begin now."""
@@ -35,6 +40,12 @@ class RunLog:
         """Write a fact down."""
         self._facts.append(fact)
         self._notes.write(fact)
+
+    def sign(self) -> None:
+        """Note now and then that the session lives."""
+        if (now_s := self._crew.time_s()) >= self._sign_due_s:
+            self._sign_due_s = now_s + max(SIGN_S, SIGN_SHARE * (now_s - self._zero_s))
+            self._notes.sign(self.clock_s())
 
     @property
     def heard(self) -> list[Fact]:

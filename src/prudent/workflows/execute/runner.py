@@ -8,11 +8,12 @@ from pathlib import Path
 
 from prudent.core.errors import BadInput
 from prudent.workflows.execute.agenda import Agenda, Ground, Manner, Notes, Watch
-from prudent.workflows.execute.crew import crew_for
+from prudent.workflows.execute.crew import clear_scratch, crew_for
 from prudent.workflows.execute.journal import Fact, Journal, read_facts
 from prudent.workflows.execute.limits import Limits
 from prudent.workflows.execute.place import Place
 from prudent.workflows.execute.record import JOURNAL, LOGS, PLAN, WORKFLOW, Run
+from prudent.workflows.execute.resume import interrupted
 from prudent.workflows.execute.sitting import Sitting
 from prudent.workflows.execute.uncertainty import Uncertainty
 from prudent.workflows.plan import Plan
@@ -70,7 +71,11 @@ def execute(
     if plan.policy == "adaptive" and on is None:  # it may turn to VMs that it had no need of at first
         used = set(plan.fleet.index)
     with ExitStack() as stack:
-        notes = Notes(stack.enter_context(Journal(folder / JOURNAL)), watch)
+        journal = stack.enter_context(Journal(folder / JOURNAL))
+        notes = Notes(journal, watch)
+        for fact in interrupted(earlier, journal.last_sign_s()):
+            journal.write(fact)  # it was paid, whatever becomes of this session
+            earlier.append(fact)
         crew = None if address is None else stack.enter_context(crew_for(plan.fleet, used, address))
         place = None if on is None else Place.of(on, None if home is None else Path(home))
         ground = Ground(manner.directory, crew, programs=place is None)
@@ -78,6 +83,7 @@ def execute(
         run = str(earlier[0].get("id", "")) if earlier else secrets.token_hex(4)
         name = f"execute-{folder.name}-{run}".rstrip("-")
         sitting = Sitting(plan, workflow, manner, folder, agenda, place, name, uncertainty)
+        clear_scratch(name)
         sitting.charge_earlier(notes)
         limits = limits.after(agenda.offset_s)
         ahead = sitting.forecast()

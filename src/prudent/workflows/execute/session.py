@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,7 +17,7 @@ from prudent.workflows.execute.keeper import Keeper
 from prudent.workflows.execute.limits import Limit
 from prudent.workflows.execute.record import LOGS, planned_queues
 from prudent.workflows.execute.replanner import Replanner
-from prudent.workflows.execute.resume import STOPPED, command_digest
+from prudent.workflows.execute.resume import INTERRUPTED, STOPPED, command_digest, lost_attempt
 from prudent.workflows.execute.run_log import RunLog
 from prudent.workflows.plan import Plan
 from prudent.workflows.workflow import Workflow
@@ -62,6 +62,7 @@ class Session:
         try:
             self._step()
             while not self.dispatcher.over and not self._stopped:
+                self.log.sign()
                 event = self.crew.next_event(self._patience_s())
                 if isinstance(event, Told):
                     self._told(event.fact)
@@ -70,6 +71,7 @@ class Session:
                 self._step()
         except BaseException:
             self.crew.end(self.name)
+            self._note_lost(INTERRUPTED)
             raise
         self.log.note({"fact": "over", "at_s": self.log.clock_s()})
 
@@ -173,14 +175,19 @@ class Session:
         self._stopped = True
         self.crew.end(self.name)
         remaining = [*self.dispatcher.running, *self.dispatcher.waiting]
-        for name in self.dispatcher.running:
-            self.log.note(self._lost(self.orders[name], self.log.clock_s(), STOPPED) | {"final": False})
+        self._note_lost(STOPPED)
         for vm in sorted(self.crew.vms):
             self._return(vm, f"the {why} leaves no room for more")
         queues = planned_queues(self.plan, self.workflow, remaining)
         self.log.note(
             self.keeper.stop_fact(why, self.replanner.known, queues, self.log.heard, self.log.clock_s())
         )
+
+    def _note_lost(self, why: str) -> None:
+        """What was under way has ended, and was paid until now."""
+        for name in self.dispatcher.running:
+            if name in self.orders:
+                self.log.note(self._lost(self.orders[name], self.log.clock_s(), why))
 
     def _order(self, start: Start) -> Order:
         activation = self.workflow[start.activation]
@@ -253,17 +260,5 @@ class Session:
             self.replanner.make_up(orphaned)
 
     def _lost(self, order: Order, at_s: float, why: str) -> Fact:
-        """The fact about an attempt that came to nothing, though not by its own fault."""
         start_s = min(self.log.begun_s[order.activation], at_s)
-        return {
-            "fact": "ended",
-            "activation": order.activation,
-            "vm": order.vm,
-            "slot": order.slot,
-            "attempt": order.attempt,
-            "outcome": "lost",
-            "error": why,
-            "took_s": at_s - start_s,
-            "start_s": start_s,
-            "finish_s": at_s,
-        }
+        return lost_attempt(asdict(order), start_s, at_s, why)

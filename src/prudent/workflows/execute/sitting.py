@@ -139,7 +139,7 @@ class Sitting:
     def run(self, stack: ExitStack, notes: Notes, crew: Crew | None, used: set[str], limits: Limits) -> None:
         """Follow the plan on workers that are there, that are started here, or on rented machines."""
         if self.place is None:
-            crew = crew or stack.enter_context(crew_for(self.plan.fleet, used, None))
+            crew = crew or stack.enter_context(crew_for(self.plan.fleet, used, None, self.name))
             self._session(crew, notes, limits, 0.0)
             return
         needed = set(self.terms.prices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 
@@ -39,10 +40,9 @@ class LocalRun:
                 self._upcoming = self._hear()
             elif left_s <= 0:
                 return None
-        event = self._upcoming
-        if (event.elapsed_s if isinstance(event, Progress) else event.time_s) > until_s:
+        if self.due_s() > until_s:
             return None
-        self._upcoming = None
+        event, self._upcoming = self._upcoming, None
         return event
 
     def cut(self, at_s: float, why: str) -> Outcome:
@@ -51,6 +51,16 @@ class LocalRun:
             self._pool.end(self._worker)
         forget(self._spec)
         return Outcome(CUT, at_s, self._seen, why)
+
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._zero_s
+
+    def due_s(self) -> float:
+        """What was heard for a moment that had not come yet is told then; the line says nothing about it."""
+        event = self._upcoming
+        if event is None:
+            return math.inf
+        return event.elapsed_s if isinstance(event, Progress) else event.time_s
 
     def fileno(self) -> int:
         """For `multiprocessing.connection.wait`: ready when there is something to hear."""
