@@ -85,7 +85,7 @@ def _run(settings: Settings, is_open: bool | None) -> None:
     from prudent.service.store.store import Store
     from prudent.service.web.app import create_app
     from prudent.service.web.log_stream import json_lines
-    from prudent.service.work import artifacts, machines
+    from prudent.service.work import artifacts, machines, walled_machines
     from prudent.service.work.wall import NO_WALL, wall_of
 
     settings.create()
@@ -101,7 +101,7 @@ def _run(settings: Settings, is_open: bool | None) -> None:
         settings = guard.with_own_folders(settings)
         app = create_app(settings, store)
         stack.enter_context(_heeded_signals())
-        stack.enter_context(reaping(settings.home))
+        stack.enter_context(reaping(settings.home, also=lambda: walled_machines.reap(wall, settings.runs)))
         crew = Crew(settings, settings.workers)
         stack.callback(crew.stop)
         crew.start()
