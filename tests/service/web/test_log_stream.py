@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -70,8 +71,9 @@ def _not_json(word: str) -> None:
 
 
 def test_long_lines_stay_whole_where_the_reader_is_slow() -> None:
-    """A pipe of 64 kB, and lines of 30 kB by two at a time; standard error does not wait for it."""
+    """A pipe of 4 kB, and lines of 30 kB by two at a time; standard error does not wait for it."""
     reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
     with subprocess.Popen([sys.executable, "-c", LONG], stderr=writer), os.fdopen(reader) as log:
         os.close(writer)
         lines = [json.loads(line) for line in log]
