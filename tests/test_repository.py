@@ -218,3 +218,34 @@ def test_the_files_a_visitor_looks_for_are_there(name: str) -> None:
 
 def test_the_changelog_knows_this_version() -> None:
     assert f"## {prudent.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+# How Python opens a port, and the row of docs/explanation/security.md that tells of it.
+OPENS_A_PORT = re.compile(
+    r"\.listen\(\w|create_server\(|start_server\(|TCPServer\(|HTTPServer\(|init_process_group\(|\bListener\("
+    r"|Cluster\(scheduler=|import SparkSession"
+)
+PORTS = {
+    "cli/serve.py": "pages and REST",
+    "service/web/connections.py": "pages and REST",
+    "service/store/store.py": "",  # SQLAlchemy's events
+    "cloud/clusters/spark_host.py": "a knock",
+    "training/engines/spark/perceptron_group.py": "torch: gloo",
+    "training/engines/spark/perceptron.py": "torch: progress",
+    "training/engines/spark/context.py": "Spark driver, blocks",
+    "cloud/clusters/dask_node.py": "Dask scheduler",
+}
+
+
+def test_every_port_is_written_down() -> None:
+    """Who opens it, where, who may speak to it; and that gloo is not encrypted."""
+    page = (ROOT / "docs" / "explanation" / "security.md").read_text()
+    rows = {line.split("|")[1].strip(): line for line in page.splitlines() if line.startswith("| ")}
+    base = ROOT / "src" / "prudent"
+    opens = {path.relative_to(base).as_posix() for path in SOURCES if OPENS_A_PORT.search(path.read_text())}
+    assert opens == set(PORTS), "a module that opens a port names its row here"
+    for row in filter(None, PORTS.values()):
+        assert len([cell for cell in rows[row].split("|") if cell.strip()]) == 4, row
+    (said,) = re.findall(r"^## Gloo is not encrypted\n(.*?)^## ", page, re.DOTALL | re.MULTILINE)
+    for word in ("**Where:**", "**Who may speak to it:**", "**Remedy:**"):
+        assert word in said

@@ -29,8 +29,8 @@ PLAN = {
         "workflow": {
             "specification": {"tasks": _TASKS, "files": []},
             "execution": {
-                "makespanInSeconds": 600,
-                "tasks": [{"id": task["id"], "runtimeInSeconds": 600} for task in _TASKS],
+                "makespanInSeconds": 21600,
+                "tasks": [{"id": task["id"], "runtimeInSeconds": 21600} for task in _TASKS],
             },
         },
     },

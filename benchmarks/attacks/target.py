@@ -20,7 +20,8 @@ import httpx
 
 from prudent.service.settings import Settings, environment_of
 
-PATIENCE_S = 300.0
+PATIENCE_S = 1800.0
+"""Beside other work, processes that give way need long; what is waited for are facts, not speed."""
 MAIN = [sys.executable, "-m", "prudent.cli.main"]
 
 

@@ -142,6 +142,24 @@ def test_every_start_that_may_rent_ends_what_is_left(
     assert (released.state, released.why) == (RELEASED, "its run is gone")
 
 
+@pytest.mark.usefixtures("idle_service")
+@pytest.mark.parametrize("command", [serve, worker])
+def test_a_service_also_looks_in_the_folders_of_its_runs(
+    prudent: Callable[..., Any],
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: Callable[..., list[object]],
+) -> None:
+    looked: list[Path] = []
+    monkeypatch.setattr(
+        "prudent.service.work.walled_machines.reap", lambda wall, runs: looked.append(runs) if runs else None
+    )
+    with contextlib.suppress(SystemExit):
+        prudent(*command(tmp_path, home))
+    _until(lambda: looked == [home / "runs"])
+
+
 def test_what_needs_no_machines_does_not_look_for_any(
     prudent: Callable[..., Any], home: Path, command_job: Callable[..., Path]
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,13 +41,19 @@ def reap_leftovers(home: Path | None = None) -> None:
 
 
 @contextmanager
-def reaping(home: Path | None = None, period_s: float = PERIOD_S) -> Iterator[None]:
-    """Reap now and every `period_s` while the body runs, beside it: what runs long starts nothing anew."""
+def reaping(
+    home: Path | None = None, period_s: float = PERIOD_S, also: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Reap now and every `period_s` while the body runs, beside it: what runs long starts nothing anew.
+
+    `also` is done in each round: a service has leases elsewhere, too.
+    """
     over = threading.Event()
 
     def work() -> None:
         while True:
             reap_leftovers(home)
+            also()
             if over.wait(period_s):
                 return
 

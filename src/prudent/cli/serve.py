@@ -85,7 +85,7 @@ def _run(settings: Settings, is_open: bool | None) -> None:
     from prudent.service.store.store import Store
     from prudent.service.web.app import create_app
     from prudent.service.web.log_stream import json_lines
-    from prudent.service.work import artifacts, machines
+    from prudent.service.work import artifacts, machines, walled_machines
     from prudent.service.work.wall import NO_WALL, wall_of
 
     settings.create()
@@ -101,7 +101,7 @@ def _run(settings: Settings, is_open: bool | None) -> None:
         settings = guard.with_own_folders(settings)
         app = create_app(settings, store)
         stack.enter_context(_heeded_signals())
-        stack.enter_context(reaping(settings.home))
+        stack.enter_context(reaping(settings.home, also=lambda: walled_machines.reap(wall, settings.runs)))
         crew = Crew(settings, settings.workers)
         stack.callback(crew.stop)
         crew.start()
@@ -110,10 +110,10 @@ def _run(settings: Settings, is_open: bool | None) -> None:
         fronts = Fronts(fronts_of(settings, store)).start()
         stack.callback(fronts.stop)
         said = who_may(settings.home, access.chosen_open, token)
-        _serve(app, settings, said if wall is not None else (*said, NO_WALL))
+        _serve(app, settings, said if wall is not None else (*said, NO_WALL), wall is not None)
 
 
-def _serve(app: Any, settings: Settings, said: Sequence[str]) -> None:
+def _serve(app: Any, settings: Settings, said: Sequence[str], walled: bool) -> None:
     """Serve; `said` is told when the address is known, for which {address} stands."""
     import uvicorn
 
@@ -137,7 +137,7 @@ def _serve(app: Any, settings: Settings, said: Sequence[str]) -> None:
     place = listening.getsockname()
     shown = f"[{place[0]}]" if ":" in place[0] else place[0]
     address = f"http://{shown}:{place[1]}"
-    tell(settings, address)
+    tell(settings, address, walled)
     say(out(), f"Prudent serves at {address} (home: {settings.home}). Ctrl-C ends it.")
     for line in said:  # a link that is broken in two cannot be followed
         out().print(line.replace("{address}", address), soft_wrap=True, markup=False)

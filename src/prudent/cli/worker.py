@@ -43,7 +43,7 @@ def worker(
     from prudent.service.store.store import Store
     from prudent.service.web.log_stream import json_lines
     from prudent.service.work import artifacts as results
-    from prudent.service.work import machines
+    from prudent.service.work import machines, walled_machines
 
     said = {"artifacts": artifacts, "data": data, "where": where, "concurrency": concurrency}
     settings = read_settings(home, config, database_url, said)
@@ -54,7 +54,11 @@ def worker(
         made = Worker(settings, store, name)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: made.drain())
-        with nullcontext() if attached is not None else reaping(settings.home):
+
+        def reap_walled() -> None:
+            walled_machines.reap(made.hands.wall, settings.runs)
+
+        with nullcontext() if attached is not None else reaping(settings.home, also=reap_walled):
             courier = Courier(settings).start()  # what this worker announces lies in its own home
             made.run()
             courier.stop()

@@ -17,7 +17,9 @@ from prudent.core.processes import WORK
 PREFIX = "PRUDENT_"
 SECRETS = ("database_url", "smtp_password", "webhook_secret")
 """Read from files or the environment only, and never shown."""
-_SHARE, _LEAST_MB = 0.8, 512.0
+_SHARE = 0.8
+LEAST_MB = 512.0
+"""A run is given no less memory than this."""
 _LISTS = (
     "data",
     "own_data",
@@ -182,7 +184,7 @@ class Settings:
         """What one run may use, with everything it starts."""
         if self.memory_mb is not None:
             return self.memory_mb
-        return max(_SHARE * total_mb() / (max(self.workers, 1) * self.concurrency), _LEAST_MB)
+        return max(_SHARE * total_mb() / (max(self.workers, 1) * self.concurrency), LEAST_MB)
 
     @property
     def runs(self) -> Path:
@@ -345,7 +347,7 @@ def _check_numbers(settings: Settings) -> None:
     least |= {"followers": 0, "followers_per_user": 0, "most_columns": 1, "command_processes": 1}
     least |= {"requests_at_once": 1, "requests_waiting": 0, "nice": 0}
     if settings.memory_mb is not None:
-        least["memory_mb"] = int(_LEAST_MB)
+        least["memory_mb"] = int(LEAST_MB)
     for name, lowest in least.items():
         if getattr(settings, name) < lowest:
             raise BadInput(f"The setting {name} is {getattr(settings, name)}; give {lowest} or more.")

@@ -96,6 +96,12 @@ def done(store: Store, count: int) -> bool:
     return sum(found.values()) == count and not found["queued"] + found["running"]
 
 
+def assert_json(log: Path) -> None:
+    """One object a line, also of DBOS while its database is away, and of SQLAlchemy's errors."""
+    lines = log.read_text().splitlines()
+    assert {type(json.loads(line)) for line in lines} == {dict}, lines
+
+
 def settings_of(folder: Path, url: str | None = None) -> Settings:
     found = Settings(
         folder / "home", database_url=url, heartbeat_s=0.5, takeover_s=300.0, tries=5, per_user=100,
@@ -129,6 +135,8 @@ def test_nothing_is_lost_or_done_twice_when_workers_are_killed(
             until(lambda: done(store, count))
         assert chaos.wrong(store, settings, count) == []
     nobody_left(settings.home)
+    assert_json(tmp_path / "first.log")
+    assert_json(tmp_path / "second.log")
 
 
 def test_nothing_is_lost_or_done_twice_when_the_database_restarts(
@@ -150,3 +158,4 @@ def test_nothing_is_lost_or_done_twice_when_the_database_restarts(
         until(lambda: done(store, count))
         assert chaos.wrong(store, settings, count) == []
     nobody_left(settings.home)
+    assert_json(tmp_path / "only.log")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
@@ -89,7 +90,9 @@ def test_a_run_from_submission_to_result(
     process.send_signal(signal.SIGTERM)
     assert process.wait(240) == 0
     nobody_left(home)
-    assert token not in (tmp_path / "log").read_text()
+    log = (tmp_path / "log").read_text()
+    assert token not in log
+    assert {type(json.loads(line)) for line in log.splitlines()} == {dict}, "one object a line, all of them"
 
 
 @pytest.fixture

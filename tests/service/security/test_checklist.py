@@ -43,7 +43,7 @@ def service(
         with serving(create_app(settings, store)) as client:
             settings.create()
             address = str(client.base_url).rstrip("/")
-            tell(settings, address)
+            tell(settings, address, has_bubblewrap())
             yield settings, address
 
 
@@ -61,7 +61,7 @@ def _problems(home: Path) -> dict[str, tuple[str, ...]]:
 def test_a_good_one_has_nothing_wrong(service: tuple[Settings, str]) -> None:
     settings, address = service
     assert _problems(settings.home) == dict.fromkeys(PARTS, ())
-    tell(replace(settings, **BEHIND_A_PROXY), address)  # type: ignore[arg-type]
+    tell(replace(settings, **BEHIND_A_PROXY), address, True)  # type: ignore[arg-type]
     assert _problems(settings.home) == dict.fromkeys(PARTS, ())
     assert "hush-hush" not in (settings.home / "service.json").read_text()
 
@@ -73,6 +73,9 @@ def test_a_good_one_has_nothing_wrong(service: tuple[Settings, str]) -> None:
         ({"trusted_hosts": ("prudent.example.org",)}, "proxy", "certificate"),
         ({"host": "0.0.0.0"}, "proxy", "trusted_hosts"),
         ({"body_mb": 1000.0}, "limits", "body_mb"),
+        ({"rate_per_s": 1e6}, "limits", "rate_per_s"),
+        ({"headers_s": 3600.0}, "limits", "headers_s"),
+        ({"memory_mb": 1e9}, "limits", "together more than this machine has"),
         ({"where": "local"}, "limits", "kim"),
         ({"bubblewrap": False}, "commands", "kim"),
         ({"run_as": "nobody-of-this-name"}, "commands", "no account"),
@@ -84,17 +87,19 @@ def test_settings_that_are_not_safe(
     service: tuple[Settings, str], changes: dict[str, Any], part: str, said: str
 ) -> None:
     settings, address = service
-    tell(replace(settings, **changes), address)
+    tell(replace(settings, **changes), address, True)
     assert said in " ".join(dict(checked(settings.home))[part])
 
 
 def test_a_home_that_is_not_closed(service: tuple[Settings, str]) -> None:
     home = service[0].home
     home.chmod(0o755)
+    (home / "runs").chmod(0o755)
     (home / "session.key").chmod(0o644)
     (home / "operator.token").unlink()
     found = _problems(home)
-    assert ["chmod 700" in found["modes"][0], "session.key" in found["modes"][1]] == [True, True]
+    first, second, third = found["modes"]
+    assert ("chmod 700" in first, "/runs" in second, "session.key" in third) == (True, True, True)
     assert "operator.token" in found["tokens"][0]
     (home / "operator.token").write_text("short")
     (home / "operator.token").chmod(0o600)
@@ -103,11 +108,39 @@ def test_a_home_that_is_not_closed(service: tuple[Settings, str]) -> None:
     assert "--no-open" in _problems(home)["tokens"][0]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_home_of_another_account(service: tuple[Settings, str]) -> None:
+    os.chown(service[0].home, 65534, 65534)
+    assert "belongs to another account" in _problems(service[0].home)["modes"][0]
+
+
+def test_tokens_that_others_may_write_and_users_without_one(
+    service: tuple[Settings, str], tmp_path: Path
+) -> None:
+    settings, address = service
+    file = tmp_path / "tokens.yaml"
+    file.write_text(f"ada: {{token_hash: {hash_token('ada')}}}")
+    file.chmod(0o666)
+    tell(replace(settings, tokens=file), address, True)
+    with Store(settings.database) as store:
+        store.write(users.put, User("old", "member", None, None))
+    writable, without = _problems(settings.home)["tokens"]
+    assert "chmod 600" in writable
+    assert "(old)" in without
+
+
+@pytest.mark.skipif(not has_bubblewrap(), reason="needs bubblewrap")
+def test_a_wall_that_came_after_the_start_is_none(service: tuple[Settings, str]) -> None:
+    settings, address = service
+    tell(settings, address, False)
+    assert "start it again" in _problems(settings.home)["commands"][0]
+
+
 def test_what_does_not_answer_and_what_never_ran(
     service: tuple[Settings, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings, _ = service
-    tell(settings, "http://127.0.0.1:9")
+    tell(settings, "http://127.0.0.1:9", True)
     assert run(["check", "--service", str(settings.home), "--json"]) == 2
     answer = json.loads(capsys.readouterr().out)
     found = {each["subject"].rpartition(", ")[2]: each["problems"] for each in answer["checked"]}
@@ -124,5 +157,5 @@ def test_a_service_that_lets_strangers_in_is_noticed(
     other = FastAPI()
     other.get("/v1/runs")(lambda: {})
     with serving(other) as client:
-        tell(settings, str(client.base_url).rstrip("/"))
+        tell(settings, str(client.base_url).rstrip("/"), True)
         assert len(_problems(settings.home)["strangers"]) == 3

@@ -250,6 +250,10 @@ class TestOpen:
             "x-forwarded-host",
             "x-forwarded-proto",
             "client-ip",
+            "x-original-url",
+            "cf-ray",
+            "tailscale-user-login",
+            "x-amzn-trace-id",
         ],
     )
     def test_what_a_proxy_brings_is_a_stranger(self, name: str) -> None:

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -410,6 +411,17 @@ def test_signing_in_and_out(team: httpx.Client) -> None:
     out = team.post("/sign-out", data={"csrf": _form_token(team, "/money")})
     assert out.headers["location"] == "/sign-in"
     assert team.get("/session").status_code == 401
+
+
+def test_the_cookie_goes_by_https_only_where_people_do(
+    settings: Settings, store: Store, serving: Serving
+) -> None:
+    """Also behind a proxy that does not say how it was asked."""
+    store.write(users.put, User("mia", "member", None, hash_token(TOKENS["mia"])))
+    for url, is_secure in (("https://prudent.example.org", True), ("http://prudent.example.org", False)):
+        with serving(create_app(replace(settings, public_url=url), store)) as client:
+            cookie = client.post("/sign-in", data={"token": TOKENS["mia"]}).headers["set-cookie"]
+            assert cookie.endswith("; Secure") == is_secure
 
 
 def test_guessing_tokens_on_the_page_is_slowed_down(team: httpx.Client) -> None:

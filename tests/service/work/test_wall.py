@@ -211,6 +211,7 @@ def test_another_account_passes_through_the_home_and_no_more(settings: Settings)
             assert left.wait(60) == -signal.SIGKILL
         finally:
             left.kill()
+    wall.close(folder)
     assert (folder.stat().st_uid, stat.S_IMODE(folder.stat().st_mode)) == (0, 0o700), "it is closed again"
 
 
@@ -429,8 +430,15 @@ def test_no_link_in_the_folder_of_a_run_is_written_through(settings: Settings) -
     (folder / "private").symlink_to(settings.home)
     Wall(BUBBLEWRAP, Limits(1000.0, 60.0, 700, 1.0), settings.home).prepare(folder)
     assert not (folder / "private").is_symlink()
-    assert not (settings.home / ".cache").exists()
+    assert not (settings.home / "home").exists()
     assert (settings.home / "operator.token").exists()
+    (folder / "private" / "home").rename(folder / "private" / "old")
+    (folder / "private" / "home").symlink_to(settings.home)
+    (folder / "private" / "leases").mkdir()
+    Wall(BUBBLEWRAP, Limits(1000.0, 60.0, 700, 1.0), settings.home).prepare(folder)
+    assert not (folder / "private" / "home").is_symlink()
+    assert (settings.home / "operator.token").exists()
+    assert (folder / "private" / "leases").is_dir(), "what was rented is not forgotten"
 
 
 @needs_bubblewrap

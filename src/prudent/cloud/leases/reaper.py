@@ -50,11 +50,13 @@ def reap(
     now_s: float,
     grace_s: float = GRACE_S,
     dry_run: bool = False,
+    abandoned: bool = False,
 ) -> Reaped:
     """End what has an expired lease, no live run, or no record; release the leases of what is gone.
 
     One provider in trouble does not keep the others waiting: it is reported, and its leases stay as
-    they are until a later round. With `dry_run` nothing is ended or written.
+    they are until a later round. With `dry_run` nothing is ended or written. `abandoned` says that all
+    holders are gone, for who knows it where one cannot look.
     """
     leases, complaints = register.survey()
     clock, said = _clock(now_s), list(complaints)
@@ -65,7 +67,7 @@ def reap(
     for provider in _distinct(providers):
         own = [lease for lease in leases if _at(lease, provider)]
         try:
-            rounds = _Round(register, provider, now_s, grace_s, dry_run, seen, gone_s, clock)
+            rounds = _Round(register, provider, now_s, grace_s, dry_run, abandoned, seen, gone_s, clock)
             ended += rounds.end()
             released += rounds.release(own)
             said += rounds.complaints
@@ -82,10 +84,11 @@ def reap_all(
     also: Iterable[Provider] = (),
     grace_s: float = GRACE_S,
     dry_run: bool = False,
+    abandoned: bool = False,
 ) -> Reaped:
     """`reap` at every place that the register knows of, and those in `also`."""
     providers, complaints = places(register, now_s, also)
-    done = reap(register, providers, now_s, grace_s, dry_run)
+    done = reap(register, providers, now_s, grace_s, dry_run, abandoned)
     return replace(done, complaints=(*complaints, *done.complaints))
 
 
@@ -118,6 +121,7 @@ class _Round:
     now_s: float
     grace_s: float
     dry_run: bool
+    abandoned: bool
     seen: dict[str, dict[str, Instance]]
     """Every machine of each cluster, by its id, of all rounds: two providers may know the same ones."""
     gone_s: dict[str, float]
@@ -151,7 +155,7 @@ class _Round:
 
     def release(self, leases: Iterable[Lease]) -> list[Lease]:
         """Mark the leases that are over and have no machines left."""
-        over = [lease for lease in leases if lease.over(self.now_s) and self._matters(lease)]
+        over = [lease for lease in leases if self._over(lease) and self._matters(lease)]
         if self.dry_run or not over:
             return over
         there = {one.cluster for one in self.provider.list()}
@@ -168,7 +172,7 @@ class _Round:
         return done
 
     def _release(self, lease: Lease, found: Sequence[Rented]) -> Lease:
-        why = lease.over(self.now_s) or ""
+        why = self._over(lease) or ""
         known = self.provider.ended_s(lease.cluster) if isinstance(self.provider, Remembering) else {}
         if not found and lease.state == WANTED and (known or lease.lease_end_s < self.now_s):
             # Nobody ever saw its machines. Those of which only the end is known, or all if the lease is
@@ -196,11 +200,14 @@ class _Round:
         except PrudentError:
             lease = None  # damaged, which was reported; the machines themselves tell when their lease is over
         if lease is not None:
-            return lease.over(self.now_s)
+            return self._over(lease)
         if self.now_s >= max(one.lease_end_s for one in machines):
             return "its lease is over"
         youngest_s = max(one.launched_s for one in machines)
         return "it is in no record" if self.now_s - youngest_s > self.grace_s else None
+
+    def _over(self, lease: Lease) -> str | None:
+        return lease.over(self.now_s) or ("its run is gone" if self.abandoned else None)
 
     def _cost_usd(self, one: Instance) -> float:
         return one.price.cost_usd(max(self.now_s - one.launched_s, 0.0))

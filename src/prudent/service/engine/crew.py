@@ -55,6 +55,7 @@ class Crew:
             command,
             env={**os.environ, **environment_of(self._settings)},
             stdin=subprocess.DEVNULL,
+            stdout=2,  # what its libraries print is for the log
             start_new_session=True,  # Ctrl-C is for the service, which then lets workers drain
         )
         level = min(HELP, self._settings.nice)

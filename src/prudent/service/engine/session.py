@@ -27,7 +27,7 @@ from prudent.service.store.reservations import asked_usd
 from prudent.service.store.runs import CANCELLED, FAILED, SUCCEEDED, Run
 from prudent.service.store.store import Change, DiskFull, P, Store, T
 from prudent.service.store.tables import runs as table
-from prudent.service.work import artifacts, machines
+from prudent.service.work import artifacts, machines, walled_machines
 from prudent.service.work.hand import LAST_WORDS, Died, Hand, TooLarge, clear
 from prudent.service.work.messages import Done, Failed, Interrupted, Postponed, Said, Task
 
@@ -321,6 +321,8 @@ class Session:
         folder = self.settings.folder_of(self.run.id)
         if self.hands.wall is not None and runs_programs(self.run):
             self.hands.wall.clear(folder.absolute())
+            if walled_machines.end(self.hands.wall, folder.absolute()):
+                self.hands.wall.close(folder.absolute())
         else:
             clear(folder)
         if self._may_have_machines:

@@ -10,16 +10,19 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from prudent.core.errors import BadInput
+from prudent.core.memory import total_mb
 from prudent.service.security.access import TOKEN_FILE, Access, operator
 from prudent.service.security.accounts import known
 from prudent.service.security.guard import for_one, hosts_of
 from prudent.service.security.running import Running
+from prudent.service.settings import LEAST_MB
 from prudent.service.store.store import Store
 from prudent.service.store.users import COMMANDER, OPERATOR, User
 from prudent.service.work.wall import ACCOUNT, NO_WALL, wall_of
 
 _PATIENCE_S = 10.0
 _MOST_BODY_MB, _MOST_PER_S = 100.0, 10_000.0
+_MOST_HEADERS_S = 60.0
 _SHORTEST_TOKEN = 32
 Check = Callable[[Running, tuple[User, ...]], Iterator[str]]
 
@@ -37,13 +40,17 @@ def _modes(running: Running, users: tuple[User, ...]) -> Iterator[str]:
     home = running.settings.home
     folders = (0o700, 0o710) if running.settings.run_as else (0o700,)
     found = home.stat()
-    if found.st_uid not in (os.geteuid(), _owner(running.pid)):
+    if found.st_uid != _owner(running.pid):
         yield f'"{home}" belongs to another account; give it to the one that the service runs as.'
     if stat.S_IMODE(found.st_mode) not in folders:
         yield f'Others may look into "{home}"; chmod 700 it, or start the service again.'
+    shared = 0o007 if running.settings.run_as else 0o077  # that account passes through, and reads data
     for path in sorted(home.iterdir()):
-        if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o077:
+        mode = path.lstat().st_mode
+        if stat.S_ISREG(mode) and mode & 0o077:
             yield f'Others may read "{path}"; chmod 600 it, or start the service again.'
+        if stat.S_ISDIR(mode) and mode & shared:
+            yield f'Others may look into "{path}"; chmod 700 it, or start the service again.'
 
 
 def _tokens(running: Running, users: tuple[User, ...]) -> Iterator[str]:
@@ -102,6 +109,14 @@ def _limits(running: Running, users: tuple[User, ...]) -> Iterator[str]:
         yield f"Bodies may have {settings.body_mb:g} MB; set body_mb to what requests need."
     if settings.rate_per_s > _MOST_PER_S:
         yield f"A user may send {settings.rate_per_s:g} requests a second; set rate_per_s lower."
+    if settings.headers_s > _MOST_HEADERS_S:
+        yield f"A connection may say nothing for {settings.headers_s:g} s; set headers_s lower."
+    at_once = max(settings.workers, 1) * settings.concurrency
+    if at_once * settings.run_memory_mb > max(total_mb(), at_once * LEAST_MB):
+        yield (
+            f"Its {at_once} runs at a time may use {settings.run_memory_mb:,.0f} MB each, together more than "
+            "this machine has; set memory_mb or concurrency lower."
+        )
     if settings.where is not None:
         free = [user.name for user in users if user.name != OPERATOR and user.daily_usd is None]
         if free:
@@ -114,6 +129,8 @@ def _commands(running: Running, users: tuple[User, ...]) -> Iterator[str]:
     except BadInput as error:
         yield str(error)
         return
+    if wall is not None and not running.walled:
+        yield "It was started before there was a wall around commands; start it again."
     if wall is None:
         names = [user.name for user in users if user.name != OPERATOR and user.may(COMMANDER)]
         yield NO_WALL + (f" These may run commands: {', '.join(names)}." if names else "")
@@ -151,9 +168,9 @@ def _status(running: Running, headers: dict[str, str]) -> int:
         line.close()
 
 
-def _owner(pid: int) -> int | None:
-    """The account of a process, if it runs."""
+def _owner(pid: int) -> int:
+    """The account of a process; ours if it does not run, or not on this machine."""
     try:
         return Path(f"/proc/{pid}").stat().st_uid
     except OSError:
-        return None
+        return os.geteuid()

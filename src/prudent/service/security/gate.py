@@ -29,22 +29,36 @@ _FREE = ("/health", "/ready", SIGN_IN, "/favicon.ico")
 _FORWARDING = frozenset(
     {
         b"cdn-loop",
-        b"cf-connecting-ip",
         b"client-ip",
         b"fastly-client-ip",
-        b"forwarded",
+        b"proxy-client-ip",
         b"proxy-connection",
         b"true-client-ip",
         b"via",
+        b"wl-proxy-client-ip",
         b"x-client-ip",
         b"x-cluster-client-ip",
-        b"x-envoy-external-address",
-        b"x-original-forwarded-for",
-        b"x-original-host",
+        b"x-host",
         b"x-real-ip",
+        b"x-scheme",
     }
 )
-"""Headers that proxies add, besides all that begin with X-Forwarded."""
+_FORWARDING_BEGINNINGS = (
+    b"cf-",
+    b"cloudfront-",
+    b"fly-",
+    b"forwarded",
+    b"tailscale-",
+    b"x-amz",
+    b"x-appengine-",
+    b"x-arr-",
+    b"x-azure-",
+    b"x-envoy-",
+    b"x-forwarded",
+    b"x-original-",
+    b"x-proxy",
+)
+"""Headers that proxies, tunnels and clouds add to what they bring."""
 _CHALLENGE = {"www-authenticate": 'Bearer realm="prudent"'}
 _BAD = {"www-authenticate": 'Bearer realm="prudent", error="invalid_token"'}
 
@@ -249,7 +263,7 @@ def address_of(scope: Scope) -> str:
 
 def _forwarded(scope: Scope) -> bool:
     """Whether a proxy brings it: then it comes from this machine, but not from somebody who sits at it."""
-    return any(name in _FORWARDING or name.startswith(b"x-forwarded") for name, _ in scope["headers"])
+    return any(name in _FORWARDING or name.startswith(_FORWARDING_BEGINNINGS) for name, _ in scope["headers"])
 
 
 def _ending(turn: Turn, send: Send) -> Send:

@@ -15,16 +15,19 @@ HIDDEN = "***"
 _ENVIRONMENT = "environment"
 _SHORTEST = 6
 """Shorter values are also parts of other words; to hide them everywhere would hide too much."""
-_URL = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
+_URL = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"'<>]+")
 _NAMES = re.compile(r"(?i)pass(word|wd)?$|secret|token|api[-_]?key|credential")
+# No pattern begins with what may go on for long: a word of a megabyte would take hours.
 _PATTERNS = (
     re.compile(r"(?i)(bearer\s+)[\w.~+/=-]+"),
     re.compile(
         r"(?i)((?:pass(?:word|wd)?|secret|token|api[-_]?key|signature)[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,;]+"
     ),
-    re.compile(r"(\w+://[^\s/:@]+:)[^\s/@]+(?=@)"),
+    re.compile(r"(://[^\s/:@]+:)[^\s/@]+(?=@)"),
     re.compile(r"(?i)([?&](?:x-(?:amz|goog)-[\w-]+|awsaccesskeyid|sig|key|token)=)[^\s&]+"),
     re.compile(r"()AKIA[0-9A-Z]{16}"),
+    re.compile(r"(\bprudent_)[\w-]{43}(?![\w-])"),  # our own tokens
+    re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)(?:(?!-----END).)+", re.DOTALL),
 )
 
 
@@ -35,6 +38,8 @@ def scrubbed(text: str) -> str:
     'GET /x Authorization: Bearer ***'
     >>> scrubbed("postgresql://me:hush@host/db")
     'postgresql://me:***@host/db'
+    >>> scrubbed("nobody has prudent_" + "x" * 43)
+    'nobody has prudent_***'
     """
     for pattern in _PATTERNS:
         text = pattern.sub(r"\1***", text)

@@ -22,13 +22,15 @@ class Running:
     address: str
     pid: int
     settings: Settings
+    walled: bool = True
+    """Whether it found a wall around commands when it was started."""
 
     @classmethod
     def read(cls, home: Path) -> Running:
         try:
             said = json.loads((home / FILE).read_text(encoding="utf-8"))
             settings = load({}, None, {**said["settings"], **(_own_database() if said["elsewhere"] else {})})
-            return cls(str(said["address"]), int(said["pid"]), settings)
+            return cls(str(said["address"]), int(said["pid"]), settings, bool(said["walled"]))
         except FileNotFoundError:
             raise BadInput(
                 f'No service has run in "{home}"; start it with "prudent serve --home {home}", then check.'
@@ -48,10 +50,16 @@ def _own_database() -> dict[str, str]:
     return found
 
 
-def tell(settings: Settings, address: str) -> Path:
+def tell(settings: Settings, address: str, walled: bool) -> Path:
     """Write it, for `prudent check --service`; answers the file."""
     said = {name: value for name, value in environment_of(settings).items() if name not in _SECRET}
     elsewhere = settings.database_url is not None
-    document = {"address": address, "pid": os.getpid(), "elsewhere": elsewhere, "settings": said}
+    document = {
+        "address": address,
+        "pid": os.getpid(),
+        "elsewhere": elsewhere,
+        "walled": walled,
+        "settings": said,
+    }
     write_privately(settings.home / FILE, json.dumps(document, indent=2) + "\n")
     return settings.home / FILE

@@ -165,6 +165,7 @@ class Checker:
                 env={**os.environ, "PYTHONPATH": path},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
+                stdout=2,  # what libraries print is for the log
                 start_new_session=True,
             )
         session_gives_way(self._process.pid, HELP)

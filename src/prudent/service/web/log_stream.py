@@ -12,18 +12,21 @@ import fcntl
 import json
 import logging
 import os
+import select
 import sys
 import threading
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
+from prudent.service.security.redaction import redacted
 from prudent.service.web.logs import JsonLines, set_up
 
 _LONGEST = 1 << 20
 _STDERR = 2
 _LEAVE_S = 2.0
 _log = logging.getLogger("prudent")
+_one_line_at_a_time = threading.Lock()
 
 
 @contextlib.contextmanager
@@ -65,7 +68,7 @@ class _Writer:
         self._handle = handle
 
     def write(self, text: str) -> None:
-        os.write(self._handle, text.encode("utf-8", "replace"))
+        _write_whole(self._handle, text.encode("utf-8", "replace"))
 
     def flush(self) -> None:
         """Nothing is held back."""
@@ -87,22 +90,40 @@ def _write(real: int, line: bytes) -> None:
     text = line.decode("utf-8", "replace").strip()
     if text:
         with contextlib.suppress(OSError):
-            os.write(real, f"{as_json(text)}\n".encode())
+            _write_whole(real, f"{as_json(text)}\n".encode("utf-8", "replace"))
+
+
+def _write_whole(handle: int, line: bytes) -> None:
+    """Long lines are written in parts where the reader is slow; no other line may come in between."""
+    with _one_line_at_a_time:
+        while line:
+            try:
+                line = line[os.write(handle, line) :]
+            except BlockingIOError:
+                select.select([], [handle], [])
 
 
 def as_json(line: str) -> str:
-    """A line as an object; one that is an object stays as it is.
+    """A line as an object; one that is an object stays as it is, but for its secrets.
 
     >>> as_json('{"message": "x"}')
     '{"message": "x"}'
+    >>> as_json('{"password": "hush"}')
+    '{"password": "***"}'
     >>> json.loads(as_json("Segmentation fault"))["message"]
     'Segmentation fault'
     """
     if line.startswith("{"):
         with contextlib.suppress(ValueError, RecursionError):
-            if isinstance(json.loads(line), dict):
-                return line
+            said = json.loads(line, parse_constant=_refuse)
+            shown = redacted(said)
+            return line if shown == said else json.dumps(shown, ensure_ascii=False)
     return JsonLines().format(logging.LogRecord("stderr", logging.WARNING, "", 0, "%s", (line,), None))
+
+
+def _refuse(word: str) -> None:
+    """Python reads NaN and Infinity as numbers; what gathers logs does not."""
+    raise ValueError(f"{word} is not JSON")
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

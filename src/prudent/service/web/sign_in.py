@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
@@ -21,6 +22,11 @@ def add(router: APIRouter, desk: Desk) -> None:
     """Routes for sessions."""
     accounts = Accounts(desk.store, desk.settings.tokens, desk.settings.home)
     misses = Rate(per_s=0.2, burst=10)
+    by_https = urlsplit(desk.settings.public_url or "").scheme == "https"
+
+    def secure(request: Request) -> bool:
+        """Whether people come by https, also where the proxy in front does not say so."""
+        return by_https or request.url.scheme == "https"
 
     @router.get(SIGN_IN)
     async def ask(request: Request) -> Response:
@@ -58,7 +64,7 @@ def add(router: APIRouter, desk: Desk) -> None:
         sessions: Sessions = request.app.state.sessions
         response = RedirectResponse(place, 303)
         value = sessions.begin(user.name, user.token_hash or "", time.time())
-        response.headers["set-cookie"] = set_cookie(value, request.url.scheme == "https")
+        response.headers["set-cookie"] = set_cookie(value, secure(request))
         return response
 
     @router.post(SIGN_OUT)
@@ -67,7 +73,7 @@ def add(router: APIRouter, desk: Desk) -> None:
         sessions: Sessions = request.app.state.sessions
         sessions.end(cookie_of(request.headers.get("cookie", "")), time.time())
         response = RedirectResponse(SIGN_IN, 303)
-        response.headers["set-cookie"] = set_cookie("", request.url.scheme == "https")
+        response.headers["set-cookie"] = set_cookie("", secure(request))
         return response
 
     @router.get("/session")

@@ -73,7 +73,7 @@ class Hand:
         if wall is not None and walled is not None:
             wall.prepare(walled)
             command, options = wall.command(command, walled), wall.options()
-            environment = {**wall.environment(walled, environment), "PYTHONPATH": path}
+            environment = wall.environment(walled, environment)
             terms = replace(terms, limits=wall.limits, warm=False, scratch=walled / SCRATCH)
             self._processes = wall.limits.processes
         with theirs:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import prudent
 from prudent.core.errors import BadInput
 from prudent.core.memory import total_mb
 from prudent.service.settings import Settings
@@ -32,8 +33,11 @@ NO_WALL = (
     "Nothing separates the commands of requests from the service: whoever has the role commander can do what "
     "the operator can. Install bubblewrap, or set run_as."
 )
-_PRIVATE = "private"
-"""The folder of the run in which a command finds its HOME."""
+PRIVATE = "private"
+"""The folder of the run which is PRUDENT_HOME of its processes. The leases of machines are in it: it stays
+when a process is gone, so that whoever comes after it finds the machines."""
+_HOME = "home"
+"""The folder below it in which a command finds its HOME; each process gets a new one."""
 _HARMLESS = ("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "USER", "LOGNAME", "SHELL", "VIRTUAL_ENV", "JAVA_HOME")
 _HARMLESS_BEGINNINGS = ("LC_", "OMP_", "OPENBLAS_", "MKL_", "NUMBA_", "CUDA_", "NVIDIA_", "LD_LIBRARY_")
 _CREDENTIALS = (
@@ -94,12 +98,13 @@ class Wall:
 
     def prepare(self, folder: Path) -> None:
         """Make the run's folder such that the process can work in it."""
-        private = folder / _PRIVATE
-        if private.is_symlink():  # left by a command of this run, to have us write elsewhere
-            private.unlink()
-        shutil.rmtree(private, ignore_errors=True)
-        private.mkdir(parents=True)
-        compiled.copy_to(private)
+        private = folder / PRIVATE
+        for path in (private, private / _HOME):
+            if path.is_symlink() or path.is_file():  # left by a command, to have us write elsewhere
+                path.unlink()
+        shutil.rmtree(private / _HOME, ignore_errors=True)
+        (private / _HOME).mkdir(parents=True)
+        compiled.copy_to(private / _HOME)
         if self.kind == ACCOUNT:
             owner = pwd.getpwnam(self.account)
             for path in (self.home, folder.parent):
@@ -112,13 +117,16 @@ class Wall:
     def clear(self, folder: Path) -> None:
         """End what a process that is gone has left of a run; no note that a command could forge is heeded.
 
-        Bubblewrap ends everything with itself. The folder of another account becomes the service's again.
+        Bubblewrap ends everything with itself.
         """
         if self.kind == ACCOUNT:
-            _end(pwd.getpwnam(self.account).pw_uid, f"PRUDENT_HOME={folder / _PRIVATE}".encode())
-            if folder.is_dir():
-                os.chown(folder, os.geteuid(), -1)
-                folder.chmod(0o700)
+            _end(pwd.getpwnam(self.account).pw_uid, f"PRUDENT_HOME={folder / PRIVATE}".encode())
+
+    def close(self, folder: Path) -> None:
+        """The folder of another account becomes the service's again."""
+        if self.kind == ACCOUNT and folder.is_dir():
+            os.chown(folder, os.geteuid(), -1)
+            folder.chmod(0o700)
 
     def command(self, words: Sequence[str], folder: Path) -> list[str]:
         return [*self._bubblewrap(folder), *words] if self.kind == BUBBLEWRAP else list(words)
@@ -131,10 +139,15 @@ class Wall:
         return {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": [], "umask": 0o077}
 
     def environment(self, folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-        """What is known to be harmless, and what the operator passes; HOME is a folder of the run."""
+        """What is known to be harmless, and what the operator passes; homes are folders of the run.
+
+        Python finds this installation of Prudent.
+        """
         kept = {name: value for name, value in environment.items() if self._passes(name)}
-        own = str(folder / _PRIVATE)
-        return {**kept, "HOME": own, "PRUDENT_HOME": own}
+        installed = str(Path(prudent.__file__).parents[1])
+        path = os.pathsep.join(part for part in (installed, os.environ.get("PYTHONPATH", "")) if part)
+        homes = {"HOME": str(folder / PRIVATE / _HOME), "PRUDENT_HOME": str(folder / PRIVATE)}
+        return {**kept, **homes, "PYTHONPATH": path}
 
     def _passes(self, name: str) -> bool:
         harmless = name in _HARMLESS or name.startswith(_HARMLESS_BEGINNINGS)

@@ -1,0 +1,149 @@
+"""Machines that a run behind the wall has rented are ended when its process is gone, with its own rights."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prudent.cloud.leases.lease import UP
+from prudent.cloud.leases.register import Register
+from prudent.cloud.providers.hosts import HostsProvider
+from prudent.service.engine.hands import Hands
+from prudent.service.engine.session import Session
+from prudent.service.intake.door import policy_for
+from prudent.service.settings import Settings
+from prudent.service.store import runs
+from prudent.service.store.runs import NewRun, Run
+from prudent.service.store.store import Store
+from prudent.service.work import walled_machines
+from prudent.service.work.child import Terms
+from prudent.service.work.hand import Hand
+from prudent.service.work.messages import Task
+from prudent.service.work.wall import BUBBLEWRAP, Limits, Wall, has_bubblewrap, wall_of
+
+from ...cloud import ssh_server
+
+pytestmark = pytest.mark.timeout(600)
+needs_bubblewrap = pytest.mark.skipif(not has_bubblewrap(), reason="needs bubblewrap")
+HOST: dict[str, Any] = {"type": "small", "vcpus": 1, "memory_gb": 2, "price": "$0.10/h"}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[tuple[Settings, Path]]:
+    """A service, and an inventory in its data folder of one host that is reached by SSH."""
+    with (
+        tempfile.TemporaryDirectory(prefix="prudent-wall-", dir="/tmp") as name,
+        ssh_server.SshHosts(Path(name) / "ssh", {"alpha": None}) as servers,
+    ):
+        settings = Settings(Path(name) / "home", data=(Path(name) / "ssh",))
+        settings.create()
+        yield settings, servers.inventory({"alpha": HOST})
+
+
+def until(happened: Callable[[], Any]) -> Any:
+    end_s = time.monotonic() + 240
+    while not (found := happened()):
+        assert time.monotonic() < end_s, "it never happened"
+        time.sleep(0.05)
+    return found
+
+
+def begun(settings: Settings, inventory: Path, store: Store) -> Run:
+    """A run that rents a host for its command."""
+    document = {
+        "command": "sleep 1000",
+        "where": {"hosts": str(inventory)},
+        "price": {"machine": "small"},
+        "parameters": {"n": [1]},
+        "goal": "minimise time_s",
+        "max_trials": 1,
+        "lease": "1 h",
+    }
+    return store.write(runs.insert, NewRun("tune", "kim", document, "rest", "hash"))[0]
+
+
+def killed_at_work(settings: Settings, wall: Wall, run: Run) -> Register:
+    """Do the run until its host is rented, and kill everything of it; answers its register."""
+    folder = settings.folder_of(run.id)
+    terms = Terms(
+        1, 600.0, settings.data_folders, policy_for(settings, settings.data_folders), settings.home / "warm"
+    )
+    with closing(Hand(terms, wall, folder)) as hand:
+        hand.give(Task(run.id, "tune", dict(run.document), folder))
+        until(lambda: [each for each in _leases(folder) if each["state"] == UP])
+        os.kill(hand.pid, 9)
+    return Register(folder / "private")
+
+
+def _leases(folder: Path) -> list[dict[str, Any]]:
+    found = (folder / "private" / "leases").glob("*.json")
+    return [json.loads(path.read_text()) for path in found]
+
+
+@needs_bubblewrap
+def test_what_a_killed_process_has_rented_is_ended(place: tuple[Settings, Path]) -> None:
+    settings, inventory = place
+    wall = wall_of(settings)
+    assert wall is not None
+    assert wall.kind == BUBBLEWRAP
+    with Store(settings.database) as store:
+        run = begun(settings, inventory, store)
+        register = killed_at_work(settings, wall, run)
+        provider = HostsProvider.of(str(inventory), settings.home)
+        (lease,) = register.leases()
+        assert [one.cluster for one in provider.list()] == [lease.cluster]
+
+        # The service's reaper mostly cannot tell whether the holder lives, but whether the lease is over.
+        register.renew(lease.cluster, time.time() - 1.0)
+        walled_machines.reap(wall, settings.runs)
+        assert provider.list() == ()
+        ended = register.read(lease.cluster)
+        assert ended is not None
+        assert ended.state == "released"
+
+        # A worker that takes the run up knows that it is nobody else's.
+        again = killed_at_work(settings, wall, run)
+        assert len(again.leases()) == 2, "what was paid for before is not forgotten"
+        assert len(provider.list()) == 1
+        ended_run = store.write(runs.cancel, run.id)
+        assert ended_run is not None
+        hands = Hands(lambda folder: pytest.fail("nothing is begun"), 1, wall)
+        Session(replace(ended_run, fence=2), store, settings, hands, 1).prepare()
+    assert provider.list() == ()
+    assert {each.state for each in again.leases()} == {"released"}
+
+
+def test_forged_leases_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only plain files count, no link leads elsewhere, and what they say is not heeded out here."""
+    own = Register(tmp_path / "home")
+    (own.folder / "one.json").write_text('{"state": "up"}')
+    run = tmp_path / "runs" / "r"
+    leases = run / "private" / "leases"
+    leases.mkdir(parents=True)
+    assert not walled_machines.are_left(run)
+    (leases / "linked.json").symlink_to(own.folder / "one.json")
+    os.mkfifo(leases / "waits.json")
+    (leases / "damaged.json").write_text("{")
+    (leases / "deep.json").write_text("[" * 100_000)
+    (leases / "folder.json").mkdir()
+    assert not walled_machines.are_left(run)
+    (leases / "one.json").write_text('{"state": "up"}')
+    assert walled_machines.are_left(run)
+
+    wall = Wall(BUBBLEWRAP, Limits(1000.0, 60.0, 700, 1.0), tmp_path / "home")
+    seen = []
+    monkeypatch.setattr(Wall, "command", lambda self, words, folder: seen.append(folder) or ["false"])
+    walled_machines.reap(wall, tmp_path / "runs")
+    assert seen == [run], "whatever is done is done behind the wall"
+    assert not walled_machines.end(wall, run)
+    walled_machines.reap(None, tmp_path / "runs")
+    walled_machines.reap(wall, tmp_path / "none")
