@@ -64,3 +64,23 @@ def test_hermite_nodes_integrate_polynomials_exactly() -> None:
 
 def test_beliefs_that_are_very_wide_stay_finite() -> None:
     assert np.isfinite(expected_bill(np.array([1000.0, 0.0]), np.array([1.0, 100.0]), math.inf)).all()
+    # A bill is at most e^300, and nothing is held less sure than a factor of e^4.
+    one = np.array([1.0])
+    assert expected_bill(np.array([1000.0]), one, math.inf)[0] == pytest.approx(math.exp(300))
+    assert expected_bill(np.array([1000.0]), one, 400.0)[0] == pytest.approx(math.exp(300))
+    assert expected_bill(np.array([0.0]), 100.0 * one, math.inf)[0] == pytest.approx(math.exp(8))
+
+
+def test_bills_with_and_without_a_cap_side_by_side() -> None:
+    mean, std = np.array([0.3, 0.3]), np.array([0.5, 0.5])
+    both = expected_bill(mean, std, np.array([math.inf, 0.2]))
+    assert both[0] == pytest.approx(math.exp(0.3 + 0.125))
+    assert both[1] == pytest.approx(expected_bill(mean[:1], std[:1], 0.2)[0])
+
+
+def test_closed_forms_to_the_last_digit() -> None:
+    z = (0.2 - 0.5) / 0.7
+    density, below = math.exp(-z * z / 2) / math.sqrt(2 * math.pi), 0.5 * math.erfc(-z / math.sqrt(2))
+    found = expected_improvement(np.array([0.5]), np.array([0.7]), 0.4, 0.2)[0]
+    assert found == pytest.approx((0.4 - 0.5) * below + 0.7 * density, rel=1e-12)
+    assert expected_improvement(np.array([9.0]), np.array([0.1]), 0.0, -5.0)[0] == 0.0

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prudent.core.errors import BadInput
+from prudent.tuning import censoring
 from prudent.tuning.censoring import MAX_STRETCH, METHODS, estimate_time_s, hindsight, truncated_mean
 from prudent.tuning.goal import Goal
 from prudent.tuning.trial import Progress
@@ -124,6 +125,79 @@ class TestTarget:
         )
         assert estimate is not None
         assert 60 <= estimate <= MAX_STRETCH * 60
+
+
+class TestFormulas:
+    """The rules written out, on points made by hand."""
+
+    @pytest.mark.parametrize(
+        ("target", "values", "top"),
+        [
+            (0.85, (0.3, 0.6), 1.0),  # a share: its top is 1
+            (1.0, (0.3, 0.6), 1 / 0.99),
+            (0.995, (0.1, 0.2), 0.995 / 0.99),
+            (40.0, (9.0, 12.0), 40 / 0.85),  # no known top
+            (0.85, (-0.5, 0.2), (0.85 + 0.5) / 0.85),  # counted from the lowest value
+            (0.85, (0.001, 0.002), 1.0),  # hardly begun: no more than a fiftieth says
+            (-5.0, (-20.0, -9.0), 15 / 0.85),
+        ],
+    )
+    def test_log_odds_grow_with_log_time(self, target: float, values: tuple[float, ...], top: float) -> None:
+        goal = Goal.parse({"minimise": "cost_usd", "subject_to": [f"score >= {target}"]})
+        start = min(0.0, *values)
+        way, best = target - start, max(max(values) - start, 0.02 * (target - start))
+        odds = (way / (top - way)) / (best / (top - best))
+        expected = 50 * odds ** (1 / 1.5) + 50 / 2 / 2
+        found = estimate_time_s(goal, seen((20, values[0]), (50, values[1]), name="score"), 60)
+        assert found == pytest.approx(min(max(expected, 60), 100 * 60), rel=1e-9)
+
+    def test_the_pace_is_the_median_over_pairs_of_reports(self) -> None:
+        points = [(0.0, 0.0), (10.0, 0.02), (25.0, 0.2), (40.0, 0.3), (70.0, 0.45)]
+        paces = [(b[1] - a[1]) / (b[0] - a[0]) for k, a in enumerate(points) for b in points[k + 1 :]]
+        expected = 70 + (1 - 0.45) / float(np.median(paces))
+        assert estimate_time_s(GOAL, done(*points[1:]), 75) == pytest.approx(expected)
+
+    def test_of_many_reports_some_are_looked_at(self) -> None:
+        rng = np.random.default_rng(3)
+        points = [(0.0, 0.0), *((float(t), 0.004 * t + 0.02 * float(rng.random())) for t in range(1, 101))]
+        some = [points[int(k)] for k in np.linspace(0, 100, 64)]
+        paces = [(b[1] - a[1]) / (b[0] - a[0]) for k, a in enumerate(some) for b in some[k + 1 :]]
+        expected = 100 + (1 - points[-1][1]) / float(np.median(paces))
+        assert estimate_time_s(GOAL, done(*points[1:]), 100) == pytest.approx(expected)
+
+    def test_a_run_that_goes_backwards_is_extended_in_a_line(self) -> None:
+        reports = done((10, 0.8), (20, 0.5), (30, 0.3), (40, 0.1))
+        assert estimate_time_s(GOAL, reports, 40) == pytest.approx(40 / 0.8)
+        assert estimate_time_s(GOAL, done((10, 1.2)), 40, "linear") == pytest.approx(40)
+        assert estimate_time_s(GOAL, done((10, 0.5), (20, 1.2)), 40) == pytest.approx(40)
+
+    @pytest.mark.parametrize(("target", "value"), [(0.85, 0.0), (0.85, -0.4), (-1.0, -2.0)])
+    def test_a_line_from_nothing_never_arrives(self, target: float, value: float) -> None:
+        goal = Goal.parse({"minimise": "cost_usd", "subject_to": [f"score >= {target}"]})
+        assert estimate_time_s(goal, seen((30, value), name="score"), 30, "linear") == 100 * 30
+
+    def test_what_was_seen_at_the_very_cut_counts(self) -> None:
+        reports = seen((30, 0.3), (60, 0.6))
+        just = estimate_time_s(GOAL, reports, 60 * (1 - 1e-10))
+        assert just == pytest.approx(estimate_time_s(GOAL, reports, 60), rel=1e-6)
+        assert estimate_time_s(GOAL, seen((0, 0.5)), 60) is None
+        assert estimate_time_s(GOAL, seen((30, 0.85)), 60) is None
+
+    def test_the_mean_above_a_bound_is_an_integral(self) -> None:
+        z = np.linspace(-12, 12, 400_001)
+        for mean, std, lower in ((0.0, 1.0, -2.0), (1.5, 0.4, 1.5), (-1.0, 2.0, 3.0), (0.0, 1.0, 5.0)):
+            y = mean + std * z
+            weight = np.where(y > lower, np.exp(-z * z / 2), 0.0)
+            expected = float((weight * y).sum() / weight.sum())
+            assert float(truncated_mean(mean, std, lower)) == pytest.approx(expected, abs=2e-4 * std)
+        # Far out: a + 1/a - 2/a³ + …
+        assert float(truncated_mean(0.0, 1.0, 40.0)) == pytest.approx(40 + 1 / 40 - 2 / 40**3, abs=1e-6)
+        assert float(truncated_mean(2.0, 0.5, 30.0)) == pytest.approx(
+            30 + 0.5 * (1 / 56 - 2 / 56**3), abs=1e-6
+        )
+
+    def test_the_constants_are_those_of_the_documentation(self) -> None:
+        assert (censoring.MAX_STRETCH, censoring.SLOPE, censoring.CURVE_ERROR) == (100.0, 1.5, 0.35)
 
 
 def test_an_unknown_method_is_named() -> None:

@@ -17,11 +17,10 @@ from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
 from prudent.tuning.strategies.brackets import Rung, standing
 from prudent.tuning.strategies.hyperband import Place, Record
+from prudent.tuning.strategies.subsampling import shares_of
 from prudent.tuning.trial import Configuration
 
 ETA = 3
-LADDER = 5
-"""Shares of the data looked at where they are a range: so many, evenly spaced on a log scale."""
 DRAWN = 512
 BINS = 4
 """Values of a numeric parameter that count as different in the design."""
@@ -64,11 +63,7 @@ class Halving:
 
     @cached_property
     def _rungs(self) -> list[Rung]:
-        parameter = self._problem.space[self._name]
-        if parameter.finite and (parameter.size or 0) <= 4 * LADDER:
-            shares = sorted(float(str(value)) for value in parameter.values)
-        else:
-            shares = np.geomspace(float(str(parameter.from_unit(0.0))), 1.0, LADDER).tolist()
+        shares = shares_of(self._problem.space[self._name])
         counts = itertools.takewhile(bool, (self._count // ETA**step for step in itertools.count()))
         # Never on the full data: that is for the model to decide.
         return [Rung(share, count) for share, count in zip(shares[:-1] or shares, counts, strict=False)]

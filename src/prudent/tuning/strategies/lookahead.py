@@ -24,6 +24,8 @@ Mask = NDArray[np.bool_]
 
 BREADTH = 512
 """Look-ahead is about so many candidates, the best at first glance: it costs O(breadth²) a level."""
+NO_FLOOR = -60.0
+"""Log dollars that stand for no billing minimum: finite, so that it can be mixed with those that have one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +73,8 @@ class Outlook:
         """
         gain = expected_improvement(mean, std, best, self.bound)
         if self.is_cost and np.isfinite(self.floor).any():
-            gain = gain - expected_improvement(mean, std, np.minimum(best, self.floor))
+            floor = np.maximum(self.floor, NO_FLOOR)
+            gain = gain - expected_improvement(mean, std, np.minimum(best, floor))
             gain = np.where(self.floor >= best, 0.0, np.maximum(gain, 0.0))
         return gain * (self.holds if holds is None else holds)
 
@@ -83,7 +86,7 @@ class Outlook:
         if not self.is_cost:
             mean, std = self.cost_mean, self.cost_std
         paid = expected_bill(mean, std, cap) + self.beside
-        return np.maximum(np.maximum(paid, np.exp(np.maximum(self.floor, -60.0))), self.least)
+        return np.maximum(np.maximum(paid, np.exp(np.maximum(self.floor, NO_FLOOR))), self.least)
 
     def affordable(self, mean: Array, std: Array, money_left: Array | float, confidence_z: float) -> Mask:
         """Candidates whose bill the money left pays with the confidence wanted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
+from prudent.core.parameters import Parameter
 from prudent.core.seeds import rng_for
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
@@ -23,8 +25,21 @@ WHOLE = 5000
 DRAWN = 300
 NEIGHBOURS = 20
 LADDER = 5
-"""Fractions looked at where they are a range: so many, evenly spaced on a log scale, the last one 1."""
+"""Fractions looked at where they are a range or a long list: so many, evenly spaced on a log scale."""
 CHEAPEST_USD_PER_S = 1e-9 / 3600.0
+
+
+def shares_of(parameter: Parameter) -> tuple[float, ...]:
+    """The shares of the data to look at, ascending, the last one 1: a short list whole, else a ladder."""
+    listed = sorted(float(str(value)) for value in parameter.values) if parameter.finite else []
+    if listed and len(listed) <= 4 * LADDER:
+        return tuple(listed)
+    low = listed[0] if listed else float(str(parameter.from_unit(0.0)))
+    steps = [float(step) for step in np.geomspace(low, 1.0, LADDER)]
+    if listed:
+        # Of a list only its own values can be run.
+        return tuple(sorted({min(listed, key=lambda own: abs(math.log(own / step))) for step in steps}))
+    return (*(float(str(parameter.check(step))) for step in steps[:-1]), 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +81,7 @@ class Ground:
     @cached_property
     def ladder(self) -> tuple[float, ...]:
         """The fractions, ascending; the last is the full data."""
-        parameter = self._problem.space[self._name]
-        if parameter.finite and (parameter.size or 0) <= 4 * LADDER:
-            return tuple(sorted(float(str(value)) for value in parameter.values))
-        low, high = float(str(parameter.from_unit(0.0))), 1.0
-        steps = np.exp(np.linspace(np.log(low), np.log(high), LADDER))
-        return (*(float(str(parameter.check(float(step)))) for step in steps[:-1]), high)
+        return shares_of(self._problem.space[self._name])
 
     @cached_property
     def columns(self) -> Places:
