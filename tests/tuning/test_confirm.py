@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from prudent.core.errors import BadInput
+from prudent.core.ledger import Entry
 from prudent.core.money import Price
 from prudent.core.space import Space
 from prudent.tuning.confirm import allowance_usd, compared, confirm
@@ -226,3 +228,62 @@ class TestInterrupted:
         rented = RentedJob(SPACE, lambda _: Outcome(FINISHED, 110.0), lambda _: 3.6, ["accuracy"], "s")
         rented.bill_usd = 0.5  # of earlier runs
         assert confirm(rented, result()).spent_usd == pytest.approx(0.11 + 0.01)
+
+
+def trial(status: str = FINISHED, number: int = 0) -> Trial:
+    return Trial(number, CHOSEN, status, 1.0, 0.2, 0.2, {"accuracy": 0.8}, True)
+
+
+@pytest.mark.parametrize(
+    ("kept", "most_usd", "settled"),
+    [
+        (None, 0.1, False),
+        (FAILED, 0.1, False),
+        (FINISHED, 9.0, True),
+        (CUT, 0.5, True),
+        (CUT, 0.4, True),
+        (CUT, 0.501, False),
+    ],
+)
+def test_a_run_settles_what_more_money_could_not_tell(
+    kept: str | None, most_usd: float, settled: bool
+) -> None:
+    begun = Confirming("job", CHOSEN, PRICE, 0.5, None if kept is None else trial(kept))
+    assert begun.settles(most_usd) is settled
+    if kept == CUT:
+        assert replace(begun, most_usd=None).settles(most_usd)
+
+
+def test_the_file_of_confirmations_keeps_every_run(tmp_path: Path) -> None:
+    path = tmp_path / "study" / "confirmation.json"
+    file = Confirmations(path, SPACE)
+    assert file.find("job", CHOSEN) is None
+    assert file.spent_usd == 0.0
+    charge = Entry("confirmation", 0.25, 9.0, PRICE)
+    cut = Confirming("job", CHOSEN, PRICE, 0.5, trial(CUT), charge)
+    done = Confirming("job", CHOSEN, PRICE, None, trial(), charge)
+    interrupted = Confirming("job", CHOSEN, PRICE, None, None, charge)
+    other = Confirming("another job", CHOSEN, PRICE, 0.5, trial(CUT, 7), charge)
+    for kept in (cut, interrupted, other):
+        file.keep(kept)
+    assert file.find("job", CHOSEN) == interrupted  # the last of those that did not finish
+    file.keep(done)
+    file.keep(replace(cut, trial=trial(CUT, 9)))
+    assert file.find("job", CHOSEN) == done
+    assert file.find("another job", CHOSEN) == other
+    assert file.find("job", {"n": 1, "s": 1.0}) is None
+    assert (file.spent_usd, file.interrupted_usd("job", CHOSEN)) == (1.25, 0.25)
+    assert file.interrupted_usd("another job", CHOSEN) == 0.0
+    begun = Confirming("job", CHOSEN, PRICE, 0.5)
+    assert (begun.lasted_s, begun.spent_usd, begun.open, cut.open, interrupted.open) == (
+        0.0, 0.0, True, False, False,
+    )  # fmt: skip
+    file.keep(begun)
+    file.keep(replace(begun, lasted_s=5.0))  # how it stands now, not a second run
+    said = json.loads(path.read_text())
+    assert (said["format"], len(said["runs"])) == (1, 6)
+    assert [one.name for one in path.parent.iterdir()] == ["confirmation.json"]
+    assert file.find("job", CHOSEN) == done
+    path.write_text("{}")
+    with pytest.raises(BadInput, match="restore the file"):
+        file.find("job", CHOSEN)

@@ -201,3 +201,36 @@ class TestComplaints:
                             ({"strategy": "x"}, "--strategy: ")):  # fmt: skip
             with pytest.raises(BadInput, match=says):
                 said.changed(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_job_file_made_by_hand_has_the_same_defaults(tmp_path: Path) -> None:
+    said = read(tmp_path, "command: echo {x}\nparameters: {x: [1, 2]}\ngoal: minimise cost_usd\n", "job.yaml")
+    assert JobFile("job", said.folder, said.kind, said.said, said.where, said.goal) == said
+
+
+def test_what_is_left_out_of_a_job_has_sensible_values(tmp_path: Path) -> None:
+    text = "parameters: {x: [1, 2]}\ngoal: minimise cost_usd\n"
+    command = read(tmp_path, f"command: echo {{x}}\n{text}").build()
+    assert isinstance(command, CommandJob)
+    assert (command.setup_s, command.grace_s, command.timeout_s) == (0.0, 5.0, None)
+    assert read(tmp_path, f"command: echo {{x}}\n{text}timeout: 0 s\n").build().timeout_s == 0.0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("price", ["{}", "{minimum: 60}"])
+def test_a_price_that_says_nothing_is_refused(price: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="price"):
+        price_of(tmp_path, price, {"workers": 4, "vm": "m5.large"})
+
+
+@pytest.mark.parametrize("budget", ["$0", "0", "-1"])
+def test_a_budget_is_more_than_nothing(budget: str, tmp_path: Path) -> None:
+    text = f"command: echo {{x}}\nparameters: {{x: [1, 2]}}\ngoal: minimise cost_usd\nbudget: {budget}\n"
+    with pytest.raises(BadInput, match="budget"):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize("key", ["worker", "fetch", "exclude", "keep", "lease", "spot"])
+def test_keys_of_machines_need_machines(key: str, tmp_path: Path) -> None:
+    text = f"command: echo {{x}}\nparameters: {{x: [1, 2]}}\ngoal: minimise cost_usd\n{key}: 1\n"
+    with pytest.raises(BadInput, match="machines that are rented"):
+        read(tmp_path, text).build()

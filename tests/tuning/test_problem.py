@@ -99,3 +99,74 @@ def test_spaces_are_listed_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None
     assert not problem({"x": {"real": [0, 1]}}).listed
     with pytest.raises(BadInput, match="excludes every configuration"):
         _ = problem({"n": [1, 2]}, rule="n > 2").everything
+
+
+def candidates(*prices: Price) -> module.Candidates:
+    many = Problem(Space.parse({"i": list(range(len(prices)))}), GOAL, lambda chosen: prices[chosen["i"]])
+    return many.everything
+
+
+PRICES = (
+    Price(3.6, "", "by the second", minimum_s=60.0),
+    Price(7.2, "", "with a boot", boot_s=100.0, release_s=20.0),
+    Price(36.0, "", "by the hour", step_s=3600.0, boot_s=30.0),
+    Price(0.0, "", "free", minimum_s=60.0, boot_s=30.0),
+    Price(3.6, "", "in steps", minimum_s=90.0, step_s=60.0),
+)
+
+
+@pytest.mark.parametrize("seconds", [1.0, 60.0, 61.0, 120.0, 3570.0, 3571.0])
+def test_the_bills_of_all_at_once_are_those_of_each_price(seconds: float) -> None:
+    found = candidates(*PRICES)
+    assert found.bill_usd(seconds) == pytest.approx([price.bill_usd(seconds) for price in PRICES])
+    assert found.least_usd == pytest.approx([price.least_usd for price in PRICES])
+    assert found.usd_per_s == pytest.approx([price.usd_per_h / 3600 for price in PRICES])
+
+
+def test_beside_the_run_there_are_boot_give_back_and_half_a_step() -> None:
+    assert candidates(*PRICES).beside_usd == pytest.approx([0.0, 0.24, 18.3, 0.0, 0.03])
+
+
+def test_what_the_money_just_pays_can_be_started() -> None:
+    found = candidates(*PRICES)
+    assert found.payable(0.06).tolist() == [True, False, False, True, False]
+    assert found.payable(0.0599).tolist() == [False, False, False, True, False]
+    chosen = found.subset(np.array([4, 1]))
+    assert chosen.payable(0.12).tolist() == [True, False]
+    assert (len(chosen), chosen.configurations) == (2, [{"i": 4}, {"i": 1}])
+    assert chosen.features.tolist() == found.features[[4, 1]].tolist()
+
+
+def test_the_price_is_the_last_feature_where_it_varies() -> None:
+    varying = problem({"n": [1, 2, 4]})
+    assert varying.everything.features[:, -1] == pytest.approx([0.0, 0.5, 1.0])
+    assert varying.groups[-1] == slice(varying.space.width, varying.space.width + 1)
+    assert varying.everything.features.shape[1] == varying.space.width + 1
+    same = problem({"m": [1, 2, 4]})
+    assert same.everything.features.shape[1] == same.space.width
+    assert [group.stop for group in same.groups] == [same.space.width]
+    free = Problem(Space.parse({"n": [0, 1]}), GOAL, lambda chosen: Price(3.6 * chosen["n"], "", "test"))
+    assert free.everything.features[:, -1] == pytest.approx([0.0, 1.0])
+    assert free.candidates([]).features.shape == (0, free.space.width + 1)
+
+
+def test_a_problem_stops_early_unless_told() -> None:
+    assert problem({"n": [1]}).early_stop
+    assert problem({"n": [1]}).measures == ("accuracy",)
+    assert module.LISTED == 200_000
+
+
+@pytest.mark.parametrize(("count", "listed"), [(4, True), (5, False)])
+def test_up_to_some_size_a_space_is_listed(count: int, listed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LISTED", 4)
+    one = problem({"n": list(range(1, count + 1))})
+    assert one.listed is listed
+    if not listed:
+        with pytest.raises(BadInput, match="too large to list"):
+            _ = one.everything
+        return
+    assert [one.index({"n": n}) for n in (1, 4)] == [0, 3]
+
+
+def test_what_the_rule_excludes_has_no_place() -> None:
+    assert [problem({"n": [1, 2, 3]}, rule="n != 2").index({"n": n}) for n in (1, 2, 3)] == [0, -1, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -210,3 +211,110 @@ def test_the_power_expected_is_what_is_believed_where_nothing_speaks_against_it(
     same = ProductProcess.fit(cost, X[:3], np.full(3, 0.1), Shape(power=1.0), [slice(0, 1)], 1)
     assert np.allclose(same.mean, cost.y[:3], atol=0.1)
     assert (belief.std > same.std).all()
+
+
+@pytest.mark.parametrize(
+    ("count", "spread_over", "walkers", "steps", "keep"),
+    [
+        (1, 192, 32, 24, 8),
+        (40, 192, 32, 24, 8),
+        (41, 128, 24, 16, 8),
+        (100, 128, 24, 16, 8),
+        (101, 64, 16, 10, 6),
+        (200, 64, 16, 10, 6),
+        (201, 32, 12, 6, 4),
+    ],
+)
+def test_more_samples_draw_fewer_settings(
+    count: int, spread_over: int, walkers: int, steps: int, keep: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def evidences(*given: Any) -> np.ndarray:
+        asked.append(len(given[3]))
+        return np.zeros(len(given[3]))
+
+    monkeypatch.setattr(kernels, "evidences", evidences)
+    found = draw_settings(samples(count), Shape(), GROUPS, seed=1)
+    assert asked == [spread_over, walkers] + [walkers // 2] * (2 * steps)
+    assert len(found) == keep
+
+
+def test_the_bases_are_those_of_the_papers() -> None:
+    s = np.array([1.0, 0.5, 0.01])
+    np.testing.assert_allclose(saturating(s), [[1, 0], [1, 0.25], [1, 0.99**2]])
+    np.testing.assert_allclose(proportional(s), [[1, 1], [1, 0.5], [1, 0.01]])
+    np.testing.assert_allclose(power_law(s), [[1, 0], [1, math.log(2) / math.log(100)], [1, 1]], atol=1e-15)
+    assert Shape() == Shape(power_law, plain=False, power=0.0)
+    assert (Shape().trend, Shape(plain=True).trend) == (4.0, 0.0)
+
+
+def test_bends_are_matern_in_the_second_coordinate() -> None:
+    phi = np.array([[1.0, 0.0], [1.0, 0.3], [1.0, 0.9]])
+    r = math.sqrt(5) * np.abs(phi[:, 1:] - phi[:, 1]) / 0.3
+    np.testing.assert_allclose(kernels.bends(phi, phi), (1 + r + r**2 / 3) * np.exp(-r), rtol=1e-9)
+
+
+def test_the_belief_mixes_its_settings_evenly_and_adds_the_power_expected() -> None:
+    some, shape = samples(12), Shape(power=0.6)
+    both = Settings(
+        np.array([[0.7] * 3, [0.3, 1.2, 1.2]]),
+        np.array([[1.0, -0.3, 0.6], [1.0, 0.4, 0.2]]),
+        np.array([0.2, 0.05]),
+        np.array([0.01, 0.1]),
+    )
+    rng = np.random.default_rng(3)
+    places, fractions = rng.random((4, 3)), np.array([1.0, 0.1, 0.5, 1.0])
+    belief = ProductProcess.fit(some, places, fractions, shape, GROUPS, 1, both, usual=2.0)
+    plain = some.y - 0.6 * np.log(some.s)
+    mean, deviation = plain.mean(), math.sqrt((12 * plain.var() + 3 * 4.0) / 15)
+    y = (plain - mean) / deviation
+    here, there = (some.X, power_law(some.s)), (places, power_law(fractions))
+    means, variances, noises = [], [], []
+    for h in range(2):
+        args = both.scales[h], both.cholesky[h], float(both.bend[h]), 4.0
+        inverse = np.linalg.inv(kernels.product_kernel(here, here, *args) + both.noise[h] * np.eye(12))
+        cross = kernels.product_kernel(here, there, *args)
+        signal = (PRIOR_SCALE + y @ inverse @ y / 2) / (PRIOR_SHAPE + 6 - 1)
+        prior = np.diag(kernels.product_kernel(there, there, *args))
+        means.append(cross.T @ inverse @ y)
+        variances.append(signal * (prior - np.diag(cross.T @ inverse @ cross)))
+        noises.append(signal * both.noise[h])
+    assert np.allclose(belief.mean, np.mean(means, axis=0) * deviation + mean + 0.6 * np.log(fractions))
+    spread_of = np.mean(variances, axis=0) + np.var(means, axis=0)
+    assert np.allclose(belief.std, np.sqrt(spread_of) * deviation, rtol=1e-6)
+    assert belief.noise_std == pytest.approx(math.sqrt(np.mean(noises)) * deviation)
+    tests, targets = np.array([1, 2]), np.array([0, 3])
+    shrunk, left = np.zeros(2), np.zeros((2, 2))
+    for h, part in enumerate(belief.components):
+        between = belief.between(h, tests, targets) ** 2 / (part.share[tests] + both.noise[h])[:, None]
+        shrunk += part.variance * between.sum(axis=1)
+        left += part.variance * (part.share[targets] - between) / 2
+    assert np.allclose(belief.shrinkage(tests, targets), shrunk)
+    after = np.sqrt(left + np.var(means, axis=0)[targets]) * deviation
+    assert np.allclose(belief.std_after(tests, targets), after)
+
+
+def test_the_first_samples_are_the_first_of_everything() -> None:
+    some = Samples(*(np.arange(12.0).reshape(4, 3), np.arange(4.0), np.arange(4.0) + 1, np.arange(4.0) + 2))
+    few = some.first(2)
+    assert (len(few.X), few.s.tolist(), few.y.tolist(), few.extra_noise.tolist()) == (
+        2,
+        [0, 1],
+        [1, 2],
+        [2, 3],
+    )
+
+
+def test_duplicates_of_a_sample_have_an_evidence() -> None:
+    phi, nothing = np.array([[1.0, 0.0]] * 2), np.zeros((2, 2))
+    found = kernels.evidences(
+        np.zeros((1, 2, 2)),
+        (phi, nothing, nothing),
+        np.ones(2),
+        np.ones((1, 1)),
+        np.array([[1.0, 0.0, 0.0]]),
+        np.zeros(1),
+        np.zeros((1, 2)),
+    )
+    assert found[0] == pytest.approx(-0.5 * math.log(1e-10) - 3.0 * math.log(1.5), rel=1e-9)

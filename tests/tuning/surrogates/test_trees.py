@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -252,3 +253,55 @@ def test_bad_questions_are_refused(ask: Callable[[Trees], Any], remedy: str) -> 
     trees = Trees.fit(*GOOD, rng_for(1))
     with pytest.raises(BadInput, match=remedy):
         ask(trees)
+
+
+def regression_tree(X: Array, y: Array, min_leaf: int, there: Array) -> Array:
+    """What a tree answers that tries every mid-point of every feature at every node."""
+    best, feature, threshold = 0.0, -1, 0.0
+    for f in range(X.shape[1]):
+        for low, high in itertools.pairwise(np.unique(X[:, f])):
+            left, right = y[X[:, f] <= low], y[X[:, f] > low]
+            gain = len(y) * y.var() - len(left) * left.var() - len(right) * right.var()
+            if min(len(left), len(right)) >= min_leaf and gain > best:
+                best, feature, threshold = gain, f, (low + high) / 2
+    answers = np.full(len(there), y.mean())
+    if feature >= 0:
+        goes_left, asked_left = X[:, feature] <= threshold, there[:, feature] <= threshold
+        for rows, asked in ((goes_left, asked_left), (~goes_left, ~asked_left)):
+            answers[asked] = regression_tree(X[rows], y[rows], min_leaf, there[asked])
+    return answers
+
+
+@pytest.mark.parametrize(("features", "min_leaf"), [(1, 1), (1, 2), (1, 3), (3, 7)])
+def test_a_tree_cuts_where_the_variance_falls_most(features: int, min_leaf: int) -> None:
+    """With small leaves several features part a node in the same way, and which is taken is chance."""
+    rng = rng_for(8)
+    X, y, there = rng.random((75, features)), rng.normal(size=75), rng.random((40, features))
+    how: dict[str, Any] = {"cuts": "middle", "bootstrap": False, "features_per_split": features}
+    trees = Trees.fit(X, y, rng, 2, min_leaf=min_leaf, **how)
+    expected = regression_tree(X, y, min_leaf, there)
+    np.testing.assert_allclose(trees.predict_trees(there), [expected, expected], rtol=1e-9)
+
+
+def test_what_is_not_said_of_trees_is_as_documented() -> None:
+    X = rng_for(1).random((9, 6))
+    for d, looked_at in enumerate([1, 2, 2, 3, 4, 4], start=1):
+        assert Trees.fit(X[:, :d], X[:, 0], rng_for(1)).rules == (looked_at, 1, CUTS["anywhere"])
+    trees = Trees.fit(X, X[:, 0], rng_for(1))
+    assert trees.predict_trees(X).shape[0] == 10
+    assert trees.variance_floor == pytest.approx(1e-4 * X[:, 0].var() + 1e-12)
+    assert trees.bootstrap
+    assert fantasies(X, X[:, 0], X[:1], X[:1, 0], X, rng_for(1))[0].shape == (1, 9)
+
+
+def test_numbers_up_to_a_googol_are_taken() -> None:
+    most = np.array([[1e100], [-1e100]])
+    assert Trees.fit(most, np.array([1.0, 2.0]), rng_for(1)).predict(most)[0].shape == (2,)
+    with pytest.raises(BadInput, match="above 1e100"):
+        Trees.fit(1.01 * most, np.array([1.0, 2.0]), rng_for(1))
+
+
+def test_one_tree_deviates_by_the_floor() -> None:
+    X = rng_for(1).random((9, 2))
+    std = Trees.fit(X, X[:, 0], rng_for(1), 1, variance_floor=0.25).predict(X)[1]
+    assert std == pytest.approx(np.full(9, 0.5))

@@ -1,0 +1,101 @@
+"""What the surrogates answer on small fixed data, kept in `recorded.json`: studies of a seed stay the same.
+
+    python tests/tuning/surrogates/recorded.py
+
+records it anew. A change there changes the decisions of every study, and must be meant.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prudent.core.seeds import rng_for
+from prudent.tuning.surrogates.ensemble import spread, walk
+from prudent.tuning.surrogates.gp import weigh
+from prudent.tuning.surrogates.product_gp import ProductProcess, Samples, Shape, draw_settings, saturating
+from prudent.tuning.surrogates.trees import CUTS, Trees
+
+Array = np.ndarray[Any, Any]
+Answers = dict[str, Array]
+FILE = Path(__file__).with_name("recorded.json")
+GROUPS = [slice(0, 1), slice(1, 3)]
+
+
+def data(count: int, levels: int | None = None) -> tuple[Array, Array]:
+    """Made without a generator, so that no version of one changes it; `levels` makes values meet."""
+    steps = np.arange(1, count + 1)[:, None] * np.sqrt([2.0, 3.0, 5.0])
+    X = steps % 1.0
+    X = X if levels is None else np.floor(levels * X)
+    return X, np.sin(4 * X[:, 0]) + X[:, 1] * X[:, 2] - X[:, 2]
+
+
+def forest(cuts: str, count: int, levels: int | None, **how: Any) -> Answers:
+    X, y = data(count, levels)
+    pool = data(count + 6)[0][count:] * (levels or 1)
+    trees = Trees.fit(X, y, rng_for(3), 6, cuts=cuts, **how)
+    mean, std = trees.predict(pool)
+    answers = {"mean": mean, "std": std}
+    for name, ask in (("fantasies", trees.fantasies), ("conditioned", trees.conditioned)):
+        after, after_std = ask(pool[:2], np.array([3.0, -2.0]), pool)
+        answers |= {name: after, f"{name}_std": after_std}
+    several = trees.fantasies(np.stack([pool[:3], pool[3:]]), np.array([[1.0, 2.0, 3.0], [0, 0, -4.0]]), pool)
+    return answers | {"several": several[0], "several_std": several[1]}
+
+
+def settings(count: int) -> Answers:
+    X, y = data(count)
+    found = weigh(X, (y - y.mean()) / y.std(), GROUPS, seed=11)
+    return {"scales": found.scales, "noise": found.noise, "weights": found.weights}
+
+
+def product_settings(count: int, shape: Shape) -> Answers:
+    X, y = data(count)
+    s = np.array([0.02, 0.1, 0.5])[np.arange(count) % 3]
+    samples = Samples(X, s, y - y.mean() + 0.3 * np.log(s), np.where(np.arange(count) == 1, 0.4, 0.0))
+    found = draw_settings(samples, shape, GROUPS, seed=11)
+    belief = ProductProcess.fit(samples, X[:3], np.array([1.0, 0.5, 1.0]), shape, GROUPS, 11, usual=2.0)
+    return {
+        "scales": found.scales,
+        "cholesky": found.cholesky,
+        "bend": found.bend,
+        "noise": found.noise,
+        "mean": belief.mean,
+        "std": belief.std,
+        "noise_std": np.array(belief.noise_std),
+    }
+
+
+def walkers(count: int) -> Answers:
+    def score(places: Array) -> Array:
+        return -0.5 * (places**2).sum(axis=1)
+
+    rng = rng_for(2)
+    return {"walk": walk(spread(count, 3, rng), score, 4, rng)}
+
+
+CASES: dict[str, Callable[[], Answers]] = {
+    **{f"trees {cuts}": lambda cuts=cuts: forest(cuts, 90, None) for cuts in CUTS},
+    **{f"trees {cuts}, ties": lambda cuts=cuts: forest(cuts, 40, 4, min_leaf=2) for cuts in CUTS},
+    "trees without bootstrap": lambda: forest("between", 20, None, bootstrap=False),
+    "trees that draw nothing": lambda: forest("middle", 1, None),
+    "settings": lambda: settings(9),
+    "settings of many": lambda: settings(125),
+    "product settings": lambda: product_settings(10, Shape(power=1.0)),
+    "product settings, plain": lambda: product_settings(10, Shape(saturating, plain=True)),
+    "walkers": lambda: walkers(7),
+}
+
+
+def main() -> None:
+    said = {name: {key: value.tolist() for key, value in case().items()} for name, case in CASES.items()}
+    lines = (f"{json.dumps(name)}: {json.dumps(answers)}" for name, answers in said.items())
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()
