@@ -16,8 +16,9 @@ from fastapi import FastAPI
 
 from prudent.cli.main import run
 from prudent.service.security.access import Access, make_token
+from prudent.service.security.checklist import PARTS as CHECKS
 from prudent.service.security.checklist import checked
-from prudent.service.security.running import tell
+from prudent.service.security.running import Running, tell
 from prudent.service.security.tokens import hash_token
 from prudent.service.settings import Settings
 from prudent.service.store import users
@@ -26,7 +27,7 @@ from prudent.service.store.users import User
 from prudent.service.web.app import create_app
 from prudent.service.work.wall import has_bubblewrap
 
-PARTS = ["modes", "tokens", "strangers", "proxy", "limits", "commands", "mail"]
+PARTS = ["modes", "tokens", "strangers", "proxy", "limits", "data", "database", "commands", "mail"]
 BEHIND_A_PROXY = {"trusted_hosts": ("prudent.example.org",), "public_url": "https://prudent.example.org"}
 
 
@@ -79,6 +80,18 @@ def test_a_good_one_has_nothing_wrong(service: tuple[Settings, str]) -> None:
         ({"where": "local"}, "limits", "kim"),
         ({"bubblewrap": False}, "commands", "kim"),
         ({"run_as": "nobody-of-this-name"}, "commands", "no account"),
+        ({"command_environment": ("PRUDENT_SMTP_PASSWORD",)}, "commands", "leave it out"),
+        ({"cors_origins": ("*",)}, "strangers", "name those whose scripts may call"),
+        ({"cors_origins": ("https://*.example.org",)}, "strangers", "name those"),
+        ({"cors_origins": ("null",)}, "strangers", "name those"),
+        ({"private_networks": ("0.0.0.0/0",)}, "data", "every address; name the networks"),
+        ({"private_networks": ("::/0",)}, "data", "every address"),
+        ({"private_networks": ("10.0.0.0/8", "169.254.0.0/16")}, "data", "name a smaller network"),
+        ({"private_networks": ("169.254.169.254",)}, "data", "smaller"),
+        ({"private_networks": ("::ffff:0:0/96",)}, "data", "smaller"),
+        ({"private_networks": ("fd00::/8",)}, "data", "smaller"),
+        ({"private_networks": ("ours",)}, "data", "no network"),
+        ({"webhook_url": "https://a.example/x"}, "mail", "webhook_secret_file"),
         ({"smtp_host": "mail", "smtp_security": "none"}, "mail", "starttls"),
         ({"webhook_url": "http://a.example/x"}, "mail", "https"),
     ],
@@ -89,6 +102,94 @@ def test_settings_that_are_not_safe(
     settings, address = service
     tell(replace(settings, **changes), address, True)
     assert said in " ".join(dict(checked(settings.home))[part])
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"cors_origins": ("https://friend.example",)}, "strangers"),
+        ({"private_networks": ("10.1.0.0/16", "fd12::/16")}, "data"),
+        ({"webhook_url": "https://a.example/x", "webhook_secret": "hush-hush"}, "mail"),
+    ],
+)
+def test_settings_that_are_safe(service: tuple[Settings, str], changes: dict[str, Any], part: str) -> None:
+    settings, address = service
+    file = tell(replace(settings, **changes), address, True)
+    assert dict(checked(settings.home))[part] == ()
+    assert "hush-hush" not in file.read_text()
+
+
+def test_data_folders_that_would_show_the_home(service: tuple[Settings, str], tmp_path: Path) -> None:
+    settings, address = service
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "link").symlink_to(settings.home)
+    (tmp_path / "ours" / "smtp").write_text("hush")
+    for folder in (tmp_path, settings.home, settings.runs, tmp_path / "link"):
+        tell(replace(settings, data=(folder,)), address, True)
+        (said,) = dict(checked(settings.home))["data"]
+        assert f'Requests may read "{settings.home.resolve()}"' in said
+        assert "name a folder of data alone" in said
+    for folder in (tmp_path / "ours", settings.home / "data" / "cars"):
+        tell(replace(settings, data=(folder,)), address, True)
+        assert dict(checked(settings.home))["data"] == ()
+    secret = (tmp_path / "ours" / "smtp",)
+    tell(replace(settings, data=(tmp_path / "ours",), secret_files=secret), address, True)
+    assert "ours/smtp" in dict(checked(settings.home))["data"][0]
+
+
+def test_secret_files_that_others_may_read(service: tuple[Settings, str], tmp_path: Path) -> None:
+    settings, address = service
+    file = tmp_path / "smtp"
+    file.write_text("hush-hush")
+    tell(replace(settings, secret_files=(file, tmp_path / "gone")), address, True)
+    for mode, count in ((0o600, 0), (0o400, 0), (0o640, 1), (0o604, 1)):
+        file.chmod(mode)
+        said = dict(checked(settings.home))["modes"]
+        assert [f'"{file}"; chmod 600' in text for text in said] == [True] * count
+
+
+def test_a_parent_of_the_home_that_others_may_write_to(service: tuple[Settings, str], tmp_path: Path) -> None:
+    home = service[0].home
+    for mode, count in ((0o755, 0), (0o777, 1), (0o1777, 0), (0o700, 0)):
+        tmp_path.chmod(mode)
+        said = dict(checked(home))["modes"]
+        assert [f'chmod go-w "{tmp_path}"' in text for text in said] == [True] * count
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_group_that_may_write_there(service: tuple[Settings, str], tmp_path: Path) -> None:
+    tmp_path.chmod(0o770)
+    for group, count in ((0, 0), (65534, 1)):  # the owner's own, and another
+        os.chown(tmp_path, -1, group)
+        assert len(dict(checked(service[0].home))["modes"]) == count
+
+
+@pytest.mark.parametrize(
+    ("url", "count"),
+    [
+        ("postgresql://me@127.0.0.1/db", 1),
+        ("postgres://me@db.example:5433/db", 1),
+        ("postgresql://me@/db?host=db.example", 1),
+        ("postgresql://me:hush@127.0.0.1/db", 0),
+        ("postgresql://me@127.0.0.1/db?passfile=/etc/pg", 0),
+        ("postgresql://me@127.0.0.1/db?sslcert=/etc/cert", 0),
+        ("postgresql:///db?service=ours", 0),
+        ("postgresql://me@/db", 0),
+        ("postgresql://me@/db?host=/run/postgresql", 0),
+        (None, 0),
+    ],
+)
+def test_a_database_that_asks_for_no_password(
+    url: str | None, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE", "PGSSLCERT"):
+        monkeypatch.delenv(name, raising=False)
+    running = Running("http://127.0.0.1:9", os.getpid(), Settings(tmp_path, database_url=url))
+    said = list(dict(CHECKS)["database"](running, ()))
+    assert ["have the server ask for one" in text for text in said] == [True] * count
+    monkeypatch.setenv("PGPASSWORD", "hush")
+    assert not list(dict(CHECKS)["database"](running, ())), "it may be asked for after all"
 
 
 def test_a_home_that_is_not_closed(service: tuple[Settings, str]) -> None:

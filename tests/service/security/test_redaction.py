@@ -58,6 +58,26 @@ def test_texts_lose_the_secrets_of_their_document(text: str) -> None:
     assert not any(secret in found for secret in SECRETS if secret != "swordfish" or "://" in text), found
 
 
+@pytest.mark.parametrize(
+    "kind", ["PRIVATE KEY", "RSA PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"]
+)
+@pytest.mark.parametrize("line", ["\n", "\r\n", "\\n"])
+def test_private_keys_are_hidden(kind: str, line: str) -> None:
+    """Whole, cut off, and in the text of a document; what comes after them stays."""
+    begin, end = f"-----BEGIN {kind}-----", f"-----END {kind}-----"
+    text = line.join(("cannot use", begin, "MIIEvQIBADAN", "Bgkqhki+G9/w==", end, "of this file"))
+    for found in (scrubbed(text), redacted({"note": text})["note"]):
+        assert found == f"cannot use{line}{begin}***{end}{line}of this file"
+    cut = scrubbed(text.partition("Bgkq")[0])
+    assert cut == f"cannot use{line}{begin}***"
+
+
+def test_what_is_public_of_a_key_stays() -> None:
+    for kind in ("CERTIFICATE", "PUBLIC KEY"):
+        text = f"-----BEGIN {kind}-----\nMIIEvQIBADAN\n-----END {kind}-----"
+        assert scrubbed(text) == text
+
+
 def test_short_values_and_other_words_stay() -> None:
     redaction = Redaction.of({"environment": {"N": "4", "FLAG": "yes"}})
     assert redaction.text("4 of 44 said yes") == "4 of 44 said yes"

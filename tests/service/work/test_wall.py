@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from prudent.cli.main import run
 from prudent.core.errors import BadInput
 from prudent.core.memory import below
 from prudent.core.processes import WORK
@@ -421,6 +422,54 @@ def test_without_either_there_is_no_wall(tmp_path: Path) -> None:
 def test_an_account_that_would_be_no_wall_is_refused(name: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=said):
         wall_of(Settings(tmp_path, run_as=name))
+
+
+@pytest.mark.parametrize("bubblewrap", [True, False])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PRUDENT_DATABASE_URL",
+        "PRUDENT_SMTP_PASSWORD_FILE",
+        "PRUDENT_WEBHOOK_SECRET",
+        "PGPASSWORD",
+        "PGPASSFILE",
+    ],
+)
+def test_no_secret_of_the_service_is_passed_to_commands(name: str, bubblewrap: bool, tmp_path: Path) -> None:
+    """Refused also without a wall: one may be installed any day."""
+    url = "postgresql://me@host/db"
+    settings = Settings(tmp_path, database_url=url, bubblewrap=bubblewrap, command_environment=("TZ", name))
+    with pytest.raises(BadInput, match=f"passes {name} to commands.*leave it out"):
+        wall_of(settings)
+
+
+@pytest.mark.parametrize(
+    "value", ["postgresql://me:s3%23cret@host/db", "s3#cret", "postgresql://other:s3%23cret@host/x", "hush"]
+)
+def test_nor_under_another_name(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEAM_DB", value)
+    url = "postgresql://me:s3%23cret@host/db"
+    settings = Settings(tmp_path, database_url=url, smtp_password="hush", command_environment=("TEAM_DB",))
+    with pytest.raises(BadInput, match="passes TEAM_DB to commands") as refused:
+        wall_of(settings)
+    assert value not in str(refused.value)
+
+
+def test_credentials_of_commands_are_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their database may be PostgreSQL where the service's is not."""
+    monkeypatch.setenv("PGPASSWORD", "theirs")
+    monkeypatch.setenv("TEAM_DB", "")
+    wall_of(Settings(tmp_path, smtp_password="hush", command_environment=("PGPASSWORD", "TEAM_DB", "NONE")))
+
+
+def test_a_start_that_would_pass_a_secret_ends_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "s.yaml").write_text("command_environment: [PRUDENT_DATABASE_URL]\n")
+    words = ["--home", str(tmp_path / "home"), "--config", str(tmp_path / "s.yaml")]
+    for start in ("serve", "worker"):
+        assert run([start, *words]) == 2
+        assert "passes PRUDENT_DATABASE_URL to commands" in capsys.readouterr().err
 
 
 def test_no_link_in_the_folder_of_a_run_is_written_through(settings: Settings) -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import grp
 import http.client
+import ipaddress
 import os
+import pwd
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import sqlalchemy as sa
+
 from prudent.core.errors import BadInput
 from prudent.core.memory import total_mb
 from prudent.service.security.access import TOKEN_FILE, Access, operator
 from prudent.service.security.accounts import known
+from prudent.service.security.addresses import policy_of
 from prudent.service.security.guard import for_one, hosts_of
 from prudent.service.security.running import Running
 from prudent.service.settings import LEAST_MB
@@ -24,6 +30,21 @@ _PATIENCE_S = 10.0
 _MOST_BODY_MB, _MOST_PER_S = 100.0, 10_000.0
 _MOST_HEADERS_S = 60.0
 _SHORTEST_TOKEN = 32
+_METADATA = (
+    "169.254.169.254",
+    "::ffff:169.254.169.254",
+    "64:ff9b::a9fe:a9fe",
+    "169.254.170.2",
+    "169.254.170.23",
+    "fd00:ec2::254",
+    "100.100.100.200",
+    "192.0.0.192",
+    "168.63.129.16",
+)
+"""Where clouds tell credentials to whoever asks."""
+_SANDBOX = "null"
+"""What a browser says instead of the origin of a page in a sandbox, which any site can make."""
+_PASSWORD_ELSEWHERE = ("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE", "PGSSLCERT")
 Check = Callable[[Running, tuple[User, ...]], Iterator[str]]
 
 
@@ -32,7 +53,7 @@ def checked(home: Path) -> list[tuple[str, tuple[str, ...]]]:
     running = Running.read(home)
     with Store(running.settings.database) as store:
         users = known(store, running.settings)
-    return [(name, tuple(check(running, users))) for name, check in _PARTS]
+    return [(name, tuple(check(running, users))) for name, check in PARTS]
 
 
 def _modes(running: Running, users: tuple[User, ...]) -> Iterator[str]:
@@ -51,6 +72,12 @@ def _modes(running: Running, users: tuple[User, ...]) -> Iterator[str]:
             yield f'Others may read "{path}"; chmod 600 it, or start the service again.'
         if stat.S_ISDIR(mode) and mode & shared:
             yield f'Others may look into "{path}"; chmod 700 it, or start the service again.'
+    for parent in dict.fromkeys((*home.absolute().parents, *home.resolve().parents)):
+        if _others_write(parent.stat()):
+            yield f'Others may put another home in place of this one: chmod go-w "{parent}".'
+    for file in dict.fromkeys(running.settings.secret_files):
+        if file.exists() and file.stat().st_mode & 0o077:
+            yield f'Others may read the secret in "{file}"; chmod 600 it.'
 
 
 def _tokens(running: Running, users: tuple[User, ...]) -> Iterator[str]:
@@ -72,6 +99,9 @@ def _tokens(running: Running, users: tuple[User, ...]) -> Iterator[str]:
 def _strangers(running: Running, users: tuple[User, ...]) -> Iterator[str]:
     """What somebody without a token gets, asked for at the running service."""
     del users
+    for origin in running.settings.cors_origins:
+        if "*" in origin or origin == _SANDBOX:
+            yield f'cors_origins has "{origin}", which is no one site; name those whose scripts may call.'
     try:
         plain = _status(running, {})
         forwarded = _status(running, {"Via": "1.1 proxy", "X-Forwarded-Host": "elsewhere.example"})
@@ -123,6 +153,50 @@ def _limits(running: Running, users: tuple[User, ...]) -> Iterator[str]:
             yield f"Some may spend any amount on machines ({', '.join(free)}); give them --daily-usd."
 
 
+def _data(running: Running, users: tuple[User, ...]) -> Iterator[str]:
+    del users
+    settings = running.settings
+    for network in settings.private_networks:
+        try:
+            policy = policy_of(networks=(network,))
+        except BadInput as error:
+            yield str(error)
+            continue
+        if ipaddress.ip_network(network, strict=False).prefixlen == 0:
+            yield f'private_networks has "{network}", which is every address; name the networks with data.'
+        elif any(policy.permits(address) for address in _METADATA):
+            yield (
+                f'private_networks has "{network}", where the cloud tells the credentials of this machine; '
+                "name a smaller network."
+            )
+    closed = [path.resolve() for path in (settings.home, settings.tokens, *settings.secret_files) if path]
+    data = settings.home.resolve() / "data"
+    for folder in (each.expanduser().resolve() for each in settings.data):
+        inside = folder.is_relative_to(closed[0]) and not folder.is_relative_to(data)
+        found = [path for path in closed if path.is_relative_to(folder)] or closed[: int(inside)]
+        if found:
+            yield f'Requests may read "{found[0]}": "{folder}" is in data; name a folder of data alone.'
+
+
+def _database(running: Running, users: tuple[User, ...]) -> Iterator[str]:
+    """Whether the server lets us in without a password, as far as can be told from the URL."""
+    del users
+    url = sa.make_url(running.settings.database)
+    said = {name.lower() for name in url.query}
+    elsewhere = any(name in os.environ for name in _PASSWORD_ELSEWHERE) or (Path.home() / ".pgpass").exists()
+    if url.get_backend_name() != "postgresql" or url.password or elsewhere:
+        return
+    if said & {"password", "passfile", "service", "sslcert"}:
+        return
+    hosts = url.query.get("host", ()) if "host" in said else (url.host or "",)
+    hosts = (hosts,) if isinstance(hosts, str) else hosts
+    if any(host and not host.startswith(("/", "@")) for each in hosts for host in each.split(",")):
+        yield (
+            "The database seems to let anybody in who reaches it: its URL has no password; have the server "
+            "ask for one (scram-sha-256 in pg_hba.conf), and put it into the URL."
+        )
+
+
 def _commands(running: Running, users: tuple[User, ...]) -> Iterator[str]:
     try:
         wall = wall_of(running.settings)
@@ -145,14 +219,18 @@ def _mail(running: Running, users: tuple[User, ...]) -> Iterator[str]:
         yield "Mail goes unencrypted; set smtp_security to starttls or tls."
     if settings.webhook_url is not None and urlsplit(settings.webhook_url).scheme != "https":
         yield "The webhook is told unencrypted; give it an https address."
+    if settings.webhook_url is not None and "webhook_secret" not in running.secrets:
+        yield "The webhook is not signed, and anybody may send such news; set webhook_secret_file."
 
 
-_PARTS: tuple[tuple[str, Check], ...] = (
+PARTS: tuple[tuple[str, Check], ...] = (
     ("modes", _modes),
     ("tokens", _tokens),
     ("strangers", _strangers),
     ("proxy", _proxy),
     ("limits", _limits),
+    ("data", _data),
+    ("database", _database),
     ("commands", _commands),
     ("mail", _mail),
 )
@@ -166,6 +244,24 @@ def _status(running: Running, headers: dict[str, str]) -> int:
         return line.getresponse().status
     finally:
         line.close()
+
+
+def _others_write(found: os.stat_result) -> bool:
+    """Whether others may rename what lies in a folder; in a sticky one, nobody but its owner may.
+
+    A group that is its owner's own, as many systems give to each account, is no other.
+    """
+    if found.st_mode & stat.S_ISVTX:
+        return False
+    return bool(found.st_mode & 0o002) or (bool(found.st_mode & 0o020) and not _own_group(found))
+
+
+def _own_group(found: os.stat_result) -> bool:
+    try:
+        group, owner = grp.getgrgid(found.st_gid), pwd.getpwuid(found.st_uid).pw_name
+    except KeyError:
+        return False
+    return group.gr_name == owner and not set(group.gr_mem) - {owner}
 
 
 def _owner(pid: int) -> int:

@@ -27,7 +27,7 @@ _PATTERNS = (
     re.compile(r"(?i)([?&](?:x-(?:amz|goog)-[\w-]+|awsaccesskeyid|sig|key|token)=)[^\s&]+"),
     re.compile(r"()AKIA[0-9A-Z]{16}"),
     re.compile(r"(\bprudent_)[\w-]{43}(?![\w-])"),  # our own tokens
-    re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)(?:(?!-----END).)+", re.DOTALL),
+    re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----)(?:(?!-----END).)+", re.DOTALL),
 )
 
 

@@ -24,13 +24,16 @@ class Running:
     settings: Settings
     walled: bool = True
     """Whether it found a wall around commands when it was started."""
+    secrets: frozenset[str] = frozenset()
+    """Which secret settings it has; what they are is not told."""
 
     @classmethod
     def read(cls, home: Path) -> Running:
         try:
             said = json.loads((home / FILE).read_text(encoding="utf-8"))
             settings = load({}, None, {**said["settings"], **(_own_database() if said["elsewhere"] else {})})
-            return cls(str(said["address"]), int(said["pid"]), settings, bool(said["walled"]))
+            secrets = frozenset(str(name) for name in said["secrets"])
+            return cls(str(said["address"]), int(said["pid"]), settings, bool(said["walled"]), secrets)
         except FileNotFoundError:
             raise BadInput(
                 f'No service has run in "{home}"; start it with "prudent serve --home {home}", then check.'
@@ -59,6 +62,7 @@ def tell(settings: Settings, address: str, walled: bool) -> Path:
         "pid": os.getpid(),
         "elsewhere": elsewhere,
         "walled": walled,
+        "secrets": [name for name in SECRETS if getattr(settings, name)],
         "settings": said,
     }
     write_privately(settings.home / FILE, json.dumps(document, indent=2) + "\n")

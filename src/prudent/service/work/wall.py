@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 import prudent
 from prudent.core.errors import BadInput
 from prudent.core.memory import total_mb
-from prudent.service.settings import Settings
+from prudent.service.settings import PREFIX, SECRETS, Settings
 from prudent.service.work import compiled
 
 ACCOUNT, BUBBLEWRAP = "account", "bubblewrap"
@@ -54,6 +54,9 @@ _CREDENTIALS = (
     ".ssh",
 )
 _DEVICES = ("nvidia*", "dri", "kfd")
+_OWN = frozenset(f"{PREFIX}{name.upper()}{ending}" for name in SECRETS for ending in ("", "_FILE"))
+_POSTGRES = frozenset({"PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE"})
+"""Where PostgreSQL's library finds the password of a database whose URL has none."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,9 @@ class Wall:
 
 
 def wall_of(settings: Settings) -> Wall | None:
-    """The wall that the settings ask for, None if there is none; BadInput if it cannot be had."""
+    """The wall that the settings ask for, None if there is none; BadInput if it cannot be had, or if it would
+    let the service's own secrets through."""
+    _check_passed(settings, os.environ)
     limits = Limits(
         settings.command_memory_mb or total_mb(),
         settings.command_cpu_s,
@@ -197,6 +202,28 @@ def has_bubblewrap() -> bool:
         return False
     asked = [found, "--unshare-pid", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
     return subprocess.run(asked, capture_output=True, check=False, stdin=subprocess.DEVNULL).returncode == 0
+
+
+def _check_passed(settings: Settings, environment: Mapping[str, str]) -> None:
+    """Refuse to pass a secret of the service to commands, under its own name or another."""
+    own = _OWN if settings.database.startswith("sqlite") else _OWN | _POSTGRES
+    said = (getattr(settings, name) for name in SECRETS)
+    secrets = {part for value in said if value for part in (value, _password(value)) if part}
+    for name in settings.command_environment:
+        value = environment.get(name, "")
+        if name in own or not secrets.isdisjoint((value, _password(value))):
+            raise BadInput(
+                f"command_environment passes {name} to commands, a secret of the service; leave it out, "
+                "and give commands credentials of their own."
+            )
+
+
+def _password(url: str) -> str:
+    """The password in an address, as it is when it is not quoted; empty if there is none."""
+    try:
+        return unquote(urlsplit(url).password or "")
+    except ValueError:
+        return ""
 
 
 def _checked(name: str) -> str:
