@@ -115,3 +115,9 @@ def test_a_report_loses_them_too(tmp_path: Path) -> None:
     assert path.read_text() == '<p>a "***" &amp; b</p>'
     Redaction.of(DOCUMENT).file(tmp_path / "none.html")
     assert not (tmp_path / "none.html").exists()
+
+
+def test_a_secret_within_a_longer_one_leaves_nothing_of_it() -> None:
+    redaction = Redaction.of({"environment": {"A": "hush-hush", "B": "hush-hush-sweet"}})
+    assert redaction.secrets == ("hush-hush-sweet", "hush-hush")
+    assert redaction.text("hush-hush-sweet and hush-hush") == f"{HIDDEN} and {HIDDEN}"
