@@ -6,9 +6,11 @@ import os
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from prudent.core import memory
 from prudent.core.memory import below, exact_mb, held_mb, hold, limit_mb, total_mb
 
 
@@ -64,3 +66,18 @@ def test_a_process_that_is_gone_holds_nothing() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
     assert held_mb(process.pid) == 0 == pytest.approx(exact_mb(process.pid))
+
+
+def test_files_in_memory_that_only_others_see_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Device 1 is ours, 2 is seen by both processes below, 3 cannot be looked at."""
+    seen = {"self": [("1", "/shm")], "7": [("1", "/shm"), ("2", "/a")], "8": [("2", "/b"), ("3", "/c")]}
+    monkeypatch.setattr(memory, "below", lambda pid: iter([pid, pid + 1]))
+    monkeypatch.setattr(memory, "_in_memory", lambda pid: seen[pid])
+
+    def looked_at(path: str) -> object:
+        if path != "/proc/7/root/a":
+            raise PermissionError(path)
+        return SimpleNamespace(f_blocks=600, f_bfree=88, f_frsize=4096)
+
+    monkeypatch.setattr(memory.os, "statvfs", looked_at)
+    assert memory.files_mb(7) == 2.0

@@ -209,3 +209,11 @@ def test_sizes_at_the_edges_of_units(mb: float, text: str) -> None:
 def test_money_at_the_edges(usd: float, text: str) -> None:
     assert format_money(usd) == text
     assert format_quantity(usd, "usd") == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(48 * 3600 - 31, "47 h 59 min"), (48 * 3600 - 30, "2 d 00 h"), (1000 * 3600, "41 d 16 h")],
+)
+def test_long_durations_are_in_days(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text

@@ -59,9 +59,11 @@ class Mutant:
         return f"{self.file}:{self.line}:{self.column}:{self.operator}:{self.occurrence}"
 
 
-def mutants_of(root: Path, file: str, rng: random.Random) -> list[Mutant]:
+def mutants_of(
+    root: Path, file: str, rng: random.Random, compilers: frozenset[str] = frozenset()
+) -> list[Mutant]:
     """The mutants of a file below the root: of each place and kind of change one, which the dice choose."""
-    source = Source((root / file).read_text(encoding="utf-8"))
+    source = Source((root / file).read_text(encoding="utf-8"), compilers)
     kinds: dict[tuple[Place, str], list[Mutant]] = {}
     for operator, occurrence, start in _changes(source.text):
         if source.tells(operator, start):

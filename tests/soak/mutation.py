@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from copies import Copy, copies_of
 from covering import Choice, Covering, collect, contents_stamp
-from mutants import Mutant, difference, mutants_of, mutated
+from mutants import Mutant, Source, compilers_in, difference, mutants_of, mutated
 
 ENOUGH = 0.85
 MOST_S = 60.0
@@ -92,8 +92,12 @@ def draw(
 ) -> tuple[dict[str, int], list[tuple[Part, Mutant]]]:
     """How many mutants each part has, and a sample of them in proportion."""
     rng = random.Random(seed)
+    files = {part: files_of(root, part) for part in parts}
+    texts = [(root / file).read_text(encoding="utf-8") for found in files.values() for file in found]
+    compilers = frozenset().union(*(compilers_in(Source(text).tree) for text in texts))
     found = {
-        part: [one for file in files_of(root, part) for one in mutants_of(root, file, rng)] for part in parts
+        part: [one for file in files[part] for one in mutants_of(root, file, rng, compilers)]
+        for part in parts
     }
     total = sum(map(len, found.values()))
     drawn: list[tuple[Part, Mutant]] = []

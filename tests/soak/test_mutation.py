@@ -133,6 +133,12 @@ def test_what_no_test_could_tell_is_no_mutant(tmp_path: Path) -> None:
     assert [(one.line, one.operator) for one in found] == [(17, "core/RemoveDecorator")]
 
 
+def test_what_another_module_compiles_is_none_either(tmp_path: Path) -> None:
+    (tmp_path / "fast.py").write_text("@compiled\ndef f(a):\n    return a\n")
+    assert len(mutants_of(tmp_path, "fast.py", random.Random(1))) == 1
+    assert not mutants_of(tmp_path, "fast.py", random.Random(1), frozenset({"compiled"}))
+
+
 def test_a_place_and_a_kind_of_change_count_once(tmp_path: Path) -> None:
     text = "def f(a, b):\n    return a * b if a == 2 and b is not None else -a\n"
     (tmp_path / "one.py").write_text(text)

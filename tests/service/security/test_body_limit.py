@@ -153,3 +153,11 @@ def test_by_default_others_read_no_files_and_ten_gigabytes_at_most(tmp_path: Pat
     assert (named.roots, named.buckets) == ((tmp_path.resolve(),), ())
     with pytest.raises(BadInput, match=r"10\.1\.0\.0/16"):
         policy_of(networks=["10.1/33"])
+
+
+def test_a_body_has_a_minute_and_a_form_a_megabyte() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError
+
+    limit = BodyLimit(app, most_bytes=10)
+    assert (limit.longest_s, limit.most_form_bytes) == (60.0, 1_000_000)

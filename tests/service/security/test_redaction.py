@@ -142,3 +142,9 @@ def test_long_texts_take_no_longer_than_their_length(part: str) -> None:
     """With a pattern that begins anew at every letter, this would not end today."""
     text = part * (3_000_000 // len(part))
     assert len(redacted({"text": text})["text"]) > 0
+
+
+def test_a_secret_within_a_longer_one_leaves_nothing_of_it() -> None:
+    redaction = Redaction.of({"environment": {"A": "hush-hush", "B": "hush-hush-sweet"}})
+    assert redaction.secrets == ("hush-hush-sweet", "hush-hush")
+    assert redaction.text("hush-hush-sweet and hush-hush") == f"{HIDDEN} and {HIDDEN}"
