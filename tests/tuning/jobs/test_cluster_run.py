@@ -100,8 +100,8 @@ class Machines:
     def lasts_s(self, held: Any, usd: float) -> float:
         return 1000.0 * usd
 
-    def settle_unassigned(self) -> float:
-        return 0.125
+    def settle_unassigned(self, own_usd: float) -> float:
+        return own_usd + 0.125
 
     def all_said(self, what: str) -> list[tuple[Any, ...]]:
         return [more for one, *more in self.said if one == what]

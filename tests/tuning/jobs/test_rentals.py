@@ -95,8 +95,8 @@ def test_what_is_due_is_charged_once() -> None:
     held.again()
     owner.made[1].cost(0.25)  # what the first has cost stays on the bill
     assert held.settle() == 0.25
-    owner.made[1].cost(0.125)
-    assert held.settle() == 0.0
+    owner.made[1].cost(0.125)  # a machine was gone before, as is known by now
+    assert (held.due_usd(), held.settle()) == (-0.125, -0.125)
     owner.rentals.close()
 
 
@@ -194,13 +194,16 @@ def test_what_no_run_uses_is_charged_to_whoever_comes_next() -> None:
     owner.rentals.abandon(booting)
     owner.rentals.abandon(used)  # it is up: it has a run
     assert owner.rentals.unassigned_usd == 0.75
-    assert owner.rentals.settle_unassigned() == 0.75
-    assert owner.rentals.settle_unassigned() == 0.0
+    assert owner.rentals.settle_unassigned(0.0) == 0.75
+    assert owner.rentals.settle_unassigned(0.125) == 0.125
+    assert owner.rentals.settle_unassigned(-0.25) == 0.0
+    assert owner.rentals.settle_unassigned(0.125) == 0.0
+    assert owner.rentals.settle_unassigned(0.25) == 0.125
     owner.made[0].cost(1.5)
     owner.rentals.give_back(used, "broken")
     wait_for_releases(owner)
     assert owner.rentals.unassigned_usd == 1.5
-    assert (owner.rentals.settle_unassigned(), owner.rentals.unassigned_usd) == (1.5, 0.0)
+    assert (owner.rentals.settle_unassigned(0.0), owner.rentals.unassigned_usd) == (1.5, 0.0)
     owner.rentals.close()
 
 

@@ -331,7 +331,7 @@ def test_a_prediction_has_an_interval_and_a_confirmation_says_how_far_off_it_was
     assert confirmed.errors["accuracy"] == pytest.approx(truth.measures["accuracy"] - told["accuracy"])
     is_within = told["accuracy_low"] <= truth.measures["accuracy"] <= told["accuracy_high"]
     assert confirmed.within["accuracy"] == is_within
-    assert set(confirmed.to_dict()) == {"trial", "prediction", "errors", "within", "spent_usd"}
+    assert set(confirmed.to_dict()) == {"trial", "prediction", "errors", "within", "spent_usd", "over_usd"}
 
 
 def test_nothing_is_predicted_before_anything_ran() -> None:
