@@ -120,7 +120,9 @@ def test_defaults(name: str) -> None:
 
 
 def test_the_strategies_are_these() -> None:
-    assert strategies() == list(DEFAULTS)
+    known = list(DEFAULTS)
+    assert strategies()[: len(known)] == known
+    assert set(strategies()[len(known) :]) <= {"frugal"}  # of training requests, once there was one
 
 
 @pytest.mark.parametrize(("name", "option"), [(name, o) for name, limits in LIMITS.items() for o in limits])
