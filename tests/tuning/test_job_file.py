@@ -216,6 +216,13 @@ def test_what_is_left_out_of_a_job_has_sensible_values(tmp_path: Path) -> None:
     assert read(tmp_path, f"command: echo {{x}}\n{text}timeout: 0 s\n").build().timeout_s == 0.0  # type: ignore[attr-defined]
 
 
+def test_numbers_larger_than_any_float_are_refused(tmp_path: Path) -> None:
+    for key in ("price", "setup", "budget"):
+        said = {"command": "true", "parameters": {"a": [1, 2]}, "goal": "minimise cost_usd", key: 10**400}
+        with pytest.raises(BadInput, match=r"The price|is not a quantity"):
+            JobFile.parse(said, tmp_path).build()
+
+
 @pytest.mark.parametrize("price", ["{}", "{minimum: 60}"])
 def test_a_price_that_says_nothing_is_refused(price: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="price"):

@@ -80,7 +80,7 @@ ms, s, min, h, d, $, cents, %, kB, MB, GB, TB.
     if isinstance(text, bool) or not isinstance(text, (str, int, float)):
         raise _not_a_quantity(text)
     if not isinstance(text, str):
-        return _finite(Quantity(float(text), PLAIN), text)
+        return _finite(Quantity(as_float(text), PLAIN), text)
     sign, rest = _split_sign(text)
     parts: list[Quantity] = []
     place = 0
@@ -134,6 +134,18 @@ def _term(term: re.Match[str], text: str) -> Quantity:
     factor, unit = UNITS[word.lower()]
     # Divide where the factor is a decimal fraction: 85 * 0.01 is not 0.85 in binary, 85 / 100 is.
     return Quantity(number / round(1 / factor) if factor in (0.01, 0.001) else number * factor, unit)
+
+
+def as_float(number: float) -> float:
+    """A number as a float; a whole number that is too large for one is infinite.
+
+    >>> as_float(3), as_float(-(10**400))
+    (3.0, -inf)
+    """
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def _finite(quantity: Quantity, text: object) -> Quantity:

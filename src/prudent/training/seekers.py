@@ -23,7 +23,7 @@ from prudent.training.methods import Plan
 from prudent.training.request import FRUGAL
 from prudent.tuning.journal import Journal
 from prudent.tuning.problem import LISTED
-from prudent.tuning.strategies.registry import register, strategies
+from prudent.tuning.strategies.registry import register
 from prudent.tuning.study import Study
 from prudent.tuning.trial import Outcome, Progress
 
@@ -228,8 +228,7 @@ class Studied:
         price: Price,
         budget_s: float,
     ) -> None:
-        if FRUGAL not in strategies():
-            register(FRUGAL, "prudent.training.frugal", "Frugal")
+        register(FRUGAL, "prudent.training.frugal", "Frugal", listed=False)
         self._foresees = plan.search in ("fabolas", "fabulinus")
         starts = {"cheap": tuple(plan.cheap.items()), "good": tuple(plan.good.items()), "costly": plan.costly}
         options = starts if plan.search == FRUGAL else {}

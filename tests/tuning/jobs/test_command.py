@@ -219,6 +219,8 @@ def test_it_fails_after_its_time_out(tmp_path: Path) -> None:
         ("script.sh {depth}", "Did you mean ./script.sh?"),
         ("  ", "is no command"),
         ([], "is no command"),
+        (5.0, "is no command"),
+        (True, "is no command"),
         (["true", 3], "is no command"),
         ("true \0", "NUL"),
     ],

@@ -120,9 +120,7 @@ def test_defaults(name: str) -> None:
 
 
 def test_the_strategies_are_these() -> None:
-    known = list(DEFAULTS)
-    assert strategies()[: len(known)] == known
-    assert set(strategies()[len(known) :]) <= {"frugal"}  # of training requests, once there was one
+    assert strategies() == list(DEFAULTS)
 
 
 @pytest.mark.parametrize(("name", "option"), [(name, o) for name, limits in LIMITS.items() for o in limits])
@@ -185,3 +183,12 @@ def test_a_strategy_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
         register("mine", "prudent.tuning.strategies.simple", "Grid")
     with pytest.raises(BadInput, match='Did you mean "mine"'):
         build("mien", problem(), {}, 1)
+    register("mine", "prudent.tuning.strategies.simple", "Random")  # the same once more
+
+
+def test_a_strategy_that_is_not_listed_can_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_STRATEGIES", dict(registry._STRATEGIES))
+    monkeypatch.setattr(registry, "_UNLISTED", set(registry._UNLISTED))
+    register("secret", "prudent.tuning.strategies.simple", "Random", listed=False)
+    assert strategies() == list(DEFAULTS)
+    assert build("secret", problem(), {}, 1).recommend is not None

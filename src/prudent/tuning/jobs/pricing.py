@@ -11,6 +11,7 @@ from prudent.cloud.machine_parameter import MachineParameter
 from prudent.core.errors import BadInput, unknown
 from prudent.core.money import Price
 from prudent.core.space import Space
+from prudent.core.units import as_float
 from prudent.core.values import is_number
 from prudent.tuning.jobs.declared import name_of
 from prudent.tuning.jobs.formula import Formula
@@ -52,7 +53,7 @@ def pricing(price: Priced, space: Space) -> Pricing:
     if price is None:
         return _of_machines(space)
     if isinstance(price, (Price, int, float)) and not isinstance(price, bool):
-        return FixedPrice(price if isinstance(price, Price) else Price(float(price), "", "fixed price"))
+        return FixedPrice(price if isinstance(price, Price) else Price(as_float(price), "", "fixed price"))
     if isinstance(price, str):
         return _of_text(price, space)
     if isinstance(price, Mapping):

@@ -53,7 +53,9 @@ Write {{ and }} for braces that belong to the command itself.
     @classmethod
     def parse(cls, command: str | Sequence[str], space: Space) -> Template:
         is_list = not isinstance(command, str)
-        texts = [command] if isinstance(command, str) else list(command)
+        texts = (
+            [command] if isinstance(command, str) else list(command) if isinstance(command, Sequence) else ()
+        )
         if not texts or not all(isinstance(text, str) for text in texts) or not texts[0].strip():
             raise BadInput(f"{command!r} is no command; write a shell command, or a list of words.")
         for text in texts:

@@ -28,18 +28,23 @@ _STRATEGIES: dict[str, tuple[str, str]] = {
     "fabolas": (f"{_HERE}.fabulinus", "Fabolas"),
     "fabulinus": (f"{_HERE}.fabulinus", "Fabulinus"),
 }
+_UNLISTED: set[str] = set()
 
 
 def strategies() -> list[str]:
     """The names that `strategy=` takes."""
-    return list(_STRATEGIES)
+    return [name for name in _STRATEGIES if name not in _UNLISTED]
 
 
-def register(name: str, module: str, class_name: str) -> None:
-    """Add a strategy of your own: the module it is imported from, and its class."""
-    if name in _STRATEGIES:
+def register(name: str, module: str, class_name: str, listed: bool = True) -> None:
+    """Add a strategy of your own: the module it is imported from, and its class.
+
+    One that is not listed is for studies that the caller builds, and cannot be chosen in a job file.
+    """
+    if _STRATEGIES.setdefault(name, (module, class_name)) != (module, class_name):
         raise BadInput(f'There is a strategy "{name}" already; choose another name.')
-    _STRATEGIES[name] = (module, class_name)
+    if not listed:
+        _UNLISTED.add(name)
 
 
 def build(name: str, problem: Problem, options: Mapping[str, Any], seed: int) -> Strategy:
