@@ -144,6 +144,14 @@ def test_features_have_names() -> None:
     assert Encoder([]).width == 0
 
 
+def test_a_constant_has_no_feature_and_hides_no_other() -> None:
+    encoder = Encoder([Constant("c", 1), Real("x", 0, 4), Categorical("t", [0, 1])])
+    assert encoder.encode([{"c": 1, "x": 1.0, "t": 1}, {"c": 1, "x": 4.0, "t": 0}]).tolist() == [
+        [0.25, 1.0],
+        [1.0, 0.0],
+    ]
+
+
 def test_two_categories_are_as_far_apart_as_the_ends_of_a_range() -> None:
     encoder = Encoder([Categorical("k", ["a", "b", "c"]), Real("x", 0, 1)])
     rows = encoder.encode(

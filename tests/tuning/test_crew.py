@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from prudent.core.space import Space
+from prudent.tuning import crew as crews
 from prudent.tuning.crew import SLICE_S, Crew, LiveCrew, Reached, VirtualCrew
 from prudent.tuning.jobs.function import FunctionJob
 from prudent.tuning.jobs.job import Run
@@ -105,6 +106,11 @@ def test_the_clock_goes_on_after_an_interruption() -> None:
     crew.add(7, finished(100), 450.0)
     crew.add(8, finished(20), 500.0)
     assert story(crew, {}) == [(8, "ended", 520), (7, "ended", 550)]
+
+
+def test_the_clock_of_live_runs_goes_on_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crews.time, "monotonic", lambda: 1000.0)
+    assert LiveCrew(now_s=500.0).now_s == 500.0
 
 
 def test_live_runs_end_when_they_end() -> None:

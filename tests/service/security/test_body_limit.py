@@ -51,6 +51,21 @@ def test_the_parts_of_a_body_count_together() -> None:
     assert (status, read) == (413, b"1234567890")
 
 
+def test_a_body_that_does_not_come_is_waited_for_in_vain() -> None:
+    said: list[Any] = []
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+
+    limit = BodyLimit(app, most_bytes=10, longest_s=0.01)
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
+    asyncio.run(limit(scope, asyncio.Event().wait, send))  # type: ignore[arg-type]
+    assert said[0]["status"] == 408
+
+
 def test_who_waits_for_a_turn_is_not_slow() -> None:
     """Nothing of a body is read before its turn comes, however long that takes."""
     said: list[Any] = []

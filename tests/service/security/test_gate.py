@@ -139,6 +139,14 @@ def test_a_token_is_its_holders_however_it_is_written() -> None:
     assert answer.status == 401
 
 
+def test_a_gate_is_shut_unless_told_otherwise() -> None:
+    async def nobody() -> tuple[User, ...]:
+        return ()
+
+    answer = ask(lambda app: Gate(app, nobody, Sessions(b"k" * 32)), scope={"client": ("127.0.0.1", 1)})
+    assert (answer.status, answer.scope) == (401, None)
+
+
 def test_guessing_is_slowed_down_by_address_and_locks_nobody_out() -> None:
     door = Door()
     guesses = [ask(door, authorization=f"Bearer guess-{number}") for number in range(11)]

@@ -74,6 +74,12 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.parametrize("place", ["", None, 3, "a" * 4097])
+def test_data_have_a_place(place: Any) -> None:
+    with pytest.raises(BadInput, match="1 to 4096 characters"):
+        check_place(place, policy_of())
+
+
 @pytest.mark.parametrize("path", CLIMBS)
 def test_no_path_leaves_its_folder(path: str, folder: Path) -> None:
     policy = policy_of(roots=[folder])

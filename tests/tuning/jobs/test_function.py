@@ -318,6 +318,11 @@ def test_wrong_options_are_refused_at_once(more: dict[str, Any], remedy: str) ->
         job(by_name, **more)
 
 
+def test_no_share_of_the_data_is_nothing() -> None:
+    with pytest.raises(BadInput, match=r"can be 0\.0, which is no share"):
+        FunctionJob(by_name, Space.parse({"share": [0.0, 0.5, 1.0]}), "error", fraction="share")
+
+
 def test_time_and_cost_need_not_be_named() -> None:
     assert job(by_name, measures=("error", "time_s", "cost_usd")).measures == ("error",)
     assert FunctionJob(by_name, SPACE, "error").measures == ("error",)

@@ -137,6 +137,11 @@ def test_a_place_keeps_its_surroundings() -> None:
     assert filled == "f --a='a b'.txt \\'1e-05 \"it's a b\" # '{n}\ng '1e-05'"
 
 
+def test_between_single_quotes_nothing_is_escaped() -> None:
+    template = Template.parse(r"""f '\' {x} "\" {x}" """, Space.parse({"x": ["a b"]}))
+    assert template.fill({"x": "a b"}) == r"""f '\' 'a b' "\" a b" """
+
+
 def test_a_machine_tells_its_parts() -> None:
     space = Space([MachineParameter("cluster", ["m5.large"], [1, 4])])
     template = Template.parse("run -n {cluster.count} -t {cluster.type} {cluster}", space)
