@@ -315,7 +315,7 @@ def test_wrong_job_files_say_where(tmp_path: Path, inventory: Path) -> None:
         ({"where": 3}, "is no place"),
         ({"setup": "3 s"}, "setup: Rented machines"),
         ({"lease": "1 s"}, "over before it is renewed"),
-        ({"fetch": ["../x"]}, "no path to fetch"),
+        *(({"fetch": [path]}, "no path to fetch") for path in ("../x", "/x", "", ".")),
         ({"price": 3.6}, "price: The price comes from"),
         ({"parameters": {"n": [1, 2]}}, "names no machines"),
         ({"parameters": {"cluster": {"machine": {"types": ["m5.lagre"]}}}}, 'Did you mean "m5.large"'),
