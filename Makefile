@@ -4,8 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# One more than two cores: some tests wait for machines rather than compute.
-WORKERS ?= 3
+# Two more than two cores: some tests wait for machines rather than compute.
+WORKERS ?= 4
 # One part alone (make test PART=tuning): core, cloud, tuning, workflows, training, reports, service, cli or docs.
 PART ?=
 ifeq ($(PART),)
@@ -54,8 +54,8 @@ demo: $(VENV)/.installed-demo ## tune a job, train models, run a workflow and se
 	@$(BIN)/prudent demo
 
 # Two cores are kept busy: while the packages of the tests are installed, what needs none of them is checked and
-# numba's functions are compiled; while the types are checked, all modules are compiled. Not written as $(MAKE), which
-# `make -n` would run: it only tells.
+# numba's functions are compiled; types are checked beside the tests. Not written as $(MAKE), which `make -n` would
+# run: it only tells.
 AGAIN = $(MAKE) --no-print-directory
 WARM = $(BIN)/python tests/running/warm.py
 test: known-part $(VENV)/.installed-lint ## everything CI checks: style, types, layers, docs, all tests (one part: make test PART=tuning)
@@ -64,10 +64,12 @@ test: known-part $(VENV)/.installed-lint ## everything CI checks: style, types, 
 	  $(AGAIN) $(VENV)/.installed-test & installing=$$!; beside="$$functions $$installing"; \
 	  $(AGAIN) $(filter-out types,$(CHECKS)) || stop; \
 	  wait $$installing || stop; \
-	  $(WARM) modules >build/modules.log 2>&1 & modules=$$!; beside="$$functions $$modules"; \
-	  $(if $(filter types,$(CHECKS)),$(AGAIN) types || stop;) \
-	  wait $$functions || cat build/functions.log; wait $$modules || cat build/modules.log
-	@$(MAKE) --no-print-directory unit
+	  $(if $(filter types,$(CHECKS)),$(AGAIN) types >build/types.log 2>&1 & types=$$!,types=); \
+	  beside="$$functions $$types"; \
+	  $(WARM) modules >build/modules.log 2>&1 || cat build/modules.log; \
+	  wait $$functions || cat build/functions.log; \
+	  $(AGAIN) unit || stop; \
+	  [ -z "$$types" ] || { wait $$types; typed=$$?; cat build/types.log; exit $$typed; }
 	$(call say,all good)
 
 .PHONY: known-part

@@ -31,7 +31,7 @@ from .running.summary import Summary
 __all__ = ["chrome"]  # a fixture for all
 
 # The same examples in every run: a failure by chance on someone else's change teaches nobody anything.
-hypothesis.settings.register_profile("steady", derandomize=True, deadline=None, max_examples=50)
+hypothesis.settings.register_profile("steady", derandomize=True, deadline=None, max_examples=30)
 hypothesis.settings.register_profile("thorough", derandomize=True, deadline=None, max_examples=300)
 hypothesis.settings.load_profile("steady")
 

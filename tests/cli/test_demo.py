@@ -154,6 +154,7 @@ def test_a_short_demo_for_real(
 
 
 @pytest.mark.usefixtures("heeds_ctrl_c")
+@pytest.mark.soak  # `prudent tune` ends at Ctrl-C with what is known in test_tune.py
 def test_ctrl_c_ends_cleanly_with_what_is_known(tmp_path: Path) -> None:
     command = [*COMMAND, "--budget", "$5", "--folder", str(tmp_path / "out")]
     with subprocess.Popen(

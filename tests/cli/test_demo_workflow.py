@@ -13,6 +13,7 @@ from prudent.cli import demo_workflow
 from prudent.cli.demo_workflow import SCALE, SIZE, WRONG, small_montage, workflow_demo
 
 
+@pytest.mark.soak  # the tutorial of the first workflow takes the same steps
 def test_it_runs_twice_learns_and_reports(tmp_path: Path) -> None:
     said = io.StringIO()
     before = tmp_path / "deep" / "workflow" / "first.run" / "events.jsonl"

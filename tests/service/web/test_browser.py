@@ -267,6 +267,7 @@ new PerformanceObserver(list => list.getEntries().forEach(entry => { window.shif
   .observe({type: "layout-shift", buffered: false})"""
 
 
+@pytest.mark.soak  # one long look at one page
 def test_nothing_jumps_while_a_run_goes_on(page: Chrome, service: str, tmp_path: Path) -> None:
     """At 360 px, what one reads stays where it is when fresh parts come."""
     run = _submit_gated(service, tmp_path, "step-by-step", 4)

@@ -138,6 +138,7 @@ def test_workers_are_found_by_name_or_by_threads_and_survive_the_run(
         os.kill(pid, 0)  # they are not ours to end
 
 
+@pytest.mark.soak  # workers that are killed are made up for in test_execute.py
 def test_a_killed_worker_is_made_up_for_and_a_scheduler_that_dies_leaves_what_is_done(
     programs: Programs, step: Callable[..., Activation], two: Fleet, ground: Path, tmp_path: Path
 ) -> None:
