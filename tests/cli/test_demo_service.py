@@ -17,7 +17,7 @@ from prudent.cli.demo_service import service_demo
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.mark.soak  # every kind is served in service/work/test_hand.py and service/engine/test_serve.py
+@pytest.mark.soak  # every kind is served in test_hand.py and test_serve.py
 def test_a_request_of_each_kind_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = demo_service.requests
 
