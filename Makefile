@@ -4,8 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Two more than two cores: some tests wait for machines rather than compute.
-WORKERS ?= 4
+# More than there are cores: some tests wait for machines rather than compute.
+WORKERS ?= 5
 # One part alone (make test PART=tuning): core, cloud, tuning, workflows, training, reports, service, cli or docs.
 PART ?=
 ifeq ($(PART),)

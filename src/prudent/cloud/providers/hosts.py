@@ -168,9 +168,9 @@ class HostsProvider:
         with self._enter(host) as way:
             _, out, _ = way.shell(folder.ended_script(self.inventory.folder, cluster))
         now_s = time.time()
-        said = [line.split(" ", 1) for line in out.splitlines()]
-        ours = [(ago, name) for ago, name in said if name.rpartition("@")[0].rpartition("-")[0] == cluster]
-        return {name: now_s - float(ago) for ago, name in ours}
+        ages_s = folder.ages_s(out)
+        ours = [name for name in ages_s if name.rpartition("@")[0].rpartition("-")[0] == cluster]
+        return {name: now_s - ages_s[name] for name in ours}
 
     def _enough(self, count: int, type_name: str) -> Sequence[Host]:
         """All hosts of a type, if there are so many."""

@@ -69,7 +69,7 @@ exit 0
 _ENDED = """
 cd -- "$base/machines/.ended" 2>/dev/null || exit 0
 for f in "$cluster"-*; do
-  [ -f "$f" ] && echo "$(($(date +%s) - $(stat -c %Y -- "$f"))) $f"
+  [ -f "$f" ] && echo "$(stat -c %.Y -- "$f" 2>/dev/null || stat -c %Y -- "$f") $(date +%s.%N) $f"
 done
 exit 0
 """
@@ -160,8 +160,25 @@ def list_script(base: str) -> str:
 
 
 def ended_script(base: str, cluster: str) -> str:
-    """Prints a line for each machine of a cluster that is gone: how many seconds ago, and its id."""
+    """Prints a line for each machine of a cluster that is gone: when, what time it is there, and its id."""
     return _with(base, _ENDED, cluster=cluster)
+
+
+def ages_s(printed: str) -> dict[str, float]:
+    """How long machines have been gone, by their ids: `printed` is what `ended_script` has printed.
+
+    Not every host tells parts of a second.
+
+    >>> ages_s("99.75 100.25 c1-0\\n99 100.%N c1-1")
+    {'c1-0': 0.5, 'c1-1': 1.0}
+    """
+    lines = [line.split(" ", 2) for line in printed.splitlines()]
+    return {machine: max(_seconds(now) - _seconds(then), 0.0) for then, now, machine in lines}
+
+
+def _seconds(said: str) -> float:
+    whole, _, part = said.partition(".")
+    return float(f"{whole}.{part}") if part.isdigit() else float(whole)
 
 
 def end_script(base: str, machine: str) -> str:
