@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import time
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ class Account:
         self._book = Spending()
         start = f"{place.absolute()}#"
         known = [told.run for told in self._book.read() if told.run.startswith(start)] if resume else []
-        self._run = known[-1] if known else f"{start}{time.time():.3f}"
+        self._run = known[-1] if known else f"{start}{uuid.uuid4().hex}"
         self._told_usd: float | None = None
         self._silent = False
 
