@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 # More than there are cores: some tests wait for machines rather than compute.
-WORKERS ?= 5
+WORKERS ?= 4
 # One part alone (make test PART=tuning): core, cloud, tuning, workflows, training, reports, service, cli or docs.
 PART ?=
 ifeq ($(PART),)
