@@ -57,16 +57,16 @@ demo: $(VENV)/.installed-demo ## tune a job, train models, run a workflow and se
 # numba's functions are compiled; types are checked beside the tests. Not written as $(MAKE), which `make -n` would
 # run: it only tells.
 AGAIN = $(MAKE) --no-print-directory
-WARM = $(BIN)/python tests/running/warm.py
+AHEAD = $(BIN)/python tests/running/compile_ahead.py
 test: known-part $(VENV)/.installed-lint ## everything CI checks: style, types, layers, docs, all tests (one part: make test PART=tuning)
 	@mkdir -p build; stop() { kill $$beside 2>/dev/null; exit 1; }; \
-	  $(WARM) functions >build/functions.log 2>&1 & functions=$$!; \
+	  $(AHEAD) functions >build/functions.log 2>&1 & functions=$$!; \
 	  $(AGAIN) $(VENV)/.installed-test & installing=$$!; beside="$$functions $$installing"; \
 	  $(AGAIN) $(filter-out types,$(CHECKS)) || stop; \
 	  wait $$installing || stop; \
 	  $(if $(filter types,$(CHECKS)),$(AGAIN) types >build/types.log 2>&1 & types=$$!,types=); \
 	  beside="$$functions $$types"; \
-	  $(WARM) modules >build/modules.log 2>&1 || cat build/modules.log; \
+	  $(AHEAD) modules >build/modules.log 2>&1 || cat build/modules.log; \
 	  wait $$functions || cat build/functions.log; \
 	  $(AGAIN) unit || stop; \
 	  [ -z "$$types" ] || { wait $$types; typed=$$?; cat build/types.log; exit $$typed; }

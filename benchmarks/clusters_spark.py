@@ -19,10 +19,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from prudent.cloud.clusters.spark import SparkCluster
-from prudent.cloud.clusters.spark_wish import Wish
+from prudent.cloud.clusters.autoscaling import Wish
+from prudent.cloud.clusters.spark_cluster import SparkCluster
 from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.local import LocalProvider
+from prudent.cloud.providers.local.provider import LocalProvider
 
 READY_S, GONE_S, MOST = 15.0, 2.0, 3
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import prudent
-from prudent.tuning.tune import Event, Started
+from prudent.tuning.tune import Event, TrialStarted
 
 LIMIT_S, TALK_S = 2.0, 3.0
 DEAR = 18.0  # dollars an hour of the silent one: it reaches the bound on the cost first
@@ -48,7 +48,7 @@ def play(chatty: int) -> tuple[float, list[float]]:
         )
 
         def watch(event: Event, study: prudent.Study) -> None:
-            if isinstance(event, Started):
+            if isinstance(event, TrialStarted):
                 begun_s[event.ask.configuration["n"]] = time.time()
 
         result = prudent.tune(

@@ -30,20 +30,20 @@ from statistics import fmean
 
 import numpy as np
 
-from prudent.cloud.leases.delays import Delay
-from prudent.cloud.leases.delays import fitted as fitted_delay
+from prudent.cloud.leases.machine_delays import Delay
+from prudent.cloud.leases.machine_delays import fitted as fitted_delay
 from prudent.core.money import Price
 from prudent.core.seeds import rng_for
 from prudent.workflows import Fleet, Plan, Workflow, World, schedule
-from prudent.workflows.execute.forecast import Forecast
-from prudent.workflows.execute.foresight import Terms, forecast
-from prudent.workflows.execute.keeper import Keeper
-from prudent.workflows.execute.limits import Limits
-from prudent.workflows.execute.record import planned_queues
-from prudent.workflows.execute.simulated import SimulatedCrew, SimulatedMeter, follow
-from prudent.workflows.execute.uncertainty import Residual, Uncertainty, fitted
-from prudent.workflows.generate import generate
-from prudent.workflows.problem import bring_together
+from prudent.workflows.execute.forecast import Forecast, Uncertainty, forecast
+from prudent.workflows.execute.learning import Residual, fit_uncertainty
+from prudent.workflows.execute.limit_guard import LimitGuard
+from prudent.workflows.execute.money import RentalTerms
+from prudent.workflows.execute.options import RunLimits
+from prudent.workflows.execute.run import planned_queues
+from prudent.workflows.execute.simulated import SimulatedCostMeter, SimulatedVmWorkers, execute_simulated
+from prudent.workflows.formats.generate import generate
+from prudent.workflows.simulation.problem import build_problem
 
 WORLD = World(bandwidth_mb_s=15)
 FLEETS = (
@@ -88,7 +88,7 @@ class Case:
 
     def execute(self) -> tuple[float, float, bool]:
         """What it really costs and takes, by the simulated machines' own count."""
-        problem = bring_together(self.workflow, self.plan.fleet, WORLD)
+        problem = build_problem(self.workflow, self.plan.fleet, WORLD)
         index, speed = self.workflow.index, {vm.name: vm.speed for vm in self.plan.fleet.vms}
 
         def truth(name: str, vm: str, attempt: int) -> tuple[float, bool]:
@@ -99,16 +99,16 @@ class Case:
 
         used = {assignment.vm for assignment in self.plan.assignments.values()}
         prices = {vm: price for vm, price in self.prices.items() if vm in used}
-        crew = SimulatedCrew(prices, truth, self.boot_s, self.give_back_s)
-        keeper = Keeper(Limits(), SimulatedMeter(crew, GIVE_BACK_S), _no_forecast)
-        facts = follow(self.plan, self.workflow, crew, keeper)
+        crew = SimulatedVmWorkers(prices, truth, self.boot_s, self.give_back_s)
+        keeper = LimitGuard(RunLimits(), SimulatedCostMeter(crew, GIVE_BACK_S), _no_forecast)
+        facts = execute_simulated(self.plan, self.workflow, crew, keeper)
         ended = [fact for fact in facts if fact["fact"] == "ended"]
         done = sum(fact["outcome"] == "done" for fact in ended) == len(self.workflow)
         return crew.cost_usd(), max(fact["finish_s"] for fact in ended), done
 
     def forecast(self, model: Uncertainty, boot: Delay, give_back: Delay, seed: int) -> Forecast:
         queues = planned_queues(self.plan, self.workflow, self.workflow.order)
-        terms = Terms(self.prices, boot, give_back)
+        terms = RentalTerms(self.prices, boot, give_back)
         return forecast(self.workflow, self.plan.fleet, WORLD, queues, terms, model, self.plan.policy, seed)
 
 
@@ -198,7 +198,7 @@ def traces(folder: Path) -> Iterator[tuple[Case, Uncertainty]]:
                     rest = [one for key, one in siblings.items() if key not in (each, name)]
                     if each != name and rest:
                         taught.append(errors(workflow, rest))
-            model = fitted(taught, USUAL)
+            model = fit_uncertainty(taught, USUAL)
             guessed = estimated(real, [one for key, one in executions.items() if key != name])
             true_s = {each.id: each.runtime_s for each in real.activations}
             for number, fleet in enumerate(FLEETS):
@@ -249,7 +249,7 @@ def main() -> None:
         default = Path(__file__).resolve().parents[2] / "shared" / "data"
         found = list(traces(Path(os.environ.get("PRUDENT_DATA", default)) / "wfinstances"))
     else:
-        model = fitted(
+        model = fit_uncertainty(
             [made_up(10**6 + 1000 * said.seed + seed).residuals() for seed in range(said.taught)], USUAL
         )
         print(f"model fitted to {said.taught} other executions: {model}")

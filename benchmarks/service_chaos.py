@@ -25,7 +25,7 @@ from typing import Any
 
 import httpx
 
-from prudent.service.intake.queue_folder import put
+from prudent.service.intake.folders import put
 from prudent.service.settings import Settings, environment_of
 from prudent.service.store import charges, events, runs, trials
 from prudent.service.store.store import Store, Unavailable

@@ -28,7 +28,7 @@ import numpy as np
 import prudent
 from prudent.tuning.jobs.table import TableJob
 from prudent.tuning.study import Study
-from prudent.tuning.tune import Ended, Event
+from prudent.tuning.tune import Event, TrialEnded
 from tables import data_folder, suggested
 
 PARAMETERS = ["vm_type", "n_workers", "learning_rate", "batch_size", "synchronous"]
@@ -125,7 +125,7 @@ def play(name: str, case: Case, setting: Setting, seed: int) -> Trace:
 
     def watch(event: Event, study: Study) -> None:
         nonlocal firsts, judging
-        if isinstance(event, Ended):
+        if isinstance(event, TrialEnded):
             begun = time.process_time()
             steps.append(judge.step(study.spent_usd, study.recommended))
             firsts += event.trial.chosen.startswith("first look")

@@ -29,7 +29,7 @@ import numpy as np
 
 import prudent
 from prudent.tuning.study import Study
-from prudent.tuning.tune import Ended, Event, Watch
+from prudent.tuning.tune import Event, TrialEnded, Watch
 
 PARAMETERS = ["vm_type", "n_workers", "learning_rate", "batch_size", "synchronous"]
 FRACTION = "data_fraction"
@@ -133,7 +133,7 @@ def until(enough_usd: float) -> Watch:
     """Ends a study whose best run costs no more than that."""
 
     def watch(event: Event, study: Study) -> None:
-        if isinstance(event, Ended) and study.best is not None and study.best.cost_usd <= enough_usd:
+        if isinstance(event, TrialEnded) and study.best is not None and study.best.cost_usd <= enough_usd:
             raise KeyboardInterrupt
 
     return watch

@@ -20,12 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from prudent.training.dataset import Column, Dataset
-from prudent.training.engine import TrialSpec
-from prudent.training.engines.local.engine import LocalEngine
-from prudent.training.engines.local.session import LocalSession
-from prudent.training.request import TrainingRequest
-from prudent.training.request_limits import Validation
+from prudent.training.data.dataset import Column, Dataset
+from prudent.training.engines.engine import TrialSpec
+from prudent.training.engines.local.engine import LocalEngine, LocalSession
+from prudent.training.request.limits import Validation
+from prudent.training.request.request import TrainingRequest
 from prudent.tuning.trial import Outcome
 
 MILLION_ROWS, MILLION_COLUMNS = 1_000_000, 50

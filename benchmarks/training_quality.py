@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.training.splitting import hold_out
+from prudent.training.data.splitting import hold_out
 
 DATA = ("cancer", "wine", "digits", "diabetes", "made-classes", "made-numbers")
 WHO = ("prudent", "flaml", "random-search")
@@ -83,7 +83,7 @@ def prudent(name: str, seed: int, seconds: float) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     import prudent as product
-    from prudent.training.events import Ended
+    from prudent.training.leaderboard import TrainingTrialEnded
     from prudent.training.train import train
 
     data = parts(name, seed)
@@ -103,7 +103,7 @@ def prudent(name: str, seed: int, seconds: float) -> dict[str, Any]:
         began_s = time.monotonic()
 
         def watch(event: object) -> None:
-            if isinstance(event, Ended) and hasattr(event.result, "score"):
+            if isinstance(event, TrainingTrialEnded) and hasattr(event.result, "score"):
                 value = 1 - event.result.value**2 / spread if numbers else event.result.score
                 curve.append((time.monotonic() - began_s, value))
 

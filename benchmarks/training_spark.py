@@ -96,9 +96,9 @@ def write_million(path: Path, rows: int, columns: int, seed: int = 7) -> None:
 
 
 def million(rows: int, columns: int, local: bool) -> None:
-    from prudent.training.engine import TrialSpec
+    from prudent.training.engines.engine import TrialSpec
     from prudent.training.engines.spark.engine import SparkEngine
-    from prudent.training.request import TrainingRequest
+    from prudent.training.request.request import TrainingRequest
     from prudent.tuning.trial import Outcome
 
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "training" / "engines" / "spark"))

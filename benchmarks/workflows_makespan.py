@@ -13,7 +13,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from prudent.workflows import Fleet, Workflow, World, schedule
-from prudent.workflows.bounds import lower_bounds
+from prudent.workflows.schedulers.bounds import lower_bounds
 
 TRACES = [
     f"{family}_{size}"

@@ -12,8 +12,8 @@ import time
 import numpy as np
 
 from prudent.workflows import Activation, Fleet, Plan, Vm, Workflow, World, schedule
-from prudent.workflows.bounds import lower_bounds
-from prudent.workflows.judging import judge
+from prudent.workflows.schedulers.bounds import lower_bounds
+from prudent.workflows.scheduling import evaluate
 from workflows_makespan import FLEETS, TRACES, data_folder, geometric_mean
 
 BASELINES = ("fcfs", "round-robin", "min-min", "max-min", "mct", "data-aware", "cpop", "peft", "heft")
@@ -89,8 +89,8 @@ class Cells:
         print(f"{cell} {plan.makespan_s:10.1f} s  {ratios}  {self.spent_s[-1]:.1f} CPU s", flush=True)
 
     def unknown(self, cell: str, workflow: Workflow, plan: Plan, heft: Plan) -> None:
-        ours = judge(plan, workflow, plan.fleet, UNKNOWN, self.arguments.worlds)
-        theirs = judge(heft, workflow, plan.fleet, UNKNOWN, self.arguments.worlds)
+        ours = evaluate(plan, workflow, plan.fleet, UNKNOWN, self.arguments.worlds)
+        theirs = evaluate(heft, workflow, plan.fleet, UNKNOWN, self.arguments.worlds)
         ratios = self.worlds.add(mean=ours.mean_s / theirs.mean_s, p95=ours.p95_s / theirs.p95_s)
         print(f"{cell} unknown worlds, over heft: {ratios}", flush=True)
 

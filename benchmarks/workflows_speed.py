@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 
 from prudent.workflows import Fleet, Workflow, World, schedule, simulate
-from prudent.workflows.generate import generate
-from prudent.workflows.problem import bring_together
-from prudent.workflows.replay import Replayer
+from prudent.workflows.formats.generate import generate
 from prudent.workflows.schedulers.registry import scheduler_named
+from prudent.workflows.simulation.problem import build_problem
+from prudent.workflows.simulation.replay import Replayer
 from workflows_makespan import data_folder
 
 SIZES = (1_000, 10_000, 100_000)
@@ -42,7 +42,7 @@ def main() -> None:
             simulate(workflow, fleet, world, "fcfs")
 
     print(f"simulate(fcfs): {100 * n / cpu_s(hundred_runs):,.0f} activations per CPU second")
-    problem = bring_together(workflow, fleet, world)
+    problem = build_problem(workflow, fleet, world)
     placement = scheduler_named("heft").propose(problem, 0).placement
     replayer = Replayer(problem)
 
@@ -58,7 +58,7 @@ def main() -> None:
         for machines in (100, 1000):
             vms = Fleet.parse(f"{machines // 2}*m3.medium,{machines // 2}*m3.2xlarge")
             start = time.process_time()
-            bring_together(large, vms, world)
+            build_problem(large, vms, world)
             prepared = time.process_time() - start
             spent = cpu_s(lambda large=large, vms=vms: schedule(large, vms, world, "heft"), repeats=1)
             what = f"{size:7,} activations on {machines:5,} VMs"

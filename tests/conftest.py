@@ -15,10 +15,10 @@ import hypothesis
 import numpy as np
 import pytest
 
-from prudent.cloud.clusters import spark_classes
-from prudent.training.dataset import CATEGORICAL, Column, Dataset
-from prudent.training.description import MODEL_FILE, data_description, write_description, write_facts
-from prudent.training.engine import Facts, TrialSpec
+from prudent.cloud.clusters import class_archive
+from prudent.training.data.dataset import CATEGORICAL, Column, Dataset
+from prudent.training.engines.engine import ModelFacts, TrialSpec
+from prudent.training.models.description import MODEL_FILE, data_description, write_description, write_facts
 from prudent.tuning.jobs.table import TableJob
 
 from .browser import chrome
@@ -37,7 +37,7 @@ hypothesis.settings.load_profile("steady")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    os.environ.setdefault(spark_classes.SWITCH, "off")  # to keep them takes longer than it would save here
+    os.environ.setdefault(class_archive.SWITCH, "off")  # to keep them takes longer than it would save here
     # Libraries write their logs to what was stderr when they were loaded; that may be closed by now.
     logging.raiseExceptions = False
     config.pluginmanager.register(Doctests(), "doctests with examples")
@@ -190,7 +190,7 @@ def make_model(tmp_path: Path) -> Callable[..., Path]:
         folder = tmp_path / name
         folder.mkdir(parents=True)
         (folder / MODEL_FILE).write_bytes(_graph(len(classes), threshold).SerializeToString())
-        said = Facts(
+        said = ModelFacts(
             **{
                 "metric": "mcc" if classes else "rmse",
                 "value": 0.9,

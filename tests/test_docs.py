@@ -2,7 +2,7 @@
 
 On a page, blocks run from top to bottom in one empty folder and one process, and each page in its own. These
 processes, and the commands `prudent` and `python` of a page, are forks of one that has loaded the packages
-(`warm.py`). The blocks:
+(`fork_server.py`). The blocks:
 
 - `python` blocks share one interpreter; with `>>>` prompts the answers are compared too;
 - `sh` blocks run in bash, and `console` blocks are a command after `$` with the output it must print
@@ -130,16 +130,16 @@ class Reader:
 
 
 @pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of a `prudent` and a `python` that start at once."""
-    start = runpy.run_path(str(ROOT / "tests" / "warm.py"))["warm"]
-    with start(tmp_path_factory.mktemp("warm")) as folder:
+    start = runpy.run_path(str(ROOT / "tests" / "fork_server.py"))["serving"]
+    with start(tmp_path_factory.mktemp("programs")) as folder:
         yield folder
 
 
-def reader_environment(warm: Path) -> dict[str, str]:
+def reader_environment(programs: Path) -> dict[str, str]:
     """A plain terminal of 100 columns in which `prudent` and `python` are this environment's."""
-    path = os.pathsep.join([str(warm), str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     return {**os.environ, "PATH": path, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100"}
 
 
@@ -168,10 +168,10 @@ def identify(page: Path) -> str:
 
 @pytest.mark.timeout(900)  # against one that never ends; the slowest takes some 15 s where nobody else works
 @pytest.mark.parametrize("page", PAGES, ids=identify)
-def test_every_block_of_the_page_runs(page: Path, tmp_path: Path, warm: Path) -> None:
-    command = [warm / "python", __file__, str(page)]
+def test_every_block_of_the_page_runs(page: Path, tmp_path: Path, programs: Path) -> None:
+    command = [programs / "python", __file__, str(page)]
     done = subprocess.run(
-        command, cwd=tmp_path, env=reader_environment(warm), capture_output=True, text=True, check=False
+        command, cwd=tmp_path, env=reader_environment(programs), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert not still_at_work(tmp_path), "what the page started must have ended"

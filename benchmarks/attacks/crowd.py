@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from prudent.core.processes import give_way, session_gives_way
+from prudent.core.processes import lower_priority, lower_session_priority
 from prudent.service.settings import Settings
 
 
@@ -71,8 +71,8 @@ def crowd(attacks: list[Attack], target: Target, told: Any) -> None:
     """All attackers. They give way to the service as work does, for in earnest they have other computers; but
     not further, for they shall attack as quickly as they can."""
     os.setsid()
-    session_gives_way(os.getpid())
-    give_way()
+    lower_session_priority(os.getpid())
+    lower_priority()
     enemies = [multiprocessing.Process(target=played, args=(each, target, told)) for each in attacks]
     for enemy in enemies:
         enemy.start()

@@ -39,9 +39,9 @@ def play(seed: int, folder: Path) -> Played:
             troubles[how.name] += session(folder, words, how, chance.uniform(0.0, 1.5))
         session(folder, words, None, 0.0)
         session(folder, ["clusters", "reap"], None, 0.0)  # ends what a killed session has left
-    from prudent.workflows.execute.record import Run
+    from prudent.workflows.execute.run import WorkflowRun
 
-    run = Run.read(folder / "run")
+    run = WorkflowRun.read(folder / "run")
     return Played(
         "execute",
         seed,

@@ -17,15 +17,15 @@ from tests.training.rented import Cloud, Cluster, LookedAt, OnMachines
 from tests.training.test_search import Clock, asked
 
 import prudent.cloud.meter
-import prudent.training.race
-import prudent.training.search
-import prudent.training.turns
-from prudent.cloud.clusters.spark_wish import Wish
+import prudent.training.search.search
+import prudent.training.search.stopping
+import prudent.training.train
+from prudent.cloud.clusters.autoscaling import Wish
 from prudent.cloud.providers.provider import Instance
 from prudent.core.errors import BadInput, RunFailed
-from prudent.training.output import Output
-from prudent.training.race import carry_out
-from prudent.training.request import TrainingRequest
+from prudent.training.models.output import Output
+from prudent.training.request.request import TrainingRequest
+from prudent.training.train import run_training
 
 
 class Fickle(Cloud):
@@ -53,7 +53,7 @@ def play(seed: int, folder: Path) -> Played:
     """Boot, data, trials and give-back of random length, with too little, enough or ample money."""
     chance = random.Random(f"trainings {seed}")
     clock = Clock()
-    for module in (prudent.training.search, prudent.training.turns, prudent.training.race):
+    for module in (prudent.training.search.search, prudent.training.search.stopping, prudent.training.train):
         module.time = clock  # type: ignore[attr-defined]
     prudent.cloud.meter._LOOK_S = 0.002
     usd_per_s, count = chance.uniform(0.001, 0.02), chance.randint(1, 5)
@@ -77,7 +77,7 @@ def play(seed: int, folder: Path) -> Played:
     troubles: Counter[str] = Counter()
     over_usd = booked_usd = 0.0
     try:
-        board = carry_out(request, engine, Output(folder / "out", request, engine.name, False), cluster)
+        board = run_training(request, engine, Output(folder / "out", request, engine.name, False), cluster)
         booked_usd, over_usd = board.spent_usd, board.over_usd
         troubles["without a model"] += not board.entries
     except BadInput:

@@ -11,7 +11,7 @@ from prudent._version import __version__
 if TYPE_CHECKING:
     from prudent.core.errors import BadInput, PrudentError, RunFailed
     from prudent.core.space import Space
-    from prudent.training.model import load
+    from prudent.training.models.model import load
     from prudent.training.train import train
     from prudent.tuning.goal import Goal
     from prudent.tuning.jobs.command import CommandJob
@@ -35,7 +35,7 @@ _PLACES = {
     "PrudentError": "prudent.core.errors",
     "RunFailed": "prudent.core.errors",
     "Space": "prudent.core.space",
-    "load": "prudent.training.model",
+    "load": "prudent.training.models.model",
     "train": "prudent.training.train",
     "Goal": "prudent.tuning.goal",
     "CommandJob": "prudent.tuning.jobs.command",

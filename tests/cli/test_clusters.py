@@ -14,7 +14,7 @@ import pytest
 from prudent.cloud.clusters.rental import Rental
 from prudent.cloud.leases.holder import Holder
 from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.local import LocalProvider
+from prudent.cloud.providers.local.provider import LocalProvider
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import yaml
 
 from prudent.cli.main import run
 from prudent.core.errors import BadInput
-from prudent.tuning.journal import held
+from prudent.tuning.journal import study_lock
 
 PROGRAM = [sys.executable, "-m", "prudent.cli.main"]
 GOAL = "maximise accuracy at full data subject to cost_usd <= 0.05 at full data"
@@ -418,7 +418,7 @@ class Interrupted:
             (self._ticks,) = set(job.parent.glob("ticks.*")) - known
             _wait_for(lambda: self.metered_s() > 1.5)
             journal = job.parent / "learn.prudent" / "journal.jsonl"
-            with pytest.raises(BadInput, match="Another process is running the study"), held(journal):
+            with pytest.raises(BadInput, match="Another process is running the study"), study_lock(journal):
                 pass
             process.send_signal(number)
             out, err = process.communicate(timeout=240)

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from prudent.cli import demo as demo_module
-from prudent.cli import demo_workers
-from prudent.cli.demo_job import Digits, Task, packed, train, unpacked
-from prudent.cli.demo_workers import MACHINE, Workers, digits_job, price, space
+from prudent.cli.demo import tuning
+from prudent.cli.demo.digits_worker import CommitteeTask, DigitsData, packed, train, unpacked
+from prudent.cli.demo.tuning import MACHINE, DigitsWorkers, digits_job, price, space
 from prudent.core.errors import BadInput
 from prudent.core.space import Space
 
@@ -47,19 +47,19 @@ COMMAND = [
 
 
 @pytest.fixture(scope="module")
-def workers() -> Iterator[Workers]:
-    with Workers() as up:
+def workers() -> Iterator[DigitsWorkers]:
+    with DigitsWorkers() as up:
         yield up
 
 
-def accuracies(workers: Workers, configuration: dict[str, Any]) -> list[float]:
+def accuracies(workers: DigitsWorkers, configuration: dict[str, Any]) -> list[float]:
     """What a run shows, epoch by epoch."""
     return [said["accuracy"] for said in workers.train(configuration) if "accuracy" in said]
 
 
 def test_a_network_learns_from_epoch_to_epoch() -> None:
-    digits = Digits.load()
-    task = Task(1, (0, 1), hidden=16, learning_rate=0.03, batch=256, epochs=6, fraction=1.0)
+    digits = DigitsData.load()
+    task = CommitteeTask(1, (0, 1), hidden=16, learning_rate=0.03, batch=256, epochs=6, fraction=1.0)
     right = [float((votes.argmax(axis=1) == digits.test_y).mean()) for votes in train(task, digits)]
     assert len(right) == 6
     assert right[-1] > 0.85
@@ -67,20 +67,20 @@ def test_a_network_learns_from_epoch_to_epoch() -> None:
 
 
 def test_tasks_and_votes_survive_the_wire() -> None:
-    task = Task(3, (0, 2), hidden=64, learning_rate=0.01, batch=16, epochs=4, fraction=0.5)
-    assert Task.parse(task.line()) == task
-    votes = next(train(Task(1, (0,), 16, 0.03, 256, 1, 0.25), Digits.load()))
+    task = CommitteeTask(3, (0, 2), hidden=64, learning_rate=0.01, batch=16, epochs=4, fraction=0.5)
+    assert CommitteeTask.parse(task.line()) == task
+    votes = next(train(CommitteeTask(1, (0,), 16, 0.03, 256, 1, 0.25), DigitsData.load()))
     assert (unpacked(packed(votes)) == votes).all()
 
 
-def test_two_workers_are_the_same_committee(workers: Workers) -> None:
+def test_two_workers_are_the_same_committee(workers: DigitsWorkers) -> None:
     alone = accuracies(workers, QUICK)
     together = accuracies(workers, {**QUICK, "cluster": f"2*{MACHINE}"})
     assert len(alone) == 4
     assert together == pytest.approx(alone, abs=0.005)  # votes are added up in another order
 
 
-def test_a_run_tells_how_far_it_is_after_every_member(workers: Workers) -> None:
+def test_a_run_tells_how_far_it_is_after_every_member(workers: DigitsWorkers) -> None:
     for cluster in (f"1*{MACHINE}", f"2*{MACHINE}"):
         done = [said["progress"] for said in workers.train({**QUICK, "cluster": cluster})]
         assert len(done) == QUICK["members"] * QUICK["epochs"] + QUICK["epochs"]
@@ -90,12 +90,12 @@ def test_a_run_tells_how_far_it_is_after_every_member(workers: Workers) -> None:
 
 def test_training_can_be_ended_within_an_epoch() -> None:
     asked: list[None] = []
-    task = Task(1, (0, 1, 2, 3), hidden=16, learning_rate=0.03, batch=256, epochs=3, fraction=0.25)
-    shown = list(train(task, Digits.load(), lambda: asked.append(None) or len(asked) < 6))
+    task = CommitteeTask(1, (0, 1, 2, 3), hidden=16, learning_rate=0.03, batch=256, epochs=3, fraction=0.25)
+    shown = list(train(task, DigitsData.load(), lambda: asked.append(None) or len(asked) < 6))
     assert (len(shown), len(asked)) == (1, 6)
 
 
-def test_a_run_that_is_cut_leaves_the_workers_idle(workers: Workers) -> None:
+def test_a_run_that_is_cut_leaves_the_workers_idle(workers: DigitsWorkers) -> None:
     long = workers.train({**QUICK, "members": 16, "hidden": 256, "batch": 16, "epochs": 32})
     next(long)
     long.close()
@@ -103,7 +103,7 @@ def test_a_run_that_is_cut_leaves_the_workers_idle(workers: Workers) -> None:
     assert before == accuracies(workers, QUICK)
 
 
-def test_a_job_of_the_demo_is_billed_by_the_second(workers: Workers) -> None:
+def test_a_job_of_the_demo_is_billed_by_the_second(workers: DigitsWorkers) -> None:
     job = digits_job(workers)
     assert job.price(QUICK).minimum_s == 0
     assert job.price({**QUICK, "cluster": f"2*{MACHINE}"}).usd_per_h == 2 * price(QUICK).usd_per_h
@@ -123,7 +123,7 @@ def test_the_space_holds_what_was_promised() -> None:
 
 
 def test_a_short_demo_for_real(
-    prudent: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: Workers
+    prudent: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: DigitsWorkers
 ) -> None:
     """Of a space so small that all of it is tried, which takes as many runs on any machine.
 
@@ -131,8 +131,8 @@ def test_a_short_demo_for_real(
     """
     few = {name: [value] for name, value in QUICK.items()}
     few |= {"cluster": [f"{count}*{MACHINE}" for count in (1, 2)], "fraction": [0.5, 1.0]}
-    monkeypatch.setattr(demo_workers, "space", lambda: Space.parse(few))
-    monkeypatch.setattr(demo_workers, "Workers", lambda: contextlib.nullcontext(workers))
+    monkeypatch.setattr(tuning, "space", lambda: Space.parse(few))
+    monkeypatch.setattr(tuning, "DigitsWorkers", lambda: contextlib.nullcontext(workers))
     monkeypatch.chdir(tmp_path)
     words = ("--no-training", "--no-workflow", "--no-service", "--budget", "$20", "--seed", 2, "--json")
     done = prudent("demo", *words, "--goal", "minimise cost_usd subject to accuracy >= 0.6")

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from prudent.cli.infra import FILES, network, terraform
-from prudent.cloud.providers.ec2_settings import Ec2Settings
+from prudent.cloud.providers.ec2.settings import Ec2Settings
 from prudent.core.errors import BadInput
 
 

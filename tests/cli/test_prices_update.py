@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 from typer.testing import CliRunner
 
-from prudent.cli.price_age import prices_at
+from prudent.cli.clusters import prices_at
 from prudent.cli.prices import prices
 from prudent.cloud import price_files
 from prudent.cloud.catalog import Catalog

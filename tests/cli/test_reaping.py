@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from prudent.cli.reaping import reap_leftovers, reaping
+from prudent.cli.clusters import reap_leftovers, reaping
 from prudent.cloud.clusters.rental import Rental
 from prudent.cloud.leases.holder import Holder
 from prudent.cloud.leases.lease import RELEASED
 from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.local import LocalProvider
+from prudent.cloud.providers.local.provider import LocalProvider
 
 
 @pytest.fixture
@@ -111,14 +111,14 @@ def worker(folder: Path, home: Path) -> list[object]:
 @pytest.fixture
 def idle_service(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A service and a worker that have nothing to do but wait for the reaper, and then end."""
-    from prudent.service.engine.worker import Worker
+    from prudent.service.worker.worker import Worker
 
     def end(code: int) -> None:
         raise SystemExit(code)
 
     monkeypatch.setattr(Worker, "run", lambda _: _until_gone(home))
     monkeypatch.setattr("prudent.cli.serve._serve", lambda *_: _until_gone(home))
-    monkeypatch.setattr("prudent.cli.worker.os._exit", end)
+    monkeypatch.setattr("prudent.cli.serve.os._exit", end)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield
     for number, handler in before.items():
@@ -153,7 +153,7 @@ def test_a_service_also_looks_in_the_folders_of_its_runs(
 ) -> None:
     looked: list[Path] = []
     monkeypatch.setattr(
-        "prudent.service.work.walled_machines.reap", lambda wall, runs: looked.append(runs) if runs else None
+        "prudent.service.worker.machines.reap", lambda wall, runs: looked.append(runs) if runs else None
     )
     with contextlib.suppress(SystemExit):
         prudent(*command(tmp_path, home))

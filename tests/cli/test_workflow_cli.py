@@ -17,7 +17,7 @@ import pytest
 from prudent.cloud.spending import Spending
 from prudent.workflows import Activation, File, Plan, Workflow
 from prudent.workflows.execute.journal import read_facts
-from prudent.workflows.execute.record import JOURNAL
+from prudent.workflows.execute.run import JOURNAL
 
 Prudent = Callable[..., Any]
 FLEET = "2*m3.medium,m3.2xlarge"
@@ -438,7 +438,7 @@ class TestExecute:
         says: str,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr("prudent.workflows.execute.crew._ANSWER_S", 0.5)
+        monkeypatch.setattr("prudent.workflows.execute.workers._ANSWER_S", 0.5)
         refused(prudent("execute", self.plan(prudent, letters), *said), says)
 
     def test_plans_that_do_not_fit(self, prudent: Prudent, letters: Path, montage: Path) -> None:

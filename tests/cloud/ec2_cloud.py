@@ -36,11 +36,10 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from moto.utilities.utils import load_resource
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from prudent.cloud.providers import ec2
 from prudent.cloud.providers.channel import Channel
-from prudent.cloud.providers.ec2 import Ec2Provider
-from prudent.cloud.providers.ec2_client import new_session
-from prudent.cloud.providers.ec2_settings import Ec2Settings
+from prudent.cloud.providers.ec2.client import new_session
+from prudent.cloud.providers.ec2.provider import Ec2Provider, provider
+from prudent.cloud.providers.ec2.settings import Ec2Settings
 
 from .ssh_server import SshHost
 
@@ -214,19 +213,19 @@ class Ec2Cloud:
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         """Let providers of this process log in: a machine's address leads to its own SSH server."""
-        from prudent.cloud.providers import ec2_wait
+        from prudent.cloud.providers.ec2 import wait
 
         with contextlib.ExitStack() as undo:
-            self._replace(ec2, "open_channel", self._open, undo)
-            look = ec2_wait._LOOK.replace("/var/lib/prudent/", '"$HOME"/.prudent/')
-            self._replace(ec2_wait, "_LOOK", look, undo)
+            self._replace(provider, "open_channel", self._open, undo)
+            look = wait._LOOK.replace("/var/lib/prudent/", '"$HOME"/.prudent/')
+            self._replace(wait, "_LOOK", look, undo)
             yield
 
     def lose(self, machine: str) -> None:
         self._lose([machine])
 
     def _open(self, login: Any, workspace: str, environment: Mapping[str, str]) -> Channel:
-        from prudent.cloud.providers.ssh import SshChannel
+        from prudent.cloud.providers.ssh.channel import SshChannel
 
         host = self._host(login.name)
         return SshChannel(replace(login, address="127.0.0.1", port=host.port), workspace, environment)

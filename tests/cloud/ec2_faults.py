@@ -13,7 +13,7 @@ from typing import Any
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
 
-from prudent.cloud.providers.ec2 import Ec2Provider
+from prudent.cloud.providers.ec2.provider import Ec2Provider
 
 NO_MACHINES = (
     '<DescribeInstancesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><requestId>r</requestId>'

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from prudent.cloud.hold import Hold, lasts_s
+from prudent.cloud.hold import RentalPeriod, affordable_s
 from prudent.cloud.leases.holder import Holder
 from prudent.cloud.leases.lease import Lease, Rented
-from prudent.cloud.meter import Guard, Meter
+from prudent.cloud.meter import BudgetGuard, Meter
 from prudent.cloud.providers.provider import Order
 from prudent.core.errors import RunFailed
 from prudent.core.money import Price
@@ -69,10 +69,10 @@ def test_a_billing_minimum_that_was_paid_is_there_to_be_used() -> None:
 
 def test_a_minimum_is_due_from_the_first_moment_and_a_machine_that_is_gone_costs_no_more() -> None:
     least = price(0.001, minimum_s=60)
-    new, gone = Hold("new", least, NOW_S), Hold("gone", least, NOW_S - 90, until_s=NOW_S - 20)
+    new, gone = RentalPeriod("new", least, NOW_S), RentalPeriod("gone", least, NOW_S - 90, until_s=NOW_S - 20)
     assert (new.cost_usd(NOW_S), new.due_usd(NOW_S)) == (0.0, pytest.approx(0.06))
     assert gone.cost_usd(0.0) == gone.due_usd(NOW_S + 1e6) == pytest.approx(0.07)
-    assert lasts_s([new, gone], 0.129, NOW_S) < 0 < lasts_s([new, gone], 0.13, NOW_S)
+    assert affordable_s([new, gone], 0.129, NOW_S) < 0 < affordable_s([new, gone], 0.13, NOW_S)
 
 
 def test_what_was_ordered_and_is_not_known_yet_is_committed() -> None:
@@ -149,13 +149,13 @@ def test_a_guard_acts_once_when_the_money_is_gone_and_not_before() -> None:
         acted.set()
         raise RunFailed("It does not end.")
 
-    with Guard(meter, give_back) as guard:
+    with BudgetGuard(meter, give_back) as guard:
         clock[0] = NOW_S + 7.9
         assert not acted.wait(0.3)
         assert not guard.acted
         clock[0] = NOW_S + 8.1
         assert acted.wait(LONG_S)
         assert guard.acted
-    with Guard(metered(), give_back) as idle:
+    with BudgetGuard(metered(), give_back) as idle:
         pass
     assert not idle.acted

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from prudent.core.documents import KeyPath
 from prudent.core.errors import BadInput
-from prudent.core.key_path import KeyPath
 
 PATH = KeyPath("job.yaml")
 

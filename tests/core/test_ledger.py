@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from prudent.core.errors import BadInput, PrudentError
-from prudent.core.ledger import CREDIT, BudgetExceeded, Entry, Ledger, Reservation, ReservationClosed
+from prudent.core.ledger import CREDIT, BudgetExceeded, Ledger, LedgerEntry, Reservation, ReservationClosed
 from prudent.core.money import ROUNDING_USD, Price
 
 PRICE = Price(3.6, "2025-01-01", "test")  # 0.001 $ a second
@@ -27,7 +27,7 @@ def test_reserve_then_settle_frees_the_rest() -> None:
     assert (ledger.reserved_usd, ledger.spent_usd) == (0.8, 0.0)
     assert ledger.left_usd == pytest.approx(0.2)
     entry = ledger.settle(run, 300, PRICE, machines=4, note="finished")
-    assert entry == Entry("a", 0.3, 300, PRICE, 4, "finished")
+    assert entry == LedgerEntry("a", 0.3, 300, PRICE, 4, "finished")
     assert entry.machine_seconds == 1200
     assert (ledger.reserved_usd, ledger.spent_usd) == (0.0, pytest.approx(0.3))
     assert ledger.entries == (entry,)
@@ -83,7 +83,7 @@ def test_nothing_is_over_without_a_budget_or_by_rounding() -> None:
     free = Ledger(None)
     free.settle(free.reserve("a", 1.0), 3600, PRICE)
     exact = Ledger(1.0)
-    exact.restore(Entry("a", 1.0 + ROUNDING_USD / 2, 1.0, PRICE))
+    exact.restore(LedgerEntry("a", 1.0 + ROUNDING_USD / 2, 1.0, PRICE))
     assert (free.over_usd, exact.over_usd) == (0.0, 0.0)
 
 
@@ -178,7 +178,7 @@ def test_an_endless_run_cannot_be_settled() -> None:
 
 def test_restored_charges_count_even_above_a_lowered_budget() -> None:
     ledger = Ledger(0.1)
-    ledger.restore(Entry("a", 0.3, 300, PRICE))
+    ledger.restore(LedgerEntry("a", 0.3, 300, PRICE))
     assert (ledger.spent_usd, ledger.left_usd) == (0.3, 0.0)
     with pytest.raises(BudgetExceeded):
         ledger.reserve("b", 0.01)
@@ -190,15 +190,15 @@ def test_money_left_is_the_same_in_any_order(bills: list[float], chance: random.
     chance.shuffle(shuffled)
     first, second = Ledger(1e6), Ledger(1e6)
     for one, other in zip(bills, shuffled, strict=True):
-        first.restore(Entry("a", one, 1, PRICE))
-        second.restore(Entry("a", other, 1, PRICE))
+        first.restore(LedgerEntry("a", one, 1, PRICE))
+        second.restore(LedgerEntry("a", other, 1, PRICE))
     assert (first.left_usd, first.spent_usd) == (second.left_usd, second.spent_usd)
 
 
 @given(st.floats(min_value=0, max_value=1e6), st.floats(min_value=0, max_value=1e6), st.text(max_size=20))
 def test_entries_survive_a_journal(usd: float, seconds: float, note: str) -> None:
-    entry = Entry("trial 3", usd, seconds, MINUTE, machines=4, note=note)
-    assert Entry.from_dict(json.loads(json.dumps(entry.to_dict()))) == entry
+    entry = LedgerEntry("trial 3", usd, seconds, MINUTE, machines=4, note=note)
+    assert LedgerEntry.from_dict(json.loads(json.dumps(entry.to_dict()))) == entry
 
 
 @pytest.mark.parametrize(
@@ -207,12 +207,12 @@ def test_entries_survive_a_journal(usd: float, seconds: float, note: str) -> Non
 )
 def test_a_damaged_entry_is_refused(change: dict[str, object], says: str) -> None:
     with pytest.raises(BadInput, match=says):
-        Entry.from_dict({**Entry("a", 1.0, 1.0, PRICE).to_dict(), **change})
+        LedgerEntry.from_dict({**LedgerEntry("a", 1.0, 1.0, PRICE).to_dict(), **change})
 
 
 def test_an_entry_that_lacks_a_field_is_refused() -> None:
     with pytest.raises(BadInput, match="lacks 'label'"):
-        Entry.from_dict({"usd": 1.0})
+        LedgerEntry.from_dict({"usd": 1.0})
 
 
 def test_threads_never_overspend() -> None:
@@ -268,17 +268,17 @@ def test_a_budget_of_nothing_pays_for_what_is_free() -> None:
 @pytest.mark.parametrize(("usd", "seconds"), [(math.inf, 1.0), (1.0, math.inf), (1.0, -1.0), (-1.0, 1.0)])
 def test_an_impossible_charge_cannot_be_made(usd: float, seconds: float) -> None:
     with pytest.raises(BadInput):
-        Entry("a", usd, seconds, PRICE)
-    assert Entry("a", 0.0, 0.0, PRICE).machine_seconds == 0.0
+        LedgerEntry("a", usd, seconds, PRICE)
+    assert LedgerEntry("a", 0.0, 0.0, PRICE).machine_seconds == 0.0
 
 
 def test_a_credit_takes_back_what_was_not_paid_after_all() -> None:
     ledger = Ledger(1.0)
-    ledger.restore(Entry("a", 0.75, 1.0, PRICE))
-    ledger.restore(Entry("a machine that was gone", -0.25, 0.0, PRICE, note=CREDIT))
+    ledger.restore(LedgerEntry("a", 0.75, 1.0, PRICE))
+    ledger.restore(LedgerEntry("a machine that was gone", -0.25, 0.0, PRICE, note=CREDIT))
     assert (ledger.spent_usd, ledger.left_usd) == (0.5, 0.5)
     with pytest.raises(BadInput):
-        Entry("a", -math.inf, 0.0, PRICE, note=CREDIT)
+        LedgerEntry("a", -math.inf, 0.0, PRICE, note=CREDIT)
 
 
 def test_a_reservation_says_what_it_is() -> None:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from prudent.core import memory
-from prudent.core.memory import below, exact_mb, held_mb, hold, limit_mb, total_mb
+from prudent.core.memory import exact_used_mb, limit_mb, limit_memory, process_tree, total_mb, used_mb
 
 
 def test_a_limit_holds_here_and_below() -> None:
@@ -36,7 +36,7 @@ subprocess.run([sys.executable, "-c", "bytearray(300 << 20)"])
 
 def test_no_limit_is_none() -> None:
     before_mb = limit_mb()
-    hold(float("inf"))
+    limit_memory(float("inf"))
     assert limit_mb() == before_mb
     assert total_mb() > 100
 
@@ -52,27 +52,27 @@ def test_all_that_a_process_started_is_counted() -> None:
         try:
             assert process.stdout is not None
             assert process.stdout.read(2) == b"xx"
-            assert len(list(below(process.pid))) == 3
-            assert held_mb(process.pid) > 200
-            assert 100 < exact_mb(process.pid) < 200
+            assert len(list(process_tree(process.pid))) == 3
+            assert used_mb(process.pid) > 200
+            assert 100 < exact_used_mb(process.pid) < 200
         finally:
-            for pid in [*below(process.pid)][::-1]:
+            for pid in [*process_tree(process.pid)][::-1]:
                 os.kill(pid, 9)
     until_s = time.monotonic() + 60
-    while held_mb(process.pid):
+    while used_mb(process.pid):
         assert time.monotonic() < until_s
 
 
 def test_a_process_that_is_gone_holds_nothing() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
-    assert held_mb(process.pid) == 0 == pytest.approx(exact_mb(process.pid))
+    assert used_mb(process.pid) == 0 == pytest.approx(exact_used_mb(process.pid))
 
 
 def test_files_in_memory_that_only_others_see_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Device 1 is ours, 2 is seen by both processes below, 3 cannot be looked at."""
     seen = {"self": [("1", "/shm")], "7": [("1", "/shm"), ("2", "/a")], "8": [("2", "/b"), ("3", "/c")]}
-    monkeypatch.setattr(memory, "below", lambda pid: iter([pid, pid + 1]))
+    monkeypatch.setattr(memory, "process_tree", lambda pid: iter([pid, pid + 1]))
     monkeypatch.setattr(memory, "_in_memory", lambda pid: seen[pid])
 
     def looked_at(path: str) -> object:
@@ -81,4 +81,4 @@ def test_files_in_memory_that_only_others_see_are_counted_once(monkeypatch: pyte
         return SimpleNamespace(f_blocks=600, f_bfree=88, f_frsize=4096)
 
     monkeypatch.setattr(memory.os, "statvfs", looked_at)
-    assert memory.files_mb(7) == 2.0
+    assert memory.tmpfs_mb(7) == 2.0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from prudent.core import memory
-from prudent.core.processes import HELP, WORK, session_gives_way
+from prudent.core.processes import HELP, WORK, lower_session_priority
 
 OWN = Path("/proc/self/autogroup")
 needs_groups = pytest.mark.skipif(not OWN.exists(), reason="needs groups of processes by session")
@@ -28,9 +28,9 @@ def test_a_session_gives_way_and_ours_does_not(session: int) -> None:
     before = OWN.read_text()
     group = Path(f"/proc/{session}/autogroup")
     assert group.read_text().endswith("nice 0\n")
-    session_gives_way(session)
+    lower_session_priority(session)
     assert group.read_text().endswith(f"nice {WORK}\n")
-    session_gives_way(session, HELP)
+    lower_session_priority(session, HELP)
     assert group.read_text().endswith(f"nice {WORK}\n"), "it gives way further already"
     assert OWN.read_text() == before
 
@@ -38,10 +38,10 @@ def test_a_session_gives_way_and_ours_does_not(session: int) -> None:
 def test_a_process_that_is_gone_is_none_to_give_way() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
-    session_gives_way(process.pid)
+    lower_session_priority(process.pid)
 
 
 def test_processes_may_be_as_deep_as_a_command_makes_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain of thousands, each started by the one before."""
     monkeypatch.setattr(memory, "_children", lambda pid: [pid + 1] if pid < 5000 else [])
-    assert list(memory.below(1)) == list(range(1, 5001))
+    assert list(memory.process_tree(1)) == list(range(1, 5001))

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prudent.core.space import Space
-from prudent.reports.fractions import Fractions, _undominated, fractions
+from prudent.reports.fractions import FractionAnalysis, _undominated, fractions
 from prudent.reports.tuning import tuning_report
 from prudent.tuning.confirm import Confirmation, confirm
 from prudent.tuning.goal import Goal
-from prudent.tuning.jobs.records import Recorded
+from prudent.tuning.jobs.records import MeasuredRun
 from prudent.tuning.jobs.table import TableJob
 from prudent.tuning.problem import Problem
 from prudent.tuning.result import Result
@@ -46,7 +46,7 @@ def table(shares: tuple[float, ...] = SHARES) -> TableJob:
                 for share in shares:
                     time_s, usd_per_h, accuracy = outcome(vm, workers, rate, share)
                     points.append({"vm": vm, "workers": workers, "rate": rate, "share": share})
-                    runs.append(Recorded(time_s, usd_per_h, {"accuracy": accuracy}, ()))
+                    runs.append(MeasuredRun(time_s, usd_per_h, {"accuracy": accuracy}, ()))
     space = Space.from_points(points)
     by_key = {space.key(point): run for point, run in zip(points, runs, strict=True)}
     return TableJob(by_key, space, ["accuracy"], "share", "made up")
@@ -64,7 +64,7 @@ def study() -> Study:
 
 
 @pytest.fixture(scope="module")
-def told(study: Study) -> Fractions:
+def told(study: Study) -> FractionAnalysis:
     _, result, problem = study
     found = fractions(result, problem, {"start_configurations": 4})
     assert found is not None
@@ -83,7 +83,7 @@ def document(study: Study, kit: Any) -> Any:
 
 class TestBeliefs:
     def test_the_curve_of_the_recommendation_ends_where_the_strategy_predicted(
-        self, study: Study, told: Fractions
+        self, study: Study, told: FractionAnalysis
     ) -> None:
         prediction, leader = study[1].prediction, told.leaders[0]
         assert leader.configuration == study[1].recommended
@@ -103,7 +103,7 @@ class TestBeliefs:
         (accuracy,) = [g for g in found.leaders[0].growths if g.measure == "accuracy"]
         assert accuracy.spread.middle[-1] == pytest.approx(result.prediction["accuracy"], rel=1e-6)
 
-    def test_dots_are_the_runs_of_that_configuration(self, study: Study, told: Fractions) -> None:
+    def test_dots_are_the_runs_of_that_configuration(self, study: Study, told: FractionAnalysis) -> None:
         for leader in told.leaders:
             other = {k: v for k, v in leader.configuration.items() if k != "share"}
             own = [t for t in study[1].trials if {**t.configuration, **other} == t.configuration]
@@ -112,13 +112,13 @@ class TestBeliefs:
                     (t.configuration["share"], t.number) for t in own
                 ]
 
-    def test_leaders_are_distinct_and_few(self, told: Fractions) -> None:
+    def test_leaders_are_distinct_and_few(self, told: FractionAnalysis) -> None:
         keys = {str({k: v for k, v in one.configuration.items() if k != "share"}) for one in told.leaders}
         assert len(keys) == len(told.leaders) == 3
 
 
 class TestFrontier:
-    def test_nothing_beats_what_is_on_it(self, told: Fractions) -> None:
+    def test_nothing_beats_what_is_on_it(self, told: FractionAnalysis) -> None:
         front = told.frontier
         assert front is not None
         assert front.quality == "accuracy"
@@ -174,7 +174,9 @@ class TestFrontier:
 
 
 class TestSaving:
-    def test_the_sum_is_near_what_the_full_runs_really_cost(self, study: Study, told: Fractions) -> None:
+    def test_the_sum_is_near_what_the_full_runs_really_cost(
+        self, study: Study, told: FractionAnalysis
+    ) -> None:
         job, result, problem = study
         full = {
             job.space.key({**t.configuration, "share": 1.0}): {**t.configuration, "share": 1.0}
@@ -238,7 +240,7 @@ class TestPage:
             assert said in section.text
 
     def test_figures_tell_measured_and_predicted_apart(
-        self, document: Any, kit: Any, told: Fractions
+        self, document: Any, kit: Any, told: FractionAnalysis
     ) -> None:
         drawn = kit.figures(document)
         assert {name for name in drawn if name.startswith("growth")} == {

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prudent.reports import practice
+from prudent.reports import evaluation
 from prudent.reports.training import FIRST_ROWS, MOST_ROWS, training_report, write_training_report
-from prudent.training.leaderboard import Entry, Failure, Leaderboard
+from prudent.training.leaderboard import Leaderboard, LeaderboardEntry, TrialFailure
 
 Make = Callable[..., Path]
 
@@ -30,7 +30,7 @@ def board_of(folder: Path, models: int = 12, metric: str = "mcc", **changed: Any
     """A ranking by two algorithms, in which a smaller regParam is better."""
     sign = -1.0 if metric == "rmse" else 1.0
     entries = tuple(
-        Entry(
+        LeaderboardEntry(
             rank=rank,
             algorithm=("binomial-logistic-regression", "naive-bayes")[rank % 3 == 0],
             hyperparameters={"regParam": 0.001 * rank} if rank % 3 else {"modelType": "gaussian"},
@@ -46,7 +46,7 @@ def board_of(folder: Path, models: int = 12, metric: str = "mcc", **changed: Any
         for rank in range(1, models + 1)
     )
     failures = tuple(
-        Failure(90 + n, "naive-bayes", {"modelType": "x<y"}, "it refused", 0.002) for n in (1, 2)
+        TrialFailure(90 + n, "naive-bayes", {"modelType": "x<y"}, "it refused", 0.002) for n in (1, 2)
     )
     board = Leaderboard(
         entries, failures, "classification", metric, "local", str(folder.parent), 30.0, 0.016, "12 were made"
@@ -157,7 +157,7 @@ def test_clusters_show_silhouettes(make_model: Make, kit: SimpleNamespace) -> No
 def test_many_classes_are_told_by_their_confusions() -> None:
     counts = np.diag([50] * 40)
     counts[3, 7] = 9
-    found = practice.confusion({"labels": list(range(40)), "counts": counts.tolist()}, range(40))
+    found = evaluation.confusion({"labels": list(range(40)), "counts": counts.tolist()}, range(40))
     assert found is not None
     assert not found.whole
     assert found.worst[0][:3] == ("3", "7", 9)

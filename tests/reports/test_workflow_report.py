@@ -16,10 +16,10 @@ from prudent.core.errors import BadInput
 from prudent.reports.workflow import deciding_chain, workflow_report, write_workflow_report
 from prudent.reports.workflow_charts import COLOURS, MOST_BARS
 from prudent.workflows import Activation, File, Fleet, Plan, Vm, Workflow, World, schedule
-from prudent.workflows.comparison import compare
 from prudent.workflows.execute.runner import execute
-from prudent.workflows.generate import generate
-from prudent.workflows.rent import calm_execution, rents
+from prudent.workflows.execution import vm_usage
+from prudent.workflows.formats.generate import generate
+from prudent.workflows.scheduling import calm_execution, compare
 
 FLEET = Fleet.parse("3*m3.medium,m3.2xlarge")
 
@@ -71,7 +71,7 @@ def test_the_machines_bills_add_up(plan: Plan, workflow: Workflow) -> None:
     for billing in ("second", "hour"):
         dearer = schedule(workflow, FLEET, World(billing=billing), scheduler="heft")  # type: ignore[arg-type]
         calm = calm_execution(dearer, workflow)
-        bills = rents(calm, World(billing=billing))  # type: ignore[arg-type]
+        bills = vm_usage(calm, World(billing=billing))  # type: ignore[arg-type]
         assert sum(bill.cost_usd for bill in bills) == pytest.approx(dearer.cost_usd)
         assert sum(bill.activations for bill in bills) == len(workflow)
         assert sum(bill.busy_s for bill in bills) == pytest.approx(dearer.busy_s)

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 import uvicorn
 from fastapi import FastAPI
 
-from prudent.service.security.access import Access
+from prudent.service.security.tokens import Access
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
 from prudent.service.store.tables import about, metadata

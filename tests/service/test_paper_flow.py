@@ -32,8 +32,8 @@ from aiosmtpd.controller import Controller
 
 import prudent
 from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.local import LocalProvider
-from prudent.service.work.machines import NONE_HERE
+from prudent.cloud.providers.local.provider import LocalProvider
+from prudent.service.worker.machines import NONE_HERE
 
 pyspark = pytest.importorskip("pyspark")
 pytestmark = pytest.mark.timeout(900)

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from prudent.cloud.catalog import Catalog
+from prudent.cloud.clusters.autoscaling import Wish
 from prudent.cloud.clusters.rental import Rental
-from prudent.cloud.clusters.spark_wish import Wish
 from prudent.cloud.leases.register import Register
 from prudent.cloud.meter import Meter
 from prudent.cloud.providers.provider import Instance, Offer, Order
 from prudent.core.errors import RunFailed
 from prudent.core.money import Price
-from prudent.training.engine import Session
+from prudent.training.engines.engine import TrainingSession
 
 from .test_search import Clock, Timed
 
@@ -188,7 +188,7 @@ class OnMachines(Timed):
         super().__init__(cluster.cloud.clock, takes_s)
         self._cluster, self._data_s = cluster, data_s
 
-    def open(self, request: Any, work: Path, parallelism: int) -> Session:
+    def open(self, request: Any, work: Path, parallelism: int) -> TrainingSession:
         cluster = self._cluster
         try:
             cluster.start()
@@ -210,5 +210,5 @@ class OnMachines(Timed):
             leave()
 
         session.pool.shutdown = close
-        opened: Session = session
+        opened: TrainingSession = session
         return opened

@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.clusters.spark_wish import Kind, Wish
+from prudent.cloud.clusters.autoscaling import Kind, Wish
 from prudent.cloud.providers.provider import Instance
 from prudent.core.errors import BadInput, RunFailed
-from prudent.training.events import Event, Paid
-from prudent.training.leaderboard import Leaderboard
-from prudent.training.output import Output
-from prudent.training.race import carry_out
-from prudent.training.request import TrainingRequest
-from prudent.training.resources import price_of
+from prudent.training.leaderboard import Leaderboard, SpendingUpdated, TrainingEvent
+from prudent.training.models.output import Output
+from prudent.training.request.request import TrainingRequest
+from prudent.training.request.resources import price_of
+from prudent.training.train import run_training
 
 from .rented import Cloud, Cluster, OnMachines
 from .test_search import Clock, asked
@@ -60,11 +59,13 @@ def train(tmp_path: Path) -> Train:
         cluster.meter.earlier_usd = earlier_usd
         engine = OnMachines(cluster, takes_s, data_s)
         output = Output(tmp_path / "out", request, engine.name, earlier_usd > 0)
-        events: list[Event] = []
-        board = carry_out(request, engine, output, cluster, watch=events.append)
+        events: list[TrainingEvent] = []
+        board = run_training(request, engine, output, cluster, watch=events.append)
         assert cloud.running == 0
         assert board.spent_usd == pytest.approx(cloud.bill_usd(), rel=1e-9)
-        assert [event for event in events if isinstance(event, Paid)][-1].total_usd == board.spent_usd
+        assert [event for event in events if isinstance(event, SpendingUpdated)][
+            -1
+        ].total_usd == board.spent_usd
         return board
 
     return run

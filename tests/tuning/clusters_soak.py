@@ -35,12 +35,12 @@ from prudent.cloud.leases.lease import RELEASED
 from prudent.cloud.leases.reaper import reap
 from prudent.cloud.leases.register import Register
 from prudent.cloud.machine_parameter import MachineParameter
-from prudent.cloud.providers.local import LocalProvider
+from prudent.cloud.providers.local.provider import LocalProvider
 from prudent.cloud.providers.provider import CAPACITY, QUOTA, TRANSIENT, Instance, LaunchFailed, Order
 from prudent.core.errors import RunFailed
 from prudent.core.money import ROUNDING_USD
+from prudent.core.parameter_parsing import parse_parameter
 from prudent.core.points import KILL_AT
-from prudent.core.schema import parse_parameter
 from prudent.core.seeds import rng_for
 from prudent.core.space import Space
 from prudent.tuning.jobs.cluster_command import ClusterCommandJob

@@ -26,7 +26,7 @@ from prudent.tuning.result import Result
 from prudent.tuning.strategies.registry import strategies
 from prudent.tuning.study import Study
 from prudent.tuning.trial import CUT, FINISHED, Outcome
-from prudent.tuning.tune import Event, Shown, tune
+from prudent.tuning.tune import Event, TrialReported, tune
 
 from .metered import MeteredJob
 
@@ -62,7 +62,7 @@ class Rounds:
 
     def __call__(self, budget_usd: float, interrupt: bool) -> Result:
         def watch(event: Event, study: Study) -> None:
-            if interrupt and isinstance(event, Shown):
+            if interrupt and isinstance(event, TrialReported):
                 raise KeyboardInterrupt
 
         begun_s, resume = time.monotonic(), self.path.exists()
@@ -195,7 +195,7 @@ class TestSignsOfLife:
         noted: list[dict[str, float]] = []
 
         def watch(event: Event, study: Study) -> None:
-            if isinstance(event, Shown):
+            if isinstance(event, TrialReported):
                 facts = map(json.loads, (tmp_path / "j.jsonl").read_text().splitlines())
                 noted.extend(fact["lasted_s"] for fact in facts if fact["fact"] == "alive")
                 raise KeyboardInterrupt

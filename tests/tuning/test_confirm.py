@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from prudent.core.errors import BadInput
-from prudent.core.ledger import Entry
+from prudent.core.ledger import LedgerEntry
 from prudent.core.money import Price
 from prudent.core.space import Space
-from prudent.tuning.confirm import allowance_usd, compared, confirm
-from prudent.tuning.confirmations import Confirmations, Confirming
+from prudent.tuning.confirm import allowance_usd, confirmation_of, confirm
+from prudent.tuning.confirmations import ConfirmationFile, ConfirmationRun
 from prudent.tuning.goal import Goal
 from prudent.tuning.limits import OUT_OF_MONEY
-from prudent.tuning.recommendation import Expected, Recommendation, untested
+from prudent.tuning.recommendation import PredictedMeasure, Recommendation, untested_recommendation
 from prudent.tuning.result import Result
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Trial
 
@@ -66,8 +66,8 @@ def test_it_is_run_once_paid_by_its_meter_and_compared() -> None:
 @pytest.mark.parametrize(("value", "inside"), [(0.7, True), (0.9, True), (0.6999, False), (0.9001, False)])
 def test_the_ends_of_an_interval_belong_to_it(value: float, inside: bool) -> None:
     trial = Trial(0, CHOSEN, FINISHED, 1.0, 0.2, 0.2, {"accuracy": value}, True)
-    assert compared(trial, result()).within["accuracy"] is inside
-    assert compared(replace(trial, status=CUT), result()).errors == {}
+    assert confirmation_of(trial, result()).within["accuracy"] is inside
+    assert confirmation_of(replace(trial, status=CUT), result()).errors == {}
 
 
 def test_a_run_dearer_than_its_money_is_cut_there() -> None:
@@ -120,21 +120,21 @@ def test_without_a_recommendation_there_is_nothing_to_confirm() -> None:
 
 
 def test_what_is_expected_of_what_was_not_run() -> None:
-    told = untested(result())
+    told = untested_recommendation(result())
     assert told is not None
     assert told.expected == (
-        Expected("accuracy", 0.8, 0.7, 0.9),
-        Expected("cost_usd", 0.2, 0.1, 0.25),
-        Expected("time_s", 100.0, 100.0, 100.0),
+        PredictedMeasure("accuracy", 0.8, 0.7, 0.9),
+        PredictedMeasure("cost_usd", 0.2, 0.1, 0.25),
+        PredictedMeasure("time_s", 100.0, 100.0, 100.0),
     )
     assert (told.chance, told.likely) == (0.5, True)
     assert not Recommendation(CHOSEN, (), 0.4999).likely
-    assert untested(result(prediction={})) is None
-    assert untested(result(recommended=None)) is None
+    assert untested_recommendation(result(prediction={})) is None
+    assert untested_recommendation(result(recommended=None)) is None
     ran = Trial(3, CHOSEN, FINISHED, 100.0, 0.2, 0.2, {"accuracy": 0.85}, True)
-    assert untested(result(trials=(ran,))) is None
-    assert untested(result(known=(ran,))) is None
-    assert untested(result(trials=(replace(ran, status=CUT),))) is not None
+    assert untested_recommendation(result(trials=(ran,))) is None
+    assert untested_recommendation(result(known=(ran,))) is None
+    assert untested_recommendation(result(trials=(replace(ran, status=CUT),))) is not None
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_what_is_expected_of_what_was_not_run() -> None:
     ],
 )
 def test_bounds_that_are_missed_or_in_doubt(goal: str, missed: list[str]) -> None:
-    told = untested(result())
+    told = untested_recommendation(result())
     assert told is not None
     assert [bound.measure for bound, _ in told.missed(Goal.parse(goal).constraints)] == missed
 
@@ -192,9 +192,9 @@ class TestMoney:
 
 
 class TestInterrupted:
-    def begun(self, path: Path, lasted_s: float) -> Confirmations:
-        file = Confirmations(path, SPACE)
-        file.keep(Confirming("job", CHOSEN, PRICE, 0.5, lasted_s=lasted_s))
+    def begun(self, path: Path, lasted_s: float) -> ConfirmationFile:
+        file = ConfirmationFile(path, SPACE)
+        file.keep(ConfirmationRun("job", CHOSEN, PRICE, 0.5, lasted_s=lasted_s))
         return file
 
     @pytest.mark.parametrize(("outlived_s", "paid_s"), [(0.0, 40.0), (55.0, 55.0)])
@@ -219,7 +219,7 @@ class TestInterrupted:
         file = self.begun(tmp_path / "confirmation.json", 40.0)
         rented.bill_usd = 0.03
         assert file.charge_interrupted(rented) == pytest.approx(0.03)
-        file.keep(Confirming("job", CHOSEN, PRICE, 0.5))
+        file.keep(ConfirmationRun("job", CHOSEN, PRICE, 0.5))
         rented.bill_usd = 0.07
         assert file.charge_interrupted(rented) == pytest.approx(0.04)
         assert file.spent_usd == pytest.approx(0.07)
@@ -248,7 +248,7 @@ def trial(status: str = FINISHED, number: int = 0) -> Trial:
 def test_a_run_settles_what_more_money_could_not_tell(
     kept: str | None, most_usd: float, settled: bool
 ) -> None:
-    begun = Confirming("job", CHOSEN, PRICE, 0.5, None if kept is None else trial(kept))
+    begun = ConfirmationRun("job", CHOSEN, PRICE, 0.5, None if kept is None else trial(kept))
     assert begun.settles(most_usd) is settled
     if kept == CUT:
         assert replace(begun, most_usd=None).settles(most_usd)
@@ -256,14 +256,14 @@ def test_a_run_settles_what_more_money_could_not_tell(
 
 def test_the_file_of_confirmations_keeps_every_run(tmp_path: Path) -> None:
     path = tmp_path / "study" / "confirmation.json"
-    file = Confirmations(path, SPACE)
+    file = ConfirmationFile(path, SPACE)
     assert file.find("job", CHOSEN) is None
     assert file.spent_usd == 0.0
-    charge = Entry("confirmation", 0.25, 9.0, PRICE)
-    cut = Confirming("job", CHOSEN, PRICE, 0.5, trial(CUT), charge)
-    done = Confirming("job", CHOSEN, PRICE, None, trial(), charge)
-    interrupted = Confirming("job", CHOSEN, PRICE, None, None, charge)
-    other = Confirming("another job", CHOSEN, PRICE, 0.5, trial(CUT, 7), charge)
+    charge = LedgerEntry("confirmation", 0.25, 9.0, PRICE)
+    cut = ConfirmationRun("job", CHOSEN, PRICE, 0.5, trial(CUT), charge)
+    done = ConfirmationRun("job", CHOSEN, PRICE, None, trial(), charge)
+    interrupted = ConfirmationRun("job", CHOSEN, PRICE, None, None, charge)
+    other = ConfirmationRun("another job", CHOSEN, PRICE, 0.5, trial(CUT, 7), charge)
     for kept in (cut, interrupted, other):
         file.keep(kept)
     assert file.find("job", CHOSEN) == interrupted  # the last of those that did not finish
@@ -274,7 +274,7 @@ def test_the_file_of_confirmations_keeps_every_run(tmp_path: Path) -> None:
     assert file.find("job", {"n": 1, "s": 1.0}) is None
     assert (file.spent_usd, file.interrupted_usd("job", CHOSEN)) == (1.25, 0.25)
     assert file.interrupted_usd("another job", CHOSEN) == 0.0
-    begun = Confirming("job", CHOSEN, PRICE, 0.5)
+    begun = ConfirmationRun("job", CHOSEN, PRICE, 0.5)
     assert (begun.lasted_s, begun.spent_usd, begun.open, cut.open, interrupted.open) == (
         0.0, 0.0, True, False, False,
     )  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 
 from prudent.core.space import Space
 from prudent.tuning import crew as crews
-from prudent.tuning.crew import SLICE_S, Crew, LiveCrew, Reached, VirtualCrew
+from prudent.tuning.crew import SLICE_S, ActiveTrials, LimitReached, LiveTrials, ReplayedTrials
 from prudent.tuning.jobs.function import FunctionJob
 from prudent.tuning.jobs.job import Run
 from prudent.tuning.limits import NEVER, Limit
@@ -43,7 +43,7 @@ def never(number: int) -> Limit:
     return NEVER
 
 
-def story(crew: Crew, limits: dict[int, Limit]) -> list[tuple[int, str, float]]:
+def story(crew: ActiveTrials, limits: dict[int, Limit]) -> list[tuple[int, str, float]]:
     """Everything that happens until nobody is left: who, what, and when on the study's clock."""
     told = []
     while crew.members:
@@ -53,20 +53,20 @@ def story(crew: Crew, limits: dict[int, Limit]) -> list[tuple[int, str, float]]:
         if isinstance(event, Progress):
             told.append((member.number, "shown", crew.now_s))
             continue
-        told.append((member.number, "reached" if isinstance(event, Reached) else "ended", crew.now_s))
+        told.append((member.number, "reached" if isinstance(event, LimitReached) else "ended", crew.now_s))
         crew.remove(member.number)
     return told
 
 
 def test_events_come_in_the_order_of_the_shared_clock() -> None:
-    crew = VirtualCrew()
+    crew = ReplayedTrials()
     crew.add(1, finished(100, 30, 60), 0.0)
     crew.add(2, finished(40), 0.0)
     assert story(crew, {}) == [(1, "shown", 30), (2, "ended", 40), (1, "shown", 60), (1, "ended", 100)]
 
 
 def test_a_later_run_starts_when_it_is_added() -> None:
-    crew = VirtualCrew()
+    crew = ReplayedTrials()
     crew.add(1, finished(10), 0.0)
     crew.wait(never)
     crew.remove(1)
@@ -75,21 +75,21 @@ def test_a_later_run_starts_when_it_is_added() -> None:
 
 
 def test_equal_moments_go_by_number() -> None:
-    crew = VirtualCrew()
+    crew = ReplayedTrials()
     for number in (3, 1, 2):
         crew.add(number, finished(50), 0.0)
     assert [number for number, _, _ in story(crew, {})] == [1, 2, 3]
 
 
 def test_limits_are_reached_exactly_and_an_end_on_the_limit_counts_as_an_end() -> None:
-    crew = VirtualCrew()
+    crew = ReplayedTrials()
     crew.add(1, finished(100), 0.0)
     crew.add(2, finished(70), 0.0)
     assert story(crew, {1: Limit(33.3, "x"), 2: Limit(70.0, "x")}) == [(1, "reached", 33.3), (2, "ended", 70)]
 
 
 def test_a_limit_that_comes_nearer_cannot_lie_in_the_past() -> None:
-    crew = VirtualCrew()
+    crew = ReplayedTrials()
     crew.add(1, finished(1000), 0.0)
     crew.add(2, finished(60), 0.0)
     crew.wait(never)
@@ -97,12 +97,12 @@ def test_a_limit_that_comes_nearer_cannot_lie_in_the_past() -> None:
     happened = crew.wait(lambda number: Limit(20.0, "another one ended well"))
     assert happened is not None
     member, event = happened
-    assert isinstance(event, Reached)
+    assert isinstance(event, LimitReached)
     assert (event.limit.seconds, member.seen_s) == (60.0, 60.0)
 
 
 def test_the_clock_goes_on_after_an_interruption() -> None:
-    crew = VirtualCrew(now_s=500.0)
+    crew = ReplayedTrials(now_s=500.0)
     crew.add(7, finished(100), 450.0)
     crew.add(8, finished(20), 500.0)
     assert story(crew, {}) == [(8, "ended", 520), (7, "ended", 550)]
@@ -110,7 +110,7 @@ def test_the_clock_goes_on_after_an_interruption() -> None:
 
 def test_the_clock_of_live_runs_goes_on_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crews.time, "monotonic", lambda: 1000.0)
-    assert LiveCrew(now_s=500.0).now_s == 500.0
+    assert LiveTrials(now_s=500.0).now_s == 500.0
 
 
 def test_live_runs_end_when_they_end() -> None:
@@ -121,7 +121,7 @@ def test_live_runs_end_when_they_end() -> None:
         return {}
 
     job = FunctionJob(work, Space.parse({"number": [1, 2, 3]}))
-    crew = LiveCrew()
+    crew = LiveTrials()
     for number in may_end:
         crew.add(number, job.start({"number": number}, number), crew.now_s)
     told: list[tuple[int, str]] = []
@@ -131,7 +131,7 @@ def test_live_runs_end_when_they_end() -> None:
         happened = crew.wait(lambda number: limits.get(number, NEVER))
         assert happened is not None
         member, event = happened
-        told.append((member.number, "reached" if isinstance(event, Reached) else "ended"))
+        told.append((member.number, "reached" if isinstance(event, LimitReached) else "ended"))
         crew.remove(member.number)
         if member.number == 2:
             may_end[1].set()
@@ -156,7 +156,7 @@ class Listened:
 
 
 def test_runs_that_cannot_tell_are_listened_to_for_a_while_each_and_never_without_waiting() -> None:
-    crew, runs = LiveCrew(), [Listened(1.0), Listened(2.0)]
+    crew, runs = LiveTrials(), [Listened(1.0), Listened(2.0)]
     for number, run in enumerate(runs, start=1):
         crew.add(number, run, 0.0)
     assert [(number, what) for number, what, _ in story(crew, {2: Limit(1.5, "enough")})] == [
@@ -202,8 +202,8 @@ class Told:
         return Outcome("cut", at_s, {}, why)
 
 
-def crew_of(*runs: Told) -> LiveCrew:
-    crew = LiveCrew()
+def crew_of(*runs: Told) -> LiveTrials:
+    crew = LiveTrials()
     for number, run in enumerate(runs, start=1):
         crew.add(number, run, 0.0)
     return crew
@@ -218,7 +218,7 @@ def test_whoever_is_past_its_limit_comes_first_however_much_the_others_talk() ->
     happened = crew.wait(lambda number: Limit(1.0, "slow") if number == 9 else NEVER)
     assert happened is not None
     member, event = happened
-    assert (member.number, event) == (9, Reached(Limit(1.5, "slow")))
+    assert (member.number, event) == (9, LimitReached(Limit(1.5, "slow")))
 
 
 def test_of_those_that_talk_each_has_its_turn() -> None:
@@ -236,7 +236,7 @@ def test_what_a_run_has_said_is_kept_and_does_not_put_it_off() -> None:
     crew = crew_of(run)
     happened = crew.wait(lambda number: Limit(1.0, "slow"))
     assert happened is not None
-    assert isinstance(happened[1], Reached)
+    assert isinstance(happened[1], LimitReached)
     assert [shown.elapsed_s for shown in happened[0].progress][-1] == 1.999
     assert len(happened[0].progress) == 2000
 
@@ -319,8 +319,8 @@ def test_what_goes_wrong_at_an_end_is_told_to_whoever_waits() -> None:
         crew.wait(never)
 
 
-@pytest.mark.parametrize("kind", [VirtualCrew, LiveCrew])
-def test_a_limit_of_never_is_never(kind: type[Crew]) -> None:
+@pytest.mark.parametrize("kind", [ReplayedTrials, LiveTrials])
+def test_a_limit_of_never_is_never(kind: type[ActiveTrials]) -> None:
     crew = kind()
     crew.add(1, finished(3.0), 0.0)
     assert [(number, what) for number, what, _ in story(crew, {1: Limit(math.inf)})] == [(1, "ended")]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from prudent.core.money import Price
-from prudent.tuning.charges import charge_of, interrupted_charge, lasted, sign_after_s
-from prudent.tuning.endings import Endings
+from prudent.tuning.charges import charge_of, interrupted_charge, interrupted_outcome, heartbeat_after_s
+from prudent.tuning.endings import ShutdownMargin
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome
 
 PRICE = Price(3.6, "2025-01-01", "the test", boot_s=10.0, release_s=5.0)
@@ -27,12 +27,12 @@ class Gentle(Plain):
 
 
 def test_until_it_was_measured_a_tenth_of_a_second_is_kept_for_noticing_and_one_for_stopping() -> None:
-    endings = Endings()
+    endings = ShutdownMargin()
     assert (endings.noticing_s, endings.least_s, endings.deciding_s) == (0.1, 0.2, 2.0)
 
 
 def test_what_took_longer_once_is_expected_to_again() -> None:
-    endings = Endings()
+    endings = ShutdownMargin()
     assert not endings.noticed(0.1)
     assert endings.noticed(3.0)
     assert not endings.noticed(3.0)
@@ -45,7 +45,7 @@ def test_what_took_longer_once_is_expected_to_again() -> None:
 
 @pytest.mark.parametrize(("paid_s", "grace_s"), [(10.0, 1.0), (50.0, 5.0), (60.0, 5.0)])
 def test_the_grace_is_a_tenth_of_what_is_paid_at_most(paid_s: float, grace_s: float) -> None:
-    endings = Endings()
+    endings = ShutdownMargin()
     assert endings.grace_s(Gentle(), paid_s) == pytest.approx(grace_s)
     assert endings.room_s(Gentle(), paid_s) == pytest.approx(grace_s + 0.2)
     assert endings.grace_s(Plain(), paid_s) == 0.0
@@ -53,7 +53,7 @@ def test_the_grace_is_a_tenth_of_what_is_paid_at_most(paid_s: float, grace_s: fl
 
 @pytest.mark.parametrize(("lasted_s", "after_s"), [(0.0, 1.0), (100.0, 1.0), (200.0, 2.0)])
 def test_a_sign_of_life_is_due_every_second_or_hundredth(lasted_s: float, after_s: float) -> None:
-    assert sign_after_s(lasted_s) == pytest.approx(after_s)
+    assert heartbeat_after_s(lasted_s) == pytest.approx(after_s)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_what_is_above_the_reservation_by_arithmetic_alone_is_not(bill_usd: floa
 
 
 def test_an_interrupted_run_is_charged_for_its_time() -> None:
-    found = interrupted_charge("trial 1", PRICE, lasted(85.0))
+    found = interrupted_charge("trial 1", PRICE, interrupted_outcome(85.0))
     assert found is not None
     assert (found.label, found.note) == ("trial 1, interrupted", "interrupted")
     assert (found.usd, found.seconds) == (pytest.approx(0.1), pytest.approx(100.0))
-    assert interrupted_charge("trial 1", PRICE, lasted(0.0)) is None
-    assert (lasted(3.0).status, lasted(3.0).why) == (CUT, "interrupted")
+    assert interrupted_charge("trial 1", PRICE, interrupted_outcome(0.0)) is None
+    assert (interrupted_outcome(3.0).status, interrupted_outcome(3.0).why) == (CUT, "interrupted")

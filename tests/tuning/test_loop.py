@@ -12,10 +12,10 @@ from prudent.core.errors import RunFailed
 from prudent.core.money import Price
 from prudent.core.space import Space
 from prudent.tuning.confirm import AROUND_S, allowance_usd, confirm
-from prudent.tuning.crew import LiveCrew, Member, VirtualCrew
+from prudent.tuning.crew import ActiveTrial, LiveTrials, ReplayedTrials
 from prudent.tuning.goal import Goal
 from prudent.tuning.limits import NEVER, OUT_OF_MONEY
-from prudent.tuning.loop import GIVE_UP, Ended, Extended, Loop, Shown, Started
+from prudent.tuning.loop import GIVE_UP, StudyRunner, TrialEnded, TrialExtended, TrialReported, TrialStarted
 from prudent.tuning.result import Result
 from prudent.tuning.study import Study
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Outcome, Progress
@@ -91,10 +91,14 @@ class Job:
 
 def loop_of(
     job: Job, budget_usd: float | None = 0.1, max_trials: int | None = None, parallel: int = 1, **more: Any
-) -> tuple[Loop, Study, list[Any]]:
+) -> tuple[StudyRunner, Study, list[Any]]:
     study = Study(SPACE, more.pop("goal", "minimise cost_usd"), job.price, budget_usd, "random", **more)
-    crew, told = (VirtualCrew() if job.virtual else LiveCrew()), []
-    return Loop(job, study, crew, parallel, lambda event, _: told.append(event), max_trials), study, told
+    crew, told = (ReplayedTrials() if job.virtual else LiveTrials()), []
+    return (
+        StudyRunner(job, study, crew, parallel, lambda event, _: told.append(event), max_trials),
+        study,
+        told,
+    )
 
 
 def unpaid(bill_usd: float = 0.0, why: str = OUT_OF_MONEY) -> Scripted:
@@ -137,8 +141,10 @@ def test_at_most_so_many_trials_those_under_way_included() -> None:
     loop, study, told = loop_of(job, max_trials=5, parallel=3)
     loop.run()
     assert len(study.trials) == 5
-    assert [sum(isinstance(event, kind) for event in told) for kind in (Started, Shown, Ended)] == [5, 5, 5]
-    assert [type(event) for event in told[:4]] == [Started, Started, Started, Shown]
+    assert [
+        sum(isinstance(event, kind) for event in told) for kind in (TrialStarted, TrialReported, TrialEnded)
+    ] == [5, 5, 5]
+    assert [type(event) for event in told[:4]] == [TrialStarted, TrialStarted, TrialStarted, TrialReported]
     assert study.trials[-1].finished
 
 
@@ -147,7 +153,7 @@ def test_what_cannot_be_the_answer_is_not_begun() -> None:
     loop, study, told = loop_of(job, max_trials=2, goal="minimise cost_usd subject to cost_usd <= 0.05")
     loop.run()
     assert job.started == []
-    assert [type(event) for event in told] == [Started, Ended] * 2
+    assert [type(event) for event in told] == [TrialStarted, TrialEnded] * 2
     assert [(trial.status, trial.time_s, trial.spent_usd) for trial in study.trials] == [(CUT, 0.0, 0.0)] * 2
 
 
@@ -166,7 +172,7 @@ def test_a_run_gets_as_much_grace_as_was_kept_back(budget_usd: float, grace_s: f
     [(_, why)] = run.cuts
     assert why == OUT_OF_MONEY
     assert run.grace_s == pytest.approx(grace_s)
-    assert any(isinstance(event, Extended) for event in told)
+    assert any(isinstance(event, TrialExtended) for event in told)
     [trial] = study.trials
     assert (trial.status, trial.time_s) == (CUT, run.elapsed_s())
 
@@ -218,14 +224,14 @@ def test_an_interrupt_ends_what_runs_and_charges_it() -> None:
 
 
 def test_a_replayed_run_that_is_cut_is_ending() -> None:
-    crew = VirtualCrew()
+    crew = ReplayedTrials()
     crew.add(1, Scripted(Outcome(FINISHED, 9.0)), 0.0)
     member = crew.members[1]
     assert (member.started_s, member.seen_s, member.ending, member.upcoming) == (0.0, 0.0, False, None)
     crew.cut(member, 4.0, "enough")
     assert member.ending
     assert crew.wait(lambda _: NEVER) == (member, Outcome(CUT, 4.0, {}, "enough"))
-    assert Member(1, Scripted()).price.usd_per_h == 0.0
+    assert ActiveTrial(1, Scripted()).price.usd_per_h == 0.0
 
 
 def result(**more: Any) -> Result:

@@ -16,7 +16,7 @@ import pytest
 
 from prudent.core.space import Space
 from prudent.tuning.jobs.function import FunctionJob
-from prudent.tuning.strategies.first_looks import FirstLooks
+from prudent.tuning.strategies.first_looks import ScalingDesign
 from prudent.tuning.study import Study
 from prudent.tuning.tune import tune
 
@@ -109,8 +109,8 @@ def test_first_looks_do_not_depend_on_what_was_asked_before() -> None:
     space = Space.parse({"n": list(range(1, 40)), "s": [0.1, 0.5, 1.0]})
     problem = Study(space, "minimise cost_usd", lambda c: 1.0, 1.0, "grid", fraction="s").problem
 
-    def looks() -> FirstLooks:
-        return FirstLooks(problem, (0.1, 0.5), "latin", 3, False, 1)
+    def looks() -> ScalingDesign:
+        return ScalingDesign(problem, (0.1, 0.5), "latin", 3, False, 1)
 
     one, other = looks(), looks()
     for count in (3, 5, 9, 17):

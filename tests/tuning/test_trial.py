@@ -13,7 +13,7 @@ from prudent.core.money import Price
 from prudent.core.space import Space
 from prudent.tuning.goal import Constraint, Goal
 from prudent.tuning.study import Study
-from prudent.tuning.trial import CUT, FAILED, FINISHED, Ask, Outcome, Proposal, Trial
+from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, PendingTrial, Proposal, Trial
 from prudent.tuning.warm_start import earlier_trials
 
 SPACE = Space.parse({"n": [1, 2, 3, 4]})
@@ -23,7 +23,7 @@ def test_what_nobody_said() -> None:
     outcome = Outcome(FINISHED, 1.0)
     assert (outcome.measures, outcome.why, outcome.started) == ({}, "", True)
     assert (outcome.overhead_s, outcome.ending_s, outcome.bill_usd) == (0.0, 0.0, None)
-    assert Ask(1, {}, Price(1.0, "", ""), "", 0.0, Proposal({})).at_s == 0.0
+    assert PendingTrial(1, {}, Price(1.0, "", ""), "", 0.0, Proposal({})).at_s == 0.0
     trial = Trial(1, {}, FINISHED, 1.0, 2.0, 3.0, {}, True)
     assert (trial.decision_s, trial.why, trial.chosen, trial.estimate, trial.known) == (
         0.0,

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prudent.cli.interrupt import ended_by_signals
+from prudent.cli.exits import ended_by_signals
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.space import Space
@@ -23,7 +23,7 @@ from prudent.tuning.jobs.table import TableJob
 from prudent.tuning.limits import NOT_CHEAPER, OUT_OF_MONEY, TOO_SLOW
 from prudent.tuning.study import Study
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome
-from prudent.tuning.tune import GIVE_UP, Ended, Event, Extended, Shown, Started, tune
+from prudent.tuning.tune import GIVE_UP, Event, TrialEnded, TrialExtended, TrialReported, TrialStarted, tune
 
 from .metered import MeteredJob
 
@@ -273,7 +273,7 @@ class TestLive:
                 stopped.set()
 
         def watch(event: Event, study: Study) -> None:
-            if isinstance(event, Shown) and event.number == 2:
+            if isinstance(event, TrialReported) and event.number == 2:
                 raise KeyboardInterrupt
 
         job = FunctionJob(work, Space.parse({"n": [1, 2]}), price=3.6)
@@ -291,12 +291,14 @@ class TestLive:
 def test_events_tell_the_whole_story(table: Callable[[], TableJob]) -> None:
     events: list[Event] = []
     result = tune(table(), GOAL, 0.1, "random", watch=lambda event, study: events.append(event))
-    started = [event.ask.number for event in events if isinstance(event, Started)]
-    ended = [event.trial for event in events if isinstance(event, Ended)]
+    started = [event.ask.number for event in events if isinstance(event, TrialStarted)]
+    ended = [event.trial for event in events if isinstance(event, TrialEnded)]
     assert started == [trial.number for trial in result.trials]
     assert tuple(ended) == result.trials
-    assert any(isinstance(event, Shown) for event in events)
-    assert all(event.number in started for event in events if isinstance(event, (Shown, Extended)))
+    assert any(isinstance(event, TrialReported) for event in events)
+    assert all(
+        event.number in started for event in events if isinstance(event, (TrialReported, TrialExtended))
+    )
 
 
 def test_at_most_so_many_trials(table: Callable[[], TableJob]) -> None:

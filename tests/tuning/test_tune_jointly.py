@@ -11,7 +11,7 @@ import pytest
 
 from prudent.cli.main import run
 from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.local import LocalProvider
+from prudent.cloud.providers.local.provider import LocalProvider
 
 # Twice the vCPUs for a little more money. Only depth 2 learns enough, and only all of the data, which takes
 # longest.

@@ -21,7 +21,7 @@ from prudent.cloud.clusters.points import POINTS, RELEASE, RENEW
 from prudent.cloud.leases.lease import RELEASED, Lease
 from prudent.cloud.leases.reaper import reap_all
 from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.local import LocalProvider
+from prudent.cloud.providers.local.provider import LocalProvider
 from prudent.core.points import KILL_AT
 
 SERVER = Path(__file__).with_name("tune_server.py")

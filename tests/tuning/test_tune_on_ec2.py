@@ -16,7 +16,7 @@ from moto.ec2.models.instances import Instance
 from prudent.cli.main import run
 from prudent.cloud.leases.lease import RELEASED
 from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.ec2 import Ec2Provider
+from prudent.cloud.providers.ec2.provider import Ec2Provider
 from prudent.tuning.jobs import cluster_run
 
 from ..cloud.ec2_cloud import CREDENTIALS, Ec2Cloud

@@ -14,7 +14,7 @@ import pytest
 
 from prudent.cli.main import run
 from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.hosts import HostsProvider
+from prudent.cloud.providers.ssh.provider import HostsProvider
 
 from ..cloud import ssh_server
 

@@ -6,7 +6,7 @@ import pytest
 
 from prudent.core.errors import BadInput
 from prudent.workflows import Workflow
-from prudent.workflows.dax import parse
+from prudent.workflows.formats.dax import parse
 
 STAMP = 'version="2.1" count="1" index="0" name="t" jobCount="2" fileCount="0" childCount="1"'
 

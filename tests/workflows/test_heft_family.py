@@ -6,17 +6,22 @@ import numpy as np
 import pytest
 
 from prudent.workflows import Activation, Fleet, Vm, Workflow, World, schedule
-from prudent.workflows.bounds import lower_bounds
-from prudent.workflows.generate import generate
-from prudent.workflows.problem import bring_together
-from prudent.workflows.schedulers import ranks
-from prudent.workflows.schedulers.peft import optimistic_cost_s
-from prudent.workflows.schedulers.timetable import by_priority, fill
+from prudent.workflows.formats.generate import generate
+from prudent.workflows.schedulers.bounds import lower_bounds
+from prudent.workflows.schedulers.heft_family import optimistic_cost_s
+from prudent.workflows.schedulers.list_scheduling import (
+    mean_occupancy_s,
+    place_by_insertion,
+    priority_order,
+    seconds_per_byte,
+    upward_rank,
+)
+from prudent.workflows.simulation.problem import build_problem
 
 
 def test_upward_ranks_of_the_paper(heft_paper):
-    problem = bring_together(*heft_paper)
-    rank = ranks.upward(problem, ranks.mean_held_s(problem), ranks.seconds_per_byte(problem))
+    problem = build_problem(*heft_paper)
+    rank = upward_rank(problem, mean_occupancy_s(problem), seconds_per_byte(problem))
     expected = [108.000, 77.000, 80.000, 80.000, 69.000, 63.333, 42.667, 35.667, 44.333, 14.667]
     assert rank == pytest.approx(expected, abs=1e-3)
 
@@ -50,7 +55,7 @@ def test_optimistic_costs_by_hand():
         (("a", "b"),),
     )
     fleet = Fleet((Vm("u", "m"), Vm("v", "n")))
-    problem = bring_together(workflow, fleet, World(storage="network"))
+    problem = build_problem(workflow, fleet, World(storage="network"))
     assert optimistic_cost_s(problem) == pytest.approx(np.array([[4, 4], [0, 0]]))
 
 
@@ -69,14 +74,14 @@ def test_gaps_are_filled():
     plan = schedule(workflow, fleet, World(), scheduler="heft")
     assert plan.makespan_s == 15
     assert plan.assignments["d"].start_s == 0
-    problem = bring_together(workflow, fleet, World())
-    placement = fill(problem, np.array([0, 1, 2]))
+    problem = build_problem(workflow, fleet, World())
+    placement = place_by_insertion(problem, np.array([0, 1, 2]))
     assert placement.order.tolist() == [0, 2, 1]
 
 
 def test_priorities_respect_parents(diamond, pair, still):
-    problem = bring_together(diamond, pair, still)
-    assert by_priority(problem, np.array([0.0, 1.0, 2.0, 9.0])).tolist() == [0, 2, 1, 3]
+    problem = build_problem(diamond, pair, still)
+    assert priority_order(problem, np.array([0.0, 1.0, 2.0, 9.0])).tolist() == [0, 2, 1, 3]
 
 
 def test_boot_counts_in_the_plan():

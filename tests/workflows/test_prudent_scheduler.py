@@ -12,22 +12,19 @@ from hypothesis import strategies as st
 
 from prudent.core.errors import BadInput, RunFailed
 from prudent.workflows import Activation, Fleet, Plan, Vm, Workflow, World, schedule, simulate
-from prudent.workflows.bounds import least_cost_usd, lower_bounds
-from prudent.workflows.front import FrontPoint, undominated
-from prudent.workflows.generate import generate, shapes
-from prudent.workflows.judging import judge
-from prudent.workflows.policies import ADAPTIVE, PLAN
-from prudent.workflows.problem import bring_together, weather_of
-from prudent.workflows.replay import Replayer
-from prudent.workflows.schedulers.prudent import BASELINES, Prudent, aim_for, heat_for
-from prudent.workflows.schedulers.timetable import by_priority
-from prudent.workflows.scheduling import alternative
-from prudent.workflows.search.aim import Aim, energy, latest_s
-from prudent.workflows.search.anneal import anneal
-from prudent.workflows.search.draft import draft_of
-from prudent.workflows.search.ground import ground_of
-from prudent.workflows.search.searcher import Found, Searcher
-from prudent.workflows.simulator import Placement, play
+from prudent.workflows.formats.generate import generate, shapes
+from prudent.workflows.plan import ParetoPoint, pareto_front
+from prudent.workflows.schedulers.bounds import least_cost_usd, lower_bounds
+from prudent.workflows.schedulers.list_scheduling import priority_order
+from prudent.workflows.schedulers.prudent import BASELINES, Prudent, cooling_for, objective_for
+from prudent.workflows.scheduling import alternative, evaluate
+from prudent.workflows.search.anneal import SearchObjective, anneal, energy, makespan_limit_s
+from prudent.workflows.search.searcher import EvaluatedPlacement, PlacementSearch
+from prudent.workflows.search.walk import candidate_plan, search_arrays
+from prudent.workflows.simulation.problem import Placement, build_problem, sample_world
+from prudent.workflows.simulation.records import ADAPTIVE, PLAN
+from prudent.workflows.simulation.replay import Replayer
+from prudent.workflows.simulation.simulator import run_simulation
 
 FLEET = Fleet(
     tuple(
@@ -135,15 +132,15 @@ def test_it_stops_when_the_bound_is_reached():
 
 
 def test_a_limit_in_seconds_only_stops_earlier():
-    problem = bring_together(generate("montage", 40, seed=2), FLEET, World())
+    problem = build_problem(generate("montage", 40, seed=2), FLEET, World())
     ticks = itertools.count()
     start = Prudent(evaluations=0).propose(problem, 0).placement
-    aim, heat = Aim(), heat_for(40)
+    aim, heat = SearchObjective(), cooling_for(40)
     for seconds, tried in ((3.5, 60_000), (1e9, 100_000)):
-        searcher = Searcher(problem, 1, seconds, clock=lambda: float(next(ticks)))
+        searcher = PlacementSearch(problem, 1, seconds, clock=lambda: float(next(ticks)))
         found = searcher.improve(searcher.judge(start), aim, heat, 100_000)
         assert searcher.tried == tried
-    sliced, whole = found, Searcher(problem, 1).improve(searcher.judge(start), aim, heat, 100_000)
+    sliced, whole = found, PlacementSearch(problem, 1).improve(searcher.judge(start), aim, heat, 100_000)
     assert sliced.makespan_s == pytest.approx(whole.makespan_s, rel=0.02)
 
 
@@ -151,35 +148,35 @@ def test_a_limit_in_seconds_only_stops_earlier():
 @pytest.mark.parametrize("slots", [1, 2])
 def test_what_the_search_reports_is_what_the_simulator_says(world, slots):
     fleet = Fleet(tuple(Vm(v.name, v.machine, v.mips, slots, v.usd_per_h, 60) for v in FLEET.vms))
-    problem = bring_together(generate("epigenomics", 70, seed=3), fleet, world)
-    searcher = Searcher(problem, 4)
+    problem = build_problem(generate("epigenomics", 70, seed=3), fleet, world)
+    searcher = PlacementSearch(problem, 4)
     rng = np.random.default_rng(8)
     placement = Placement(
         rng.integers(0, len(problem.lanes), len(problem.tasks)),
-        by_priority(problem, rng.random(len(problem.tasks))),
+        priority_order(problem, rng.random(len(problem.tasks))),
     )
     start = searcher.judge(placement)
     for objective in ("makespan", "cost"):
-        aim = aim_for(objective, start, math.inf, math.inf)
-        found = searcher.improve(start, aim, heat_for(70, 3.0), 5_000)
+        aim = objective_for(objective, start, math.inf, math.inf)
+        found = searcher.improve(start, aim, cooling_for(70, 3.0), 5_000)
         assert found.energy(aim) < start.energy(aim)
-        trace = play(problem, weather_of(problem, world, 0), PLAN, placement=found.placement)
+        trace = run_simulation(problem, sample_world(problem, world, 0), PLAN, placement=found.placement)
         assert (found.makespan_s, found.cost_usd) == (trace.makespan_s, trace.cost_usd)
 
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_the_walk_agrees_with_replay_after_many_changes(world):
     """A search that kept wrong times would drift from the truth with every accepted change."""
-    problem = bring_together(generate("epigenomics", 70, seed=3), FLEET, world)
-    ground = ground_of(problem)
+    problem = build_problem(generate("epigenomics", 70, seed=3), FLEET, world)
+    ground = search_arrays(problem)
     start = Prudent(evaluations=0, front=0).propose(problem, 0).placement
-    draft, replayer = draft_of(ground, start), Replayer(problem)
+    draft, replayer = candidate_plan(ground, start), Replayer(problem)
     best, move, path = np.full(3, np.inf), np.zeros(4, np.int64), np.zeros(70, np.int64)
     random = np.array([3], dtype=np.uint64)
     for objective in ("makespan", "cost"):
-        aim = aim_for(objective, Found(start, *replayer(start)[::2]), math.inf, math.inf)
+        aim = objective_for(objective, EvaluatedPlacement(start, *replayer(start)[::2]), math.inf, math.inf)
         lane, order = start.lane.copy(), start.order.copy()
-        anneal(ground, draft, aim, heat_for(70, 10), 3_000, 0.0, random, path, move, lane, order, best)
+        anneal(ground, draft, aim, cooling_for(70, 10), 3_000, 0.0, random, path, move, lane, order, best)
         kept = replayer(Placement(lane, order))
         assert (best[1], best[2]) == pytest.approx((kept[0], kept[2]))
         now = replayer(Placement(draft.lane, draft.order))
@@ -196,9 +193,9 @@ def test_the_walk_agrees_with_replay_after_many_changes(world):
     time_weight=st.sampled_from([0.0, 0.5, 1.0]),
 )
 def test_the_search_gives_up_only_what_is_too_bad(makespan_s, cost_usd, deadline_s, limit, time_weight):
-    aim = Aim(time_weight, 1.0, deadline_s, 3.0 if deadline_s < math.inf else 0.0)
+    aim = SearchObjective(time_weight, 1.0, deadline_s, 3.0 if deadline_s < math.inf else 0.0)
     if energy(aim, makespan_s, cost_usd) <= limit:
-        assert makespan_s <= latest_s(aim, limit) * (1 + ROUNDING) + ROUNDING
+        assert makespan_s <= makespan_limit_s(aim, limit) * (1 + ROUNDING) + ROUNDING
 
 
 @pytest.mark.parametrize("shape", ["montage", "cybershake", "sipht"])
@@ -209,7 +206,7 @@ def test_cheaper_by_a_deadline_and_never_late(shape):
     plan = schedule(workflow, FLEET, World(), options=options)
     assert plan.makespan_s <= options["deadline_s"]
     assert plan.cost_usd < 0.95 * heft.cost_usd
-    assert plan.cost_usd >= least_cost_usd(bring_together(workflow, FLEET, World())) - ROUNDING
+    assert plan.cost_usd >= least_cost_usd(build_problem(workflow, FLEET, World())) - ROUNDING
     assert plan.policy == "frugal"
 
 
@@ -244,7 +241,7 @@ def test_the_front_trades_time_for_money(tmp_path):
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1))
 def test_nothing_on_the_front_is_dominated(pairs):
-    front = undominated([FrontPoint(*pair) for pair in pairs])
+    front = pareto_front([ParetoPoint(*pair) for pair in pairs])
     for makespan_s, cost_usd in pairs:
         assert any(each.makespan_s <= makespan_s and each.cost_usd <= cost_usd for each in front)
     for one, other in itertools.permutations(front, 2):
@@ -255,8 +252,8 @@ def test_adapting_beats_a_static_plan_in_unknown_worlds():
     ratios = []
     for shape in shapes():
         workflow = generate(shape, 50, seed=6)
-        ours = judge(schedule(workflow, FLEET, World(), options=QUICK), workflow, world=UNKNOWN, worlds=60)
-        theirs = judge(schedule(workflow, FLEET, World(), "heft"), workflow, world=UNKNOWN, worlds=60)
+        ours = evaluate(schedule(workflow, FLEET, World(), options=QUICK), workflow, world=UNKNOWN, worlds=60)
+        theirs = evaluate(schedule(workflow, FLEET, World(), "heft"), workflow, world=UNKNOWN, worlds=60)
         assert ours.mean_s < theirs.mean_s
         assert ours.p95_s < theirs.p95_s
         assert ours.mean_s <= ours.p95_s
@@ -269,15 +266,15 @@ def test_judging_is_repeatable_and_says_how_often_all_was_done():
     workflow = generate("montage", 25, seed=6)
     plan = schedule(workflow, FLEET, World(), "heft")
     bad = World(failure_rate=0.3, retries=1)
-    first, again = (judge(plan, workflow, world=bad, worlds=40, seed=3) for _ in range(2))
+    first, again = (evaluate(plan, workflow, world=bad, worlds=40, seed=3) for _ in range(2))
     assert first.makespans_s.tolist() == again.makespans_s.tolist()
     assert 0 <= first.finished < 1
-    calm = judge(plan, workflow, worlds=2)
+    calm = evaluate(plan, workflow, worlds=2)
     assert (calm.mean_s, calm.p95_s, calm.mean_usd) == pytest.approx(
         (plan.makespan_s, plan.makespan_s, plan.cost_usd)
     )
     with pytest.raises(BadInput, match="at least one"):
-        judge(plan, workflow, worlds=0)
+        evaluate(plan, workflow, worlds=0)
 
 
 @settings(max_examples=20, deadline=None)
@@ -293,14 +290,14 @@ def test_a_late_vm_loses_its_work():
     """Two equal VMs, four equal activations; one VM turns out to be ten times slower."""
     workflow = Workflow("four", tuple(Activation(f"t{at}", runtime_s=10) for at in range(8)))
     fleet = Fleet((Vm("a", "m"), Vm("b", "m")))
-    problem = bring_together(workflow, fleet, World())
-    weather = weather_of(problem, World(), 0)
+    problem = build_problem(workflow, fleet, World())
+    weather = sample_world(problem, World(), 0)
     vms = weather.vms.copy()
     vms["speed"] = [1.0, 0.1]
     slow = type(weather)(weather.tasks, vms, weather.rules, weather.fails_at, weather.drift, weather.lives_s)
     placement = schedule(workflow, fleet, World(), "heft").placement(workflow)
-    static = play(problem, slow, PLAN, placement=placement)
-    adaptive = play(problem, slow, ADAPTIVE, placement=placement, priority=np.ones(8))
+    static = run_simulation(problem, slow, PLAN, placement=placement)
+    adaptive = run_simulation(problem, slow, ADAPTIVE, placement=placement, priority=np.ones(8))
     assert static.makespan_s == 400
     # The slow VM keeps what it has begun; it is tried again only while its speed is not known.
     assert adaptive.makespan_s <= 200
@@ -366,8 +363,8 @@ def test_a_hard_deadline_is_found_by_searching():
 
 def test_found_knows_its_limits():
     nothing = np.zeros(0, dtype=np.int64)
-    found = Found(Placement(nothing, nothing), 10.0, 2.0)
-    assert found.within(Aim(deadline_s=10.0, budget_usd=2.0))
-    assert not found.within(Aim(deadline_s=9.0))
-    assert not found.within(Aim(budget_usd=1.0))
-    assert found.energy(Aim(1.0, 1.0, 8.0, 5.0, 1.0, 7.0)) == pytest.approx(10 + 2 + 2 * 5 + 7)
+    found = EvaluatedPlacement(Placement(nothing, nothing), 10.0, 2.0)
+    assert found.within(SearchObjective(deadline_s=10.0, budget_usd=2.0))
+    assert not found.within(SearchObjective(deadline_s=9.0))
+    assert not found.within(SearchObjective(budget_usd=1.0))
+    assert found.energy(SearchObjective(1.0, 1.0, 8.0, 5.0, 1.0, 7.0)) == pytest.approx(10 + 2 + 2 * 5 + 7)

@@ -7,19 +7,18 @@ import pytest
 
 from prudent.core.errors import BadInput
 from prudent.workflows import Activation, Fleet, Vm, Workflow, World, schedule
-from prudent.workflows.agent import HABIT, remember, reward
-from prudent.workflows.generate import generate
-from prudent.workflows.problem import bring_together
-from prudent.workflows.schedulers.qlearning import QLearning
-from prudent.workflows.schedulers.tables import Tables
+from prudent.workflows.formats.generate import generate
+from prudent.workflows.schedulers.agent import INDEX_STATISTICS, reward, update_statistics
+from prudent.workflows.schedulers.q_learning import QLearning, QTables
+from prudent.workflows.simulation.problem import build_problem
 
 FLEET = Fleet.parse("4*m3.medium,1*m3.2xlarge")
 
 
 def habits_of(*indices: float):
-    habits = np.zeros(1, dtype=HABIT)
+    habits = np.zeros(1, dtype=INDEX_STATISTICS)
     for index in indices:
-        remember(habits, 0, index)
+        update_statistics(habits, 0, index)
     return habits
 
 
@@ -37,9 +36,9 @@ def test_one_step_by_hand():
     # One activation on one VM: P = 0.5 * 10 = 5 equals the mean, so r = 0, e = 0; nothing is ready then, so
     # Q = 0.2 + 1.0 * (0 + 0.5 * 0.2 - 0.2) = 0.1.
     workflow = Workflow("w", (Activation("a", runtime_s=10),))
-    problem = bring_together(workflow, Fleet((Vm("v", "m"),)), World())
+    problem = build_problem(workflow, Fleet((Vm("v", "m"),)), World())
     learning = QLearning(episodes=1)
-    tables = learning._first_tables(problem)
+    tables = learning.first_tables(problem)
     learner = learning._learner(tables)
     learning._play(problem, learner, 0, 0)
     assert tables.q[0, 0] == pytest.approx(0.1)
@@ -49,9 +48,9 @@ def test_one_step_by_hand():
 def test_fast_machines_become_preferred():
     workflow = Workflow("w", tuple(Activation(f"t{at}", runtime_s=20) for at in range(6)))
     fleet = Fleet((Vm("slow", "s", 500), Vm("fast", "f", 4000)))
-    problem = bring_together(workflow, fleet, World())
+    problem = build_problem(workflow, fleet, World())
     learning = QLearning(episodes=30, epsilon=0.5)
-    tables = learning._first_tables(problem)
+    tables = learning.first_tables(problem)
     learner = learning._learner(tables)
     for episode in range(30):
         learning._play(problem, learner, 3, episode)
@@ -89,7 +88,7 @@ def test_tables_are_saved_and_carried_on(tmp_path):
     whole = schedule(workflow, FLEET, World(), scheduler="q-learning", options={"episodes": 20}, seed=7)
     assert more.details == whole.details
     assert more.assignments == whole.assignments
-    kept = Tables.load(path, bring_together(workflow, FLEET, World()))
+    kept = QTables.load(path, build_problem(workflow, FLEET, World()))
     assert len(kept.makespans_s) == 20
     assert kept.placement is not None
 

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prudent.workflows import Activation, File, Fleet, Vm, Workflow, World
-from prudent.workflows.bounds import lower_bounds
 from prudent.workflows.clustering import cluster
-from prudent.workflows.policies import PLAN
-from prudent.workflows.problem import bring_together, weather_of
+from prudent.workflows.schedulers.bounds import lower_bounds
 from prudent.workflows.scheduling import schedule, schedulers, simulate
-from prudent.workflows.simulator import Placement, play
+from prudent.workflows.simulation.problem import Placement, build_problem, sample_world
+from prudent.workflows.simulation.records import PLAN
+from prudent.workflows.simulation.simulator import run_simulation
 
 QUICK = {"q-learning": {"episodes": 5}, "prudent": {"evaluations": 500, "front": 2}}
 STEADY = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -118,8 +118,8 @@ def test_a_plan_is_followed_as_it_was_made(workflow, fleet, world):
 
 def brute_force(workflow: Workflow, fleet: Fleet, world: World) -> float:
     """The best makespan over all placements and all orders."""
-    problem = bring_together(workflow, fleet, world)
-    weather = weather_of(problem, world, 0)
+    problem = build_problem(workflow, fleet, world)
+    weather = sample_world(problem, world, 0)
     parents = {child: {workflow.index[p] for p in ps} for child, ps in workflow.parents.items()}
     best = np.inf
     for order in itertools.permutations(range(len(workflow))):
@@ -131,7 +131,7 @@ def brute_force(workflow: Workflow, fleet: Fleet, world: World) -> float:
         else:
             for lanes in itertools.product(range(len(fleet.lanes)), repeat=len(workflow)):
                 placement = Placement(np.array(lanes), np.array(order))
-                best = min(best, play(problem, weather, PLAN, placement=placement).makespan_s)
+                best = min(best, run_simulation(problem, weather, PLAN, placement=placement).makespan_s)
     return float(best)
 
 

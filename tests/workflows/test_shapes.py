@@ -6,9 +6,9 @@ import pytest
 
 from prudent.core.errors import BadInput
 from prudent.workflows import Activation, Fleet, Vm, Workflow, World, simulate
-from prudent.workflows.bounds import lower_bounds
 from prudent.workflows.clustering import cluster
-from prudent.workflows.generate import generate, shapes
+from prudent.workflows.formats.generate import generate, shapes
+from prudent.workflows.schedulers.bounds import lower_bounds
 
 
 @pytest.mark.parametrize("shape", shapes())

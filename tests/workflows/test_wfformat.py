@@ -8,8 +8,8 @@ import pytest
 
 from prudent.core.errors import BadInput
 from prudent.workflows import Activation, File, Workflow
-from prudent.workflows.generate import generate, shapes
-from prudent.workflows.wfformat import parse, render
+from prudent.workflows.formats.generate import generate, shapes
+from prudent.workflows.formats.wfformat import parse, render
 
 OLD = {
     "name": "old",

@@ -17,17 +17,17 @@ COMMANDS = {
     "tune": ("prudent.cli.tune", "tune"),
     "report": ("prudent.cli.report", "report"),
     "schedule": ("prudent.cli.schedule", "schedule"),
-    "simulate": ("prudent.cli.simulate", "simulate"),
+    "simulate": ("prudent.cli.schedule", "simulate"),
     "execute": ("prudent.cli.execute", "execute"),
     "workflow": ("prudent.cli.workflow", "workflow"),
     "train": ("prudent.cli.train", "train"),
     "predict": ("prudent.cli.predict", "predict"),
     "users": ("prudent.cli.users", "users"),
     "serve": ("prudent.cli.serve", "serve"),
-    "worker": ("prudent.cli.worker", "worker"),
+    "worker": ("prudent.cli.serve", "worker"),
     "demo": ("prudent.cli.demo", "demo"),
     "prices": ("prudent.cli.prices", "prices"),
-    "money": ("prudent.cli.money", "money"),
+    "money": ("prudent.cli.prices", "money"),
     "clusters": ("prudent.cli.clusters", "clusters"),
     "check": ("prudent.cli.check", "check"),
     "infra": ("prudent.cli.infra", "infra"),
@@ -37,7 +37,7 @@ UsageError: Any = typer.BadParameter.__mro__[1]
 """What typer raises for arguments it cannot use; it has no public name there."""
 
 
-class _Lazy(TyperGroup):
+class LazyGroup(TyperGroup):
     """Typer's group, with commands that are imported late."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -55,14 +55,13 @@ class _Lazy(TyperGroup):
 def group() -> Any:
     """The whole program, to be called with arguments."""
     app = typer.Typer(
-        cls=_Lazy,
+        cls=LazyGroup,
         name="prudent",
         no_args_is_help=True,
-        add_completion=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(prudent)
-    return typer.main.get_group(app)
+    return typer.main.get_command(app)  # with the options that set up completion in a shell
 
 
 def prudent(

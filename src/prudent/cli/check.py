@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prudent.cli.console import out, say, say_json
+from prudent.cli.exits import WRONG_REQUEST
+from prudent.cli.options import AsJson
 from prudent.core.errors import BadInput, PrudentError
 
 if TYPE_CHECKING:
     from prudent.cloud.providers.provider import Provider
 
-WRONG = 2
-"""The exit code when anything is wrong: that of a wrong request."""
-
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """One job file or place, and what is wrong with it: one sentence each, with its remedy."""
 
     subject: str
@@ -44,7 +43,7 @@ def check(
     service: Annotated[
         Path | None, typer.Option(metavar="HOME", help="The home of a running service: how secure it is.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Find what is wrong with a job file, the places of machines or a service; nothing is launched."""
     if job is None and not where and service is None:
@@ -64,10 +63,10 @@ def check(
 
         say(out(), *map(Text, lines(found)))
     if any(one.problems for one in found):
-        raise typer.Exit(WRONG)
+        raise typer.Exit(WRONG_REQUEST)
 
 
-def check_job(path: Path) -> Checked:
+def check_job(path: Path) -> CheckResult:
     """A job file as a whole: what is written, then whether its machines can be had."""
     from prudent.tuning.job_file import JobFile
 
@@ -78,28 +77,28 @@ def check_job(path: Path) -> Checked:
         problems = asked() if asked is not None else []
     except PrudentError as error:
         problems = [str(error)]
-    return Checked(str(path), tuple(problems))
+    return CheckResult(str(path), tuple(problems))
 
 
-def check_place(text: str, types: Sequence[str]) -> Checked:
+def check_place(text: str, types: Sequence[str]) -> CheckResult:
     """A place such as `ec2:aws.yaml`."""
     try:
         problems = _provider(text).check(types)
     except PrudentError as error:
         problems = [str(error)]
-    return Checked(text, tuple(problems))
+    return CheckResult(text, tuple(problems))
 
 
-def check_service(home: Path) -> list[Checked]:
+def check_service(home: Path) -> list[CheckResult]:
     """A running service, by each part of the checklist."""
     try:
         from prudent.service.security.checklist import checked
     except ImportError as error:
         raise BadInput(f'The service needs {error.name}; pip install "prudent[serve]".') from error
-    return [Checked(f"{home}, {part}", problems) for part, problems in checked(home)]
+    return [CheckResult(f"{home}, {part}", problems) for part, problems in checked(home)]
 
 
-def described(found: Sequence[Checked]) -> dict[str, Any]:
+def described(found: Sequence[CheckResult]) -> dict[str, Any]:
     """The answer as plain values."""
     return {
         "ok": not any(one.problems for one in found),
@@ -107,10 +106,10 @@ def described(found: Sequence[Checked]) -> dict[str, Any]:
     }
 
 
-def lines(found: Sequence[Checked]) -> list[str]:
+def lines(found: Sequence[CheckResult]) -> list[str]:
     """A line for each problem, and one for each subject that has none.
 
-    >>> lines([Checked("job.yaml", ()), Checked("local", ("Nobody is there; come later.",))])
+    >>> lines([CheckResult("job.yaml", ()), CheckResult("local", ("Nobody is there; come later.",))])
     ['job.yaml: nothing is wrong.', 'local: Nobody is there; come later.']
     """
     said: list[str] = []
@@ -120,7 +119,7 @@ def lines(found: Sequence[Checked]) -> list[str]:
 
 
 def _provider(text: str) -> Provider:
-    from prudent.cloud.leases.home import default_home
+    from prudent.cloud.home_folder import default_home
     from prudent.cloud.providers.registry import provider_of
 
     name, _, setting = text.partition(":")

@@ -1,15 +1,22 @@
-"""`prudent clusters list | reap`: which machines there are, and the end of those that nobody needs."""
+"""Rented machines: `prudent clusters` lists and ends them; other commands first end what is left over."""
 
 from __future__ import annotations
 
+import fnmatch
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from prudent.cli.console import complain, out, say, say_json
+from prudent.cli.options import AsJson, HomeFolder
+from prudent.cloud.price_files import age_note
+from prudent.core.errors import PrudentError
+from prudent.core.money import Price
 from prudent.core.units import format_duration, format_money
 
 if TYPE_CHECKING:
@@ -17,7 +24,7 @@ if TYPE_CHECKING:
 
     from prudent.cloud.leases.reaper import Reaped
     from prudent.cloud.leases.register import Register
-    from prudent.cloud.leases.standing import Standing
+    from prudent.cloud.leases.status import Standing
     from prudent.cloud.providers.provider import Provider
 
 clusters = typer.Typer(
@@ -26,24 +33,17 @@ clusters = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-Home = Annotated[
-    Path | None,
-    typer.Option(help="The folder with the leases; $PRUDENT_HOME or ~/.local/share/prudent else."),
-]
 Where = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Look at this place as well: hosts:INVENTORY.yaml or ec2:CONFIG.yaml; may be repeated."
-    ),
+    typer.Option(help="Also look at this place: hosts:INVENTORY.yaml or ec2:CONFIG.yaml; may be repeated."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="The answer as JSON.")]
 
 
 @clusters.command("list")
-def list_(where: Where = None, home: Home = None, as_json: AsJson = False) -> None:
+def list_(where: Where = None, home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Show every cluster: its machines, age, cost so far, lease and run."""
     from prudent.cloud.leases.reaper import places
-    from prudent.cloud.leases.standing import standing
+    from prudent.cloud.leases.status import standing
 
     register = _register(home)
     now_s = time.time()
@@ -62,12 +62,12 @@ def list_(where: Where = None, home: Home = None, as_json: AsJson = False) -> No
 def reap(
     where: Where = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be ended; end nothing.")
+        bool, typer.Option("--dry-run", help="Show which machines would be ended, and end none.")
     ] = False,
-    home: Home = None,
+    home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """End machines whose lease is over, whose run is gone, or that are in no record."""
+    """End machines whose lease is over, whose run has ended, or that have no record."""
     from prudent.cloud.leases.reaper import reap_all
 
     register = _register(home)
@@ -175,3 +175,82 @@ def _finish(complaints: Sequence[str]) -> None:
         complain(sentence)
     if complaints:
         raise typer.Exit(1)
+
+
+PERIOD_S = 300.0
+"""How often a service looks for machines that nobody needs any more."""
+
+
+def reap_leftovers(home: Path | None = None) -> None:
+    """One round of the reaper at every place with leases in a home, told in a line each way.
+
+    It is done in passing, so it never fails the command that it precedes: trouble is a warning.
+    """
+    from prudent.cloud.leases.reaper import reap_all
+    from prudent.cloud.leases.register import Register
+
+    try:
+        done = reap_all(Register(home), time.time())
+    except (PrudentError, OSError) as error:
+        complain(f"leftover machines could not be looked for: {error}")
+        return
+    if done.ended:
+        count = len(done.ended)
+        names = ", ".join(sorted({one.instance.run for one in done.ended}))
+        spent_usd = sum(one.cost_usd for one in done.ended)
+        left = f"{count} machine{'s' if count > 1 else ''} of an earlier run ({names})"
+        complain(f"ended {left}, which cost {format_money(spent_usd)}.")
+    if done.complaints:
+        more = f" (and {len(done.complaints) - 1} more)" if len(done.complaints) > 1 else ""
+        complain(f"{done.complaints[0].rstrip('.')}{more}; see: prudent clusters reap.")
+
+
+@contextmanager
+def reaping(
+    home: Path | None = None, period_s: float = PERIOD_S, also: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Reap now and every `period_s` while the body runs, beside it: what runs long starts nothing anew.
+
+    `also` is done in each round: a service has leases elsewhere, too.
+    """
+    over = threading.Event()
+
+    def work() -> None:
+        while True:
+            reap_leftovers(home)
+            also()
+            if over.wait(period_s):
+                return
+
+    thread = threading.Thread(target=work, name="prudent-reaper", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+EC2 = "ec2"
+
+
+def tell_age(prices: Iterable[Price]) -> None:
+    """One sentence on stderr if some of these prices may have changed."""
+    note = age_note(prices)
+    if note is not None:
+        complain(note)
+
+
+def prices_at(where: str | None, types: Iterable[str]) -> list[Price]:
+    """The on-demand prices of machine types (or patterns) on EC2; none for other places."""
+    if where is None or not where.startswith(f"{EC2}:"):
+        return []
+    from prudent.cloud.catalog import Catalog
+    from prudent.cloud.providers.ec2.settings import Ec2Settings
+
+    settings = Ec2Settings.read(Path(where.removeprefix(f"{EC2}:")))
+    wanted = list(types)
+    return [
+        machine.price
+        for machine in Catalog.load(settings.prices, settings.region)
+        if any(fnmatch.fnmatchcase(machine.name, pattern) for pattern in wanted)
+    ]

@@ -10,38 +10,39 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from prudent.cli.answer import row
 from prudent.cli.console import measure_text, out, say
-from prudent.cli.interrupt import ended_by_signals
-from prudent.cli.places import Places
+from prudent.cli.display.study import row
+from prudent.cli.exits import ended_by_signals
+from prudent.core.documents import KeyPath
 from prudent.core.errors import BadInput, PrudentError
-from prudent.core.key_path import KeyPath
 from prudent.core.units import USD, format_money, parse_in
-from prudent.reports.words import off
+from prudent.reports.formatting import off
 from prudent.tuning.confirm import (
     CONFIRMING,
     Confirmation,
     allowance_usd,
     beyond_usd,
-    compared,
+    confirmation_of,
     confirm,
-    known,
+    earlier_run,
 )
-from prudent.tuning.confirmations import Confirmations, Confirming
+from prudent.tuning.confirmations import ConfirmationFile, ConfirmationRun
 from prudent.tuning.goal import COST, TIME
-from prudent.tuning.jobs.job import Job, Leaving
-from prudent.tuning.journal import held
-from prudent.tuning.recommendation import untested
+from prudent.tuning.jobs.job import Job, ReapableJob
+from prudent.tuning.journal import study_lock
+from prudent.tuning.recommendation import untested_recommendation
 from prudent.tuning.result import Result
-from prudent.tuning.strategies.strategy import with_word
+from prudent.tuning.strategies.strategy import prediction_key
 from prudent.tuning.trial import CUT
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from prudent.cli.report import StudyFiles
+
 
 @dataclass(frozen=True)
-class Confirmed:
+class ConfirmationOutcome:
     """What became of a confirmation.
 
     `earlier` says that an earlier call paid for it; `why_not` is a sentence where nothing was confirmed.
@@ -81,52 +82,58 @@ def confirm_budget(said: str | None, confirming: bool) -> float | None:
         return usd
 
 
-def confirmed(job: Job, result: Result, places: Places, budget_usd: float | None, quiet: bool) -> Confirmed:
+def confirmed(
+    job: Job, result: Result, places: StudyFiles, budget_usd: float | None, quiet: bool
+) -> ConfirmationOutcome:
     """Confirm the recommendation of a study that just ended; what an earlier call paid for is not paid again.
 
     A run that failed is tried again, and one that was cut if there is more money now. Ctrl-C ends the run;
     the time it had is charged, as in a study.
     """
     if result.interrupted:
-        return Confirmed(why_not="Not confirmed: the study was interrupted; go on with --resume --confirm.")
-    recommended = untested(result)
+        return ConfirmationOutcome(
+            why_not="Not confirmed: the study was interrupted; go on with --resume --confirm."
+        )
+    recommended = untested_recommendation(result)
     if recommended is not None and not recommended.likely:
-        return Confirmed(
+        return ConfirmationOutcome(
             why_not="Not confirmed: nothing is expected to keep every constraint, so a run would only cost "
             "money; loosen the goal first."
         )
     try:
-        if result.recommended is None or known(job, result) is not None:
-            return Confirmed(confirm(job, result))
-        with ended_by_signals(), held(places.journal):
+        if result.recommended is None or earlier_run(job, result) is not None:
+            return ConfirmationOutcome(confirm(job, result))
+        with ended_by_signals(), study_lock(places.journal):
             return _settled(job, result, places.confirmation, budget_usd, quiet)
     except KeyboardInterrupt:
         return _interrupted(job, result, places.confirmation)
     except PrudentError as error:
-        return Confirmed(why_not=f"Not confirmed: {error}")
+        return ConfirmationOutcome(why_not=f"Not confirmed: {error}")
 
 
-def charge_killed(job: Job, places: Places) -> float:
+def charge_killed(job: Job, places: StudyFiles) -> float:
     """Charge the confirming run of a call that was killed, before anything else is paid; answers how much."""
     if not places.confirmation.exists():
         return 0.0
-    outlived_s = job.outlived_s.get(CONFIRMING, 0.0) if isinstance(job, Leaving) else 0.0
-    with held(places.journal):
-        return Confirmations(places.confirmation, job.space).charge_interrupted(job, outlived_s)
+    outlived_s = job.outlived_s.get(CONFIRMING, 0.0) if isinstance(job, ReapableJob) else 0.0
+    with study_lock(places.journal):
+        return ConfirmationFile(places.confirmation, job.space).charge_interrupted(job, outlived_s)
 
 
-def kept(job: Job, result: Result, path: Path) -> Confirmed | None:
+def kept(job: Job, result: Result, path: Path) -> ConfirmationOutcome | None:
     """The confirmation that an earlier call paid for, if it is of what is recommended now."""
-    if result.recommended is None or known(job, result) is not None:
+    if result.recommended is None or earlier_run(job, result) is not None:
         return None
-    file = Confirmations(path, job.space)
+    file = ConfirmationFile(path, job.space)
     found = file.find(job.fingerprint(), result.recommended)
     if found is None or found.trial is None or not found.trial.finished:
         return None
     return _again(found, result, file.interrupted_usd(job.fingerprint(), result.recommended))
 
 
-def _settled(job: Job, result: Result, path: Path, budget_usd: float | None, quiet: bool) -> Confirmed:
+def _settled(
+    job: Job, result: Result, path: Path, budget_usd: float | None, quiet: bool
+) -> ConfirmationOutcome:
     """The confirmation in the file, else a new one, which is in the file from its first second.
 
     What runs of it have cost that were interrupted comes off its money: however often it begins, it costs no
@@ -134,14 +141,14 @@ def _settled(job: Job, result: Result, path: Path, budget_usd: float | None, qui
     """
     assert result.recommended is not None
     most_usd = allowance_usd(job, result) if budget_usd is None else budget_usd
-    file, name, configuration = Confirmations(path, job.space), job.fingerprint(), result.recommended
+    file, name, configuration = ConfirmationFile(path, job.space), job.fingerprint(), result.recommended
     found, lost_usd = file.find(name, configuration), file.interrupted_usd(name, configuration)
     if found is not None and found.settles(most_usd):
         return _again(found, result, lost_usd)
     if not quiet:
         say(out(), "", *_announced(result, most_usd, lost_usd))
     price = job.price(job.space.check(configuration))
-    begun = Confirming(name, configuration, price, most_usd if math.isfinite(most_usd) else None)
+    begun = ConfirmationRun(name, configuration, price, most_usd if math.isfinite(most_usd) else None)
 
     def sign(lasted_s: float) -> None:
         file.keep(replace(begun, lasted_s=lasted_s))
@@ -151,29 +158,31 @@ def _settled(job: Job, result: Result, path: Path, budget_usd: float | None, qui
         file.keep(replace(begun, trial=confirmation.trial, charge=confirmation.charge))
     except BadInput as error:
         over_usd = beyond_usd(lost_usd, most_usd)
-        return Confirmed(why_not=f"Not confirmed: {error}", interrupted_usd=lost_usd, over_usd=over_usd)
+        return ConfirmationOutcome(
+            why_not=f"Not confirmed: {error}", interrupted_usd=lost_usd, over_usd=over_usd
+        )
     finally:
         file.charge_interrupted(job)
-    return Confirmed(confirmation, interrupted_usd=lost_usd, over_usd=confirmation.over_usd)
+    return ConfirmationOutcome(confirmation, interrupted_usd=lost_usd, over_usd=confirmation.over_usd)
 
 
-def _interrupted(job: Job, result: Result, path: Path) -> Confirmed:
+def _interrupted(job: Job, result: Result, path: Path) -> ConfirmationOutcome:
     assert result.recommended is not None
-    paid_usd = Confirmations(path, job.space).interrupted_usd(job.fingerprint(), result.recommended)
+    paid_usd = ConfirmationFile(path, job.space).interrupted_usd(job.fingerprint(), result.recommended)
     why_not = (
         f"Interrupted. The confirming run has been stopped, and the time it had is charged "
         f"({format_money(paid_usd)} so far). It starts again from its beginning with --resume --confirm."
     )
-    return Confirmed(why_not=why_not, interrupted=True, interrupted_usd=paid_usd)
+    return ConfirmationOutcome(why_not=why_not, interrupted=True, interrupted_usd=paid_usd)
 
 
-def _again(found: Confirming, result: Result, lost_usd: float) -> Confirmed:
+def _again(found: ConfirmationRun, result: Result, lost_usd: float) -> ConfirmationOutcome:
     """An earlier run beside what is predicted now; another goal may judge it otherwise."""
     assert found.trial is not None
     feasible = found.trial.finished and result.goal.feasible(found.trial.values)
-    again = compared(replace(found.trial, feasible=feasible), result, found.charge)
+    again = confirmation_of(replace(found.trial, feasible=feasible), result, found.charge)
     over_usd = beyond_usd(found.spent_usd + lost_usd, found.most_usd)
-    return Confirmed(again, earlier=True, interrupted_usd=lost_usd, over_usd=over_usd)
+    return ConfirmationOutcome(again, earlier=True, interrupted_usd=lost_usd, over_usd=over_usd)
 
 
 def _announced(result: Result, most_usd: float, lost_usd: float) -> Iterator[RenderableType]:
@@ -187,7 +196,7 @@ def _announced(result: Result, most_usd: float, lost_usd: float) -> Iterator[Ren
         )
 
 
-def told(done: Confirmed, result: Result) -> Iterator[RenderableType]:
+def told(done: ConfirmationOutcome, result: Result) -> Iterator[RenderableType]:
     """What was measured beside what was predicted, a line for each measure; or why nothing was."""
     yield from _told(done, result)
     if done.over_usd:
@@ -195,7 +204,7 @@ def told(done: Confirmed, result: Result) -> Iterator[RenderableType]:
         yield row("", Text(f"{over}: something did not end in time.", style="yellow"))
 
 
-def _told(done: Confirmed, result: Result) -> Iterator[RenderableType]:
+def _told(done: ConfirmationOutcome, result: Result) -> Iterator[RenderableType]:
     if done.confirmation is None:
         yield row("Confirmation", Text(done.why_not, style="yellow"))
         return
@@ -235,7 +244,7 @@ def _line(confirmation: Confirmation, measure: str) -> Text:
         return line
     line.append(f", {measure_text(measure, float(foretold[measure]))} predicted")
     if measure in confirmation.within:
-        low, high = (float(foretold[with_word(measure, word)]) for word in ("low", "high"))
+        low, high = (float(foretold[prediction_key(measure, word)]) for word in ("low", "high"))
         line.append(f" ({measure_text(measure, low)} to {measure_text(measure, high)})")
     line.append(f": {off(measure, confirmation.errors[measure], float(foretold[measure]))}")
     if measure in confirmation.within:
@@ -244,7 +253,7 @@ def _line(confirmation: Confirmation, measure: str) -> Text:
     return line
 
 
-def _paid(done: Confirmed) -> str:
+def _paid(done: ConfirmationOutcome) -> str:
     assert done.confirmation is not None
     if done.confirmation.charge is None:
         return "The study had run it already: nothing was paid for this."
@@ -258,7 +267,7 @@ def _paid(done: Confirmed) -> str:
     )
 
 
-def _failure(done: Confirmed) -> str:
+def _failure(done: ConfirmationOutcome) -> str:
     assert done.confirmation is not None
     trial, spent = done.confirmation.trial, format_money(done.confirmation.spent_usd)
     when = ", in an earlier call" if done.earlier else ""

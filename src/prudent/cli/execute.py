@@ -8,72 +8,78 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from prudent.cli.clusters import prices_at, reap_leftovers, tell_age
 from prudent.cli.console import complain, out, say_json
-from prudent.cli.interrupt import ended_by_signals
-from prudent.cli.price_age import prices_at, tell_age
-from prudent.cli.reaping import reap_leftovers
-from prudent.cli.workflow_options import AsJson
+from prudent.cli.exits import FAILED, INTERRUPTED, OK, OVER_LIMIT, ended_by_signals
+from prudent.cli.options import AsJson
 from prudent.core.errors import BadInput, PrudentError
 from prudent.core.units import SECONDS, USD, format_money, parse_in
 
 if TYPE_CHECKING:
-    from prudent.workflows.execute.record import Run
-    from prudent.workflows.execute.uncertainty import Uncertainty
+    from prudent.workflows.execute.forecast import Uncertainty
+    from prudent.workflows.execute.run import WorkflowRun
     from prudent.workflows.plan import Plan
     from prudent.workflows.workflow import Workflow
-
-FAILED, LIMITED, INTERRUPTED = 1, 3, 130
-"""An activation failed; money or time did not suffice, or the budget was passed; Ctrl-C."""
 
 
 def execute(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan that prudent schedule wrote.")],
     workflow: Annotated[
-        Path | None, typer.Argument(metavar="WORKFLOW", help="The workflow; the plan tells where it was.")
+        Path | None,
+        typer.Argument(metavar="WORKFLOW", help="The workflow. \\[default: the path in the plan]"),
     ] = None,
     run: Annotated[
-        Path | None, typer.Option(help="The folder of the run (journal, logs, report); PLAN.run otherwise.")
+        Path | None, typer.Option(help="The folder of the run: journal, logs, report. \\[default: PLAN.run]")
     ] = None,
     directory: Annotated[
-        Path | None, typer.Option(help="Where the files are and commands run; the workflow's otherwise.")
+        Path | None,
+        typer.Option(help="Where the files are and commands run. \\[default: WORKFLOW's folder]"),
     ] = None,
     address: Annotated[
         str | None,
-        typer.Option(help="A Dask scheduler, like tcp://host:8786; workers on this machine otherwise."),
+        typer.Option(help="A Dask scheduler, such as tcp://host:8786. \\[default: workers on this machine]"),
     ] = None,
-    on: Annotated[
+    where: Annotated[
         str | None,
-        typer.Option(help="Rent the plan's machines: local, hosts:INVENTORY.yaml or ec2:CONFIG.yaml."),
+        typer.Option(
+            help="Where to rent the plan's machines: local, hosts:INVENTORY.yaml or ec2:CONFIG.yaml."
+        ),
     ] = None,
+    on: Annotated[str | None, typer.Option(help="The old name of --where.", hidden=True)] = None,
     budget: Annotated[
         str | None,
-        typer.Option(help="The most that the run may cost, all its sessions together, such as $3."),
+        typer.Option(help="The most that the run may cost, resumed ones included, such as $3."),
     ] = None,
     deadline: Annotated[
-        str | None, typer.Option(help='The latest end from now on, boot of machines included, such as "2 h".')
+        str | None,
+        typer.Option(help='How long it may take, including the boot of machines, such as "2 h".'),
     ] = None,
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Begin although the forecast is above a limit; do a part of it.")
+        bool,
+        typer.Option("--anyway", help="Start even if the forecast is above a limit, and stop before it."),
     ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run; skip what is done.")] = False,
-    retries: Annotated[int, typer.Option(help="Try a failing activation so many times more.")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a run; skip what is done.")] = False,
+    retries: Annotated[int, typer.Option(help="How often to retry a failing activation.")] = 1,
     timeout: Annotated[
-        str | None, typer.Option(help='End an activation that takes longer, such as "2 h".')
+        str | None, typer.Option(help='Stop an activation that takes longer, such as "2 h".')
     ] = None,
     stop_at_failure: Annotated[
         bool, typer.Option("--stop-at-failure", help="Start nothing more after a failure.")
     ] = False,
     replay: Annotated[
         float | None,
-        typer.Option(metavar="SCALE", help="Rehearse: sleep the planned times x SCALE, run no command."),
+        typer.Option(
+            metavar="SCALE",
+            help="Rehearse: sleep for the planned times x SCALE, run no command.",
+        ),
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="Where to write the HTML report; RUN/report.html otherwise.")
+        Path | None, typer.Option(help="Where to write the HTML report. \\[default: RUN/report.html]")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run every activation's command on the machine that the plan chose for it; keep a journal."""
-    from prudent.workflows.execute.record import REPORT, Run
+    from prudent.workflows.execute.run import REPORT, WorkflowRun
     from prudent.workflows.execute.runner import execute as run_plan
     from prudent.workflows.plan import Plan
 
@@ -82,9 +88,12 @@ def execute(
     told, unsure = _told(followed, plan, path)
     folder = run or plan.with_suffix(".run")
     view = _view(followed, told, as_json)
-    if on is not None:
+    if where is not None and on is not None:
+        raise BadInput("--on is the old name of --where; give only --where.")
+    place = on if where is None else where
+    if place is not None:
         reap_leftovers()
-        tell_age(prices_at(on, {vm.machine for vm in followed.fleet.vms}))
+        tell_age(prices_at(place, {vm.machine for vm in followed.fleet.vms}))
     account = None if replay else _Book(told.name, folder, resume)
     try:
         with ended_by_signals(), view:
@@ -94,7 +103,7 @@ def execute(
                 folder,
                 directory=directory or path.parent,
                 address=address,
-                on=on,
+                on=place,
                 budget_usd=None if budget is None else parse_in(budget, USD),
                 deadline_s=None if deadline is None else parse_in(deadline, SECONDS),
                 anyway=anyway,
@@ -110,10 +119,10 @@ def execute(
     except (KeyboardInterrupt, PrudentError) as error:
         with suppress(PrudentError):  # it may have been too early for a journal
             if account is not None:
-                account.tell(Run.read(folder))
+                account.tell(WorkflowRun.read(folder))
         if isinstance(error, PrudentError):
             raise
-        complain("interrupted; what ran was ended, what is done is kept. Go on with --resume.")
+        complain("interrupted; what ran was stopped, what is done is kept. Continue with --resume.")
         raise typer.Exit(INTERRUPTED) from None
     if account is not None:
         account.tell(happened)
@@ -122,10 +131,10 @@ def execute(
     raise typer.Exit(_code(happened))
 
 
-def _code(run: Run) -> int:
+def _code(run: WorkflowRun) -> int:
     if run.over_usd or run.stopped is not None:
-        return LIMITED
-    return 0 if run.succeeded else FAILED
+        return OVER_LIMIT
+    return OK if run.succeeded else FAILED
 
 
 class _Book:
@@ -134,7 +143,7 @@ class _Book:
     def __init__(self, name: str, folder: Path, resume: bool) -> None:
         self._name, self._folder, self._resume = name, folder, resume
 
-    def tell(self, run: Run) -> None:
+    def tell(self, run: WorkflowRun) -> None:
         from prudent.cloud.spending import Account
 
         ahead = run.forecast
@@ -154,38 +163,34 @@ def _workflow_of(plan: Plan, path: Path) -> Path:
 
 def _told(plan: Plan, place: Path, path: Path) -> tuple[Workflow, Uncertainty | None]:
     """The workflow with the estimates that the plan was made with, and how sure learned ones are."""
-    from prudent.workflows.execute.estimates import learn_from
-    from prudent.workflows.execute.record import Run, world_of
-    from prudent.workflows.execute.uncertainty import of_runs
+    from prudent.workflows.execute.learning import learn_from_runs, uncertainty_of_runs
+    from prudent.workflows.execute.run import WorkflowRun, world_of
     from prudent.workflows.workflow import Workflow
 
     told = Workflow.read(path)
     folders = [place.parent / str(folder) for folder in plan.details.get("learned_from", ())]
     if folders and all(folder.is_dir() for folder in folders):
         plan.check(told)
-        runs, world = [Run.read(folder) for folder in folders], world_of(plan)
-        return learn_from(told, plan.fleet, world, folders), of_runs(told, world, runs)
+        runs, world = [WorkflowRun.read(folder) for folder in folders], world_of(plan)
+        return learn_from_runs(told, plan.fleet, world, folders), uncertainty_of_runs(told, world, runs)
     return told, None
 
 
 def _view(plan: Plan, workflow: Workflow, as_json: bool) -> Any:
-    from prudent.cli.workflow_live import Lines, Progress, Screen, Silent
+    from prudent.cli.display.workflow_live import WorkflowProgress, workflow_view
 
-    if as_json:
-        return Silent()
-    console, progress = out(), Progress(plan, workflow)
-    return Screen(progress, console) if console.is_terminal else Lines(progress, console)
+    return workflow_view(WorkflowProgress(plan, workflow), None if as_json else out())
 
 
-def _report(run: Run, workflow: Workflow, path: Path) -> Path | None:
+def _report(run: WorkflowRun, workflow: Workflow, path: Path) -> Path | None:
     from prudent.cli.schedule import write_report
-    from prudent.workflows.comparison import compare
+    from prudent.workflows.scheduling import compare
 
     return write_report(run.plan, workflow, compare(run.plan, workflow), path, run)
 
 
-def _show(run: Run, written: Path | None, as_json: bool) -> None:
-    from prudent.cli.workflow_answer import executed
+def _show(run: WorkflowRun, written: Path | None, as_json: bool) -> None:
+    from prudent.cli.display.workflow import executed
 
     if as_json:
         say_json({**run.to_dict(), "report": str(written) if written else None})
@@ -204,6 +209,6 @@ def _show(run: Run, written: Path | None, as_json: bool) -> None:
         complain(run.stopped)
     elif not run.succeeded:
         complain(
-            f"{len(run.execution.unfinished)} of {len(run.workflow)} activations are not done; mend the "
-            "cause and go on with --resume."
+            f"{len(run.execution.unfinished)} of {len(run.workflow)} activations are not done; fix the "
+            "cause and continue with --resume."
         )

@@ -13,6 +13,7 @@ import typer
 
 from prudent._version import __version__
 from prudent.cli.console import out, say, say_json
+from prudent.cli.options import AsJson
 from prudent.core.errors import BadInput
 
 infra = typer.Typer(
@@ -38,19 +39,25 @@ def aws(
         "prudent-aws"
     ),
     region: Annotated[str, typer.Option(help="The AWS region.")] = "us-east-1",
-    name: Annotated[str, typer.Option(help="The beginning of every name there.")] = "prudent",
-    zones: Annotated[int, typer.Option(help="In how many zones machines may be.", min=1, max=6)] = 3,
+    name: Annotated[
+        str, typer.Option(help="A prefix for the names of everything that is created.")
+    ] = "prudent",
+    zones: Annotated[
+        int, typer.Option(help="In how many availability zones machines may run.", min=1, max=6)
+    ] = 3,
     ssh_from: Annotated[
         list[str] | None,
-        typer.Option(help="Who may log in, such as 203.0.113.7/32; may be repeated. Terraform asks else."),
+        typer.Option(
+            help="Who may log in, such as 203.0.113.7/32; may be repeated. \\[default: Terraform asks]"
+        ),
     ] = None,
     key_file: Annotated[
-        str, typer.Option(help="The private key to log in with; its .pub lies beside it.")
+        str, typer.Option(help="The private key to log in with; its .pub must be in the same folder.")
     ] = "~/.ssh/id_ed25519",
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Write Terraform for AWS; nothing is made there until you apply it."""
+    """Write Terraform for AWS; nothing is created there until you apply it."""
     files = terraform(region, name, zones, [network(text) for text in ssh_from or ()], key_file)
     write(files, folder, force)
     if as_json:

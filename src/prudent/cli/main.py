@@ -8,9 +8,6 @@ from collections.abc import Sequence
 
 from prudent._version import __version__
 
-INTERRUPTED = 130
-"""The exit code of a command that Ctrl-C ended, as shells have it."""
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console script."""
@@ -18,14 +15,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command; answers its exit code.
-
-    0, 1 (the run failed), 2 (the request was wrong), 3 (more was paid than the budget) or 130 (interrupted).
-    """
+    """Run a command; answers its exit code, one of `prudent.cli.exits`."""
     if list(arguments) == ["--version"]:  # before anything heavy is imported
         sys.stdout.write(f"prudent {__version__}\n")
         return 0
     from prudent.cli.console import complain
+    from prudent.cli.exits import FAILED, INTERRUPTED, OK
     from prudent.core.errors import PrudentError
 
     debug = bool(os.environ.get("PRUDENT_DEBUG"))
@@ -39,7 +34,7 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         # Whoever read our output has seen enough, as in `prudent prices | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return OK
     except KeyboardInterrupt:
         complain("interrupted.")
         return INTERRUPTED
@@ -50,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
         complain(
             f"something went wrong that should not ({said}); PRUDENT_DEBUG=1 shows where, please report it."
         )
-        return 1
+        return FAILED
 
 
 def _invoke(arguments: Sequence[str]) -> int:
@@ -58,21 +53,22 @@ def _invoke(arguments: Sequence[str]) -> int:
 
     from prudent.cli.app import UsageError, group
     from prudent.cli.console import complain
+    from prudent.cli.exits import INTERRUPTED, OK, WRONG_REQUEST
 
     try:
         code = group()(list(arguments), prog_name="prudent", standalone_mode=False)
     except UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(error.format_message())
-            return 0
+            return OK
         context = error.ctx.command_path if error.ctx is not None else "prudent"
         complain(f'{error.format_message().rstrip(".")}; see "{context} --help".')
-        return 2
+        return WRONG_REQUEST
     except typer.Abort:
         complain("interrupted.")
         return INTERRUPTED
     sys.stdout.flush()
-    return code if isinstance(code, int) else 0
+    return code if isinstance(code, int) else OK
 
 
 if __name__ == "__main__":

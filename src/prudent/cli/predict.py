@@ -1,4 +1,4 @@
-"""`prudent predict MODEL DATA`: what a trained model says of other rows."""
+"""`prudent predict MODEL DATA`: predictions of a trained model for new rows."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from prudent.cli.console import out, say, say_json
+from prudent.cli.options import AsJson
 from prudent.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from prudent.training.model import Model
+    from prudent.training.models.model import Model
 
 
 def predict(
@@ -29,22 +30,22 @@ def predict(
     to: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the predictions to this CSV file.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, nothing else.")] = False,
-    proba: Annotated[
-        bool, typer.Option("--proba", help="Tell the probability of each class as well.")
-    ] = False,
+    as_json: AsJson = False,
+    proba: Annotated[bool, typer.Option("--proba", help="Also give the probability of each class.")] = False,
     data_format: Annotated[
         str | None,
-        typer.Option("--format", help="libsvm, csv, parquet, avro or json; seen from the data otherwise."),
+        typer.Option(
+            "--format", help="libsvm, csv, parquet, avro or json. \\[default: found out from the data]"
+        ),
     ] = None,
 ) -> None:
     """Predict with a trained model: one line for each row of the data, in their order."""
-    from prudent.training.model import load
+    from prudent.training.models.model import load
 
     loaded = load(model)
     if proba and not loaded.has_probabilities:
         raise BadInput(
-            f"A model by {loaded.description.algorithm} tells no probabilities; leave out --proba."
+            f"A model by {loaded.description.algorithm} gives no probabilities; leave out --proba."
         )
     with tempfile.TemporaryDirectory(prefix="prudent-") as cache:
         blocks = _predicted(loaded, data, data_format, Path(cache), proba)

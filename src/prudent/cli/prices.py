@@ -1,19 +1,23 @@
-"""`prudent prices`: what machines cost, and what they cost today."""
+"""`prudent prices`: what machines cost; `prudent money`: what was spent on them."""
 
 from __future__ import annotations
 
 import fnmatch
-import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from prudent.cli.console import out, say, say_json
 from prudent.cli.options import AsJson, HomeFolder
 from prudent.cloud import price_files
 from prudent.cloud.catalog import Catalog, Machine
+from prudent.cloud.spending import Spending, Spent
 from prudent.core.errors import BadInput, unknown
+from prudent.core.units import SECONDS, format_money, parse_in
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,14 +47,14 @@ def show(
     ] = None,
     min_vcpus: Annotated[int, typer.Option(help="Only machines with at least this many vCPUs.")] = 1,
     sort: Annotated[str, typer.Option(help="Order by family, price or vcpus.")] = "family",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what machines cost per hour, with the date and region of each price."""
     if context.invoked_subcommand is not None:
         return
     chosen = select(Catalog.load(catalog), family, min_vcpus, sort)
     if as_json:
-        typer.echo(json.dumps([describe(machine) for machine in chosen], indent=2))
+        say_json([describe(machine) for machine in chosen])
         return
     from rich.console import Console
 
@@ -59,13 +63,15 @@ def show(
 
 @prices.command()
 def update(
-    region: Annotated[str, typer.Option(help="The region of AWS whose prices are read.")] = "us-east-1",
+    region: Annotated[str, typer.Option(help="The AWS region whose prices are read.")] = "us-east-1",
     spot: Annotated[
         list[str] | None,
-        typer.Option(help="Also what spot machines of these types cost, such as m5.*; may be repeated."),
+        typer.Option(help="Also read spot prices of these types, such as m5.*; may be repeated."),
     ] = None,
-    spot_days: Annotated[float, typer.Option(help="So many days of spot prices, at most 90.")] = 14.0,
-    profile: Annotated[str, typer.Option(help="The profile of the AWS tools to ask with.")] = "",
+    spot_days: Annotated[
+        float, typer.Option(help="How many days of spot prices to read, at most 90.")
+    ] = 14.0,
+    profile: Annotated[str, typer.Option(help="The AWS profile to use.")] = "",
     home: HomeFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -73,7 +79,7 @@ def update(
     if not 0 < spot_days <= _MOST_SPOT_DAYS:
         raise BadInput(f"AWS keeps {_MOST_SPOT_DAYS} days of spot prices: give --spot-days from 1 to that.")
     try:
-        from prudent.cloud.providers.ec2_price_list import COLUMNS, SPOT_COLUMNS, PriceList
+        from prudent.cloud.providers.ec2.price_list import COLUMNS, SPOT_COLUMNS, PriceList
     except ImportError as error:
         raise BadInput("AWS's packages are missing; `pip install prudent[aws]`.") from error
 
@@ -87,7 +93,7 @@ def update(
         written.append(price_files.write(f"aws-{region}-spot-{date}.csv", SPOT_COLUMNS, spots, home))
     if as_json:
         said = {"region": region, "date": date, "types": len(rows), "spot_prices": len(spots)}
-        typer.echo(json.dumps({**said, "files": [str(path) for path in written]}, indent=2))
+        say_json({**said, "files": [str(path) for path in written]})
         return
     typer.echo(f"{len(rows)} types of {region}, {date}: {written[0]}")
     if types:
@@ -176,3 +182,59 @@ def _caption(machines: Sequence[Machine]) -> str:
     return (
         f"{len(machines)} types; dollars per hour on demand, billed by the second, {least} at least per start"
     )
+
+
+def money(
+    since: Annotated[
+        str, typer.Option(help='The first day, such as 2026-11-01, or how far back: "7 d".')
+    ] = "30 d",
+    home: HomeFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what was spent on this computer, by day and project, beside what was expected."""
+    first = first_day(since, datetime.now(UTC).date())
+    found = Spending(home).by_day(first)
+    if as_json:
+        total_usd = sum(spent.usd for spent in found)
+        say_json({"since": first, "total_usd": total_usd, "days": [asdict(spent) for spent in found]})
+    elif found:
+        say(out(), spending_table(found, first))
+    else:
+        say(out(), f"Nothing was spent since {first}.")
+
+
+def first_day(said: str, today: date) -> str:
+    """The day that is meant, as an ISO date.
+
+    >>> first_day("2026-11-01", date(2026, 11, 17)), first_day("7 d", date(2026, 11, 17))
+    ('2026-11-01', '2026-11-11')
+    """
+    try:
+        return date.fromisoformat(said).isoformat()
+    except ValueError:
+        pass
+    try:
+        days = parse_in(said, SECONDS) / 86_400.0
+        return (today - timedelta(days=max(round(days), 1) - 1)).isoformat()
+    except (BadInput, OverflowError) as error:
+        raise BadInput(f'"{said}" is no day: write --since 2026-11-01, or --since "7 d".') from error
+
+
+def spending_table(found: Sequence[Spent], first: str) -> Table:
+    """A line for each day and project; a day is named once."""
+    from rich import box
+    from rich.table import Table
+
+    total = format_money(sum(spent.usd for spent in found))
+    shown = Table(box=box.SIMPLE, pad_edge=False, caption=f"{total} since {first}", caption_justify="left")
+    for heading in ("Day", "Project", "By"):
+        shown.add_column(heading, no_wrap=heading != "Project")
+    for heading in ("Spent", "Expected", "Runs"):
+        shown.add_column(heading, justify="right", no_wrap=True)
+    day = ""
+    for spent in found:
+        expected = "-" if spent.forecast_usd is None else format_money(spent.forecast_usd)
+        named = "" if spent.day == day else spent.day
+        shown.add_row(named, spent.project, spent.kind, format_money(spent.usd), expected, str(spent.runs))
+        day = spent.day
+    return shown

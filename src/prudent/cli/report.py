@@ -1,39 +1,74 @@
-"""`prudent report JOB.yaml`: the report of a study as its journal has it; nothing is run."""
+"""The files and the report of a study; `prudent report JOB.yaml` writes it again, from the journal."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from prudent.cli.answer import answer, files
-from prudent.cli.confirm import kept, told
-from prudent.cli.console import out, say, say_json
-from prudent.cli.places import Places
-from prudent.cli.tune import document, study_of, write_report
-from prudent.core.errors import BadInput
+from prudent.cli.confirm import ConfirmationOutcome, kept, told
+from prudent.cli.console import complain, out, say, say_json
+from prudent.cli.display.study import answer, files
+from prudent.cli.exits import FAILED, OK
+from prudent.cli.options import AsJson
+from prudent.core.errors import BadInput, PrudentError
 from prudent.tuning.job_file import JobFile
 from prudent.tuning.jobs.job import Job
 from prudent.tuning.journal import read_facts
+from prudent.tuning.problem import Problem
 from prudent.tuning.result import Result
+from prudent.tuning.study import Study
+from prudent.tuning.trial import Trial
 from prudent.tuning.tune import summary
+
+
+@dataclass(frozen=True)
+class StudyFiles:
+    """The journal, the report, the logs of every trial, and the run that confirmed the recommendation."""
+
+    journal: Path
+    report: Path
+    logs: Path
+    confirmation: Path
+
+    @classmethod
+    def of(cls, job_file: JobFile, journal: Path | None = None, report: Path | None = None) -> StudyFiles:
+        """`NAME.prudent/` beside the job file; with a journal of one's own, beside that.
+
+        >>> from prudent.tuning.job_file import JobFile
+        >>> said = {"table": "runs.csv", "parameters": ["vm"], "goal": "minimise cost_usd"}
+        >>> StudyFiles.of(JobFile.parse(said, Path("/data"), "digits")).journal.as_posix()
+        '/data/digits.prudent/journal.jsonl'
+        """
+        if journal is None:
+            folder = job_file.folder / f"{job_file.name}.prudent"
+            page = report or folder / "report.html"
+            return cls(folder / "journal.jsonl", page, folder / "logs", folder / "confirmation.json")
+        beside = journal.with_suffix("")
+        page = report or beside.with_suffix(".html")
+        return cls(journal, page, beside.with_suffix(".logs"), beside.with_suffix(".confirmation.json"))
 
 
 def report(
     job_file: Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The job file of the study.")],
     journal: Annotated[
-        Path | None, typer.Option(help="The journal, if it is not NAME.prudent/journal.jsonl.")
+        Path | None, typer.Option(help="The journal of the study. \\[default: NAME.prudent/journal.jsonl]")
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Where to write it. \\[default: NAME.prudent/report.html]"),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Where to write it; NAME.prudent/report.html otherwise."),
+        Path | None, typer.Option("--output", help="The old name of --out.", hidden=True)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write the HTML report of a study again, from its journal; nothing is run."""
     said = JobFile.read(job_file)
-    places = Places.of(said, journal, output)
+    places = StudyFiles.of(said, journal, to or output)
     if not places.journal.exists():
         raise BadInput(
             f'There is no journal "{places.journal}"; run prudent tune first, or name it with --journal.'
@@ -47,7 +82,7 @@ def report(
     else:
         say(out(), *answer(result, confirming=done is not None), *(told(done, result) if done else ()))
         say(out(), *files(places.journal, written, None))
-    raise typer.Exit(0 if written else 1)
+    raise typer.Exit(OK if written else FAILED)
 
 
 def _as_recorded(said: JobFile, job: Job, journal: Path) -> tuple[JobFile, Result]:
@@ -67,3 +102,50 @@ def _as_recorded(said: JobFile, job: Job, journal: Path) -> tuple[JobFile, Resul
     study = study_of(said, job)
     study.replay(facts)
     return said, summary(study, job.name)
+
+
+def study_of(said: JobFile, job: Job, known: Sequence[Trial] = ()) -> Study:
+    """The study that a job file describes, without a journal: to look at, not to run."""
+    return Study(
+        job.space,
+        said.goal,
+        job.price,
+        said.budget_usd,
+        said.strategy,
+        said.options,
+        measures=job.measures,
+        fraction=job.fraction,
+        early_stop=said.early_stop,
+        seed=said.seed,
+        warm_start=known,
+    )
+
+
+def write_report(
+    result: Result, said: JobFile, job: Job, path: Path, done: ConfirmationOutcome | None = None
+) -> Path | None:
+    """Write the HTML report; a report that cannot be written must not cost the answer."""
+    from prudent.reports.tuning import write_tuning_report
+
+    problem = Problem(job.space, said.goal, job.price, tuple(job.measures), job.fraction, said.early_stop)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        confirmation = done.confirmation if done else None
+        return write_tuning_report(result, problem, path, options=said.options, confirmation=confirmation)
+    except (OSError, PrudentError) as error:
+        complain(
+            f"the report could not be written ({error}); the journal has everything, try prudent report."
+        )
+        return None
+
+
+def document(
+    result: Result, places: StudyFiles, written: Path | None, done: ConfirmationOutcome | None
+) -> dict[str, Any]:
+    """What `--json` prints: the result, its confirmation, and where the files are."""
+    return {
+        **result.to_dict(),
+        "confirmation": done.to_dict() if done else None,
+        "journal": str(places.journal),
+        "report": str(written) if written else None,
+    }

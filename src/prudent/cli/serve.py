@@ -1,29 +1,23 @@
-"""`prudent serve`: requests by REST, browser, queue or dropped file, worked off by workers."""
+"""`prudent serve`: requests by REST, browser, queue or dropped file; `prudent worker` runs them."""
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
+from prudent.cli.clusters import reaping
 from prudent.cli.console import out, say
-from prudent.cli.reaping import reaping
-from prudent.cli.service_options import (
-    Artifacts,
-    Config,
-    Data,
-    DatabaseUrl,
-    Home,
-    Where,
-    private_files,
-    read_settings,
-)
 from prudent.core.errors import BadInput
+from prudent.core.processes import end_with_parent
 
 if TYPE_CHECKING:
     from prudent.service.settings import Settings
@@ -31,33 +25,82 @@ if TYPE_CHECKING:
 _BACKLOG = 2048
 
 
+Home = Annotated[
+    Path | None,
+    typer.Option(
+        help="The folder of the service: database, data, runs. "
+        "\\[default: $PRUDENT_HOME, or ~/.local/share/prudent]"
+    ),
+]
+Config = Annotated[Path | None, typer.Option(help="A YAML file of settings.")]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        help="postgresql://host/name; give a password in PRUDENT_DATABASE_URL instead. "
+        "\\[default: SQLite in the home]"
+    ),
+]
+Artifacts = Annotated[
+    str | None, typer.Option(help="Where results go: a folder or s3://bucket/prefix. \\[default: the home]")
+]
+Data = Annotated[
+    list[Path] | None,
+    typer.Option(help="Another folder, besides HOME/data, whose files requests may read; may be repeated."),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        help="Where to rent machines for requests that ask for them: local, local:PRICES.csv, "
+        "hosts:INVENTORY.yaml or ec2:CONFIG.yaml. \\[default: nowhere]"
+    ),
+]
+Concurrency = Annotated[
+    int | None, typer.Option(min=1, help="The most runs at a time per worker. \\[default: 2]")
+]
+
+
 def serve(
     home: Home = None,
-    host: Annotated[str | None, typer.Option(help="The address to listen on; 127.0.0.1 otherwise.")] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; 8080 otherwise.")] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on. \\[default: 127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port. \\[default: 8080]")] = None,
     config: Config = None,
     database_url: DatabaseUrl = None,
     artifacts: Artifacts = None,
     data: Data = None,
     where: Where = None,
     workers: Annotated[
-        int | None, typer.Option(min=0, help="Workers on this machine; 1 otherwise, 0 for none.")
+        int | None,
+        typer.Option(min=0, help="How many workers to start on this machine; 0 for none. \\[default: 1]"),
     ] = None,
-    concurrency: Annotated[int | None, typer.Option(min=1, help="Runs at a time per worker.")] = None,
-    tokens: Annotated[Path | None, typer.Option(help="A file of users and their tokens' hashes.")] = None,
-    public_url: Annotated[str | None, typer.Option(help="How people reach it, for links in mails.")] = None,
-    watch: Annotated[Path | None, typer.Option(help="A folder in which dropped requests are taken.")] = None,
-    queue: Annotated[str | None, typer.Option(help="A queue of requests: an SQS URL or file:///DIR.")] = None,
-    bucket: Annotated[str | None, typer.Option(help="A bucket of requests: s3://bucket/prefix.")] = None,
+    concurrency: Concurrency = None,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of users and the hashes of their tokens. \\[default: those of prudent users]"
+        ),
+    ] = None,
+    public_url: Annotated[
+        str | None, typer.Option(help="The address at which people reach the service, for links in e-mails.")
+    ] = None,
+    watch: Annotated[
+        Path | None, typer.Option(help="A folder; requests that are dropped there are submitted.")
+    ] = None,
+    queue: Annotated[
+        str | None, typer.Option(help="A queue to read requests from: an SQS URL or file:///DIR.")
+    ] = None,
+    bucket: Annotated[
+        str | None, typer.Option(help="A bucket to read requests from: s3://bucket/prefix.")
+    ] = None,
     is_open: Annotated[
         bool | None,
         typer.Option(
             "--open/--no-open",
-            help="Ask nobody for a token, on this machine only; kept in the home. Tokens otherwise.",
+            help="Require no token, for use on this machine only; remembered in the home. "
+            "\\[default: as last time, at first --no-open]",
         ),
     ] = None,
 ) -> None:
-    """Serve Prudent to a team: REST, dashboard, queues; requests survive crashes and are worked off."""
+    """Serve Prudent to a team: REST, dashboard, queues; submitted requests survive crashes."""
     said = {
         "host": host,
         "port": port,
@@ -72,21 +115,21 @@ def serve(
         "queue": queue,
         "bucket": bucket,
     }
-    settings = read_settings(home, config, database_url, said)
+    settings = read_service_settings(home, config, database_url, said)
     _run(settings, is_open)
 
 
 def _run(settings: Settings, is_open: bool | None) -> None:
-    from prudent.service.engine.crew import Crew
-    from prudent.service.intake.fronts import Fronts, fronts_of
-    from prudent.service.notify.courier import Courier
-    from prudent.service.security import guard
-    from prudent.service.security.access import make_token
+    from prudent.service.intake.sources import Fronts, fronts_of
+    from prudent.service.notify.notifier import Courier
+    from prudent.service.security import protection
+    from prudent.service.security.tokens import make_token
     from prudent.service.store.store import Store
     from prudent.service.web.app import create_app
     from prudent.service.web.log_stream import json_lines
-    from prudent.service.work import artifacts, machines, walled_machines
-    from prudent.service.work.wall import NO_WALL, wall_of
+    from prudent.service.worker import artifacts, machines
+    from prudent.service.worker.sandbox import NO_WALL, wall_of
+    from prudent.service.worker.supervisor import Crew
 
     settings.create()
     machines.check(settings.where, settings.home)
@@ -95,13 +138,13 @@ def _run(settings: Settings, is_open: bool | None) -> None:
         stack.enter_context(private_files())
         stack.enter_context(json_lines())
         store = stack.enter_context(Store(settings.database))
-        access = guard.check_access(settings, store, is_open)
+        access = protection.check_access(settings, store, is_open)
         wall = wall_of(settings)
         token = make_token(settings.home)
-        settings = guard.with_own_folders(settings)
+        settings = protection.with_own_folders(settings)
         app = create_app(settings, store)
         stack.enter_context(_heeded_signals())
-        stack.enter_context(reaping(settings.home, also=lambda: walled_machines.reap(wall, settings.runs)))
+        stack.enter_context(reaping(settings.home, also=lambda: machines.reap(wall, settings.runs)))
         crew = Crew(settings, settings.workers)
         stack.callback(crew.stop)
         crew.start()
@@ -117,7 +160,7 @@ def _serve(app: Any, settings: Settings, said: Sequence[str], walled: bool) -> N
     """Serve; `said` is told when the address is known, for which {address} stands."""
     import uvicorn
 
-    from prudent.service.security.running import tell
+    from prudent.service.security.checklist import tell
     from prudent.service.web.connections import Front, answer_promptly, connection_type, raise_open_files
 
     raise_open_files()
@@ -148,8 +191,8 @@ def who_may(home: Path, is_open: bool, token: str | None) -> tuple[str, ...]:
     """Who gets in. A new token is shown this once; afterwards it is only in its file."""
     if is_open:
         return (
-            "It is open: whoever can log in to this machine may do everything here, and run commands as you. "
-            "--no-open asks for a token.",
+            "No token is required: anybody who can log in to this machine may do everything here, and run "
+            "commands as you. --no-open requires tokens.",
         )
     kept = f"{home / 'operator.token'}"
     if token is None:
@@ -191,3 +234,76 @@ def _heeded_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """What is written meanwhile can be read by its owner only."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def read_service_settings(
+    home: Path | None, config: Path | None, database_url: str | None, said: Mapping[str, Any]
+) -> Settings:
+    """Settings of flags, variables and a file."""
+    try:
+        from prudent.service.settings import load
+    except ImportError as error:
+        raise BadInput(f'The service needs {error.name}; pip install "prudent[serve]".') from error
+    if database_url is not None and urlsplit(database_url).password:
+        raise BadInput(
+            "A password on the command line is visible to everybody; put the URL into PRUDENT_DATABASE_URL."
+        )
+    return load({**said, "home": home, "database_url": database_url}, config)
+
+
+def worker(
+    home: Home = None,
+    config: Config = None,
+    database_url: DatabaseUrl = None,
+    artifacts: Artifacts = None,
+    data: Data = None,
+    where: Where = None,
+    concurrency: Concurrency = None,
+    name: Annotated[
+        str | None, typer.Option(help="The name of the worker. \\[default: host and process]")
+    ] = None,
+    attached: Annotated[int | None, typer.Option("--attached", hidden=True)] = None,
+) -> None:
+    """Run submitted requests, on any machine that reaches the database and the home of the service.
+
+    After SIGTERM or Ctrl-C it takes no new runs; running ones finish or are handed to another worker.
+    """
+    if attached is not None:  # a service started it, and it shall not outlive that
+        end_with_parent(attached, signal.SIGTERM)
+    from prudent.service.notify.notifier import Courier
+    from prudent.service.store.store import Store
+    from prudent.service.web.log_stream import json_lines
+    from prudent.service.worker import artifacts as results
+    from prudent.service.worker import machines
+    from prudent.service.worker.worker import Worker
+
+    said = {"artifacts": artifacts, "data": data, "where": where, "concurrency": concurrency}
+    settings = read_service_settings(home, config, database_url, said)
+    settings.create()
+    machines.check(settings.where, settings.home)
+    results.check(settings.artifacts)
+    with private_files(), json_lines(), Store(settings.database) as store:
+        made = Worker(settings, store, name)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: made.drain())
+
+        def reap_walled() -> None:
+            machines.reap(made.hands.wall, settings.runs)
+
+        with nullcontext() if attached is not None else reaping(settings.home, also=reap_walled):
+            courier = Courier(settings).start()  # what this worker announces lies in its own home
+            made.run()
+            courier.stop()
+    sys.stdout.flush()
+    # Threads of workflows that were handed over wait for an end that comes elsewhere.
+    os._exit(0)

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from prudent.cli.clusters import prices_at, reap_leftovers, tell_age
 from prudent.cli.console import complain, out, say, say_json
-from prudent.cli.interrupt import ended_by_signals
-from prudent.cli.price_age import prices_at, tell_age
-from prudent.cli.reaping import reap_leftovers
+from prudent.cli.exits import FAILED, INTERRUPTED, OK, OVER_LIMIT, ended_by_signals
+from prudent.cli.options import AsJson, OtherSeed, complete_search_methods
 from prudent.core.errors import BadInput, PrudentError
 from prudent.core.units import format_duration
 
 if TYPE_CHECKING:
     from prudent.training.leaderboard import Leaderboard
-    from prudent.training.request import TrainingRequest
-
-INTERRUPTED, OVER_BUDGET, NOTHING = 130, 3, 1
+    from prudent.training.request.request import TrainingRequest
 
 
 def train(
@@ -32,40 +30,47 @@ def train(
         str | None, typer.Option(help="The address of a Spark cluster, such as spark://host:7077.")
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(help='Machines to rent for it with --engine spark, such as "3*m5.large".')
+        str | None, typer.Option(help='Machines to rent with --engine spark, such as "3*m5.large".')
     ] = None,
     where: Annotated[
-        str, typer.Option(help="Where to rent them: local, hosts:INVENTORY.yaml or ec2:CONFIG.yaml.")
+        str, typer.Option(help="Where to rent machines: local, hosts:INVENTORY.yaml or ec2:CONFIG.yaml.")
     ] = "local",
     to: Annotated[Path, typer.Option("--out", "-o", help="The folder for the models.")] = Path("models"),
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the request whose models are there.")
+        bool, typer.Option("--resume", help="Continue the request whose models are in the folder.")
     ] = False,
-    budget: Annotated[str | None, typer.Option(help='Another budget: "$2", "60 s" or "20 trials".')] = None,
-    deadline: Annotated[
-        str | None, typer.Option(help='By when: "10 min" from now, or a moment in ISO 8601.')
+    budget: Annotated[
+        str | None, typer.Option(help='Replaces the budget of the request: "$2", "60 s" or "20 trials".')
     ] = None,
-    search: Annotated[str | None, typer.Option(help="Another parameterSearch, such as random.")] = None,
-    parallel: Annotated[int | None, typer.Option(min=1, help="Train so many models at once.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Another seed.")] = None,
+    deadline: Annotated[
+        str | None, typer.Option(help='When it must be done: "10 min" from now, or a time in ISO 8601.')
+    ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            help="Replaces parameterSearch of the request, such as random.",
+            autocompletion=complete_search_methods,
+        ),
+    ] = None,
+    parallel: Annotated[int | None, typer.Option(min=1, help="The most models to train at once.")] = None,
+    seed: OtherSeed = None,
     machine: Annotated[
-        str | None, typer.Option(help="The machine type whose price is paid, such as m5.large.")
+        str | None, typer.Option(help="The machine type whose price is charged, such as m5.large.")
     ] = None,
     retrain: Annotated[
-        Path | None, typer.Option(metavar="MODEL", help="Train this model's configuration; needs --data.")
+        Path | None,
+        typer.Option(metavar="MODEL", help="Train the configuration of this model again; needs --data."),
     ] = None,
-    data: Annotated[str | None, typer.Option(help="The data to train it on.")] = None,
+    data: Annotated[str | None, typer.Option(help="The data for --retrain.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be tried; train nothing.")
     ] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of a request.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the leaderboard as JSON, nothing else.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Find the best model for some data: try algorithms and settings, rank, export and report them."""
     if schema:
-        from prudent.training.request import schema as published
+        from prudent.training.request.request import schema as published
 
         say_json(published())
         return
@@ -96,8 +101,8 @@ def train(
 def _asked(
     request: Path | None, retrain: Path | None, data: str | None, changes: dict[str, Any]
 ) -> TrainingRequest:
-    from prudent.training.request import TrainingRequest
-    from prudent.training.retraining import retraining_request
+    from prudent.training.models.model import retraining_request
+    from prudent.training.request.request import TrainingRequest
 
     if retrain is not None:
         if request is not None:
@@ -125,16 +130,16 @@ def _types(asked: TrainingRequest, cluster: str | None) -> list[str]:
 def _run(
     asked: TrainingRequest, engine: str, machines: dict[str, Any], to: Path, resume: bool, as_json: bool
 ) -> Leaderboard:
-    from prudent.cli.train_live import view_of
+    from prudent.cli.display.training import TrainingProgress, training_view
     from prudent.cloud.spending import Account
-    from prudent.training.events import ClusterReady, Event, Paid
+    from prudent.training.leaderboard import ClusterReady, SpendingUpdated, TrainingEvent
     from prudent.training.train import train as run_request
 
-    view = view_of(asked, as_json)
+    view = training_view(TrainingProgress(asked), None if as_json else out())
     account = Account("train", to.absolute().name, to, resume, asked.budget.usd, complain)
 
-    def watch(event: Event) -> None:
-        if isinstance(event, Paid):
+    def watch(event: TrainingEvent) -> None:
+        if isinstance(event, SpendingUpdated):
             account.tell(event.total_usd)
         if isinstance(event, ClusterReady):
             took = format_duration(event.took_s)
@@ -161,28 +166,28 @@ def _report(board: Leaderboard) -> Path | None:
 
 
 def _code(board: Leaderboard) -> int:
-    from prudent.training.search import INTERRUPTED as STOPPED
+    from prudent.training.search.search import INTERRUPTED as STOPPED
 
     if board.ended == STOPPED:
         return INTERRUPTED
     if board.over_usd:
-        return OVER_BUDGET
-    return 0 if board.entries else NOTHING
+        return OVER_LIMIT
+    return OK if board.entries else FAILED
 
 
 def _show_plan(
     asked: TrainingRequest, engine: str, machines: dict[str, Any], to: Path, as_json: bool
 ) -> None:
-    from prudent.cli.train_answer import joint_lines, plan_lines
-    from prudent.training.joint.outlook import joint_outlook
-    from prudent.training.outlook import outlook
-    from prudent.training.resources import machines_for
+    from prudent.cli.display.training import joint_lines, plan_lines
+    from prudent.training.joint.train import joint_outlook
+    from prudent.training.request.resources import machines_for
+    from prudent.training.search.preview import preview
 
     if asked.machines is not None:
         joint = joint_outlook(asked, engine, machines["where"])
         said, lines = joint.to_dict(), joint_lines(joint)
     else:
-        seen = outlook(asked, engine, machines_for(asked, engine, **machines, out=to, home=None))
+        seen = preview(asked, engine, machines_for(asked, engine, **machines, out=to, home=None))
         said, lines = seen.to_dict(), plan_lines(seen)
     if as_json:
         say_json(said)
@@ -191,7 +196,7 @@ def _show_plan(
 
 
 def _show(board: Leaderboard, report: Path | None, as_json: bool) -> None:
-    from prudent.cli.train_answer import answer_lines
+    from prudent.cli.display.training import answer_lines
 
     if as_json:
         say_json({**board.to_dict(), "report": str(report) if report else None})

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prudent.cli.console import out, say, say_json
-from prudent.cli.service_options import private_files
+from prudent.cli.options import AsJson
+from prudent.cli.serve import private_files
 from prudent.core.errors import BadInput, unknown
 
 if TYPE_CHECKING:
-    from prudent.service.security.access import Access
+    from prudent.service.security.tokens import Access
     from prudent.service.store.store import Store
 
 users = typer.Typer(
@@ -26,7 +27,6 @@ users = typer.Typer(
 
 Home = Annotated[Path | None, typer.Option(help="The service's folder, as of prudent serve.")]
 Config = Annotated[Path | None, typer.Option(help="The service's settings, a YAML file.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @users.command()
@@ -36,12 +36,12 @@ def add(
         str, typer.Option(help="viewer, member, commander (may run commands) or admin.")
     ] = "member",
     daily_usd: Annotated[
-        float | None, typer.Option(help="The most that may be spent for them in a day.")
+        float | None, typer.Option(help="The most that their runs may cost in a day. \\[default: no limit]")
     ] = None,
-    replace: Annotated[bool, typer.Option(help="Give a new token to somebody who has one.")] = False,
+    replace: Annotated[bool, typer.Option(help="Replace the token of an existing user.")] = False,
     home: Home = None,
     config: Config = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Add a user and show the token, this once: only its hash is kept."""
     from prudent.service.security.tokens import checked_name, hash_token, new_token
@@ -68,7 +68,7 @@ def add(
 
 
 @users.command("list")
-def list_(home: Home = None, config: Config = None, as_json: Json = False) -> None:
+def list_(home: Home = None, config: Config = None, as_json: AsJson = False) -> None:
     """Show all users."""
     from prudent.core.units import format_money
     from prudent.service.store import users as stored
@@ -108,7 +108,7 @@ def remove(
 
 @contextmanager
 def _store(home: Path | None, config: Path | None) -> Iterator[tuple[Store, Access]]:
-    from prudent.service.security.access import Access
+    from prudent.service.security.tokens import Access
     from prudent.service.settings import load
     from prudent.service.store.store import Store
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from prudent.cli.console import out, say_json
-from prudent.cli.workflow_options import AsJson, Seed, WorkflowPath, write_to
+from prudent.cli.options import AsJson, Seed, WorkflowPath, write_to
 
 workflow = typer.Typer(
     help="Look at a workflow, write it as WfFormat, or make a synthetic one.",
@@ -22,7 +22,7 @@ Output = Annotated[Path, typer.Argument(metavar="OUTPUT", help="The WfFormat (JS
 @workflow.command()
 def show(path: WorkflowPath, as_json: AsJson = False) -> None:
     """Show what a workflow consists of: programs, levels, files, the longest way through it."""
-    from prudent.cli.workflow_answer import described, description
+    from prudent.cli.display.workflow import described, description
     from prudent.workflows.workflow import Workflow
 
     told = Workflow.read(path)
@@ -63,7 +63,7 @@ def generate(
     as_json: AsJson = False,
 ) -> None:
     """Make a synthetic workflow in the shape of a known scientific one."""
-    from prudent.workflows.generate import generate as make
+    from prudent.workflows.formats.generate import generate as make
 
     _write(make(shape, size, seed), output, as_json)
 

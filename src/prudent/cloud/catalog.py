@@ -20,7 +20,7 @@ from pathlib import Path
 from prudent.cloud import price_files
 from prudent.cloud.billing import MINIMUM_S, on_demand
 from prudent.cloud.cluster import cluster_text, parse_cluster, parse_fleet
-from prudent.cloud.price_table import PriceRow, parse_price_table, read_price_table
+from prudent.cloud.price_lists import PriceRow, parse_price_table, read_price_table
 from prudent.cloud.speed import mips_of, speed_of
 from prudent.core.errors import BadInput, unknown
 from prudent.core.money import Price

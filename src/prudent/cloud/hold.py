@@ -14,7 +14,7 @@ _EDGE_S = 1e-5
 
 
 @dataclass(frozen=True)
-class Hold:
+class RentalPeriod:
     """One machine, paid since `since_s` on some clock, until `until_s` or still."""
 
     name: str
@@ -34,23 +34,27 @@ class Hold:
         return self.price.cost_usd(max(at_s - self.since_s, self.price.minimum_s))
 
 
-def cost_usd(holds: Iterable[Hold], at_s: float) -> float:
+def cost_usd(holds: Iterable[RentalPeriod], at_s: float) -> float:
     """What all have cost at a moment."""
     return math.fsum(hold.cost_usd(at_s) for hold in holds)
 
 
-def due_usd(holds: Iterable[Hold], at_s: float) -> float:
+def due_usd(holds: Iterable[RentalPeriod], at_s: float) -> float:
     """What all will have cost in the end if those still held are gone at a moment."""
     return math.fsum(hold.due_usd(at_s) for hold in holds)
 
 
-def usd_per_s(holds: Iterable[Hold]) -> float:
+def usd_per_s(holds: Iterable[RentalPeriod]) -> float:
     """What another second of those still held costs."""
     return math.fsum(hold.price.usd_per_h for hold in holds if hold.until_s is None) / 3600.0
 
 
-def lasts_s(
-    holds: Sequence[Hold], usd: float, now_s: float, give_back_s: float = 0.0, most_s: float = math.inf
+def affordable_s(
+    holds: Sequence[RentalPeriod],
+    usd: float,
+    now_s: float,
+    give_back_s: float = 0.0,
+    most_s: float = math.inf,
 ) -> float:
     """How long from now all may stay if what they cost in the end, give-back included, is at most `usd`.
 

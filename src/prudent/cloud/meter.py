@@ -14,12 +14,12 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
-from prudent.cloud.hold import Hold, due_usd, lasts_s, usd_per_s
+from prudent.cloud.hold import RentalPeriod, affordable_s, due_usd, usd_per_s
 from prudent.cloud.leases.lease import Lease
 from prudent.core.errors import PrudentError
 from prudent.core.money import Price
 
-END_S = 5.0
+RELEASE_S = 5.0
 """How long giving machines back is taken to need; what took longer once is expected to again."""
 
 _LOOK_S, _LEAST_S = 0.2, 0.001
@@ -52,7 +52,7 @@ class Meter:
         self,
         allowed_usd: float | None = None,
         earlier_usd: float = 0.0,
-        ending_s: float = END_S,
+        ending_s: float = RELEASE_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.allowed_usd = math.inf if allowed_usd is None else allowed_usd
@@ -110,7 +110,7 @@ class Meter:
         asked = (allowed_usd, self._ending_s, *holds)
         known, until_s = self._known
         if known != asked:  # the moment stays the same while the machines do
-            until_s = now_s + lasts_s(holds, allowed_usd, now_s, self._ending_s)
+            until_s = now_s + affordable_s(holds, allowed_usd, now_s, self._ending_s)
             self._known = (asked, until_s)
         return max(until_s - now_s, 0.0)
 
@@ -129,12 +129,12 @@ class Meter:
         shortest_s = price.billed_s(max(price.minimum_s, price.beside_s, self._ending_s))
         return self.left_usd / count / shortest_s * 3600.0 if shortest_s > 0 else None
 
-    def _holds(self) -> list[Hold]:
+    def _holds(self) -> list[RentalPeriod]:
         """Every machine that costs money, or did, or may."""
         return [hold for one in self._metered if (lease := one.record) is not None for hold in lease.ordered]
 
 
-class Guard:
+class BudgetGuard:
     """Gives machines back before the money for them is gone, whatever everybody else is busy with.
 
     `with Guard(meter, give_back) as guard:` around all that is done with them; `guard.acted` tells whether it

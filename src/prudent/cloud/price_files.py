@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from prudent.cloud.leases.home import default_home
+from prudent.cloud.home_folder import default_home
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
 

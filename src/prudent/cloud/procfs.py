@@ -13,28 +13,28 @@ _GONE = ("Z", "X")  # zombies hold nothing any more and only wait to be counted
 
 
 @dataclass(frozen=True)
-class Identity:
+class ProcessIdentity:
     """A process that cannot be mistaken: numbers are used again, a number with its start time is not."""
 
     pid: int
     started: str
 
     @classmethod
-    def of(cls, pid: int) -> Identity | None:
+    def of(cls, pid: int) -> ProcessIdentity | None:
         """The process that has this number now, if any."""
-        process = Process.read(pid)
+        process = ProcessInfo.read(pid)
         return None if process is None else cls(pid, f"{_boot()}:{process.started_ticks}")
 
     @property
     def alive(self) -> bool:
-        return Identity.of(self.pid) == self
+        return ProcessIdentity.of(self.pid) == self
 
     def to_dict(self) -> dict[str, Any]:
         return {"pid": self.pid, "started": self.started}
 
 
 @dataclass(frozen=True)
-class Process:
+class ProcessInfo:
     """One living process: its group, its session, and when it started (clock ticks after the boot)."""
 
     pid: int
@@ -43,7 +43,7 @@ class Process:
     started_ticks: int
 
     @classmethod
-    def read(cls, pid: int) -> Process | None:
+    def read(cls, pid: int) -> ProcessInfo | None:
         try:
             text = (_PROC / str(pid) / "stat").read_text(errors="replace")
         except OSError:
@@ -62,7 +62,7 @@ class Process:
             return False
 
 
-def belonging(cookie: str, session: int | None = None) -> list[Process]:
+def processes_of_run(cookie: str, session: int | None = None) -> list[ProcessInfo]:
     """The living processes of a run: those in its session, and those that inherited its cookie.
 
     A daemon leaves the session of whoever started it, but not its environment.
@@ -71,7 +71,7 @@ def belonging(cookie: str, session: int | None = None) -> list[Process]:
     for entry in os.scandir(_PROC) if _PROC.is_dir() else ():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
-        process = Process.read(int(entry.name))
+        process = ProcessInfo.read(int(entry.name))
         if process is not None and (process.session == session or process.carries(cookie)):
             found.append(process)
     return found

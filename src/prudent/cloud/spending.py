@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from prudent.cloud.leases.home import default_home
+from prudent.cloud.home_folder import default_home
 from prudent.core.errors import BadInput
 
 KINDS = ("tune", "train", "execute", "serve")

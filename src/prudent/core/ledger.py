@@ -49,7 +49,7 @@ class Reservation:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """One charge: what for, how much, how long, and at which price of which date.
 
     Below zero it is a `CREDIT`: what was charged before and turned out not to have been paid.
@@ -87,7 +87,7 @@ class Entry:
         }
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Entry:
+    def from_dict(cls, values: Mapping[str, Any]) -> LedgerEntry:
         """The entry that `to_dict` wrote."""
         try:
             return cls(
@@ -128,12 +128,12 @@ class Ledger:
         if budget_usd is not None and not (math.isfinite(budget_usd) and budget_usd >= 0):
             raise BadInput(f"The budget {budget_usd} is no amount of money: give dollars, 0 or more.")
         self.budget_usd = budget_usd
-        self._entries: list[Entry] = []
+        self._entries: list[LedgerEntry] = []
         self._open: set[Reservation] = set()
         self._lock = threading.Lock()
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[LedgerEntry, ...]:
         """Every charge, in the order in which they were made."""
         with self._lock:
             return tuple(self._entries)
@@ -202,7 +202,7 @@ class Ledger:
 
     def settle(
         self, reservation: Reservation, seconds: float, price: Price, machines: int = 1, note: str = ""
-    ) -> Entry:
+    ) -> LedgerEntry:
         """Charge a run that lasted `seconds`; the rest of its reservation is free again.
 
         `price` is that of the whole cluster; `machines` only tells the entry's machine seconds.
@@ -217,7 +217,7 @@ class Ledger:
         price: Price,
         machines: int = 1,
         note: str = "",
-    ) -> Entry:
+    ) -> LedgerEntry:
         """Charge a run whose bill is known already; the rest of its reservation is free again.
 
         A bill above the reservation is charged in full: it takes what others could have had, and then passes
@@ -227,7 +227,7 @@ class Ledger:
         with self._lock:
             self._check_open(reservation)
             charge = float(min(usd, reservation.usd) if usd <= reservation.usd + ROUNDING_USD else usd)
-            entry = Entry(reservation.label, charge, float(seconds), price, machines, note)
+            entry = LedgerEntry(reservation.label, charge, float(seconds), price, machines, note)
             self._entries.append(entry)
             self._close(reservation)
             return entry
@@ -238,7 +238,7 @@ class Ledger:
             self._check_open(reservation)
             self._close(reservation)
 
-    def restore(self, entry: Entry) -> None:
+    def restore(self, entry: LedgerEntry) -> None:
         """Take over a charge of an earlier session, from its journal.
 
         It was paid, so it counts even if the budget has been lowered since; then nothing is left.

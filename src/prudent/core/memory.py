@@ -35,7 +35,7 @@ def limit_mb() -> float:
     return math.inf if soft == resource.RLIM_INFINITY else soft / _MB
 
 
-def hold(most_mb: float) -> None:
+def limit_memory(most_mb: float) -> None:
     """Let allocations beyond `most_mb` fail, in this process and in those it starts."""
     if math.isfinite(most_mb):
         limit = int(most_mb * _MB)
@@ -43,24 +43,24 @@ def hold(most_mb: float) -> None:
             resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
-def held_mb(pid: int, files_mb: float = 0.0) -> float:
+def used_mb(pid: int, files_mb: float = 0.0) -> float:
     """What a process and all below it hold in memory, without mapped files; 0 if it is gone.
 
     With them there are `files_mb` of files in memory: as far as these are mapped they are not counted twice.
     """
-    return _together_mb([_resident_mb(each) for each in below(pid)], files_mb)
+    return _together_mb([_resident_mb(each) for each in process_tree(pid)], files_mb)
 
 
-def exact_mb(pid: int, files_mb: float = 0.0) -> float:
+def exact_used_mb(pid: int, files_mb: float = 0.0) -> float:
     """The same, with pages that several of them share counted once; takes longer to find out."""
-    return _together_mb([_proportional_mb(each) for each in below(pid)], files_mb)
+    return _together_mb([_proportional_mb(each) for each in process_tree(pid)], files_mb)
 
 
-def files_mb(pid: int) -> float:
+def tmpfs_mb(pid: int) -> float:
     """What lies in file systems in memory that a process or one below it sees, and we do not."""
     ours = {device for device, _ in _in_memory("self")}
     found: dict[str, float] = {}
-    for each in below(pid):
+    for each in process_tree(pid):
         for device, place in _in_memory(str(each)):
             if device not in ours and device not in found:
                 with contextlib.suppress(OSError):
@@ -69,7 +69,7 @@ def files_mb(pid: int) -> float:
     return sum(found.values())
 
 
-def below(pid: int) -> Iterator[int]:
+def process_tree(pid: int) -> Iterator[int]:
     """A process and all that it has started, directly or not; each before those that it has started."""
     waiting = [pid]
     while waiting:
@@ -87,23 +87,23 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-_Held = tuple[float, float]
+_PrivateAndShared = tuple[float, float]
 """Private memory, and shared memory."""
 
 
-def _together_mb(held: Sequence[_Held], files_mb: float) -> float:
+def _together_mb(held: Sequence[_PrivateAndShared], files_mb: float) -> float:
     return sum(private for private, _ in held) + max(sum(shared for _, shared in held), files_mb)
 
 
-def _resident_mb(pid: int) -> _Held:
+def _resident_mb(pid: int) -> _PrivateAndShared:
     return _lines_mb(Path(f"/proc/{pid}/status"), "RssAnon:", "RssShmem:") or (0.0, 0.0)
 
 
-def _proportional_mb(pid: int) -> _Held:
+def _proportional_mb(pid: int) -> _PrivateAndShared:
     return _lines_mb(Path(f"/proc/{pid}/smaps_rollup"), "Pss_Anon:", "Pss_Shmem:") or _resident_mb(pid)
 
 
-def _lines_mb(path: Path, private: str, shared: str) -> _Held | None:
+def _lines_mb(path: Path, private: str, shared: str) -> _PrivateAndShared | None:
     """Two lines in kB; None where they cannot be read, as those of another user's process."""
     try:
         lines = [line.split() for line in path.read_text().splitlines()]

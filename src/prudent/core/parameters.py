@@ -64,7 +64,7 @@ class Parameter(Protocol):
         ...
 
 
-def _listed(name: str, values: Iterable[Value]) -> tuple[Value, ...]:
+def _checked_values(name: str, values: Iterable[Value]) -> tuple[Value, ...]:
     need_name(name)
     if isinstance(values, str):
         raise BadInput(f'The values of "{name}" are one text, "{values}"; give a list.')
@@ -80,14 +80,14 @@ def _listed(name: str, values: Iterable[Value]) -> tuple[Value, ...]:
 
 
 @dataclass(frozen=True)
-class _Listed:
+class _ListParameter:
     """What the parameters given as a list share."""
 
     name: str
     values: Sequence[Value]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", _listed(self.name, self.values))
+        object.__setattr__(self, "values", _checked_values(self.name, self.values))
 
     @property
     def finite(self) -> bool:
@@ -120,7 +120,7 @@ class _Listed:
 
 
 @dataclass(frozen=True)
-class Categorical(_Listed):
+class Categorical(_ListParameter):
     """Values without an order, such as a machine family: one column each (two values share one column).
 
     >>> kind = Categorical("kind", ["adam", "sgd", "lion"])
@@ -160,7 +160,7 @@ adam, sgd, lion.
 
 
 @dataclass(frozen=True)
-class Ordinal(_Listed):
+class Ordinal(_ListParameter):
     """An ordered list. Numbers are sorted and lie where their (log) value is; other values lie at their rank.
 
     >>> Ordinal("batch", [1, 10, 100], log=True).encode(10)

@@ -17,7 +17,7 @@ several that must be passed in this order, to die at the last: `trial.started>re
 _passed: list[str] = []
 
 
-def point(name: str) -> None:
+def kill_point(name: str) -> None:
     """A place that is passed; nothing happens, unless the environment says to die here.
 
     >>> point("launch.accepted")

@@ -13,12 +13,12 @@ HELP, WORK = 5, 10
 asked for. Whoever answers gets three and nine times as much, and on a busy machine work still goes on."""
 
 
-def give_way(level: int = WORK) -> None:
+def lower_priority(level: int = WORK) -> None:
     """Let others have the processor first: work of minutes shall not delay an answer of milliseconds."""
     os.nice(max(level - os.nice(0), 0))
 
 
-def session_gives_way(pid: int, level: int = WORK) -> None:
+def lower_session_priority(pid: int, level: int = WORK) -> None:
     """The same for the whole session of a process, which must not be our own.
 
     Where Linux groups processes by session (`sched_autogroup_enabled`), it shares the processor out between

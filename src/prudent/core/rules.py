@@ -65,7 +65,7 @@ class Rule:
         if not isinstance(text, str) or not text.strip():
             raise BadInput(f'The rule {text!r} is empty; write a condition such as "workers <= 8".')
         try:
-            return _Reader(text).rule(_tree(text), text)
+            return _RuleCompiler(text).rule(_tree(text), text)
         except RecursionError:
             raise BadInput("The rule is nested too deeply; write it with fewer brackets and signs.") from None
 
@@ -78,7 +78,7 @@ class Rule:
         body = _tree(self.text)
         if not (isinstance(body, ast.BoolOp) and isinstance(body.op, ast.And)):
             return (self,)
-        return tuple(_Reader(self.text).rule(part, ast.unparse(part)) for part in body.values)
+        return tuple(_RuleCompiler(self.text).rule(part, ast.unparse(part)) for part in body.values)
 
     def bind(self, names: Collection[str], check: Callable[[str, str], None] | None = None) -> Rule:
         """This rule, if all its names exist and `check(name, text)` accepts what they are compared with."""
@@ -114,7 +114,7 @@ def _tree(text: str) -> ast.expr:
         ) from None
 
 
-class _Reader:
+class _RuleCompiler:
     """Turns the allowed kinds of syntax into functions, once, so that a rule is quick to ask."""
 
     def __init__(self, text: str) -> None:
@@ -245,7 +245,7 @@ class _Reader:
         test, yes, no = self.read(node.test), self.read(node.body), self.read(node.orelse)
         return lambda facts: yes(facts) if test(facts) else no(facts)
 
-    _READERS: dict[type[ast.expr], Callable[[_Reader, Any], _Evaluate]] = {  # noqa: RUF012
+    _READERS: dict[type[ast.expr], Callable[[_RuleCompiler, Any], _Evaluate]] = {  # noqa: RUF012
         ast.Name: _name,
         ast.Attribute: _name,
         ast.Constant: _constant,

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from prudent.core import sampling
 from prudent.core.encoding import Encoder
 from prudent.core.errors import BadInput, unknown
+from prudent.core.parameter_parsing import ParameterFactory, infer_parameter, parse_parameter
 from prudent.core.parameters import Constant, Integer, Parameter
 from prudent.core.rules import Rule
-from prudent.core.schema import Kind, infer_parameter, parse_parameter
 from prudent.core.values import Value
 
 __all__ = ["Configuration", "Space", "infer_parameter"]
@@ -73,7 +73,7 @@ small, large.
     @staticmethod
     def parse(
         mapping: Mapping[str, Any],
-        kinds: Mapping[str, Kind] | None = None,
+        kinds: Mapping[str, ParameterFactory] | None = None,
         rule: Rule | Condition | str | Sequence[str] | None = None,
     ) -> Space:
         """A space from YAML or a dict; each parameter is said in the shortest form that is clear.

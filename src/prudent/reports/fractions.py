@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
-from prudent.reports.model import FEWEST, sample
+from prudent.reports.study_model import FEWEST, sample
 from prudent.tuning.confirm import Confirmation
 from prudent.tuning.goal import COST, TIME, Goal
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
 from prudent.tuning.result import Result
-from prudent.tuning.strategies.extrapolation import LOG, Curve, Extrapolator, ProcessCurve, Warp
-from prudent.tuning.strategies.foretelling import SURE_Z
-from prudent.tuning.strategies.subsampling import Field, Ground
+from prudent.tuning.strategies.extrapolation import LOG, CurveBelief, Extrapolator, GPCurve, Warp
+from prudent.tuning.strategies.foretelling import INTERVAL_Z
+from prudent.tuning.strategies.subsampling import FractionCandidates, FractionGrid
 from prudent.tuning.trial import CUT, FAILED, Configuration, Trial
 
 Array = NDArray[np.float64]
@@ -35,7 +35,7 @@ STEPS = 25
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
+class PredictedRange:
     """What is believed of a measure at p places: the median and a 95 % interval, each (p,)."""
 
     middle: Array
@@ -43,11 +43,11 @@ class Spread:
     high: Array
 
 
-class Beliefs:
+class FractionModel:
     """The extrapolating model, asked about any configuration on any share of the data."""
 
     def __init__(self, problem: Problem, options: Mapping[str, Any], seed: int) -> None:
-        self.problem, self.ground = problem, Ground(problem, seed)
+        self.problem, self.ground = problem, FractionGrid(problem, seed)
         surrogate = "trees" if options.get("surrogate") == "trees" else "gp"
         self._extrapolator = Extrapolator(self.ground, surrogate, options.get("curves") == "paper", seed)
 
@@ -63,10 +63,10 @@ class Beliefs:
         reported = [name for name in self.measures if name not in (COST, TIME)]
         return timed >= FEWEST and all(sum(n in t.measures for t in ended) >= FEWEST for n in reported)
 
-    def at(self, history: History, candidates: Candidates, fractions: Array) -> dict[str, Spread]:
+    def at(self, history: History, candidates: Candidates, fractions: Array) -> dict[str, PredictedRange]:
         """Every measure of the candidates (p), each on its own share of the data (p,)."""
         places = np.arange(len(fractions))
-        field = Field(candidates, self.ground.features(candidates), fractions, places, places[:0])
+        field = FractionCandidates(candidates, self.ground.features(candidates), fractions, places, places[:0])
         cost = self._extrapolator.log_cost(history, field)
         told = {}
         for name in self.measures:
@@ -79,29 +79,29 @@ class Beliefs:
         return told
 
 
-def _spread(curve: Curve, warp: Warp, offset: Array | float) -> Spread:
-    noise = curve.process.noise_std if isinstance(curve, ProcessCurve) else 0.0
+def _spread(curve: CurveBelief, warp: Warp, offset: Array | float) -> PredictedRange:
+    noise = curve.process.noise_std if isinstance(curve, GPCurve) else 0.0
     centre, spread = curve.mean + offset, np.hypot(curve.std, noise)
-    return Spread(*(warp.back(centre + z * spread) for z in (0.0, -SURE_Z, SURE_Z)))
+    return PredictedRange(*(warp.back(centre + z * spread) for z in (0.0, -INTERVAL_Z, INTERVAL_Z)))
 
 
 @dataclass(frozen=True, eq=False)
-class Growth:
+class FractionCurve:
     """One measure of one configuration against the fraction: curve, and the runs that were measured."""
 
     measure: str
     fractions: Array
-    spread: Spread
+    spread: PredictedRange
     runs: tuple[tuple[float, Trial], ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Leader:
+class LeadingConfiguration:
     """A configuration worth looking at; `answer` is its share of the data, where it is the study's answer."""
 
     configuration: Configuration
     answer: float | None
-    growths: tuple[Growth, ...]
+    growths: tuple[FractionCurve, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,14 +114,14 @@ class Frontier:
     quality: str
     less_is_better: bool
     configurations: Sequence[Configuration]
-    values: Spread
-    cost: Spread
+    values: PredictedRange
+    cost: PredictedRange
     measured: Sequence[Trial | None]
     best: Sequence[int]
 
 
 @dataclass(frozen=True)
-class Saving:
+class FractionSaving:
     """What the configurations that were tried would have cost on the full data, once each, by the model."""
 
     spent_usd: float
@@ -136,23 +136,23 @@ class Saving:
 
 
 @dataclass(frozen=True, eq=False)
-class Fractions:
+class FractionAnalysis:
     """Everything that the section shows."""
 
-    leaders: tuple[Leader, ...]
+    leaders: tuple[LeadingConfiguration, ...]
     frontier: Frontier | None
-    saving: Saving
+    saving: FractionSaving
     recommended: Configuration | None
 
 
 def fractions(
     result: Result, problem: Problem, options: Mapping[str, Any], confirmation: Confirmation | None = None
-) -> Fractions | None:
+) -> FractionAnalysis | None:
     """What a study of a job with a fraction tells about the full data; None where there is too little."""
     if problem.fraction is None:
         return None
     try:
-        beliefs = Beliefs(problem, options, result.seed)
+        beliefs = FractionModel(problem, options, result.seed)
     except BadInput:  # the full data is all there is
         return None
     # As the strategy saw it: what a confirming run measured is shown, not learned from.
@@ -161,7 +161,7 @@ def fractions(
         return None
     extra = [confirmation.trial] if confirmation is not None and confirmation.charge is not None else []
     runs = [trial for trial in (*result.known, *result.trials, *extra) if trial.status != FAILED]
-    return Fractions(
+    return FractionAnalysis(
         _leaders(beliefs, history, result, runs),
         _frontier(beliefs, history, runs),
         _saving(beliefs, history, result),
@@ -194,7 +194,9 @@ def _share(problem: Problem, configuration: Configuration) -> float:
 # Accuracy and cost against the fraction
 
 
-def _leaders(beliefs: Beliefs, history: History, result: Result, runs: Sequence[Trial]) -> tuple[Leader, ...]:
+def _leaders(
+    beliefs: FractionModel, history: History, result: Result, runs: Sequence[Trial]
+) -> tuple[LeadingConfiguration, ...]:
     problem = beliefs.problem
     tried = _distinct(problem, [trial for trial in history if trial.status != FAILED])
     ordered = _by_promise(beliefs, history, tried)
@@ -212,16 +214,20 @@ def _leaders(beliefs: Beliefs, history: History, result: Result, runs: Sequence[
         own = [t for t in runs if _key(problem, t.configuration) == _key(problem, configuration)]
         rows = slice(place * STEPS, (place + 1) * STEPS)
         growths = tuple(
-            Growth(
+            FractionCurve(
                 name,
                 steps,
-                Spread(spread.middle[rows], spread.low[rows], spread.high[rows]),
+                PredictedRange(spread.middle[rows], spread.low[rows], spread.high[rows]),
                 tuple((_share(problem, t.configuration), t) for t in own if _tells(t, name)),
             )
             for name, spread in told.items()
         )
         is_answer = answer is not None and place == 0
-        leaders.append(Leader(configuration, _share(problem, configuration) if is_answer else None, growths))
+        leaders.append(
+            LeadingConfiguration(
+                configuration, _share(problem, configuration) if is_answer else None, growths
+            )
+        )
     return tuple(leaders)
 
 
@@ -230,7 +236,9 @@ def _tells(trial: Trial, measure: str) -> bool:
     return measure in trial.values and (trial.finished or (trial.status == CUT and measure in (COST, TIME)))
 
 
-def _by_promise(beliefs: Beliefs, history: History, tried: Sequence[Configuration]) -> list[Configuration]:
+def _by_promise(
+    beliefs: FractionModel, history: History, tried: Sequence[Configuration]
+) -> list[Configuration]:
     """Configurations, the most promising first: by prediction where the goal is about the full data."""
     goal, problem = beliefs.problem.goal, beliefs.problem
     if not tried:
@@ -262,7 +270,7 @@ def _quality(goal: Goal) -> tuple[str, bool] | None:
     return None if bound is None else (bound.measure, bound.is_upper)
 
 
-def _frontier(beliefs: Beliefs, history: History, runs: Sequence[Trial]) -> Frontier | None:
+def _frontier(beliefs: FractionModel, history: History, runs: Sequence[Trial]) -> Frontier | None:
     problem, quality = beliefs.problem, _quality(beliefs.problem.goal)
     if quality is None:
         return None
@@ -279,11 +287,11 @@ def _frontier(beliefs: Beliefs, history: History, runs: Sequence[Trial]) -> Fron
     return Frontier(measure, less, candidates.configurations, values, cost, measured, best)
 
 
-def _with_runs(spread: Spread, measure: str, measured: Sequence[Trial | None]) -> Spread:
+def _with_runs(spread: PredictedRange, measure: str, measured: Sequence[Trial | None]) -> PredictedRange:
     """What was measured stands for itself, without an interval."""
     known = np.array([math.nan if t is None else t.values.get(measure, math.nan) for t in measured])
     sure = np.isfinite(known)
-    return Spread(*(np.where(sure, known, part) for part in (spread.middle, spread.low, spread.high)))
+    return PredictedRange(*(np.where(sure, known, part) for part in (spread.middle, spread.low, spread.high)))
 
 
 def _undominated(cost: Array, loss: Array) -> list[int]:
@@ -303,7 +311,7 @@ def _undominated(cost: Array, loss: Array) -> list[int]:
 # The money
 
 
-def _saving(beliefs: Beliefs, history: History, result: Result) -> Saving:
+def _saving(beliefs: FractionModel, history: History, result: Result) -> FractionSaving:
     """The bill of the same configurations on the full data; the ends take the model to err one way always."""
     problem = beliefs.problem
     ran = [trial for trial in result.trials if trial.spent_usd > 0]
@@ -315,4 +323,4 @@ def _saving(beliefs: Beliefs, history: History, result: Result) -> Saving:
     if rest:
         cost = beliefs.at(history, problem.candidates(rest), np.ones(len(rest)))[COST]
         sums = [known + math.fsum(part) for part in (cost.middle, cost.low, cost.high)]
-    return Saving(result.spent_usd, len(tried), *sums)
+    return FractionSaving(result.spent_usd, len(tried), *sums)

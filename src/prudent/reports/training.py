@@ -12,13 +12,13 @@ from typing import Any
 from prudent._version import __version__
 from prudent.core.errors import BadInput
 from prudent.core.values import is_number
-from prudent.reports import page, practice, words
+from prudent.reports import evaluation, formatting, page
 from prudent.reports import training_charts as charts
-from prudent.reports.plots import Figure
-from prudent.training.algorithms.domains import LESS_IS_BETTER
-from prudent.training.description import Description, read_description, read_facts
-from prudent.training.engine import Facts
-from prudent.training.leaderboard import Entry, Failure, Leaderboard
+from prudent.reports.page import Figure
+from prudent.training.algorithms.algorithm import LESS_IS_BETTER
+from prudent.training.engines.engine import ModelFacts
+from prudent.training.leaderboard import Leaderboard, LeaderboardEntry, TrialFailure
+from prudent.training.models.description import Description, read_description, read_facts
 
 REPORT_FILE = "report.html"
 FIRST_ROWS, MOST_ROWS = 20, 300
@@ -38,6 +38,7 @@ def write_training_report(board: Leaderboard, folder: Path) -> Path:
 
 def training_report(board: Leaderboard) -> str:
     """The page itself, as text."""
+    board = formatting.counted_models(board)
     facts, description = _best_model(board)
     shown = _practice(facts, description)
     metric = board.entries[0].metric if board.entries else board.metric
@@ -78,12 +79,12 @@ def training_report(board: Leaderboard) -> str:
 
 
 @dataclass(frozen=True)
-class Practice:
+class Evaluation:
     """What the best model did on rows it had not seen; what its engine did not draw is None."""
 
-    confusion: practice.Confusion | None = None
-    residuals: practice.Residuals | None = None
-    silhouette: practice.Silhouette | None = None
+    confusion: evaluation.Confusion | None = None
+    residuals: evaluation.Residuals | None = None
+    silhouette: evaluation.Silhouette | None = None
     charts: tuple[Figure, ...] = ()
     importance: Figure | None = None
     curve: Figure | None = None
@@ -98,7 +99,7 @@ class Practice:
         return self.confusion is not None or any(self.figures)
 
 
-def _best_model(board: Leaderboard) -> tuple[Facts | None, Description | None]:
+def _best_model(board: Leaderboard) -> tuple[ModelFacts | None, Description | None]:
     if board.best is None:
         return None, None
     folder = Path(board.best.model_path)
@@ -111,22 +112,22 @@ def _best_model(board: Leaderboard) -> tuple[Facts | None, Description | None]:
     return facts, description
 
 
-def _practice(facts: Facts | None, description: Description | None) -> Practice:
+def _practice(facts: ModelFacts | None, description: Description | None) -> Evaluation:
     if facts is None:
-        return Practice()
+        return Evaluation()
     picture = facts.picture
     classes = description.classes if description else ()
     target = description.target if description else None
-    confused = practice.confusion(picture["confusion"], classes) if "confusion" in picture else None
-    left = practice.residuals(picture["residuals"], target) if "residuals" in picture else None
-    clusters = practice.silhouette(picture["silhouette"]) if "silhouette" in picture else None
+    confused = evaluation.confusion(picture["confusion"], classes) if "confusion" in picture else None
+    left = evaluation.residuals(picture["residuals"], target) if "residuals" in picture else None
+    clusters = evaluation.silhouette(picture["silhouette"]) if "silhouette" in picture else None
     drawn: list[Figure] = []
     if left is not None:
         drawn += [charts.predictions(left), charts.residuals(left)]
     if clusters is not None:
         drawn.append(charts.silhouettes(clusters))
     stopped = picture.get("stopped")
-    return Practice(
+    return Evaluation(
         confused,
         left,
         clusters,
@@ -174,7 +175,7 @@ def _rate(predict_ms: float) -> str:
 
 
 @dataclass(frozen=True)
-class Parameter:
+class ParameterInfluence:
     """What one parameter did, in words and as a figure."""
 
     name: str
@@ -188,7 +189,7 @@ class AlgorithmEffects:
 
     algorithm: str
     models: int
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[ParameterInfluence, ...]
 
 
 def _effects(board: Leaderboard, metric: str) -> Iterator[AlgorithmEffects]:
@@ -199,7 +200,7 @@ def _effects(board: Leaderboard, metric: str) -> Iterator[AlgorithmEffects]:
             continue
         span = [entry.value for entry in charts.thinned(own)]
         found = [
-            Parameter(
+            ParameterInfluence(
                 name,
                 _says(name, own),
                 charts.parameter(name, _with(own, name), own[0], metric, span, f"effect-{place}-{number}"),
@@ -210,20 +211,20 @@ def _effects(board: Leaderboard, metric: str) -> Iterator[AlgorithmEffects]:
             yield AlgorithmEffects(kind, len(own), tuple(found))
 
 
-def _with(entries: Sequence[Entry], name: str) -> list[Entry]:
+def _with(entries: Sequence[LeaderboardEntry], name: str) -> list[LeaderboardEntry]:
     return [entry for entry in entries if name in entry.hyperparameters]
 
 
-def _varied(entries: Sequence[Entry]) -> list[str]:
+def _varied(entries: Sequence[LeaderboardEntry]) -> list[str]:
     names = dict.fromkeys(name for entry in entries for name in entry.hyperparameters)
     return [
         name
         for name in names
-        if len({words.value(entry.hyperparameters[name]) for entry in _with(entries, name)}) > 1
+        if len({formatting.value(entry.hyperparameters[name]) for entry in _with(entries, name)}) > 1
     ]
 
 
-def _says(name: str, entries: Sequence[Entry]) -> str:
+def _says(name: str, entries: Sequence[LeaderboardEntry]) -> str:
     """Which way a parameter helps, if the models tell; a correlation of ranks beyond what chance makes."""
     from scipy.stats import rankdata
 
@@ -234,7 +235,7 @@ def _says(name: str, entries: Sequence[Entry]) -> str:
     if not all(is_number(value) for value in values):
         groups: dict[str, list[float]] = {}
         for value, rank in zip(values, rankdata(scores), strict=True):
-            groups.setdefault(words.value(value), []).append(float(rank))
+            groups.setdefault(formatting.value(value), []).append(float(rank))
         means = {word: sum(ranks) / len(ranks) for word, ranks in groups.items() if len(ranks) >= 3}
         if len(means) < 2:
             return "too few models to tell"
@@ -258,7 +259,7 @@ class AlgorithmRow:
     """What an algorithm came to, and what it took."""
 
     algorithm: str
-    best: Entry | None
+    best: LeaderboardEntry | None
     models: int
     failed: int
     train_s: float
@@ -266,7 +267,7 @@ class AlgorithmRow:
 
 
 def _algorithms(board: Leaderboard) -> list[AlgorithmRow]:
-    everyone: list[Entry | Failure] = [*board.entries, *board.failures]
+    everyone: list[LeaderboardEntry | TrialFailure] = [*board.entries, *board.failures]
     kinds = dict.fromkeys(each.algorithm for each in everyone)
     rows = []
     for kind in kinds:
@@ -294,7 +295,7 @@ def _failures(board: Leaderboard) -> list[tuple[str, str, int, str]]:
     counted = Counter((failure.algorithm, failure.why) for failure in board.failures)
     first: dict[tuple[str, str], str] = {}
     for failure in board.failures:
-        first.setdefault((failure.algorithm, failure.why), words.sentence(failure.hyperparameters))
+        first.setdefault((failure.algorithm, failure.why), formatting.sentence(failure.hyperparameters))
     return [(kind, why, count, first[kind, why]) for (kind, why), count in counted.most_common(50)]
 
 
@@ -306,7 +307,9 @@ def _transforms(said: Mapping[str, Any]) -> str:
     """
     shown = []
     for name, settings in said.items():
-        inside = words.sentence(settings) if isinstance(settings, Mapping) else words.value(settings)
+        inside = (
+            formatting.sentence(settings) if isinstance(settings, Mapping) else formatting.value(settings)
+        )
         shown.append(f"{name} ({inside})" if inside else name)
     return ", ".join(shown)
 

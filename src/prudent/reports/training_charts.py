@@ -8,11 +8,11 @@ from itertools import pairwise
 from typing import Any
 
 from prudent.core.values import is_number
-from prudent.reports import words
-from prudent.reports.plots import Figure, Trace, axis, dotted, lines, marks, plain, steps, wide
-from prudent.reports.practice import Residuals, Silhouette
-from prudent.training.algorithms.domains import LESS_IS_BETTER
-from prudent.training.leaderboard import Entry
+from prudent.reports import formatting
+from prudent.reports.evaluation import Residuals, Silhouette
+from prudent.reports.page import Figure, Trace, axis, dotted, lines, marks, plain, steps, wide
+from prudent.training.algorithms.algorithm import LESS_IS_BETTER
+from prudent.training.leaderboard import LeaderboardEntry
 
 _MOST_POINTS = 1500
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "pentagon", "hexagon", "star-diamond")
@@ -93,14 +93,14 @@ def silhouettes(found: Silhouette) -> Figure:
                 "line": {"color": colour, "width": 1},
                 "hoverinfo": "text",
                 "text": lines(
-                    f"cluster {cluster.number}, {words.share(cluster.part)}", f"mean {cluster.mean:.3f}"
+                    f"cluster {cluster.number}, {formatting.share(cluster.part)}", f"mean {cluster.mean:.3f}"
                 ),
                 "showlegend": False,
             }
         )
         place += len(y) + gap
     low = min(min(cluster.values) for cluster in found.clusters)
-    names = [f"cluster {c.number} · {words.share(c.part)} · {c.mean:.2f}" for c in found.clusters]
+    names = [f"cluster {c.number} · {formatting.share(c.part)} · {c.mean:.2f}" for c in found.clusters]
     layout = {
         "xaxis": axis("", [min(low, 0.0), 1.0], log=False, title="silhouette"),
         "yaxis": {"tickvals": ticks, "ticktext": names, "autorange": "reversed", "showgrid": False},
@@ -187,7 +187,7 @@ def importance(said: Mapping[str, Any], most: int = 15) -> Figure | None:
     return Figure("importance", alt, [bars], layout, height_px=90 + 24 * len(pairs))
 
 
-def quality(entries: Sequence[Entry], metric: str) -> Figure | None:
+def quality(entries: Sequence[LeaderboardEntry], metric: str) -> Figure | None:
     """Every model by how long it trains and how good it is, by algorithm."""
     shown = thinned(entries)
     if len(shown) < 2:
@@ -218,7 +218,7 @@ def quality(entries: Sequence[Entry], metric: str) -> Figure | None:
     return Figure("quality", alt, traces, layout, height_px=420)
 
 
-def progress(entries: Sequence[Entry], metric: str) -> Figure | None:
+def progress(entries: Sequence[LeaderboardEntry], metric: str) -> Figure | None:
     """The best so far, trial after trial."""
     ordered = sorted(entries, key=lambda entry: entry.trial)
     if len(ordered) < 3:
@@ -244,20 +244,25 @@ def progress(entries: Sequence[Entry], metric: str) -> Figure | None:
 
 
 def parameter(
-    name: str, entries: Sequence[Entry], best: Entry, metric: str, span: Sequence[float], figure: str
+    name: str,
+    entries: Sequence[LeaderboardEntry],
+    best: LeaderboardEntry,
+    metric: str,
+    span: Sequence[float],
+    figure: str,
 ) -> Figure:
     """One parameter against the metric, a dot for each model of an algorithm."""
     shown = thinned(entries)
     said = [entry.hyperparameters[name] for entry in shown]
     numeric = all(is_number(value) for value in said)
-    x = [float(v) for v in said] if numeric else [plain(words.value(v)) for v in said]
+    x = [float(v) for v in said] if numeric else [plain(formatting.value(v)) for v in said]
     points = [(where, entry.value, hover(entry)) for where, entry in zip(x, shown, strict=True)]
     dots = marks("feasible", "models", points)
     dots |= {"marker": {**dots["marker"], "size": 7, "opacity": 0.6}, "showlegend": False}
     traces = [dots]
     if name in best.hyperparameters:
         own = best.hyperparameters[name]
-        where = float(own) if numeric and is_number(own) else plain(words.value(own))
+        where = float(own) if numeric and is_number(own) else plain(formatting.value(own))
         traces.append({**marks("best", "the best", [(where, best.value, hover(best))]), "showlegend": False})
     layout = {
         "xaxis": _parameter_axis(x, said, numeric),
@@ -278,7 +283,7 @@ def _parameter_axis(x: Sequence[Any], said: Sequence[Any], numeric: bool) -> dic
     different = {float(value): value for value in said}
     kept = sorted(different)
     if len(kept) <= 6 and _apart([math.log(value) if log else value for value in kept]):
-        scale |= {"tickvals": kept, "ticktext": [words.value(different[value]) for value in kept]}
+        scale |= {"tickvals": kept, "ticktext": [formatting.value(different[value]) for value in kept]}
     return scale
 
 
@@ -297,7 +302,7 @@ def value_axis(values: Sequence[float], metric: str, title: str | None = None) -
     return axis("", _of_use(values, metric), log=False, title=metric_name(metric) if title is None else title)
 
 
-def beyond(entries: Sequence[Entry], metric: str) -> int:
+def beyond(entries: Sequence[LeaderboardEntry], metric: str) -> int:
     """How many of the models that are drawn lie beyond the edge of that axis."""
     values = [entry.value for entry in thinned(entries)]
     return len(values) - len(_of_use(values, metric))
@@ -314,7 +319,7 @@ def _of_use(values: Sequence[float], metric: str) -> list[float]:
     return [value for value in ordered if value >= low - room]
 
 
-def thinned(entries: Sequence[Entry]) -> list[Entry]:
+def thinned(entries: Sequence[LeaderboardEntry]) -> list[LeaderboardEntry]:
     """At most as many as a page can draw, the best and an even choice of the others."""
     if len(entries) <= _MOST_POINTS:
         return list(entries)
@@ -322,12 +327,14 @@ def thinned(entries: Sequence[Entry]) -> list[Entry]:
     return [entries[int(place * stride)] for place in range(_MOST_POINTS)]
 
 
-def hover(entry: Entry) -> str:
+def hover(entry: LeaderboardEntry) -> str:
     """What a dot says of its model."""
-    settings = [f"{name} = {words.value(value)}" for name, value in list(entry.hyperparameters.items())[:12]]
+    settings = [
+        f"{name} = {formatting.value(value)}" for name, value in list(entry.hyperparameters.items())[:12]
+    ]
     return lines(
         f"#{entry.rank} {entry.algorithm}",
         f"{metric_name(entry.metric)} {entry.value:.4g}",
-        f"trained in {words.amount('time_s', entry.train_s)}",
+        f"trained in {formatting.amount('time_s', entry.train_s)}",
         *settings,
     )

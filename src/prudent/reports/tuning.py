@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from prudent._version import __version__
-from prudent.core.ledger import Entry
+from prudent.core.ledger import LedgerEntry
 from prudent.core.threads import one_thread
 from prudent.core.values import is_number
-from prudent.reports import charts, page, words
-from prudent.reports.effects import TELLING, Effect, effects
-from prudent.reports.foresight import Foretold, foretold, hit_rate, prospects
+from prudent.reports import formatting, page, tuning_charts
+from prudent.reports.expectations import Expectation, expectations_of, hit_rate, remaining_potential
 from prudent.reports.full_data import full_data
-from prudent.reports.model import Model
-from prudent.reports.plots import Figure
+from prudent.reports.page import Figure
+from prudent.reports.study_model import TELLING, Effect, StudyModel, effects
 from prudent.tuning.charges import INTERRUPTED
 from prudent.tuning.confirm import Confirmation
 from prudent.tuning.goal import COST, TIME, Constraint
@@ -63,10 +62,11 @@ def tuning_report(
     Most of its time goes into the model: about the cube of the number of trials up to `model.MOST` of them,
     and no more beyond, because the model then learns from an even sample; the rest grows with the trials.
     """
+    result, beside = formatting.counted_trials(result), [formatting.counted_trials(other) for other in beside]
     with one_thread():
         learned = _learned(result, problem)
         full = full_data(result, problem, options or {}, confirmation)
-    progress = charts.progress(result, beside)
+    progress = tuning_charts.progress(result, beside)
     figures = [figure for figure in (progress, *full.figures, *learned.figures) if figure is not None]
     return page.render(
         "tuning.html.j2",
@@ -93,7 +93,7 @@ def tuning_report(
         problem=problem,
         call=_call(result, problem, dict(options or {})),
         version=__version__,
-        kind_of=charts.kind_of,
+        kind_of=tuning_charts.kind_of,
     )
 
 
@@ -101,7 +101,7 @@ def tuning_report(
 
 
 @dataclass(frozen=True)
-class Check:
+class ConstraintCheck:
     """A constraint and how the answer keeps it; `margin` is the distance to the bound, relative to it."""
 
     constraint: Constraint
@@ -110,7 +110,7 @@ class Check:
     margin: float
 
 
-def _checks(result: Result) -> list[Check]:
+def _checks(result: Result) -> list[ConstraintCheck]:
     answer = result.best or result.nearest
     if answer is None:
         return []
@@ -119,7 +119,7 @@ def _checks(result: Result) -> list[Check]:
         value = answer.values.get(constraint.measure)
         distance = math.inf if value is None else abs(value - constraint.bound)
         margin = distance / max(abs(constraint.bound), 1e-12)
-        checks.append(Check(constraint, value, constraint.holds(value), margin))
+        checks.append(ConstraintCheck(constraint, value, constraint.holds(value), margin))
     return checks
 
 
@@ -132,18 +132,15 @@ def _comparison(result: Result) -> str:
     least = best.values[goal.measure]
     if least <= 0 or max(others) / least < 1.05:
         return ""
-    what = "dearest" if goal.measure == COST else "slowest"
-    return (
-        f"Of the {len(others)} runs that keep the goal, the {what} takes {words.times(max(others) / least)} "
-        "as much."
-    )
+    what, most = "dearest" if goal.measure == COST else "slowest", formatting.times(max(others) / least)
+    return f"Of the {len(others)} runs that keep the goal, the {what} takes {most} as much."
 
 
 # The money
 
 
 @dataclass(frozen=True)
-class Share:
+class TrialGroupShare:
     """What went into trials that ended in one way."""
 
     status: str
@@ -153,30 +150,30 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Money:
+class StudyMoney:
     """Where the budget went; parts are shares of the budget, or of what was spent where there is none."""
 
     budget_usd: float | None
     spent_usd: float
     left_usd: float | None
-    shares: tuple[Share, ...]
+    shares: tuple[TrialGroupShare, ...]
     left_part: float
 
 
-def _money(result: Result) -> Money:
+def _money(result: Result) -> StudyMoney:
     budget, spent = result.budget_usd, result.spent_usd
     whole = max(budget or 0.0, spent) or 1.0
     shares = []
     for status in (FINISHED, CUT, FAILED):
         found = [trial for trial in result.trials if trial.status == status]
         usd = math.fsum(trial.spent_usd for trial in found)
-        shares.append(Share(status, len(found), usd, usd / whole))
+        shares.append(TrialGroupShare(status, len(found), usd, usd / whole))
     interrupted = sum(entry.note == INTERRUPTED for entry in result.entries)
     if interrupted:
         usd = result.interrupted_usd
-        shares.append(Share(INTERRUPTED, interrupted, usd, usd / whole))
+        shares.append(TrialGroupShare(INTERRUPTED, interrupted, usd, usd / whole))
     left = None if budget is None else max(budget - spent, 0.0)
-    return Money(budget, spent, left, tuple(shares), (left or 0.0) / whole)
+    return StudyMoney(budget, spent, left, tuple(shares), (left or 0.0) / whole)
 
 
 def _reach(result: Result, beside: Sequence[Result]) -> dict[str, float | None]:
@@ -188,7 +185,7 @@ def _reach(result: Result, beside: Sequence[Result]) -> dict[str, float | None]:
     bar = max(goal.loss(other.best.values[goal.measure]) for other in everyone if other.best)
     found: dict[str, float | None] = {}
     for other in everyone:
-        path = charts.best_so_far(other)
+        path = tuning_charts.best_so_far(other)
         found[other.strategy] = next((usd for usd, y in path if goal.loss(y) <= bar), None)
     return found
 
@@ -221,7 +218,7 @@ class ParameterEffect:
 
 
 @dataclass(frozen=True)
-class Expectations:
+class ExpectationFigure:
     """How good the model's expectations of a measure were."""
 
     measure: str
@@ -231,11 +228,11 @@ class Expectations:
 
 
 @dataclass(frozen=True)
-class Learned:
+class StudyInsights:
     """What the model can tell; empty where too few runs told it anything."""
 
     effects: tuple[ParameterEffect, ...] = ()
-    expectations: tuple[Expectations, ...] = ()
+    expectations: tuple[ExpectationFigure, ...] = ()
     prospects: Any = None
 
     @property
@@ -244,19 +241,19 @@ class Learned:
         return [*small, *(expectation.figure for expectation in self.expectations)]
 
 
-def _learned(result: Result, problem: Problem) -> Learned:
+def _learned(result: Result, problem: Problem) -> StudyInsights:
     history = History(result.goal, (*result.known, *result.trials))
-    model = Model(problem, result.seed)
+    model = StudyModel(problem, result.seed)
     if not model.knows(COST, history):
-        return Learned()
-    return Learned(
+        return StudyInsights()
+    return StudyInsights(
         _effects(model, history, result),
         _expectations(model, history),
-        prospects(model, history, result.best, result.seed),
+        remaining_potential(model, history, result.best, result.seed),
     )
 
 
-def _effects(model: Model, history: History, result: Result) -> tuple[ParameterEffect, ...]:
+def _effects(model: StudyModel, history: History, result: Result) -> tuple[ParameterEffect, ...]:
     found = effects(model, history, result.seed)
     answer = result.best.configuration if result.best else None
     by_measure: dict[str, list[Effect]] = {}
@@ -269,7 +266,9 @@ def _effects(model: Model, history: History, result: Result) -> tuple[ParameterE
         pictures = tuple(
             (
                 s.measure,
-                charts.effect(s, answer, bounds[s.measure], spans[s.measure], f"effect-{place}-{number}"),
+                tuning_charts.effect(
+                    s, answer, bounds[s.measure], spans[s.measure], f"effect-{place}-{number}"
+                ),
             )
             for number, s in enumerate(group)
         )
@@ -294,30 +293,30 @@ def _says(group: Sequence[Effect]) -> str:
     for effect in group:
         if effect.strength < TELLING or (effect.measure == TIME and said):
             continue  # time follows cost, whose price is known
-        what = words.label(effect.measure)
+        what = formatting.label(effect.measure)
         if effect.log_measure:
-            said.append(f"{what} varies {words.times(effect.span)}")
+            said.append(f"{what} varies {formatting.times(effect.span)}")
         else:
-            said.append(f"{what} varies by {words.amount(effect.measure, effect.span)}")
+            said.append(f"{what} varies by {formatting.amount(effect.measure, effect.span)}")
     return ", ".join(said) or "no effect beyond what the model is unsure of"
 
 
-def _expectations(model: Model, history: History) -> tuple[Expectations, ...]:
-    found: list[Expectations] = []
+def _expectations(model: StudyModel, history: History) -> tuple[ExpectationFigure, ...]:
+    found: list[ExpectationFigure] = []
     for measure in model.measures:
         if measure == TIME and COST in model.measures:
             continue  # time is cost without its price: the same errors again
-        told: list[Foretold] = foretold(model, measure, history)
+        told: list[Expectation] = expectations_of(model, measure, history)
         if told:
-            figure = charts.forecast(told, measure, f"forecast-{len(found)}")
-            found.append(Expectations(measure, figure, len(told), hit_rate(told)))
+            figure = tuning_charts.forecast(told, measure, f"forecast-{len(found)}")
+            found.append(ExpectationFigure(measure, figure, len(told), hit_rate(told)))
     return tuple(found)
 
 
 # The ledger, and how to repeat it
 
 
-def _rate(entry: Entry) -> str:
+def _rate(entry: LedgerEntry) -> str:
     """The hourly price of an entry, with all the digits that the bill was made with."""
     return f"${entry.price.usd_per_h:.10g}"
 

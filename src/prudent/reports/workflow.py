@@ -9,16 +9,15 @@ from itertools import pairwise
 from pathlib import Path
 
 from prudent._version import __version__
-from prudent.reports import page, words, workflow_charts
-from prudent.reports.plots import Figure
+from prudent.reports import formatting, page, workflow_charts
+from prudent.reports.page import Figure, Trace, axis, dotted, lines, marks
+from prudent.reports.workflow_charts import time_axis
 from prudent.reports.workflow_graph import graph
-from prudent.reports.workflow_money import money
-from prudent.workflows.bounds import lower_bounds
-from prudent.workflows.comparison import Compared
-from prudent.workflows.execute.record import Run
-from prudent.workflows.execution import Assignment, Attempt
+from prudent.workflows.execute.run import WorkflowRun
+from prudent.workflows.execution import Assignment, Attempt, VmUsage, vm_usage
 from prudent.workflows.plan import Plan
-from prudent.workflows.rent import Rent, calm_execution, rents
+from prudent.workflows.schedulers.bounds import lower_bounds
+from prudent.workflows.scheduling import ComparedPlan, calm_execution
 from prudent.workflows.workflow import Workflow
 from prudent.workflows.world import World
 
@@ -28,14 +27,19 @@ _BOUND_UP_TO = 20_000
 
 
 def write_workflow_report(
-    plan: Plan, workflow: Workflow, path: Path, *, beside: Sequence[Compared] = (), run: Run | None = None
+    plan: Plan,
+    workflow: Workflow,
+    path: Path,
+    *,
+    beside: Sequence[ComparedPlan] = (),
+    run: WorkflowRun | None = None,
 ) -> Path:
     """Write a self-contained HTML page about a plan and, if there is one, its real run."""
     return page.write(workflow_report(plan, workflow, beside=beside, run=run), path)
 
 
 def workflow_report(
-    plan: Plan, workflow: Workflow, *, beside: Sequence[Compared] = (), run: Run | None = None
+    plan: Plan, workflow: Workflow, *, beside: Sequence[ComparedPlan] = (), run: WorkflowRun | None = None
 ) -> str:
     """The page itself, as text."""
     plan.check(workflow)
@@ -44,7 +48,7 @@ def workflow_report(
     bound_s = lower_bounds(workflow, plan.fleet, world).tight_s if len(workflow) <= _BOUND_UP_TO else 0.0
     real = run.execution.timeline if run is not None else ()
     leased = run.rents if run is not None else ()
-    rented = leased or rents(calm if run is None else run.execution, world)
+    rented = leased or vm_usage(calm if run is None else run.execution, world)
     pictures = _pictures(plan, workflow, calm.timeline, real, beside, bound_s, leased)
     pictures["money"] = None if run is None else money(run, rented)
     return page.render(
@@ -91,9 +95,9 @@ def _pictures(
     workflow: Workflow,
     planned: Sequence[Attempt],
     real: Sequence[Attempt],
-    beside: Sequence[Compared],
+    beside: Sequence[ComparedPlan],
     bound_s: float,
-    leased: Sequence[Rent],
+    leased: Sequence[VmUsage],
 ) -> dict[str, Figure | None]:
     ends = [attempt.finish_s for attempt in (*planned, *real)] + [rent.until_s for rent in leased]
     end_s = max(ends, default=1.0) or 1.0
@@ -132,7 +136,7 @@ def deciding_chain(plan: Plan, workflow: Workflow) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Machines:
+class MachineUse:
     """All machines of one type together."""
 
     machine: str
@@ -149,12 +153,12 @@ class Machines:
         return self.busy_s / self.rented_s if self.rented_s else 0.0
 
 
-def _machines(rented: Sequence[Rent]) -> list[Machines]:
-    found: dict[str, list[Rent]] = defaultdict(list)
+def _machines(rented: Sequence[VmUsage]) -> list[MachineUse]:
+    found: dict[str, list[VmUsage]] = defaultdict(list)
     for rent in rented:
         found[rent.machine].append(rent)
     return [
-        Machines(
+        MachineUse(
             name,
             len(some),
             some[0].usd_per_h,
@@ -168,7 +172,7 @@ def _machines(rented: Sequence[Rent]) -> list[Machines]:
 
 
 @dataclass(frozen=True)
-class Program:
+class ProgramTimes:
     """One program's activations: planned time and, after a run, measured."""
 
     name: str
@@ -184,7 +188,7 @@ class Program:
         return None if self.measured_s is None or not self.planned_s else self.measured_s / self.planned_s
 
 
-def _programs(plan: Plan, workflow: Workflow, run: Run | None) -> list[Program]:
+def _programs(plan: Plan, workflow: Workflow, run: WorkflowRun | None) -> list[ProgramTimes]:
     """Mean times by program, those with the most planned time first; measured where it ran."""
     planned: dict[str, list[float]] = defaultdict(list)
     measured: dict[str, list[float]] = defaultdict(list)
@@ -195,7 +199,7 @@ def _programs(plan: Plan, workflow: Workflow, run: Run | None) -> list[Program]:
             measured[workflow[name].program].append(each.finish_s - each.start_s)
     colours = workflow_charts.palette(workflow)
     found = [
-        Program(
+        ProgramTimes(
             name,
             colours[name],
             len(times),
@@ -208,7 +212,7 @@ def _programs(plan: Plan, workflow: Workflow, run: Run | None) -> list[Program]:
     return sorted(found, key=lambda each: -each.planned_s * each.count)
 
 
-def _events(run: Run | None) -> list[tuple[float, str]]:
+def _events(run: WorkflowRun | None) -> list[tuple[float, str]]:
     """What went otherwise than planned, in the order in which it happened."""
     if run is None:
         return []
@@ -245,9 +249,106 @@ def _command(plan: Plan) -> str:
         said.append("--slots vcpu")
     said += [f"--world '{name}={value}'" for name, value in plan.world.items()]
     said += [
-        f"--option '{name}={words.value(value)}'"
+        f"--option '{name}={formatting.value(value)}'"
         for name, value in plan.options.items()
         if name not in ("tables", "carry_on") and value is not None
     ]
     said += [f"--learn-from '{folder}'" for folder in plan.details.get("learned_from", ())]
     return " \\\n    ".join([*said, f"--seed {plan.seed}"])
+
+
+_FAR = 3.0
+"""A limit that is so many times further away than all else is not drawn."""
+
+
+def money(run: WorkflowRun, rented: Sequence[VmUsage]) -> Figure | None:
+    """What was paid until each moment; a star with its intervals where the end was forecast."""
+    if not rented or run.cost_usd <= 0:
+        return None
+    points = paid(rented)
+    traces: list[Trace] = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "paid",
+            "x": [at_s for at_s, _ in points],
+            "y": [usd for _, usd in points],
+            "text": [
+                lines(formatting.amount("time_s", at_s), formatting.amount("cost_usd", usd))
+                for at_s, usd in points
+            ],
+            "hovertemplate": "%{text}<extra></extra>",
+            "line": {"color": "--best", "width": 2.5},
+        }
+    ]
+    xs, ys = [points[-1][0]], [0.0, points[-1][1]]
+    ahead = run.forecast
+    if ahead is not None:
+        cost, time = ahead.cost_usd, ahead.makespan_s
+        told = lines("forecast of the end", ahead.cost_text, ahead.makespan_text)
+        traces.append(
+            {
+                **marks("best", "forecast, with 90 % intervals", [(time.expected, cost.expected, told)]),
+                "error_x": _bars(time.low, time.expected, time.high),
+                "error_y": _bars(cost.low, cost.expected, cost.high),
+            }
+        )
+        xs.append(time.high)
+        ys.append(cost.high)
+    shapes, notes = [], []
+    if run.budget_usd is not None and run.budget_usd < _FAR * max(ys):
+        ys.append(run.budget_usd)
+        shapes.append(dotted(y=run.budget_usd))
+        notes.append(_note("budget", x=0.0, y=run.budget_usd))
+    if run.deadline_s is not None and run.deadline_s < _FAR * max(xs):
+        xs.append(run.deadline_s)
+        shapes.append(dotted(x=run.deadline_s))
+        notes.append({**_note("deadline ", x=run.deadline_s, y=0.0), "xanchor": "right"})
+    layout = {
+        "xaxis": time_axis(max(xs), title="time since the machines were ordered"),
+        "yaxis": axis("cost_usd", ys, log=False, title="paid"),
+        "shapes": shapes,
+        "annotations": notes,
+    }
+    total, lasted = formatting.amount("cost_usd", run.cost_usd), formatting.amount("time_s", points[-1][0])
+    alt = f"{total} paid over {lasted}"
+    return Figure("money", alt, traces, layout, height_px=320)
+
+
+def paid(rented: Sequence[VmUsage]) -> list[tuple[float, float]]:
+    """(moment, dollars until then): each machine's cost grows evenly while it is rented.
+
+    >>> paid([Rent("a", "m", 1.0, 0.0, 10.0, 0.0, 0, 2.0), Rent("b", "m", 1.0, 5.0, 10.0, 0.0, 0, 1.0)])
+    [(0.0, 0.0), (5.0, 1.0), (10.0, 3.0)]
+    """
+    moments = sorted({rent.from_s for rent in rented} | {rent.until_s for rent in rented})
+    return [(at_s, sum(_until(rent, at_s) for rent in rented)) for at_s in moments]
+
+
+def _until(rent: VmUsage, at_s: float) -> float:
+    if rent.rented_s <= 0:
+        return rent.cost_usd if at_s >= rent.until_s else 0.0
+    return rent.cost_usd * min(max((at_s - rent.from_s) / rent.rented_s, 0.0), 1.0)
+
+
+def _bars(low: float, middle: float, high: float) -> Trace:
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [max(high - middle, 0.0)],
+        "arrayminus": [max(middle - low, 0.0)],
+        "color": "--accent",
+        "thickness": 1.5,
+    }
+
+
+def _note(text: str, x: float, y: float) -> Trace:
+    return {
+        "text": text,
+        "x": x,
+        "y": y,
+        "showarrow": False,
+        "xanchor": "left",
+        "yanchor": "bottom",
+        "font": {"color": "--muted", "size": 11},
+    }

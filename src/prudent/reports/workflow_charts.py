@@ -7,13 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from prudent.reports import words
-from prudent.reports.plots import Figure, Trace, axis, dotted, lines, marks, plain, steps, wide
-from prudent.workflows.comparison import Compared
-from prudent.workflows.execution import Attempt
+from prudent.reports import formatting
+from prudent.reports.page import Figure, Trace, axis, dotted, lines, marks, plain, steps, wide
+from prudent.workflows.execution import Attempt, VmUsage
 from prudent.workflows.fleet import Fleet
 from prudent.workflows.plan import Plan
-from prudent.workflows.rent import Rent
+from prudent.workflows.scheduling import ComparedPlan
 from prudent.workflows.workflow import Workflow
 
 COLOURS = 10
@@ -42,7 +41,7 @@ def gantt(
     attempts: Iterable[Attempt],
     end_s: float,
     legend: bool = True,
-    rented: Sequence[Rent] = (),
+    rented: Sequence[VmUsage] = (),
 ) -> Figure:
     """Every slot over time; a bar is an activation in its program's colour, hatched if it did not succeed.
 
@@ -76,7 +75,7 @@ def gantt(
         "margin": {"l": 110, "r": 14, "t": 10, "b": 44},
         "showlegend": legend,
     }
-    alt = f"{len(used)} activations on {len(shown)} slots over {words.amount('time_s', end_s)}"
+    alt = f"{len(used)} activations on {len(shown)} slots over {formatting.amount('time_s', end_s)}"
     return Figure(name, alt, traces, layout, height_px=110 + _LANE_PX * max(len(shown), 3))
 
 
@@ -126,8 +125,8 @@ def _bar_trace(
         lines(
             f"{what} ({program})" if program else what,
             rows[lane],
-            f"{words.amount('time_s', start)} to {words.amount('time_s', finish)}",
-            f"takes {words.amount('time_s', finish - start)}",
+            f"{formatting.amount('time_s', start)} to {formatting.amount('time_s', finish)}",
+            f"takes {formatting.amount('time_s', finish - start)}",
             "" if outcome == "done" else outcome,
         )
         for lane, start, finish, outcome, what in bars
@@ -155,12 +154,12 @@ def _bar_trace(
     }
 
 
-def _paid_trace(paid: Sequence[tuple[str, Rent]]) -> Trace:
+def _paid_trace(paid: Sequence[tuple[str, VmUsage]]) -> Trace:
     hover = [
         lines(
             row,
-            f"paid from {words.amount('time_s', rent.from_s)} to {words.amount('time_s', rent.until_s)}",
-            words.amount("cost_usd", rent.cost_usd),
+            f"paid from {formatting.between('time_s', rent.from_s, rent.until_s)}",
+            formatting.amount("cost_usd", rent.cost_usd),
         )
         for row, rent in paid
     ]
@@ -213,10 +212,10 @@ def _busy(attempts: Sequence[Attempt]) -> list[tuple[float, float]]:
     return points
 
 
-def comparison(plan: Plan, beside: Sequence[Compared], bound_s: float) -> Figure:
+def comparison(plan: Plan, beside: Sequence[ComparedPlan], bound_s: float) -> Figure:
     """The makespan of every scheduler, beside the bound that no plan can beat."""
     ranked = sorted(beside, key=lambda each: -each.makespan_s)
-    texts = [words.amount("time_s", each.makespan_s) for each in ranked]
+    texts = [formatting.amount("time_s", each.makespan_s) for each in ranked]
     trace: Trace = {
         "type": "bar",
         "orientation": "h",
@@ -226,7 +225,7 @@ def comparison(plan: Plan, beside: Sequence[Compared], bound_s: float) -> Figure
         "textposition": "outside",
         "cliponaxis": False,
         "customdata": [
-            lines(each.scheduler, f"makespan {text}", f"cost {words.amount('cost_usd', each.cost_usd)}")
+            lines(each.scheduler, f"makespan {text}", f"cost {formatting.amount('cost_usd', each.cost_usd)}")
             for each, text in zip(ranked, texts, strict=True)
         ],
         "hovertemplate": "%{customdata}<extra></extra>",
@@ -243,12 +242,12 @@ def comparison(plan: Plan, beside: Sequence[Compared], bound_s: float) -> Figure
     if bound_s > 0:
         layout["shapes"] = [dotted(x=bound_s, layer="above")]
         layout["annotations"] = [_note("no plan is faster", bound_s)]
-    takes = words.amount("time_s", plan.makespan_s)
+    takes = formatting.amount("time_s", plan.makespan_s)
     alt = f"makespan of {len(ranked)} schedulers; {plan.scheduler} takes {takes}"
     return Figure("comparison", alt, [trace], layout, height_px=90 + 26 * len(ranked))
 
 
-def front(plan: Plan, beside: Sequence[Compared]) -> Figure | None:
+def front(plan: Plan, beside: Sequence[ComparedPlan]) -> Figure | None:
     """Time against money: the choices there are, the plan, and the other schedulers."""
     if len(plan.front) < 2:
         return None
@@ -279,7 +278,7 @@ def front(plan: Plan, beside: Sequence[Compared]) -> Figure | None:
 
 
 def _choice(makespan_s: float, cost_usd: float) -> str:
-    return f"{words.amount('time_s', makespan_s)}, {words.amount('cost_usd', cost_usd)}"
+    return f"{formatting.amount('time_s', makespan_s)}, {formatting.amount('cost_usd', cost_usd)}"
 
 
 def learning(plan: Plan) -> Figure | None:
@@ -290,7 +289,7 @@ def learning(plan: Plan) -> Figure | None:
     episodes = [float(makespan_s) for makespan_s in curve]
     best = [min(episodes[: at + 1]) for at in range(len(episodes))]
     dots = [
-        (at + 1, makespan_s, lines(f"episode {at + 1}", words.amount("time_s", makespan_s)))
+        (at + 1, makespan_s, lines(f"episode {at + 1}", formatting.amount("time_s", makespan_s)))
         for at, makespan_s in enumerate(episodes)
     ]
     traces = [
@@ -334,9 +333,9 @@ def _tick(at_s: float) -> str:
     if at_s == 0:
         return "0"
     for ending in (" 00 s", " 00 min", " 00 h"):
-        if words.amount("time_s", at_s).endswith(ending):
-            return words.amount("time_s", at_s).removesuffix(ending)
-    return words.amount("time_s", at_s).replace(".0 s", " s")
+        if formatting.amount("time_s", at_s).endswith(ending):
+            return formatting.amount("time_s", at_s).removesuffix(ending)
+    return formatting.amount("time_s", at_s).replace(".0 s", " s")
 
 
 def _clock_ticks(low_s: float, high_s: float, about: int = 6) -> list[float]:

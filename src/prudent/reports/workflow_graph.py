@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from prudent.reports import words
-from prudent.reports.plots import Figure, Trace, lines, plain
+from prudent.reports import formatting
+from prudent.reports.page import Figure, Trace, lines, plain
 from prudent.reports.workflow_charts import MOST_NODES, palette
 from prudent.workflows.workflow import Workflow
 
@@ -168,13 +168,13 @@ def _told(workflow: Workflow, node: Node) -> str:
     work_s = sum(workflow[member].runtime_s for member in node.members)
     if len(node.members) > 1:
         return lines(
-            f"{len(node.members)} × {node.program}", f"{words.amount('time_s', work_s)} of work in all"
+            f"{len(node.members)} × {node.program}", f"{formatting.amount('time_s', work_s)} of work in all"
         )
     activation = workflow[node.members[0]]
     parents, children = workflow.parents[activation.id], workflow.children[activation.id]
     return lines(
         f"{activation.id} ({activation.program})" if activation.program else activation.id,
-        f"{words.amount('time_s', work_s)} at the reference speed",
+        f"{formatting.amount('time_s', work_s)} at the reference speed",
         f"waits for {len(parents)}, {len(children)} wait for it",
         f"reads {len(activation.inputs)} files, writes {len(activation.outputs)}",
     )

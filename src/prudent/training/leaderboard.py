@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from prudent.core.money import ROUNDING_USD
+from prudent.tuning.trial import Progress
 
 SAMPLE = "sample"
 """The transform under which an entry tells that its model saw a share of the rows."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class LeaderboardEntry:
     """One trained model. `score` is larger for a better model (RMSE is negated); `value` is the metric as is.
 
     A trial that failed has no entry but is in `Leaderboard.failures`.
@@ -45,13 +46,13 @@ class Entry:
         return {**asdict(self), "fraction": self.fraction}
 
 
-def standing(entry: Entry) -> tuple[float, int]:
+def rank_key(entry: LeaderboardEntry) -> tuple[float, int]:
     """The key that puts the best model first; of equal ones the one that was tried first."""
     return -entry.score, entry.trial
 
 
 @dataclass(frozen=True)
-class Failure:
+class TrialFailure:
     """A trial that gave no model, and why; `cut` if it might have, but was not worth its end."""
 
     trial: int
@@ -70,8 +71,8 @@ class Failure:
 class Leaderboard:
     """The ranking of a request, with the time and money it took."""
 
-    entries: tuple[Entry, ...]
-    failures: tuple[Failure, ...]
+    entries: tuple[LeaderboardEntry, ...]
+    failures: tuple[TrialFailure, ...]
     domain: str
     metric: str
     engine: str
@@ -93,7 +94,7 @@ class Leaderboard:
         return over_usd if over_usd > ROUNDING_USD else 0.0
 
     @property
-    def best(self) -> Entry | None:
+    def best(self) -> LeaderboardEntry | None:
         return self.entries[0] if self.entries else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -113,3 +114,53 @@ class Leaderboard:
             "failures": [failure.to_dict() for failure in self.failures],
             **({"recommended": dict(self.recommended)} if self.recommended else {}),
         }
+
+
+@dataclass(frozen=True)
+class TrainingTrialStarted:
+    """A trial begins."""
+
+    number: int
+    algorithm: str
+    why: str
+
+
+@dataclass(frozen=True)
+class TrainingTrialReported:
+    """A trial under way reported something."""
+
+    number: int
+    algorithm: str
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class TrainingTrialEnded:
+    """A trial ended, with a model or with a reason; `earlier` says that it did in a session before this."""
+
+    result: LeaderboardEntry | TrialFailure
+    earlier: bool = False
+
+
+@dataclass(frozen=True)
+class ClusterReady:
+    """Machines are there and Spark runs on them; `ui` is the address of its pages."""
+
+    text: str
+    place: str
+    master: str
+    ui: str
+    took_s: float
+
+
+@dataclass(frozen=True)
+class SpendingUpdated:
+    """What the request has cost so far, in all its sessions: trials, and what machines cost beside them."""
+
+    total_usd: float
+
+
+TrainingEvent = (
+    TrainingTrialStarted | TrainingTrialReported | TrainingTrialEnded | ClusterReady | SpendingUpdated
+)
+EventCallback = Callable[[TrainingEvent], None]

@@ -4,23 +4,56 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prudent.cloud.leases.register import Register
-from prudent.core.errors import RunFailed, unknown
-from prudent.training.engine import Engine
-from prudent.training.events import ClusterReady, Watch
-from prudent.training.leaderboard import Leaderboard
-from prudent.training.output import Output
-from prudent.training.race import carry_out
-from prudent.training.request import TrainingRequest
-from prudent.training.resources import LOCAL, machines_for, paid_before, run_name
+from prudent.cloud.meter import BudgetGuard
+from prudent.core.errors import BadInput, PrudentError, RunFailed, unknown
+from prudent.core.units import format_money
+from prudent.training.algorithms.algorithm import FUNCTION, domain
+from prudent.training.engines.engine import Engine, SavedSession, TrainingSession
+from prudent.training.engines.functions import FunctionSession
+from prudent.training.leaderboard import (
+    ClusterReady,
+    EventCallback,
+    Leaderboard,
+    LeaderboardEntry,
+    SpendingUpdated,
+    TrialFailure,
+    rank_key,
+)
+from prudent.training.models.output import Output
+from prudent.training.request.request import TrainingRequest
+from prudent.training.request.resources import (
+    LOCAL,
+    Machines,
+    check_payable,
+    cores,
+    machines_for,
+    paid_before,
+    parallelism_of,
+    price_of,
+    run_name,
+    trial_price,
+)
+from prudent.training.search.accounting import (
+    CostAccounting,
+    MeterAccounting,
+    PriceAccounting,
+    TrialHeartbeats,
+)
+from prudent.training.search.methods import MethodPlan, method_plans
+from prudent.training.search.proposers import ENQUEUED, Proposer, proposer_for
+from prudent.training.search.search import LEFT_FOR_MORE_DATA, TrainingSearch
+from prudent.training.search.stopping import SearchLimits
 
 if TYPE_CHECKING:
-    from prudent.cloud.clusters.spark import SparkCluster
+    from prudent.cloud.clusters.spark_cluster import SparkCluster
 
 ENGINES = {
     "local": ("prudent.training.engines.local.engine", "LocalEngine"),
@@ -38,7 +71,7 @@ def train(
     where: str | Mapping[str, Any] = LOCAL,
     home: str | Path | None = None,
     resume: bool = False,
-    watch: Watch | None = None,
+    watch: EventCallback | None = None,
 ) -> Leaderboard:
     """Train what a request asks for, and rank it.
 
@@ -68,14 +101,14 @@ def train(
         meter.allowed_usd = math.inf if asked.budget.usd is None else asked.budget.usd
         run = run_name(output.folder)
         meter.earlier_usd = paid_before(output.work, Register(leases), machines.provider, run)
-    return carry_out(asked, chosen, output, machines, began_s, watch)
+    return run_training(asked, chosen, output, machines, began_s, watch)
 
 
 def engine_of(
     engine: str | Engine,
     master: str | None = None,
     machines: SparkCluster | None = None,
-    watch: Watch | None = None,
+    watch: EventCallback | None = None,
 ) -> Engine:
     """The engine of that name, imported when it is first used."""
     if not isinstance(engine, str):
@@ -95,10 +128,201 @@ def engine_of(
     return built
 
 
-def _announcing(watch: Watch | None, began_s: float) -> Callable[[SparkCluster], None]:
+def _announcing(watch: EventCallback | None, began_s: float) -> Callable[[SparkCluster], None]:
     def ready(cluster: SparkCluster) -> None:
         if watch is not None:
             took_s = time.monotonic() - began_s
             watch(ClusterReady(cluster.text, cluster.provider.name, cluster.master, cluster.ui, took_s))
 
     return ready
+
+
+def run_training(
+    asked: TrainingRequest,
+    engine: Engine,
+    output: Output,
+    machines: Machines | None = None,
+    began_s: float | None = None,
+    watch: EventCallback | None = None,
+) -> Leaderboard:
+    """Search, put the models in their places, and write the leaderboard.
+
+    The budget of a request on rented `machines` is for all they cost, from their order to their end; they are
+    gone before the models are ranked.
+    """
+    began_s = time.monotonic() if began_s is None else began_s
+    race = TrainingRun(asked, engine, output, machines, began_s, watch)
+    trouble: PrudentError | None = None
+    try:
+        race.run()
+    except PrudentError as error:
+        if race.found is None:
+            raise
+        trouble = error  # machines that would not end: told when what was paid for is safe
+    finally:
+        race.tell_paid()
+    assert race.found is not None
+    found = race.found
+    placed = output.place(found.entries, found.described)
+    output.tidy()
+    board = Leaderboard(
+        placed,
+        tuple(found.failures),
+        asked.domain,
+        found.metric,
+        engine.name,
+        str(output.folder),
+        time.monotonic() - began_s,
+        race.spent_usd,
+        found.ended,
+        budget_usd=asked.budget.usd,
+        interrupted_usd=found.interrupted_usd,
+    )
+    output.write(board)
+    if trouble is not None:
+        raise trouble
+    return board
+
+
+@dataclass(frozen=True)
+class SearchOutcome:
+    """What a search gave: models best first, why it ended, and what is known of the data."""
+
+    entries: Sequence[LeaderboardEntry]
+    failures: Sequence[TrialFailure]
+    ended: str
+    metric: str
+    described: Mapping[str, Any]
+    interrupted_usd: float = 0.0
+
+
+class TrainingRun:
+    """The search of one request: data and machines made ready, trials, and the machines given back."""
+
+    def __init__(
+        self,
+        request: TrainingRequest,
+        engine: Engine,
+        output: Output,
+        machines: Machines | None,
+        began_s: float,
+        watch: EventCallback | None,
+    ) -> None:
+        self._request, self._engine, self._output = request, engine, output
+        self._machines, self._began_s = machines, began_s
+        self._watch = watch or (lambda event: None)
+        self._parallelism = request.parallelism or (cores() if machines is None else parallelism_of(machines))
+        self._price = (
+            trial_price(request, self._parallelism)
+            if machines is None
+            else price_of(machines, self._parallelism)
+        )
+        self._charging: CostAccounting = PriceAccounting(self._price, request.budget.usd, self._parallelism)
+        self.found: SearchOutcome | None = None
+
+    @property
+    def spent_usd(self) -> float:
+        """What was paid so far, in all sessions."""
+        return self._charging.spent_usd if self._machines is None else self._machines.meter.spent_usd()
+
+    def tell_paid(self) -> None:
+        self._watch(SpendingUpdated(self.spent_usd))
+
+    def run(self) -> None:
+        """Fill `found`; whatever goes wrong, no machine is left."""
+        with ExitStack() as stack:
+            guard: BudgetGuard | None = None
+            if self._machines is not None:
+                guard = stack.enter_context(BudgetGuard(self._machines.meter, self._machines.abort))
+                self._charging = MeterAccounting(self._machines.meter, lambda: guard.acted)
+            try:
+                session = stack.enter_context(self._opened())
+            except Exception:
+                if guard is None or not guard.acted:
+                    self._undo()
+                    raise
+                self.found = self._nothing()
+                return
+            except BaseException:
+                self._undo()
+                raise
+            self.found = self._searched(session, stack)
+
+    def _undo(self) -> None:
+        """Leave no trace, unless machines were paid for: whoever goes on counts what they have cost."""
+        if self._machines is None or self._machines.meter.spent_usd() == 0:
+            self._output.undo()
+
+    def _opened(self) -> TrainingSession:
+        request, output = self._request, self._output
+        if self._machines is not None:
+            try:
+                check_payable(self._machines)
+            except BadInput:
+                if not self._note.exists():
+                    raise
+                # What earlier sessions have trained is ranked; that needs no machines.
+                self._charging = MeterAccounting(self._machines.meter, lambda: True)
+                return SavedSession(self._note)
+        if domain(request.domain).task == FUNCTION:
+            return FunctionSession()
+        output.engine_work.mkdir(parents=True, exist_ok=True)
+        return self._engine.open(request, output.engine_work, self._parallelism)
+
+    @property
+    def _note(self) -> Path:
+        """What a session on rented machines has found out about the data."""
+        return self._output.work / "data.json"
+
+    def _nothing(self) -> SearchOutcome:
+        """The money was gone before the machines were ready, or the data on them."""
+        ended = (
+            f"the budget of {format_money(self._request.budget.usd or 0.0)} was spent before its machines "
+            "were ready (raise it, or take fewer or smaller ones)"
+        )
+        return SearchOutcome((), (), ended, self._metric(0), {})
+
+    def _metric(self, classes: int) -> str:
+        return self._request.metric or domain(self._request.domain).metric_for(classes)
+
+    def _searched(self, session: TrainingSession, stack: ExitStack) -> SearchOutcome:
+        request, metric = self._request, self._metric(session.shape.classes)
+        elapsed_s = time.monotonic() - self._began_s
+        ending_s = 0.0 if self._machines is None else self._machines.meter.ending_s
+        terms = SearchLimits.of(request, self._price, self._parallelism, elapsed_s, metric, ending_s)
+        if self._machines is not None:
+            SavedSession.write(self._note, session)
+        asked = method_plans(request, session.shape)
+        again = (
+            [replace(plan, index=len(asked) + plan.index, search=ENQUEUED, enough=10**9) for plan in asked]
+            if asked[0].fraction is not None
+            else []
+        )
+        every = [*asked, *again]
+        put_by = LEFT_FOR_MORE_DATA if again else 0.0
+        training_s = terms.training_s(self._charging.left_usd)
+        search = TrainingSearch(
+            every,
+            [self._seeker(plan, training_s, stack) for plan in every],
+            session,
+            request,
+            self._output.trials,
+            replace(terms, methods=len(every), put_by=put_by),
+            self._charging,
+            TrialHeartbeats(self._output.work / "alive.json"),
+            self._watch,
+            len(again),
+        )
+        search.run()
+        described = {**session.description, "fingerprint": session.shape.fingerprint}
+        results, lost_usd = search.results, search.interrupted_usd
+        ranked = sorted(results.entries, key=rank_key)
+        return SearchOutcome(ranked, results.failures, search.ended, metric, described, lost_usd)
+
+    def _seeker(self, plan: MethodPlan, training_s: float, stack: ExitStack) -> Proposer:
+        request, journal = self._request, self._output.journal(plan.index, plan.algorithm.name)
+        found = proposer_for(
+            plan, request.seed, request.fingerprint(), journal, True, self._price, training_s
+        )
+        stack.callback(found.close)
+        return found

@@ -12,25 +12,25 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prudent.core.errors import BadInput
-from prudent.core.ledger import Entry
+from prudent.core.ledger import LedgerEntry
 from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.units import format_money
-from prudent.tuning.charges import INTERRUPTED, charge_of, sign_after_s
-from prudent.tuning.crew import Crew, LiveCrew, Member, Reached, VirtualCrew
-from prudent.tuning.endings import Endings
+from prudent.tuning.charges import INTERRUPTED, charge_of, heartbeat_after_s
+from prudent.tuning.crew import ActiveTrial, ActiveTrials, LimitReached, LiveTrials, ReplayedTrials
+from prudent.tuning.endings import ShutdownMargin
 from prudent.tuning.goal import COST, TIME
-from prudent.tuning.jobs.job import Billed, Graceful, Job, Renting
+from prudent.tuning.jobs.job import BilledJob, GracefulRun, Job, RentingJob
 from prudent.tuning.limits import OUT_OF_MONEY, Limit
 from prudent.tuning.loop import interrupt_later
 from prudent.tuning.result import Result
-from prudent.tuning.strategies.strategy import with_word
+from prudent.tuning.strategies.strategy import prediction_key
 from prudent.tuning.trial import FAILED, FINISHED, Configuration, Outcome, Trial
 
 AROUND_S = 30.0
 CONFIRMING = 0
 """The number of a confirming run, for its logs: a study numbers its own from 1, and may yet go on."""
 
-Sign = Callable[[float], None]
+HeartbeatCallback = Callable[[float], None]
 """Told how long a confirming run has lasted: before it begins, while it runs, and when it was interrupted."""
 
 
@@ -47,7 +47,7 @@ class Confirmation:
     prediction: dict[str, Any] = field(default_factory=dict)
     errors: dict[str, float] = field(default_factory=dict)
     within: dict[str, bool] = field(default_factory=dict)
-    charge: Entry | None = None
+    charge: LedgerEntry | None = None
     over_usd: float = 0.0
 
     @property
@@ -67,7 +67,7 @@ class Confirmation:
 
 
 def confirm(
-    job: Job, result: Result, budget_usd: float | None = None, sign: Sign | None = None
+    job: Job, result: Result, budget_usd: float | None = None, sign: HeartbeatCallback | None = None
 ) -> Confirmation:
     """Run the recommendation of a result once, with at most `budget_usd` (else `allowance_usd`).
 
@@ -78,16 +78,16 @@ def confirm(
     if result.recommended is None:
         raise BadInput("There is no recommendation to confirm; tune with a larger budget first.")
     configuration = job.space.check(result.recommended)
-    ran = known(job, result)
+    ran = earlier_run(job, result)
     if ran is not None:
-        return compared(ran, result)
+        return confirmation_of(ran, result)
     left = allowance_usd(job, result) if budget_usd is None else budget_usd
     _check_money(job, result, configuration, left)
     price = job.price(configuration)
     outcome = _complete(_billed(job, configuration, left, sign or _unheard), result)
     outcome = replace(outcome, time_s=max(0.0, outcome.time_s - outcome.overhead_s))
     cost_usd = price.cost_usd(outcome.time_s) if outcome.started else 0.0
-    charge = charge_of("confirmation", price, outcome, left) or Entry("confirmation", 0.0, 0.0, price)
+    charge = charge_of("confirmation", price, outcome, left) or LedgerEntry("confirmation", 0.0, 0.0, price)
     values = {**outcome.measures, "time_s": outcome.time_s, "cost_usd": cost_usd}
     feasible = outcome.status == FINISHED and result.goal.feasible(values)
     trial = Trial(
@@ -102,7 +102,7 @@ def confirm(
         why=outcome.why,
         chosen="confirms the recommendation",
     )
-    return replace(compared(trial, result, charge), over_usd=beyond_usd(charge.usd, left))
+    return replace(confirmation_of(trial, result, charge), over_usd=beyond_usd(charge.usd, left))
 
 
 def beyond_usd(spent_usd: float, allowed_usd: float | None) -> float:
@@ -111,7 +111,7 @@ def beyond_usd(spent_usd: float, allowed_usd: float | None) -> float:
     return over_usd if over_usd > ROUNDING_USD else 0.0
 
 
-def known(job: Job, result: Result) -> Trial | None:
+def earlier_run(job: Job, result: Result) -> Trial | None:
     """The finished run of the recommendation within the study itself, or before it."""
     if result.recommended is None:
         return None
@@ -126,7 +126,7 @@ def allowance_usd(job: Job, result: Result) -> float:
     Half a minute comes on top, for its start and end: a short run on a busy computer is not cut for those.
     Without a prediction it is what the study left over.
     """
-    upper = result.prediction.get(with_word(COST, "high"))
+    upper = result.prediction.get(prediction_key(COST, "high"))
     if upper is not None and result.recommended is not None:
         around_s = 0.0 if job.virtual else AROUND_S
         price = job.price(job.space.check(result.recommended))
@@ -154,18 +154,18 @@ def _check_money(job: Job, result: Result, configuration: Configuration, left: f
         )
 
 
-def _billed(job: Job, configuration: Configuration, left_usd: float, sign: Sign) -> Outcome:
+def _billed(job: Job, configuration: Configuration, left_usd: float, sign: HeartbeatCallback) -> Outcome:
     """Run it; machines are given back, and their bill is known to the last second."""
-    if not isinstance(job, Billed):
+    if not isinstance(job, BilledJob):
         return _run(job, configuration, left_usd, sign)
     earlier_usd = job.confirming_usd()
     outcome = _run(job, configuration, left_usd, sign)
     return replace(outcome, bill_usd=job.confirming_usd() - earlier_usd)
 
 
-def _run(job: Job, configuration: Configuration, left_usd: float, sign: Sign) -> Outcome:
+def _run(job: Job, configuration: Configuration, left_usd: float, sign: HeartbeatCallback) -> Outcome:
     """Run it while the money lasts, with room for its end."""
-    crew: Crew = VirtualCrew() if job.virtual else LiveCrew()
+    crew: ActiveTrials = ReplayedTrials() if job.virtual else LiveTrials()
     price = job.price(configuration)
     sign(0.0)
     try:
@@ -177,13 +177,13 @@ def _run(job: Job, configuration: Configuration, left_usd: float, sign: Sign) ->
             _interrupt(crew.members[CONFIRMING], sign)
         raise
     finally:
-        if isinstance(job, Renting):
+        if isinstance(job, RentingJob):
             job.release()
 
 
-def _followed(job: Job, crew: Crew, price: Price, left_usd: float, sign: Sign) -> Outcome:
+def _followed(job: Job, crew: ActiveTrials, price: Price, left_usd: float, sign: HeartbeatCallback) -> Outcome:
     """Wait for its end, or cut it when what it is paid for is over but for the time its end takes."""
-    endings, member, paid_s = Endings(), crew.members[CONFIRMING], price.lasts_s(left_usd)
+    endings, member, paid_s = ShutdownMargin(), crew.members[CONFIRMING], price.lasts_s(left_usd)
     room_s = 0.0
     if not job.virtual:
         room_s = endings.noticing_s if member.rented else endings.room_s(member.run, paid_s)
@@ -193,22 +193,22 @@ def _followed(job: Job, crew: Crew, price: Price, left_usd: float, sign: Sign) -
         lasts_s = member.rented.lasts_s(left_usd) if member.rented else paid_s
         return Limit(max(lasts_s - room_s, 0.0), OUT_OF_MONEY)
 
-    sign_s = math.inf if job.virtual else sign_after_s(0.0)
+    sign_s = math.inf if job.virtual else heartbeat_after_s(0.0)
     while True:
         happened = crew.wait(limit_of, sign_s)
         if crew.now_s >= sign_s:
             sign(member.lasted_s)
-            sign_s = crew.now_s + sign_after_s(member.lasted_s)
+            sign_s = crew.now_s + heartbeat_after_s(member.lasted_s)
         event = None if happened is None else happened[1]
         if isinstance(event, Outcome):
             return event
-        if isinstance(event, Reached):
-            if isinstance(member.run, Graceful):
+        if isinstance(event, LimitReached):
+            if isinstance(member.run, GracefulRun):
                 member.run.grace_s = endings.grace_s(member.run, paid_s)
             return member.run.cut(event.limit.seconds, event.limit.why)
 
 
-def _interrupt(member: Member, sign: Sign) -> None:
+def _interrupt(member: ActiveTrial, sign: HeartbeatCallback) -> None:
     """End it, and tell how long it lasted; that much is told also where it would not end."""
     lasted_s = member.lasted_s
     try:
@@ -222,14 +222,14 @@ def _unheard(lasted_s: float) -> None:
     del lasted_s
 
 
-def compared(trial: Trial, result: Result, charge: Entry | None = None) -> Confirmation:
+def confirmation_of(trial: Trial, result: Result, charge: LedgerEntry | None = None) -> Confirmation:
     """Set a finished run beside its prediction; a cut one is compared by nothing, it has no final values."""
     foretold = result.prediction
     measured = trial.values if trial.finished else {}
     errors = {name: value - float(foretold[name]) for name, value in measured.items() if name in foretold}
     within = {}
     for name in errors:
-        low, high = (foretold.get(with_word(name, word)) for word in ("low", "high"))
+        low, high = (foretold.get(prediction_key(name, word)) for word in ("low", "high"))
         if low is not None and high is not None:
             within[name] = float(low) <= measured[name] <= float(high)
     return Confirmation(trial, dict(foretold), errors, within, charge)

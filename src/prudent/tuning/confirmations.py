@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput, PrudentError, RunFailed
-from prudent.core.ledger import Entry
+from prudent.core.ledger import LedgerEntry
 from prudent.core.money import Price
 from prudent.core.space import Space
-from prudent.tuning.charges import interrupted_charge, lasted
-from prudent.tuning.jobs.job import Billed, Job
+from prudent.tuning.charges import interrupted_charge, interrupted_outcome
+from prudent.tuning.jobs.job import BilledJob, Job
 from prudent.tuning.trial import FAILED, Configuration, Trial
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Confirming:
+class ConfirmationRun:
     """One confirming run: of which job, at which price, with how much money (None: without end), and its end.
 
     `trial` is None from its beginning to its end; it stays so where it was interrupted, and `charge` is then
@@ -34,7 +34,7 @@ class Confirming:
     price: Price
     most_usd: float | None = None
     trial: Trial | None = None
-    charge: Entry | None = None
+    charge: LedgerEntry | None = None
     lasted_s: float = 0.0
 
     @property
@@ -68,7 +68,7 @@ class Confirming:
         }
 
     @classmethod
-    def from_dict(cls, said: Mapping[str, Any]) -> Confirming:
+    def from_dict(cls, said: Mapping[str, Any]) -> ConfirmationRun:
         trial, charge = said["trial"], said["charge"]
         return cls(
             said["job"],
@@ -76,18 +76,18 @@ class Confirming:
             Price.from_dict(said["price"]),
             said["most_usd"],
             None if trial is None else Trial.from_dict(trial),
-            None if charge is None else Entry.from_dict(charge),
+            None if charge is None else LedgerEntry.from_dict(charge),
             float(said["lasted_s"]),
         )
 
 
-class Confirmations:
+class ConfirmationFile:
     """The file `confirmation.json` of a study: every confirming run that was begun."""
 
     def __init__(self, path: Path, space: Space) -> None:
         self.path, self._space = path, space
 
-    def find(self, job: str, configuration: Configuration) -> Confirming | None:
+    def find(self, job: str, configuration: Configuration) -> ConfirmationRun | None:
         """The run of a configuration of this very job that tells most: a finished one, else the last."""
         key = self._space.key(configuration)
         found = [kept for kept in self._read() if self._is(kept, job, key)]
@@ -104,7 +104,7 @@ class Confirmations:
         key = self._space.key(configuration)
         return math.fsum(k.spent_usd for k in self._read() if k.trial is None and self._is(k, job, key))
 
-    def keep(self, confirming: Confirming) -> None:
+    def keep(self, confirming: ConfirmationRun) -> None:
         """Write down how the run under way stands, or how it ended."""
         self._write([*(kept for kept in self._read() if not kept.open), confirming])
 
@@ -119,15 +119,15 @@ class Confirmations:
         begun = next((kept for kept in runs if kept.open), None)
         if begun is None:
             return 0.0
-        outcome = lasted(max(begun.lasted_s, outlived_s))
-        if isinstance(job, Billed):
+        outcome = interrupted_outcome(max(begun.lasted_s, outlived_s))
+        if isinstance(job, BilledJob):
             known_usd = math.fsum(kept.spent_usd for kept in ended)
             outcome = replace(outcome, bill_usd=max(job.confirming_usd() - known_usd, 0.0))
         charge = interrupted_charge("confirmation", begun.price, outcome)
         self._write(ended if charge is None else [*ended, replace(begun, charge=charge)])
         return charge.usd if charge else 0.0
 
-    def _write(self, runs: Iterable[Confirming]) -> None:
+    def _write(self, runs: Iterable[ConfirmationRun]) -> None:
         """Whole or not at all."""
         said = {"format": FORMAT, "runs": [kept.to_dict() for kept in runs]}
         part = self.path.with_name(f".{self.path.name}.{os.getpid()}")
@@ -146,10 +146,10 @@ class Confirmations:
                 f'Cannot write "{self.path}" ({error.strerror}); make room, or let it be written to.'
             ) from error
 
-    def _read(self) -> list[Confirming]:
+    def _read(self) -> list[ConfirmationRun]:
         try:
             said = json.loads(self.path.read_text(encoding="utf-8"))
-            return [self._checked(Confirming.from_dict(run)) for run in said["runs"]]
+            return [self._checked(ConfirmationRun.from_dict(run)) for run in said["runs"]]
         except FileNotFoundError:
             return []
         except (OSError, ValueError, KeyError, TypeError, PrudentError) as error:
@@ -158,7 +158,7 @@ class Confirmations:
                 "remove it to pay for another run."
             ) from error
 
-    def _checked(self, kept: Confirming) -> Confirming:
+    def _checked(self, kept: ConfirmationRun) -> ConfirmationRun:
         """Configurations as the space spells them: JSON knows no tuples."""
         if kept.configuration not in self._space:
             return kept
@@ -166,7 +166,7 @@ class Confirmations:
         trial = None if kept.trial is None else replace(kept.trial, configuration=configuration)
         return replace(kept, configuration=configuration, trial=trial)
 
-    def _is(self, kept: Confirming, job: str, key: str) -> bool:
+    def _is(self, kept: ConfirmationRun, job: str, key: str) -> bool:
         return (
             kept.job == job
             and kept.configuration in self._space

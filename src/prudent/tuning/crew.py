@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from prudent.core.money import Price
-from prudent.tuning.jobs.job import Live, Rented, Run
+from prudent.tuning.jobs.job import LiveRun, RentedRun, Run
 from prudent.tuning.limits import Limit
 from prudent.tuning.trial import Outcome, Progress
 
@@ -25,14 +25,14 @@ _LONGEST_WAIT_S = 3600.0  # an event refuses to wait for ever in one go
 
 
 @dataclass(frozen=True)
-class Reached:
+class LimitReached:
     """A run lasted as long as its limit allows."""
 
     limit: Limit
 
 
 @dataclass
-class Member:
+class ActiveTrial:
     """One run: what it has shown, and how long it has lasted."""
 
     number: int
@@ -47,8 +47,8 @@ class Member:
 
     def __post_init__(self) -> None:
         # Asked at every event: whether a run can do something is not looked up each time.
-        self.live = self.run if isinstance(self.run, Live) else None
-        self.rented = self.run if isinstance(self.run, Rented) else None
+        self.live = self.run if isinstance(self.run, LiveRun) else None
+        self.rented = self.run if isinstance(self.run, RentedRun) else None
 
     @property
     def lasted_s(self) -> float:
@@ -56,13 +56,13 @@ class Member:
         return self.seen_s if self.live is None else max(self.live.elapsed_s(), self.seen_s)
 
 
-Happened = tuple[Member, Progress | Outcome | Reached]
+RunEvent = tuple[ActiveTrial, Progress | Outcome | LimitReached]
 
 
-class Crew(Protocol):
+class ActiveTrials(Protocol):
     """Runs side by side; the replayed and the live one differ only in what a second is."""
 
-    members: dict[int, Member]
+    members: dict[int, ActiveTrial]
     late_s: float
     """How late a limit was noticed at worst."""
 
@@ -73,45 +73,45 @@ class Crew(Protocol):
     def add(self, number: int, run: Run, started_s: float, price: Price = FREE) -> None:
         """Take a run in; a replayed one began at `started_s`, a live one begins now."""
 
-    def wait(self, limit_of: LimitOf, until_s: float = float("inf")) -> Happened | None:
+    def wait(self, limit_of: LimitOf, until_s: float = float("inf")) -> RunEvent | None:
         """What happens next; None if nothing did until the clock showed `until_s`."""
 
-    def cut(self, member: Member, at_s: float, why: str) -> None:
+    def cut(self, member: ActiveTrial, at_s: float, why: str) -> None:
         """End a run that has lasted `at_s`; its outcome is what `wait` tells of it next."""
 
     def remove(self, number: int) -> None: ...
 
 
-class VirtualCrew:
+class ReplayedTrials:
     """Replayed runs: the clock jumps to whatever happens next, in the order of (time, number)."""
 
     late_s = 0.0
 
     def __init__(self, now_s: float = 0.0) -> None:
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, ActiveTrial] = {}
         self._now_s = now_s
-        self._cut: list[Member] = []
+        self._cut: list[ActiveTrial] = []
 
     @property
     def now_s(self) -> float:
         return self._now_s
 
     def add(self, number: int, run: Run, started_s: float, price: Price = FREE) -> None:
-        self.members[number] = Member(number, run, started_s, price)
+        self.members[number] = ActiveTrial(number, run, started_s, price)
 
     def remove(self, number: int) -> None:
         del self.members[number]
 
-    def cut(self, member: Member, at_s: float, why: str) -> None:
+    def cut(self, member: ActiveTrial, at_s: float, why: str) -> None:
         member.upcoming, member.ending = member.run.cut(at_s, why), True
         self._cut.append(member)
 
-    def wait(self, limit_of: LimitOf, until_s: float = float("inf")) -> Happened | None:
+    def wait(self, limit_of: LimitOf, until_s: float = float("inf")) -> RunEvent | None:
         del until_s
         if self._cut:
             return self._told(self._cut.pop())
 
-        def moment(member: Member) -> tuple[float, int]:
+        def moment(member: ActiveTrial) -> tuple[float, int]:
             return member.started_s + min(_time_of(member), limit_of(member.number).seconds), member.number
 
         for member in self.members.values():
@@ -128,15 +128,15 @@ class VirtualCrew:
         past_s = self._now_s - member.started_s
         member.seen_s = limit.seconds if past_s <= limit.seconds + 1e-9 * max(1.0, self._now_s) else past_s
         self._now_s = max(self._now_s, member.started_s + member.seen_s)
-        return member, Reached(Limit(member.seen_s, limit.why))
+        return member, LimitReached(Limit(member.seen_s, limit.why))
 
-    def _told(self, member: Member) -> Happened:
+    def _told(self, member: ActiveTrial) -> RunEvent:
         event, member.upcoming = member.upcoming, None
         assert event is not None
         return member, event
 
 
-class LiveCrew:
+class LiveTrials:
     """Real runs: sleeps until one of them says something, or the first of their limits is due.
 
     Whoever is past its limit comes first, however much the others talk; of the others each has its turn. A
@@ -144,7 +144,7 @@ class LiveCrew:
     """
 
     def __init__(self, now_s: float = 0.0) -> None:
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, ActiveTrial] = {}
         self.late_s = 0.0
         self._zero_s = time.monotonic() - now_s
         self._woken = threading.Event()
@@ -154,21 +154,21 @@ class LiveCrew:
         return time.monotonic() - self._zero_s
 
     def add(self, number: int, run: Run, started_s: float, price: Price = FREE) -> None:
-        member = self.members[number] = Member(number, run, started_s, price)
+        member = self.members[number] = ActiveTrial(number, run, started_s, price)
         if member.live is not None:
             member.live.notify(self._woken.set)
 
     def remove(self, number: int) -> None:
         del self.members[number]
 
-    def cut(self, member: Member, at_s: float, why: str) -> None:
+    def cut(self, member: ActiveTrial, at_s: float, why: str) -> None:
         member.ending = True
         if member.live is None:
             member.upcoming = member.run.cut(at_s, why)
         else:
             self._aside(member, lambda: member.run.cut(at_s, why))
 
-    def _aside(self, member: Member, end: Callable[[], Progress | Outcome | None]) -> None:
+    def _aside(self, member: ActiveTrial, end: Callable[[], Progress | Outcome | None]) -> None:
         """Let a run end in a thread of its own; where it does not end after all it goes on."""
 
         def work() -> None:
@@ -182,7 +182,7 @@ class LiveCrew:
         member.ending = True
         threading.Thread(target=work, name=f"end of trial {member.number}", daemon=True).start()
 
-    def wait(self, limit_of: LimitOf, until_s: float = float("inf")) -> Happened | None:
+    def wait(self, limit_of: LimitOf, until_s: float = float("inf")) -> RunEvent | None:
         while True:
             self._woken.clear()  # before anybody is asked: what happens meanwhile is not missed
             running = [member for member in self.members.values() if not member.ending]
@@ -203,7 +203,7 @@ class LiveCrew:
         if not self._woken.wait(min(max(pause_s, 0.0), _LONGEST_WAIT_S)):
             self.late_s = max(self.late_s, time.monotonic() - due_s)
 
-    def _ended(self) -> Happened | None:
+    def _ended(self) -> RunEvent | None:
         """A run that was cut and is over."""
         for member in self.members.values():
             if member.error is not None:
@@ -212,7 +212,7 @@ class LiveCrew:
                 return member, member.upcoming
         return None
 
-    def _is_due(self, member: Member, limit: Limit) -> bool:
+    def _is_due(self, member: ActiveTrial, limit: Limit) -> bool:
         """Whether a run has reached its own time-out; it ends itself then, which may take a while."""
         live = member.live
         due_s = float("inf") if live is None else live.due_s()
@@ -227,7 +227,7 @@ class LiveCrew:
         self._aside(member, end)
         return True
 
-    def _over(self, running: list[Member], limits: dict[int, Limit]) -> Happened | None:
+    def _over(self, running: list[ActiveTrial], limits: dict[int, Limit]) -> RunEvent | None:
         """A run past its limit; one that ended by itself before anybody could cut it has ended."""
         for member in running:
             limit, live = limits[member.number], member.live
@@ -239,10 +239,10 @@ class LiveCrew:
                 if isinstance(event, Outcome):
                     return member, event
                 member.progress.append(event)  # however many there are, the limit is not made to wait
-            return member, Reached(Limit(member.lasted_s, limit.why))
+            return member, LimitReached(Limit(member.lasted_s, limit.why))
         return None
 
-    def _heard(self, running: list[Member], limits: dict[int, Limit]) -> Happened | None:
+    def _heard(self, running: list[ActiveTrial], limits: dict[int, Limit]) -> RunEvent | None:
         """The first that has something to say; those that cannot tell are listened to for a moment each."""
         for member in running:
             if member.live is not None:
@@ -259,10 +259,10 @@ class LiveCrew:
             if event is not None:
                 return member, event
             if member.seen_s >= limit.seconds:
-                return member, Reached(Limit(member.seen_s, limit.why))
+                return member, LimitReached(Limit(member.seen_s, limit.why))
         return None
 
-    def _pause_s(self, running: list[Member], limits: dict[int, Limit]) -> float:
+    def _pause_s(self, running: list[ActiveTrial], limits: dict[int, Limit]) -> float:
         """For how long nobody needs to be asked unless somebody says so."""
         pauses = [_LONGEST_WAIT_S]
         for member in running:
@@ -279,5 +279,5 @@ def _elapsed(event: Progress | Outcome) -> float:
     return event.elapsed_s if isinstance(event, Progress) else event.time_s
 
 
-def _time_of(member: Member) -> float:
+def _time_of(member: ActiveTrial) -> float:
     return float("inf") if member.upcoming is None else _elapsed(member.upcoming)

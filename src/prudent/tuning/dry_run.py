@@ -12,7 +12,7 @@ import numpy as np
 from prudent.core.units import format_duration, format_money
 from prudent.tuning.goal import COST, TIME
 from prudent.tuning.history import History
-from prudent.tuning.jobs.job import Job, Renting
+from prudent.tuning.jobs.job import Job, RentingJob
 from prudent.tuning.problem import Candidates, Problem
 from prudent.tuning.strategies.options import read_options
 from prudent.tuning.study import Study
@@ -154,7 +154,7 @@ def _starters(study: Study) -> int:
 def _warnings(
     job: Job, problem: Problem, looked_at: Candidates, budget: float | None, first: Sequence[Configuration]
 ) -> list[str]:
-    found = list(job.check()) if isinstance(job, Renting) else []
+    found = list(job.check()) if isinstance(job, RentingJob) else []
     goal, setup_s = problem.goal, float(getattr(job, "setup_s", 0.0))
     least = float((np.maximum(looked_at.minimum_s, setup_s) * looked_at.usd_per_s).min())  # own time alone
     if least > goal.max_cost_usd:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prudent.tuning.jobs.job import Graceful, Run
+from prudent.tuning.jobs.job import GracefulRun, Run
 
 FIRST_S = 0.1
 """What noticing a limit and stopping a run are taken to need until either was measured; what took longer once
@@ -13,7 +13,7 @@ GRACE_SHARE = 0.1
 """A run may use its whole grace time to end itself, but no more than this share of what it is paid for."""
 
 
-class Endings:
+class ShutdownMargin:
     """The room between a limit and the moment when the money is gone, by what was measured so far.
 
     noticing: from the limit to the decision to end; grace: what a run is given to end by itself; stopping:
@@ -48,7 +48,7 @@ class Endings:
 
     def grace_s(self, run: Run, paid_s: float) -> float:
         """How long a run may take to end by itself, if it is paid for `paid_s` at most."""
-        return min(run.grace_s, GRACE_SHARE * paid_s) if isinstance(run, Graceful) else 0.0
+        return min(run.grace_s, GRACE_SHARE * paid_s) if isinstance(run, GracefulRun) else 0.0
 
     def room_s(self, run: Run, paid_s: float) -> float:
         """How long before its money is gone a run must be ended."""

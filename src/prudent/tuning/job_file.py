@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from prudent.core.documents import KeyPath
 from prudent.core.errors import BadInput, did_you_mean, unknown
-from prudent.core.key_path import KeyPath
 from prudent.core.units import USD, parse_in
 from prudent.core.yaml_text import read_yaml
 from prudent.tuning.goal import Goal

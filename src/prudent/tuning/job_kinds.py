@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 from prudent.cloud.catalog import Catalog
 from prudent.cloud.machine_parameter import MachineParameter
+from prudent.core.documents import KeyPath
 from prudent.core.errors import BadInput, unknown
-from prudent.core.key_path import KeyPath
+from prudent.core.parameter_parsing import parse_parameter
 from prudent.core.rules import Rule
-from prudent.core.schema import parse_parameter
 from prudent.core.space import Space
 from prudent.core.units import UNITS, USD, parse_in
 from prudent.tuning.goal import TIME
@@ -23,8 +23,8 @@ from prudent.tuning.jobs.declared import declared_fraction, declared_measures
 from prudent.tuning.jobs.job import Job
 from prudent.tuning.jobs.pricing import pricing
 
-Said: TypeAlias = Mapping[str, Any]
-Build: TypeAlias = Callable[[Said, KeyPath, Path, str, Path | None], Job]
+JobDocument: TypeAlias = Mapping[str, Any]
+Build: TypeAlias = Callable[[JobDocument, KeyPath, Path, str, Path | None], Job]
 
 _RATE = re.compile(r"(?P<amount>[^/]*[\d$¢][^/]*?)\s*(?:/|\bper\b)\s*(?P<unit>[a-z]+)", re.IGNORECASE)
 _PLAIN_AMOUNT = re.compile(r"\$\s*[\d._]+|[\d._]+\s*(?:\$|usd|dollars?|cents?|¢)", re.IGNORECASE)
@@ -40,14 +40,14 @@ class JobKind:
     build: Build
 
 
-def _command(said: Said, where: KeyPath, folder: Path, name: str, logs: Path | None) -> Job:
+def _command(said: JobDocument, where: KeyPath, folder: Path, name: str, logs: Path | None) -> Job:
     from prudent.tuning.jobs.command import CommandJob
 
     if said.get("where") is not None:
         from prudent.tuning.job_places import command_on_machines
 
         return command_on_machines(said, where, folder, name, logs)
-    for key in _PLACE_KEYS:
+    for key in _MACHINE_KEYS:
         with where / key:
             if said.get(key) is not None:
                 raise BadInput("This key is for machines that are rented; add where: local, hosts or ec2.")
@@ -74,7 +74,7 @@ def _command(said: Said, where: KeyPath, folder: Path, name: str, logs: Path | N
         )
 
 
-def _table(said: Said, where: KeyPath, folder: Path, name: str, logs: Path | None) -> Job:
+def _table(said: JobDocument, where: KeyPath, folder: Path, name: str, logs: Path | None) -> Job:
     from prudent.tuning.jobs.table import TableJob
 
     del name, logs
@@ -97,7 +97,7 @@ def _table(said: Said, where: KeyPath, folder: Path, name: str, logs: Path | Non
         )
 
 
-def _function(said: Said, where: KeyPath, folder: Path, name: str, logs: Path | None) -> Job:
+def _function(said: JobDocument, where: KeyPath, folder: Path, name: str, logs: Path | None) -> Job:
     from prudent.tuning.jobs.function import FunctionJob
 
     del logs
@@ -120,11 +120,11 @@ def _function(said: Said, where: KeyPath, folder: Path, name: str, logs: Path | 
 
 
 _SPACE_KEYS = ("parameters", "rule", "price", "setup", "grace")
-_PLACE_KEYS = ("worker", "fetch", "exclude", "keep", "lease", "spot")
+_MACHINE_KEYS = ("worker", "fetch", "exclude", "keep", "lease", "spot")
 KINDS = (
     JobKind(
         "command",
-        ("command", *_SPACE_KEYS, "directory", "environment", "timeout", "where", *_PLACE_KEYS),
+        ("command", *_SPACE_KEYS, "directory", "environment", "timeout", "where", *_MACHINE_KEYS),
         _command,
     ),
     JobKind("table", ("table", "parameters", "time", "price", "progress", "minimum", "boot"), _table),
@@ -156,7 +156,7 @@ def import_function(said: str, folder: Path) -> Callable[..., Any]:
     return value  # type: ignore[no-any-return]
 
 
-def space_of(said: Said, where: KeyPath, folder: Path, catalog: Catalog | None = None) -> Space:
+def space_of(said: JobDocument, where: KeyPath, folder: Path, catalog: Catalog | None = None) -> Space:
     """Parameters and rule; machine types are looked up in the price list of the file, else in `catalog`."""
     remedy = "name what can be chosen, like batch: [16, 64, 256]."
     parameters = where.need(said, "parameters", remedy)
@@ -186,7 +186,7 @@ def space_of(said: Said, where: KeyPath, folder: Path, catalog: Catalog | None =
         return Space(made, joined or None)
 
 
-def _declared(said: Said, where: KeyPath, space: Space, folder: Path) -> tuple[list[str], Any, str | None]:
+def _declared(said: JobDocument, where: KeyPath, space: Space, folder: Path) -> tuple[list[str], Any, str | None]:
     """Measures, price and fraction, each checked where it stands."""
     measures = where.texts(said, "measures")
     with where / "measures":

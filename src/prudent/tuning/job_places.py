@@ -7,29 +7,29 @@ from pathlib import Path
 from typing import Any
 
 from prudent.cloud.catalog import Catalog
-from prudent.cloud.leases.home import default_home
+from prudent.cloud.home_folder import default_home
 from prudent.cloud.providers.provider import Provider
 from prudent.cloud.providers.registry import provider_of
+from prudent.core.documents import KeyPath
 from prudent.core.errors import BadInput
-from prudent.core.key_path import KeyPath
-from prudent.tuning.job_kinds import Said, space_of
+from prudent.tuning.job_kinds import JobDocument, space_of
 from prudent.tuning.jobs.cluster_command import LEASE_S, ClusterCommandJob
 from prudent.tuning.jobs.declared import declared_fraction, declared_measures
-from prudent.tuning.jobs.machines import Machines
+from prudent.tuning.jobs.machines import MachineSelection
 from prudent.tuning.jobs.rentals import KEEP_S
 
 _LEAST_LEASE_S = 10.0
 
 
 def command_on_machines(
-    said: Said, where: KeyPath, folder: Path, name: str, logs: Path | None
+    said: JobDocument, where: KeyPath, folder: Path, name: str, logs: Path | None
 ) -> ClusterCommandJob:
     """The job of a file that says where its machines are."""
     provider = _provider(said, where, folder)
     space = space_of(said, where, folder, _catalog(said["where"], provider, folder))
     price, measures = said.get("price"), where.texts(said, "measures")
     with where / "price":
-        Machines.of(price, space)
+        MachineSelection.of(price, space)
     with where / "measures":
         declared_measures(measures)
     fraction = where.text(said, "fraction", "") or None
@@ -80,7 +80,7 @@ def _catalog(place: Any, provider: Provider, folder: Path) -> Catalog | None:
     return Catalog.load(folder / prices) if isinstance(prices, str) else None
 
 
-def _provider(said: Said, where: KeyPath, folder: Path) -> Provider:
+def _provider(said: JobDocument, where: KeyPath, folder: Path) -> Provider:
     place: Any = said["where"]
     with where / "where":
         if not isinstance(place, (str, Mapping)):

@@ -48,7 +48,7 @@ class Journal:
             ) from error
         try:
             _lock(file, path)
-            facts = _read(file, path)
+            facts = _read_and_repair(file, path)
             journal = cls(path, file, facts)
             if facts:
                 _check_header(facts[0], header, path)
@@ -100,7 +100,7 @@ def read_facts(path: str | Path) -> list[Fact]:
     return facts
 
 
-def _read(file: BinaryIO, path: Path) -> list[Fact]:
+def _read_and_repair(file: BinaryIO, path: Path) -> list[Fact]:
     file.seek(0)
     data = file.read()
     facts, intact = _parse(data, path)
@@ -160,7 +160,7 @@ def _plain(value: object) -> object:
 
 
 @contextlib.contextmanager
-def held(path: Path) -> Iterator[None]:
+def study_lock(path: Path) -> Iterator[None]:
     """Keep other processes from this study, after it ended, while something more is done for it."""
     try:
         file = path.open("rb")

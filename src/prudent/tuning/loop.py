@@ -12,24 +12,24 @@ from dataclasses import dataclass
 from types import FrameType
 
 from prudent.core.errors import RunFailed
-from prudent.tuning.charges import INTERRUPTED, SIGN_S, sign_after_s
-from prudent.tuning.crew import Crew, Member, Reached
-from prudent.tuning.endings import Endings
-from prudent.tuning.jobs.job import Graceful, Job, Renting
+from prudent.tuning.charges import INTERRUPTED, SIGN_S, heartbeat_after_s
+from prudent.tuning.crew import ActiveTrial, ActiveTrials, LimitReached
+from prudent.tuning.endings import ShutdownMargin
+from prudent.tuning.jobs.job import GracefulRun, Job, RentingJob
 from prudent.tuning.limits import NEVER, OUT_OF_MONEY, Limit
 from prudent.tuning.study import Study
-from prudent.tuning.trial import CUT, Ask, Outcome, Progress, Trial
+from prudent.tuning.trial import CUT, Outcome, PendingTrial, Progress, Trial
 
 
 @dataclass(frozen=True)
-class Started:
+class TrialStarted:
     """A trial begins."""
 
-    ask: Ask
+    ask: PendingTrial
 
 
 @dataclass(frozen=True)
-class Shown:
+class TrialReported:
     """A trial under way reported something."""
 
     number: int
@@ -37,20 +37,20 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Extended:
+class TrialExtended:
     """A trial under way got more money reserved."""
 
     number: int
 
 
 @dataclass(frozen=True)
-class Ended:
+class TrialEnded:
     """A trial ended; the study's best and money are up to date."""
 
     trial: Trial
 
 
-Event = Started | Shown | Extended | Ended
+Event = TrialStarted | TrialReported | TrialExtended | TrialEnded
 Watch = Callable[[Event, Study], None]
 
 GIVE_UP = 10
@@ -58,18 +58,18 @@ GIVE_UP = 10
 what is left of the money starts nothing."""
 
 
-class Loop:
+class StudyRunner:
     """The life of one call to `tune`."""
 
     def __init__(
-        self, job: Job, study: Study, crew: Crew, parallel: int, watch: Watch, max_trials: int | None
+        self, job: Job, study: Study, crew: ActiveTrials, parallel: int, watch: Watch, max_trials: int | None
     ) -> None:
         self._job, self._study, self._crew = job, study, crew
         self._parallel, self._watch = parallel, watch
         self._max_trials = math.inf if max_trials is None else max_trials
-        self._endings = Endings()
+        self._endings = ShutdownMargin()
         # What replays and leases tell needs no sign of life: the one costs nothing, the other is remembered.
-        self._signs = not job.virtual and not isinstance(job, Renting)
+        self._signs = not job.virtual and not isinstance(job, RentingJob)
         self._sign_s = -math.inf
         self._limits: dict[int, Limit] = {}
         self._unstarted = 0
@@ -110,7 +110,7 @@ class Loop:
             self._limits[number] = study.limit(number, lasts_s=lambda usd: price.lasts_s(usd) - room_s)
         return self._limits[number]
 
-    def _paid_s(self, member: Member) -> float:
+    def _paid_s(self, member: ActiveTrial) -> float:
         """How long a run could last if it got all the money there is."""
         reserved_usd = self._study.reserved_usd(member.number)
         return member.price.lasts_s(reserved_usd + self._study.ledger.left_usd)
@@ -137,12 +137,12 @@ class Loop:
             if ask is None:
                 return
             self._limits.clear()
-            self._watch(Started(ask), self._study)
+            self._watch(TrialStarted(ask), self._study)
             limit = self._study.limit(ask.number)
             if limit.seconds <= 0 and limit.why != OUT_OF_MONEY:
                 # Even its shortest run could not be the answer: it is not begun.
                 trial = self._study.tell(ask.number, Outcome(CUT, 0.0, {}, limit.why, started=False))
-                self._watch(Ended(trial), self._study)
+                self._watch(TrialEnded(trial), self._study)
                 continue
             with interrupt_later():  # a run that is begun is one that will be ended
                 run = self._job.start(dict(ask.configuration), ask.number)
@@ -154,7 +154,7 @@ class Loop:
     @property
     def _room_s(self) -> float:
         """How much longer than nothing the money must last for another run."""
-        return 0.0 if self._job.virtual or isinstance(self._job, Renting) else self._endings.least_s
+        return 0.0 if self._job.virtual or isinstance(self._job, RentingJob) else self._endings.least_s
 
     def _sign(self) -> None:
         """Note that the runs are alive: every second, or every hundredth of the time that they lasted."""
@@ -162,12 +162,12 @@ class Loop:
             return
         lasted_s = {number: member.lasted_s for number, member in self._crew.members.items()}
         self._study.alive(lasted_s)
-        self._sign_s = self._crew.now_s + sign_after_s(max(lasted_s.values(), default=0.0))
+        self._sign_s = self._crew.now_s + heartbeat_after_s(max(lasted_s.values(), default=0.0))
 
-    def _handle(self, member: Member, event: Progress | Outcome | Reached) -> None:
+    def _handle(self, member: ActiveTrial, event: Progress | Outcome | LimitReached) -> None:
         if isinstance(event, Progress):
             member.progress.append(event)
-            self._watch(Shown(member.number, event), self._study)
+            self._watch(TrialReported(member.number, event), self._study)
             return
         if isinstance(event, Outcome):
             self._end(member, event)
@@ -176,27 +176,27 @@ class Loop:
         self._limits.clear()
         self._fill()
 
-    def _limit(self, member: Member, limit: Limit) -> None:
+    def _limit(self, member: ActiveTrial, limit: Limit) -> None:
         if limit.why == OUT_OF_MONEY and self._study.extend(member.number):
-            self._watch(Extended(member.number), self._study)
+            self._watch(TrialExtended(member.number), self._study)
             return
         self._shorten_grace(member)
         self._crew.cut(member, limit.seconds, limit.why)
 
-    def _shorten_grace(self, member: Member) -> None:
+    def _shorten_grace(self, member: ActiveTrial) -> None:
         """A run gets no more time to end itself than was kept back for it."""
-        if not self._job.virtual and isinstance(member.run, Graceful):
+        if not self._job.virtual and isinstance(member.run, GracefulRun):
             member.run.grace_s = self._endings.grace_s(member.run, self._paid_s(member))
 
-    def _end(self, member: Member, outcome: Outcome) -> None:
+    def _end(self, member: ActiveTrial, outcome: Outcome) -> None:
         self._crew.remove(member.number)
         if outcome.status == CUT:
             unpaid = outcome.why == OUT_OF_MONEY and outcome.bill_usd == 0
             self._unpaid = self._unpaid + 1 if unpaid else 0
-            grace_s = member.run.grace_s if isinstance(member.run, Graceful) else 0.0
+            grace_s = member.run.grace_s if isinstance(member.run, GracefulRun) else 0.0
             self._endings.stopped(outcome.ending_s, grace_s)
         trial = self._study.tell(member.number, outcome, member.progress)
-        self._watch(Ended(trial), self._study)
+        self._watch(TrialEnded(trial), self._study)
         self._unstarted = 0 if outcome.started else self._unstarted + 1
         if self._unstarted >= GIVE_UP:
             raise RunFailed(

@@ -7,35 +7,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from prudent.core.errors import BadInput
-from prudent.core.ledger import Entry
+from prudent.core.ledger import LedgerEntry
 from prudent.tuning.journal import Fact
 from prudent.tuning.problem import Problem
-from prudent.tuning.trial import Ask, Proposal, Trial
+from prudent.tuning.trial import PendingTrial, Proposal, Trial
 
 
 @dataclass
-class UnderWay:
+class InterruptedTrial:
     """A trial that was asked for and not told: what was put aside, and how long it lasted at least."""
 
-    ask: Ask
+    ask: PendingTrial
     reserved_usd: float
     lasted_s: float = 0.0
 
 
 @dataclass
-class Past:
+class JournalState:
     """The facts of a journal, folded."""
 
     problem: Problem
     known: tuple[Trial, ...] = ()
     trials: list[Trial] = field(default_factory=list)
-    entries: list[Entry] = field(default_factory=list)
-    under_way: dict[int, UnderWay] = field(default_factory=dict)
+    entries: list[LedgerEntry] = field(default_factory=list)
+    under_way: dict[int, InterruptedTrial] = field(default_factory=dict)
     numbers: int = 0
     clock_s: float = 0.0
 
     @classmethod
-    def of(cls, facts: Sequence[Fact], problem: Problem) -> Past:
+    def of(cls, facts: Sequence[Fact], problem: Problem) -> JournalState:
         """Read a journal; facts of kinds that this version does not know are passed over."""
         past = cls(problem)
         try:
@@ -68,8 +68,8 @@ class Past:
         usd = (fact["expected_usd"], fact["likely_usd"], fact["cap_usd"])
         proposal = Proposal(configuration, fact["why"], *usd)
         price, number, at_s = self.problem.price(configuration), fact["number"], fact["at_s"]
-        ask = Ask(number, configuration, price, proposal.why, fact["decision_s"], proposal, at_s)
-        self.under_way[number] = UnderWay(ask, _amount(fact["reserved_usd"]))
+        ask = PendingTrial(number, configuration, price, proposal.why, fact["decision_s"], proposal, at_s)
+        self.under_way[number] = InterruptedTrial(ask, _amount(fact["reserved_usd"]))
         self.numbers = max(self.numbers, number)
         self.clock_s = max(self.clock_s, at_s)
 
@@ -82,7 +82,7 @@ class Past:
 
     def _charged(self, fact: Fact) -> None:
         if fact["charge"] is not None:
-            self.entries.append(Entry.from_dict(fact["charge"]))
+            self.entries.append(LedgerEntry.from_dict(fact["charge"]))
 
     def _trial(self, said: Fact) -> Trial:
         trial = Trial.from_dict(said)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from prudent.core.ledger import Entry
+from prudent.core.ledger import LedgerEntry
 from prudent.core.money import ROUNDING_USD
 from prudent.tuning.charges import INTERRUPTED
 from prudent.tuning.goal import Goal
@@ -31,7 +31,7 @@ class Result:
     strategy: str
     seed: int
     nearest: Trial | None = None
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LedgerEntry, ...] = ()
     known: tuple[Trial, ...] = ()
     interrupted: bool = False
     job: str = ""

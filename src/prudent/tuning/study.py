@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput
-from prudent.core.ledger import CREDIT, Entry, Ledger, Reservation
+from prudent.core.ledger import CREDIT, Ledger, LedgerEntry, Reservation
 from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.space import Space
 from prudent.core.threads import one_thread
 from prudent.core.units import format_money
 from prudent.tuning import censoring
-from prudent.tuning.charges import charge_of, interrupted_charge, lasted
+from prudent.tuning.charges import charge_of, interrupted_charge, interrupted_outcome
 from prudent.tuning.goal import Goal
 from prudent.tuning.history import History
 from prudent.tuning.journal import Fact, Journal
 from prudent.tuning.limits import NEVER, OUT_OF_MONEY, SURPRISE, Limit, early_limit
-from prudent.tuning.past import Past
+from prudent.tuning.past import JournalState
 from prudent.tuning.problem import Problem
 from prudent.tuning.strategies.registry import build, default_strategy
-from prudent.tuning.trial import CUT, FAILED, FINISHED, Ask, Configuration, Outcome, Progress, Trial
+from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Outcome, PendingTrial, Progress, Trial
 
 UNKNOWN_SHARE = 0.25
 """What is put aside for a run of which nothing is known: this share of the money left. The run may go on
@@ -75,8 +75,8 @@ class Study:
         self.clock_s = 0.0
         self.known = tuple(self._as_known(trial, -place) for place, trial in enumerate(warm_start, start=1))
         self._trials: list[Trial] = []
-        self._open: dict[int, tuple[Ask, Reservation]] = {}
-        self._again: list[tuple[Ask, float]] = []
+        self._open: dict[int, tuple[PendingTrial, Reservation]] = {}
+        self._again: list[tuple[PendingTrial, float]] = []
         self._next_number = 1
         self._best: tuple[int, Trial | None] = (-1, None)
         self._journal: Journal | None = None
@@ -101,7 +101,7 @@ class Study:
         return tuple(self._trials)
 
     @property
-    def pending(self) -> tuple[Ask, ...]:
+    def pending(self) -> tuple[PendingTrial, ...]:
         return tuple(ask for ask, _ in self._open.values())
 
     @property
@@ -126,7 +126,7 @@ class Study:
 
     # Ask and tell
 
-    def ask(self, at_s: float = 0.0, room_s: float = 0.0) -> Ask | None:
+    def ask(self, at_s: float = 0.0, room_s: float = 0.0) -> PendingTrial | None:
         """The next trial, its money reserved; None when the strategy has enough or the money is gone.
 
         Trials that were under way when a study was interrupted come first. `at_s` is the time on the
@@ -152,7 +152,7 @@ class Study:
         if price.lasts_s(left) <= room_s:
             return None
         number = self._next_number
-        ask = Ask(number, proposal.configuration, price, proposal.why, decision_s, proposal, at_s)
+        ask = PendingTrial(number, proposal.configuration, price, proposal.why, decision_s, proposal, at_s)
         wish_usd = self._wish(ask, left)
         self._record(
             "asked",
@@ -240,7 +240,7 @@ class Study:
         """
         if abs(usd) > ROUNDING_USD:
             seconds = price.seconds_for(usd) if price.usd_per_h and usd > 0 else 0.0
-            entry = Entry(label, usd, seconds, price, note=CREDIT if usd < 0 else "")
+            entry = LedgerEntry(label, usd, seconds, price, note=CREDIT if usd < 0 else "")
             self._record("charged", charge=entry.to_dict())
             self.ledger.restore(entry)
 
@@ -267,7 +267,7 @@ class Study:
 
     # Inside
 
-    def _wish(self, ask: Ask, left: float) -> float:
+    def _wish(self, ask: PendingTrial, left: float) -> float:
         """How much to reserve first; a run that needs more asks for more."""
         likely = ask.proposal.likely_usd
         if likely is None:
@@ -277,14 +277,14 @@ class Study:
             likely += ask.price.cost_usd(ask.price.beside_s)
         return min(left, max(likely, ask.price.least_usd))
 
-    def _begin(self, ask: Ask, wish_usd: float) -> Ask:
+    def _begin(self, ask: PendingTrial, wish_usd: float) -> PendingTrial:
         reserved = self.ledger.reserve(f"trial {ask.number}", min(wish_usd, self.ledger.left_usd))
         self._open[ask.number] = (ask, reserved)
         self._next_number = max(self._next_number, ask.number + 1)
         self.clock_s = max(self.clock_s, ask.at_s)
         return ask
 
-    def _open_trial(self, number: int) -> tuple[Ask, Reservation]:
+    def _open_trial(self, number: int) -> tuple[PendingTrial, Reservation]:
         if number not in self._open:
             raise BadInput(f"Trial {number} is not under way; ask for it first, and tell it once.")
         return self._open[number]
@@ -298,13 +298,15 @@ class Study:
             return outcome
         return replace(outcome, status=FAILED, why=f"it ended without reporting {missing[0]}")
 
-    def _interrupted(self, ask: Ask, outcome: Outcome) -> None:
+    def _interrupted(self, ask: PendingTrial, outcome: Outcome) -> None:
         charge = interrupted_charge(f"trial {ask.number}", ask.price, outcome)
         if charge is not None:
             self._record("interrupted", number=ask.number, charge=charge.to_dict())
             self.ledger.restore(charge)
 
-    def _trial(self, ask: Ask, outcome: Outcome, spent_usd: float, progress: Sequence[Progress]) -> Trial:
+    def _trial(
+        self, ask: PendingTrial, outcome: Outcome, spent_usd: float, progress: Sequence[Progress]
+    ) -> Trial:
         cost_usd = ask.price.cost_usd(outcome.time_s)
         values = {**outcome.measures, "time_s": outcome.time_s, "cost_usd": cost_usd}
         finished = outcome.status == FINISHED
@@ -366,7 +368,7 @@ class Study:
 
         What was under way has cost its time up to its last sign of life; that is charged here.
         """
-        past = Past.of(facts, self.problem)
+        past = JournalState.of(facts, self.problem)
         self.known, self._trials = past.known, past.trials
         self._next_number = past.numbers + 1
         self.clock_s = past.clock_s
@@ -374,7 +376,7 @@ class Study:
             self.ledger.restore(entry)
         for number, one in past.under_way.items():
             lasted_s = max(one.lasted_s, (outlived_s or {}).get(number, 0.0))
-            self._interrupted(one.ask, lasted(lasted_s))
+            self._interrupted(one.ask, interrupted_outcome(lasted_s))
         self._again = [(one.ask, one.reserved_usd) for one in past.under_way.values()]
 
 

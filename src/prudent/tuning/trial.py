@@ -73,7 +73,7 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Ask:
+class PendingTrial:
     """A trial to run: its number, where, and at what price; `at_s` is when, on the study's own clock."""
 
     number: int

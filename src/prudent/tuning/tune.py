@@ -9,17 +9,36 @@ from typing import Any
 
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
-from prudent.tuning.crew import Crew, LiveCrew, VirtualCrew
+from prudent.tuning.crew import ActiveTrials, LiveTrials, ReplayedTrials
 from prudent.tuning.goal import Goal
 from prudent.tuning.history import History
-from prudent.tuning.jobs.job import Job, Leaving, Renting
-from prudent.tuning.loop import GIVE_UP, Ended, Event, Extended, Loop, Shown, Started, Watch
+from prudent.tuning.jobs.job import Job, ReapableJob, RentingJob
+from prudent.tuning.loop import (
+    GIVE_UP,
+    Event,
+    StudyRunner,
+    TrialEnded,
+    TrialExtended,
+    TrialReported,
+    TrialStarted,
+    Watch,
+)
 from prudent.tuning.result import Result
-from prudent.tuning.strategies.strategy import Predicting
+from prudent.tuning.strategies.strategy import PredictiveStrategy
 from prudent.tuning.study import Study
 from prudent.tuning.trial import Trial
 
-__all__ = ["GIVE_UP", "Ended", "Event", "Extended", "Shown", "Started", "Watch", "summary", "tune"]
+__all__ = [
+    "GIVE_UP",
+    "Event",
+    "TrialEnded",
+    "TrialExtended",
+    "TrialReported",
+    "TrialStarted",
+    "Watch",
+    "summary",
+    "tune",
+]
 
 BESIDE = Price(0.0, "", "leases")
 """Machines of several prices that were idle or lost: what they cost is known from their leases."""
@@ -66,12 +85,12 @@ def tune(
         journal=journal,
         resume=resume,
         warm_start=warm_start,
-        outlived_s=job.outlived_s if isinstance(job, Leaving) else {},
+        outlived_s=job.outlived_s if isinstance(job, ReapableJob) else {},
     )
     try:
         with _machines(job, study):
-            crew: Crew = VirtualCrew(study.clock_s) if job.virtual else LiveCrew(study.clock_s)
-            loop = Loop(job, study, crew, parallel, watch or _silent, max_trials)
+            crew: ActiveTrials = ReplayedTrials(study.clock_s) if job.virtual else LiveTrials(study.clock_s)
+            loop = StudyRunner(job, study, crew, parallel, watch or _silent, max_trials)
             interrupted = loop.run()
         return summary(study, job.name, interrupted)
     finally:
@@ -84,7 +103,7 @@ def _machines(job: Job, study: Study) -> Iterator[None]:
 
     A session that was killed has paid for machines too: the one that takes up its study finds out.
     """
-    if not isinstance(job, Renting):
+    if not isinstance(job, RentingJob):
         yield
         return
     _settle(job, study)
@@ -95,7 +114,7 @@ def _machines(job: Job, study: Study) -> Iterator[None]:
         _settle(job, study)
 
 
-def _settle(job: Renting, study: Study) -> None:
+def _settle(job: RentingJob, study: Study) -> None:
     study.charge("machines beside the trials", job.bill_usd() - study.spent_usd, BESIDE)
 
 
@@ -103,7 +122,7 @@ def summary(study: Study, job_name: str, interrupted: bool = False) -> Result:
     """The result of a study as it stands."""
     history, recommended = study.history, study.recommended
     prediction: dict[str, float] = {}
-    if recommended is not None and isinstance(study.strategy, Predicting):
+    if recommended is not None and isinstance(study.strategy, PredictiveStrategy):
         prediction = study.strategy.predict(history, recommended)
     return Result(
         goal=study.goal,

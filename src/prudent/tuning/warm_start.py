@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from prudent.core.documents import KeyPath
 from prudent.core.errors import BadInput
-from prudent.core.key_path import KeyPath
 from prudent.core.space import Space
 from prudent.tuning.journal import read_facts
 from prudent.tuning.trial import FAILED, Trial

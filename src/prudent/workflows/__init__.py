@@ -10,35 +10,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from prudent.workflows.activation import Activation, File
-    from prudent.workflows.distribution import Distribution
     from prudent.workflows.execution import Assignment, Attempt, Execution
     from prudent.workflows.fleet import Fleet, Vm
-    from prudent.workflows.front import FrontPoint
-    from prudent.workflows.judging import Judgement, judge
-    from prudent.workflows.plan import Plan
-    from prudent.workflows.schedulers.registry import Proposal, Scheduler
-    from prudent.workflows.scheduling import alternative, schedule, simulate
+    from prudent.workflows.plan import ParetoPoint, Plan
+    from prudent.workflows.schedulers.registry import ScheduleProposal, Scheduler
+    from prudent.workflows.scheduling import PlanEvaluation, alternative, evaluate, schedule, simulate
     from prudent.workflows.workflow import Workflow
-    from prudent.workflows.world import World
+    from prudent.workflows.world import Distribution, World
 
-_PLACES = {
+_MODULES = {
     "Activation": "activation",
     "Assignment": "execution",
     "Attempt": "execution",
-    "Distribution": "distribution",
+    "Distribution": "world",
     "Execution": "execution",
     "File": "activation",
     "Fleet": "fleet",
-    "FrontPoint": "front",
-    "Judgement": "judging",
+    "ParetoPoint": "plan",
+    "PlanEvaluation": "scheduling",
     "Plan": "plan",
-    "Proposal": "schedulers.registry",
+    "ScheduleProposal": "schedulers.registry",
     "Scheduler": "schedulers.registry",
     "Vm": "fleet",
     "Workflow": "workflow",
     "World": "world",
     "alternative": "scheduling",
-    "judge": "judging",
+    "evaluate": "scheduling",
     "schedule": "scheduling",
     "simulate": "scheduling",
 }
@@ -51,16 +48,16 @@ __all__ = [
     "Execution",
     "File",
     "Fleet",
-    "FrontPoint",
-    "Judgement",
+    "ParetoPoint",
     "Plan",
-    "Proposal",
+    "PlanEvaluation",
+    "ScheduleProposal",
     "Scheduler",
     "Vm",
     "Workflow",
     "World",
     "alternative",
-    "judge",
+    "evaluate",
     "schedule",
     "simulate",
 ]
@@ -68,6 +65,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import on first use: the compiler behind the simulator takes half a second to load."""
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

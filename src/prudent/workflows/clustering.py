@@ -22,7 +22,7 @@ def cluster(workflow: Workflow, method: Method, per_level: int = 8) -> Workflow:
     program are dealt into at most `per_level` groups of equal number. `balanced`: the same, but with about
     equal run time (the longest first, always into the shortest group).
 
-    >>> from prudent.workflows.generate import generate
+    >>> from prudent.workflows.formats.generate import generate
     >>> len(cluster(generate("montage", 50), "horizontal", per_level=4))
     18
     """

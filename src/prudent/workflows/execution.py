@@ -6,13 +6,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from prudent.workflows.fleet import Fleet
+from prudent.workflows.simulation.problem import build_problem
+from prudent.workflows.simulation.replay import bill_usd
 from prudent.workflows.workflow import Workflow
+from prudent.workflows.world import World
 
 if TYPE_CHECKING:
-    from prudent.workflows.simulator import Trace
+    from prudent.workflows.simulation.simulator import RunTrace
 
 Outcome = Literal["done", "failed", "lost"]
+
+
 _OUTCOMES: tuple[Outcome, ...] = ("done", "failed", "lost")
 
 
@@ -48,7 +55,7 @@ class Execution:
 
     workflow: Workflow
     fleet: Fleet
-    trace: Trace
+    trace: RunTrace
 
     @property
     def makespan_s(self) -> float:
@@ -114,3 +121,43 @@ class Execution:
             name = self.workflow.activations[task].id
             attempts.append(Attempt(name, vms[vm].name, slot, start_s, end_s, _OUTCOMES[outcome]))
         return tuple(attempts)
+
+
+@dataclass(frozen=True)
+class VmUsage:
+    """One machine of a run; `busy_s` is summed over its slots."""
+
+    vm: str
+    machine: str
+    usd_per_h: float
+    from_s: float
+    until_s: float
+    busy_s: float
+    activations: int
+    cost_usd: float
+
+    @property
+    def rented_s(self) -> float:
+        """How long it was rented."""
+        return self.until_s - self.from_s
+
+
+def vm_usage(execution: Execution, world: World) -> tuple[VmUsage, ...]:
+    """The machines that were used, in the order of the fleet; their costs add up to the run's."""
+    problem = build_problem(execution.workflow, execution.fleet, world)
+    vms, log = execution.trace.vms, execution.trace.log
+    vm_of = problem.lanes["vm"][log["lane"]]
+    busy_s = np.bincount(vm_of, log["end_s"] - log["start_s"], len(vms))
+    counts = np.bincount(vm_of[log["outcome"] == 0], minlength=len(vms))
+    found = []
+    for at, vm in enumerate(execution.fleet.vms):
+        from_s, until_s = float(vms[at]["from_s"]), float(vms[at]["last_s"])
+        if until_s < 0:
+            continue
+        usd = float(bill_usd(vms, problem.rules, at, until_s - from_s))
+        found.append(
+            VmUsage(
+                vm.name, vm.machine, vm.usd_per_h, from_s, until_s, float(busy_s[at]), int(counts[at]), usd
+            )
+        )
+    return tuple(found)

@@ -1,21 +1,82 @@
-"""A plan: which activation on which VM, in which order; saved as JSON and checked when it is used."""
+"""Time against money: the plans of which none is both faster and cheaper than another.
+
+A plan: which activation on which VM, in which order; saved as JSON and checked when it is used.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from prudent.core.errors import BadInput, did_you_mean, unknown
 from prudent.workflows.execution import Assignment
 from prudent.workflows.fleet import Fleet, Vm
-from prudent.workflows.front import POLICIES, FrontPoint, Policy
-from prudent.workflows.simulator import Placement
+from prudent.workflows.simulation.problem import Placement
 from prudent.workflows.workflow import Workflow
+
+Policy = Literal["static", "adaptive", "frugal"]
+"""How a plan is followed: to the letter; by rank once reality differs, on any VM; or only on rented ones."""
+
+
+POLICIES: tuple[Policy, ...] = ("static", "adaptive", "frugal")
+
+
+@dataclass(frozen=True, slots=True)
+class ParetoPoint:
+    """One choice between fast and cheap; `lanes` by activation and `order` are its plan.
+
+    `alternative(plan, at, workflow)` makes a plan of it.
+    """
+
+    makespan_s: float
+    cost_usd: float
+    lanes: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, placement: Placement, makespan_s: float, cost_usd: float) -> ParetoPoint:
+        """A point from a placement and what it takes."""
+        return cls(makespan_s, cost_usd, tuple(placement.lane.tolist()), tuple(placement.order.tolist()))
+
+    @property
+    def placement(self) -> Placement:
+        """The plan as arrays."""
+        return Placement(np.array(self.lanes, dtype=np.int64), np.array(self.order, dtype=np.int64))
+
+
+class TimeAndCost(Protocol):
+    """Anything that takes time and money."""
+
+    @property
+    def makespan_s(self) -> float:
+        """Seconds until the end."""
+
+    @property
+    def cost_usd(self) -> float:
+        """The bill."""
+
+
+Some = TypeVar("Some", bound=TimeAndCost)
+
+
+def pareto_front(choices: Iterable[Some]) -> list[Some]:
+    """Those than which no other is both at least as fast and at least as cheap; fastest first.
+
+    >>> points = ParetoPoint(2, 3), ParetoPoint(1, 5), ParetoPoint(3, 4)
+    >>> [(point.makespan_s, point.cost_usd) for point in pareto_front(points)]
+    [(1, 5), (2, 3)]
+    """
+    kept: list[Some] = []
+    for choice in sorted(choices, key=lambda each: (each.makespan_s, each.cost_usd)):
+        if not kept or choice.cost_usd < kept[-1].cost_usd:
+            kept.append(choice)
+    return kept
+
 
 _FORMAT = "prudent-plan-1"
 
@@ -53,7 +114,7 @@ class Plan:
     seed: int = 0
     details: Mapping[str, Any] = field(default_factory=dict)
     policy: Policy = "static"
-    front: tuple[FrontPoint, ...] = ()
+    front: tuple[ParetoPoint, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "front", tuple(self.front))
@@ -148,5 +209,5 @@ class Plan:
                 )
 
 
-def _point(makespan_s: float, cost_usd: float, lanes: list[int], order: list[int]) -> FrontPoint:
-    return FrontPoint(makespan_s, cost_usd, tuple(lanes), tuple(order))
+def _point(makespan_s: float, cost_usd: float, lanes: list[int], order: list[int]) -> ParetoPoint:
+    return ParetoPoint(makespan_s, cost_usd, tuple(lanes), tuple(order))

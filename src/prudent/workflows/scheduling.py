@@ -1,21 +1,29 @@
-"""The two verbs: make a plan, and play a plan or a scheduler in a world."""
+"""The two verbs: make a plan, and play a plan or a scheduler in a world.
+
+A plan judged over many random worlds, not only the calm one.
+
+A plan beside those of the classic schedulers, for the same workflow, fleet and world.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from prudent.core.errors import BadInput
 from prudent.core.seeds import rng_for
 from prudent.workflows.execution import Execution
 from prudent.workflows.fleet import Fleet
-from prudent.workflows.following import follow
-from prudent.workflows.front import Policy
-from prudent.workflows.plan import Plan
-from prudent.workflows.policies import PLAN
-from prudent.workflows.problem import Problem, bring_together, weather_of
-from prudent.workflows.schedulers.registry import Proposal, Scheduler, scheduler_named, schedulers
-from prudent.workflows.simulator import play
+from prudent.workflows.plan import Plan, Policy
+from prudent.workflows.schedulers.registry import ScheduleProposal, Scheduler, scheduler_named, schedulers
+from prudent.workflows.simulation.compiled import Floats
+from prudent.workflows.simulation.problem import SchedulingProblem, build_problem, sample_world
+from prudent.workflows.simulation.records import PLAN
+from prudent.workflows.simulation.simulator import follow_placement, run_simulation
 from prudent.workflows.workflow import Workflow
 from prudent.workflows.world import World
 
@@ -37,17 +45,21 @@ def schedule(
     """
     world = world or World()
     chosen = scheduler_named(scheduler, options) if isinstance(scheduler, str) else scheduler
-    problem = bring_together(workflow, fleet, world)
+    problem = build_problem(workflow, fleet, world)
     proposal = chosen.propose(problem, seed)
     return plan_of(problem, proposal, chosen.name, options or {}, seed)
 
 
 def plan_of(
-    problem: Problem, proposal: Proposal, scheduler: str, options: Mapping[str, Any], seed: int
+    problem: SchedulingProblem,
+    proposal: ScheduleProposal,
+    scheduler: str,
+    options: Mapping[str, Any],
+    seed: int,
 ) -> Plan:
     """A proposal as a plan, with the times it has in the calm world."""
-    weather = weather_of(problem, problem.world.calm(), 0)
-    trace = play(problem, weather, PLAN, placement=proposal.placement)
+    weather = sample_world(problem, problem.world.calm(), 0)
+    trace = run_simulation(problem, weather, PLAN, placement=proposal.placement)
     execution = Execution(problem.workflow, problem.fleet, trace)
     return Plan(
         workflow=problem.workflow.name,
@@ -72,10 +84,10 @@ def alternative(plan: Plan, at: int, workflow: Workflow) -> Plan:
     if not 0 <= at < len(plan.front):
         raise BadInput(f"The plan has {len(plan.front)} alternatives and no number {at}; count from 0.")
     plan.check(workflow)
-    problem = bring_together(workflow, plan.fleet, World(**plan.world))
+    problem = build_problem(workflow, plan.fleet, World(**plan.world))
     # A choice that was made for its price is to keep it.
     policy: Policy = "frugal" if plan.policy != "static" else "static"
-    proposal = Proposal(plan.front[at].placement, plan.details, policy, plan.front)
+    proposal = ScheduleProposal(plan.front[at].placement, plan.details, policy, plan.front)
     return plan_of(problem, proposal, plan.scheduler, plan.options, plan.seed)
 
 
@@ -93,16 +105,148 @@ def simulate(
     plan first.
     """
     world = world or World()
-    problem = bring_together(workflow, fleet, world)
-    weather = weather_of(problem, world, seed)
+    problem = build_problem(workflow, fleet, world)
+    weather = sample_world(problem, world, seed)
     if isinstance(plan_or_scheduler, Plan):
         placement = plan_or_scheduler.placement(workflow, fleet)
-        return Execution(workflow, fleet, follow(problem, weather, placement, plan_or_scheduler.policy))
+        return Execution(
+            workflow, fleet, follow_placement(problem, weather, placement, plan_or_scheduler.policy)
+        )
     chosen = plan_or_scheduler
     if isinstance(chosen, str):
         chosen = scheduler_named(chosen, options)
     if chosen.policy is not None:
         luck = int(rng_for(seed, "scheduler", chosen.name).integers(1 << 62))
-        return Execution(workflow, fleet, play(problem, weather, chosen.policy, seed=luck))
+        return Execution(workflow, fleet, run_simulation(problem, weather, chosen.policy, seed=luck))
     proposal = chosen.propose(problem, seed)
-    return Execution(workflow, fleet, follow(problem, weather, proposal.placement, proposal.policy))
+    return Execution(workflow, fleet, follow_placement(problem, weather, proposal.placement, proposal.policy))
+
+
+def calm_execution(plan: Plan, workflow: Workflow) -> Execution:
+    """The plan as it goes when nothing unforeseen happens."""
+    problem = build_problem(workflow, plan.fleet, World(**dict(plan.world)).calm())
+    weather = sample_world(problem, problem.world, 0)
+    trace = run_simulation(problem, weather, PLAN, placement=plan.placement(workflow))
+    return Execution(workflow, plan.fleet, trace)
+
+
+@dataclass(frozen=True, eq=False)
+class PlanEvaluation:
+    """What a plan did in every world: makespans and costs by world, and how often all was done."""
+
+    makespans_s: Floats
+    costs_usd: Floats
+    finished: float
+
+    @cached_property
+    def mean_s(self) -> float:
+        """The mean makespan."""
+        return float(self.makespans_s.mean())
+
+    @cached_property
+    def p95_s(self) -> float:
+        """The makespan that 95 of 100 worlds stay below."""
+        return float(np.quantile(self.makespans_s, 0.95))
+
+    @cached_property
+    def mean_usd(self) -> float:
+        """The mean cost."""
+        return float(self.costs_usd.mean())
+
+
+def evaluate(
+    plan: Plan,
+    workflow: Workflow,
+    fleet: Fleet | None = None,
+    world: World | None = None,
+    worlds: int = 200,
+    seed: int = 0,
+) -> PlanEvaluation:
+    """Follow the plan in `worlds` realisations of a world; plans with the same seed meet the same luck.
+
+    >>> from prudent.workflows import Activation, Fleet, Vm, Workflow, World, schedule
+    >>> two = Workflow("two", (Activation("a", runtime_s=3), Activation("b", runtime_s=4)))
+    >>> fleet = Fleet((Vm("u", "mine"), Vm("v", "mine")))
+    >>> evaluate(schedule(two, fleet), two, world=World(), worlds=3).mean_s
+    4.0
+    """
+    if worlds < 1:
+        raise BadInput(f"There are {worlds} worlds to judge in; give at least one.")
+    fleet, world = fleet or plan.fleet, world or World(**plan.world)
+    problem = build_problem(workflow, fleet, world)
+    placement = plan.placement(workflow, fleet)
+    traces = [
+        follow_placement(problem, sample_world(problem, world, seed + each), placement, plan.policy)
+        for each in range(worlds)
+    ]
+    return PlanEvaluation(
+        np.array([trace.makespan_s for trace in traces]),
+        np.array([trace.cost_usd for trace in traces]),
+        sum(trace.done == len(workflow) for trace in traces) / worlds,
+    )
+
+
+BASELINES = (
+    "heft", "peft", "cpop", "max-min", "min-min", "mct", "data-aware", "round-robin", "fcfs", "random",
+)  # fmt: skip
+
+
+_QUICK_BASELINES = ("heft", "mct", "fcfs")
+
+
+_QUICK_FROM = 5_000_000
+"""With more pairs of activation and slot than this, only the quick schedulers are compared with."""
+
+
+@dataclass(frozen=True)
+class ComparedPlan:
+    """What one scheduler's plan takes in the calm world."""
+
+    scheduler: str
+    makespan_s: float
+    cost_usd: float
+    busy_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def compare(plan: Plan, workflow: Workflow) -> tuple[ComparedPlan, ...]:
+    """The plan and every baseline's, fastest first; of equals, the plan itself is first.
+
+    >>> from prudent.workflows import Activation, Fleet, Vm
+    >>> two = Workflow("two", (Activation("a", runtime_s=3), Activation("b", runtime_s=4)))
+    >>> plan = schedule(two, Fleet((Vm("u", "mine"), Vm("v", "mine"))), scheduler="heft")
+    >>> compare(plan, two)[0].makespan_s
+    4.0
+    """
+    large = len(workflow) * len(plan.fleet.lanes) > _QUICK_FROM
+    world = World(**dict(plan.world))
+    names = [name for name in (_QUICK_BASELINES if large else BASELINES) if name != plan.scheduler]
+    others = [schedule(workflow, plan.fleet, world, scheduler=name, seed=plan.seed) for name in names]
+    return tuple(sorted(map(_compared, (plan, *others)), key=lambda each: (each.makespan_s, each.cost_usd)))
+
+
+def plan_summary(plan: Plan, beside: Sequence[ComparedPlan]) -> dict[str, Any]:
+    """A plan as an answer: plain values, with what other schedulers would take."""
+    return {
+        "workflow": plan.workflow,
+        "scheduler": plan.scheduler,
+        "fleet": str(plan.fleet),
+        "makespan_s": plan.makespan_s,
+        "busy_s": plan.busy_s,
+        "cost_usd": plan.cost_usd,
+        "policy": plan.policy,
+        "details": dict(plan.details),
+        "front": [{"makespan_s": point.makespan_s, "cost_usd": point.cost_usd} for point in plan.front],
+        "comparison": [each.to_dict() for each in beside],
+        "assignments": {
+            name: {"vm": a.vm, "slot": a.slot, "start_s": a.start_s, "finish_s": a.finish_s}
+            for name, a in plan.assignments.items()
+        },
+    }
+
+
+def _compared(plan: Plan) -> ComparedPlan:
+    return ComparedPlan(plan.scheduler, plan.makespan_s, plan.cost_usd, plan.busy_s)

@@ -14,7 +14,7 @@ from prudent.core.errors import BadInput, did_you_mean
 from prudent.workflows.activation import Activation
 
 if TYPE_CHECKING:
-    from prudent.workflows.graph import Graph
+    from prudent.workflows.simulation.graph import WorkflowGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Workflow:
     @classmethod
     def read(cls, path: str | Path) -> Workflow:
         """Read a Pegasus DAX (XML) or a WfFormat document (JSON); told apart by what is in the file."""
-        from prudent.workflows import dax, wfformat
+        from prudent.workflows.formats import dax, wfformat
 
         path = Path(path)
         try:
@@ -82,7 +82,7 @@ class Workflow:
 
     def write(self, path: str | Path) -> None:
         """Write it as WfFormat JSON."""
-        from prudent.workflows import wfformat
+        from prudent.workflows.formats import wfformat
 
         Path(path).write_text(wfformat.render(self), encoding="utf-8")
 
@@ -140,9 +140,9 @@ class Workflow:
         return levels
 
     @cached_property
-    def graph(self) -> Graph:
+    def graph(self) -> WorkflowGraph:
         """The same as flat arrays, for compiled code."""
-        from prudent.workflows.graph import flatten
+        from prudent.workflows.simulation.graph import flatten
 
         return flatten(self)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from prudent.cloud.clusters.rental import Rental
 from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.registry import provider_of
-from prudent.core.points import point
+from prudent.core.points import kill_point
 
 # A daemon that leaves its session, and work that takes its time: both must not outlive the machine.
 COMMAND = "setsid sleep 300 & echo ready; sleep {work_s}; echo 42 > job/result"
@@ -24,14 +24,14 @@ def work(cluster: Rental, work_s: float, home: str) -> None:
     with tempfile.TemporaryDirectory(dir=home) as folder:  # who is killed cannot remove it
         (Path(folder) / "input").write_text("6 * 7\n")
         channel.put(Path(folder), "job")
-        point("trial.put")
+        kill_point("trial.put")
         started = channel.start(COMMAND.format(work_s=work_s))
         assert started.stdout.readline() == b"ready\n"
-        point("trial.started")
+        kill_point("trial.started")
         code = started.wait()
-        point("trial.ended")
+        kill_point("trial.ended")
         channel.get("job", Path(folder) / "back")
-        point("trial.fetched")
+        kill_point("trial.fetched")
         print(code, (Path(folder) / "back" / "result").read_text())
 
 

@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from prudent.cloud.providers import ec2, ec2_wait
 from prudent.cloud.providers.channel import Channel
-from prudent.cloud.providers.ssh import SshChannel
+from prudent.cloud.providers.ec2 import wait
+from prudent.cloud.providers.ec2.provider import provider
+from prudent.cloud.providers.ssh.channel import SshChannel
 
 
 def open_channel(login: Any, workspace: str, environment: Mapping[str, str]) -> Channel:
@@ -25,6 +26,6 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
     import renter
 
-    ec2.open_channel = open_channel  # type: ignore[attr-defined]
-    ec2_wait._LOOK = ec2_wait._LOOK.replace("/var/lib/prudent/", '"$HOME"/.prudent/')
+    provider.open_channel = open_channel  # type: ignore[attr-defined]
+    wait._LOOK = wait._LOOK.replace("/var/lib/prudent/", '"$HOME"/.prudent/')
     renter.main()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from prudent.cloud.providers.hosts import HostsProvider
+from prudent.cloud.providers.ssh.provider import HostsProvider
 
 from ..providers.conformance import Place
 from ..ssh_server import SshHosts

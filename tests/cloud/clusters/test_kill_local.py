@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from prudent.cloud.providers.local import LocalProvider
+from prudent.cloud.providers.local.provider import LocalProvider
 
 from ..providers.conformance import Place
 from .kill_matrix import KillMatrix, SelfEnding

@@ -17,7 +17,7 @@ from prudent.cloud.clusters.rental import Rental
 from prudent.cloud.leases.lease import RELEASED, UP, WANTED
 from prudent.cloud.leases.reaper import reap
 from prudent.cloud.leases.register import LeaseLost, Register
-from prudent.cloud.providers.local import LocalProvider
+from prudent.cloud.providers.local.provider import LocalProvider
 from prudent.cloud.providers.provider import CAPACITY, LaunchFailed
 from prudent.core.errors import BadInput, RunFailed
 
@@ -117,7 +117,7 @@ class TestLife:
         self, rent: Callable[..., Rental], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         passed: list[str] = []
-        for module in ("prudent.cloud.clusters.rental", "prudent.cloud.providers.local"):
+        for module in ("prudent.cloud.clusters.rental", "prudent.cloud.providers.local.provider"):
             monkeypatch.setattr(f"{module}.point", passed.append)
         with rent(renew_s=OFTEN_S):
             assert eventually(lambda: "renew.done" in passed)

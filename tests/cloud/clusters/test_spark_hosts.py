@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.clusters.spark import SparkCluster
-from prudent.cloud.clusters.spark_wish import Kind, Wish
+from prudent.cloud.clusters.autoscaling import Kind, Wish
+from prudent.cloud.clusters.spark_cluster import SparkCluster
 from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.hosts import HostsProvider
+from prudent.cloud.providers.ssh.provider import HostsProvider
 
 from .. import ssh_server
 

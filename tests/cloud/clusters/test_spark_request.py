@@ -23,7 +23,7 @@ import psutil
 import pytest
 
 from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.local import LocalProvider
+from prudent.cloud.providers.local.provider import LocalProvider
 
 from ...running import strangers
 from ...running.listening import Watch

@@ -16,7 +16,7 @@ from prudent.cloud.leases.holder import Holder
 from prudent.cloud.leases.lease import RELEASED, UP, Lease, Rented
 from prudent.cloud.leases.reaper import GRACE_S, Reaped, places, reap, reap_all
 from prudent.cloud.leases.register import KEPT_S, Register
-from prudent.cloud.leases.standing import FOREIGN, UNRECORDED, standing
+from prudent.cloud.leases.status import FOREIGN, UNRECORDED, standing
 from prudent.cloud.providers.provider import PENDING, Instance, Order
 from prudent.core.errors import RunFailed
 

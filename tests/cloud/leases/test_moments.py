@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from prudent.cloud.home_folder import default_home
 from prudent.cloud.leases.holder import Holder
-from prudent.cloud.leases.home import default_home
 from prudent.cloud.leases.lease import RELEASED, UP, Lease, Rented
 from prudent.cloud.leases.reaper import places, reap
 from prudent.cloud.leases.register import Register
-from prudent.cloud.leases.standing import FOREIGN, UNRECORDED, standing
+from prudent.cloud.leases.status import FOREIGN, UNRECORDED, standing
 from prudent.cloud.providers.provider import Instance, Order
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.money import Price

@@ -14,8 +14,8 @@ from prudent.cloud.leases.holder import Holder
 from prudent.cloud.leases.lease import RELEASED, UP, WANTED, Lease, Rented
 from prudent.cloud.leases.reaper import Reaped, places, reap, reap_all
 from prudent.cloud.leases.register import Register
-from prudent.cloud.leases.standing import FOREIGN, UNRECORDED, standing
-from prudent.cloud.providers.local import LocalProvider
+from prudent.cloud.leases.status import FOREIGN, UNRECORDED, standing
+from prudent.cloud.providers.local.provider import LocalProvider
 from prudent.cloud.providers.provider import Instance, Order
 from prudent.core.errors import RunFailed
 

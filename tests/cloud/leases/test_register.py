@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prudent.cloud.leases.bill import Bill
+from prudent.cloud.bill import Bill
+from prudent.cloud.home_folder import default_home
 from prudent.cloud.leases.holder import Holder
-from prudent.cloud.leases.home import default_home
 from prudent.cloud.leases.lease import RELEASED, UP, WANTED, Lease, Rented
 from prudent.cloud.leases.register import LeaseLost, Register
 from prudent.cloud.providers.provider import Order

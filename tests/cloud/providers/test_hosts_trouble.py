@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.providers import ssh_shell
-from prudent.cloud.providers.hosts import HostsProvider
-from prudent.cloud.providers.hosts_inventory import Inventory
 from prudent.cloud.providers.provider import CAPACITY, CONFIG, TRANSIENT, Instance, LaunchFailed, Order
-from prudent.cloud.providers.ssh import Login, SshChannel
-from prudent.cloud.providers.ssh_login import CHANGED, DENIED, STRANGER, LoginFailed
+from prudent.cloud.providers.ssh import shell
+from prudent.cloud.providers.ssh.channel import Login, SshChannel
+from prudent.cloud.providers.ssh.connection import CHANGED, DENIED, STRANGER, LoginFailed
+from prudent.cloud.providers.ssh.inventory import Inventory
+from prudent.cloud.providers.ssh.provider import HostsProvider
 from prudent.core.errors import BadInput, RunFailed
 
 from .. import ssh_server
@@ -293,15 +293,15 @@ def _all(provider: HostsProvider, servers: Any) -> list[Any]:
 
 
 def test_a_script_that_breaks_off_is_not_begun(tmp_path: Path) -> None:
-    script = ssh_shell.whole("touch a; rm -rf here/and/there; (exit 3)")
+    script = shell.whole("touch a; rm -rf here/and/there; (exit 3)")
     for said, code in (
         (script, 3),
-        (script[: script.index(b"/and")], ssh_shell.CUT_OFF),
-        (b"", ssh_shell.CUT_OFF),
+        (script[: script.index(b"/and")], shell.CUT_OFF),
+        (b"", shell.CUT_OFF),
     ):
         (tmp_path / "here" / "and").mkdir(parents=True, exist_ok=True)
         (tmp_path / "a").unlink(missing_ok=True)
-        ran = subprocess.run(["sh", "-c", ssh_shell.READ_SCRIPT], input=said, cwd=tmp_path, check=False)
+        ran = subprocess.run(["sh", "-c", shell.READ_SCRIPT], input=said, cwd=tmp_path, check=False)
         assert ran.returncode == code
         assert (tmp_path / "a").exists() == (code == 3)
         assert (tmp_path / "here" / "and").exists()

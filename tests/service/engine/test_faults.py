@@ -22,9 +22,8 @@ from typing import Any
 import httpx
 import pytest
 
-from prudent.service.intake.folder import FolderFront
-from prudent.service.intake.queue_folder import QueueFolderFront, put
-from prudent.service.security.access import Access
+from prudent.service.intake.folders import FolderFront, QueueFolderFront, put
+from prudent.service.security.tokens import Access
 from prudent.service.settings import Settings, environment_of
 from prudent.service.store import runs, workers
 from prudent.service.store.store import Store, Unavailable

@@ -16,8 +16,8 @@ import pytest
 
 from prudent.cloud.leases.lease import Lease
 from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.local import LocalProvider
-from prudent.service.intake import door
+from prudent.cloud.providers.local.provider import LocalProvider
+from prudent.service.intake import admission
 from prudent.service.settings import Settings, environment_of
 from prudent.service.store import charges, runs, workers
 from prudent.service.store.runs import Run
@@ -107,7 +107,7 @@ def test_a_killed_worker_and_a_cancelled_run_leave_no_machine(
         return list(found) if len(found) == count and found[-1].state == "up" else None
 
     until(lambda: len(store.read(workers.all_)) == 2, tmp_path)
-    run_id = door.submit(store, place, "train", REQUEST, LOCAL, "rest").run.id
+    run_id = admission.submit(store, place, "train", REQUEST, LOCAL, "rest").run.id
     until(lambda: rented(1), tmp_path)
     (lease,) = register.leases()
     assert lease.run == f"train-{run_id}"

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(600)
 STARTS = """
 import sys
 from pathlib import Path
-from prudent.service.engine.crew import Crew
+from prudent.service.worker.supervisor import Crew
 from prudent.service.settings import Settings
 crew = Crew(Settings(Path(sys.argv[1]), warm=False), 1)
 crew.start()

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from prudent.cli.main import run
-from prudent.service.work.wall import has_bubblewrap
+from prudent.service.worker.sandbox import has_bubblewrap
 
 from ...running.listening import Watch
 

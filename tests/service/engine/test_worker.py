@@ -23,15 +23,15 @@ from typing import Any
 import psutil
 import pytest
 
-from prudent.service.engine import application, takeover
-from prudent.service.engine.worker import Worker
-from prudent.service.intake import door
+from prudent.service.intake import admission
 from prudent.service.settings import Settings, environment_of
 from prudent.service.store import charges, events, runs, trials, workers
 from prudent.service.store.runs import Run
 from prudent.service.store.store import Store
 from prudent.service.store.tables import workers as table
 from prudent.service.store.users import LOCAL
+from prudent.service.worker import durable, heartbeat
+from prudent.service.worker.worker import Worker
 
 pytestmark = pytest.mark.timeout(600)
 COUNT = 4
@@ -184,7 +184,7 @@ def begun(tmp_path: Path) -> int:
 
 
 def submit(team: Team, document: dict[str, Any]) -> str:
-    return door.submit(team.store, team.settings, "tune", document, LOCAL, "rest").run.id
+    return admission.submit(team.store, team.settings, "tune", document, LOCAL, "rest").run.id
 
 
 def the_run(team: Team, run_id: str) -> Run:
@@ -337,7 +337,7 @@ class Engine:
 
 def test_queues_of_workers_that_are_gone_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine()
-    for module in (takeover, application):
+    for module in (heartbeat, durable):
         monkeypatch.setattr(module, "DBOS", engine)
     settings = Settings(tmp_path, takeover_s=6.0, nice=0)
     settings.create()

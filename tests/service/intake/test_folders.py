@@ -17,12 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prudent.service.intake import folder as folder_module
-from prudent.service.intake.folder import FolderFront
-from prudent.service.intake.fronts import Fronts, fronts_of
-from prudent.service.intake.parcel import unpack
-from prudent.service.intake.queue_folder import MOST_RECEIVES, QueueFolderFront, put
+from prudent.service.intake import folders as folder_module
+from prudent.service.intake.folders import MOST_RECEIVES, FolderFront, QueueFolderFront, put
+from prudent.service.intake.incoming import unpack
 from prudent.service.intake.refusal import Refused
+from prudent.service.intake.sources import Fronts, fronts_of
 from prudent.service.settings import Settings
 from prudent.service.store import runs
 from prudent.service.store.store import Store
@@ -185,7 +184,7 @@ def test_a_watcher_killed_between_keeping_and_moving_takes_nothing_twice(
     program = f"""
 import os, signal
 from pathlib import Path
-from prudent.service.intake.folder import FolderFront
+from prudent.service.intake.folders import FolderFront
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
 class Dying(FolderFront):

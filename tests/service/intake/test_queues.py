@@ -13,9 +13,8 @@ import boto3
 import pytest
 
 from prudent.core.errors import BadInput
-from prudent.service.intake import sqs as sqs_module
-from prudent.service.intake.bucket import BucketFront
-from prudent.service.intake.sqs import MOST_RECEIVES, SqsFront, objects_of
+from prudent.service.intake import aws as sqs_module
+from prudent.service.intake.aws import SQS_MOST_RECEIVES, BucketFront, SqsFront, objects_of
 from prudent.service.settings import Settings
 from prudent.service.store import runs
 from prudent.service.store.store import Store
@@ -83,7 +82,7 @@ def test_wrong_messages_are_dead_after_three_receives_and_not_before(
     body: str, front: SqsFront, sqs: Any, store: Store
 ) -> None:
     _send(sqs, front.url, body)
-    for _ in range(MOST_RECEIVES - 1):
+    for _ in range(SQS_MOST_RECEIVES - 1):
         assert front.step() == 0
         assert _left(sqs, front.url) == 1
     assert front.step() == 1
@@ -107,7 +106,7 @@ def test_the_queues_own_dead_letters_are_used(front: SqsFront, sqs: Any) -> None
         front.step()
     redrive(5)
     _send(sqs, front.url, "no json")
-    for _ in range(MOST_RECEIVES):
+    for _ in range(SQS_MOST_RECEIVES):
         front.step()
     assert _left(sqs, dead) == 1
 
@@ -263,7 +262,7 @@ def test_a_bucket_tells_by_its_queue(
 
 def test_events_of_buckets_that_are_not_watched_are_refused(front: SqsFront, sqs: Any, store: Store) -> None:
     _send(sqs, front.url, {"Records": [{"s3": {"bucket": {"name": "others"}, "object": {"key": "a.json"}}}]})
-    for _ in range(MOST_RECEIVES):
+    for _ in range(SQS_MOST_RECEIVES):
         front.step()
     assert _left(sqs, str(front._dead)) == 1
     assert _titles(store) == []

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from prudent.core.errors import BadInput
-from prudent.service.intake import door
-from prudent.service.intake.fronts import fronts_of
-from prudent.service.intake.parcel import Reply, receive
+from prudent.service.intake import admission
+from prudent.service.intake.incoming import Reply, receive
 from prudent.service.intake.refusal import Refused
-from prudent.service.security.access import Access, make_token
+from prudent.service.intake.sources import fronts_of
+from prudent.service.security.tokens import Access, make_token
 from prudent.service.security.tokens import hash_token
 from prudent.service.settings import Settings
 from prudent.service.store import users
@@ -75,14 +75,14 @@ def test_whoever_sits_at_the_machine_may_be_named_where_it_is_open(tmp_path: Pat
     access = Access(alone.home)
     access.choose(True)
     with Store(f"sqlite:///{tmp_path}/alone.db") as store:
-        assert door.sender_of(store, alone, FOLDER) == LOCAL
+        assert admission.sender_of(store, alone, FOLDER) == LOCAL
         with pytest.raises(Refused, match="no account"):
-            door.sender_of(store, replace(alone, host="0.0.0.0"), FOLDER)
+            admission.sender_of(store, replace(alone, host="0.0.0.0"), FOLDER)
         access.choose(False)
         with pytest.raises(Refused, match="no account"):
-            door.sender_of(store, alone, FOLDER)
+            admission.sender_of(store, alone, FOLDER)
         make_token(alone.home)
-        assert door.sender_of(store, replace(alone, intake_user="operator"), FOLDER).role == "admin"
+        assert admission.sender_of(store, replace(alone, intake_user="operator"), FOLDER).role == "admin"
 
 
 def test_a_name_without_an_account_is_told_at_the_start(store: Store, settings: Settings) -> None:
@@ -94,10 +94,10 @@ def test_a_name_without_an_account_is_told_at_the_start(store: Store, settings: 
 
 def test_only_buckets_that_are_named_are_read(settings: Settings) -> None:
     document = {"domain": "regression", "dataset": {"path": "s3://theirs/cars.csv", "target": "price"}}
-    door.prepare(settings, "train", document, LOCAL, "rest")
+    admission.prepare(settings, "train", document, LOCAL, "rest")
     named = replace(settings, buckets=("ours",))
     with pytest.raises(Refused, match='bucket "theirs" is not read here'):
-        door.prepare(named, "train", document, LOCAL, "rest")
+        admission.prepare(named, "train", document, LOCAL, "rest")
     document["dataset"] = {"path": "s3://ours/cars.csv", "target": "price"}
-    door.prepare(named, "train", document, LOCAL, "rest")
-    assert door.policy_for(named, named.data_folders).buckets == ("ours",)
+    admission.prepare(named, "train", document, LOCAL, "rest")
+    assert admission.policy_for(named, named.data_folders).buckets == ("ours",)

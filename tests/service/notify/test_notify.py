@@ -28,10 +28,10 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, LoginPassword
 
 from prudent.core.errors import RunFailed
-from prudent.service.intake.door import prepare
+from prudent.service.intake.admission import prepare
 from prudent.service.intake.refusal import Refused
 from prudent.service.notify import mail, webhook
-from prudent.service.notify.courier import Courier, announce, outbox_of, post
+from prudent.service.notify.notifier import Courier, announce, outbox_of, post
 from prudent.service.notify.mail import Undeliverable
 from prudent.service.notify.notice import EXHAUSTED, Notice, notice_of
 from prudent.service.notify.outbox import GIVE_UP_S, Outbox

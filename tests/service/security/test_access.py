@@ -16,8 +16,8 @@ from prudent.cli.main import run
 from prudent.cli.serve import who_may
 from prudent.core.errors import BadInput
 from prudent.service.security import accounts as all_accounts
-from prudent.service.security import guard
-from prudent.service.security.access import MODE, TOKEN_FILE, Access, make_token, operator
+from prudent.service.security import protection
+from prudent.service.security.tokens import MODE, TOKEN_FILE, Access, make_token, operator
 from prudent.service.security.tokens import hash_token, new_token
 from prudent.service.settings import Settings
 from prudent.service.store import users
@@ -87,20 +87,20 @@ def test_the_operator_has_one_token_that_only_they_can_read(home: Path) -> None:
 
 def test_what_would_let_strangers_in_is_not_started(home: Path, store: Store) -> None:
     settings = Settings(home)
-    assert not guard.check_access(settings, store).chosen_open
-    assert guard.check_access(settings, store, True).chosen_open
-    assert guard.check_access(settings, store).chosen_open  # it is kept
+    assert not protection.check_access(settings, store).chosen_open
+    assert protection.check_access(settings, store, True).chosen_open
+    assert protection.check_access(settings, store).chosen_open  # it is kept
     elsewhere = replace(settings, host="0.0.0.0"), replace(settings, trusted_hosts=("prudent.example.org",))
     for reached in elsewhere:
         for said in (None, True):
             with pytest.raises(BadInput, match="an open service asks nobody"):
-                guard.check_access(reached, store, said)
+                protection.check_access(reached, store, said)
     store.write(users.put, MIA)
     with pytest.raises(BadInput, match="There are users with tokens"):
-        guard.check_access(settings, store, True)
-    assert not guard.check_access(settings, store, False).chosen_open
+        protection.check_access(settings, store, True)
+    assert not protection.check_access(settings, store, False).chosen_open
     for reached in elsewhere:
-        guard.check_access(reached, store)
+        protection.check_access(reached, store)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -109,7 +109,7 @@ def test_removing_the_last_account_opens_nothing(
     home: Path, store: Store, serving: Serving, opened: bool
 ) -> None:
     settings = Settings(home)
-    guard.check_access(settings, store, opened)
+    protection.check_access(settings, store, opened)
     with serving(create_app(settings, store)) as client:
         assert client.get("/v1/runs").status_code == (200 if opened else 401)
         store.write(users.put, MIA)
@@ -143,7 +143,7 @@ def test_what_is_read_is_decided_for_each_request(
     token = make_token(home)
     assert token is not None
     document = {"domain": "regression", "dataset": {"path": str(work / "rows.csv"), "target": "y"}}
-    with serving(create_app(guard.with_own_folders(Settings(home)), store)) as client:
+    with serving(create_app(protection.with_own_folders(Settings(home)), store)) as client:
         store.write(users.put, MIA)
         theirs = client.post("/v1/runs/train", json=document, headers=_bearer(TOKEN))
         assert (theirs.status_code, "data folders" in theirs.text) == (422, True)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from prudent.core.errors import BadInput
-from prudent.service.security.addresses import policy_of
-from prudent.service.security.bodies import BodyLimit
+from prudent.service.security.middleware import BodyLimit
+from prudent.service.security.data_locations import policy_of
 
 
 def _ask(parts: list[bytes], most_bytes: int = 10, longest_s: float = 60.0, gone_after_s: float = 0.0) -> Any:

@@ -15,17 +15,17 @@ import pytest
 from fastapi import FastAPI
 
 from prudent.cli.main import run
-from prudent.service.security.access import Access, make_token
+from prudent.service.security.tokens import Access, make_token
 from prudent.service.security.checklist import PARTS as CHECKS
 from prudent.service.security.checklist import checked
-from prudent.service.security.running import Running, tell
+from prudent.service.security.checklist import Running, tell
 from prudent.service.security.tokens import hash_token
 from prudent.service.settings import Settings
 from prudent.service.store import users
 from prudent.service.store.store import Store
 from prudent.service.store.users import User
 from prudent.service.web.app import create_app
-from prudent.service.work.wall import has_bubblewrap
+from prudent.service.worker.sandbox import has_bubblewrap
 
 PARTS = ["modes", "tokens", "strangers", "proxy", "limits", "data", "database", "commands", "mail"]
 BEHIND_A_PROXY = {"trusted_hosts": ("prudent.example.org",), "public_url": "https://prudent.example.org"}

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from prudent.service.security.gate import Gate, address_of, is_api, is_free, needed
-from prudent.service.security.limits import Rate
-from prudent.service.security.sessions import COOKIE, LASTS_S, Sessions, cookie_of
+from prudent.service.security.authentication import Gate, address_of, is_api, is_free, needed
+from prudent.service.security.rate_limits import Rate
+from prudent.service.security.browser_sessions import COOKIE, LASTS_S, Sessions, cookie_of
 from prudent.service.security.tokens import hash_token, new_token
 from prudent.service.store.store import Unavailable
 from prudent.service.store.users import LOCAL, MEMBER, VIEWER, User

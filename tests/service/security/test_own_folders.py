@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from prudent.core.errors import BadInput
-from prudent.service.intake.places import inside
-from prudent.service.security.guard import folders_for, with_own_folders
+from prudent.service.security.data_locations import inside
+from prudent.service.security.protection import folders_for, with_own_folders
 from prudent.service.settings import Settings
 
 

@@ -19,9 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prudent.core.errors import BadInput, RunFailed
-from prudent.service.security.access import Access
-from prudent.service.security.addresses import check_place, policy_of
-from prudent.service.security.paths import within
+from prudent.service.security.tokens import Access
+from prudent.service.security.data_locations import check_place, policy_of, within
 from prudent.service.settings import Settings
 from prudent.service.store import runs
 from prudent.service.store.store import Store

@@ -19,8 +19,8 @@ from prudent.service.store.runs import NewRun
 from prudent.service.store.store import Store
 from prudent.service.store.users import User
 from prudent.service.web.app import create_app
-from prudent.service.work.child import without_secrets
-from prudent.service.work.messages import Ended, Failed, Noted, Progress
+from prudent.service.worker.child import without_secrets
+from prudent.service.worker.messages import Ended, Failed, Noted, Progress
 
 SIGNED = (
     "https://bucket.s3.amazonaws.com/cars.csv?X-Amz-Credential=AKIAIOSFODNN7EXAMPLE&X-Amz-Signature=c0ffee"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from prudent.core.errors import BadInput
-from prudent.service.security.running import FILE, Running, tell
+from prudent.service.security.checklist import FILE, Running, tell
 from prudent.service.settings import Settings
 
 URL = "postgresql://ada:hidden@127.0.0.1/prudent"

@@ -14,7 +14,7 @@ import pytest
 from fastapi import FastAPI
 
 from prudent.cli.main import run
-from prudent.service.security.sessions import COOKIE, LASTS_S, Sessions, SignedOut
+from prudent.service.security.browser_sessions import COOKIE, LASTS_S, Sessions, SignedOut
 from prudent.service.security.tokens import hash_token, new_token
 from prudent.service.settings import Settings
 from prudent.service.store import users

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prudent.core.errors import BadInput
-from prudent.service.security.limits import Rate
-from prudent.service.security.sessions import LASTS_S, Sessions, cookie_of, session_key, set_cookie
+from prudent.service.security.rate_limits import Rate
+from prudent.service.security.browser_sessions import LASTS_S, Sessions, cookie_of, session_key, set_cookie
 from prudent.service.security.tokens import checked_name, hash_token, identify, new_token
 from prudent.service.store.users import User
 

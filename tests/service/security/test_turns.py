@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from prudent.service.security.gate import Gate
-from prudent.service.security.sessions import Sessions
+from prudent.service.security.authentication import Gate
+from prudent.service.security.browser_sessions import Sessions
 from prudent.service.security.tokens import hash_token, new_token
-from prudent.service.security.turns import TooMany, Turns
+from prudent.service.security.rate_limits import TooMany, Turns
 from prudent.service.store.users import MEMBER, User
 
 TOKENS = {"ada": new_token(), "eve": new_token()}

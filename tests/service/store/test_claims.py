@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from prudent.service.engine.session import _may_spend
-from prudent.service.store import charges, claims, reservations, runs, workers
+from prudent.service.store import charges, claims, charges, runs, workers
 from prudent.service.store.charges import Charge
 from prudent.service.store.runs import NewRun, Stale
 from prudent.service.store.store import Store
 from prudent.service.store.workers import Worker
+from prudent.service.worker.claimed_run import _may_spend
 
 
 def submit(store: Store, user: str, count: int = 1, **others: object) -> list[str]:
@@ -103,7 +103,7 @@ def test_a_run_that_says_no_budget_gets_what_is_left_and_no_limit_puts_nothing_a
     assert take(store, daily_usd={"ada": 1.0}) is not None
     assert take(store, daily_usd={"ada": 1.0}) is not None
     assert store.read(_may_spend, first) == pytest.approx(0.75)
-    assert store.read(reservations.of_user, "bob") == 0.0
+    assert store.read(charges.reserved_usd_of_user, "bob") == 0.0
 
 
 def test_a_run_that_is_taken_over_has_money_put_aside_once(store: Store) -> None:
@@ -112,10 +112,10 @@ def test_a_run_that_is_taken_over_has_money_put_aside_once(store: Store) -> None
     assert take(store, "dead", daily_usd={"ada": 1.0}) is not None
     store.write(charges.record, Charge(first, "trial 1", "ada", "tune", 0.3))
     store.write(claims.bury, -1.0, 3)
-    assert store.read(reservations.of_user, "ada") == 0.0
+    assert store.read(charges.reserved_usd_of_user, "ada") == 0.0
     assert take(store, "other", daily_usd={"ada": 1.0}) is not None
     assert store.read(_may_spend, first) == pytest.approx(0.8)
-    assert store.read(reservations.of_user, "ada") == pytest.approx(0.5)
+    assert store.read(charges.reserved_usd_of_user, "ada") == pytest.approx(0.5)
 
 
 def test_workers_at_once_cannot_pass_a_users_limit(url: str) -> None:

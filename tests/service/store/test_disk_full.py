@@ -16,18 +16,18 @@ import pytest
 import sqlalchemy as sa
 
 from prudent.core.errors import RunFailed
-from prudent.service.engine.session import HandedOver, Session
-from prudent.service.engine.takeover import Pulse
-from prudent.service.engine.worker import Worker
-from prudent.service.intake.door import policy_for
+from prudent.service.intake.admission import policy_for
 from prudent.service.settings import Settings
 from prudent.service.store import claims, disk, events, runs, workers
 from prudent.service.store.runs import NewRun, Run
 from prudent.service.store.store import DiskFull, Store
 from prudent.service.web.app import create_app
-from prudent.service.work.artifacts import REPORT, RESULT
-from prudent.service.work.child import Child, Terms
-from prudent.service.work.messages import Done, Failed, Postponed, Task
+from prudent.service.worker.artifacts import REPORT, RESULT
+from prudent.service.worker.child import Child, Terms
+from prudent.service.worker.claimed_run import HandedOver, Session
+from prudent.service.worker.heartbeat import Pulse
+from prudent.service.worker.messages import Done, Failed, Postponed, Task
+from prudent.service.worker.worker import Worker
 from prudent.training.data import fetch
 
 DOCUMENT = {"domain": "misc-functions", "budget": "2 trials", "name": "x" * 20_000}
@@ -147,7 +147,7 @@ def session_of(run: Run, store: Store, settings: Settings, **more: Any) -> Sessi
 def test_what_was_done_is_kept_when_there_is_room_again(
     store: Store, settings: Settings, full: Full, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("prudent.service.engine.session._FULL_S", 0.02)
+    monkeypatch.setattr("prudent.service.worker.claimed_run._FULL_S", 0.02)
     run = taken(store)
     session = session_of(run, store, settings)
     full.fill()

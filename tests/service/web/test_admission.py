@@ -18,10 +18,9 @@ from typing import Any
 import httpx
 import pytest
 
-from prudent.service.intake.folder import FolderFront
-from prudent.service.intake.queue_folder import QueueFolderFront, put
+from prudent.service.intake.backlog import Full, Waiting
+from prudent.service.intake.folders import FolderFront, QueueFolderFront, put
 from prudent.service.intake.refusal import Refused
-from prudent.service.intake.waiting import Full, Waiting
 from prudent.service.settings import Settings
 from prudent.service.store import claims, runs
 from prudent.service.store.runs import NewRun

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from prudent.service.security.access import Access
+from prudent.service.security.tokens import Access
 from prudent.service.settings import Settings
 from prudent.service.store import events, models, runs, trials
 from prudent.service.store.models import Model

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from prudent.service.intake.door import read_json
+from prudent.service.intake.admission import read_json
 from prudent.service.intake.refusal import Refused
 from prudent.service.settings import Settings
 from prudent.service.store import models, runs

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from prudent.cli.main import run as run_command
 from prudent.cloud.spending import Spending
-from prudent.service.security.access import Access
+from prudent.service.security.tokens import Access
 from prudent.service.security.tokens import hash_token, new_token
 from prudent.service.settings import Settings
 from prudent.service.store import charges, models, runs, trials, users, workers
@@ -35,7 +35,7 @@ from prudent.service.web import drawing, forms
 from prudent.service.web.app import create_app
 from prudent.service.web.sign_in import local
 from prudent.service.web.words import rough_money
-from prudent.training.request_errors import RequestError
+from prudent.training.request.errors import RequestError
 
 TOKENS = {name: new_token() for name in ("vera", "mia", "ada")}
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"

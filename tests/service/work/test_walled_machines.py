@@ -16,19 +16,18 @@ import pytest
 
 from prudent.cloud.leases.lease import UP
 from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.hosts import HostsProvider
-from prudent.service.engine.hands import Hands
-from prudent.service.engine.session import Session
-from prudent.service.intake.door import policy_for
+from prudent.cloud.providers.ssh.provider import HostsProvider
+from prudent.service.intake.admission import policy_for
 from prudent.service.settings import Settings
 from prudent.service.store import runs
 from prudent.service.store.runs import NewRun, Run
 from prudent.service.store.store import Store
-from prudent.service.work import walled_machines
-from prudent.service.work.child import Terms
-from prudent.service.work.hand import Hand
-from prudent.service.work.messages import Task
-from prudent.service.work.wall import BUBBLEWRAP, Limits, Wall, has_bubblewrap, wall_of
+from prudent.service.worker import machines
+from prudent.service.worker.child import Terms
+from prudent.service.worker.claimed_run import Session
+from prudent.service.worker.messages import Task
+from prudent.service.worker.sandbox import BUBBLEWRAP, Limits, Wall, has_bubblewrap, wall_of
+from prudent.service.worker.work_process import Hand, Hands
 
 from ...cloud import ssh_server
 
@@ -104,7 +103,7 @@ def test_what_a_killed_process_has_rented_is_ended(place: tuple[Settings, Path])
 
         # The service's reaper mostly cannot tell whether the holder lives, but whether the lease is over.
         register.renew(lease.cluster, time.time() - 1.0)
-        walled_machines.reap(wall, settings.runs)
+        machines.reap(wall, settings.runs)
         assert provider.list() == ()
         ended = register.read(lease.cluster)
         assert ended is not None
@@ -129,21 +128,21 @@ def test_forged_leases_are_not_followed(tmp_path: Path, monkeypatch: pytest.Monk
     run = tmp_path / "runs" / "r"
     leases = run / "private" / "leases"
     leases.mkdir(parents=True)
-    assert not walled_machines.are_left(run)
+    assert not machines.are_left(run)
     (leases / "linked.json").symlink_to(own.folder / "one.json")
     os.mkfifo(leases / "waits.json")
     (leases / "damaged.json").write_text("{")
     (leases / "deep.json").write_text("[" * 100_000)
     (leases / "folder.json").mkdir()
-    assert not walled_machines.are_left(run)
+    assert not machines.are_left(run)
     (leases / "one.json").write_text('{"state": "up"}')
-    assert walled_machines.are_left(run)
+    assert machines.are_left(run)
 
     wall = Wall(BUBBLEWRAP, Limits(1000.0, 60.0, 700, 1.0), tmp_path / "home")
     seen = []
     monkeypatch.setattr(Wall, "command", lambda self, words, folder: seen.append(folder) or ["false"])
-    walled_machines.reap(wall, tmp_path / "runs")
+    machines.reap(wall, tmp_path / "runs")
     assert seen == [run], "whatever is done is done behind the wall"
-    assert not walled_machines.end(wall, run)
-    walled_machines.reap(None, tmp_path / "runs")
-    walled_machines.reap(wall, tmp_path / "none")
+    assert not machines.end_in_sandbox(wall, run)
+    machines.reap(None, tmp_path / "runs")
+    machines.reap(wall, tmp_path / "none")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from prudent.core.errors import BadInput
 from prudent.core.parameters import Constant
-from prudent.training.algorithms.domains import domain, domains
+from prudent.training.algorithms.algorithm import domain, domains
 from prudent.training.algorithms.hyperparameter import CHOICE, INTEGER, REAL, Hyperparameter
 from prudent.training.algorithms.registry import algorithm, algorithms, of_domain, sensible
 

@@ -13,7 +13,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from prudent.core.errors import BadInput
 from prudent.training.data import libsvm_files, read_dataset
-from prudent.training.dataset import Dataset
+from prudent.training.data.dataset import Dataset
 
 
 def read(folder: Path, text: str, **said: Any) -> Dataset:

@@ -15,9 +15,9 @@ import pytest
 from pyarrow import parquet
 
 from prudent.core.errors import BadInput
-from prudent.training.data import features, fetch, libsvm_files, matrix, read_dataset, record_files
+from prudent.training.data import dataset, features, fetch, libsvm_files, read_dataset, record_files
+from prudent.training.data.dataset import Column
 from prudent.training.data.fetch import OPEN
-from prudent.training.dataset import Column
 
 Restrict = Callable[..., None]
 
@@ -110,7 +110,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, restrict: Restrict
 
 @pytest.mark.parametrize("name", ["a.json.gz", "a.svm.gz"])
 def test_a_line_without_end_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prudent.training.data.limits.LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr("prudent.training.data.formats.LONGEST_LINE", 1 << 20)
     (tmp_path / name).write_bytes(gzip.compress(b"1" * (9 << 20)))
     with pytest.raises(BadInput, match="a line of more than 1 MB"):
         read_dataset(tmp_path / name, cache=tmp_path / "cache")
@@ -155,9 +155,9 @@ def test_rows_are_gathered_as_far_as_their_table_is_bearable(
     monkeypatch.setattr(record_files, "BLOCK_CELLS", 100)
     monkeypatch.setattr("prudent.training.data.reading.BLOCK_CELLS", 100)
     appended: list[int] = []
-    before = matrix.MatrixWriter.append
+    before = dataset.MatrixWriter.append
     monkeypatch.setattr(
-        matrix.MatrixWriter, "append", lambda self, block: (appended.append(block.size), before(self, block))
+        dataset.MatrixWriter, "append", lambda self, block: (appended.append(block.size), before(self, block))
     )
     first = {f"c{number}": number for number in range(20)}
     (tmp_path / "a.json").write_text("\n".join([json.dumps(first), *['{"c1": 5}'] * 30]))

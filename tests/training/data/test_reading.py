@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from prudent.core.errors import BadInput
 from prudent.training.data import read_dataset
-from prudent.training.dataset import CATEGORICAL, NUMERIC, Column, Dataset
+from prudent.training.data.dataset import CATEGORICAL, NUMERIC, Column, Dataset
 
 Read = Callable[..., Dataset]
 

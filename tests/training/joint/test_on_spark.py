@@ -15,7 +15,7 @@ import pytest
 
 import prudent
 from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.local import LocalProvider
+from prudent.cloud.providers.local.provider import LocalProvider
 
 pytest.importorskip("pyspark")
 PRICES = "name,vcpus,memory_gb,price_usd_per_h,minimum_s\nsmall,1,2,0.10,0\nlarge,2,2,0.15,0\n"

@@ -14,11 +14,11 @@ import pytest
 
 from prudent.cloud.meter import Meter
 from prudent.core.money import Price
-from prudent.training.engine import TrialSpec
-from prudent.training.joint.run import JointRun
-from prudent.training.joint.site import Kind, Site
-from prudent.tuning.crew import LiveCrew, Reached
-from prudent.tuning.jobs.job import Live
+from prudent.training.engines.engine import TrialSpec
+from prudent.training.joint.cluster import Kind, Site
+from prudent.training.joint.job import JointRun
+from prudent.tuning.crew import LimitReached, LiveTrials
+from prudent.tuning.jobs.job import LiveRun
 from prudent.tuning.limits import NEVER, Limit
 from prudent.tuning.trial import CUT, FINISHED, Outcome, Progress
 
@@ -74,7 +74,7 @@ def run(inner: Said) -> Iterator[JointRun]:
 
 
 def test_it_is_cut_at_its_limit_beside_eight_that_never_stop_talking(run: JointRun) -> None:
-    crew = LiveCrew()
+    crew = LiveTrials()
     for number in range(1, 9):
         crew.add(number, Chatty(), 0.0)
     crew.add(9, run, 0.0)
@@ -86,14 +86,14 @@ def test_it_is_cut_at_its_limit_beside_eight_that_never_stop_talking(run: JointR
         if happened[0].number == 9:
             break
         assert lasted_s < limit.seconds, "somebody else was heard though its time was over"
-    assert isinstance(happened[1], Reached)
+    assert isinstance(happened[1], LimitReached)
     crew.cut(happened[0], happened[1].limit.seconds, "slow")
 
 
 def test_it_rings_when_its_machines_are_there_and_when_its_model_has_something_to_tell(
     run: JointRun, inner: Said
 ) -> None:
-    assert isinstance(run, Live)
+    assert isinstance(run, LiveRun)
     rung = threading.Event()
     run.notify(rung.set)
     assert run.next(run.elapsed_s()) is None
@@ -112,7 +112,7 @@ def test_it_rings_when_its_machines_are_there_and_when_its_model_has_something_t
 def test_a_trial_that_waits_for_its_machines_ends_when_its_time_is_over(inner: Said) -> None:
     cluster: Any = SimpleNamespace(trouble=None, abort=lambda: None)
     site = Site(lambda kind, number: (cluster, lambda: inner), Meter())  # type: ignore[arg-type, return-value]
-    crew = LiveCrew()
+    crew = LiveTrials()
     crew.add(1, JointRun(site, KIND, SPEC, left_s=0.05), 0.0)
     happened = crew.wait(lambda number: NEVER)
     assert happened is not None

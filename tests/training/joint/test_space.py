@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from prudent.cloud.machine_parameter import MachineParameter
 from prudent.core.errors import BadInput
 from prudent.training.joint.space import ALGORITHM, MACHINES, JointSpace
-from prudent.training.methods import FRACTION, plans
-from prudent.training.request import TrainingRequest
+from prudent.training.request.request import TrainingRequest
+from prudent.training.search.methods import FRACTION, method_plans
 
 METHODS: list[dict[str, Any]] = [
     {"algorithm": "linear-regression", "hyperparameters": [{"param": "regParam", "values": [0.1, 0.2, 0.3]}]},
@@ -27,7 +27,7 @@ METHODS: list[dict[str, Any]] = [
 def space_of(methods: list[dict[str, Any]], **more: Any) -> JointSpace:
     said = {"domain": "regression", "dataset": {"path": "d.csv"}, "methods": methods, **more}
     machines = MachineParameter(MACHINES, ["m5.large", "m5.xlarge"], [1, 2])
-    return JointSpace(plans(TrainingRequest.parse(said)), machines, (1.0, 0.3))
+    return JointSpace(method_plans(TrainingRequest.parse(said)), machines, (1.0, 0.3))
 
 
 SPACE = space_of(METHODS, transforms=[{"name": "pca", "k": [2, 3]}])

@@ -21,23 +21,22 @@ import pytest
 
 from prudent.cloud.clusters.rental import Rental
 from prudent.cloud.leases.register import Register
-from prudent.cloud.meter import END_S, Meter
-from prudent.cloud.providers.local import LocalProvider
+from prudent.cloud.meter import RELEASE_S, Meter
+from prudent.cloud.providers.local.provider import LocalProvider
 from prudent.core.errors import BadInput, RunFailed
-from prudent.training.engine import Session
-from prudent.training.engines.local.engine import LocalEngine
+from prudent.training.engines.engine import TrainingSession
+from prudent.training.engines.local.engine import LocalEngine, open_pool
 from prudent.training.engines.local.pool import Pool
-from prudent.training.engines.local.session import open_pool
-from prudent.training.events import Event, Paid
+from prudent.training.joint.board import Story
+from prudent.training.joint.cluster import Cluster, Kind, Site
 from prudent.training.joint.job import JointJob
-from prudent.training.joint.site import Cluster, Kind, Site
 from prudent.training.joint.space import ALGORITHM
-from prudent.training.joint.story import Story
 from prudent.training.joint.train import fractions_of, goal_of, joint_space, strategy_of, train_jointly
-from prudent.training.request import TrainingRequest
-from prudent.training.request_errors import BadRequest
-from prudent.training.results import TIME_UP
-from prudent.tuning.jobs.job import Job, Renting
+from prudent.training.leaderboard import SpendingUpdated, TrainingEvent
+from prudent.training.request.errors import BadRequest
+from prudent.training.request.request import TrainingRequest
+from prudent.training.search.results import TIME_UP
+from prudent.tuning.jobs.job import Job, RentingJob
 from prudent.tuning.result import Result
 from prudent.tuning.tune import tune
 
@@ -186,7 +185,7 @@ class Bench:
     folder: Path
     engine: LocalEngine
     hanging: bool = False
-    ending_s: float = END_S
+    ending_s: float = RELEASE_S
     begins_s: float = 0.0
     """How long it takes until a trial begins."""
     made: list[Rented] = field(default_factory=list)
@@ -206,8 +205,8 @@ class Bench:
 
     def opening(
         self, asked: TrainingRequest, meter: Meter
-    ) -> Callable[[Kind, int], tuple[Cluster, Callable[[], Session]]]:
-        def rent(kind: Kind, number: int) -> tuple[Cluster, Callable[[], Session]]:
+    ) -> Callable[[Kind, int], tuple[Cluster, Callable[[], TrainingSession]]]:
+        def rent(kind: Kind, number: int) -> tuple[Cluster, Callable[[], TrainingSession]]:
             rented = Rented(
                 Rental(
                     self.provider, kind.type, kind.count, run="joint", register=self.register, lease_s=60.0
@@ -216,7 +215,7 @@ class Bench:
             self.made.append(rented)
             meter.add(rented.rental)
 
-            def opened() -> Session:
+            def opened() -> TrainingSession:
                 assert all(one.rental.lease.released_s is not None for one in self.made[:-1])
                 rented.rental.launch().wait_ready()
                 work = self.folder / f"work{number}"
@@ -240,7 +239,7 @@ class Bench:
         site = Site(self.opening(asked, meter), meter)
         job = JointJob(asked, space, self.provider, site, trials, self.story.left_s)
         assert isinstance(job, Job)
-        assert isinstance(job, Renting)
+        assert isinstance(job, RentingJob)
         result = tune(
             job, goal_of(asked), asked.budget.usd, strategy_of(asked), seed=1, max_trials=most,
             journal=self.folder / "joint.jsonl", resume=True, watch=self.story.watch,
@@ -254,7 +253,7 @@ class Bench:
 class _Closing:
     """The engine's session, with which its machines end."""
 
-    def __init__(self, session: Session, rented: Rented, bench: Bench) -> None:
+    def __init__(self, session: TrainingSession, rented: Rented, bench: Bench) -> None:
         self._session, self._rented, self._bench = session, rented, bench
         self.shape, self.description = session.shape, session.description
 
@@ -348,10 +347,10 @@ def test_the_leaderboard_of_a_request_tells_what_its_machines_cost(
         *_, meter, _, told = said
         rent = bench.opening(request, meter)
 
-        def opening(kind: Kind, number: int) -> tuple[Cluster, Callable[[], Session]]:
+        def opening(kind: Kind, number: int) -> tuple[Cluster, Callable[[], TrainingSession]]:
             cluster, begin = rent(kind, number)
 
-            def opened() -> Session:
+            def opened() -> TrainingSession:
                 session = begin()
                 told(session)
                 return session
@@ -361,7 +360,7 @@ def test_the_leaderboard_of_a_request_tells_what_its_machines_cost(
         return opening
 
     monkeypatch.setattr("prudent.training.joint.train.OnSpark", on_machines)
-    events: list[Event] = []
+    events: list[TrainingEvent] = []
     out, place = bench.folder / "out", f"local:{bench.folder / 'prices.csv'}"
     asked = asked_of(bench, budget={"usd": 1.0, "trials": 2})
     board = train_jointly(asked, "spark", out, where=place, home=bench.folder / "home", watch=events.append)
@@ -370,7 +369,7 @@ def test_the_leaderboard_of_a_request_tells_what_its_machines_cost(
     assert all((Path(entry.model_path) / "model.json").exists() for entry in board.entries)
     assert board.spent_usd == pytest.approx(bench.bill_usd(), abs=1e-9)
     assert (board.budget_usd, board.over_usd) == (1.0, 0.0)
-    assert [event for event in events if isinstance(event, Paid)][-1].total_usd == pytest.approx(
+    assert [event for event in events if isinstance(event, SpendingUpdated)][-1].total_usd == pytest.approx(
         board.spent_usd
     )
 

@@ -19,14 +19,14 @@ import pytest
 from prudent.cloud.leases.lease import RELEASED
 from prudent.cloud.leases.register import Register
 from prudent.cloud.machine_parameter import MachineParameter
-from prudent.cloud.providers.hosts import HostsProvider
-from prudent.cloud.providers.local import LocalProvider
+from prudent.cloud.providers.local.provider import LocalProvider
+from prudent.cloud.providers.ssh.provider import HostsProvider
 from prudent.core.errors import BadInput
-from prudent.core.schema import parse_parameter
+from prudent.core.parameter_parsing import parse_parameter
 from prudent.core.space import Space
 from prudent.tuning.job_file import JobFile
 from prudent.tuning.jobs.cluster_command import ClusterCommandJob
-from prudent.tuning.jobs.job import Job, Rented, Renting
+from prudent.tuning.jobs.job import Job, RentedRun, RentingJob
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
 from prudent.tuning.tune import tune
 
@@ -131,10 +131,10 @@ REPORT = """echo 'PRUDENT {{"error": '0.5', "progress": 1}}'"""
 def test_it_is_a_job_that_rents(study: Study, follow: Follow) -> None:
     job = study.job(REPORT, ("error",))
     assert isinstance(job, Job)
-    assert isinstance(job, Renting)
+    assert isinstance(job, RentingJob)
     assert not job.virtual
     run = job.start({"cluster": f"1*{SMALL}", "depth": 1}, 1)
-    assert isinstance(run, Rented)
+    assert isinstance(run, RentedRun)
     shown, outcome = follow(run)
     assert outcome.status == FINISHED
     assert outcome.measures == {"error": 0.5}

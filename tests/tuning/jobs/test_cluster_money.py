@@ -13,7 +13,7 @@ import pytest
 from prudent.cloud.leases.lease import RELEASED
 from prudent.cloud.leases.register import Register
 from prudent.cloud.machine_parameter import MachineParameter
-from prudent.cloud.providers.local import LocalProvider
+from prudent.cloud.providers.local.provider import LocalProvider
 from prudent.core.space import Space
 from prudent.tuning.jobs import rentals
 from prudent.tuning.jobs.cluster_command import ClusterCommandJob
@@ -153,7 +153,7 @@ def test_what_was_charged_for_a_machine_that_was_gone_is_taken_off_later_bills(
 ) -> None:
     write_price(tmp_path / "prices.csv", 1e5, minimum_s=0.0)
     register = Register(tmp_path / "home")
-    clusters = rentals.Rentals(provider, register, 60.0, 300.0)
+    clusters = rentals.ClusterPool(provider, register, 60.0, 300.0)
     held = clusters.take("m3.medium", 1, "run", provider.offer("m3.medium").price)
     clusters.boot(held, threading.Event(), lambda: float("inf"))
     provider.preempt(*provider.list())

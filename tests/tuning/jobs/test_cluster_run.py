@@ -17,8 +17,8 @@ from prudent.cloud.providers.provider import TRANSIENT, LaunchFailed
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
 from prudent.tuning.jobs import cluster_run
-from prudent.tuning.jobs.cluster_run import ClusterRun, Task
-from prudent.tuning.jobs.logs import Log
+from prudent.tuning.jobs.cluster_run import ClusterRun, ClusterTask
+from prudent.tuning.jobs.logs import TrialLog
 from prudent.tuning.limits import OUT_OF_MONEY
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
 
@@ -147,8 +147,8 @@ def begin(machines: Machines, **more: Any) -> ClusterRun:
         **{"price": PRICE, "run": "study/3", "source": Path("src"), "exclude": ("x",), "fetch": ()},
         **{"results": None, "measures": ("accuracy",), "grace_s": 2.0, "timeout_s": None, **more},
     }
-    logs = task.pop("logs", None) or (Log(None), Log(None))
-    return ClusterRun(Task(**task), machines, logs)  # type: ignore[arg-type]
+    logs = task.pop("logs", None) or (TrialLog(None), TrialLog(None))
+    return ClusterRun(ClusterTask(**task), machines, logs)  # type: ignore[arg-type]
 
 
 def ended(run: ClusterRun) -> Outcome:
@@ -205,7 +205,7 @@ def test_what_cannot_be_fetched_or_logged_is_told_and_changes_nothing(code: int,
     assert outcome.why == (f"exit code 2: {REPORT.strip()}; {problem}" if code else problem)
     assert outcome.status == (FAILED if code else FINISHED)
     for which in (0, 1):
-        logs = Log(None), Log(None)
+        logs = TrialLog(None), TrialLog(None)
         logs[which].problem = "its log is not whole"
         assert ended(begin(Machines(REPORT), logs=logs)).why == "its log is not whole"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.procfs import Process
+from prudent.cloud.procfs import ProcessInfo
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.space import Space
 from prudent.tuning.jobs import leftovers
@@ -311,7 +311,7 @@ def test_a_disk_that_fills_while_it_starts_leaves_nothing_running(tmp_path: Path
     assert not any(
         process.carries(f"MARK={tmp_path}")
         for entry in Path("/proc").glob("[0-9]*")
-        if (process := Process.read(int(entry.name))) is not None
+        if (process := ProcessInfo.read(int(entry.name))) is not None
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from prudent.tuning.jobs.exits import SHELL_S, outcome
-from prudent.tuning.jobs.reports import Reports
+from prudent.tuning.jobs.exits import SHELL_S, outcome_of_exit
+from prudent.tuning.jobs.reports import ReportedMeasures
 from prudent.tuning.trial import FAILED, FINISHED
 
 CHECK = "check its spelling, the PATH and the directory."
@@ -29,7 +29,7 @@ CHECK = "check its spelling, the PATH and the directory."
     ],
 )
 def test_why_a_command_failed(code: int, last_line: str, why: str) -> None:
-    found = outcome(code, 10.0, 12.0, Reports([]), last_line)
+    found = outcome_of_exit(code, 10.0, 12.0, ReportedMeasures([]), last_line)
     assert (found.status, found.why, found.time_s, found.started) == (FAILED, why, 12.0, True)
 
 
@@ -43,21 +43,21 @@ def test_why_a_command_failed(code: int, last_line: str, why: str) -> None:
     ],
 )
 def test_a_command_that_could_not_start_has_cost_nothing(code: int, last_line: str, why: str) -> None:
-    found = outcome(code, SHELL_S - 0.1, 9.0, Reports([]), last_line)
+    found = outcome_of_exit(code, SHELL_S - 0.1, 9.0, ReportedMeasures([]), last_line)
     assert (found.status, found.why, found.time_s, found.started) == (FAILED, why, 0.0, False)
 
 
 def test_what_fails_late_or_after_a_report_had_started() -> None:
     assert SHELL_S == 5.0
-    assert outcome(127, SHELL_S, 9.0, Reports([]), "").started
-    assert not outcome(127, SHELL_S - 0.1, 9.0, Reports([]), "").started
-    reports = Reports(["accuracy"])
+    assert outcome_of_exit(127, SHELL_S, 9.0, ReportedMeasures([]), "").started
+    assert not outcome_of_exit(127, SHELL_S - 0.1, 9.0, ReportedMeasures([]), "").started
+    reports = ReportedMeasures(["accuracy"])
     reports.line('PRUDENT {"accuracy": 0.5}', 1.0)
-    assert outcome(127, 1.0, 9.0, reports, "").started
-    assert outcome(125, 1.0, 9.0, Reports([]), "").started
+    assert outcome_of_exit(127, 1.0, 9.0, reports, "").started
+    assert outcome_of_exit(125, 1.0, 9.0, ReportedMeasures([]), "").started
 
 
 def test_a_command_that_reports_what_it_should_has_finished() -> None:
-    found = outcome(0, 10.0, 12.0, Reports([]), "some words")
+    found = outcome_of_exit(0, 10.0, 12.0, ReportedMeasures([]), "some words")
     assert (found.status, found.why, found.time_s) == (FINISHED, "", 12.0)
-    assert outcome(0, 10.0, 12.0, Reports(["accuracy"]), "").status == FAILED
+    assert outcome_of_exit(0, 10.0, 12.0, ReportedMeasures(["accuracy"]), "").status == FAILED

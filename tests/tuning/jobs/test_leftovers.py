@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from prudent.cloud.procfs import Identity
+from prudent.cloud.procfs import ProcessIdentity
 from prudent.core.errors import PrudentError
-from prudent.tuning.jobs.leftovers import PidFile, ended_path, reap
+from prudent.tuning.jobs.leftovers import PidFile, ended_path, reap_processes
 
-GONE = Identity(2**22 + 5, "1")
+GONE = ProcessIdentity(2**22 + 5, "1")
 """No process has such a number."""
 
 
@@ -37,7 +37,7 @@ def test_a_note_is_read_as_it_was_written(more: dict[str, object], tmp_path: Pat
 def test_a_torn_note_is_no_note_and_goes(text: str, tmp_path: Path) -> None:
     (tmp_path / "trial-0003.pid").write_text(text)
     assert PidFile.read(tmp_path / "trial-0003.pid") is None
-    assert reap(tmp_path, 0.0) == {}
+    assert reap_processes(tmp_path, 0.0) == {}
     assert not list(tmp_path.iterdir())
 
 
@@ -73,17 +73,17 @@ def test_a_trial_lasted_until_its_guard_ended_it(
     note(began_s=began_s).write(tmp_path)
     if ended is not None:
         ended_path(tmp_path, 3).write_text(ended)
-    assert reap(tmp_path, 0.0) == lasted_s
+    assert reap_processes(tmp_path, 0.0) == lasted_s
     assert not list(tmp_path.iterdir())
 
 
 def test_runs_of_a_study_that_lives_are_left_alone(tmp_path: Path) -> None:
-    me = Identity.of(os.getpid())
+    me = ProcessIdentity.of(os.getpid())
     path = note(owner=me, began_s=1.0).write(tmp_path)
     note(trial=4, began_s=1.0).write(tmp_path)
     ended_path(tmp_path, 3).write_text("5")
     ended_path(tmp_path, 4).write_text("5")
-    assert reap(tmp_path, 0.0) == {4: 4.0}
+    assert reap_processes(tmp_path, 0.0) == {4: 4.0}
     assert sorted(left.name for left in tmp_path.iterdir()) == ["trial-0003.ended", path.name]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.procfs import Identity, Process, belonging
+from prudent.cloud.procfs import ProcessIdentity, ProcessInfo, processes_of_run
 from prudent.core.space import Space
 from prudent.tuning.jobs import leftovers
 from prudent.tuning.jobs.command import CommandJob, CommandRun
@@ -80,13 +80,13 @@ def _nothing_left_running(tmp_path: Path) -> Iterator[None]:
     yield
     noted = (tmp_path / "pids").read_text().split()[1::2] if (tmp_path / "pids").exists() else []
     for pid in noted:
-        process = Process.read(int(pid))
+        process = ProcessInfo.read(int(pid))
         if process is not None and process.carries("PRUDENT_RUN="):
             os.kill(process.pid, signal.SIGKILL)
 
 
 def alive(numbers: dict[str, int]) -> list[str]:
-    return [name for name, pid in numbers.items() if Process.read(pid) is not None]
+    return [name for name, pid in numbers.items() if ProcessInfo.read(pid) is not None]
 
 
 def gone(numbers: dict[str, int]) -> bool:
@@ -207,7 +207,7 @@ def test_an_interrupt_while_cutting_kills_at_once(tmp_path: Path, monkeypatch: A
 LEFT = """
 import os, sys, time
 from pathlib import Path
-from prudent.cloud.guard import guard
+from prudent.cloud.process_guard import guard
 from prudent.core.space import Space
 from prudent.tuning.jobs.command import CommandJob
 job = CommandJob(sys.argv[1], Space.parse({"depth": [1, 2]}), ["ready"], logs="logs")
@@ -247,7 +247,7 @@ def test_a_resumed_study_ends_what_was_left_by_one_killed_with_its_guard(
     assert len(alive(family)) == 5
     noted = json.loads((tmp_path / "logs" / "trial-0003.pid").read_text())
     assert noted["pid"] == family["leader"]
-    assert Identity(noted["pid"], noted["started"]).alive
+    assert ProcessIdentity(noted["pid"], noted["started"]).alive
     assert job("true", tmp_path, grace_s=0.2).reap() == (3,)
     assert gone(family)
     assert not list((tmp_path / "logs").glob("*.pid"))
@@ -347,7 +347,7 @@ def test_a_program_that_ends_takes_its_runs_along(tmp_path: Path) -> None:
 def test_a_number_that_was_given_away_is_nobody_we_know(
     started: str, tmp_path: Path, stranger: subprocess.Popen[bytes]
 ) -> None:
-    PidFile(7, "0" * 32, None, Identity(stranger.pid, started)).write(tmp_path)
+    PidFile(7, "0" * 32, None, ProcessIdentity(stranger.pid, started)).write(tmp_path)
     torn = PidFile.path(tmp_path, 8)
     torn.write_text('{"trial": 8, "cook')
     assert CommandJob("true", SPACE, logs=tmp_path).reap() == ()
@@ -374,19 +374,19 @@ def test_a_run_inside_a_run_carries_both_cookies(tmp_path: Path, follow: Follow,
 
 
 def test_a_process_is_known_by_its_number_and_start() -> None:
-    me = Identity.of(os.getpid())
+    me = ProcessIdentity.of(os.getpid())
     assert me is not None
     assert me.alive
-    assert not Identity(me.pid, me.started + "0").alive
-    assert Identity.of(2**22 + 1) is None
+    assert not ProcessIdentity(me.pid, me.started + "0").alive
+    assert ProcessIdentity.of(2**22 + 1) is None
 
 
 def test_a_zombie_is_gone() -> None:
     process = subprocess.Popen(["true"])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert Process.read(process.pid) is None
+    assert ProcessInfo.read(process.pid) is None
     process.wait()
 
 
 def test_nobody_belongs_to_an_unknown_cookie() -> None:
-    assert belonging("f" * 32) == []
+    assert processes_of_run("f" * 32) == []

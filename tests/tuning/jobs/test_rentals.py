@@ -13,7 +13,7 @@ from prudent.cloud.providers.provider import CAPACITY, PRICE, QUOTA, TRANSIENT, 
 from prudent.core.errors import RunFailed
 from prudent.core.money import Price
 from prudent.tuning.jobs import rentals as module
-from prudent.tuning.jobs.rentals import Held, Rentals
+from prudent.tuning.jobs.rentals import ClusterPool, PooledCluster
 
 PRICED = Price(3.6, "", "the test", minimum_s=60.0)
 
@@ -48,14 +48,14 @@ class Rental:
 
 
 class Owner:
-    """Makes the rentals of `Rentals`, and remembers them."""
+    """Makes the rentals of `ClusterPool`, and remembers them."""
 
     def __init__(self, keep_s: float = 60.0, grace_s: float = 0.0, *errors: Exception) -> None:
         self.made: list[Rental] = []
         self.errors = list(errors)
         offer = SimpleNamespace(price=Price(7.2, "", "now"))
         provider: Any = SimpleNamespace(offer=lambda type_name, spot: offer)
-        self.rentals = Rentals(provider, None, keep_s, 30.0, grace_s=grace_s)  # type: ignore[arg-type]
+        self.rentals = ClusterPool(provider, None, keep_s, 30.0, grace_s=grace_s)  # type: ignore[arg-type]
         self.rentals._rental = self.make  # type: ignore[assignment,method-assign]
 
     def make(self, *key: Any) -> Rental:
@@ -65,12 +65,12 @@ class Owner:
         self.made.append(rental)
         return rental
 
-    def take(self, type_name: str = "m", up: bool = True) -> Held:
+    def take(self, type_name: str = "m", up: bool = True) -> PooledCluster:
         held = self.rentals.take(type_name, 2, "study/1", PRICED)
         held.up = held.up or up
         return held
 
-    def boot(self, held: Held, usd: float = math.inf) -> None:
+    def boot(self, held: PooledCluster, usd: float = math.inf) -> None:
         self.rentals.boot(held, threading.Event(), lambda: usd)
 
 
@@ -113,7 +113,7 @@ def test_what_is_due_is_charged_once() -> None:
 def test_machines_are_ordered_if_their_shortest_use_can_be_paid(
     price: Price, ordering_s: float, ending_s: float, usd: float, lasts_s: float
 ) -> None:
-    held = Held(("m", 1, "x"), Rental, price)  # type: ignore[arg-type]
+    held = PooledCluster(("m", 1, "x"), Rental, price)  # type: ignore[arg-type]
     assert held.lasts_s(usd, ordering_s, ending_s) == lasts_s
 
 
@@ -130,7 +130,7 @@ def test_what_earlier_attempts_have_cost_is_not_there_for_the_next() -> None:
     assert held.most_usd_per_h(0.06, 10.0) == pytest.approx(1.8)
     assert held.most_usd_per_h(0.06, 120.0) == pytest.approx(0.9)
     assert held.most_usd_per_h(math.inf, 10.0) is None
-    assert Held(("m", 1, "x"), Rental, Price(1.0, "", "")).most_usd_per_h(1.0, 0.0) is None  # type: ignore[arg-type]
+    assert PooledCluster(("m", 1, "x"), Rental, Price(1.0, "", "")).most_usd_per_h(1.0, 0.0) is None  # type: ignore[arg-type]
     owner.rentals.close()
 
 

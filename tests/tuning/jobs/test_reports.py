@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from prudent.cloud.machine_parameter import MachineParameter
 from prudent.core.parameters import Constant
 from prudent.core.space import Space
-from prudent.tuning.jobs.exits import outcome
-from prudent.tuning.jobs.lines import Lines
-from prudent.tuning.jobs.logs import Log
-from prudent.tuning.jobs.reports import Reports
-from prudent.tuning.jobs.template import Template
+from prudent.tuning.jobs.exits import outcome_of_exit
+from prudent.tuning.jobs.lines import LineSplitter
+from prudent.tuning.jobs.logs import TrialLog
+from prudent.tuning.jobs.reports import ReportedMeasures
+from prudent.tuning.jobs.template import CommandTemplate
 from prudent.tuning.trial import Progress
 
 
@@ -32,14 +32,14 @@ from prudent.tuning.trial import Progress
     ],
 )
 def test_a_report_in_every_spelling(line: str) -> None:
-    assert Reports(["accuracy"]).line(line, 3.0) == Progress(3.0, {"accuracy": 0.5})
+    assert ReportedMeasures(["accuracy"]).line(line, 3.0) == Progress(3.0, {"accuracy": 0.5})
 
 
 @pytest.mark.parametrize(
     "line", ["", "PRUDENT", "PRUDENTLY done", 'prudent {"accuracy": 1}', 'x PRUDENT {"accuracy": 1}', "{}"]
 )
 def test_other_lines_are_none_of_our_business(line: str) -> None:
-    reports = Reports(["accuracy"])
+    reports = ReportedMeasures(["accuracy"])
     assert reports.line(line, 1.0) is None
     assert not reports.any
     assert (
@@ -51,7 +51,7 @@ def test_other_lines_are_none_of_our_business(line: str) -> None:
     "rest", ["{", "[1]", "3", "null", "{'accuracy': 1}", '{"accuracy": 1} x', "[" * 100_000]
 )
 def test_rubbish_is_quoted_shortly(rest: str) -> None:
-    reports = Reports(["accuracy"])
+    reports = ReportedMeasures(["accuracy"])
     assert reports.line(f"PRUDENT {rest}", 1.0) is None
     complaint = reports.complaint()
     assert complaint is not None
@@ -60,14 +60,14 @@ def test_rubbish_is_quoted_shortly(rest: str) -> None:
 
 
 def test_a_line_that_tells_nothing_new_is_no_progress() -> None:
-    reports = Reports(["accuracy"])
+    reports = ReportedMeasures(["accuracy"])
     assert reports.line('PRUDENT {"epoch": 3}', 1.0) is None
     assert reports.any
 
 
 @given(st.text(max_size=200))
 def test_no_line_can_stop_the_reading(text: str) -> None:
-    reports = Reports(["accuracy"])
+    reports = ReportedMeasures(["accuracy"])
     for line in (text, f"PRUDENT {text}", f'PRUDENT {{"accuracy": {text}}}'):
         reports.line(line, 1.0)
     assert all(math.isfinite(value) for value in reports.measures.values())
@@ -81,7 +81,7 @@ def test_reports_are_found_between_any_bytes(chunks: list[bytes], values: list[f
     stream = b"\n".join(chunks)
     for value in values:
         stream += b"\nPRUDENT " + json.dumps({"x": value}).encode() + b"\n"
-    reports, lines, shown = Reports(["x"]), Lines(), []
+    reports, lines, shown = ReportedMeasures(["x"]), LineSplitter(), []
     for at in range(0, len(stream), 7):
         shown += [reports.line(line, 0.0) for line in lines.feed(stream[at : at + 7])]
     assert [p.measures["x"] for p in shown if p is not None][-len(values) :] == values
@@ -89,7 +89,7 @@ def test_reports_are_found_between_any_bytes(chunks: list[bytes], values: list[f
 
 
 def test_an_endless_line_takes_no_memory_and_the_next_one_counts() -> None:
-    lines = Lines()
+    lines = LineSplitter()
     for _ in range(100):
         assert lines.feed(b"x" * 65536) == []
     assert len(lines._partial) <= 1 << 20
@@ -97,19 +97,19 @@ def test_an_endless_line_takes_no_memory_and_the_next_one_counts() -> None:
 
 
 def test_the_last_line_of_a_log_is_the_last_that_says_anything() -> None:
-    log = Log(None)
+    log = TrialLog(None)
     log.write(b"Traceback\nValueError: no\xff data\n 10%\r 20%\rdone \n\n \n")
     assert log.last_line == "done"
     log.write(b"y" * 10_000)
     assert log.last_line == "y" * 200
-    assert Log(None).last_line == ""
+    assert TrialLog(None).last_line == ""
 
 
 @pytest.mark.parametrize(
     ("code", "ran_s", "started"), [(127, 0.1, False), (126, 0.1, False), (127, 60.0, True), (1, 0.1, True)]
 )
 def test_a_shell_that_finds_no_command_says_so_at_once(code: int, ran_s: float, started: bool) -> None:
-    ended = outcome(code, ran_s, ran_s + 100, Reports([]), "sh: train: not found")
+    ended = outcome_of_exit(code, ran_s, ran_s + 100, ReportedMeasures([]), "sh: train: not found")
     assert ended.started is started
     assert ended.time_s == (ran_s + 100 if started else 0.0)
 
@@ -124,27 +124,27 @@ SIGNS = st.text(
 def test_any_text_reaches_the_command_unchanged(text: str) -> None:
     space = Space([Constant("x", text)])
     for command in ("printf %s {x}", "printf %s '{x}'", 'printf %s "{x}"', ["printf", "%s", "{x}"]):
-        filled = Template.parse(command, space).fill({"x": text})
+        filled = CommandTemplate.parse(command, space).fill({"x": text})
         told = subprocess.run(["/bin/sh", "-c", filled], capture_output=True, check=True).stdout
         assert told == text.encode()
 
 
 def test_a_place_keeps_its_surroundings() -> None:
     space = Space.parse({"x": ["a b"], "n": [1e-05, 3]})
-    filled = Template.parse("f --a={x}.txt \\'{n} \"it's {x}\" # '{n}\ng '{n}'", space).fill(
+    filled = CommandTemplate.parse("f --a={x}.txt \\'{n} \"it's {x}\" # '{n}\ng '{n}'", space).fill(
         {"x": "a b", "n": 1e-05}
     )
     assert filled == "f --a='a b'.txt \\'1e-05 \"it's a b\" # '{n}\ng '1e-05'"
 
 
 def test_between_single_quotes_nothing_is_escaped() -> None:
-    template = Template.parse(r"""f '\' {x} "\" {x}" """, Space.parse({"x": ["a b"]}))
+    template = CommandTemplate.parse(r"""f '\' {x} "\" {x}" """, Space.parse({"x": ["a b"]}))
     assert template.fill({"x": "a b"}) == r"""f '\' 'a b' "\" a b" """
 
 
 def test_a_machine_tells_its_parts() -> None:
     space = Space([MachineParameter("cluster", ["m5.large"], [1, 4])])
-    template = Template.parse("run -n {cluster.count} -t {cluster.type} {cluster}", space)
+    template = CommandTemplate.parse("run -n {cluster.count} -t {cluster.type} {cluster}", space)
     assert template.fill({"cluster": "4*m5.large"}) == "run -n 4 -t m5.large '4*m5.large'"
 
 
@@ -152,4 +152,4 @@ def test_a_machine_tells_its_parts() -> None:
     ("value", "text"), [(True, "true"), (None, "null"), (0.1, "0.1"), (3, "3"), ((1, "a"), "'[1, \"a\"]'")]
 )
 def test_values_are_written_as_json(value: Any, text: str) -> None:
-    assert Template.parse("f {x}", Space([Constant("x", value)])).fill({"x": value}) == f"f {text}"
+    assert CommandTemplate.parse("f {x}", Space([Constant("x", value)])).fill({"x": value}) == f"f {text}"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
 from prudent.core.space import Space
-from prudent.tuning.jobs.records import Recorded
+from prudent.tuning.jobs.records import MeasuredRun
 from prudent.tuning.jobs.table import ReplayedRun, TableJob
 from prudent.tuning.trial import CUT, FINISHED, Outcome, Progress
 
@@ -240,7 +240,7 @@ def test_a_wrong_progress_table_is_refused(checks: str, complaint: str, tmp_path
 def test_asked_in_any_steps_a_run_tells_the_same(
     times: list[float], end_s: float, until: list[float]
 ) -> None:
-    recorded = Recorded(end_s, 1.0, {"x": 1.0}, tuple(Progress(t, {"x": t}) for t in times))
+    recorded = MeasuredRun(end_s, 1.0, {"x": 1.0}, tuple(Progress(t, {"x": t}) for t in times))
     run, told = ReplayedRun(recorded, Price(1.0, "", "test")), []
     for until_s in [*until, 250.0]:
         while (event := run.next(until_s)) is not None:
@@ -270,7 +270,7 @@ def test_the_fingerprint_tells_tables_apart(tmp_path: Path) -> None:
 
 def test_a_table_can_be_made_without_a_file() -> None:
     space = Space.from_points([{"n": 1}, {"n": 2}])
-    runs = {space.key({"n": n}): Recorded(10.0 * n, 3.6, {"x": float(n)}) for n in (1, 2)}
+    runs = {space.key({"n": n}): MeasuredRun(10.0 * n, 3.6, {"x": float(n)}) for n in (1, 2)}
     job = TableJob(runs, space, ["x"], source="sketch", price_date="2025-01-01")
     assert job.start({"n": 2}, 1).next(100) == Outcome(FINISHED, 20.0, {"x": 2.0})
     assert job.price({"n": 2}).date == "2025-01-01"

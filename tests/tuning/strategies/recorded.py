@@ -27,10 +27,10 @@ from prudent.tuning.history import History
 from prudent.tuning.problem import Problem
 from prudent.tuning.strategies.fabulinus import Fabolas
 from prudent.tuning.strategies.lynceus import Lynceus
-from prudent.tuning.strategies.pool import look_at
+from prudent.tuning.strategies.pool import candidate_pool
 from prudent.tuning.strategies.prospect import bill_usd
 from prudent.tuning.strategies.registry import build
-from prudent.tuning.strategies.strategy import Predicting
+from prudent.tuning.strategies.strategy import PredictiveStrategy
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Proposal, Trial
 
 FILE = Path(__file__).with_name("recorded.json")
@@ -232,7 +232,7 @@ def decision(case: Case, jitter: float = 0.0) -> Told:
         out["beliefs"] = _of_lynceus(strategy, problem, history, case.money_usd)
     if isinstance(strategy, Fabolas):
         out["beliefs"] = _of_fabolas(strategy, history, case.money_usd)
-    if isinstance(strategy, Predicting):
+    if isinstance(strategy, PredictiveStrategy):
         everything = problem.everything.configurations
         out["predicted"] = [strategy.predict(history, everything[place]) for place in (5, 44)]
     return out
@@ -249,7 +249,7 @@ def _proposed(proposal: Proposal | None, problem: Problem) -> Told | None:
 
 
 def _of_lynceus(strategy: Lynceus, problem: Problem, history: History, money_usd: float) -> Told:
-    pool, fresh = look_at(problem, history, SEED, strategy._full_only)
+    pool, fresh = candidate_pool(problem, history, SEED, strategy._full_only)
     eligible = strategy._eligible(pool, history)
     belief, outlook = strategy._outlook(history, pool)
     best = strategy._best_loss(history, belief)

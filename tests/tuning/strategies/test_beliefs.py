@@ -15,23 +15,29 @@ from prudent.tuning.goal import Constraint, Goal
 from prudent.tuning.history import History
 from prudent.tuning.problem import Problem
 from prudent.tuning.strategies import beliefs, margins, nephele
-from prudent.tuning.strategies.beliefs import Learner, Shifted, Targets, checkpoint, price_slope
+from prudent.tuning.strategies.beliefs import (
+    RegressionTargets,
+    ShiftedBelief,
+    SurrogateFitter,
+    last_refit,
+    price_slope,
+)
 from prudent.tuning.strategies.bohb import LEAST_WIDTH, log_density
-from prudent.tuning.strategies.brackets import Rung, brackets, growth, standing
+from prudent.tuning.strategies.brackets import Rung, brackets, rank_key, time_exponent
 from prudent.tuning.strategies.extrapolation import (
     LOG,
     LOGIT,
     PLAIN,
     Extrapolator,
-    ForestCurve,
+    TreesCurve,
     warp_for,
 )
-from prudent.tuning.strategies.forest import Forest
+from prudent.tuning.strategies.forest import TreesBelief
 from prudent.tuning.strategies.lynceus import first_cap_usd
-from prudent.tuning.strategies.margins import Scaling, margins_of
+from prudent.tuning.strategies.margins import MeasureScale, margins_of
 from prudent.tuning.strategies.nephele import dropped
-from prudent.tuning.strategies.subsampling import Ground
-from prudent.tuning.surrogates.product_gp import Samples, power_law
+from prudent.tuning.strategies.subsampling import FractionGrid
+from prudent.tuning.surrogates.product_gp import FractionSamples, power_law
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Trial
 
 GOAL = Goal.parse("minimise cost_usd subject to accuracy >= 0.8")
@@ -53,9 +59,9 @@ def problem(
 
 class TestCheckpoint:
     def test_hyper_parameters_are_weighed_each_time_at_first_and_then_ever_rarer(self) -> None:
-        assert [checkpoint(n) for n in range(26)] == [*range(25), 24]
+        assert [last_refit(n) for n in range(26)] == [*range(25), 24]
         # From 48 samples on every 8, from 96 on every 16, from 192 on every 32.
-        found = {n: checkpoint(n) for n in (27, 28, 47, 48, 55, 56, 95, 96, 111, 112, 191, 192, 223, 224)}
+        found = {n: last_refit(n) for n in (27, 28, 47, 48, 55, 56, 95, 96, 111, 112, 191, 192, 223, 224)}
         assert found == {
             27: 24, 28: 28, 47: 44, 48: 48, 55: 48, 56: 56, 95: 88, 96: 96, 111: 96, 112: 112, 191: 176,
             192: 192, 223: 192, 224: 224,
@@ -83,7 +89,7 @@ class TestPriceSlope:
 
 class TestCutRuns:
     def told(self, trials: list[Trial]) -> tuple[Any, Any, Any]:
-        return Learner(problem(), "gp", 1)._log_costs(trials)
+        return SurrogateFitter(problem(), "gp", 1)._log_costs(trials)
 
     def runs(self, *errors: float) -> list[Trial]:
         ended = [trial(k + 1, 2, estimate={"log_error": e}) for k, e in enumerate(errors)]
@@ -118,7 +124,7 @@ class TestCutRuns:
     def test_trees_take_a_cut_run_to_be_twice_as_long(self) -> None:
         p = problem()
         trials = tuple(trial(k, n, CUT, 50.0) for k, n in enumerate((1, 2, 3), start=1))
-        found = Learner(p, "trees", 1, 20).log_cost(History(GOAL, trials), p.everything)
+        found = SurrogateFitter(p, "trees", 1, 20).log_cost(History(GOAL, trials), p.everything)
         low, high = (math.log(50 * n / 3600) + 0.7 for n in (1, 3))
         assert low - 1e-9 <= float(found.mean.min()) < float(found.mean.max()) <= high + 1e-9
 
@@ -130,12 +136,12 @@ class TestLearner:
 
     def test_a_free_machine_costs_next_to_nothing_by_its_time(self) -> None:
         p = problem(usd=0.0)
-        found = Learner(p, "gp", 1).log_cost(History(GOAL, (trial(1), trial(2, 2))), p.everything)
+        found = SurrogateFitter(p, "gp", 1).log_cost(History(GOAL, (trial(1), trial(2, 2))), p.everything)
         assert found.mean == pytest.approx(math.log(100 * 1e-9 / 3600), abs=0.2)
 
     def test_only_what_ended_tells_a_measure(self) -> None:
         p = problem()
-        learner = Learner(p, "gp", 1)
+        learner = SurrogateFitter(p, "gp", 1)
         seen = [
             trial(1, 1, measures={"accuracy": 0.7}),
             trial(2, 4, measures={"accuracy": 0.8}),
@@ -143,7 +149,7 @@ class TestLearner:
             trial(4, 6, measures={"loss": 3.0}),
         ]
         found = learner.measure("accuracy", History(GOAL, tuple(seen)), p.everything)
-        only = Learner(p, "gp", 1).measure("accuracy", History(GOAL, tuple(seen[:2])), p.everything)
+        only = SurrogateFitter(p, "gp", 1).measure("accuracy", History(GOAL, tuple(seen[:2])), p.everything)
         assert found is not None
         assert only is not None
         assert found.mean == pytest.approx(only.mean)
@@ -152,10 +158,10 @@ class TestLearner:
     def test_nothing_failed_means_that_everything_works(self) -> None:
         p = problem()
         assert (
-            Learner(p, "gp", 1).works(History(GOAL, (trial(1), trial(2, 4, CUT))), p.everything) == 1
+            SurrogateFitter(p, "gp", 1).works(History(GOAL, (trial(1), trial(2, 4, CUT))), p.everything) == 1
         ).all()
         mixed = History(GOAL, (trial(1), trial(2, 2), trial(3, 8, FAILED), trial(4, 6, FAILED)))
-        chance = Learner(p, "gp", 1).works(mixed, p.everything)
+        chance = SurrogateFitter(p, "gp", 1).works(mixed, p.everything)
         by_n = {c["n"]: x for c, x in zip(p.everything.configurations, chance, strict=True)}
         assert by_n[1] > 0.6 > 0.4 > by_n[8] >= 1e-3
 
@@ -165,7 +171,9 @@ class TestLearner:
         for surrogate in ("gp", "trees"):
             history = History(GOAL, seen)
             waiting = replace(history, pending=(_proposal({"n": 6, "s": 1.0}),))
-            before, after = (Learner(p, surrogate, 1).log_cost(h, p.everything) for h in (history, waiting))
+            before, after = (
+                SurrogateFitter(p, surrogate, 1).log_cost(h, p.everything) for h in (history, waiting)
+            )
             place = p.index({"n": 6, "s": 1.0})
             if surrogate == "gp":
                 assert after.mean[place] == pytest.approx(before.mean[place], abs=0.02)
@@ -174,10 +182,10 @@ class TestLearner:
     def test_a_shifted_belief_learns_as_the_one_behind_it(self) -> None:
         p = problem()
         seen = tuple(trial(k, n, time_s=60.0 + 9 * n) for k, n in enumerate((1, 3, 8), start=1))
-        cost = Learner(p, "gp", 1).log_cost(History(GOAL, seen), p.everything)
-        assert isinstance(cost, Shifted)
+        cost = SurrogateFitter(p, "gp", 1).log_cost(History(GOAL, seen), p.everything)
+        assert isinstance(cost, ShiftedBelief)
         offset = np.linspace(-1, 2, len(p.everything))
-        loss = Shifted(cost, offset, -1.0)
+        loss = ShiftedBelief(cost, offset, -1.0)
         assert loss.mean == pytest.approx(-(cost.mean + offset))
         paths, values = np.array([[4], [9]]), np.array([[0.3], [-2.0]])
         mean, std = loss.given(paths, values)
@@ -189,17 +197,19 @@ class TestLearner:
         assert loss.narrowed(some).given(np.array([[1]]), values[1:])[0][0] == pytest.approx(mean[1][some])
 
     def test_targets_without_the_bounds(self) -> None:
-        targets = Targets(np.arange(3.0), np.array([True, False, False]), np.array([0.1, 0.2, 0.3]), 0.7)
+        targets = RegressionTargets(
+            np.arange(3.0), np.array([True, False, False]), np.array([0.1, 0.2, 0.3]), 0.7
+        )
         left = targets.measured
         assert (left.y.tolist(), left.doubt.tolist(), left.usual) == ([1.0, 2.0], [0.2, 0.3], 0.7)
-        sure = Targets.sure([4.0, 5.0])
+        sure = RegressionTargets.sure([4.0, 5.0])
         assert (sure.is_cut.any(), sure.doubt.any(), sure.usual) == (False, False, None)
 
     def test_trees_are_never_sure(self) -> None:
         X, y = np.arange(6.0)[:, None], np.array([0.0, 0.0, 0.0, 0.0, 0.0, 10.0])
-        forest = Forest.fit(X, y, X, np.random.default_rng(1), 4)
+        forest = TreesBelief.fit(X, y, X, np.random.default_rng(1), 4)
         assert float(forest.std.min()) == pytest.approx(0.05 * y.std())
-        alike = Forest.fit(X, np.ones(6), X, np.random.default_rng(1), 4)
+        alike = TreesBelief.fit(X, np.ones(6), X, np.random.default_rng(1), 4)
         assert alike.std == pytest.approx(1e-3)
         assert forest.narrowed(np.array([5, 0])).mean == pytest.approx(forest.mean[[5, 0]])
 
@@ -215,18 +225,18 @@ class TestMargins:
         def odds(v: float) -> float:
             return math.log(v / (1 - v))
 
-        share = Scaling.of([0.2, 0.9], 0.85)
+        share = MeasureScale.of([0.2, 0.9], 0.85)
         assert (share.kind, share.usual) == ("share", 1.5)
         assert share.of_values(np.array([0.3, 0.0, 0.004, 1.0])) == pytest.approx(
             [odds(0.3), odds(0.01), odds(0.01), odds(0.99)]
         )
-        positive = Scaling.of([120.0, 5000.0], 4000)
+        positive = MeasureScale.of([120.0, 5000.0], 4000)
         assert (positive.kind, positive.usual) == ("positive", 0.7)
         assert positive.of_values(5.0) == pytest.approx(math.log(5))
-        plain = Scaling.of([-3.0, 5.0], 2)
+        plain = MeasureScale.of([-3.0, 5.0], 2)
         assert (plain.kind, plain.usual) == ("plain", 4.0)
         assert plain.of_values(-3.0) == -3.0
-        assert Scaling.of([-2.0], -2.0).usual == 1e-6
+        assert MeasureScale.of([-2.0], -2.0).usual == 1e-6
 
     @pytest.mark.parametrize(
         ("values", "bound", "kind"),
@@ -237,8 +247,8 @@ class TestMargins:
         ],
     )  # fmt: skip
     def test_kinds_at_their_borders(self, values: list[float], bound: float, kind: str) -> None:
-        assert Scaling.of(values, bound).kind == kind
-        assert Scaling.of(values, bound, "plain").kind == "plain"
+        assert MeasureScale.of(values, bound).kind == kind
+        assert MeasureScale.of(values, bound, "plain").kind == "plain"
 
     def test_margins_are_differences_on_the_scale(self) -> None:
         seen = [trial(1, measures={"memory_mb": 100.0}), trial(2, measures={"memory_mb": 800.0})]
@@ -326,21 +336,21 @@ class TestBrackets:
         def seen(place: str, *points: tuple[float, float]) -> list[tuple[object, float, Trial]]:
             return [(place, s, trial(k, time_s=t)) for k, (s, t) in enumerate(points)]
 
-        assert growth(seen("a", (0.1, 10.0))) == 1.0
-        assert growth(seen("a", (0.1, 10.0), (0.4, 20.0))) == pytest.approx(0.5)
-        assert growth(seen("a", (0.4, 20.0), (0.1, 10.0))) == pytest.approx(0.5)
-        assert growth(seen("a", (0.1, 10.0), (1.0, 1000.0))) == 1.0
-        assert growth(seen("a", (0.1, 10.0), (1.0, 5.0))) == 0.0
+        assert time_exponent(seen("a", (0.1, 10.0))) == 1.0
+        assert time_exponent(seen("a", (0.1, 10.0), (0.4, 20.0))) == pytest.approx(0.5)
+        assert time_exponent(seen("a", (0.4, 20.0), (0.1, 10.0))) == pytest.approx(0.5)
+        assert time_exponent(seen("a", (0.1, 10.0), (1.0, 1000.0))) == 1.0
+        assert time_exponent(seen("a", (0.1, 10.0), (1.0, 5.0))) == 0.0
         three = [
             *seen("a", (0.1, 10.0), (1.0, 10.0)),
             *seen("b", (0.1, 10.0), (1.0, 10.0 * 10**0.3)),
             *seen("c", (0.1, 10.0), (1.0, 10.0 * 10**0.8)),
         ]
-        assert growth(three) == pytest.approx(0.3)
-        assert growth([("a", 0.1, trial(1)), ("b", 1.0, trial(2, time_s=900.0))]) == 1.0
+        assert time_exponent(three) == pytest.approx(0.3)
+        assert time_exponent([("a", 0.1, trial(1)), ("b", 1.0, trial(2, time_s=900.0))]) == 1.0
         cut = [("a", 0.1, trial(1, time_s=10.0)), ("a", 0.4, trial(2, status=CUT, time_s=20.0))]
-        assert growth(cut) == 1.0
-        assert growth([("a", 0.1, trial(1, time_s=0.0)), ("a", 0.4, trial(2))]) == 1.0
+        assert time_exponent(cut) == 1.0
+        assert time_exponent([("a", 0.1, trial(1, time_s=0.0)), ("a", 0.4, trial(2))]) == 1.0
 
     def test_standing_looks_at_the_full_data_where_the_goal_does(self) -> None:
         one = trial(7, time_s=100.0, cost_usd=0.2, measures={"loss": 3.0})
@@ -349,10 +359,10 @@ class TestBrackets:
         )
         # At a quarter of the data with β = 0.5 both double on the way to all of it.
         misses = (200 - 150) / 150 + (100 - 50) / 50
-        assert standing(full, one, 0.25, 0.5) == (0.0, pytest.approx(misses), pytest.approx(0.4), 7)
-        assert standing(Goal.parse("maximise loss"), one, 0.25, 0.5) == (0.0, 0.0, -3.0, 7)
-        assert standing(Goal.parse("maximise accuracy"), one, 0.25, 0.5)[2] == math.inf
-        statuses = [standing(GOAL, replace(one, status=s), 1.0, 1.0)[0] for s in (FINISHED, CUT, FAILED)]
+        assert rank_key(full, one, 0.25, 0.5) == (0.0, pytest.approx(misses), pytest.approx(0.4), 7)
+        assert rank_key(Goal.parse("maximise loss"), one, 0.25, 0.5) == (0.0, 0.0, -3.0, 7)
+        assert rank_key(Goal.parse("maximise accuracy"), one, 0.25, 0.5)[2] == math.inf
+        statuses = [rank_key(GOAL, replace(one, status=s), 1.0, 1.0)[0] for s in (FINISHED, CUT, FAILED)]
         assert statuses == [0.0, 1.0, 2.0]
 
 
@@ -386,7 +396,7 @@ class TestExtrapolation:
         X, s = rng.random((12, 2)), rng.choice([0.05, 0.1, 0.3], 12)
         y = 1.0 + 0.7 * np.log(s) + X[:, 0] + 0.1 * rng.standard_normal(12)
         places, fractions = rng.random((5, 2)), np.array([0.1, 0.3, 1.0, 1.0, 0.6])
-        curve = ForestCurve(Samples(X, s, y, np.zeros(12)), places, fractions, power_law, 1, 6)
+        curve = TreesCurve(FractionSamples(X, s, y, np.zeros(12)), places, fractions, power_law, 1, 6)
         design = np.column_stack([power_law(s), X])
         gram = design.T @ design + np.diag([1e-3, 1e-2, 1.0, 1.0])
         line = np.linalg.inv(gram) @ design.T @ y
@@ -409,10 +419,10 @@ class TestExtrapolation:
         p = problem(goal, fraction="s")
         found = []
 
-        def curve(name: str, trials: Any, samples: Samples, *rest: Any) -> None:
+        def curve(name: str, trials: Any, samples: FractionSamples, *rest: Any) -> None:
             found.append(samples)
 
-        extrapolator = Extrapolator(Ground(p, 1), "gp", False, 1)
+        extrapolator = Extrapolator(FractionGrid(p, 1), "gp", False, 1)
         extrapolator._curve = curve  # type: ignore[method-assign, assignment]
         trials = (
             trial(1, 2),
@@ -422,7 +432,7 @@ class TestExtrapolation:
             trial(5, 8, FAILED),
             trial(6, 8, time_s=0.0),
         )
-        extrapolator.log_cost(History(goal, trials), Ground(p, 1).look(History(goal, trials)))
+        extrapolator.log_cost(History(goal, trials), FractionGrid(p, 1).look(History(goal, trials)))
         own = [math.log(100 * n / 3600) for n in (2, 3, 4, 6)]
         assert found[0].y == pytest.approx([own[0], own[1] + math.log(2.5), own[2], own[3] + 0.7])
         assert found[0].extra_noise.tolist() == [0.0, 0.5, 0.5, 0.5]

@@ -15,27 +15,27 @@ from prudent.tuning.history import History
 from prudent.tuning.problem import Problem
 from prudent.tuning.strategies.entropy import (
     FAR,
-    Draws,
+    PosteriorDraws,
     information,
     information_of_marginals,
     joint_draws,
     joint_nodes,
 )
 from prudent.tuning.strategies.extrapolation import LOGIT, PLAIN
-from prudent.tuning.strategies.foretelling import SURE_Z, foretold
-from prudent.tuning.strategies.prospect import Aspect, Band, Prospect, bill_usd, prospect_of
-from prudent.tuning.strategies.subsampling import Field, Ground
-from prudent.tuning.surrogates.product_gp import ProductProcess, Samples, Shape
+from prudent.tuning.strategies.foretelling import INTERVAL_Z, prediction_of
+from prudent.tuning.strategies.prospect import ScaledMeasure, FeasibleInterval, GoalPosterior, bill_usd, goal_posterior
+from prudent.tuning.strategies.subsampling import FractionCandidates, FractionGrid
+from prudent.tuning.surrogates.product_gp import ProductProcess, FractionSamples, FractionShape
 
 
 def cdf(z: float) -> float:
     return 0.5 * math.erfc(-z / math.sqrt(2))
 
 
-def draws(seed: int, low: float = -FAR, high: float = FAR, count: int = 40, size: int = 5) -> Draws:
+def draws(seed: int, low: float = -FAR, high: float = FAR, count: int = 40, size: int = 5) -> PosteriorDraws:
     rng = np.random.default_rng(seed)
     tests = 3
-    return Draws(
+    return PosteriorDraws(
         rng.standard_normal((count, size)),
         rng.standard_normal((tests, count)),
         0.6 * rng.random((tests, size)),
@@ -46,7 +46,7 @@ def draws(seed: int, low: float = -FAR, high: float = FAR, count: int = 40, size
     )
 
 
-def searched(beliefs: list[Draws], sign: float, offset: Any, nodes: int) -> list[float]:
+def searched(beliefs: list[PosteriorDraws], sign: float, offset: Any, nodes: int) -> list[float]:
     """E KL(p_opt | y) - KL(p_opt), one draw at a time."""
     points, weights = joint_nodes(len(beliefs), nodes)
 
@@ -102,12 +102,12 @@ def test_bounds_on_the_objective_itself_count() -> None:
 def test_joint_draws_are_the_posterior_of_one_setting_driven_by_the_normals() -> None:
     rng = np.random.default_rng(6)
     X, s = rng.random((9, 2)), rng.choice([0.05, 0.2, 0.5], 9)
-    samples = Samples(X, s, 2.0 + np.sin(3 * X[:, 0]) + 0.3 * np.log(s), np.zeros(9))
+    samples = FractionSamples(X, s, 2.0 + np.sin(3 * X[:, 0]) + 0.3 * np.log(s), np.zeros(9))
     process = ProductProcess.fit(
         samples,
         rng.random((6, 2)),
         np.array([0.05, 0.2, 0.5, 1, 1, 1.0]),
-        Shape(),
+        FractionShape(),
         [slice(0, 1), slice(1, 2)],
         1,
     )
@@ -186,19 +186,19 @@ def problem(goal: str, minimum_s: float = 0.0, boot_s: float = 0.0) -> Problem:
     return Problem(space, Goal.parse(goal), price, ("accuracy", "loss"), "s")
 
 
-def field(of: Problem) -> Field:
-    return Ground(of, 1).look(History(of.goal))
+def field(of: Problem) -> FractionCandidates:
+    return FractionGrid(of, 1).look(History(of.goal))
 
 
 COST = Sure([-4.0, -2.0, -3.0, -0.5], [0.3, 0.5, 0.4, 0.6])
 QUALITY = Sure([0.5, 1.5, 0.2, 2.0], [0.4, 0.2, 0.6, 0.1])
 
 
-def prospect(goal: str, **more: float) -> tuple[Prospect, Field]:
+def prospect(goal: str, **more: float) -> tuple[GoalPosterior, FractionCandidates]:
     of = problem(goal, **more)
     here = field(of)
     works = np.array([1.0, 0.9, 0.8, 0.7])
-    return prospect_of(
+    return goal_posterior(
         of.goal, here, COST, {"accuracy": (QUALITY, LOGIT), "loss": (QUALITY, PLAIN)}, works
     ), here
 
@@ -265,13 +265,13 @@ def test_the_objective_in_its_own_units(goal: str, sign: float, values: Any) -> 
 def test_the_recommended_place_is_the_best_that_is_sure_else_the_likeliest_else_the_nearest() -> None:
     places = np.array([1, 2, 3])
     none = np.zeros(4)
-    band = Band(COST, none - math.inf, none - 1.9)
-    said = Prospect(Aspect(QUALITY, PLAIN, none), 1.0, (band,), np.ones(4))
+    band = FeasibleInterval(COST, none - math.inf, none - 1.9)
+    said = GoalPosterior(ScaledMeasure(QUALITY, PLAIN, none), 1.0, (band,), np.ones(4))
     # P(cost <= -1.9) is 0.58, 0.997, 0.01 there.
     assert said.recommended(places, 0.5) == 1
     assert said.recommended(places, 0.99) == 2
     assert said.recommended(places, 0.9999) == 2
-    hopeless = Prospect(said.objective, 1.0, (Band(COST, none + 1.0, none + math.inf),), np.ones(4))
+    hopeless = GoalPosterior(said.objective, 1.0, (FeasibleInterval(COST, none + 1.0, none + math.inf),), np.ones(4))
     assert hopeless.recommended(places, 0.5) == 3
     assert hopeless.recommended(np.array([0, 1]), 0.5) == 1
     # With a chance of a hundredth it is the likeliest, below it the nearest.
@@ -279,8 +279,8 @@ def test_the_recommended_place_is_the_best_that_is_sure_else_the_likeliest_else_
     for shift, place in ((0.01, 1), (-0.01, 0)):
         bound = np.full(2, -math.inf), np.array([-2.5, 3.0 - 9.0 * 2.3263478740408408 + 9.0 * shift])
         assert (
-            Prospect(
-                Aspect(spread, PLAIN, np.zeros(2)), 1.0, (Band(spread, *bound),), np.ones(2)
+            GoalPosterior(
+                ScaledMeasure(spread, PLAIN, np.zeros(2)), 1.0, (FeasibleInterval(spread, *bound),), np.ones(2)
             ).recommended(np.arange(2), 0.99)
             == place
         )
@@ -289,11 +289,11 @@ def test_the_recommended_place_is_the_best_that_is_sure_else_the_likeliest_else_
 def test_cea_counts_an_objective_that_may_be_negative_by_its_rank() -> None:
     tests, places = np.array([0, 1]), np.array([1, 2, 3])
     none = np.zeros(4)
-    band = Band(COST, none - math.inf, none - 1.9)
+    band = FeasibleInterval(COST, none - math.inf, none - 1.9)
     works = np.array([1.0, 1.0, 0.9, 1.0])
     chance = [cdf(0.1 / 0.25), 0.9 * cdf(1.1 / 0.2), cdf(-1.4 / 0.3)]
     for sign, value in ((1.0, [1.5, 0.2, 2.0]), (-1.0, [(2 - 1.5) / 1.8, 1.0, 0.0])):
-        said = Prospect(Aspect(QUALITY, PLAIN, none), sign, (band,), works)
+        said = GoalPosterior(ScaledMeasure(QUALITY, PLAIN, none), sign, (band,), works)
         best = max((i for i in range(3) if chance[i] >= 0.6), key=lambda i: value[i])
         assert said.cea(tests, places, 0.6) == pytest.approx([value[best] * chance[best]] * 2)
 
@@ -314,11 +314,11 @@ def test_the_bill_of_a_run_has_what_is_beside_it_and_is_at_least_the_least() -> 
 
 def test_a_prediction_tells_median_deviation_and_interval_of_everything() -> None:
     of = problem("maximise accuracy at full data subject to cost_usd <= 0.2 at full data")
-    ground = Ground(of, 1)
+    ground = FractionGrid(of, 1)
     here = ground.field(of.candidates([{"n": 4, "s": 1.0}]), History(of.goal))
     cost, quality = Sure([-2.0], [0.3]), Sure([1.2], [0.5])
     measures: Any = {"accuracy": (quality, LOGIT)}
-    said = foretold(here, cost, measures, prospect_of(of.goal, here, cost, measures, np.array([0.9])))
+    said = prediction_of(here, cost, measures, goal_posterior(of.goal, here, cost, measures, np.array([0.9])))
     z = np.linspace(-9, 9, 20_001)
     weight = np.exp(-z * z / 2) / np.exp(-z * z / 2).sum()
     shift = -math.log(14.4 / 3600)
@@ -336,4 +336,4 @@ def test_a_prediction_tells_median_deviation_and_interval_of_everything() -> Non
         assert said[f"{name}_std{unit}"] == pytest.approx(deviation, rel=1e-4)
     assert said["probability_feasible"] == pytest.approx(0.9 * cdf((math.log(0.2) + 2) / 0.3))
     assert len(said) == 13
-    assert cdf(SURE_Z) == pytest.approx(0.975, abs=1e-12)
+    assert cdf(INTERVAL_Z) == pytest.approx(0.975, abs=1e-12)

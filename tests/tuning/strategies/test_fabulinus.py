@@ -15,23 +15,23 @@ from prudent.core.money import Price
 from prudent.core.space import Space
 from prudent.tuning.confirm import confirm
 from prudent.tuning.goal import Goal
-from prudent.tuning.jobs.records import Recorded
+from prudent.tuning.jobs.records import MeasuredRun
 from prudent.tuning.jobs.table import TableJob
 from prudent.tuning.problem import Problem
 from prudent.tuning.strategies.entropy import (
     FAR,
-    Draws,
+    PosteriorDraws,
     information,
     information_of_marginals,
     joint_draws,
     joint_nodes,
 )
-from prudent.tuning.strategies.extrapolation import LOG, LOGIT, PLAIN, ProcessCurve, warp_for
-from prudent.tuning.strategies.prospect import Aspect, Band, Prospect, incumbent
-from prudent.tuning.strategies.strategy import Predicting
-from prudent.tuning.strategies.subsampling import Ground
+from prudent.tuning.strategies.extrapolation import LOG, LOGIT, PLAIN, GPCurve, warp_for
+from prudent.tuning.strategies.prospect import ScaledMeasure, FeasibleInterval, GoalPosterior, incumbent
+from prudent.tuning.strategies.strategy import PredictiveStrategy
+from prudent.tuning.strategies.subsampling import FractionGrid
 from prudent.tuning.study import Study
-from prudent.tuning.surrogates.product_gp import ProductProcess, Samples, Shape
+from prudent.tuning.surrogates.product_gp import ProductProcess, FractionSamples, FractionShape
 
 GOAL = "maximise accuracy at full data subject to cost_usd <= 0.05 at full data"
 FRACTIONS = (0.02, 0.1, 0.3, 1.0)
@@ -54,7 +54,7 @@ def table(fractions: tuple[float, ...] = FRACTIONS) -> TableJob:
                 for share in fractions:
                     time_s, usd_per_h, accuracy = outcome(vm, workers, rate, share)
                     points.append({"vm": vm, "workers": workers, "rate": rate, "share": share})
-                    runs.append(Recorded(time_s, usd_per_h, {"accuracy": accuracy}, ()))
+                    runs.append(MeasuredRun(time_s, usd_per_h, {"accuracy": accuracy}, ()))
     space = Space.from_points(points)
     by_key = {space.key(point): run for point, run in zip(points, runs, strict=True)}
     return TableJob(by_key, space, ["accuracy"], "share", "made up")
@@ -91,7 +91,7 @@ def kl(p: np.ndarray) -> float:
     return float((p * np.log(p)).sum())
 
 
-def gaussian_draws(count: int, seed: int = 0) -> tuple[Draws, np.ndarray, np.ndarray, float]:
+def gaussian_draws(count: int, seed: int = 0) -> tuple[PosteriorDraws, np.ndarray, np.ndarray, float]:
     """A joint Gaussian over two representers and one noisy test of the first, drawn from directly."""
     mean = np.array([0.3, 0.0])
     cov = np.array([[1.0, 0.2], [0.2, 0.8]])
@@ -102,7 +102,7 @@ def gaussian_draws(count: int, seed: int = 0) -> tuple[Draws, np.ndarray, np.nda
     variance = cov[0, 0] + noise
     gain = cov[:, 0] / variance
     far = np.full(2, FAR)
-    draws = Draws(values, outcomes[None], gain[None], mean[:1], np.array([math.sqrt(variance)]), -far, far)
+    draws = PosteriorDraws(values, outcomes[None], gain[None], mean[:1], np.array([math.sqrt(variance)]), -far, far)
     return draws, mean, cov, noise
 
 
@@ -123,7 +123,7 @@ def test_entropy_search_is_the_closed_form_of_two_representers() -> None:
     found = information([draws], 1.0, np.zeros(2), 5)
     assert found[0] == pytest.approx(expected - now, abs=0.01)
     # What is minimised is the mirror image.
-    mirrored = Draws(
+    mirrored = PosteriorDraws(
         -draws.values, -draws.outcomes, draws.gain, -draws.centre, draws.spread, draws.lower, draws.upper
     )
     assert information([mirrored], -1.0, np.zeros(2), 5)[0] == pytest.approx(found[0], abs=1e-9)
@@ -132,12 +132,12 @@ def test_entropy_search_is_the_closed_form_of_two_representers() -> None:
 def test_a_constraint_known_to_hold_changes_nothing_and_one_known_to_break_moves_the_optimum() -> None:
     draws, *_ = gaussian_draws(4_000)
     plain = information([draws], 1.0, np.zeros(2), 3)
-    cost = Draws(
+    cost = PosteriorDraws(
         np.zeros((4_000, 2)), np.zeros((1, 4_000)), np.zeros((1, 2)), np.zeros(1), np.ones(1),
         np.full(2, -FAR), np.full(2, 1.0),
     )  # fmt: skip
     assert information([draws, cost], 1.0, np.zeros(2), 3)[0] == pytest.approx(plain[0])
-    only_second = Draws(
+    only_second = PosteriorDraws(
         cost.values, cost.outcomes, cost.gain, cost.centre, cost.spread, cost.lower, np.array([-1.0, 1.0])
     )
     # Only one representer is allowed: where the optimum lies is known, no test tells more.
@@ -158,10 +158,10 @@ def test_marginals_are_searched_as_independent_gaussians() -> None:
 def process(seed: int = 0) -> ProductProcess:
     rng = np.random.default_rng(seed)
     X, s = rng.random((14, 2)), rng.choice([0.02, 0.1, 0.5], 14)
-    samples = Samples(X, s, np.sin(3 * X[:, 0]) + 0.3 * np.log(s), np.zeros(14))
+    samples = FractionSamples(X, s, np.sin(3 * X[:, 0]) + 0.3 * np.log(s), np.zeros(14))
     places = rng.random((8, 2))
     fractions = np.array([0.1, 0.5, 0.1, 0.5, 1.0, 1.0, 1.0, 1.0])
-    return ProductProcess.fit(samples, places, fractions, Shape(), [slice(0, 1), slice(1, 2)], 1)
+    return ProductProcess.fit(samples, places, fractions, FractionShape(), [slice(0, 1), slice(1, 2)], 1)
 
 
 def test_joint_draws_have_the_moments_of_the_posterior() -> None:
@@ -196,11 +196,11 @@ def test_nodes_keep_mean_and_variance(beliefs: int) -> None:
 
 
 def test_cea_is_what_the_incumbent_of_a_refit_promises() -> None:
-    quality, cost = ProcessCurve(process(0)), ProcessCurve(process(1))
+    quality, cost = GPCurve(process(0)), GPCurve(process(1))
     tests, targets = np.arange(4), np.array([4, 5, 6, 7])
     none = np.zeros(8)
     upper = none + float(cost.mean[targets].mean()) + 1.5 * float(cost.std[targets].mean())
-    prospect = Prospect(Aspect(quality, LOGIT, none), 1.0, (Band(cost, none - np.inf, upper),), np.ones(8))
+    prospect = GoalPosterior(ScaledMeasure(quality, LOGIT, none), 1.0, (FeasibleInterval(cost, none - np.inf, upper),), np.ones(8))
     found = prospect.cea(tests, targets, 0.9)
     for row, test in enumerate(tests):
         inner, means = np.zeros(4), []
@@ -270,7 +270,7 @@ def test_the_same_seed_recommends_and_predicts_the_same() -> None:
     for _ in range(2):
         study = study_of(job)
         advance(study, job, 9)
-        assert isinstance(study.strategy, Predicting)
+        assert isinstance(study.strategy, PredictiveStrategy)
         recommended = study.recommended
         assert recommended is not None
         answers.append((recommended, study.strategy.predict(study.history, recommended)))
@@ -337,7 +337,7 @@ def test_a_prediction_has_an_interval_and_a_confirmation_says_how_far_off_it_was
 def test_nothing_is_predicted_before_anything_ran() -> None:
     study = study_of(table())
     assert study.recommended is None
-    assert isinstance(study.strategy, Predicting)
+    assert isinstance(study.strategy, PredictiveStrategy)
     assert study.strategy.predict(study.history, {"vm": "small"}) == {}
 
 
@@ -375,7 +375,7 @@ def test_a_job_without_a_fraction_is_refused() -> None:
         Space.parse({"n": [1, 2]}), Goal.parse("minimise cost_usd"), lambda _: Price(1.0, "", "test")
     )
     with pytest.raises(BadInput, match="names no fraction; add"):
-        Ground(problem, 0)
+        FractionGrid(problem, 0)
 
 
 def test_a_fraction_that_is_always_one_is_refused() -> None:
@@ -405,7 +405,7 @@ def test_fractions_of_a_range_form_a_ladder() -> None:
     problem = Problem(
         space, Goal.parse("minimise cost_usd at full data"), lambda _: Price(1.0, "", ""), (), "s"
     )
-    ladder = Ground(problem, 0).ladder
+    ladder = FractionGrid(problem, 0).ladder
     assert ladder[-1] == 1.0
     assert list(ladder) == sorted(ladder)
     assert ladder[0] == pytest.approx(0.01)

@@ -15,7 +15,7 @@ from prudent.core.errors import BadInput
 from prudent.core.space import Space
 from prudent.tuning.goal import Goal
 from prudent.tuning.strategies.bohb import LEAST_WIDTH, log_density
-from prudent.tuning.strategies.brackets import Rung, brackets, growth, standing
+from prudent.tuning.strategies.brackets import Rung, brackets, rank_key, time_exponent
 from prudent.tuning.study import Study
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Outcome, Trial
 
@@ -92,21 +92,21 @@ class TestStanding:
             trial(5, 0.99, status=CUT),
             trial(6, 0.99, status=FAILED),
         ]
-        assert sorted([*ranked[3:], *ranked[:3]], key=lambda t: standing(goal, t, 1.0, 1.0)) == ranked
+        assert sorted([*ranked[3:], *ranked[:3]], key=lambda t: rank_key(goal, t, 1.0, 1.0)) == ranked
 
     def test_a_bound_at_full_data_counts_there(self) -> None:
         goal = Goal.parse("maximise accuracy at full data subject to cost_usd <= 0.2 at full data")
         good, dear = trial(1, 0.6, cost_usd=0.01), trial(2, 0.9, cost_usd=0.05)
-        assert standing(goal, good, 0.1, 1.0) < standing(goal, dear, 0.1, 1.0)
-        assert standing(goal, good, 0.1, 0.3) > standing(goal, dear, 0.1, 0.3)
+        assert rank_key(goal, good, 0.1, 1.0) < rank_key(goal, dear, 0.1, 1.0)
+        assert rank_key(goal, good, 0.1, 0.3) > rank_key(goal, dear, 0.1, 0.3)
 
     def test_growth_is_learnt_from_the_same_configuration_on_two_shares(self) -> None:
         def timed(time_s: float) -> Trial:
             return Trial(1, {}, FINISHED, time_s, 0.1, 0.1, {}, False)
 
-        assert growth([]) == 1.0
-        assert growth([("a", 0.25, timed(10.0)), ("b", 1.0, timed(90.0))]) == 1.0
-        assert growth([("a", 0.25, timed(10.0)), ("a", 1.0, timed(20.0))]) == pytest.approx(0.5)
+        assert time_exponent([]) == 1.0
+        assert time_exponent([("a", 0.25, timed(10.0)), ("b", 1.0, timed(90.0))]) == 1.0
+        assert time_exponent([("a", 0.25, timed(10.0)), ("a", 1.0, timed(20.0))]) == pytest.approx(0.5)
 
 
 class TestHyperband:

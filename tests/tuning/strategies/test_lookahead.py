@@ -15,7 +15,13 @@ import numpy as np
 import pytest
 
 from prudent.tuning.strategies import lookahead
-from prudent.tuning.strategies.lookahead import Foresight, Outlook, choose, explore, kept
+from prudent.tuning.strategies.lookahead import (
+    Acquisition,
+    LookaheadSettings,
+    choose,
+    explore,
+    probability_kept,
+)
 
 COUNT = 7
 
@@ -65,7 +71,7 @@ def joint(seed: int, centre: float, spread: float) -> Joint:
 class Plain:
     """The same as `choose`, by recursion over one path at a time."""
 
-    def __init__(self, outlook: Outlook, belief: Joint, allowed: Any, sight: Foresight) -> None:
+    def __init__(self, outlook: Acquisition, belief: Joint, allowed: Any, sight: LookaheadSettings) -> None:
         self.o, self.belief, self.allowed, self.sight = outlook, belief, allowed, sight
         nodes, weights = np.polynomial.hermite_e.hermegauss(sight.nodes)
         shifts, shares = np.polynomial.hermite_e.hermegauss(sight.margin_nodes)
@@ -162,7 +168,7 @@ class Plain:
 INF = np.full(COUNT, math.inf)
 COST = joint(1, -1.0, 0.7)
 GAIN = joint(5, 0.2, 0.5)
-PLAIN = Outlook(True, COST.mean, COST.std, INF, -INF, np.ones(COUNT), INF, False)
+PLAIN = Acquisition(True, COST.mean, COST.std, INF, -INF, np.ones(COUNT), INF, False)
 RNG = np.random.default_rng(11)
 FULL = replace(
     PLAIN,
@@ -193,13 +199,15 @@ OUTLOOKS = {
 @pytest.mark.parametrize(
     ("depth", "money", "sight"),
     [
-        (0, 3.0, Foresight(0, 3, 0.9, 0.0)),
-        (1, 3.0, Foresight(1, 3, 0.9, 0.0)),
-        (1, 0.7, Foresight(1, 2, 0.5, 1.0, 2)),
-        (2, 1.1, Foresight(2, 2, 0.8, 0.3)),
+        (0, 3.0, LookaheadSettings(0, 3, 0.9, 0.0)),
+        (1, 3.0, LookaheadSettings(1, 3, 0.9, 0.0)),
+        (1, 0.7, LookaheadSettings(1, 2, 0.5, 1.0, 2)),
+        (2, 1.1, LookaheadSettings(2, 2, 0.8, 0.3)),
     ],
 )
-def test_the_choice_is_that_of_the_algorithm(name: str, depth: int, money: float, sight: Foresight) -> None:
+def test_the_choice_is_that_of_the_algorithm(
+    name: str, depth: int, money: float, sight: LookaheadSettings
+) -> None:
     outlook = OUTLOOKS[name]
     belief = COST if outlook.is_cost else GAIN
     allowed = np.arange(COUNT) != 2
@@ -222,7 +230,7 @@ def test_the_choice_is_that_of_the_algorithm(name: str, depth: int, money: float
 def test_reward_and_bill_are_those_of_the_algorithm_at_every_candidate(name: str) -> None:
     outlook = OUTLOOKS[name]
     belief = COST if outlook.is_cost else GAIN
-    plain = Plain(outlook, belief, np.ones(COUNT, bool), Foresight(0, 3, 0.9, 0.4))
+    plain = Plain(outlook, belief, np.ones(COUNT, bool), LookaheadSettings(0, 3, 0.9, 0.4))
     for best, money in ((-0.9, 3.0), (0.4, 0.3), (-3.0, 0.02)):
         reward = outlook.reward(belief.mean, belief.std, best)
         bill = outlook.bill(belief.mean, belief.std, best, money)
@@ -237,7 +245,7 @@ def test_reward_and_bill_are_those_of_the_algorithm_at_every_candidate(name: str
 
 
 def test_many_candidates_are_narrowed_to_the_best_at_first_glance(monkeypatch: pytest.MonkeyPatch) -> None:
-    sight, allowed = Foresight(1, 3, 0.9, 0.0), np.arange(COUNT) != 2
+    sight, allowed = LookaheadSettings(1, 3, 0.9, 0.0), np.arange(COUNT) != 2
     monkeypatch.setattr(lookahead, "BREADTH", 4)
     found = choose(FULL, COST, allowed, -0.9, 3.0, sight)
     ratio = FULL.reward(COST.mean, COST.std, -0.9) / FULL.bill(COST.mean, COST.std, -0.9, 3.0)
@@ -265,7 +273,10 @@ def test_narrowing_takes_everything_along() -> None:
 
 def test_nothing_allowed_is_no_choice() -> None:
     for depth in (0, 1):
-        assert choose(PLAIN, COST, np.zeros(COUNT, bool), 0.0, 1.0, Foresight(depth, 3, 0.9, 0.0)) is None
+        assert (
+            choose(PLAIN, COST, np.zeros(COUNT, bool), 0.0, 1.0, LookaheadSettings(depth, 3, 0.9, 0.0))
+            is None
+        )
 
 
 def test_exploring_goes_where_least_is_known_per_dollar() -> None:
@@ -281,8 +292,8 @@ def test_exploring_goes_where_least_is_known_per_dollar() -> None:
 def test_the_chance_that_all_margins_hold_is_a_product() -> None:
     one = np.array([0.5, -1.0]), np.array([1.0, 2.0])
     other = np.array([2.0, 0.1]), np.array([0.5, 0.1])
-    assert kept([]) == 1.0
-    assert kept([one, other]) == pytest.approx([cdf(0.5) * cdf(4.0), cdf(-0.5) * cdf(1.0)])
+    assert probability_kept([]) == 1.0
+    assert probability_kept([one, other]) == pytest.approx([cdf(0.5) * cdf(4.0), cdf(-0.5) * cdf(1.0)])
 
 
 def test_the_breadth_is_what_the_documentation_says() -> None:

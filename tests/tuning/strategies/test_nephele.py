@@ -17,10 +17,10 @@ from prudent.core.space import Space
 from prudent.tuning.goal import Constraint, Goal
 from prudent.tuning.history import History
 from prudent.tuning.problem import Problem
-from prudent.tuning.strategies.beliefs import Learner
-from prudent.tuning.strategies.halving import balanced
-from prudent.tuning.strategies.lookahead import Foresight, Outlook, choose, kept
-from prudent.tuning.strategies.margins import Scaling, margins_of
+from prudent.tuning.strategies.beliefs import SurrogateFitter
+from prudent.tuning.strategies.halving import balanced_rows
+from prudent.tuning.strategies.lookahead import Acquisition, LookaheadSettings, choose, probability_kept
+from prudent.tuning.strategies.margins import MeasureScale, margins_of
 from prudent.tuning.strategies.nephele import dropped
 from prudent.tuning.strategies.registry import build
 from prudent.tuning.study import Study
@@ -179,13 +179,13 @@ class TestStart:
     def test_a_balanced_design_never_repeats_a_row(self, seed: int, count: int) -> None:
         rng = np.random.default_rng(seed)
         levels = rng.integers(0, 3, (8, 2))
-        rows = balanced(levels, count, rng)
+        rows = balanced_rows(levels, count, rng)
         assert len(rows) == len(set(rows)) == min(count, 8)
 
 
 class TestMargins:
     def test_shares_are_modelled_in_log_odds(self) -> None:
-        scaling = Scaling.of([0.2, 0.97], 0.85)
+        scaling = MeasureScale.of([0.2, 0.97], 0.85)
         near, far = scaling.of_values(np.array([0.97, 0.98])), scaling.of_values(np.array([0.60, 0.61]))
         assert near[1] - near[0] > 5 * (far[1] - far[0])
         assert np.isfinite(scaling.of_values(np.array([0.0, 1.0]))).all()
@@ -223,7 +223,7 @@ class TestMargins:
         one = problem()
         base = (trial(1, at(s=0.02)), trial(2, at(n=8, rate=1e-2, s=0.02)))
         seen = trial(3, at(vm="c", s=0.5), status=CUT, measures={"accuracy": 0.97})
-        learner = Learner(one, "gp", 1)
+        learner = SurrogateFitter(one, "gp", 1)
         place = one.index(at(vm="c", s=0.25))
         before = learner.margin(GOAL.constraints[0], History(GOAL, base), one.everything)
         after = learner.margin(GOAL.constraints[0], History(GOAL, (*base, seen)), one.everything)
@@ -270,13 +270,15 @@ class TestLookAhead:
         self.margin = GaussianProcess.fit(rows, 1 - 3 * rows[:, 1], self.X, groups, 1)
         self.allowed = np.arange(40) >= 8
 
-    def outlook(self, margins: tuple[Any, ...]) -> Outlook:
+    def outlook(self, margins: tuple[Any, ...]) -> Acquisition:
         infinite = np.full(40, np.inf)
         cost = self.cost
-        return Outlook(True, cost.mean, cost.std, infinite, -infinite, np.ones(40), infinite, False, margins)
+        return Acquisition(
+            True, cost.mean, cost.std, infinite, -infinite, np.ones(40), infinite, False, margins
+        )
 
     def test_points_are_pairs_whose_weights_sum_to_one(self) -> None:
-        nodes, shifts, weights = Foresight(1, 3, 0.9, 0.0, 2).points
+        nodes, shifts, weights = LookaheadSettings(1, 3, 0.9, 0.0, 2).points
         assert (len(nodes), len(shifts)) == (6, 6)
         assert weights.sum() == pytest.approx(1.0)
         assert float(weights @ nodes**2) == pytest.approx(1.0)
@@ -284,7 +286,7 @@ class TestLookAhead:
 
     def test_the_reward_of_one_step_ahead_equals_that_worked_out_by_hand(self) -> None:
         outlook, best, gamma = self.outlook((self.margin,)), 0.5, 0.9
-        sight = Foresight(1, 2, gamma, 0.0, 2)
+        sight = LookaheadSettings(1, 2, gamma, 0.0, 2)
         choice = choose(outlook, self.cost, self.allowed, best, 1e6, sight)
         assert choice is not None
         total = outlook.reward(self.cost.mean, self.cost.std, best)[choice.index]
@@ -295,7 +297,7 @@ class TestLookAhead:
             mean, std = self.cost.given(here, np.array([[value]]))
             margin = self.margin.given(here, np.array([[slack]]))
             now = min(best, float(value)) if slack >= 0 else best
-            reward = outlook.reward(mean[0], std[0], now, np.asarray(kept([margin]))[0])
+            reward = outlook.reward(mean[0], std[0], now, np.asarray(probability_kept([margin]))[0])
             reward[~self.allowed] = -1
             reward[choice.index] = -1
             total += gamma * weight * reward.max()
@@ -303,8 +305,8 @@ class TestLookAhead:
 
     def test_without_margins_nothing_changes_by_their_nodes(self) -> None:
         outlook = self.outlook(())
-        few = choose(outlook, self.cost, self.allowed, 0.5, 1e6, Foresight(2, 3, 0.9, 0.0, 1))
-        many = choose(outlook, self.cost, self.allowed, 0.5, 1e6, Foresight(2, 3, 0.9, 0.0, 3))
+        few = choose(outlook, self.cost, self.allowed, 0.5, 1e6, LookaheadSettings(2, 3, 0.9, 0.0, 1))
+        many = choose(outlook, self.cost, self.allowed, 0.5, 1e6, LookaheadSettings(2, 3, 0.9, 0.0, 3))
         assert few is not None
         assert many is not None
         assert (few.index, few.reward) == (many.index, pytest.approx(many.reward))

@@ -17,14 +17,14 @@ from prudent.tuning.goal import Goal
 from prudent.tuning.history import History
 from prudent.tuning.problem import Problem
 from prudent.tuning.strategies import bohb, halving, hyperband, pool, start, subsampling
-from prudent.tuning.strategies.first_looks import FirstLooks
-from prudent.tuning.strategies.halving import Halving, balanced
-from prudent.tuning.strategies.hyperband import Record
-from prudent.tuning.strategies.pool import look_at, on_full_data
+from prudent.tuning.strategies.first_looks import ScalingDesign
+from prudent.tuning.strategies.halving import HalvingDesign, balanced_rows
+from prudent.tuning.strategies.hyperband import BracketState
+from prudent.tuning.strategies.pool import candidate_pool, on_full_data
 from prudent.tuning.strategies.registry import build
-from prudent.tuning.strategies.start import first_configurations, paid_whole
+from prudent.tuning.strategies.start import initial_configurations, first_affordable
 from prudent.tuning.strategies.strategy import untried
-from prudent.tuning.strategies.subsampling import Ground
+from prudent.tuning.strategies.subsampling import FractionGrid
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Proposal, Trial
 
 COST = "minimise cost_usd subject to time_s <= 100"
@@ -91,7 +91,7 @@ def spied(of: Problem) -> tuple[Problem, list[Any]]:
 class TestStart:
     def test_the_price_aware_start_spreads_over_the_cheapest(self) -> None:
         of = problem({"n": list(range(1, 21)), "rate": [0.1, 0.2, 0.3]}, fraction=None)
-        chosen = first_configurations(of, "price", 6, 1)
+        chosen = initial_configurations(of, "price", 6, 1)
         # The cheapest 15 % of 60: three sizes, each with all its rates.
         assert all(c["n"] <= 3 for c in chosen)
         assert len({of.space.key(c) for c in chosen}) == 6
@@ -107,21 +107,21 @@ class TestStart:
 
     def test_a_small_space_gives_as_many_of_the_cheapest_as_there_are(self) -> None:
         of = problem({"n": [8, 1, 4, 2]}, fraction=None)
-        assert sorted(c["n"] for c in first_configurations(of, "price", 3, 1)) == [1, 2, 4]
-        assert sorted(c["n"] for c in first_configurations(of, "price", 9, 1)) == [1, 2, 4, 8]
-        assert len(first_configurations(of, "price", 1, 1)) == 1
+        assert sorted(c["n"] for c in initial_configurations(of, "price", 3, 1)) == [1, 2, 4]
+        assert sorted(c["n"] for c in initial_configurations(of, "price", 9, 1)) == [1, 2, 4, 8]
+        assert len(initial_configurations(of, "price", 1, 1)) == 1
 
     def test_seeds_differ_and_repeat(self) -> None:
         of = problem()
-        starts = [tuple(c["rate"] for c in first_configurations(of, "price", 4, seed)) for seed in range(8)]
+        starts = [tuple(c["rate"] for c in initial_configurations(of, "price", 4, seed)) for seed in range(8)]
         assert len(set(starts)) > 1
-        assert first_configurations(of, "random", 4, 3) == first_configurations(of, "random", 4, 3)
+        assert initial_configurations(of, "random", 4, 3) == initial_configurations(of, "random", 4, 3)
 
     @pytest.mark.parametrize("method", ["price", "latin", "random", "sobol"])
     @pytest.mark.parametrize("parameters", [LISTED, ENDLESS], ids=["listed", "endless"])
     def test_on_full_data_only(self, method: str, parameters: dict[str, Any]) -> None:
         of, calls = spied(problem(parameters))
-        chosen = first_configurations(of, method, 5, 1, full_only=True)
+        chosen = initial_configurations(of, method, 5, 1, full_only=True)
         assert len({of.space.key(c) for c in chosen}) == 5
         assert {c["s"] for c in chosen} == {1.0}
         if method != "price":
@@ -130,7 +130,7 @@ class TestStart:
         elif not of.listed:
             assert calls == [(4096, "random")]
         plain, calls = spied(problem(parameters))
-        assert len(first_configurations(plain, method, 5, 1)) == 5
+        assert len(initial_configurations(plain, method, 5, 1)) == 5
         if method != "price":
             assert calls == [(5, method)]
 
@@ -138,21 +138,21 @@ class TestStart:
         of = problem(minimum_s=10.0)
         order = [at(8), at(4), at(2), at(1)]
         # A run of 100 s, the longest allowed, costs $0.1 per worker, the shortest $0.01.
-        assert paid_whole(of, order, 0.8) == at(8)
-        assert paid_whole(of, order, 0.8 - 5e-10) == at(8)
-        assert paid_whole(of, order, 0.79) == at(4)
-        assert paid_whole(of, order, 0.1) == at(1)
-        assert paid_whole(of, order, 0.09) == at(8)
-        assert paid_whole(of, order, 0.05) == at(4)
-        assert paid_whole(of, order, 0.01) == at(1)
-        assert paid_whole(of, order, 0.0099) is None
+        assert first_affordable(of, order, 0.8) == at(8)
+        assert first_affordable(of, order, 0.8 - 5e-10) == at(8)
+        assert first_affordable(of, order, 0.79) == at(4)
+        assert first_affordable(of, order, 0.1) == at(1)
+        assert first_affordable(of, order, 0.09) == at(8)
+        assert first_affordable(of, order, 0.05) == at(4)
+        assert first_affordable(of, order, 0.01) == at(1)
+        assert first_affordable(of, order, 0.0099) is None
 
 
 class TestPool:
     def test_a_listed_space_is_looked_at_whole(self) -> None:
         of = problem()
         tried, waiting = at(2), at(4, 0.2)
-        candidates, fresh = look_at(of, history(of, trial(1, tried), pending=[waiting]), 1)
+        candidates, fresh = candidate_pool(of, history(of, trial(1, tried), pending=[waiting]), 1)
         assert len(candidates) == 36
         gone = [c for c, is_fresh in zip(candidates.configurations, fresh, strict=True) if not is_fresh]
         assert gone == [tried, waiting]
@@ -165,20 +165,20 @@ class TestPool:
         trials = [trial(k, at(n, 0.01, 0.5), time_s=100.0 - n) for k, n in enumerate(range(1, 9), start=1)]
         trials[0] = replace(trials[0], feasible=False)
         trials[1] = replace(trials[1], status=CUT)
-        candidates, fresh = look_at(of, history(of, *trials, pending=[at(40)]), 1)
+        candidates, fresh = candidate_pool(of, history(of, *trials, pending=[at(40)]), 1)
         # Cheapest first, what breaks a constraint last, what did not end never.
         assert calls == [(1500, "latin"), *((n, 60) for n in (3, 4, 5, 6, 7))]
         assert fresh.all()
         assert len(fresh) == len(candidates) == len({of.space.key(c) for c in candidates.configurations})
         calls.clear()
-        look_at(of, history(of, *trials[:1]), 1)
+        candidate_pool(of, history(of, *trials[:1]), 1)
         assert calls == [(1500, "sobol"), (1, 60)]
         assert (pool.SAMPLED, pool.NEIGHBOURS, pool.LEADERS) == (1500, 60, 5)
 
     def test_each_decision_draws_anew(self) -> None:
         of = problem(ENDLESS)
         one, two, same = (
-            [of.space.key(c) for c in look_at(of, h, 1)[0].configurations[:20]]
+            [of.space.key(c) for c in candidate_pool(of, h, 1)[0].configurations[:20]]
             for h in (
                 history(of, pending=[at(1)]),
                 history(of, pending=[at(1), at(2)]),
@@ -189,10 +189,10 @@ class TestPool:
 
     def test_tried_ones_are_left_out_and_full_data_are_kept(self) -> None:
         of = problem(ENDLESS)
-        first = look_at(of, history(of), 1)[0].configurations[0]
-        again = look_at(of, history(of, trial(1, first)), 1)[0].configurations
+        first = candidate_pool(of, history(of), 1)[0].configurations[0]
+        again = candidate_pool(of, history(of, trial(1, first)), 1)[0].configurations
         assert of.space.key(first) not in {of.space.key(c) for c in again}
-        full = look_at(of, history(of), 1, full_only=True)[0].configurations
+        full = candidate_pool(of, history(of), 1, full_only=True)[0].configurations
         assert {c["s"] for c in full} == {1.0}
         assert on_full_data(of, [at(1, 0.1, 0.5), at(1, 0.1, 0.2), at(2)]) == [
             at(1, 0.1, 1.0),
@@ -202,14 +202,14 @@ class TestPool:
 
 class TestGround:
     def test_the_ladder_is_the_listed_values_or_five_steps(self) -> None:
-        assert Ground(problem(), 1).ladder == (0.1, 0.3, 1.0)
-        ladder = Ground(problem(ENDLESS), 1).ladder
+        assert FractionGrid(problem(), 1).ladder == (0.1, 0.3, 1.0)
+        ladder = FractionGrid(problem(ENDLESS), 1).ladder
         assert ladder == pytest.approx([0.01, 0.01**0.75, 0.1, 0.01**0.25, 1.0])
         twenty = [round(0.05 * k, 2) for k in range(1, 21)]
-        assert Ground(problem({"n": [1, 2], "s": twenty}), 1).ladder == tuple(twenty)
+        assert FractionGrid(problem({"n": [1, 2], "s": twenty}), 1).ladder == tuple(twenty)
         # Of a longer list those nearest to even steps: 0.0316 and 0.316 are not on it.
         more = problem({"n": [1, 2], "s": [0.01, *twenty]}, QUALITY)
-        assert Ground(more, 1).ladder == (0.01, 0.05, 0.1, 0.3, 1.0)
+        assert FractionGrid(more, 1).ladder == (0.01, 0.05, 0.1, 0.3, 1.0)
         proposal = build("fabulinus", more, {}, 1).propose(history(more), 1.0)
         assert proposal is not None
         assert proposal.configuration["s"] == 0.01
@@ -217,7 +217,7 @@ class TestGround:
 
     def test_features_leave_the_fraction_out(self) -> None:
         of = problem({"s": [0.1, 1.0], "vm": ["a", "b", "c"], "n": [1, 2, 4]})
-        ground = Ground(of, 1)
+        ground = FractionGrid(of, 1)
         candidates = of.everything
         own = next(columns for name, columns in of.space.groups if name == "s")
         expected = np.delete(candidates.features, own, axis=1)
@@ -231,7 +231,7 @@ class TestGround:
 
     def test_a_field_tells_what_can_be_recommended_and_what_can_be_tested(self) -> None:
         of = problem(goal=QUALITY)
-        field = Ground(of, 1).look(history(of, trial(1, at(2)), pending=[at(1, 0.3, 0.3)]))
+        field = FractionGrid(of, 1).look(history(of, trial(1, at(2)), pending=[at(1, 0.3, 0.3)]))
         configurations = field.candidates.configurations
         assert len(field) == 36
         assert [configurations[i]["s"] for i in field.full] == [1.0] * 12
@@ -247,9 +247,9 @@ class TestGround:
             for k, n in enumerate(range(1, 8), start=1)
         ]
         trials[6] = replace(trials[6], status=FAILED)
-        field = Ground(of, 1).look(history(of, *trials))
+        field = FractionGrid(of, 1).look(history(of, *trials))
         assert calls == [(300, "random"), *((n, 20) for n in (6, 5, 4, 3, 2))]
-        ladder = set(Ground(of, 1).ladder)
+        ladder = set(FractionGrid(of, 1).ladder)
         assert {c["s"] for c in field.candidates.configurations} == ladder
         places = [(c["n"], c["rate"]) for c in field.candidates.configurations]
         assert len(places) == 5 * len(set(places))
@@ -260,7 +260,7 @@ class TestGround:
             Space.parse(LISTED, rule="s < 1"), Goal.parse(COST), lambda c: Price(1.0, "", ""), (), "s"
         )
         with pytest.raises(BadInput, match="No configuration can be run on the full data"):
-            Ground(of, 1).look(history(of))
+            FractionGrid(of, 1).look(history(of))
 
     def test_a_long_list_is_drawn_from(self, monkeypatch: pytest.MonkeyPatch) -> None:
         of, calls = spied(problem(goal=QUALITY))
@@ -268,46 +268,47 @@ class TestGround:
         for most, drawn in ((36, []), (35, [(300, "random")])):
             monkeypatch.setattr(subsampling, "WHOLE", most)
             calls.clear()
-            Ground(of, 1).look(history(of))
+            FractionGrid(of, 1).look(history(of))
             assert calls == drawn
 
 
 class TestHalving:
     def test_a_third_goes_on_and_never_to_the_full_data(self) -> None:
         found = [
-            [(r.fraction, r.count) for r in Halving(problem(), k, 1)._rungs] for k in (1, 2, 3, 8, 9, 27)
+            [(r.fraction, r.count) for r in HalvingDesign(problem(), k, 1)._rungs]
+            for k in (1, 2, 3, 8, 9, 27)
         ]
         assert found == [
             [(0.1, 1)], [(0.1, 2)], [(0.1, 3), (0.3, 1)], [(0.1, 8), (0.3, 2)], [(0.1, 9), (0.3, 3)],
             [(0.1, 27), (0.3, 9)],
         ]  # fmt: skip
-        steps = [r.fraction for r in Halving(problem(ENDLESS), 100, 1)._rungs]
+        steps = [r.fraction for r in HalvingDesign(problem(ENDLESS), 100, 1)._rungs]
         assert steps == pytest.approx([0.01, 0.01**0.75, 0.1, 0.01**0.25])
-        one = Halving(problem({"n": [1, 2], "s": [1.0]}), 3, 1)._rungs
+        one = HalvingDesign(problem({"n": [1, 2], "s": [1.0]}), 3, 1)._rungs
         assert [(r.fraction, r.count) for r in one] == [(1.0, 3)]
         twenty = [round(0.05 * k, 2) for k in range(1, 21)]
-        assert len(Halving(problem({"n": [1, 2], "s": twenty}), 3**9, 1)._rungs) == 10
+        assert len(HalvingDesign(problem({"n": [1, 2], "s": twenty}), 3**9, 1)._rungs) == 10
 
     def test_the_design_is_among_the_cheapest_and_balanced(self) -> None:
         of = problem({"n": list(range(1, 11)), "rate": [0.1, 0.2, 0.3], "s": [0.1, 1.0]})
-        design = Halving(of, 6, 1)._design
+        design = HalvingDesign(of, 6, 1)._design
         # 30 on the least data; the cheapest 30 % of them have one to three workers.
         assert {c["s"] for c in design} == {0.1}
         assert max(c["n"] for c in design) <= 3
         assert sorted(c["rate"] for c in design) == [0.1, 0.1, 0.2, 0.2, 0.3, 0.3]
         assert halving.CHEAP_SHARE == 0.3
-        assert max(c["n"] for c in Halving(of, 12, 1)._design) <= 4
+        assert max(c["n"] for c in HalvingDesign(of, 12, 1)._design) <= 4
 
     def test_an_endless_space_is_sampled(self) -> None:
         of, calls = spied(problem(ENDLESS))
-        design = Halving(of, 6, 1)._design
+        design = HalvingDesign(of, 6, 1)._design
         assert calls == [(512, "latin")]
         assert [c["s"] for c in design] == pytest.approx([0.01] * 6)
         assert all(c["n"] <= 24 for c in design)
 
     def test_near_values_are_alike(self) -> None:
         of = problem({"n": [1, 2, 4], "rate": {"integer": [0, 100]}, "s": [0.1, 1.0]})
-        levels = Halving(of, 6, 1)._levels(of.everything.features)
+        levels = HalvingDesign(of, 6, 1)._levels(of.everything.features)
         name = [name for name, _ in of.space.groups].index("rate")
         by_rate = {
             c["rate"]: int(row[name]) for c, row in zip(of.everything.configurations, levels, strict=True)
@@ -330,7 +331,7 @@ class TestHalving:
     def test_a_design_uses_what_was_used_least(self) -> None:
         levels = np.array([[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]])
         for seed in range(6):
-            rows = balanced(levels, 6, np.random.default_rng(seed))
+            rows = balanced_rows(levels, 6, np.random.default_rng(seed))
             assert sorted(rows) == list(range(6))
             first = levels[rows[:2]]
             assert (first[0] != first[1]).all()
@@ -339,7 +340,7 @@ class TestHalving:
 
     def test_the_best_go_on_when_all_have_ended(self) -> None:
         of = problem()
-        halve = Halving(of, 6, 1)
+        halve = HalvingDesign(of, 6, 1)
         trials: list[Trial] = []
         first = [halve.next(history(of, pending=[])) for _ in range(2)]
         assert first[0] == first[1]
@@ -360,8 +361,8 @@ class TestHalving:
 
 
 class TestFirstLooks:
-    def looks(self, of: Problem, count: int = 3, every: bool = False) -> FirstLooks:
-        return FirstLooks(of, (0.1, 0.3), "random", count, every, 1)
+    def looks(self, of: Problem, count: int = 3, every: bool = False) -> ScalingDesign:
+        return ScalingDesign(of, (0.1, 0.3), "random", count, every, 1)
 
     def test_the_least_data_first_then_the_cheapest_on_more(self) -> None:
         of = problem(goal=QUALITY)
@@ -426,7 +427,7 @@ class TestHyperband:
         trials = (
             trial(2, at(2, s=0.3)), trial(1, at(1)), trial(3, at(1, s=0.3)), trial(4, at(8), known=True),
         )  # fmt: skip
-        record = Record(of, history(of, *trials, pending=[at(4)]))
+        record = BracketState(of, history(of, *trials, pending=[at(4)]))
         assert record.by_start() == {0.1: [(1, 0.1), (4, 0.1)], 0.3: [(2, 0.1)]}
         assert record.pending == {((4, 0.1), 0.1)}
         assert record.beta == 0.0
@@ -445,7 +446,7 @@ class TestHyperband:
                 trial(k, c, measures={"accuracy": 1 - scores[of.space.key(c)] / 100})
                 for k, c in enumerate(chosen, start=1)
             ]
-            return strategy._split(Record(of, history(of, *trials)))
+            return strategy._split(BracketState(of, history(of, *trials)))
 
         enough = 2 * (groups + 1)
         assert split(*least[: enough - 1]) is None
@@ -467,7 +468,7 @@ class TestHyperband:
             trial(k, c, measures={"accuracy": 1 / c["n"] + c["rate"]})
             for k, c in enumerate(least[:11], start=1)
         ]
-        record = Record(of, history(of, *trials))
+        record = BracketState(of, history(of, *trials))
         good, bad = strategy._split(record)
         ratio = [
             bohb.log_density(strategy._features(good), strategy._features([c]))[0]

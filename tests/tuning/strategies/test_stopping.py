@@ -14,7 +14,7 @@ from prudent.core.space import Space
 from prudent.tuning.goal import Constraint, Goal
 from prudent.tuning.history import History
 from prudent.tuning.problem import Problem
-from prudent.tuning.strategies.lookahead import Choice
+from prudent.tuning.strategies.lookahead import ScoredCandidate
 from prudent.tuning.strategies.lynceus import SURPRISE_FACTOR, SURPRISE_SHARE, _as_log_cost
 from prudent.tuning.strategies.registry import build
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Proposal, Trial
@@ -111,15 +111,15 @@ class TestEnough:
     def test_lynceus_stops_at_epsilon(self) -> None:
         strategy: Any = build("lynceus", problem(), {"epsilon": 0.2}, 1)
         none = History(Goal())
-        assert strategy._is_enough(Choice(0, 0.2, 1.0), none)
-        assert not strategy._is_enough(Choice(0, 0.2001, 1.0), none)
+        assert strategy._is_enough(ScoredCandidate(0, 0.2, 1.0), none)
+        assert not strategy._is_enough(ScoredCandidate(0, 0.2001, 1.0), none)
 
     def test_cherrypick_stops_below_a_tenth_after_six_runs(self) -> None:
         strategy: Any = build("cherrypick", problem(), {}, 1)
         six, five = (History(Goal(), tuple(trial(k, 1) for k in range(count))) for count in (6, 5))
-        assert strategy._is_enough(Choice(0, 0.0999, 1.0), six)
-        assert not strategy._is_enough(Choice(0, 0.1, 1.0), six)
-        assert not strategy._is_enough(Choice(0, 0.0, 1.0), five)
+        assert strategy._is_enough(ScoredCandidate(0, 0.0999, 1.0), six)
+        assert not strategy._is_enough(ScoredCandidate(0, 0.1, 1.0), six)
+        assert not strategy._is_enough(ScoredCandidate(0, 0.0, 1.0), five)
 
     def test_fabolas_stops_when_no_test_tells_more_than_epsilon(self) -> None:
         of = AT_FULL.problem()

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from prudent.core.seeds import rng_for
-from prudent.tuning.surrogates.ensemble import spread, walk
-from prudent.tuning.surrogates.gp import weigh
-from prudent.tuning.surrogates.product_gp import ProductProcess, Samples, Shape, draw_settings, saturating
+from prudent.tuning.surrogates.ensemble import stratified_normals, stretch_moves
+from prudent.tuning.surrogates.gp import weigh_hyperparameters
+from prudent.tuning.surrogates.product_gp import ProductProcess, FractionSamples, FractionShape, draw_hyperparameters, saturating
 from prudent.tuning.surrogates.trees import CUTS, Trees
 
 Array = np.ndarray[Any, Any]
@@ -49,15 +49,15 @@ def forest(cuts: str, count: int, levels: int | None, **how: Any) -> Answers:
 
 def settings(count: int) -> Answers:
     X, y = data(count)
-    found = weigh(X, (y - y.mean()) / y.std(), GROUPS, seed=11)
+    found = weigh_hyperparameters(X, (y - y.mean()) / y.std(), GROUPS, seed=11)
     return {"scales": found.scales, "noise": found.noise, "weights": found.weights}
 
 
-def product_settings(count: int, shape: Shape) -> Answers:
+def product_settings(count: int, shape: FractionShape) -> Answers:
     X, y = data(count)
     s = np.array([0.02, 0.1, 0.5])[np.arange(count) % 3]
-    samples = Samples(X, s, y - y.mean() + 0.3 * np.log(s), np.where(np.arange(count) == 1, 0.4, 0.0))
-    found = draw_settings(samples, shape, GROUPS, seed=11)
+    samples = FractionSamples(X, s, y - y.mean() + 0.3 * np.log(s), np.where(np.arange(count) == 1, 0.4, 0.0))
+    found = draw_hyperparameters(samples, shape, GROUPS, seed=11)
     belief = ProductProcess.fit(samples, X[:3], np.array([1.0, 0.5, 1.0]), shape, GROUPS, 11, usual=2.0)
     return {
         "scales": found.scales,
@@ -75,7 +75,7 @@ def walkers(count: int) -> Answers:
         return -0.5 * (places**2).sum(axis=1)
 
     rng = rng_for(2)
-    return {"walk": walk(spread(count, 3, rng), score, 4, rng)}
+    return {"walk": stretch_moves(stratified_normals(count, 3, rng), score, 4, rng)}
 
 
 CASES: dict[str, Callable[[], Answers]] = {
@@ -85,8 +85,8 @@ CASES: dict[str, Callable[[], Answers]] = {
     "trees that draw nothing": lambda: forest("middle", 1, None),
     "settings": lambda: settings(9),
     "settings of many": lambda: settings(125),
-    "product settings": lambda: product_settings(10, Shape(power=1.0)),
-    "product settings, plain": lambda: product_settings(10, Shape(saturating, plain=True)),
+    "product settings": lambda: product_settings(10, FractionShape(power=1.0)),
+    "product settings, plain": lambda: product_settings(10, FractionShape(saturating, plain=True)),
     "walkers": lambda: walkers(7),
 }
 

@@ -10,18 +10,18 @@ import pytest
 
 from prudent.tuning.surrogates import gp_kernels
 from prudent.tuning.surrogates.gp import (
-    Component,
+    GPComponent,
     GaussianProcess,
-    Scale,
-    Settings,
+    Standardization,
+    GPHyperparameters,
     safe_cholesky,
-    weigh,
+    weigh_hyperparameters,
 )
 
 Array = np.ndarray[Any, Any]
 GROUPS = [slice(0, 1), slice(1, 3)]
 PRIOR_SHAPE, PRIOR_SCALE = 2.0, 1.0
-SETTINGS = Settings(
+SETTINGS = GPHyperparameters(
     np.array([[0.4, 1.1, 1.1], [0.9, 0.6, 0.6], [2.0, 2.0, 2.0]]),
     np.array([0.01, 0.05, 0.2]),
     np.array([0.5, 0.3, 0.2]),
@@ -60,7 +60,7 @@ def posterior(X: Array, y: Array, there: Array, scales: Array, noise: Array) -> 
     return cross.T @ inverse @ y, share, signal
 
 
-def mixed(parts: list[tuple[Array, Array]], weights: Array, scale: Scale) -> tuple[Array, Array]:
+def mixed(parts: list[tuple[Array, Array]], weights: Array, scale: Standardization) -> tuple[Array, Array]:
     """Mean and deviation of a mixture of (mean, variance), brought back to the scale of y."""
     weights = weights / weights.sum()
     mean = sum(w * m for w, (m, _) in zip(weights, parts, strict=True))
@@ -80,14 +80,14 @@ def test_the_evidence_is_that_of_the_dense_matrix() -> None:
     scales = np.array([[0.4, 1.1], [2.0, 0.5]])
     noise = np.array([[0.01] * 7, np.linspace(0.01, 2.0, 7)])
     distances = np.stack([((X[:, None, g] - X[None, :, g]) ** 2).sum(axis=2) for g in GROUPS])
-    found = gp_kernels.evidences(distances, y, scales**-2, noise)
+    found = gp_kernels.log_evidences(distances, y, scales**-2, noise)
     for h in range(2):
         K = matern(X, X, scales[h][[0, 1, 1]]) + np.diag(noise[h])
         assert found[h] == pytest.approx(log_evidence(K, y), rel=1e-7)
 
 
 def test_duplicates_of_a_row_have_an_evidence() -> None:
-    found = gp_kernels.evidences(np.zeros((1, 2, 2)), np.ones(2), np.ones((1, 1)), np.zeros((1, 2)))
+    found = gp_kernels.log_evidences(np.zeros((1, 2, 2)), np.ones(2), np.ones((1, 1)), np.zeros((1, 2)))
     # The second pivot is 0, of which 1e-10 is made; what is left of the second value is 0.
     assert found[0] == pytest.approx(-0.5 * math.log(1e-10) - 3.0 * math.log(1.5), rel=1e-9)
 
@@ -97,7 +97,7 @@ def test_settings_weigh_as_evidence_times_prior() -> None:
     X, y = data(12)
     y = (y - y.mean()) / y.std()
     extra = np.where(np.arange(12) == 3, 0.5, 0.0)
-    found = weigh(X, y, GROUPS, seed=5, extra_noise=extra)
+    found = weigh_hyperparameters(X, y, GROUPS, seed=5, extra_noise=extra)
     assert (found.scales[:, 1] == found.scales[:, 2]).all()
     logs = np.column_stack([np.log(found.scales[:, :2]), np.log(found.noise / 0.005) / 1.5])
     scores = np.array(
@@ -125,8 +125,8 @@ def test_more_samples_weigh_fewer_settings(
         asked.append(len(weights))
         return np.zeros(len(weights))
 
-    monkeypatch.setattr(gp_kernels, "evidences", evidences)
-    found = weigh(*data(count), GROUPS, seed=1)
+    monkeypatch.setattr(gp_kernels, "log_evidences", evidences)
+    found = weigh_hyperparameters(*data(count), GROUPS, seed=1)
     assert asked == [spread, refined]
     assert len(found.weights) == keep
     assert found.weights.sum() == pytest.approx(1.0)
@@ -136,7 +136,7 @@ def test_the_belief_is_the_mixture_of_its_settings() -> None:
     (X, y), there = data(8), np.random.default_rng(9).random((5, 3))
     extra = np.linspace(0.0, 0.7, 8)
     belief = GaussianProcess.fit(X, y, there, GROUPS, 1, SETTINGS, extra)
-    scale = Scale(float(y.mean()), float(y.std()))
+    scale = Standardization(float(y.mean()), float(y.std()))
     standard = (y - scale.mean) / scale.deviation
     parts = []
     for scales, noise in zip(SETTINGS.scales, SETTINGS.noise, strict=True):
@@ -149,7 +149,7 @@ def test_the_belief_is_the_mixture_of_its_settings() -> None:
 
 def test_settings_that_weigh_next_to_nothing_are_left_out() -> None:
     (X, y), weights = data(4), np.array([1e-3, 0.9979, 0.0011])
-    belief = GaussianProcess.fit(X, y, X, GROUPS, 1, Settings(SETTINGS.scales, SETTINGS.noise, weights))
+    belief = GaussianProcess.fit(X, y, X, GROUPS, 1, GPHyperparameters(SETTINGS.scales, SETTINGS.noise, weights))
     assert [part.noise for part in belief.components] == [0.05, 0.2]
     assert [part.weight for part in belief.components] == [0.9979, 0.0011]
 
@@ -188,7 +188,7 @@ def test_what_is_pretended_is_conditioned_on_as_a_sample_is(path: list[int]) -> 
 
 def test_nothing_is_ever_certain() -> None:
     """Where a sample is, without noise, a billionth of the variance is left; of a mixture 1e-10."""
-    one = Settings(np.ones((1, 1)), np.zeros(1), np.ones(1))
+    one = GPHyperparameters(np.ones((1, 1)), np.zeros(1), np.ones(1))
     X = np.zeros((1, 1))
     belief = GaussianProcess.fit(X, np.full(1, 50.0), X, [slice(0, 1)], 1, one)
     # One sample: its deviation is 1e-6 of 50, the signal's variance expected 1 / 1.5.
@@ -196,8 +196,8 @@ def test_nothing_is_ever_certain() -> None:
     assert belief.std == pytest.approx([math.sqrt(1e-9 / 1.5) * 5e-5], rel=1e-6)
     same = np.zeros((1, 1), np.int64)
     assert belief.given(same, np.full((1, 1), 50.0))[1][0] == pytest.approx(belief.std, rel=1e-6)
-    sure = Component(np.ones(1), 0.0, np.empty((0, 0)), np.empty(0), np.empty((0, 1)), 1e-11, 1.0)
-    known = GaussianProcess([sure], Scale(0.0, 1.0), X)
+    sure = GPComponent(np.ones(1), 0.0, np.empty((0, 0)), np.empty(0), np.empty((0, 1)), 1e-11, 1.0)
+    known = GaussianProcess([sure], Standardization(0.0, 1.0), X)
     assert known.std == pytest.approx([1e-5])
     assert known.given(same, np.zeros((1, 1)))[1] == pytest.approx(np.array([[1e-5]]))
 
@@ -216,7 +216,7 @@ def test_nothing_is_ever_certain() -> None:
     ],
 )
 def test_values_are_standardised(y: list[float], usual: float | None, mean: float, deviation: float) -> None:
-    scale = Scale.of(np.array(y), usual)
+    scale = Standardization.of(np.array(y), usual)
     assert scale.mean == pytest.approx(mean)
     assert scale.deviation == pytest.approx(deviation)
 
@@ -224,7 +224,7 @@ def test_values_are_standardised(y: list[float], usual: float | None, mean: floa
 def test_a_fit_takes_the_usual_deviation_into_account() -> None:
     X, y = data(3)
     belief = GaussianProcess.fit(X, y, X, GROUPS, 1, SETTINGS, usual=7.0)
-    assert belief.scale == Scale.of(y, 7.0)
+    assert belief.scale == Standardization.of(y, 7.0)
 
 
 def test_as_much_is_added_to_the_diagonal_as_it_takes() -> None:

@@ -11,34 +11,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prudent.tuning.surrogates import product_kernels as kernels
-from prudent.tuning.surrogates.ensemble import spread, walk
-from prudent.tuning.surrogates.gp import Scale
+from prudent.tuning.surrogates.ensemble import stratified_normals, stretch_moves
+from prudent.tuning.surrogates.gp import Standardization
 from prudent.tuning.surrogates.gp_kernels import PRIOR_SCALE, PRIOR_SHAPE
 from prudent.tuning.surrogates.product_gp import (
     ProductProcess,
-    Samples,
-    Settings,
-    Shape,
-    draw_settings,
+    FractionSamples,
+    ProductHyperparameters,
+    FractionShape,
+    draw_hyperparameters,
     power_law,
     proportional,
     saturating,
 )
 
 GROUPS = [slice(0, 1), slice(1, 3)]
-SHAPES = [Shape(), Shape(saturating, plain=True), Shape(proportional, plain=True)]
+SHAPES = [FractionShape(), FractionShape(saturating, plain=True), FractionShape(proportional, plain=True)]
 
 
-def samples(count: int, seed: int = 0) -> Samples:
+def samples(count: int, seed: int = 0) -> FractionSamples:
     """Values that rise with the data, each configuration at its own rate."""
     rng = np.random.default_rng(seed)
     X, s = rng.random((count, 3)), rng.choice([0.02, 0.1, 0.3, 0.5], count)
     y = np.sin(3 * X[:, 0]) + X[:, 1] + (0.3 + 0.2 * X[:, 2]) * np.log(s) + 0.01 * rng.standard_normal(count)
-    return Samples(X, s, y, np.zeros(count))
+    return FractionSamples(X, s, y, np.zeros(count))
 
 
-def one_setting(width: int = 3) -> Settings:
-    return Settings(np.full((1, width), 0.7), np.array([[1.0, -0.3, 0.6]]), np.array([0.2]), np.array([0.01]))
+def one_setting(width: int = 3) -> ProductHyperparameters:
+    return ProductHyperparameters(np.full((1, width), 0.7), np.array([[1.0, -0.3, 0.6]]), np.array([0.2]), np.array([0.01]))
 
 
 @settings(max_examples=40, deadline=None)
@@ -80,21 +80,21 @@ def test_rows_that_share_their_parts_have_the_same_kernel() -> None:
     rng = np.random.default_rng(5)
     X, phi = rng.random((4, 2))[rng.integers(4, size=12)], power_law(rng.choice([0.1, 0.5, 1.0], 12))
     args = np.array([0.5, 2.0]), np.array([1.0, -0.4, 0.7]), 0.3, 4.0
-    grid, rows = kernels.Grid.of(X, phi), np.array([3, 0, 7])
+    grid, rows = kernels.FactoredRows.of(X, phi), np.array([3, 0, 7])
     expected = kernels.product_kernel((X, phi), (X, phi), *args)
     assert np.allclose(kernels.grid_kernel(grid, grid, *args), expected)
     assert np.allclose(kernels.grid_kernel(grid.subset(rows), grid, *args), expected[rows])
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_evidence_is_that_of_a_multivariate_t(shape: Shape) -> None:
+def test_the_evidence_is_that_of_a_multivariate_t(shape: FractionShape) -> None:
     some, found = samples(9), one_setting()
     phi = shape.basis(some.s)
     distances = np.stack(
         [((some.X[:, None, g] - some.X[None, :, g]) ** 2).sum(axis=2) for g in (slice(0, 3),)]
     )
     common = phi, kernels.bends(phi, phi), shape.trend * (phi @ phi.T)
-    got = kernels.evidences(
+    got = kernels.product_log_evidences(
         distances,
         common,
         some.y,
@@ -113,12 +113,12 @@ def test_the_evidence_is_that_of_a_multivariate_t(shape: Shape) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_conditioning_is_that_of_the_textbook(shape: Shape) -> None:
+def test_conditioning_is_that_of_the_textbook(shape: FractionShape) -> None:
     some, found = samples(12), one_setting()
     rng = np.random.default_rng(3)
     places, fractions = rng.random((5, 3)), np.array([1.0, 1.0, 0.1, 0.5, 1.0])
     belief = ProductProcess.fit(some, places, fractions, shape, GROUPS, 1, found)
-    scale = Scale.of(some.y)
+    scale = Standardization.of(some.y)
     y = (some.y - scale.mean) / scale.deviation
     here, there = (some.X, shape.basis(some.s)), (places, shape.basis(fractions))
     args = found.scales[0], found.cholesky[0], float(found.bend[0]), shape.trend
@@ -133,7 +133,7 @@ def test_conditioning_is_that_of_the_textbook(shape: Shape) -> None:
 
 
 def test_a_test_that_comes_out_as_predicted_narrows_as_a_refit_would() -> None:
-    some, found, shape = samples(12), one_setting(), Shape()
+    some, found, shape = samples(12), one_setting(), FractionShape()
     rng = np.random.default_rng(3)
     places, fractions = rng.random((6, 3)), np.array([0.1, 0.5, 1.0, 1.0, 1.0, 1.0])
     belief = ProductProcess.fit(some, places, fractions, shape, GROUPS, 1, found)
@@ -141,7 +141,7 @@ def test_a_test_that_comes_out_as_predicted_narrows_as_a_refit_would() -> None:
     quick = belief.std_after(tests, targets)
     before = belief.components[0]
     for row, test in enumerate(tests):
-        more = Samples(
+        more = FractionSamples(
             np.vstack([some.X, places[test]]),
             np.append(some.s, fractions[test]),
             np.append(some.y, belief.mean[test]),
@@ -160,30 +160,30 @@ def test_it_learns_the_full_data_from_parts_and_knows_what_it_does_not_know() ->
     some = samples(40)
     places = np.random.default_rng(9).random((60, 3))
     truth = np.sin(3 * places[:, 0]) + places[:, 1]
-    belief = ProductProcess.fit(some, places, np.ones(60), Shape(), GROUPS, 4)
+    belief = ProductProcess.fit(some, places, np.ones(60), FractionShape(), GROUPS, 4)
     assert np.abs(belief.mean - truth).mean() < 0.2 * truth.std()
     assert (np.abs(belief.mean - truth) < 3 * belief.std).mean() > 0.9
-    near = ProductProcess.fit(some, places, np.full(60, 0.5), Shape(), GROUPS, 4)
+    near = ProductProcess.fit(some, places, np.full(60, 0.5), FractionShape(), GROUPS, 4)
     assert near.std.mean() < belief.std.mean()
 
 
 def test_hyper_parameters_are_a_sample_not_a_point() -> None:
     some = samples(15)
-    standard = some.scaled(Scale.of(some.y))
-    found = draw_settings(standard, Shape(), GROUPS, seed=1)
+    standard = some.scaled(Standardization.of(some.y))
+    found = draw_hyperparameters(standard, FractionShape(), GROUPS, seed=1)
     assert len(found) >= 4
     assert len(np.unique(found.scales[:, 0])) > len(found) // 2
-    again = draw_settings(standard, Shape(), GROUPS, seed=1)
+    again = draw_hyperparameters(standard, FractionShape(), GROUPS, seed=1)
     assert (found.scales == again.scales).all()
-    assert (draw_settings(standard, Shape(plain=True), GROUPS, seed=1).bend == 0).all()
+    assert (draw_hyperparameters(standard, FractionShape(plain=True), GROUPS, seed=1).bend == 0).all()
 
 
 def test_extra_noise_weighs_a_sample_down() -> None:
     some, found = samples(10), one_setting()
-    doubtful = Samples(some.X, some.s, some.y, np.where(np.arange(10) == 0, 50.0, 0.0))
+    doubtful = FractionSamples(some.X, some.s, some.y, np.where(np.arange(10) == 0, 50.0, 0.0))
     there = some.X[:1], some.s[:1]
-    sure = ProductProcess.fit(some, *there, Shape(), GROUPS, 1, found)
-    unsure = ProductProcess.fit(doubtful, *there, Shape(), GROUPS, 1, found)
+    sure = ProductProcess.fit(some, *there, FractionShape(), GROUPS, 1, found)
+    unsure = ProductProcess.fit(doubtful, *there, FractionShape(), GROUPS, 1, found)
     assert unsure.std[0] > sure.std[0]
     assert abs(sure.mean[0] - some.y[0]) < abs(unsure.mean[0] - some.y[0])
 
@@ -195,7 +195,7 @@ def test_walkers_find_the_moments_of_a_gaussian() -> None:
     def score(places: np.ndarray) -> np.ndarray:
         return -0.5 * (((places - centre) / deviation) ** 2).sum(axis=1)
 
-    ended = walk(spread(400, 2, rng), score, 60, rng)
+    ended = stretch_moves(stratified_normals(400, 2, rng), score, 60, rng)
     assert np.allclose(ended.mean(axis=0), centre, atol=0.35)
     assert np.allclose(ended.std(axis=0), deviation, rtol=0.25)
 
@@ -203,12 +203,12 @@ def test_walkers_find_the_moments_of_a_gaussian() -> None:
 def test_the_power_expected_is_what_is_believed_where_nothing_speaks_against_it() -> None:
     rng = np.random.default_rng(2)
     X = rng.random((6, 1))
-    cost = Samples(X, np.full(6, 0.1), X[:, 0] + math.log(0.1), np.zeros(6))
+    cost = FractionSamples(X, np.full(6, 0.1), X[:, 0] + math.log(0.1), np.zeros(6))
     there = X[:3], np.ones(3)
-    belief = ProductProcess.fit(cost, *there, Shape(power=1.0), [slice(0, 1)], 1)
+    belief = ProductProcess.fit(cost, *there, FractionShape(power=1.0), [slice(0, 1)], 1)
     # Only a tenth of the data was seen: all of it is expected to take ten times as long, with a doubt.
     assert np.allclose(belief.mean, X[:3, 0], atol=0.3)
-    same = ProductProcess.fit(cost, X[:3], np.full(3, 0.1), Shape(power=1.0), [slice(0, 1)], 1)
+    same = ProductProcess.fit(cost, X[:3], np.full(3, 0.1), FractionShape(power=1.0), [slice(0, 1)], 1)
     assert np.allclose(same.mean, cost.y[:3], atol=0.1)
     assert (belief.std > same.std).all()
 
@@ -234,8 +234,8 @@ def test_more_samples_draw_fewer_settings(
         asked.append(len(given[3]))
         return np.zeros(len(given[3]))
 
-    monkeypatch.setattr(kernels, "evidences", evidences)
-    found = draw_settings(samples(count), Shape(), GROUPS, seed=1)
+    monkeypatch.setattr(kernels, "product_log_evidences", evidences)
+    found = draw_hyperparameters(samples(count), FractionShape(), GROUPS, seed=1)
     assert asked == [spread_over, walkers] + [walkers // 2] * (2 * steps)
     assert len(found) == keep
 
@@ -245,8 +245,8 @@ def test_the_bases_are_those_of_the_papers() -> None:
     np.testing.assert_allclose(saturating(s), [[1, 0], [1, 0.25], [1, 0.99**2]])
     np.testing.assert_allclose(proportional(s), [[1, 1], [1, 0.5], [1, 0.01]])
     np.testing.assert_allclose(power_law(s), [[1, 0], [1, math.log(2) / math.log(100)], [1, 1]], atol=1e-15)
-    assert Shape() == Shape(power_law, plain=False, power=0.0)
-    assert (Shape().trend, Shape(plain=True).trend) == (4.0, 0.0)
+    assert FractionShape() == FractionShape(power_law, plain=False, power=0.0)
+    assert (FractionShape().trend, FractionShape(plain=True).trend) == (4.0, 0.0)
 
 
 def test_bends_are_matern_in_the_second_coordinate() -> None:
@@ -256,8 +256,8 @@ def test_bends_are_matern_in_the_second_coordinate() -> None:
 
 
 def test_the_belief_mixes_its_settings_evenly_and_adds_the_power_expected() -> None:
-    some, shape = samples(12), Shape(power=0.6)
-    both = Settings(
+    some, shape = samples(12), FractionShape(power=0.6)
+    both = ProductHyperparameters(
         np.array([[0.7] * 3, [0.3, 1.2, 1.2]]),
         np.array([[1.0, -0.3, 0.6], [1.0, 0.4, 0.2]]),
         np.array([0.2, 0.05]),
@@ -296,7 +296,7 @@ def test_the_belief_mixes_its_settings_evenly_and_adds_the_power_expected() -> N
 
 
 def test_the_first_samples_are_the_first_of_everything() -> None:
-    some = Samples(*(np.arange(12.0).reshape(4, 3), np.arange(4.0), np.arange(4.0) + 1, np.arange(4.0) + 2))
+    some = FractionSamples(*(np.arange(12.0).reshape(4, 3), np.arange(4.0), np.arange(4.0) + 1, np.arange(4.0) + 2))
     few = some.first(2)
     assert (len(few.X), few.s.tolist(), few.y.tolist(), few.extra_noise.tolist()) == (
         2,
@@ -308,7 +308,7 @@ def test_the_first_samples_are_the_first_of_everything() -> None:
 
 def test_duplicates_of_a_sample_have_an_evidence() -> None:
     phi, nothing = np.array([[1.0, 0.0]] * 2), np.zeros((2, 2))
-    found = kernels.evidences(
+    found = kernels.product_log_evidences(
         np.zeros((1, 2, 2)),
         (phi, nothing, nothing),
         np.ones(2),

@@ -81,9 +81,9 @@ def site() -> Iterator[Site]:
     """
     import dask
 
-    from prudent.workflows.execute.crew import _local
+    from prudent.workflows.execute.workers import _local_workers
 
-    with _local({"v1": 2, "v2": 1}) as crew:
+    with _local_workers({"v1": 2, "v2": 1}) as crew:
         found = crew._client.run(os.getpid)
         pids = {vm: found[address] for vm, address in crew._addresses.items()}
         security, place = crew._client.security, "distributed.comm.tls"

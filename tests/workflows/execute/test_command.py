@@ -16,14 +16,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prudent.cloud import guard as guards
-from prudent.cloud.guard import guard
+from prudent.cloud import process_guard as guards
+from prudent.cloud.process_guard import process_guard
 from prudent.core.errors import BadInput
 from prudent.workflows import Activation, File, Workflow
-from prudent.workflows.execute.command import Order, carry_out, missing_programs, stop
-from prudent.workflows.execute.journal import VERSION, Journal, read_facts
-from prudent.workflows.execute.prints import marks_of, print_of, prints_of, same
-from prudent.workflows.execute.resume import command_digest, why_again
+from prudent.workflows.execute.command import ActivationCommand, run_activation, stop_run
+from prudent.workflows.execute.journal import VERSION, ExecutionJournal, read_facts
+from prudent.workflows.execute.resume import command_digest, rerun_reasons
+from prudent.workflows.execute.work_folder import (
+    change_stamps,
+    fingerprint_of,
+    fingerprints_of,
+    missing_programs,
+    same_content,
+)
 
 Dead = Callable[[int], bool]
 HEADER = {"fact": "run", "version": VERSION}
@@ -33,12 +39,12 @@ HEADER = {"fact": "run", "version": VERSION}
 def guarded() -> Iterator[None]:
     """The guard of this process's commands ends with these tests."""
     yield
-    guard().close()
+    process_guard().close()
     guards._guards.clear()
 
 
-def order(folder: Path, script: str, run: str = "r", **said: Any) -> Order:
-    return Order(
+def order(folder: Path, script: str, run: str = "r", **said: Any) -> ActivationCommand:
+    return ActivationCommand(
         run, "a", 1, "v1", 0, str(folder), str(folder / "logs" / "a.1"), ("sh", "-c", script), **said
     )
 
@@ -48,7 +54,7 @@ class TestCarryOut:
         (tmp_path / "in").write_text("x")
         told: list[dict[str, Any]] = []
         began_s = time.monotonic()
-        ended = carry_out(
+        ended = run_activation(
             order(tmp_path, "sleep 0.1; cp in out", inputs=("in",), outputs=("out",)), told.append
         )
         assert [fact["fact"] for fact in told] == ["started"]
@@ -67,33 +73,35 @@ class TestCarryOut:
         ],
     )
     def test_every_way_to_fail_is_told(self, tmp_path: Path, script: str, error: str) -> None:
-        ended = carry_out(order(tmp_path, script, outputs=("out",)), lambda fact: None)
+        ended = run_activation(order(tmp_path, script, outputs=("out",)), lambda fact: None)
         assert ended["outcome"] == "failed"
         assert error in ended["error"]
 
     def test_the_end_of_a_long_stderr_is_kept(self, tmp_path: Path) -> None:
         script = "i=0; while [ $i -lt 3000 ]; do echo line $i >&2; i=$((i+1)); done; exit 1"
-        ended = carry_out(order(tmp_path, script), lambda fact: None)
+        ended = run_activation(order(tmp_path, script), lambda fact: None)
         assert ended["stderr"].endswith("line 2999")
         assert len(ended["stderr"]) <= 4000
         assert (tmp_path / "logs" / "a.1.err").read_text().startswith("line 0\n")
 
     def test_folders_for_outputs_are_made(self, tmp_path: Path) -> None:
-        ended = carry_out(order(tmp_path, "touch deep/er/out", outputs=("deep/er/out",)), lambda fact: None)
+        ended = run_activation(
+            order(tmp_path, "touch deep/er/out", outputs=("deep/er/out",)), lambda fact: None
+        )
         assert ended["outcome"] == "done"
 
     def test_an_input_that_is_not_on_the_worker(self, tmp_path: Path) -> None:
-        ended = carry_out(order(tmp_path, "true", inputs=("gone",)), lambda fact: None)
+        ended = run_activation(order(tmp_path, "true", inputs=("gone",)), lambda fact: None)
         assert 'its input "gone" is not in' in ended["error"]
 
     def test_an_output_rewritten_with_the_same_content_is_new(self, tmp_path: Path) -> None:
         (tmp_path / "in").write_text("x")
         (tmp_path / "out").write_text("x")
         again = order(tmp_path, "cp -p in out", inputs=("in",), outputs=("out",))
-        assert carry_out(again, lambda fact: None)["outcome"] == "done"
+        assert run_activation(again, lambda fact: None)["outcome"] == "done"
 
     def test_what_a_command_leaves_behind_is_ended(self, tmp_path: Path, dead: Dead) -> None:
-        carry_out(order(tmp_path, "sleep 765 & echo $! > pid"), lambda fact: None)
+        run_activation(order(tmp_path, "sleep 765 & echo $! > pid"), lambda fact: None)
         assert dead(int((tmp_path / "pid").read_text()))
 
     def test_a_command_that_takes_too_long_is_ended_with_its_children(
@@ -101,7 +109,7 @@ class TestCarryOut:
     ) -> None:
         for longest_s in (0.3, 1.2, 5.0, 20.0):  # a busy computer may not come to the children in time
             slow = order(tmp_path, "sleep 987 & echo $! > child; mv child pid; wait", timeout_s=longest_s)
-            ended = carry_out(slow, lambda fact: None)
+            ended = run_activation(slow, lambda fact: None)
             assert ended["error"] == f"it was ended after {longest_s:g} s, the longest it may take"
             if (tmp_path / "pid").exists():
                 break
@@ -110,14 +118,14 @@ class TestCarryOut:
     def test_a_stopped_run_ends_what_runs_and_begins_nothing(self, tmp_path: Path) -> None:
         ended: list[dict[str, Any]] = []
         slow = order(tmp_path, "touch here; sleep 60", run="stopped")
-        thread = threading.Thread(target=lambda: ended.append(carry_out(slow, lambda fact: None)))
+        thread = threading.Thread(target=lambda: ended.append(run_activation(slow, lambda fact: None)))
         thread.start()
         while not (tmp_path / "here").exists():
             time.sleep(0.01)
-        stop("stopped")
+        stop_run("stopped")
         thread.join(60)
         assert ended[0]["error"] == "the run was stopped"
-        late = carry_out(order(tmp_path, "touch late", run="stopped"), lambda fact: None)
+        late = run_activation(order(tmp_path, "touch late", run="stopped"), lambda fact: None)
         assert late["outcome"] == "failed"
         assert not (tmp_path / "late").exists()
 
@@ -129,7 +137,7 @@ def test_a_killed_worker_takes_its_commands_with_it(tmp_path: Path, dead: Dead) 
     """The guard ends the whole group, also children that the command started."""
     code = (
         "import sys; from pathlib import Path\n"
-        "from prudent.workflows.execute.command import Order, carry_out\n"
+        "from prudent.workflows.execute.command import ActivationCommand, run_activation\n"
         "here = sys.argv[1]\n"
         "script = 'sleep 654 & echo $! > child; echo $$ > pid; wait'\n"
         "carry_out(Order('r', 'a', 1, 'v', 0, here, here + '/a', ('sh', '-c', script)), print)\n"
@@ -159,7 +167,7 @@ def test_threads_that_begin_at_once_share_one_guard(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(guards, "_guards", {})
     monkeypatch.setattr(guards, "Guard", Slow)
     found: list[object] = []
-    threads = [threading.Thread(target=lambda: (met.wait(), found.append(guard()))) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: (met.wait(), found.append(process_guard()))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -171,39 +179,39 @@ class TestPrints:
     def test_content_counts_not_time(self, tmp_path: Path) -> None:
         path = tmp_path / "x"
         path.write_text("one")
-        before = print_of(path)
+        before = fingerprint_of(path)
         os.utime(path, (1, 1))
-        touched = print_of(path)
+        touched = fingerprint_of(path)
         path.write_text("two")
-        changed = print_of(path)
+        changed = fingerprint_of(path)
         assert before is not None
         assert touched is not None
         assert changed is not None
-        assert same(before, touched)
-        assert not same(before, changed)
+        assert same_content(before, touched)
+        assert not same_content(before, changed)
 
     def test_what_is_not_there_has_none(self, tmp_path: Path) -> None:
         (tmp_path / "folder").mkdir()
-        assert set(prints_of(str(tmp_path), ["gone", "folder"])) == {"folder"}
-        assert set(marks_of(str(tmp_path), ["gone", "folder"])) == {"folder"}
+        assert set(fingerprints_of(str(tmp_path), ["gone", "folder"])) == {"folder"}
+        assert set(change_stamps(str(tmp_path), ["gone", "folder"])) == {"folder"}
 
 
 class TestJournal:
     def test_two_cannot_write_at_the_same_time(self, tmp_path: Path) -> None:
-        with Journal(tmp_path / "j"), pytest.raises(BadInput, match="Another run is writing"):
-            Journal(tmp_path / "j")
-        Journal(tmp_path / "j").close()
+        with ExecutionJournal(tmp_path / "j"), pytest.raises(BadInput, match="Another run is writing"):
+            ExecutionJournal(tmp_path / "j")
+        ExecutionJournal(tmp_path / "j").close()
 
     @given(cut=st.integers(1, 60))
     def test_a_line_cut_anywhere_loses_only_itself(self, tmp_path_factory: Any, cut: int) -> None:
         path = tmp_path_factory.mktemp("j") / "journal"
-        with Journal(path) as journal:
+        with ExecutionJournal(path) as journal:
             journal.write(HEADER)
             journal.write({"fact": "ended", "activation": "a", "outcome": "done"})
         whole = path.read_bytes()
         last = whole.index(b"\n") + 1
         path.write_bytes(whole[: max(len(whole) - cut, last)])
-        with Journal(path) as journal:
+        with ExecutionJournal(path) as journal:
             journal.write({"fact": "session"})
         assert [fact["fact"] for fact in read_facts(path) if fact["fact"] != "ended"] == ["run", "session"]
 
@@ -238,7 +246,9 @@ class TestWhyAgain:
 
     def why(self, facts: dict[str, Any], *seen: str) -> dict[str, str]:
         one = {"size": 1, "mtime_ns": 1, "digest": "d"}
-        return why_again(self.WORKFLOW, facts, lambda names: {name: one for name in names if name in seen})
+        return rerun_reasons(
+            self.WORKFLOW, facts, lambda names: {name: one for name in names if name in seen}
+        )
 
     def test_all_as_it_was(self) -> None:
         assert self.why(self.ended(), "ab", "out") == {}

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prudent.workflows import Activation, Fleet, Vm, Workflow, World, schedule
-from prudent.workflows.execute.dispatch import MOST_LOSSES, Dispatcher, Start
-from prudent.workflows.execute.record import planned_queues
-from prudent.workflows.execute.replan import replan
-from prudent.workflows.generate import generate
+from prudent.workflows.execute.dispatch import MAX_LOSSES, ActivationStart, Dispatcher
+from prudent.workflows.execute.replanner import replan
+from prudent.workflows.execute.run import planned_queues
+from prudent.workflows.formats.generate import generate
 
 A, B = ("v1", 0), ("v2", 0)
 
@@ -26,7 +26,7 @@ def chain() -> Workflow:
 
 def test_a_lane_waits_for_its_first_and_parents_come_before_children() -> None:
     dispatcher = Dispatcher(chain(), {A: ["a", "b", "d"], B: ["c"]})
-    assert dispatcher.starts() == [Start("a", A, 1)]
+    assert dispatcher.starts() == [ActivationStart("a", A, 1)]
     assert dispatcher.starts() == []
     dispatcher.finish("a")
     assert {start.activation for start in dispatcher.starts()} == {"b", "c"}
@@ -44,7 +44,7 @@ def test_a_failure_is_tried_again_on_its_lane_and_then_blocks_only_what_is_behin
     dispatcher.finish("a")
     dispatcher.starts()
     assert dispatcher.fail("b")
-    assert dispatcher.starts() == [Start("b", A, 2)]
+    assert dispatcher.starts() == [ActivationStart("b", A, 2)]
     assert not dispatcher.fail("b")
     assert dispatcher.given_up == {"b"}
     assert dispatcher.blocked == {"d": "b"}
@@ -60,7 +60,7 @@ def test_a_lost_vm_leaves_orphans_until_they_are_placed() -> None:
     assert dispatcher.orphaned == ["a", "b", "d"]
     dispatcher.place({B: ["a", "b", "c", "d"]})
     assert dispatcher.orphaned == []
-    assert dispatcher.starts() == [Start("a", B, 2)]
+    assert dispatcher.starts() == [ActivationStart("a", B, 2)]
 
 
 def test_a_new_plan_that_forgets_somebody_is_refused() -> None:
@@ -70,7 +70,7 @@ def test_a_new_plan_that_forgets_somebody_is_refused() -> None:
 
 
 def test_an_activation_that_takes_its_vms_down_is_given_up() -> None:
-    vms = [f"v{at}" for at in range(MOST_LOSSES)]
+    vms = [f"v{at}" for at in range(MAX_LOSSES)]
     dispatcher = Dispatcher(chain(), {(vms[0], 0): ["a", "b", "c", "d"]})
     for at, vm in enumerate(vms):
         assert dispatcher.starts()[0].activation == "a"
@@ -84,7 +84,7 @@ def test_an_activation_that_takes_its_vms_down_is_given_up() -> None:
 
 def test_what_is_done_already_is_not_waited_for() -> None:
     dispatcher = Dispatcher(chain(), {A: ["d"]}, done=["a", "b", "c"], attempts={"d": 2})
-    assert dispatcher.starts() == [Start("d", A, 3)]
+    assert dispatcher.starts() == [ActivationStart("d", A, 3)]
 
 
 @settings(max_examples=60, deadline=None)

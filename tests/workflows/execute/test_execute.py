@@ -17,10 +17,10 @@ import pytest
 
 from prudent.core.errors import BadInput, RunFailed
 from prudent.workflows import Activation, Fleet, Plan, Vm, Workflow, World, schedule
-from prudent.workflows.execute.crew import scratch_folder
-from prudent.workflows.execute.record import Run
+from prudent.workflows.execute.run import WorkflowRun
 from prudent.workflows.execute.runner import execute
-from prudent.workflows.generate import generate
+from prudent.workflows.execute.workers import scratch_folder
+from prudent.workflows.formats.generate import generate
 
 Step = Callable[..., Activation]
 PlanFor = Callable[..., Plan]
@@ -40,7 +40,7 @@ def test_a_plan_is_followed_on_its_machines_and_its_files_are_made(
         assert done[parent].finish_s <= done[child].start_s + 1e-6
     assert run.execution.cost_usd > 0
     assert 0 < run.execution.utilisation <= 1
-    assert Run.read(tmp_path / "run").to_dict() == run.to_dict()
+    assert WorkflowRun.read(tmp_path / "run").to_dict() == run.to_dict()
 
 
 def test_commands_know_where_they_are_and_what_they_say_is_kept(
@@ -90,7 +90,7 @@ class TestFailures:
             execute(plan, workflow, tmp_path / "run", directory=ground, address=site.address, retries=1)
         assert caught.value.exit_code == 1
         assert (ground / "aside.out").exists(), "what does not depend on it goes on"
-        run = Run.read(tmp_path / "run")
+        run = WorkflowRun.read(tmp_path / "run")
         assert [failure.activation for failure in run.failures] == ["bad"]
         assert run.blocked == ("after",)
         assert run.execution.retries == 2
@@ -359,7 +359,7 @@ class TestResume:
         told: dict[str, Any] = {"directory": ground, "address": site.address, "resume": True}
         with pytest.raises(BadInput, match="budget"):
             execute(plan_for(workflow), workflow, tmp_path / "run", budget_usd=1e-6, **told)
-        refused = Run.read(tmp_path / "run")
+        refused = WorkflowRun.read(tmp_path / "run")
         [lost] = [fact for fact in refused.facts if fact.get("outcome") == "lost"]
         assert lost["activation"] == "b"
         assert 1.5 < lost["took_s"] <= most_s
@@ -371,7 +371,7 @@ class TestResume:
         assert again.facts[: len(refused.facts)] == refused.facts, "it is charged once"
         assert again.again["b"] == "was under way when the run was interrupted"
         assert "a" not in again.again
-        assert Run.read(tmp_path / "run").succeeded
+        assert WorkflowRun.read(tmp_path / "run").succeeded
 
     def test_what_a_killed_session_left_in_the_temporary_files_is_removed(
         self, letters: Workflow, plan_for: PlanFor, ground: Path, tmp_path: Path, site: Any,
@@ -406,7 +406,7 @@ class TestResume:
         told: dict[str, Any] = {"directory": ground, "address": site.address}
         with pytest.raises(KeyboardInterrupt):
             execute(plan_for(workflow), workflow, tmp_path / "run", watch=stop, **told)
-        run = Run.read(tmp_path / "run")
+        run = WorkflowRun.read(tmp_path / "run")
         [lost] = [fact for fact in run.facts if fact["fact"] == "ended"]
         assert (lost["outcome"], lost["final"]) == ("lost", False)
         assert lost["took_s"] >= 0.5
@@ -489,7 +489,7 @@ class TestBadInput:
 
     def test_a_folder_without_a_run(self, tmp_path: Path) -> None:
         with pytest.raises(BadInput, match="There is no run"):
-            Run.read(tmp_path)
+            WorkflowRun.read(tmp_path)
 
     def test_a_damaged_journal(
         self, letters: Workflow, plan_for: PlanFor, ground: Path, tmp_path: Path, site: Any
@@ -500,4 +500,4 @@ class TestBadInput:
         lines = path.read_text().splitlines(keepends=True)
         path.write_text("".join([*lines[:2], "{torn\n", *lines[2:]]))
         with pytest.raises(BadInput, match=r"Line 3 .* is damaged"):
-            Run.read(tmp_path / "run")
+            WorkflowRun.read(tmp_path / "run")

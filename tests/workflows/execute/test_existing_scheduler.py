@@ -183,7 +183,7 @@ class TestBadInput:
         address: str,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr("prudent.workflows.execute.crew._ANSWER_S", 1.0)
+        monkeypatch.setattr("prudent.workflows.execute.workers._ANSWER_S", 1.0)
         with pytest.raises(BadInput, match=rf'No Dask scheduler answers at "{address}"') as caught:
             execute(plan_for(letters), letters, tmp_path / "run", directory=ground, address=address)
         assert caught.value.exit_code == 2

@@ -11,21 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prudent.cloud.leases.delays import Delay, Delays
+from prudent.cloud.leases.machine_delays import Delay, Delays
 from prudent.core.money import Price
 from prudent.workflows import Activation, Fleet, Vm, Workflow, World, schedule
-from prudent.workflows.execute.forecast import Forecast, Interval
-from prudent.workflows.execute.foresight import Terms, forecast
-from prudent.workflows.execute.record import Run, planned_queues
+from prudent.workflows.execute.forecast import GUESSED, LEARNED, Forecast, Interval, Uncertainty, forecast
+from prudent.workflows.execute.learning import Residual, fit_uncertainty, uncertainty_of_runs
+from prudent.workflows.execute.money import RentalTerms
+from prudent.workflows.execute.run import WorkflowRun, planned_queues
 from prudent.workflows.execute.runner import execute
-from prudent.workflows.execute.uncertainty import (
-    GUESSED,
-    LEARNED,
-    Residual,
-    Uncertainty,
-    fitted,
-    of_runs,
-)
 
 STILL = World(bandwidth_mb_s=1e12)
 TWO = Fleet((Vm("v1", "m", usd_per_h=3600.0), Vm("v2", "m", usd_per_h=3600.0)))
@@ -33,7 +26,7 @@ BAG = Workflow("bag", tuple(Activation(f"a{at}", f"p{at % 2}", 10.0) for at in r
 
 
 def _ahead(
-    terms: Terms, unsure: Uncertainty, workflow: Workflow = BAG, names: set[str] | None = None
+    terms: RentalTerms, unsure: Uncertainty, workflow: Workflow = BAG, names: set[str] | None = None
 ) -> Forecast:
     plan = schedule(workflow, TWO, STILL, scheduler="heft")
     queues = planned_queues(plan, workflow, names or set(workflow.index))
@@ -46,19 +39,19 @@ def _prices(minimum_s: float = 0.0, step_s: float = 0.0) -> dict[str, Price]:
 
 def test_a_sure_forecast_is_the_bill_to_the_cent() -> None:
     """Two machines, 40 s of work each, 30 s of boot, 5 s of give-back, a dollar a second."""
-    terms = Terms(_prices(), Delay(30.0), Delay(5.0))
+    terms = RentalTerms(_prices(), Delay(30.0), Delay(5.0))
     ahead = _ahead(terms, Uncertainty())
     assert ahead.cost_usd == Interval(*[pytest.approx(150.0)] * 3)  # type: ignore[list-item]
     assert ahead.makespan_s.expected == pytest.approx(70.0)
-    assert _ahead(Terms(_prices(100.0)), Uncertainty()).cost_usd.expected == pytest.approx(200.0)
-    by_minute = Terms(_prices(step_s=60.0), Delay(30.0), Delay(5.0))
+    assert _ahead(RentalTerms(_prices(100.0)), Uncertainty()).cost_usd.expected == pytest.approx(200.0)
+    by_minute = RentalTerms(_prices(step_s=60.0), Delay(30.0), Delay(5.0))
     assert _ahead(by_minute, Uncertainty()).cost_usd.expected == pytest.approx(240.0)
 
 
 def test_only_what_is_left_is_counted_on_the_machines_it_needs() -> None:
     plan = schedule(BAG, TWO, STILL, scheduler="heft")
     names = {name for name, each in plan.assignments.items() if each.vm == "v1"}
-    ahead = _ahead(Terms(_prices(), Delay(30.0), Delay(5.0)), Uncertainty(), names=names)
+    ahead = _ahead(RentalTerms(_prices(), Delay(30.0), Delay(5.0)), Uncertainty(), names=names)
     assert ahead.cost_usd.expected == pytest.approx(75.0)
 
 
@@ -66,7 +59,7 @@ def test_errors_in_common_make_it_wider_than_as_many_of_single_activations() -> 
     widths = [
         ahead.cost_usd.high - ahead.cost_usd.low
         for unsure in (Uncertainty(run=0.3), Uncertainty(program=0.3), Uncertainty(activation=0.3))
-        for ahead in [_ahead(Terms(_prices()), unsure)]
+        for ahead in [_ahead(RentalTerms(_prices()), unsure)]
     ]
     assert widths[0] > widths[1] > widths[2] > 0
 
@@ -83,37 +76,37 @@ def test_the_deviations_of_executions_are_found_again() -> None:
                 for at in range(60)
             ]
         )
-    found = fitted(taught, GUESSED)
+    found = fit_uncertainty(taught, GUESSED)
     assert found.bias == pytest.approx(true.bias, abs=0.05)
     assert found.run == pytest.approx(true.run, abs=0.05)
     assert found.program == pytest.approx(true.program, abs=0.04)
     assert found.activation == pytest.approx(true.activation, abs=0.03)
-    assert fitted([], LEARNED) == LEARNED
+    assert fit_uncertainty([], LEARNED) == LEARNED
 
 
 def test_runs_that_agree_make_the_next_forecast_surer(tmp_path: Path) -> None:
     """Runs in which all takes three times as long as guessed, and runs that differ by factors of two."""
 
-    def run(factor: float) -> Run:
+    def run(factor: float) -> WorkflowRun:
         plan = schedule(BAG, TWO, STILL, scheduler="heft")
         facts = [
             {"fact": "ended", "outcome": "done", "activation": name, "vm": each.vm, "took_s": 10.0 * factor}
             for name, each in plan.assignments.items()
         ]
-        return Run(tmp_path, BAG, plan, tuple(facts))
+        return WorkflowRun(tmp_path, BAG, plan, tuple(facts))
 
-    agreeing = of_runs(BAG, STILL, [run(3.0) for _ in range(3)])
-    differing = of_runs(BAG, STILL, [run(factor) for factor in (1.0, 2.0, 4.0)])
+    agreeing = uncertainty_of_runs(BAG, STILL, [run(3.0) for _ in range(3)])
+    differing = uncertainty_of_runs(BAG, STILL, [run(factor) for factor in (1.0, 2.0, 4.0)])
     assert agreeing.run < LEARNED.run < differing.run
     assert agreeing.activation < LEARNED.activation
-    assert of_runs(BAG, STILL, [run(3.0)]) == LEARNED
+    assert uncertainty_of_runs(BAG, STILL, [run(3.0)]) == LEARNED
 
 
 def test_nine_of_ten_outcomes_lie_within_the_interval() -> None:
     """Outcomes of a world drawn by hand, with none of the forecast's code: one machine, so costs are sums."""
     one = Fleet((Vm("v1", "m", usd_per_h=3600.0),))
     plan = schedule(BAG, one, STILL, scheduler="heft")
-    terms = Terms({"v1": Price(3600.0, "", "x")}, Delay(20.0, 0.3), Delay(5.0, 0.3))
+    terms = RentalTerms({"v1": Price(3600.0, "", "x")}, Delay(20.0, 0.3), Delay(5.0, 0.3))
     unsure = Uncertainty(run=0.1, program=0.2, machine=0.05, activation=0.2)
     queues = planned_queues(plan, BAG, set(BAG.index))
     ahead = forecast(BAG, one, STILL, queues, terms, unsure)
@@ -152,9 +145,9 @@ def test_it_is_said_and_read_back() -> None:
 
 def test_workers_that_go_on_are_not_billed_a_minimum_or_a_step_again() -> None:
     """v1 was held for 50 s and paid for 100 (its minimum); both have 40 s of work at a dollar a second."""
-    terms = Terms(_prices(100.0), held_s={"v1": 50.0, "v2": 0.0}, paid_usd={"v1": 100.0})
+    terms = RentalTerms(_prices(100.0), held_s={"v1": 50.0, "v2": 0.0}, paid_usd={"v1": 100.0})
     assert _ahead(terms, Uncertainty()).cost_usd.expected == pytest.approx(0.0 + 100.0)
-    by_minute = Terms(_prices(step_s=60.0), held_s={"v1": 50.0}, paid_usd={"v1": 60.0})
+    by_minute = RentalTerms(_prices(step_s=60.0), held_s={"v1": 50.0}, paid_usd={"v1": 60.0})
     assert _ahead(by_minute, Uncertainty()).cost_usd.expected == pytest.approx(60.0 + 60.0)
 
 

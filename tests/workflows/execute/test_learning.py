@@ -13,14 +13,13 @@ import pytest
 
 from prudent.core.errors import BadInput
 from prudent.workflows import Activation, File, Fleet, Plan, Vm, Workflow, World, schedule, simulate
-from prudent.workflows.execute.estimates import learn_from, learned
-from prudent.workflows.execute.experience import teach_tables
-from prudent.workflows.execute.record import Run
+from prudent.workflows.execute.learning import learn_from_runs, learn_q_tables, learn_run_times
+from prudent.workflows.execute.run import WorkflowRun
 from prudent.workflows.execute.runner import execute
-from prudent.workflows.schedulers.qlearning import QLearning
+from prudent.workflows.schedulers.q_learning import QLearning
 
 Step = Callable[..., Activation]
-RunIt = Callable[[Plan], Run]
+RunIt = Callable[[Plan], WorkflowRun]
 NO_COST = World(bandwidth_mb_s=1e9)
 
 
@@ -38,12 +37,12 @@ def workflow_of(*programs: str, runtime_s: float = 10.0) -> Workflow:
 class TestEstimates:
     def test_nothing_measured_changes_nothing(self, two: Fleet) -> None:
         workflow = workflow_of("x", "x")
-        assert learned(workflow, two, World(), [(two, [])]) == workflow
+        assert learn_run_times(workflow, two, World(), [(two, [])]) == workflow
 
     def test_a_measured_activation_is_near_its_measurement(self, two: Fleet) -> None:
         workflow = workflow_of("x", "x", "y")
         told = facts(("x0", "v1", 30.0), ("x1", "v1", 31.0), ("y2", "v2", 3.0))
-        better = learned(workflow, two, NO_COST, [(two, told)])
+        better = learn_run_times(workflow, two, NO_COST, [(two, told)])
         assert better["x0"].runtimes_s["m"] == pytest.approx(30, rel=0.1)
         assert better["y2"].runtimes_s["m"] == pytest.approx(3, rel=0.25)
         assert better["x0"].runtime_s == 10, "the first estimate stays, so that learning can start anew"
@@ -51,7 +50,7 @@ class TestEstimates:
     def test_one_not_measured_is_like_the_others_of_its_program(self, two: Fleet) -> None:
         workflow = workflow_of("x", "x", "x", "y", "y")
         told = facts(("x0", "v1", 30.0), ("x1", "v1", 30.0), ("y3", "v1", 5.0))
-        better = learned(workflow, two, NO_COST, [(two, told)])
+        better = learn_run_times(workflow, two, NO_COST, [(two, told)])
         assert better["x2"].runtimes_s["m"] == pytest.approx(30, rel=0.1)
         assert better["y4"].runtimes_s["m"] == pytest.approx(5, rel=0.35)
 
@@ -59,9 +58,9 @@ class TestEstimates:
         """Shrinkage: between the program's mean and the activation's own, the nearer the more often seen."""
         workflow = workflow_of(*["x"] * 12)
         usual = [(f"x{at}", "v1", 10.0) for at in range(1, 12)]
-        once = learned(workflow, two, NO_COST, [(two, facts(("x0", "v1", 15.0), *usual))])
+        once = learn_run_times(workflow, two, NO_COST, [(two, facts(("x0", "v1", 15.0), *usual))])
         runs = [(two, facts(("x0", "v1", 15.0), *usual))] * 6
-        often = learned(workflow, two, NO_COST, runs)
+        often = learn_run_times(workflow, two, NO_COST, runs)
         first, later = once["x0"].runtimes_s["m"], often["x0"].runtimes_s["m"]
         assert 10.5 < first < later
         assert later == pytest.approx(15, rel=0.05)
@@ -70,13 +69,13 @@ class TestEstimates:
         fleet = Fleet((Vm("s", "slow", 1000), Vm("f", "fast", 4000)))
         workflow = workflow_of("x", "x", "y", "y", "z")
         told = facts(("x0", "s", 10), ("x1", "f", 10), ("y2", "s", 10), ("y3", "f", 10), ("z4", "s", 20))
-        better = learned(workflow, fleet, NO_COST, [(fleet, told)])
+        better = learn_run_times(workflow, fleet, NO_COST, [(fleet, told)])
         assert better["z4"].runtimes_s["fast"] == pytest.approx(20, rel=0.35), "not 20 / 4"
 
     def test_time_to_read_inputs_is_not_counted_twice(self, two: Fleet) -> None:
         workflow = Workflow("w", (Activation("x", "x", 1.0, (File("in", 30e6),)),))
         world = World(bandwidth_mb_s=15)
-        better = learned(workflow, two, world, [(two, facts(("x", "v1", 5.0)))])
+        better = learn_run_times(workflow, two, world, [(two, facts(("x", "v1", 5.0)))])
         plan = schedule(better, two, world, scheduler="heft")
         assert plan.makespan_s == pytest.approx(5.0, rel=0.2)
 
@@ -93,7 +92,7 @@ class TestEstimates:
         }
         took = {name: [s * np.exp(rng.normal(0, 0.25)) for _ in range(2)] for name, s in truth.items()}
         runs = [(two, facts(*((name, "v1", each[run]) for name, each in took.items()))) for run in range(2)]
-        better = learned(workflow, two, NO_COST, runs)
+        better = learn_run_times(workflow, two, NO_COST, runs)
 
         def off(guess: dict[str, float]) -> float:
             return float(np.mean([np.log(guess[name] / truth[name]) ** 2 for name in truth]))
@@ -135,7 +134,7 @@ class TestRealRuns:
 
     @pytest.fixture
     def run(self, wrong: Workflow, right: Workflow, ground: Path, tmp_path: Path, site: Any) -> RunIt:
-        def run_it(plan: Plan) -> Run:
+        def run_it(plan: Plan) -> WorkflowRun:
             folder = tmp_path / "one"
             assert execute(plan, wrong, folder, directory=ground, address=site.address).succeeded
             device = simulate(right, plan.fleet, World(), plan).assignments
@@ -146,7 +145,7 @@ class TestRealRuns:
                     times = {"start_s": by.start_s, "finish_s": by.finish_s}
                     fact.update(times, took_s=by.finish_s - by.start_s)
             (folder / "journal.jsonl").write_text("".join(json.dumps(fact) + "\n" for fact in lines))
-            return Run.read(folder)
+            return WorkflowRun.read(folder)
 
         return run_it
 
@@ -155,7 +154,7 @@ class TestRealRuns:
     ) -> None:
         first = schedule(wrong, two, World(), scheduler="heft")
         one = run(first)
-        second = schedule(learn_from(wrong, two, World(), [one.folder]), two, World(), scheduler="heft")
+        second = schedule(learn_from_runs(wrong, two, World(), [one.folder]), two, World(), scheduler="heft")
         takes_s = simulate(right, two, World(), second).makespan_s
         assert takes_s < 0.85 * one.makespan_s
         assert abs(takes_s / second.makespan_s - 1) < abs(one.makespan_s / first.makespan_s - 1)
@@ -167,15 +166,15 @@ class TestRealRuns:
         options: dict[str, Any] = {"episodes": 20, "tables": tables}
         one = run(schedule(wrong, two, World(), scheduler="q-learning", options=options, seed=1))
         before = dict(np.load(tables))
-        better = learn_from(wrong, two, World(), [one.folder])
+        better = learn_from_runs(wrong, two, World(), [one.folder])
         learner = QLearning(**options)
-        assert teach_tables(learner, better, two, World(), [one.folder]) == 1
+        assert learn_q_tables(learner, better, two, World(), [one.folder]) == 1
         after = dict(np.load(tables))
         assert len(after["makespans_s"]) == len(before["makespans_s"]) + 1
         assert after["makespans_s"][-1] == one.makespan_s
         assert not np.array_equal(after["q"], before["q"])
         assert after["best_s"] == pytest.approx(one.makespan_s, rel=0.25), "judged anew by what was measured"
-        assert teach_tables(learner, better, two, World(), [one.folder]) == 0, "once is enough"
+        assert learn_q_tables(learner, better, two, World(), [one.folder]) == 0, "once is enough"
         second = schedule(better, two, World(), scheduler="q-learning", options={**options, "carry_on": True})
         assert second.details["episodes"] == 41
         assert second.makespan_s <= float(after["best_s"]) + 1e-9
@@ -198,9 +197,9 @@ class TestRealRuns:
         plan = schedule(wrong, two, World(), scheduler="heft")
         execute(plan, wrong, tmp_path / "run", replay=0.01, address=site.address)
         with pytest.raises(BadInput, match="rehearsal and teaches nothing"):
-            learn_from(wrong, two, World(), [tmp_path / "run"])
+            learn_from_runs(wrong, two, World(), [tmp_path / "run"])
 
     def test_a_run_of_another_workflow(self, wrong: Workflow, two: Fleet, run: RunIt) -> None:
         one = run(schedule(wrong, two, World(), scheduler="heft"))
         with pytest.raises(BadInput, match=r'of another workflow \("wrong"\)'):
-            learn_from(workflow_of("x"), two, World(), [one.folder])
+            learn_from_runs(workflow_of("x"), two, World(), [one.folder])

@@ -9,19 +9,23 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.hold import Hold, lasts_s
-from prudent.cloud.leases.delays import Delay
+from prudent.cloud.hold import RentalPeriod, affordable_s
+from prudent.cloud.leases.machine_delays import Delay
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.money import Price
 from prudent.workflows import Activation, Fleet, Plan, Vm, Workflow, World, schedule
-from prudent.workflows.execute.forecast import Forecast, Interval
-from prudent.workflows.execute.foresight import Terms, forecast
-from prudent.workflows.execute.keeper import Keeper
-from prudent.workflows.execute.limits import Limits
-from prudent.workflows.execute.record import planned_queues
-from prudent.workflows.execute.simulated import SimulatedCrew, SimulatedMeter, Truth, follow
-from prudent.workflows.execute.uncertainty import LEARNED
-from prudent.workflows.generate import generate
+from prudent.workflows.execute.forecast import LEARNED, Forecast, Interval, forecast
+from prudent.workflows.execute.limit_guard import LimitGuard
+from prudent.workflows.execute.money import RentalTerms
+from prudent.workflows.execute.options import RunLimits
+from prudent.workflows.execute.run import planned_queues
+from prudent.workflows.execute.simulated import (
+    SimulatedCostMeter,
+    SimulatedVmWorkers,
+    TrueRunTime,
+    execute_simulated,
+)
+from prudent.workflows.formats.generate import generate
 
 STILL = World(bandwidth_mb_s=1e12)
 BOOT_S, GONE_S = 30.0, 5.0
@@ -37,7 +41,7 @@ def _done(facts: Facts) -> set[str]:
     return {fact["activation"] for fact in _named(facts, "ended") if fact["outcome"] == "done"}
 
 
-def _times(workflow: Workflow, fleet: Fleet, longer: Callable[[str], float]) -> Truth:
+def _times(workflow: Workflow, fleet: Fleet, longer: Callable[[str], float]) -> TrueRunTime:
     speeds = {vm.name: vm.speed for vm in fleet.vms}
 
     def truth(name: str, vm: str, attempt: int) -> tuple[float, bool]:
@@ -53,7 +57,7 @@ class Played:
         self,
         plan: Plan,
         workflow: Workflow,
-        limits: Limits,
+        limits: RunLimits,
         longer: Callable[[str], float] = lambda name: 1.0,
         prices: Mapping[str, Price] | None = None,
         lost_s: Mapping[str, float] | None = None,
@@ -62,11 +66,11 @@ class Played:
         own = {vm.name: Price(vm.usd_per_h, "", "plan") for vm in plan.fleet.vms}
         prices = {vm: price for vm, price in (prices or own).items() if vm in used}
         self.plan, self.workflow, self.prices = plan, workflow, prices
-        self.crew = SimulatedCrew(prices, _times(workflow, plan.fleet, longer), BOOT_S, GONE_S, lost_s)
-        keeper = Keeper(limits, SimulatedMeter(self.crew, 1.5 * GONE_S), self.foresee)
+        self.crew = SimulatedVmWorkers(prices, _times(workflow, plan.fleet, longer), BOOT_S, GONE_S, lost_s)
+        keeper = LimitGuard(limits, SimulatedCostMeter(self.crew, 1.5 * GONE_S), self.foresee)
         self.facts: Facts = []
         with suppress(RunFailed):  # where the last machine is lost, nothing can go on
-            self.facts = follow(plan, workflow, self.crew, keeper)
+            self.facts = execute_simulated(plan, workflow, self.crew, keeper)
 
     def foresee(
         self, workflow: Workflow, queues: Mapping[Any, Sequence[str]], facts: Any, now_s: float
@@ -78,7 +82,7 @@ class Played:
 def _ahead(
     plan: Plan, workflow: Workflow, queues: Mapping[Any, Sequence[str]], prices: Mapping[str, Price]
 ) -> Forecast:
-    terms = Terms(prices, Delay(BOOT_S, 0.2), Delay(GONE_S, 0.2))
+    terms = RentalTerms(prices, Delay(BOOT_S, 0.2), Delay(GONE_S, 0.2))
     return forecast(workflow, plan.fleet, STILL, queues, terms, LEARNED, worlds=60)
 
 
@@ -102,7 +106,7 @@ class TestGivingBack:
         workflow = Workflow("chain", (*steps, Activation("aside", "aside", 50.0)), chain)
         fleet = Fleet((Vm("v1", "m", usd_per_h=3600), Vm("v2", "m", usd_per_h=3600)))
         plan = schedule(workflow, fleet, STILL, scheduler="heft")
-        played = Played(plan, workflow, Limits())
+        played = Played(plan, workflow, RunLimits())
         assert played.crew.paid == {
             plan.assignments["aside"].vm: pytest.approx(BOOT_S + 50 + GONE_S),
             plan.assignments["s3"].vm: pytest.approx(BOOT_S + 400 + GONE_S),
@@ -113,7 +117,7 @@ class TestGivingBack:
         workflow = _bag(6)
         fleet = Fleet((Vm("v1", "m", usd_per_h=60), Vm("v2", "m", usd_per_h=60)))
         played = Played(
-            schedule(workflow, fleet, STILL, scheduler="heft"), workflow, Limits(), lost_s={"v2": 40}
+            schedule(workflow, fleet, STILL, scheduler="heft"), workflow, RunLimits(), lost_s={"v2": 40}
         )
         assert _done(played.facts) == set(workflow.index)
         assert played.crew.paid["v2"] == pytest.approx(40 + GONE_S)
@@ -139,7 +143,7 @@ class TestBudget:
         budget_usd = max(luck.uniform(0.4, 1.2) * expected_usd, least_usd)
         wrong = {name: luck.lognormvariate(0.2, 0.6) for name in workflow.index}
         lost_s = {fleet.vms[0].name: luck.uniform(40, 200)} if seed % 3 == 0 else None
-        played = Played(plan, workflow, Limits(budget_usd), wrong.__getitem__, prices, lost_s)
+        played = Played(plan, workflow, RunLimits(budget_usd), wrong.__getitem__, prices, lost_s)
         assert played.crew.cost_usd() <= budget_usd + 1e-9
         if played.facts:
             stopped = _named(played.facts, "stopped")
@@ -149,8 +153,8 @@ class TestBudget:
         workflow = _bag(12)
         plan = schedule(workflow, four, STILL, scheduler="heft")
         assert "dear" in {assignment.vm for assignment in plan.assignments.values()}
-        free = Played(plan, workflow, Limits(), lambda name: 1.5)
-        tight = Played(plan, workflow, Limits(0.75 * free.crew.cost_usd()), lambda name: 1.5)
+        free = Played(plan, workflow, RunLimits(), lambda name: 1.5)
+        tight = Played(plan, workflow, RunLimits(0.75 * free.crew.cost_usd()), lambda name: 1.5)
         assert _done(tight.facts) == set(workflow.index)
         assert tight.crew.cost_usd() <= 0.75 * free.crew.cost_usd()
         assert {fact["why"] for fact in _named(tight.facts, "replanned")} == {"budget"}
@@ -160,7 +164,7 @@ class TestBudget:
         """So nothing is paid for that is thrown away, where times are as expected."""
         workflow = _bag(20)
         plan = schedule(workflow, four, STILL, scheduler="heft")
-        played = Played(plan, workflow, Limits(15.0))
+        played = Played(plan, workflow, RunLimits(15.0))
         [stopped] = _named(played.facts, "stopped")
         started = {fact["activation"] for fact in _named(played.facts, "started")}
         assert started == _done(played.facts)
@@ -174,10 +178,10 @@ class TestBudget:
     def test_the_budget_told_for_the_rest_suffices(self, four: Fleet) -> None:
         workflow = _bag(20)
         plan = schedule(workflow, four, STILL, scheduler="heft")
-        first = Played(plan, workflow, Limits(15.0))
+        first = Played(plan, workflow, RunLimits(15.0))
         [stopped] = _named(first.facts, "stopped")
         left = Workflow("bag", tuple(a for a in workflow.activations if a.id not in _done(first.facts)))
-        rest = Played(schedule(left, four, STILL, scheduler="heft"), left, Limits())
+        rest = Played(schedule(left, four, STILL, scheduler="heft"), left, RunLimits())
         told_usd = float(stopped["sentence"].rpartition("$")[2].rstrip("."))
         assert first.crew.cost_usd() + rest.crew.cost_usd() <= told_usd
 
@@ -186,7 +190,7 @@ class TestDeadline:
     def test_nothing_runs_past_it(self, four: Fleet) -> None:
         workflow = _bag(40)
         plan = schedule(workflow, four, STILL, scheduler="heft")
-        played = Played(plan, workflow, Limits(deadline_s=300.0), lambda name: 1.4)
+        played = Played(plan, workflow, RunLimits(deadline_s=300.0), lambda name: 1.4)
         [stopped] = _named(played.facts, "stopped")
         assert stopped["why"] == "deadline"
         assert '--deadline "' in stopped["sentence"]
@@ -209,7 +213,7 @@ class TestDeadline:
                 for name, a in good.assignments.items()
             },
         )
-        played = Played(bad, workflow, Limits(deadline_s=BOOT_S + 5 * 60))
+        played = Played(bad, workflow, RunLimits(deadline_s=BOOT_S + 5 * 60))
         assert _done(played.facts) == set(workflow.index)
         assert {fact["why"] for fact in _named(played.facts, "replanned")} == {"deadline"}
 
@@ -219,22 +223,22 @@ class TestRefusal:
 
     def test_what_is_expected_to_break_a_limit_is_refused_with_the_remedy(self) -> None:
         with pytest.raises(BadInput, match=r"\$2\.00 \(90 %: \$1\.00 to \$3\.04\).*--budget \$3\.10,"):
-            Limits(1.5).check(self.ahead, 0.0)
+            RunLimits(1.5).check(self.ahead, 0.0)
         with pytest.raises(
             BadInput, match=r"20 min 00 s.*deadline of 10 min 00 s; give --deadline \"50 min\""
         ):
-            Limits(deadline_s=600.0).check(self.ahead, 0.0)
-        Limits(2.5, 1300.0).check(self.ahead, 0.0)
+            RunLimits(deadline_s=600.0).check(self.ahead, 0.0)
+        RunLimits(2.5, 1300.0).check(self.ahead, 0.0)
 
     @pytest.mark.parametrize("wrong", [{"budget_usd": 0.0}, {"budget_usd": -1.0}, {"deadline_s": 0.0}])
     def test_limits_of_nothing(self, wrong: dict[str, float]) -> None:
         with pytest.raises(BadInput, match="above zero"):
-            Limits(**wrong)
+            RunLimits(**wrong)
 
 
 def test_nobody_stays_into_a_minute_that_is_not_paid_for() -> None:
     by_minute = Price(60.0, "", "x", minimum_s=60, step_s=60)
-    holds = [Hold("a", by_minute, 0.0), Hold("b", by_minute, 0.0, until_s=30.0)]
-    assert lasts_s(holds, 4.0, now_s=70.0, give_back_s=10.0) == pytest.approx(100.0)
-    assert lasts_s(holds, 2.9, now_s=55.0, give_back_s=10.0) < 0
-    assert lasts_s([], 0.0, now_s=0.0) == float("inf")
+    holds = [RentalPeriod("a", by_minute, 0.0), RentalPeriod("b", by_minute, 0.0, until_s=30.0)]
+    assert affordable_s(holds, 4.0, now_s=70.0, give_back_s=10.0) == pytest.approx(100.0)
+    assert affordable_s(holds, 2.9, now_s=55.0, give_back_s=10.0) < 0
+    assert affordable_s([], 0.0, now_s=0.0) == float("inf")

@@ -14,20 +14,20 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.leases.bill import Bill
-from prudent.cloud.leases.delays import Delays
+from prudent.cloud.bill import Bill
 from prudent.cloud.leases.holder import Holder
 from prudent.cloud.leases.lease import Lease, Rented
+from prudent.cloud.leases.machine_delays import Delays
 from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.local import LocalProvider
+from prudent.cloud.providers.local.provider import LocalProvider
 from prudent.cloud.providers.provider import LaunchFailed, Offer, Order
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.money import Price
 from prudent.workflows import Activation, Fleet, Plan, Vm, Workflow, World, schedule
-from prudent.workflows.execute.machines import BootTooLong
-from prudent.workflows.execute.place import bill_fact
-from prudent.workflows.execute.record import Run
+from prudent.workflows.execute.money import bill_fact
+from prudent.workflows.execute.rented_workers import BootTooLong
+from prudent.workflows.execute.run import WorkflowRun
 from prudent.workflows.execute.runner import execute
 
 Step = Callable[..., Activation]
@@ -175,7 +175,7 @@ def test_a_price_that_rose_since_the_forecast_is_not_paid_from_a_budget(
             budget_usd=100.0,
         )  # fmt: skip
     assert provider_of("local", home).list() == ()
-    assert Run.read(tmp_path / "run").cost_usd == 0.0
+    assert WorkflowRun.read(tmp_path / "run").cost_usd == 0.0
 
 
 @pytest.mark.soak  # the bill of a killed session is looked at below, without a kill
@@ -199,7 +199,7 @@ def test_what_a_killed_program_had_rented_is_on_the_bill(
         first.kill()
     refused = subprocess.run([*words, "--budget", "$0.01"], **told, stderr=subprocess.PIPE, check=False)
     assert refused.returncode == 2, refused.stderr
-    assert Run.read(plan.with_suffix(".run")).cost_usd == pytest.approx(_leased_usd(home))
+    assert WorkflowRun.read(plan.with_suffix(".run")).cost_usd == pytest.approx(_leased_usd(home))
     go.touch()
     done = subprocess.run(words, **told, check=True)
     assert len(Register(home).leases()) == 2
@@ -276,4 +276,4 @@ class TestAtThePricesOfThePlan:
         assert run.execution.unfinished == ("a0", "a1", "a2", "a3")
         with pytest.raises(BadInput, match="the budget of"):  # it is remembered
             execute(plan_for(waits), waits, folder, resume=True, **told)
-        assert Run.read(folder).budget_usd == 0.006
+        assert WorkflowRun.read(folder).budget_usd == 0.006

@@ -19,7 +19,7 @@ from prudent.cloud.providers.channel import Channel
 from prudent.cloud.providers.provider import Instance, LaunchFailed, Order, Provider, Remembering
 from prudent.core.errors import BadInput, PrudentError, RunFailed
 from prudent.core.money import Price
-from prudent.core.points import point
+from prudent.core.points import kill_point
 
 LEASE_S = 300.0
 """How long machines outlive a run that dies where no reaper comes by."""
@@ -183,7 +183,7 @@ class Rental:
         if self._lease is not None:
             raise BadInput(f"{self.cluster} was launched already; make another Rental.")
         offer = self.provider.offer(self._order.type, self._order.spot)
-        point("launch.decided")
+        kill_point("launch.decided")
         now_s = self._clock()
         order = replace(self._order, lease_end_s=now_s + self.lease_s, most_usd_per_h=most_usd_per_h)
         self._order = order
@@ -199,15 +199,15 @@ class Rental:
         self._safe_until_s = order.lease_end_s
         self._lease = self.register.want(wanted)
         try:
-            point("launch.recorded")
+            kill_point("launch.recorded")
             self._renewing = threading.Thread(target=self._renew_for_ever, name=self.cluster, daemon=True)
             self._renewing.start()
             instances = self.provider.launch(order)
-            point("launch.accepted")
+            kill_point("launch.accepted")
             self._instances = instances
             with self._lease_lock:
                 self._lease = self.register.up(self.cluster, map(Rented.of, instances))
-            point("launch.up")
+            kill_point("launch.up")
         except BaseException as error:
             self._release_after(error)
             raise
@@ -216,9 +216,9 @@ class Rental:
     def wait_ready(self) -> Self:
         """Wait until every machine can be used; if they do not come, all are released."""
         try:
-            point("ready.waiting")
+            kill_point("ready.waiting")
             self._instances = self.provider.ready(self._instances, self._ready_s)
-            point("ready.done")
+            kill_point("ready.done")
         except BaseException as error:
             self._release_after(error)
             raise
@@ -246,7 +246,7 @@ class Rental:
             error.add_note(str(trouble))  # what went wrong first is what to tell
 
     def _release(self, why: str) -> None:
-        point("release.begun")
+        kill_point("release.begun")
         self._over.set()
         for channel in self._channels.values():
             with contextlib.suppress(PrudentError, OSError):
@@ -254,7 +254,7 @@ class Rental:
         self._channels.clear()
         begun_s = self._clock()
         found = self._terminate()
-        point("release.terminated")
+        kill_point("release.terminated")
         rented, gone_s = [Rented.of(one) for one in found], self._gone_s
         assert gone_s is not None
         # What ended because of us is paid until we know; what was taken away before, until its provider says.
@@ -265,7 +265,7 @@ class Rental:
             with contextlib.suppress(PrudentError):
                 self._lease = self.register.release(self.cluster, gone_s, why, rented, ends_s)
         self._released = True
-        point("release.recorded")
+        kill_point("release.recorded")
 
     def _release_after(self, error: BaseException) -> None:
         """Clean up, also where somebody has released it while it was being launched.
@@ -336,12 +336,12 @@ class Rental:
 
     def _renew(self) -> None:
         """First in the register, for the reaper; then at the provider, for the switch on each machine."""
-        point("renew.due")
+        kill_point("renew.due")
         end_s = self._clock() + self.lease_s
         with self._lease_lock:
             self._lease = self.register.renew(self.cluster, end_s)
-        point("renew.recorded")
+        kill_point("renew.recorded")
         if self._instances:
             self.provider.renew(self._instances, end_s)
         self._safe_until_s = end_s
-        point("renew.done")
+        kill_point("renew.done")

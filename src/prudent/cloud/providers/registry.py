@@ -11,9 +11,9 @@ from prudent.cloud.providers.provider import Provider
 from prudent.core.errors import BadInput, RunFailed, unknown
 
 PROVIDERS = {
-    "local": ("prudent.cloud.providers.local", "LocalProvider", ""),
-    "hosts": ("prudent.cloud.providers.hosts", "HostsProvider", "hosts"),
-    "ec2": ("prudent.cloud.providers.ec2", "Ec2Provider", "aws"),
+    "local": ("prudent.cloud.providers.local.provider", "LocalProvider", ""),
+    "hosts": ("prudent.cloud.providers.ssh.provider", "HostsProvider", "hosts"),
+    "ec2": ("prudent.cloud.providers.ec2.provider", "Ec2Provider", "aws"),
 }
 """Module, class, and the extra that it needs."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from prudent.core.errors import BadInput
-from prudent.training.request_errors import RequestError
+from prudent.training.request.errors import RequestError
 
 MALFORMED, FORBIDDEN, CONFLICT, INVALID = 400, 403, 409, 422
 

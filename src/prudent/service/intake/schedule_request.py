@@ -10,9 +10,9 @@ from typing import Any
 
 from prudent.core.errors import BadInput, did_you_mean, unknown
 from prudent.core.units import SECONDS, USD, parse_in
-from prudent.service.intake.places import inside
 from prudent.service.intake.refusal import Refused
-from prudent.training.request_errors import RequestError
+from prudent.service.security.data_locations import inside
+from prudent.training.request.errors import RequestError
 from prudent.workflows.fleet import Fleet
 from prudent.workflows.schedulers.registry import scheduler_named, schedulers
 from prudent.workflows.workflow import Workflow
@@ -71,7 +71,7 @@ class ScheduleRequest:
 
 def read_workflow(said: Any, folders: Sequence[Path], name: str = "workflow") -> Workflow:
     """The workflow that a request holds or names."""
-    from prudent.workflows import dax, wfformat
+    from prudent.workflows.formats import dax, wfformat
 
     if isinstance(said, Mapping):
         return wfformat.parse(json.dumps(said), name=name)

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from prudent.core.documents import KeyPath
 from prudent.core.errors import BadInput
-from prudent.core.key_path import KeyPath
-from prudent.service.intake.places import inside
 from prudent.service.intake.refusal import Refused, refused
-from prudent.training.request_errors import RequestError
+from prudent.service.security.data_locations import inside
+from prudent.training.request.errors import RequestError
 from prudent.tuning.job_file import JobFile
 
 SOURCE = "the request"

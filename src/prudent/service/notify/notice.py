@@ -7,11 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from prudent.core.units import format_duration, format_money
-from prudent.service.notify.recipients import may_write_to
 from prudent.service.settings import Settings
 from prudent.service.store.models import Model
 from prudent.service.store.runs import CANCELLED, FAILED, SUCCEEDED, Run
 from prudent.service.store.trials import Trial
+
+from email.utils import parseaddr
+
+from prudent.service.settings import Settings
+from prudent.service.store.users import LOCAL, OPERATOR
 
 EXHAUSTED = "exhausted"
 """It ended because its money or time was used up; what was found until then counts."""
@@ -163,3 +167,20 @@ def _links(run: Run, models: Sequence[Model], settings: Settings) -> tuple[tuple
         best = min(models, key=lambda model: model.rank)
         found.append(("Download the best model", f"{base}/v1/models/{best.id}/download"))
     return tuple(found)
+
+
+def may_write_to(address: str, user: str, settings: Settings) -> bool:
+    """Whether mail for `user` may go to an address; the operator writes to whom they like.
+
+    >>> from pathlib import Path
+    >>> ours = Settings(Path("/srv/prudent"), mail_domains=("example.org",))
+    >>> [may_write_to(to, "mia@home.net", ours) for to in ("ada@Example.org", "mia@home.net", "x@evil.net")]
+    [True, True, False]
+    """
+    plain = parseaddr(address)[1]
+    if not plain or plain != address.strip() or any(letter in plain for letter in ",;<> \t\r\n\"'"):
+        return False
+    if user in (LOCAL.name, OPERATOR) or plain.lower() == user.lower():
+        return True
+    domain = plain.rpartition("@")[2].lower().rstrip(".")
+    return domain in {each.lower().lstrip("@") for each in settings.mail_domains}

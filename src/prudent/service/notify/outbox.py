@@ -19,7 +19,7 @@ from prudent.service.notify.mail import Undeliverable
 _FIRST_S, _LONGEST_S = 2.0, 3600.0
 GIVE_UP_S = 3 * 86400.0
 _KEEP_SENT_S = 30 * 86400.0
-_log = logging.getLogger("prudent.notify")
+_outbox_log = logging.getLogger("prudent.notify")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Outbox:
             deliver(path.stem, entry["letter"])
         except Exception as error:  # noqa: BLE001 - a letter must not end the courier, let alone a run
             why = str(error) if isinstance(error, PrudentError) else type(error).__name__
-            _log.warning("Not delivered: %s (try %d): %s", path.stem, entry["tries"], why)
+            _outbox_log.warning("Not delivered: %s (try %d): %s", path.stem, entry["tries"], why)
             self._later(path, entry, why, isinstance(error, Undeliverable), now_s)
             return False
         _write(self.folder / "sent" / path.name, {"sent_s": now_s, "tries": entry["tries"]})

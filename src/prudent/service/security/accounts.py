@@ -11,7 +11,7 @@ from typing import Any
 
 from prudent.core.errors import BadInput
 from prudent.core.yaml_text import read_yaml
-from prudent.service.security.access import operator
+from prudent.service.security.tokens import operator
 from prudent.service.security.tokens import checked_name
 from prudent.service.settings import Settings
 from prudent.service.store import users

@@ -16,15 +16,23 @@ import sqlalchemy as sa
 
 from prudent.core.errors import BadInput
 from prudent.core.memory import total_mb
-from prudent.service.security.access import TOKEN_FILE, Access, operator
+from prudent.service.security.tokens import TOKEN_FILE, Access, operator
 from prudent.service.security.accounts import known
-from prudent.service.security.addresses import policy_of
-from prudent.service.security.guard import for_one, hosts_of
-from prudent.service.security.running import Running
+from prudent.service.security.data_locations import policy_of
+from prudent.service.security.protection import for_one, hosts_of
 from prudent.service.settings import LEAST_MB
 from prudent.service.store.store import Store
 from prudent.service.store.users import COMMANDER, OPERATOR, User
-from prudent.service.work.wall import ACCOUNT, NO_WALL, wall_of
+from prudent.service.worker.sandbox import ACCOUNT, NO_WALL, wall_of
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from prudent.core.errors import BadInput
+from prudent.service.security.tokens import write_privately
+from prudent.service.settings import PREFIX, SECRETS, Settings, environment_of, load
 
 _PATIENCE_S = 10.0
 _MOST_BODY_MB, _MOST_PER_S = 100.0, 10_000.0
@@ -270,3 +278,60 @@ def _owner(pid: int) -> int:
         return Path(f"/proc/{pid}").stat().st_uid
     except OSError:
         return os.geteuid()
+
+FILE = "service.json"
+_SECRET = {f"{PREFIX}{name.upper()}" for name in SECRETS}
+
+
+@dataclass(frozen=True)
+class Running:
+    """A service that runs, or ran last."""
+
+    address: str
+    pid: int
+    settings: Settings
+    walled: bool = True
+    """Whether it found a wall around commands when it was started."""
+    secrets: frozenset[str] = frozenset()
+    """Which secret settings it has; what they are is not told."""
+
+    @classmethod
+    def read(cls, home: Path) -> Running:
+        try:
+            said = json.loads((home / FILE).read_text(encoding="utf-8"))
+            settings = load({}, None, {**said["settings"], **(_own_database() if said["elsewhere"] else {})})
+            secrets = frozenset(str(name) for name in said["secrets"])
+            return cls(str(said["address"]), int(said["pid"]), settings, bool(said["walled"]), secrets)
+        except FileNotFoundError:
+            raise BadInput(
+                f'No service has run in "{home}"; start it with "prudent serve --home {home}", then check.'
+            ) from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BadInput(f'"{home / FILE}" cannot be read ({error}); start the service again.') from error
+
+
+def _own_database() -> dict[str, str]:
+    """The database of a service whose users are not in its home; its address is a secret."""
+    names = (f"{PREFIX}DATABASE_URL", f"{PREFIX}DATABASE_URL_FILE")
+    found = {name: os.environ[name] for name in names if name in os.environ}
+    if not found:
+        raise BadInput(
+            "Its users are in a database; set PRUDENT_DATABASE_URL as for the service, then check."
+        )
+    return found
+
+
+def tell(settings: Settings, address: str, walled: bool) -> Path:
+    """Write it, for `prudent check --service`; answers the file."""
+    said = {name: value for name, value in environment_of(settings).items() if name not in _SECRET}
+    elsewhere = settings.database_url is not None
+    document = {
+        "address": address,
+        "pid": os.getpid(),
+        "elsewhere": elsewhere,
+        "walled": walled,
+        "secrets": [name for name in SECRETS if getattr(settings, name)],
+        "settings": said,
+    }
+    write_privately(settings.home / FILE, json.dumps(document, indent=2) + "\n")
+    return settings.home / FILE

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from prudent.service.store import charges, events, reservations, runs, workers
+from prudent.service.store import charges, events, charges, runs, workers
 from prudent.service.store.runs import FAILED, QUEUED, RUNNING, Run
 from prudent.service.store.tables import runs as table
 from prudent.service.store.tables import turns
@@ -29,16 +29,16 @@ def take(
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
     for user in _in_turn(connection, per_user):
         left_usd = _left_usd(connection, user, (daily_usd or {}).get(user))
-        if left_usd is not None and left_usd < reservations.LEAST_USD:
+        if left_usd is not None and left_usd < charges.LEAST_USD:
             continue
         question = sa.select(table.c.id).where(table.c.status == QUEUED, table.c.user == user)
         order = question.order_by(table.c.priority.desc(), table.c.created_s).limit(1)
         found = connection.execute(order).scalar()
         run = None if found is None else _give(connection, str(found), worker)
         if run is not None and left_usd is not None:
-            asked_usd = reservations.asked_usd(run.document)
+            asked_usd = charges.asked_usd(run.document)
             more_usd = left_usd if asked_usd is None else max(asked_usd - run.spent_usd, 0.0)
-            reservations.reserve(connection, run.id, user, min(more_usd, left_usd))
+            charges.reserve(connection, run.id, user, min(more_usd, left_usd))
         if run is not None:
             return run
     return None
@@ -49,10 +49,10 @@ def _left_usd(connection: Connection, user: str, limit_usd: float | None) -> flo
     if limit_usd is None:
         return None
     free_usd = limit_usd - charges.spent_usd(connection, user)
-    left_usd = free_usd - reservations.of_user(connection, user)
-    if free_usd < reservations.LEAST_USD:
+    left_usd = free_usd - charges.reserved_usd_of_user(connection, user)
+    if free_usd < charges.LEAST_USD:
         _wait(connection, user, f"{user} has spent today's ${limit_usd:.2f}; it goes on tomorrow.")
-    elif left_usd < reservations.LEAST_USD:
+    elif left_usd < charges.LEAST_USD:
         _wait(
             connection, user, f"What is left of {user}'s ${limit_usd:.2f} a day is put aside for other runs."
         )
@@ -200,7 +200,7 @@ def why_waiting(connection: Connection, run: Run, per_user: int) -> str:
 def _release(connection: Connection, run_id: str, why: str, blame: bool) -> None:
     run = runs.get(connection, run_id)
     assert run is not None
-    reservations.release(connection, run_id)
+    charges.release(connection, run_id)
     if run.cancel:
         connection.execute(table.update().where(table.c.id == run_id).values(fence=table.c.fence + 1))
         runs.end(connection, run_id, runs.CANCELLED)

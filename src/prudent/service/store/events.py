@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from prudent.service.store.rows import Rows
+from prudent.service.store.tables import Rows
 from prudent.service.store.tables import events as table
 
 _INSERT = table.insert()

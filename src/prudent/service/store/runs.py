@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from prudent.core.errors import BadInput, RunFailed
-from prudent.service.store import events, reservations
-from prudent.service.store.rows import Rows
+from prudent.service.store import events, charges
+from prudent.service.store.tables import Rows
 from prudent.service.store.tables import documents as large
 from prudent.service.store.tables import runs as table
 
@@ -326,7 +326,7 @@ def end(connection: Connection, run_id: str, status: str, error: str = "") -> bo
     changed = connection.execute(table.update().where(table.c.id == run_id, open_).values(**values))
     if not changed.rowcount:
         return False
-    reservations.release(connection, run_id)
+    charges.release(connection, run_id)
     events.append(connection, run_id, status, {"error": error[:4000]} if error else {})
     return True
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from prudent.service.store import runs
-from prudent.service.store.rows import Rows
+from prudent.service.store.tables import Rows
 from prudent.service.store.tables import trials as table
 
 RUNNING = "running"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from prudent.service.intake import door
-from prudent.service.intake.door import Accepted
-from prudent.service.intake.waiting import Waiting
+from prudent.service.intake import admission
+from prudent.service.intake.admission import Accepted
+from prudent.service.intake.backlog import Waiting
 from prudent.service.settings import Settings
 from prudent.service.store import disk
 from prudent.service.store.runs import LARGE
@@ -32,7 +32,7 @@ class Admission:
         check_disk(self._settings)
         async with self._waiting.place(order.user.name, order.size):
             new = await self._checker.prepared(order) if order.is_large else order.prepared()
-            return await door.submit_soon(self._store, new)
+            return await admission.submit_soon(self._store, new)
 
     def close(self) -> None:
         self._checker.close()

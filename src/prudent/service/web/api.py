@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
-from prudent.service.intake import door
+from prudent.service.intake import admission
 from prudent.service.settings import Settings
 from prudent.service.store import claims, models, runs, trials
 from prudent.service.store.models import Model
@@ -24,7 +24,7 @@ from prudent.service.web.feed import Feed, Stream
 from prudent.service.web.names import WITHOUT_ZERO, is_id
 from prudent.service.web.predicting import Predictor
 from prudent.service.web.problem import Problem
-from prudent.service.work import artifacts
+from prudent.service.worker import artifacts
 
 Kind = Literal["train", "tune", "schedule"]
 Status = Literal["queued", "running", "succeeded", "failed", "cancelled"]
@@ -188,7 +188,7 @@ def _add_models(api: APIRouter, store: Store, predictor: Predictor) -> None:
         body = await request.body()
 
         def answer() -> dict[str, Any]:
-            return predictor.predict(found, door.read_json(body))
+            return predictor.predict(found, admission.read_json(body))
 
         return await asyncio.get_running_loop().run_in_executor(predictor.threads, answer)
 

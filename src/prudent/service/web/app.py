@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from prudent._version import __version__
-from prudent.service.security import guard
+from prudent.service.security import protection
 from prudent.service.settings import Settings
 from prudent.service.store import workers
 from prudent.service.store.store import Store, Unavailable
@@ -43,7 +43,7 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
     app.include_router(api.router(settings, kept, admission))
     requests = metrics.Requests()
     _add_signs(app, settings, kept, requests)
-    app.state.sessions = guard.install(app, settings, kept)  # type: ignore[arg-type]
+    app.state.sessions = protection.install(app, settings, kept)  # type: ignore[arg-type]
     app.add_middleware(metrics.Counting, requests=requests)
     app.include_router(pages.router(settings, kept, admission))
     return app

@@ -18,7 +18,7 @@ from prudent.service.store.runs import Run
 from prudent.service.store.trials import Trial
 from prudent.service.web import drawing
 from prudent.service.web.drawing import Bar, Curve, Point
-from prudent.service.work import artifacts
+from prudent.service.worker import artifacts
 
 _SHOWN = 500
 _LANES = 60

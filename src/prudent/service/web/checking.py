@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import prudent
-from prudent.core.memory import hold
-from prudent.core.processes import HELP, give_way, session_gives_way
-from prudent.service.intake import door
+from prudent.core.memory import limit_memory
+from prudent.core.processes import HELP, lower_priority, lower_session_priority
+from prudent.service.intake import admission
 from prudent.service.intake.refusal import Refused, refused
 from prudent.service.settings import Settings
 from prudent.service.store.runs import LARGE, NewRun
@@ -78,11 +78,11 @@ class Order:
     def prepared(self) -> NewRun:
         """Read and check it, here and now; Refused says what is wrong."""
         if self.fields is None:
-            document = door.read_json(self.body)
+            document = admission.read_json(self.body)
         else:
             raw = self.fields.get(forms.RAW)
             document = forms.document_of(self.kind, self.fields) if raw is None else forms.read_raw(raw[0])
-        return door.prepare(
+        return admission.prepare(
             self.settings, self.kind, document, self.user, self.front, self.key, self.priority
         )
 
@@ -168,7 +168,7 @@ class Checker:
                 stdout=2,  # what libraries print is for the log
                 start_new_session=True,
             )
-        session_gives_way(self._process.pid, HELP)
+        lower_session_priority(self._process.pid, HELP)
         self._line = Connection(ours.detach())
         self._line.recv()  # it has loaded its libraries; that takes as long as the machine is busy
         return self._line
@@ -190,9 +190,9 @@ class Checker:
 def main(arguments: Sequence[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service, whose end is heard on the line
     line = Connection(int(arguments[0]))
-    give_way(HELP)
+    lower_priority(HELP)
     line.send(None)
-    hold(float(arguments[1]))
+    limit_memory(float(arguments[1]))
     gc.disable()  # to look through millions of values while they are made takes longer than to make them
     while True:
         try:

@@ -19,7 +19,7 @@ from itertools import takewhile
 from fastapi.responses import StreamingResponse
 from sqlalchemy import Connection
 
-from prudent.service.security.refusal import Receive, Scope, Send
+from prudent.service.security.middleware import Receive, Scope, Send
 from prudent.service.store import events, runs
 from prudent.service.store.events import Event
 from prudent.service.store.store import Store, Unavailable

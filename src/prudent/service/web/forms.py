@@ -15,7 +15,7 @@ from prudent.core.errors import BadInput
 from prudent.core.yaml_text import read_yaml
 from prudent.service.intake.refusal import MALFORMED, refused
 from prudent.service.store.runs import KINDS
-from prudent.training.request_errors import RequestError
+from prudent.training.request.errors import RequestError
 
 RAW = "document"
 _MOST_FILES, _MOST_FIELDS = 500, 2000

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlalchemy import Connection
 
-from prudent.service.security.refusal import Application, Message, Receive, Scope, Send
+from prudent.service.security.middleware import Application, Message, Receive, Scope, Send
 from prudent.service.store import charges, runs, trials, workers
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -62,7 +62,7 @@ def _workers(connection: Connection) -> tuple[list[Worker], float]:
 def _leases(desk: Desk) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """Clusters that are rented now, as far as this home knows; nobody is asked over the network."""
     from prudent.cloud.leases.register import Register
-    from prudent.cloud.leases.standing import standing
+    from prudent.cloud.leases.status import standing
 
     now_s = time.time()
     try:

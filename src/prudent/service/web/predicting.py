@@ -14,10 +14,10 @@ import numpy as np
 from prudent.core.errors import BadInput
 from prudent.service.intake.refusal import refused
 from prudent.service.store.models import Model as Stored
-from prudent.service.work import artifacts
+from prudent.service.worker import artifacts
 
 if TYPE_CHECKING:
-    from prudent.training.model import Model
+    from prudent.training.models.model import Model
 
 KEPT = 16
 GONE = 410
@@ -63,7 +63,7 @@ class Predictor:
         ]
 
     def _model(self, stored: Stored) -> Model:
-        from prudent.training.model import load
+        from prudent.training.models.model import load
 
         with self._lock:
             if stored.id in self._loaded:

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from prudent.core.errors import BadInput, PrudentError
 from prudent.service.intake.refusal import Refused
-from prudent.service.security.limits import retry_after
+from prudent.service.security.rate_limits import retry_after
 from prudent.service.store.store import Unavailable
 
 MEDIA_TYPE = "application/problem+json"

@@ -10,9 +10,9 @@ from fastapi.responses import RedirectResponse, Response
 
 from prudent.service.intake.refusal import Refused
 from prudent.service.security.accounts import Accounts
-from prudent.service.security.gate import SIGN_IN, SIGN_OUT, address_of
-from prudent.service.security.limits import Rate, retry_after
-from prudent.service.security.sessions import Sessions, cookie_of, set_cookie
+from prudent.service.security.authentication import SIGN_IN, SIGN_OUT, address_of
+from prudent.service.security.rate_limits import Rate, retry_after
+from prudent.service.security.browser_sessions import Sessions, cookie_of, set_cookie
 from prudent.service.security.tokens import identify
 from prudent.service.web.desk import Desk
 from prudent.service.web.submitted import submitted

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from prudent.service.intake.refusal import Refused
-from prudent.service.security.guard import folders_for
+from prudent.service.security.protection import folders_for
 from prudent.service.store.runs import KINDS
 from prudent.service.store.users import MEMBER
 from prudent.service.web import forms

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from prudent.training.algorithms.algorithm import Algorithm
-from prudent.training.algorithms.domains import CLASSIFICATION, CLUSTERING, FUNCTION
+from prudent.training.algorithms.algorithm import CLASSIFICATION, CLUSTERING, FUNCTION, Algorithm
 from prudent.training.algorithms.hyperparameter import CHOICE, INTEGER, REAL, Hyperparameter, Search
 from prudent.training.algorithms.linear import AGGREGATION, max_iter, tol
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from prudent.training.algorithms.algorithm import Algorithm
-from prudent.training.algorithms.domains import CLASSIFICATION, REGRESSION
+from prudent.training.algorithms.algorithm import CLASSIFICATION, REGRESSION, Algorithm
 from prudent.training.algorithms.hyperparameter import BOOLEAN, CHOICE, INTEGER, REAL, Hyperparameter, Search
 from prudent.training.algorithms.linear import ANY_CLASSES, max_iter
 

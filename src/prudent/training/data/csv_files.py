@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput
-from prudent.training.data.batch import Batch, unreadable
-from prudent.training.data.formats import is_packed, opened
-from prudent.training.data.limits import Unpacked, check_columns, check_size
+from prudent.training.data.dataset import Batch, unreadable
+from prudent.training.data.formats import Unpacked, check_columns, check_size, is_packed, opened
 
 MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None")
 """What stands for no value."""

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
-from prudent.training.data.batch import Batch
 from prudent.training.data.csv_files import MISSING, is_number
+from prudent.training.data.dataset import CATEGORICAL, NUMERIC, Batch, Column
 from prudent.training.data.record_files import category_text
-from prudent.training.dataset import CATEGORICAL, NUMERIC, Column
 
 MOST_CATEGORIES = 1000
 """A column keeps its most frequent categories up to this number; rarer ones count as missing, as one does

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
-from prudent.training.data.formats import opened
-from prudent.training.data.limits import check_columns, check_line
+from prudent.training.data.formats import check_columns, check_line, opened
 
 _BLOCK = 4 << 20
 _COMMENT = re.compile(rb"#[^\n]*")

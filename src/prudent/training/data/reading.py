@@ -13,13 +13,20 @@ from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput, unknown
 from prudent.training.data import libsvm_files, record_files
-from prudent.training.data.batch import Batch
 from prudent.training.data.csv_files import Layout, csv_batches, layout_of
+from prudent.training.data.dataset import (
+    BLOCK_CELLS,
+    Batch,
+    Column,
+    Dataset,
+    MatrixWriter,
+    blocks,
+    mapped,
+    rewrite,
+)
 from prudent.training.data.encoding import ColumnEncoder
 from prudent.training.data.fetch import OPEN, Policy
-from prudent.training.data.formats import AVRO, CSV, JSON, LIBSVM, PARQUET, format_of
-from prudent.training.data.limits import check_columns
-from prudent.training.data.matrix import BLOCK_CELLS, MatrixWriter, blocks, mapped, rewrite
+from prudent.training.data.formats import AVRO, CSV, JSON, LIBSVM, PARQUET, check_columns, format_of
 from prudent.training.data.sources import local_parts
 from prudent.training.data.target import (
     CLASSIFIERS,
@@ -32,7 +39,6 @@ from prudent.training.data.target import (
     target_name,
     whole,
 )
-from prudent.training.dataset import Column, Dataset
 
 LABEL = "label"
 """What libsvm's first value of a line is called."""

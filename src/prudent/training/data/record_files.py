@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput
-from prudent.training.data.batch import Batch, unreadable
-from prudent.training.data.formats import opened
-from prudent.training.data.limits import check_columns, check_line, check_size, check_table
-from prudent.training.data.matrix import BLOCK_CELLS
+from prudent.training.data.dataset import BLOCK_CELLS, Batch, unreadable
+from prudent.training.data.formats import check_columns, check_line, check_size, check_table, opened
 
 _ROWS = 1 << 14
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput, unknown
-from prudent.training.data.batch import Batch
 from prudent.training.data.csv_files import is_number
+from prudent.training.data.dataset import Batch
 from prudent.training.data.encoding import as_numbers, cleaned, is_text
 
 REGRESSION, CLUSTERING = "regression", "clustering"

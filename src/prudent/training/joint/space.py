@@ -13,7 +13,7 @@ from prudent.cloud.machine_parameter import MachineParameter
 from prudent.core.parameters import Categorical, Constant, Ordinal, Parameter
 from prudent.core.space import Configuration, Space
 from prudent.core.values import Value
-from prudent.training.methods import FRACTION, Plan
+from prudent.training.search.methods import FRACTION, MethodPlan
 
 ALGORITHM, MACHINES = "algorithm", "machines"
 _SWITCHES = 4
@@ -24,7 +24,7 @@ _SWITCHES = 4
 class Choice:
     """What a configuration of the space means: a model to train, on which share of the data, and where."""
 
-    plan: Plan
+    plan: MethodPlan
     hyperparameters: Mapping[str, Any]
     transforms: Mapping[str, Any]
     fraction: float
@@ -39,7 +39,9 @@ class JointSpace(Space):
     two configurations mean the same run, and none is paid for twice. Names are `method.parameter`.
     """
 
-    def __init__(self, plans: Sequence[Plan], machines: MachineParameter, fractions: Sequence[float]) -> None:
+    def __init__(
+        self, plans: Sequence[MethodPlan], machines: MachineParameter, fractions: Sequence[float]
+    ) -> None:
         self._plans = dict(zip(_labels(plans), plans, strict=True))
         self._machines = machines
         self._rest: Configuration = {}
@@ -57,7 +59,7 @@ class JointSpace(Space):
             for label, parameters in own.items()
         }
 
-    def _own(self, label: str, plan: Plan) -> list[Parameter]:
+    def _own(self, label: str, plan: MethodPlan) -> list[Parameter]:
         found: list[Parameter] = []
         for parameter in plan.space.parameters:
             if "." in parameter.name or parameter.name == FRACTION:
@@ -144,7 +146,7 @@ class JointSpace(Space):
         return [self._canonical(found) for found in (*near, *switched)]
 
 
-def _labels(plans: Sequence[Plan]) -> list[str]:
+def _labels(plans: Sequence[MethodPlan]) -> list[str]:
     """A name for each plan: its algorithm's, with a number where that comes again with other settings."""
     labels: list[str] = []
     for plan in plans:

@@ -11,35 +11,36 @@ import json
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prudent.cloud.leases.register import Register
 from prudent.cloud.machine_parameter import MachineParameter
-from prudent.cloud.meter import Guard, Meter
+from prudent.cloud.meter import BudgetGuard, Meter
 from prudent.cloud.providers.provider import Provider
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.errors import BadInput
-from prudent.core.money import ROUNDING_USD
+from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.units import format_money
-from prudent.training.algorithms.domains import domain
-from prudent.training.engine import DataShape, Session
-from prudent.training.events import ClusterReady, Paid, Watch
+from prudent.training.algorithms.algorithm import domain
+from prudent.training.engines.engine import DataShape, TrainingSession
+from prudent.training.joint.board import Story
+from prudent.training.joint.cluster import OnSpark, Site
 from prudent.training.joint.job import JointJob
-from prudent.training.joint.site import OnSpark, Site
 from prudent.training.joint.space import MACHINES, JointSpace
-from prudent.training.joint.story import Story
-from prudent.training.leaderboard import Leaderboard, standing
-from prudent.training.methods import ON_PARTS, plans, search_of
-from prudent.training.output import CLUSTER, Output
-from prudent.training.request import FRUGAL, TrainingRequest
-from prudent.training.request_errors import BadRequest, RequestError
-from prudent.training.resources import SPARK, catalog_of, paid_before, place_of, run_name
+from prudent.training.leaderboard import ClusterReady, EventCallback, Leaderboard, SpendingUpdated, rank_key
+from prudent.training.models.output import CLUSTER, Output
+from prudent.training.request.errors import BadRequest, RequestError
+from prudent.training.request.request import FRUGAL, TrainingRequest
+from prudent.training.request.resources import SPARK, catalog_of, paid_before, place_of, run_name
+from prudent.training.search.methods import MULTI_FIDELITY, method_plans, strategy_name
+from prudent.training.search.preview import preview
 from prudent.tuning.tune import tune
 
 if TYPE_CHECKING:
-    from prudent.cloud.clusters.spark import SparkCluster
+    from prudent.cloud.clusters.spark_cluster import SparkCluster
 
 FRACTIONS = (0.1, 0.3, 1.0)
 """Shares of the data that are tried where a search begins on parts and nobody says which."""
@@ -60,7 +61,7 @@ def train_jointly(
     where: str | Mapping[str, Any],
     home: str | Path | None = None,
     resume: bool = False,
-    watch: Watch | None = None,
+    watch: EventCallback | None = None,
 ) -> Leaderboard:
     """Train and rank what a request asks for, on machines that are searched with it; see `train`."""
     began_s = time.monotonic()
@@ -86,7 +87,7 @@ def joint_space(request: TrainingRequest, provider: Provider) -> JointSpace:
         )
     except BadInput as error:
         raise BadRequest([RequestError("machines.types", str(error))]) from error
-    return JointSpace(plans(request, _shape(request)), machines, fractions_of(request))
+    return JointSpace(method_plans(request, _shape(request)), machines, fractions_of(request))
 
 
 def _shape(request: TrainingRequest) -> DataShape | None:
@@ -96,12 +97,12 @@ def _shape(request: TrainingRequest) -> DataShape | None:
 
 def fractions_of(request: TrainingRequest) -> tuple[float, ...]:
     """The shares of the data that may be used: the request's own, or what suits its search."""
-    return request.fractions or (FRACTIONS if strategy_of(request) in ON_PARTS else (1.0,))
+    return request.fractions or (FRACTIONS if strategy_of(request) in MULTI_FIDELITY else (1.0,))
 
 
 def strategy_of(request: TrainingRequest) -> str:
     """The strategy that works the search."""
-    found = search_of(request)
+    found = strategy_name(request)
     return DEFAULT if found == FRUGAL and len(request.fractions or FRACTIONS) > 1 else _whole(found)
 
 
@@ -143,7 +144,7 @@ class _Joint:
         register: Register,
         space: JointSpace,
         output: Output,
-        watch: Watch | None,
+        watch: EventCallback | None,
         began_s: float,
     ) -> None:
         self._request, self._output, self._began_s = request, output, began_s
@@ -164,7 +165,7 @@ class _Joint:
         request, output, story = self._request, self._output, self._story
         self._check_payable()
         try:
-            with Guard(self._site.meter, self._site.end):
+            with BudgetGuard(self._site.meter, self._site.end):
                 result = tune(
                     self._job,
                     goal_of(request),
@@ -178,9 +179,9 @@ class _Joint:
                     max_trials=request.budget.trials,
                 )
         finally:
-            self._watch(Paid(self._site.meter.spent_usd()))
+            self._watch(SpendingUpdated(self._site.meter.spent_usd()))
         story.complete(result.trials)
-        ranked = sorted(story.entries, key=standing)
+        ranked = sorted(story.entries, key=rank_key)
         placed = output.place(ranked, self._data()) if ranked else ()
         output.tidy()
         board = Leaderboard(
@@ -230,7 +231,7 @@ class _Joint:
 
     # Data
 
-    def _opened(self, session: Session) -> None:
+    def _opened(self, session: TrainingSession) -> None:
         """What every session finds the same is kept: a request that only goes on to rank needs no machine."""
         self._described = {**session.description, "fingerprint": session.shape.fingerprint}
         self._note.write_text(json.dumps(self._described, default=lambda value: value.tolist()))
@@ -248,3 +249,55 @@ class _Joint:
         asked = self._request
         classes = len(self._data()["classes"]) if self._described or self._note.exists() else 0
         return asked.metric or domain(asked.domain).metric_for(classes)
+
+
+@dataclass(frozen=True)
+class JointOutlook:
+    """A request as it is understood; `combinations` is None where there is no end of them."""
+
+    domain: str
+    search: str
+    goal: str
+    limits: tuple[str, ...]
+    parameters: tuple[str, ...]
+    combinations: int | None
+    usd_per_h: Mapping[str, float]
+    """What one machine of each type costs."""
+    complaints: tuple[str, ...]
+    """What would go wrong with them."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def joint_outlook(
+    request: TrainingRequest, engine: str, where: str | Mapping[str, Any], home: Path | None = None
+) -> JointOutlook:
+    """What a request would do at a place; its machines are asked for their prices, and none is rented."""
+    refuse(request, engine)
+    provider = _provider(where, home)
+    space = joint_space(request, provider)
+    return JointOutlook(
+        request.domain,
+        strategy_of(request),
+        goal_of(request),
+        preview(request, SPARK).limits,
+        tuple(str(parameter) for parameter in space.parameters),
+        space.size,
+        {name: provider.offer(name).price.usd_per_h for name in space.types},
+        tuple(provider.check(space.types)),
+    )
+
+
+def cheapest(request: TrainingRequest, where: str | Mapping[str, Any], home: Path | None = None) -> Price:
+    """What an hour of the cheapest machines costs that a request leaves open."""
+    provider = _provider(where, home)
+    space = joint_space(request, provider)
+    least = min(request.machines.count) if request.machines else 1
+    prices = [provider.offer(name).price.times(least) for name in space.types]
+    return min(prices, key=lambda price: price.usd_per_h)
+
+
+def _provider(where: str | Mapping[str, Any], home: Path | None) -> Provider:
+    place = place_of(where) if isinstance(where, str) else where
+    return provider_of(place, Register(home).home, Path.cwd())

@@ -19,7 +19,7 @@ from prudent.cloud.providers.provider import Provider
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
 from prudent.core.space import Space
-from prudent.tuning.jobs.cluster_run import ClusterRun, Task
+from prudent.tuning.jobs.cluster_run import ClusterRun, ClusterTask
 from prudent.tuning.jobs.command import folder_of, texts, variable
 from prudent.tuning.jobs.declared import (
     declared_fraction,
@@ -28,10 +28,10 @@ from prudent.tuning.jobs.declared import (
     fingerprint_of,
 )
 from prudent.tuning.jobs.leftovers import trial_name
-from prudent.tuning.jobs.logs import Log, cannot_write
-from prudent.tuning.jobs.machines import Machines
-from prudent.tuning.jobs.rentals import KEEP_S, Rentals
-from prudent.tuning.jobs.template import Template, texts_of
+from prudent.tuning.jobs.logs import TrialLog, cannot_write
+from prudent.tuning.jobs.machines import MachineSelection
+from prudent.tuning.jobs.rentals import KEEP_S, ClusterPool
+from prudent.tuning.jobs.template import CommandTemplate, texts_of
 from prudent.tuning.trial import Configuration
 
 LEASE_S = 300.0
@@ -90,11 +90,11 @@ class ClusterCommandJob:
         self.directory = folder_of(Path(directory))
         self.logs = None if logs is None else Path(logs).resolve()
         self.results = None if self.logs is None else self.logs.parent / "results"
-        self.machines = Machines.of(price, space)
+        self.machines = MachineSelection.of(price, space)
         self.name = name or "command"
         self._said = [command if isinstance(command, str) else list(command), worker, list(fetch)]
-        self._template = Template.parse(command, space)
-        self._worker = None if worker is None else Template.parse(worker, space)
+        self._template = CommandTemplate.parse(command, space)
+        self._worker = None if worker is None else CommandTemplate.parse(worker, space)
         self._fetch = tuple(_inside(path) for path in fetch)
         self._exclude = (*EXCLUDED, *exclude)
         self._keep_s = declared_seconds("The time to keep a cluster", keep_s)
@@ -106,7 +106,7 @@ class ClusterCommandJob:
         # A type that cannot be had is found now, not after money was spent.
         self._prices = {kind: provider.offer(kind, spot).price for kind in self.machines.types}
         self._register = register
-        self._rentals: Rentals | None = None
+        self._rentals: ClusterPool | None = None
         self._run_id = ""
         self._lock = threading.Lock()
 
@@ -129,7 +129,7 @@ class ClusterCommandJob:
         rentals = self._opened()
         values = {variable(name): text for name, text in texts_of(self.space, chosen).items()}
         ours = {"PYTHONUNBUFFERED": "1", "PRUDENT_TRIAL": str(number), **values, **self._environment}
-        task = Task(
+        task = ClusterTask(
             number=number,
             command=self._template.fill(chosen),
             worker=None if self._worker is None else self._worker.fill(chosen),
@@ -206,14 +206,14 @@ class ClusterCommandJob:
             most[kind] = max(count, most.get(kind, 1))
         return [cluster_text(count, kind) for kind, count in most.items()]
 
-    def _opened(self) -> Rentals:
+    def _opened(self) -> ClusterPool:
         with self._lock:
             if not self._run_id:
                 self._run_id = f"{self.name}-{secrets.token_hex(4)}"
                 self._note()
             if self._rentals is None:
                 register = self._registered()
-                self._rentals = Rentals(
+                self._rentals = ClusterPool(
                     self.provider, register, self._keep_s, self._lease_s, self._spot, self._grace_s
                 )
             return self._rentals
@@ -245,14 +245,14 @@ class ClusterCommandJob:
         except (OSError, ValueError, KeyError, TypeError):
             return ""
 
-    def _log(self, number: int, stream: str) -> Log:
+    def _log(self, number: int, stream: str) -> TrialLog:
         if self.logs is None:
-            return Log(None)
+            return TrialLog(None)
         try:
             self.logs.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise cannot_write(self.logs, error) from error
-        return Log(self.logs / f"{trial_name(number)}.{stream}")
+        return TrialLog(self.logs / f"{trial_name(number)}.{stream}")
 
 
 def _inside(path: str) -> str:

@@ -16,13 +16,13 @@ from prudent.cloud.providers.channel import LOST, Channel, RemoteProcess
 from prudent.cloud.providers.provider import LaunchFailed
 from prudent.core.errors import PrudentError
 from prudent.core.money import Price
-from prudent.core.points import point
-from prudent.tuning.jobs.exits import outcome
+from prudent.core.points import kill_point
+from prudent.tuning.jobs.exits import outcome_of_exit
 from prudent.tuning.jobs.leftovers import trial_name
-from prudent.tuning.jobs.lines import Lines
-from prudent.tuning.jobs.logs import Log
-from prudent.tuning.jobs.rentals import Held, Rentals
-from prudent.tuning.jobs.reports import Reports
+from prudent.tuning.jobs.lines import LineSplitter
+from prudent.tuning.jobs.logs import TrialLog
+from prudent.tuning.jobs.rentals import ClusterPool, PooledCluster
+from prudent.tuning.jobs.reports import ReportedMeasures
 from prudent.tuning.jobs.timeline import Timeline
 from prudent.tuning.limits import OUT_OF_MONEY
 from prudent.tuning.trial import CUT, FAILED, Outcome, Progress
@@ -42,7 +42,7 @@ _STEP_S = 0.25
 
 
 @dataclass(frozen=True)
-class Task:
+class ClusterTask:
     """What one run does on its machines."""
 
     number: int
@@ -69,13 +69,13 @@ class _Lost(Exception):
 class ClusterRun:
     """A run under way. Its clock starts with the order of the machines: booting is money (see `Rented`)."""
 
-    def __init__(self, task: Task, rentals: Rentals, logs: tuple[Log, Log]) -> None:
+    def __init__(self, task: ClusterTask, rentals: ClusterPool, logs: tuple[TrialLog, TrialLog]) -> None:
         self._task, self._rentals, self._logs = task, rentals, logs
-        self._reports = Reports(task.measures)
+        self._reports = ReportedMeasures(task.measures)
         self._timeline = Timeline()
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._held: Held | None = None
+        self._held: PooledCluster | None = None
         self._processes: list[RemoteProcess] = []
         self._began_s: float | None = None
         self._lost_usd = 0.0
@@ -189,14 +189,14 @@ class ClusterRun:
                     break
         return Outcome(FAILED, self._timeline.now_s(), {}, f"its machines were lost {LOSSES} times: {why}")
 
-    def _attempt(self, held: Held) -> Outcome:
+    def _attempt(self, held: PooledCluster) -> Outcome:
         self._rentals.boot(held, self._stopped, self._in_hand)
         try:
             channels = [held.rental.channel(index) for index in range(self._task.count)]
             if self._stopped.is_set():
                 return Outcome(CUT, self._timeline.now_s())
             self._bring(channels)
-            point("trial.put")
+            kill_point("trial.put")
             first = self._begin(held, channels)
         except (PrudentError, OSError) as error:
             if why := self._lost_why(held):
@@ -215,7 +215,7 @@ class ClusterRun:
 
         _all(bring, channels)
 
-    def _begin(self, held: Held, channels: Sequence[Channel]) -> RemoteProcess:
+    def _begin(self, held: PooledCluster, channels: Sequence[Channel]) -> RemoteProcess:
         task, addresses = self._task, held.rental.addresses
         shared = {
             **task.environment,
@@ -235,12 +235,12 @@ class ClusterRun:
         first = channels[0].start(task.command, {**shared, "PRUDENT_INDEX": "0"}, FOLDER)
         with self._lock:
             self._processes = [first, *started]
-        point("trial.started")
+        kill_point("trial.started")
         if self._stopped.is_set():
             first.end(0.0)
         return first
 
-    def _follow(self, held: Held, channel: Channel, process: RemoteProcess) -> Outcome:
+    def _follow(self, held: PooledCluster, channel: Channel, process: RemoteProcess) -> Outcome:
         out, err = self._logs
         readers = [
             threading.Thread(target=self._read, args=(process.stdout, out, True), daemon=True),
@@ -256,20 +256,20 @@ class ClusterRun:
             return Outcome(CUT, ended_s)
         if code == LOST:
             raise _Lost(self._lost_why(held) or "the connection to the first machine was lost")
-        point("trial.ended")
+        kill_point("trial.ended")
         time_s = max(ended_s, self._timeline.latest_s())
         last_line = err.last_line or (out.last_line if code else "")
-        result = outcome(code, ended_s - self.overhead_s, time_s, self._reports, last_line)
+        result = outcome_of_exit(code, ended_s - self.overhead_s, time_s, self._reports, last_line)
         result = replace(result, time_s=time_s)  # where it could not start, the machines are paid for yet
         problem = self._fetch(channel) or out.problem or err.problem
-        point("trial.fetched")
+        kill_point("trial.fetched")
         for one in self._processes:
             one.end(0.0)  # what it left behind would disturb the next run
         return (
             replace(result, why=f"{result.why}; {problem}" if result.why else problem) if problem else result
         )
 
-    def _wait(self, held: Held, process: RemoteProcess) -> int:
+    def _wait(self, held: PooledCluster, process: RemoteProcess) -> int:
         """Until it ends; a lease that was lost meanwhile is the end as well."""
         look_s = time.monotonic() + _LOOK_S
         while True:
@@ -295,8 +295,8 @@ class ClusterRun:
                 return f"its {path} could not be fetched: {error}"
         return ""
 
-    def _read(self, stream: IO[bytes], log: Log, reports: bool) -> None:
-        lines = Lines()
+    def _read(self, stream: IO[bytes], log: TrialLog, reports: bool) -> None:
+        lines = LineSplitter()
         with stream, contextlib.suppress(ValueError):
             while chunk := stream.read(_CHUNK):
                 log.write(chunk)
@@ -327,7 +327,7 @@ class ClusterRun:
             _all(lambda process: process.end(self._task.grace_s), processes)
             self._thread.join(2 * _DRAIN_S)
 
-    def _lose(self, held: Held, why: str, again: bool) -> None:
+    def _lose(self, held: PooledCluster, why: str, again: bool) -> None:
         """Charge a lost cluster to this run, and begin anew with nothing known."""
         self._logs[1].write(f"\n[prudent] the machines were lost ({why})\n".encode())
         held.up = False
@@ -336,10 +336,10 @@ class ClusterRun:
             self._held, self._processes = None, []
             if again:
                 self._began_s = None
-            self._reports = Reports(self._task.measures)
+            self._reports = ReportedMeasures(self._task.measures)
         self._rentals.give_back(held, why)
 
-    def _lost_why(self, held: Held) -> str:
+    def _lost_why(self, held: PooledCluster) -> str:
         if held.rental.lost is not None:
             return held.rental.lost
         try:

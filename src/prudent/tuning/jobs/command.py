@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from prudent.cloud.guard import guard
-from prudent.cloud.process import ProcessTree, new_cookie
-from prudent.cloud.procfs import Identity
+from prudent.cloud.process_guard import process_guard
+from prudent.cloud.processes import ProcessTree, new_cookie
+from prudent.cloud.procfs import ProcessIdentity
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
 from prudent.core.space import Space
@@ -26,13 +26,13 @@ from prudent.tuning.jobs.declared import (
     declared_seconds,
     fingerprint_of,
 )
-from prudent.tuning.jobs.exits import outcome
-from prudent.tuning.jobs.leftovers import PidFile, ended_path, reap, trial_name
-from prudent.tuning.jobs.lines import Lines
-from prudent.tuning.jobs.logs import Log, cannot_write
-from prudent.tuning.jobs.pricing import Priced, pricing
-from prudent.tuning.jobs.reports import Reports
-from prudent.tuning.jobs.template import Template, texts_of
+from prudent.tuning.jobs.exits import outcome_of_exit
+from prudent.tuning.jobs.leftovers import PidFile, ended_path, reap_processes, trial_name
+from prudent.tuning.jobs.lines import LineSplitter
+from prudent.tuning.jobs.logs import TrialLog, cannot_write
+from prudent.tuning.jobs.pricing import PriceSpec, pricing
+from prudent.tuning.jobs.reports import ReportedMeasures
+from prudent.tuning.jobs.template import CommandTemplate, texts_of
 from prudent.tuning.jobs.timeline import Timeline
 from prudent.tuning.trial import CUT, FAILED, Configuration, Outcome, Progress
 
@@ -73,7 +73,7 @@ class CommandJob:
         command: str | Sequence[str],
         space: Space,
         measures: Sequence[str] = (),
-        price: Priced = None,
+        price: PriceSpec = None,
         fraction: str | None = None,
         setup_s: float = 0.0,
         directory: Path | str = Path("."),
@@ -91,7 +91,7 @@ class CommandJob:
         self.timeout_s = None if timeout_s is None else declared_seconds("The time-out", timeout_s)
         self.directory = folder_of(Path(directory))
         self.logs = None if logs is None else Path(logs).resolve()
-        self._template = Template.parse(command, space)
+        self._template = CommandTemplate.parse(command, space)
         self._said = command if isinstance(command, str) else list(command)
         self._pricing = pricing(price, space)
         self._environment = texts(environment or {})
@@ -108,12 +108,12 @@ class CommandJob:
         chosen = self.space.check(configuration)
         out, err = self._log(number, "out"), self._log(number, "err")
         cookie = new_cookie()
-        owner, began_s = Identity.of(os.getpid()), time.time() - self.setup_s
-        note = PidFile(number, cookie, owner, began_s=began_s, guard=guard().identity)
+        owner, began_s = ProcessIdentity.of(os.getpid()), time.time() - self.setup_s
+        note = PidFile(number, cookie, owner, began_s=began_s, guard=process_guard().identity)
         tree = None
         try:
             self._note(note)
-            guard().watch_cookie(cookie, None if self.logs is None else ended_path(self.logs, number))
+            process_guard().watch_cookie(cookie, None if self.logs is None else ended_path(self.logs, number))
             command = self._template.fill(chosen)
             timeline = Timeline(self.setup_s)  # from here on it is paid for, the start of the process too
             tree = ProcessTree(command, self.directory, self._variables(chosen, number), cookie)
@@ -121,7 +121,7 @@ class CommandJob:
         except BaseException as error:
             _abandon(tree, out, err)
             self._forget(number)
-            guard().forget_cookie(cookie)
+            process_guard().forget_cookie(cookie)
             if isinstance(error, OSError):
                 why = f"could not start: {error.strerror or error}; mend the command or the machine."
                 return CommandRun.unstarted(Outcome(FAILED, 0.0, {}, why, started=False))
@@ -130,7 +130,7 @@ class CommandJob:
 
     def reap(self) -> tuple[int, ...]:
         """End what an interrupted study left running; answers the numbers of those trials."""
-        self.outlived_s = {} if self.logs is None else reap(self.logs, self.grace_s)
+        self.outlived_s = {} if self.logs is None else reap_processes(self.logs, self.grace_s)
         return tuple(self.outlived_s)
 
     def fingerprint(self) -> str:
@@ -153,14 +153,14 @@ class CommandJob:
         if self.logs is not None:
             note.write(self.logs)
 
-    def _log(self, number: int, stream: str) -> Log:
+    def _log(self, number: int, stream: str) -> TrialLog:
         if self.logs is None:
-            return Log(None)
+            return TrialLog(None)
         try:
             self.logs.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise cannot_write(self.logs, error) from error
-        return Log(self.logs / f"{trial_name(number)}.{stream}")
+        return TrialLog(self.logs / f"{trial_name(number)}.{stream}")
 
     def _variables(self, configuration: Configuration, number: int) -> dict[str, str]:
         values = {variable(name): text for name, text in texts_of(self.space, configuration).items()}
@@ -183,14 +183,19 @@ class CommandRun:
     """One command under way: two threads keep what it prints, a third waits for its end."""
 
     def __init__(
-        self, tree: ProcessTree, logs: tuple[Log, Log], timeline: Timeline, job: CommandJob, number: int
+        self,
+        tree: ProcessTree,
+        logs: tuple[TrialLog, TrialLog],
+        timeline: Timeline,
+        job: CommandJob,
+        number: int,
     ) -> None:
         self._tree: ProcessTree | None = tree
         self._job = job
         self._number = number
         self.grace_s = job.grace_s
         self._exit_s: float | None = None
-        self._reports = Reports(job.measures)
+        self._reports = ReportedMeasures(job.measures)
         self._timeline = timeline
         self._logs = logs
         readers = [
@@ -246,9 +251,9 @@ class CommandRun:
         first_s = self._exit_s
         return seen, gone_s if first_s is None or seen_s > first_s else first_s
 
-    def _read(self, stream: IO[bytes], log: Log, reports: bool) -> None:
+    def _read(self, stream: IO[bytes], log: TrialLog, reports: bool) -> None:
         """Keep a stream until it closes; nothing that comes in may stop the command from going on."""
-        lines = Lines()
+        lines = LineSplitter()
         with stream:
             while chunk := stream.read(_CHUNK):
                 log.write(chunk)
@@ -270,7 +275,7 @@ class CommandRun:
         tree.wait()
         self._exit_s = ended_s = self._timeline.now_s()
         code = tree.close()
-        guard().forget_cookie(tree.cookie)
+        process_guard().forget_cookie(tree.cookie)
         give_up_s = time.monotonic() + _DRAIN_S
         for reader in readers:
             reader.join(max(0.0, give_up_s - time.monotonic()))
@@ -278,7 +283,7 @@ class CommandRun:
         # The last lines are read after the end, yet were printed before it.
         time_s = max(ended_s, self._timeline.latest_s())
         last_line = err.last_line or (out.last_line if code else "")
-        result = outcome(code, ended_s - self._job.setup_s, time_s, self._reports, last_line)
+        result = outcome_of_exit(code, ended_s - self._job.setup_s, time_s, self._reports, last_line)
         problem = out.problem or err.problem
         if problem:
             why = f"{result.why}; {problem}" if result.why else problem
@@ -287,7 +292,7 @@ class CommandRun:
         self._timeline.add(result)
 
 
-def _abandon(tree: ProcessTree | None, out: Log, err: Log) -> None:
+def _abandon(tree: ProcessTree | None, out: TrialLog, err: TrialLog) -> None:
     """Leave nothing behind of a run that could not begin."""
     out.close()
     err.close()

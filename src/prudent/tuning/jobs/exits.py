@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
-from prudent.tuning.jobs.reports import Reports
+from prudent.tuning.jobs.reports import ReportedMeasures
 from prudent.tuning.trial import FAILED, FINISHED, Outcome
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
@@ -15,7 +15,7 @@ SHELL_S = 5.0
 _MEMORY = re.compile(r"MemoryError|OutOfMemory|out of memory|bad_alloc|cannot allocate memory", re.IGNORECASE)
 
 
-def outcome(code: int, ran_s: float, time_s: float, reports: Reports, last_line: str) -> Outcome:
+def outcome_of_exit(code: int, ran_s: float, time_s: float, reports: ReportedMeasures, last_line: str) -> Outcome:
     """The outcome of a command that ended by itself.
 
     `ran_s` is how long the command worked, `time_s` that with the set-up, which is what it costs.

@@ -20,8 +20,8 @@ from prudent.tuning.jobs.declared import (
     fingerprint_of,
     name_of,
 )
-from prudent.tuning.jobs.pricing import Priced, pricing
-from prudent.tuning.jobs.reports import Reports, as_number, seen_until
+from prudent.tuning.jobs.pricing import PriceSpec, pricing
+from prudent.tuning.jobs.reports import ReportedMeasures, as_number, seen_until
 from prudent.tuning.jobs.timeline import Timeline
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Outcome, Progress
 
@@ -57,7 +57,7 @@ class FunctionJob:
         function: Callable[..., Any],
         space: Space,
         measures: Sequence[str] = (),
-        price: Priced = None,
+        price: PriceSpec = None,
         fraction: str | None = None,
         setup_s: float = 0.0,
         name: str | None = None,
@@ -78,17 +78,17 @@ class FunctionJob:
     def price(self, configuration: Configuration) -> Price:
         return self._pricing.price(self.space.check(configuration))
 
-    def start(self, configuration: Configuration, number: int) -> LiveCall | VirtualCall:
+    def start(self, configuration: Configuration, number: int) -> LiveFunctionRun | VirtualFunctionRun:
         del number
         chosen = self.space.check(configuration)
-        reports = Reports(self.measures)
+        reports = ReportedMeasures(self.measures)
 
         def call() -> Any:
             return self._function(**chosen) if self._by_name else self._function(dict(chosen))
 
         if self.virtual:
-            return VirtualCall(call, reports, self.measures, self.setup_s)
-        return LiveCall(call, reports, self.measures, self.setup_s, self.grace_s)
+            return VirtualFunctionRun(call, reports, self.measures, self.setup_s)
+        return LiveFunctionRun(call, reports, self.measures, self.setup_s, self.grace_s)
 
     def fingerprint(self) -> str:
         """By the function's name, not its code: a study may go on after a mistake in it was mended."""
@@ -104,11 +104,11 @@ class FunctionJob:
         )
 
 
-class LiveCall:
+class LiveFunctionRun:
     """One call under way in a thread of its own, on the real clock."""
 
     def __init__(
-        self, call: Call, reports: Reports, measures: Sequence[str], setup_s: float, grace_s: float
+        self, call: Call, reports: ReportedMeasures, measures: Sequence[str], setup_s: float, grace_s: float
     ) -> None:
         self._call = call
         self._reports = reports
@@ -169,10 +169,12 @@ class LiveCall:
                 self._timeline.add(progress)
 
 
-class VirtualCall:
+class VirtualFunctionRun:
     """One simulated call: it works when asked, and its clock is the one that it reports."""
 
-    def __init__(self, call: Call, reports: Reports, measures: Sequence[str], setup_s: float) -> None:
+    def __init__(
+        self, call: Call, reports: ReportedMeasures, measures: Sequence[str], setup_s: float
+    ) -> None:
         self._call = call
         self._reports = reports
         self._measures = tuple(measures)
@@ -258,7 +260,7 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
-def _outcome(time_s: float, reports: Reports, why: str | None) -> Outcome:
+def _outcome(time_s: float, reports: ReportedMeasures, why: str | None) -> Outcome:
     return Outcome(FINISHED if why is None else FAILED, time_s, reports.measures, why or "")
 
 

@@ -26,7 +26,7 @@ class Run(Protocol):
 
 
 @runtime_checkable
-class Live(Protocol):
+class LiveRun(Protocol):
     """A run on the real clock that tells when something happens, so that nobody asks in vain.
 
     It may be cut from another thread than the one that asks it; nobody asks it any more then.
@@ -43,14 +43,14 @@ class Live(Protocol):
 
 
 @runtime_checkable
-class Graceful(Protocol):
+class GracefulRun(Protocol):
     """A run that is given time to end by itself when it is cut; whoever cuts it may shorten that."""
 
     grace_s: float
 
 
 @runtime_checkable
-class Leaving(Protocol):
+class ReapableJob(Protocol):
     """A job whose runs may survive a session that was killed; `reap` ends them."""
 
     def reap(self) -> tuple[int, ...]:
@@ -62,7 +62,7 @@ class Leaving(Protocol):
 
 
 @runtime_checkable
-class Rented(Protocol):
+class RentedRun(Protocol):
     """A run on machines that were rented for it: how much of its time and money is not its own.
 
     Its clock starts with the order: booting is money. `overhead_s` of it say nothing about the configuration.
@@ -76,7 +76,7 @@ class Rented(Protocol):
 
 
 @runtime_checkable
-class Renting(Protocol):
+class RentingJob(Protocol):
     """A job that rents machines and keeps them from one run to the next."""
 
     def check(self) -> list[str]:
@@ -90,7 +90,7 @@ class Renting(Protocol):
 
 
 @runtime_checkable
-class Billed(Protocol):
+class BilledJob(Protocol):
     """A job whose confirming runs are billed by somebody else than the clock: leases of machines."""
 
     def confirming_usd(self) -> float:

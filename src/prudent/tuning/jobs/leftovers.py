@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prudent.cloud.process import end, signal_all
-from prudent.cloud.procfs import Identity, Process, belonging
+from prudent.cloud.processes import end_processes, signal_processes
+from prudent.cloud.procfs import ProcessIdentity, ProcessInfo, processes_of_run
 from prudent.tuning.jobs.logs import cannot_write
 
 _GUARD_S, _LOOK_S = 60.0, 0.025
@@ -28,11 +28,11 @@ class PidFile:
 
     trial: int
     cookie: str
-    owner: Identity | None
-    process: Identity | None = None
+    owner: ProcessIdentity | None
+    process: ProcessIdentity | None = None
     began_s: float | None = None
     """When it began to be paid for, by the computer's clock."""
-    guard: Identity | None = None
+    guard: ProcessIdentity | None = None
     """Who ends it if its owner is killed, and writes down when."""
 
     @staticmethod
@@ -75,14 +75,14 @@ class PidFile:
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
-    def members(self) -> list[Process]:
+    def members(self) -> list[ProcessInfo]:
         """What still runs of it: found by its cookie, and by its session while its first process lives."""
         lives = self.process is not None and self.process.alive
-        return belonging(self.cookie, self.process.pid if self.process and lives else None)
+        return processes_of_run(self.cookie, self.process.pid if self.process and lives else None)
 
 
-def _identity(said: dict[str, Any] | None) -> Identity | None:
-    return Identity(int(said["pid"]), str(said["started"])) if said else None
+def _identity(said: dict[str, Any] | None) -> ProcessIdentity | None:
+    return ProcessIdentity(int(said["pid"]), str(said["started"])) if said else None
 
 
 def trial_name(trial: int) -> str:
@@ -98,7 +98,7 @@ def ended_path(folder: Path, trial: int) -> Path:
     return folder / f"{trial_name(trial)}.ended"
 
 
-def reap(folder: Path, grace_s: float) -> dict[int, float]:
+def reap_processes(folder: Path, grace_s: float) -> dict[int, float]:
     """End what earlier studies left running and noted in `folder`; answers how long such trials had lasted.
 
     A process is ended only if it is the one that was noted: same number and same start time, or with
@@ -120,7 +120,7 @@ def reap(folder: Path, grace_s: float) -> dict[int, float]:
 def _ended_s(folder: Path, note: PidFile, grace_s: float) -> float | None:
     """When a trial was over: now if it had to be ended, else when its guard ended it, if it did."""
     if note.members():
-        end(note.members, signal_all, grace_s)
+        end_processes(note.members, signal_processes, grace_s)
         return time.time()
     until_s, at_work = time.monotonic() + _GUARD_S, True
     while at_work and time.monotonic() < until_s:

@@ -8,7 +8,7 @@ _LONGEST = 1 << 20  # a line of a million bytes is no report
 _BREAK = re.compile(rb"[\r\n]")
 
 
-class Lines:
+class LineSplitter:
     """Cuts chunks into lines; a carriage return ends one too, for progress bars use it.
 
     >>> lines = Lines()

@@ -12,7 +12,7 @@ _TAIL = 4096
 _SHOWN = 200
 
 
-class Log:
+class TrialLog:
     """One stream of one trial, written as it comes; the end is kept in memory for messages.
 
     `problem` tells what went wrong while writing: the run goes on and its result counts, but whoever

@@ -19,7 +19,7 @@ _REMEDY = (
 
 
 @dataclass(frozen=True)
-class Machines:
+class MachineSelection:
     """The type and the count of machines, by a machine parameter or by what the price says.
 
     >>> space = Space.parse({"workers": [1, 2, 4]})
@@ -33,7 +33,7 @@ class Machines:
     count: Formula | None = None
 
     @classmethod
-    def of(cls, price: Any, space: Space) -> Machines:
+    def of(cls, price: Any, space: Space) -> MachineSelection:
         """What is said under `price`, or the one machine parameter of the space."""
         parameters = [one for one in space.parameters if isinstance(one, MachineParameter)]
         if isinstance(price, str):
@@ -50,7 +50,7 @@ class Machines:
         return cls(tuple(parameters[0].types), parameters[0])
 
     @classmethod
-    def _said(cls, price: Mapping[str, Any], space: Space) -> Machines:
+    def _said(cls, price: Mapping[str, Any], space: Space) -> MachineSelection:
         for key in price:
             if key not in ("machine", "count"):
                 raise unknown("key of the price, where machines are rented,", key, ("machine", "count"))

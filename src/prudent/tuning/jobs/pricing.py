@@ -17,7 +17,9 @@ from prudent.tuning.jobs.declared import name_of
 from prudent.tuning.jobs.formula import Formula
 from prudent.tuning.trial import Configuration
 
-Priced: TypeAlias = float | Price | str | Mapping[str, Any] | Callable[[Configuration], Price | float] | None
+PriceSpec: TypeAlias = (
+    float | Price | str | Mapping[str, Any] | Callable[[Configuration], Price | float] | None
+)
 """What may be said as a price; `pricing` tells what each means."""
 
 _PARTS = ("minimum_s", "step_s", "boot_s", "release_s")
@@ -34,7 +36,7 @@ class Pricing(Protocol):
         """Another text when the prices are others."""
 
 
-def pricing(price: Priced, space: Space) -> Pricing:
+def pricing(price: PriceSpec, space: Space) -> Pricing:
     """The pricing that is meant.
 
     - nothing: the machine parameters of the space, added up; free if it has none

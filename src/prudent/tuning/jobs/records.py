@@ -22,7 +22,7 @@ _ROUNDING_S = 0.01  # tables give times with two decimals
 
 
 @dataclass(frozen=True)
-class Recorded:
+class MeasuredRun:
     """One measured run: how long, at what price, with what result, and what it showed on the way."""
 
     time_s: float
@@ -32,7 +32,7 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Traces:
+class ProgressTraces:
     """What runs showed while they ran, by the id that names the run in both files."""
 
     id_column: str = ""
@@ -43,7 +43,7 @@ class Traces:
 
 
 @dataclass(frozen=True)
-class Table:
+class CsvTable:
     """The rows of a CSV file, and the names to complain with."""
 
     path: Path
@@ -53,7 +53,7 @@ class Table:
     """Where each row ends in the file: a quoted cell may hold several lines, and empty ones are skipped."""
 
     @classmethod
-    def read(cls, path: Path) -> Table:
+    def read(cls, path: Path) -> CsvTable:
         try:
             with path.open(newline="", encoding="utf-8-sig") as file:
                 reader = csv.DictReader(file)
@@ -100,9 +100,15 @@ class Table:
         return value
 
 
-def recorded(
-    table: Table, row: Row, line: int, time: str, price: str, measures: Iterable[str], traces: Traces
-) -> Recorded | None:
+def measured_run(
+    table: CsvTable,
+    row: Row,
+    line: int,
+    time: str,
+    price: str,
+    measures: Iterable[str],
+    traces: ProgressTraces,
+) -> MeasuredRun | None:
     """The run in one row; None where no time was measured, for that run told nothing."""
     time_s, usd_per_h = table.number(row, time, line), table.number(row, price, line)
     if time_s is None:
@@ -114,7 +120,7 @@ def recorded(
         )
     values = {name: table.number(row, name, line) for name in measures}
     known = {name: value for name, value in values.items() if value is not None}
-    return Recorded(time_s, usd_per_h, known, tuple(_until(time_s, traces.of(row))))
+    return MeasuredRun(time_s, usd_per_h, known, tuple(_until(time_s, traces.of(row))))
 
 
 def _until(time_s: float, trace: Iterable[Progress]) -> Iterator[Progress]:
@@ -124,13 +130,15 @@ def _until(time_s: float, trace: Iterable[Progress]) -> Iterator[Progress]:
             yield replace(progress, elapsed_s=min(progress.elapsed_s, time_s))
 
 
-def read_traces(table: Table, path: Path, measures: Sequence[str], taken: Collection[str] = ()) -> Traces:
+def read_traces(
+    table: CsvTable, path: Path, measures: Sequence[str], taken: Collection[str] = ()
+) -> ProgressTraces:
     """The progress of runs, joined on the column that both files have and that names one run each.
 
     Of the other columns the declared measures count, and `progress`, how far a run is. `taken` are
     columns that mean something else, such as the time: they may be different in every row by chance.
     """
-    other = Table.read(path)
+    other = CsvTable.read(path)
     elapsed = next((c for c in (ELAPSED, TIME) if c in other.columns), None)
     if elapsed is None:
         raise unknown(f"column of {path.name}", ELAPSED, other.columns)
@@ -144,10 +152,10 @@ def read_traces(table: Table, path: Path, measures: Sequence[str], taken: Collec
             f'No run of "{path}" is in "{table.path}" by the column "{key}"; give the progress of these runs.'
         )
     by_time = {name: tuple(sorted(trace, key=lambda p: p.elapsed_s)) for name, trace in traces.items()}
-    return Traces(key, by_time)
+    return ProgressTraces(key, by_time)
 
 
-def _id_column(table: Table, other: Table, taken: Collection[str]) -> str:
+def _id_column(table: CsvTable, other: CsvTable, taken: Collection[str]) -> str:
     for column in (column for column in other.columns if column in table.columns):
         if column not in taken and len({row[column].strip() for row in table.rows}) == len(table.rows):
             return column
@@ -156,7 +164,7 @@ def _id_column(table: Table, other: Table, taken: Collection[str]) -> str:
     )
 
 
-def _progress(table: Table, row: Row, line: int, elapsed: str, measures: Sequence[str]) -> Progress:
+def _progress(table: CsvTable, row: Row, line: int, elapsed: str, measures: Sequence[str]) -> Progress:
     seconds = table.number(row, elapsed, line)
     if seconds is None or seconds < 0:
         raise BadInput(
@@ -168,7 +176,7 @@ def _progress(table: Table, row: Row, line: int, elapsed: str, measures: Sequenc
     return Progress(seconds, shown, done if done is not None and 0 <= done <= 1 else None)
 
 
-def mean_of(runs: Sequence[Recorded]) -> Recorded:
+def mean_of(runs: Sequence[MeasuredRun]) -> MeasuredRun:
     """Several runs of one configuration as one: means over the runs that measured the thing.
 
     The traces of single runs do not average: a run put together of several shows nothing on its way.
@@ -176,14 +184,14 @@ def mean_of(runs: Sequence[Recorded]) -> Recorded:
     if len(runs) == 1:
         return runs[0]
     names = dict.fromkeys(name for run in runs for name in run.measures)
-    return Recorded(
+    return MeasuredRun(
         fmean(run.time_s for run in runs),
         fmean(run.usd_per_h for run in runs),
         {name: fmean(run.measures[name] for run in runs if name in run.measures) for name in names},
     )
 
 
-def cell_value(table: Table, row: Row, line: int, column: str) -> Any:
+def cell_value(table: CsvTable, row: Row, line: int, column: str) -> Any:
     """A cell of a parameter column: the finite number it spells, or its text."""
     text = row[column].strip()
     if not text:

@@ -34,7 +34,7 @@ Key = tuple[str, int, str]
 """Type, count, and the run that is charged."""
 
 
-class Held:
+class PooledCluster:
     """One cluster of the study, and how much of what it costs has been charged to runs."""
 
     def __init__(self, key: Key, make: Callable[[], Rental], price: Price) -> None:
@@ -105,7 +105,7 @@ class Held:
         return self.up and self.rental.lost is None
 
 
-class Rentals:
+class ClusterPool:
     """All clusters of one study at one place. Thread-safe: each run takes and gives back its own."""
 
     def __init__(
@@ -120,16 +120,16 @@ class Rentals:
         self.provider, self.register = provider, register
         self._keep_s, self._lease_s, self._spot, self._grace_s = keep_s, lease_s, spot, grace_s
         self._order_s, self._release_s = ORDER_S, END_S
-        self._idle: list[Held] = []
-        self._used: set[Held] = set()
-        self._leaving: set[Held] = set()
-        self._stubborn: list[Held] = []
+        self._idle: list[PooledCluster] = []
+        self._used: set[PooledCluster] = set()
+        self._leaving: set[PooledCluster] = set()
+        self._stubborn: list[PooledCluster] = []
         self._unassigned_usd = 0.0
         self._changed = threading.Condition()
         self._background: set[threading.Thread] = set()
         self._sweeper: threading.Thread | None = None
 
-    def take(self, type_name: str, count: int, run: str, price: Price) -> Held:
+    def take(self, type_name: str, count: int, run: str, price: Price) -> PooledCluster:
         """A cluster for a run: one that is up and idle, or one yet to `boot`, at about this price.
 
         When nothing else runs, a kept cluster of another kind has waited in vain and is given back.
@@ -137,7 +137,7 @@ class Rentals:
         key = (type_name, count, run)
         with self._changed:
             fitting = [held for held in self._idle if held.key == key and held.sound]
-            held = fitting[0] if fitting else Held(key, lambda: self._rental(*key), price)
+            held = fitting[0] if fitting else PooledCluster(key, lambda: self._rental(*key), price)
             leaving = [one for one in self._idle if one is not held and (not self._used or not one.sound)]
             self._idle = [one for one in self._idle if one is not held and one not in leaving]
             held.idle_s, held.abandoned = None, False
@@ -152,11 +152,11 @@ class Rentals:
         """How long machines are paid for after it was decided to end what they do."""
         return self._grace_s + self._release_s
 
-    def lasts_s(self, held: Held, usd: float) -> float:
+    def lasts_s(self, held: PooledCluster, usd: float) -> float:
         """For how long from now `usd` pay for a cluster, to its end; 0 if it must not be ordered."""
         return held.lasts_s(usd, self._order_s, self.ending_s)
 
-    def boot(self, held: Held, stopped: threading.Event, in_hand: Callable[[], float]) -> None:
+    def boot(self, held: PooledCluster, stopped: threading.Event, in_hand: Callable[[], float]) -> None:
         """Launch a cluster and wait until it can be used; where others have the machines, wait for them.
 
         Each attempt may cost: none is made before there is money for it, or after the run was stopped.
@@ -187,7 +187,7 @@ class Rentals:
                     self._make_room()
                 held.again()
 
-    def give_back(self, held: Held, broken: str = "") -> None:
+    def give_back(self, held: PooledCluster, broken: str = "") -> None:
         """After a run: keep a cluster that is sound for the next one, release one that is not."""
         with self._changed:
             if held not in self._used:
@@ -206,7 +206,7 @@ class Rentals:
         if not keep:
             self._in_background(held, broken or "its run is over")
 
-    def abandon(self, held: Held) -> None:
+    def abandon(self, held: PooledCluster) -> None:
         """Its run is over before it came up: it boots for the next one, and nobody has paid for that."""
         with self._changed:
             held.abandoned = held in self._used and not held.up
@@ -227,7 +227,7 @@ class Rentals:
             self._unassigned_usd = min(due, 0.0)
             return max(due, 0.0)
 
-    def _loose(self) -> list[Held]:
+    def _loose(self) -> list[PooledCluster]:
         """Those that wait for a run, are booting for none, are being given back, or do not let themselves."""
         booting = [held for held in self._used if held.abandoned]
         return [*self._idle, *booting, *self._leaving, *self._stubborn]
@@ -263,7 +263,7 @@ class Rentals:
             spot=self._spot,
         )
 
-    def _ask_price(self, held: Held) -> None:
+    def _ask_price(self, held: PooledCluster) -> None:
         """What it costs now: whether there is money for that is another question."""
         type_name, count, _ = held.key
         held.price = self.provider.offer(type_name, self._spot).price.times(count)
@@ -295,7 +295,7 @@ class Rentals:
             for held in late:
                 self._release(held, "nobody wanted it")
 
-    def _in_background(self, held: Held, why: str) -> None:
+    def _in_background(self, held: PooledCluster, why: str) -> None:
         def work() -> None:
             self._release(held, why)
             with self._changed:
@@ -306,7 +306,7 @@ class Rentals:
             self._background.add(thread)
             thread.start()
 
-    def _release(self, held: Held, why: str) -> None:
+    def _release(self, held: PooledCluster, why: str) -> None:
         """Whatever cannot be ended now is left to the reaper and to the switches on the machines."""
         begun_s = time.monotonic()
         try:

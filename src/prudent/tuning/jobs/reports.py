@@ -15,7 +15,7 @@ MARK = "PRUDENT"
 _SHOWN = 120  # characters of a wrong line that a message quotes
 
 
-class Reports:
+class ReportedMeasures:
     """The last value of each declared measure, and what was wrong with what could not be read.
 
     Rubbish is forgiven as long as every measure arrives in the end, for a job's own output may be

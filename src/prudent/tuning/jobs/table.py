@@ -13,14 +13,14 @@ from prudent.core.space import Space
 from prudent.tuning.goal import TIME
 from prudent.tuning.jobs.declared import declared_measures, declared_seconds
 from prudent.tuning.jobs.records import (
-    Recorded,
-    Table,
-    Traces,
+    CsvTable,
+    MeasuredRun,
+    ProgressTraces,
     cell_value,
     check_fraction,
     mean_of,
+    measured_run,
     read_traces,
-    recorded,
 )
 from prudent.tuning.jobs.reports import seen_until
 from prudent.tuning.trial import CUT, FINISHED, Configuration, Outcome, Progress
@@ -29,7 +29,7 @@ from prudent.tuning.trial import CUT, FINISHED, Configuration, Outcome, Progress
 class ReplayedRun:
     """A recorded run played back; the clock is whatever the caller says it is, and starts with the boot."""
 
-    def __init__(self, recorded: Recorded, price: Price) -> None:
+    def __init__(self, recorded: MeasuredRun, price: Price) -> None:
         self._recorded, self._price = recorded, price
         self._seen = 0
 
@@ -70,7 +70,7 @@ class TableJob:
 
     def __init__(
         self,
-        runs: Mapping[str, Recorded],
+        runs: Mapping[str, MeasuredRun],
         space: Space,
         measures: Sequence[str],
         fraction: str | None = None,
@@ -106,7 +106,7 @@ class TableJob:
         `fraction` is the column with the share of the data used, one more parameter. `progress` is
         a second CSV with rows (id, elapsed_s, measures…), joined on the id column that both have.
         """
-        table = Table.read(Path(path))
+        table = CsvTable.read(Path(path))
         names = [*parameters, *([fraction] if fraction and fraction not in parameters else [])]
         if not names:
             raise BadInput("A job needs at least one parameter; name the columns that can be chosen.")
@@ -116,23 +116,23 @@ class TableJob:
         both = next((name for name in names if name in (time, price, *measures)), None)
         if both is not None:
             raise BadInput(f'"{both}" cannot be chosen and measured; keep it as a parameter or as a measure.')
-        traces = Traces()
+        traces = ProgressTraces()
         if progress is not None:
             traces = read_traces(table, Path(progress), measures, (time, price))
         points: list[Configuration] = []
-        runs: list[Recorded] = []
+        runs: list[MeasuredRun] = []
         for line, row in table.numbered():
             point = {name: cell_value(table, row, line, name) for name in names}
             if fraction is not None:
                 check_fraction(point[fraction], table.path, line, fraction)
-            run = recorded(table, row, line, time, price, measures, traces)
+            run = measured_run(table, row, line, time, price, measures, traces)
             if run is not None:
                 points.append(point)
                 runs.append(run)
         if not points:
             raise BadInput(f'No row of "{path}" has a time in column "{time}"; give measured runs.')
         space = Space.from_points(points, names)
-        grouped: dict[str, list[Recorded]] = {}
+        grouped: dict[str, list[MeasuredRun]] = {}
         for point, run in zip(points, runs, strict=True):
             # By the space's key: 8 and 8.0 in two rows are one configuration.
             grouped.setdefault(space.key(point), []).append(run)
@@ -149,7 +149,7 @@ class TableJob:
         del number
         return ReplayedRun(self._at(configuration), self.price(configuration))
 
-    def recorded(self, configuration: Configuration) -> Recorded:
+    def recorded(self, configuration: Configuration) -> MeasuredRun:
         """The measured run behind a configuration; for judging an answer, never for finding it."""
         return self._at(configuration)
 
@@ -163,7 +163,7 @@ class TableJob:
             digest.update(f"{self.minimum_s!r}|{self.boot_s!r}".encode())
         return f"table {digest.hexdigest()[:16]}"
 
-    def _at(self, configuration: Configuration) -> Recorded:
+    def _at(self, configuration: Configuration) -> MeasuredRun:
         key = self.space.key(configuration)
         if key not in self._runs:
             raise BadInput(f"{self.name} has no run at {key}; choose a configuration that was measured.")

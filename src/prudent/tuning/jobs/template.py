@@ -17,7 +17,7 @@ _DOUBLE = re.compile(r'([\\"$`])')
 
 
 @dataclass(frozen=True)
-class Place:
+class Placeholder:
     """Where a parameter goes, and the quotes around it."""
 
     name: str
@@ -33,7 +33,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Template:
+class CommandTemplate:
     """A command as given: one text for the shell, or a list of words that need no quoting.
 
     >>> space = Space.parse({"rate": [0.1, 0.01], "name": ["a b", "c"]})
@@ -46,12 +46,12 @@ class Template:
 Write {{ and }} for braces that belong to the command itself.
     """
 
-    words: tuple[tuple[str | Place, ...], ...]
+    words: tuple[tuple[str | Placeholder, ...], ...]
     is_list: bool
     space: Space
 
     @classmethod
-    def parse(cls, command: str | Sequence[str], space: Space) -> Template:
+    def parse(cls, command: str | Sequence[str], space: Space) -> CommandTemplate:
         is_list = not isinstance(command, str)
         texts = (
             [command] if isinstance(command, str) else list(command) if isinstance(command, Sequence) else ()
@@ -97,7 +97,7 @@ def value_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _parts(text: str, space: Space, quoting: bool) -> Iterator[str | Place]:
+def _parts(text: str, space: Space, quoting: bool) -> Iterator[str | Placeholder]:
     """The text between places, and the places, each with the quotes that are open there."""
     places = [*space.names, *_facts(space)]
     plain, quotes, at = "", "", 0
@@ -111,7 +111,7 @@ def _parts(text: str, space: Space, quoting: bool) -> Iterator[str | Place]:
                 raise BadInput(f"{unknown('place', name[:40], places)} {_BRACES}")
             if plain:
                 yield plain
-            yield Place(name, quotes)
+            yield Placeholder(name, quotes)
             plain, at = "", close + 1
         else:
             taken = _taken(text, at, quotes) if quoting else 1

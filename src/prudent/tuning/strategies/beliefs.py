@@ -16,7 +16,7 @@ from prudent.tuning.goal import Constraint
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
 from prudent.tuning.strategies.margins import margins_of
-from prudent.tuning.surrogates.gp import GaussianProcess, Scale, Settings, weigh
+from prudent.tuning.surrogates.gp import GaussianProcess, Standardization, GPHyperparameters, weigh_hyperparameters
 from prudent.tuning.trial import CUT, FAILED, Trial
 
 Array = NDArray[np.float64]
@@ -54,7 +54,7 @@ class Belief(Protocol):
         """The same belief at some of the candidates only."""
 
 
-class Shifted:
+class ShiftedBelief:
     """A belief with an offset per candidate and perhaps its sign turned: time from cost, loss from gain."""
 
     def __init__(self, belief: Belief, offset: Array, sign: float = 1.0) -> None:
@@ -62,15 +62,15 @@ class Shifted:
         self.mean = sign * (belief.mean + offset)
         self.std = belief.std
 
-    def narrowed(self, indices: NDArray[np.int64]) -> Shifted:
-        return Shifted(self.belief.narrowed(indices), self.offset[indices], self._sign)
+    def narrowed(self, indices: NDArray[np.int64]) -> ShiftedBelief:
+        return ShiftedBelief(self.belief.narrowed(indices), self.offset[indices], self._sign)
 
     def given(self, indices: NDArray[np.int64], values: Array) -> tuple[Array, Array]:
         mean, std = self.belief.given(indices, self._sign * values - self.offset[indices])
         return self._sign * (mean + self.offset), std
 
 
-def checkpoint(samples: int) -> int:
+def last_refit(samples: int) -> int:
     """The number of samples at which hyper-parameters were last weighed: all at first, then ever rarer.
 
     Weighing costs O(samples³) and changes less and less; conditioning on all samples goes on.
@@ -84,7 +84,7 @@ def checkpoint(samples: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Targets:
+class RegressionTargets:
     """What a model is to fit, one for each of some trials: values, lower bounds among them, and doubt.
 
     `doubt` is the variance of a value beyond the usual noise; `usual` how much such values usually differ.
@@ -96,19 +96,19 @@ class Targets:
     usual: float | None = None
 
     @classmethod
-    def sure(cls, values: Sequence[float]) -> Targets:
+    def sure(cls, values: Sequence[float]) -> RegressionTargets:
         """Measurements, every one of them."""
         y = np.array(values, dtype=np.float64)
         return cls(y, np.zeros(len(y), dtype=np.bool_), np.zeros(len(y)))
 
     @property
-    def measured(self) -> Targets:
+    def measured(self) -> RegressionTargets:
         """Without the lower bounds."""
         kept = ~self.is_cut
-        return Targets(self.y[kept], self.is_cut[kept], self.doubt[kept], self.usual)
+        return RegressionTargets(self.y[kept], self.is_cut[kept], self.doubt[kept], self.usual)
 
 
-class Learner:
+class SurrogateFitter:
     """Turns a history into beliefs. Pure in the history; it only remembers what it computed before."""
 
     def __init__(self, problem: Problem, surrogate: str, seed: int, n_trees: int = 10) -> None:
@@ -117,7 +117,7 @@ class Learner:
         self._seed = seed
         self._n_trees = n_trees
         self._features: dict[int, tuple[Array, float]] = {}
-        self._settings: dict[tuple[object, ...], Settings] = {}
+        self._settings: dict[tuple[object, ...], GPHyperparameters] = {}
 
     def log_cost(self, history: History, pool: Candidates) -> Belief:
         """The belief of log(time x price), cut runs counted as "at least this"."""
@@ -129,7 +129,7 @@ class Learner:
             return self._trees(trials, X, y + np.where(is_cut, UNKNOWN_STRETCH, 0.0), pool, pending)
         rest = self._process("cost", trials, X, self._rests, pool, pending)
         slope = self._slope(trials)
-        return Shifted(rest, slope * np.log(np.maximum(pool.usd_per_s, CHEAPEST_USD_PER_S)))
+        return ShiftedBelief(rest, slope * np.log(np.maximum(pool.usd_per_s, CHEAPEST_USD_PER_S)))
 
     def _log_costs(self, trials: Sequence[Trial]) -> tuple[Array, NDArray[np.bool_], Array]:
         """Log costs, which of them are lower bounds, and the doubt in those that are guesses."""
@@ -142,11 +142,13 @@ class Learner:
         y, is_cut, _ = self._log_costs(trials)
         return price_slope(np.log(self._rows(trials)[1]), y, is_cut)
 
-    def _rests(self, trials: Sequence[Trial]) -> Targets:
+    def _rests(self, trials: Sequence[Trial]) -> RegressionTargets:
         """What of the log costs does not follow from the price."""
         y, is_cut, doubt = self._log_costs(trials)
         log_price = np.log(self._rows(trials)[1])
-        return Targets(y - price_slope(log_price, y, is_cut) * log_price, is_cut, doubt, USUAL_LOG_COST)
+        return RegressionTargets(
+            y - price_slope(log_price, y, is_cut) * log_price, is_cut, doubt, USUAL_LOG_COST
+        )
 
     def measure(self, name: str, history: History, pool: Candidates) -> Belief | None:
         """The belief of a measure that runs report at their end; None while no run has."""
@@ -155,8 +157,8 @@ class Learner:
             return None
         X, _ = self._rows(trials)
 
-        def measured(trials: Sequence[Trial]) -> Targets:
-            return Targets.sure([trial.measures[name] for trial in trials])
+        def measured(trials: Sequence[Trial]) -> RegressionTargets:
+            return RegressionTargets.sure([trial.measures[name] for trial in trials])
 
         pending, _ = self._pending_rows(history)
         if self._surrogate == "trees":
@@ -174,10 +176,10 @@ class Learner:
             return self._trees(told.trials, X, told.values, pool, pending)
         kind = told.scaling.kind
 
-        def margins(trials: Sequence[Trial]) -> Targets:
+        def margins(trials: Sequence[Trial]) -> RegressionTargets:
             told = margins_of(constraint, trials, kind)
             assert told is not None, "every one of these trials has told something"
-            return Targets(told.values, told.is_bound, np.zeros(len(trials)), told.scaling.usual)
+            return RegressionTargets(told.values, told.is_bound, np.zeros(len(trials)), told.scaling.usual)
 
         return self._process(f"{constraint} {kind}", told.trials, X, margins, pool, pending)
 
@@ -189,8 +191,8 @@ class Learner:
             return np.ones(len(pool))
         X, _ = self._rows(trials)
 
-        def worked(trials: Sequence[Trial]) -> Targets:
-            return Targets.sure([0.0 if trial.status == FAILED else 1.0 for trial in trials])
+        def worked(trials: Sequence[Trial]) -> RegressionTargets:
+            return RegressionTargets.sure([0.0 if trial.status == FAILED else 1.0 for trial in trials])
 
         belief = self._process("works", trials, X, worked, pool, X[:0])
         return np.maximum(normal_cdf((belief.mean - 0.5) / np.maximum(belief.std, 0.05)), 1e-3)
@@ -216,7 +218,7 @@ class Learner:
         name: str,
         trials: Sequence[Trial],
         X: Array,
-        targets_of: Callable[[Sequence[Trial]], Targets],
+        targets_of: Callable[[Sequence[Trial]], RegressionTargets],
         pool: Candidates,
         pending: Array,
     ) -> GaussianProcess:
@@ -232,14 +234,18 @@ class Learner:
         return GaussianProcess.fit(X, y, pool.features, groups, self._seed, settings, extra, usual)
 
     def _weighed(
-        self, name: str, trials: Sequence[Trial], X: Array, targets_of: Callable[[Sequence[Trial]], Targets]
-    ) -> Settings:
+        self,
+        name: str,
+        trials: Sequence[Trial],
+        X: Array,
+        targets_of: Callable[[Sequence[Trial]], RegressionTargets],
+    ) -> GPHyperparameters:
         """Hyper-parameters by the trials up to the last checkpoint, and by nothing that came later.
 
         Targets depend on all the trials they are made of (a slope, a scale). Those of the checkpoint are made
         of its trials alone, so a study that is taken up later weighs them as one that was there then.
         """
-        size = checkpoint(len(trials))
+        size = last_refit(len(trials))
         key = (name, *(trial.number for trial in trials[:size]))
         if key not in self._settings:
             X, targets = X[:size], targets_of(trials[:size])
@@ -247,26 +253,26 @@ class Learner:
                 # Bounds alone look alike and would make long length scales, and so certainty, seem likely.
                 X, targets = X[~targets.is_cut], targets.measured
             y, is_cut, usual = targets.y, targets.is_cut, targets.usual
-            guess = np.where(is_cut, y + 0.5 * Scale.of(y, usual).deviation, y)
-            scale = Scale.of(guess, usual)
+            guess = np.where(is_cut, y + 0.5 * Standardization.of(y, usual).deviation, y)
+            scale = Standardization.of(guess, usual)
             standard, extra = (guess - scale.mean) / scale.deviation, targets.doubt / scale.deviation**2
-            settings = weigh(X, standard, self._problem.groups, self._seed, extra)
+            settings = weigh_hyperparameters(X, standard, self._problem.groups, self._seed, extra)
             if is_cut.any():
                 values, extra = _without_cuts(X, targets, settings)
-                scale = Scale.of(values, usual)
+                scale = Standardization.of(values, usual)
                 standard = (values - scale.mean) / scale.deviation
-                settings = weigh(X, standard, self._problem.groups, self._seed, extra)
+                settings = weigh_hyperparameters(X, standard, self._problem.groups, self._seed, extra)
             self._settings[key] = settings
         return self._settings[key]
 
     def _trees(self, trials: Sequence[Trial], X: Array, y: Array, pool: Candidates, pending: Array) -> Belief:
-        from prudent.tuning.strategies.forest import Forest
+        from prudent.tuning.strategies.forest import TreesBelief
 
         rng = rng_for(self._seed, "trees", len(trials))
         if len(pending):
-            there = Forest.fit(X, y, pending, rng, self._n_trees)
+            there = TreesBelief.fit(X, y, pending, rng, self._n_trees)
             X, y = np.concatenate([X, pending]), np.concatenate([y, there.mean])
-        return Forest.fit(X, y, pool.features, rng, self._n_trees)
+        return TreesBelief.fit(X, y, pool.features, rng, self._n_trees)
 
 
 def price_slope(log_price: Array, log_cost: Array, is_cut: NDArray[np.bool_]) -> float:
@@ -285,13 +291,13 @@ def price_slope(log_price: Array, log_cost: Array, is_cut: NDArray[np.bool_]) ->
     return float(np.clip((sure * SLOPE + float(price @ cost)) / (sure + told), 0.0, 1.0))
 
 
-def _without_cuts(X: Array, targets: Targets, settings: Settings) -> tuple[Array, Array]:
+def _without_cuts(X: Array, targets: RegressionTargets, settings: GPHyperparameters) -> tuple[Array, Array]:
     """Values and extra noise after cut runs became pseudo-observations, by the weightiest setting.
 
     The extra noise is relative to that of y.
     """
     y, is_cut = targets.y, targets.is_cut
-    scale = Scale.of(y, targets.usual)
+    scale = Standardization.of(y, targets.usual)
     extra = targets.doubt / scale.deviation**2
     if not is_cut.any():
         return y, extra

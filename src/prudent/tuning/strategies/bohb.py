@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.tuning.strategies.brackets import standing
-from prudent.tuning.strategies.hyperband import Hyperband, HyperbandOptions, Record
-from prudent.tuning.strategies.options import need
+from prudent.tuning.strategies.brackets import rank_key
+from prudent.tuning.strategies.hyperband import BracketState, Hyperband, HyperbandOptions
+from prudent.tuning.strategies.options import require
 from prudent.tuning.trial import Configuration
 
 Array = NDArray[np.float64]
@@ -28,8 +28,8 @@ class BohbOptions(HyperbandOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        need(0 <= self.random_share <= 1, "random_share must be 0 to 1; a third is usual.")
-        need(0 < self.good_share < 1, "good_share must be above 0 and below 1; 0.15 is usual.")
+        require(0 <= self.random_share <= 1, "random_share must be 0 to 1; a third is usual.")
+        require(0 < self.good_share < 1, "good_share must be above 0 and below 1; 0.15 is usual.")
 
 
 class Bohb(Hyperband):
@@ -43,7 +43,9 @@ class Bohb(Hyperband):
     name = "bohb"
     _options: BohbOptions
 
-    def _pick(self, record: Record, choices: list[Configuration], rng: np.random.Generator) -> Configuration:
+    def _pick(
+        self, record: BracketState, choices: list[Configuration], rng: np.random.Generator
+    ) -> Configuration:
         split = self._split(record)
         if split is None or rng.random() < self._options.random_share:
             return super()._pick(record, choices, rng)
@@ -52,11 +54,11 @@ class Bohb(Hyperband):
         ratio = log_density(good, points) - log_density(bad, points)
         return choices[int((ratio + 1e-9 * rng.random(len(ratio))).argmax())]
 
-    def _split(self, record: Record) -> tuple[list[Configuration], list[Configuration]] | None:
+    def _split(self, record: BracketState) -> tuple[list[Configuration], list[Configuration]] | None:
         """The good and the other configurations, by the largest share of the data that tells enough."""
         by_share: dict[float, list[tuple[tuple[float, float, float, int], Configuration]]] = {}
         for (_, share), trial in record.trials.items():
-            key = standing(self._problem.goal, trial, share, record.beta)
+            key = rank_key(self._problem.goal, trial, share, record.beta)
             by_share.setdefault(share, []).append((key, trial.configuration))
         least = len(self._problem.groups) + 1
         enough = [share for share, told in by_share.items() if len(told) >= 2 * least]

@@ -49,7 +49,7 @@ def _nearest(fractions: Sequence[float], share: float) -> float:
     return min(fractions, key=lambda f: abs(math.log(f / share)), default=share)
 
 
-def growth(trials: Sequence[tuple[object, float, Trial]]) -> float:
+def time_exponent(trials: Sequence[tuple[object, float, Trial]]) -> float:
     """How time grows with the data: the β of time ∝ fraction^β, from runs of one configuration on two shares.
 
     `trials`: (configuration without its fraction, fraction, trial). The median over such pairs, within 0 and
@@ -70,7 +70,7 @@ def growth(trials: Sequence[tuple[object, float, Trial]]) -> float:
     return min(max(slopes[len(slopes) // 2], 0.0), 1.0)
 
 
-def standing(goal: Goal, trial: Trial, fraction: float, beta: float) -> tuple[float, float, float, int]:
+def rank_key(goal: Goal, trial: Trial, fraction: float, beta: float) -> tuple[float, float, float, int]:
     """A key by which the trials of one rung are ranked, the best first.
 
     Finished before cut before failed; then by how far constraints are missed, then by the objective. Where

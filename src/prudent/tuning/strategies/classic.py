@@ -15,9 +15,9 @@ import numpy as np
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
 from prudent.tuning.strategies.beliefs import Belief
-from prudent.tuning.strategies.lookahead import Choice, Mask, Outlook
+from prudent.tuning.strategies.lookahead import Acquisition, Mask, ScoredCandidate
 from prudent.tuning.strategies.lynceus import Lynceus, LynceusOptions
-from prudent.tuning.strategies.options import need
+from prudent.tuning.strategies.options import require
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ClassicOptions:
     start_trials: int = 3
 
     def __post_init__(self) -> None:
-        need(self.start_trials >= 1, "start_trials must be at least 1.")
+        require(self.start_trials >= 1, "start_trials must be at least 1.")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class CherryPickOptions(ClassicOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        need(self.stop_below >= 0, "stop_below must be 0 or more; 0.1 is the paper's.")
+        require(self.stop_below >= 0, "stop_below must be 0 or more; 0.1 is the paper's.")
 
 
 class GpEic(Lynceus):
@@ -54,12 +54,12 @@ class GpEic(Lynceus):
         )
 
     def _choose(
-        self, outlook: Outlook, belief: Belief, allowed: Mask, best: float, money_left: float
-    ) -> Choice | None:
+        self, outlook: Acquisition, belief: Belief, allowed: Mask, best: float, money_left: float
+    ) -> ScoredCandidate | None:
         reward = np.where(allowed, outlook.reward(belief.mean, belief.std, best), -1.0)
         index = int(reward.argmax())
         bill = outlook.bill(belief.mean, belief.std, best, money_left)
-        return Choice(index, float(reward[index]), float(bill[index]))
+        return ScoredCandidate(index, float(reward[index]), float(bill[index]))
 
     @property
     def _full_only(self) -> bool:
@@ -69,7 +69,7 @@ class GpEic(Lynceus):
 class GpEi(GpEic):
     """Expected improvement of the objective alone; constraints only judge the answer."""
 
-    def _outlook(self, history: History, pool: Candidates) -> tuple[Belief, Outlook]:
+    def _outlook(self, history: History, pool: Candidates) -> tuple[Belief, Acquisition]:
         belief, outlook = super()._outlook(history, pool)
         free = np.full(len(pool), np.inf)
         return belief, dataclasses.replace(outlook, bound=free, others=np.ones(len(pool)), margins=())
@@ -84,6 +84,6 @@ class CherryPick(GpEic):
         super().__init__(problem, options, seed)
         self._stop = options
 
-    def _is_enough(self, choice: Choice, history: History) -> bool:
+    def _is_enough(self, choice: ScoredCandidate, history: History) -> bool:
         # The objective is a logarithm where it is cost or time, so its improvement is a share of the best.
         return len(history) >= self._stop.least_trials and choice.reward < self._stop.stop_below

@@ -19,19 +19,19 @@ from numpy.typing import NDArray
 from prudent.tuning.acquisition import hermite_nodes
 from prudent.tuning.surrogates.gp import safe_cholesky
 from prudent.tuning.surrogates.gp_kernels import compiled
-from prudent.tuning.surrogates.product_gp import Places, ProductProcess
+from prudent.tuning.surrogates.product_gp import Indices, ProductProcess
 
 Array = NDArray[np.float64]
 
 Stacked = tuple[Array, Array, Array, Array, Array, Array, Array]
-"""The fields of `Draws`, several beliefs of them stacked."""
+"""The fields of `PosteriorDraws`, several beliefs of them stacked."""
 
 FAR = 1e30
 """Stands for infinity in compiled code, which may assume that there is none."""
 
 
 @dataclass(frozen=True, eq=False)
-class Draws:
+class PosteriorDraws:
     """Joint draws of one belief: d at r representers, and the outcome of each of k tests that goes with each.
 
     values (d, r); outcomes (k, d); gain (k, r): how a surprise at a test moves the representers; centre and
@@ -50,11 +50,11 @@ class Draws:
 def joint_draws(
     process: ProductProcess,
     h: int,
-    tests: Places,
-    representers: Places,
+    tests: Indices,
+    representers: Indices,
     normals: Array,
     band: tuple[Array, Array] | None = None,
-) -> Draws:
+) -> PosteriorDraws:
     """Draws of setting h of a process in its own units; normals (d, r + 1) are the randomness."""
     from scipy.linalg import solve_triangular
 
@@ -69,7 +69,7 @@ def joint_draws(
     mean = part.mean * unit + process.scale.mean + process.offset
     none = np.full(len(representers), FAR)
     lower, upper = band or (-none, none)
-    return Draws(
+    return PosteriorDraws(
         mean[representers] + root * unit * step[0],
         np.ascontiguousarray((mean[tests] + root * unit * step[1]).T),
         np.ascontiguousarray(cross / variance[:, None]),
@@ -80,7 +80,7 @@ def joint_draws(
     )
 
 
-def information(beliefs: Sequence[Draws], sign: float, offset: Array, nodes: int) -> Array:
+def information(beliefs: Sequence[PosteriorDraws], sign: float, offset: Array, nodes: int) -> Array:
     """Expected information (k,) of each test about the optimum, beyond what is known.
 
     beliefs[0] is the objective's: sign · (value + offset) is what is maximised, offset (r,). The optimum is
@@ -93,7 +93,7 @@ def information(beliefs: Sequence[Draws], sign: float, offset: Array, nodes: int
     return np.asarray(_expected_kl(stacked, sign, offset, points, weights)) - float(now[0])
 
 
-def _stacked(beliefs: Sequence[Draws]) -> Stacked:
+def _stacked(beliefs: Sequence[PosteriorDraws]) -> Stacked:
     return (
         np.stack([belief.values for belief in beliefs]),
         np.stack([belief.outcomes for belief in beliefs]),

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from prudent.core.seeds import rng_for
 from prudent.tuning.history import History
-from prudent.tuning.strategies.beliefs import USUAL_LOG_COST, checkpoint
-from prudent.tuning.strategies.subsampling import Field, Ground, Places
-from prudent.tuning.surrogates.gp import Scale
+from prudent.tuning.strategies.beliefs import USUAL_LOG_COST, last_refit
+from prudent.tuning.strategies.subsampling import FractionCandidates, FractionGrid, Indices
+from prudent.tuning.surrogates.gp import Standardization
 from prudent.tuning.surrogates.product_gp import (
     Basis,
     ProductProcess,
-    Samples,
-    Settings,
-    Shape,
-    draw_settings,
+    FractionSamples,
+    ProductHyperparameters,
+    FractionShape,
+    draw_hyperparameters,
     power_law,
     proportional,
     saturating,
@@ -66,33 +66,33 @@ def warp_for(values: Array) -> Warp:
     return LOG if (values > 0).all() else PLAIN
 
 
-class Curve(Protocol):
+class CurveBelief(Protocol):
     """A Gaussian belief, on a warped scale, at each place of a field: mean (p,), std (p,)."""
 
     mean: Array
     std: Array
 
-    def after(self, tests: Places, targets: Places) -> tuple[Array, Array]:
+    def after(self, tests: Indices, targets: Indices) -> tuple[Array, Array]:
         """Mean and std (k, t) at targets after each of k tests came out as predicted."""
 
 
-class ProcessCurve:
+class GPCurve:
     """A product process seen at the places of a field."""
 
     def __init__(self, process: ProductProcess) -> None:
         self.process = process
         self.mean, self.std = process.mean, process.std
 
-    def after(self, tests: Places, targets: Places) -> tuple[Array, Array]:
+    def after(self, tests: Indices, targets: Indices) -> tuple[Array, Array]:
         std = self.process.std_after(tests, targets)
         return np.broadcast_to(self.mean[targets], std.shape), std
 
 
-class ForestCurve:
+class TreesCurve:
     """Trees over what a straight line leaves: trees alone cannot see beyond the fractions tested."""
 
     def __init__(
-        self, samples: Samples, places: Array, fractions: Array, basis: Basis, seed: int, n_trees: int
+        self, samples: FractionSamples, places: Array, fractions: Array, basis: Basis, seed: int, n_trees: int
     ) -> None:
         from prudent.tuning.surrogates.trees import Trees
 
@@ -115,10 +115,10 @@ class ForestCurve:
         self.mean: Array = mean + self._trend
         self.std: Array = np.hypot(std, self._beyond)
 
-    def after(self, tests: Places, targets: Places) -> tuple[Array, Array]:
+    def after(self, tests: Indices, targets: Indices) -> tuple[Array, Array]:
         return self.given(tests, self.mean[tests], targets)
 
-    def given(self, tests: Places, values: Array, targets: Places) -> tuple[Array, Array]:
+    def given(self, tests: Indices, values: Array, targets: Indices) -> tuple[Array, Array]:
         """Mean and std (k, t) at targets after each of k tests had its value (k,)."""
         rows, trend = self._rows, self._trend
         mean, std = self._trees.fantasies(rows[tests], values - trend[tests], rows[targets])
@@ -139,30 +139,30 @@ def _line(X: Array, s: Array, y: Array, basis: Basis) -> tuple[Array, float]:
 class Extrapolator:
     """Turns a history into curves. Pure in the history; it only remembers settings that it drew before."""
 
-    def __init__(self, ground: Ground, surrogate: str, paper: bool, seed: int, n_trees: int = 10) -> None:
+    def __init__(self, ground: FractionGrid, surrogate: str, paper: bool, seed: int, n_trees: int = 10) -> None:
         self._ground, self._surrogate, self._seed, self._n_trees = ground, surrogate, seed, n_trees
         self._paper = paper
         self._rows: dict[int, tuple[Array, float, float]] = {}
-        self._settings: dict[tuple[object, ...], Settings] = {}
+        self._settings: dict[tuple[object, ...], ProductHyperparameters] = {}
 
-    def log_cost(self, history: History, field: Field) -> Curve:
+    def log_cost(self, history: History, field: FractionCandidates) -> CurveBelief:
         """The belief of log(time x price)."""
         trials = [trial for trial in history.working if trial.time_s > 0]
         X, s, log_price = self._samples(trials)
         y = np.log([max(trial.time_s, 1e-6) for trial in trials]) + log_price
         y = y + np.array([_missing(trial) for trial in trials])
         extra = np.array([CUT_NOISE * (trial.status == CUT) for trial in trials])
-        shape = Shape(proportional, plain=True) if self._paper else Shape(power_law, power=1.0)
-        return self._curve("cost", trials, Samples(X, s, y, extra), shape, history, field)
+        shape = FractionShape(proportional, plain=True) if self._paper else FractionShape(power_law, power=1.0)
+        return self._curve("cost", trials, FractionSamples(X, s, y, extra), shape, history, field)
 
-    def measure(self, name: str, history: History, field: Field) -> tuple[Curve, Warp]:
+    def measure(self, name: str, history: History, field: FractionCandidates) -> tuple[CurveBelief, Warp]:
         """The belief of a measure that runs report at their end, and its scale."""
         trials = [trial for trial in history.trials if trial.finished and name in trial.measures]
         X, s, _ = self._samples(trials)
         values = np.array([trial.measures[name] for trial in trials], dtype=np.float64)
         warp = warp_for(values)
-        shape = Shape(saturating, plain=True) if self._paper else Shape(power_law)
-        samples = Samples(X, s, warp.forward(values), np.zeros(len(s)))
+        shape = FractionShape(saturating, plain=True) if self._paper else FractionShape(power_law)
+        samples = FractionSamples(X, s, warp.forward(values), np.zeros(len(s)))
         return self._curve(f"{name} {warp.name}", trials, samples, shape, history, field), warp
 
     def _samples(self, trials: Sequence[Trial]) -> tuple[Array, Array, Array]:
@@ -178,17 +178,17 @@ class Extrapolator:
         self,
         name: str,
         trials: Sequence[Trial],
-        samples: Samples,
-        shape: Shape,
+        samples: FractionSamples,
+        shape: FractionShape,
         history: History,
-        field: Field,
-    ) -> Curve:
+        field: FractionCandidates,
+    ) -> CurveBelief:
         fit = self._forest if self._surrogate == "trees" else self._process
         if history.pending:
             # A trial under way counts as if it came out as expected: no second one beside it.
             pending = self._ground.rows(proposal.configuration for proposal in history.pending)[:2]
             there = fit(name, trials, samples, shape, *pending)
-            samples = Samples(
+            samples = FractionSamples(
                 np.concatenate([samples.X, pending[0]]),
                 np.concatenate([samples.s, pending[1]]),
                 np.concatenate([samples.y, there.mean]),
@@ -200,21 +200,21 @@ class Extrapolator:
         self,
         name: str,
         trials: Sequence[Trial],
-        samples: Samples,
-        shape: Shape,
+        samples: FractionSamples,
+        shape: FractionShape,
         places: Array,
         fractions: Array,
-    ) -> Curve:
+    ) -> CurveBelief:
         usual = USUAL_LOG_COST if name == "cost" else None
-        groups, size = self._ground.groups, checkpoint(len(trials))
+        groups, size = self._ground.groups, last_refit(len(trials))
         key = (name, *(trial.number for trial in trials[:size]))
         if key not in self._settings:
             first = samples.first(size).without(shape)
-            self._settings[key] = draw_settings(
-                first.scaled(Scale.of(first.y, usual)), shape, groups, self._seed
+            self._settings[key] = draw_hyperparameters(
+                first.scaled(Standardization.of(first.y, usual)), shape, groups, self._seed
             )
         settings = self._settings[key]
-        return ProcessCurve(
+        return GPCurve(
             ProductProcess.fit(samples, places, fractions, shape, groups, self._seed, settings, usual)
         )
 
@@ -222,13 +222,13 @@ class Extrapolator:
         self,
         name: str,
         trials: Sequence[Trial],
-        samples: Samples,
-        shape: Shape,
+        samples: FractionSamples,
+        shape: FractionShape,
         places: Array,
         fractions: Array,
-    ) -> Curve:
+    ) -> CurveBelief:
         del name, trials
-        return ForestCurve(samples, places, fractions, shape.basis, self._seed, self._n_trees)
+        return TreesCurve(samples, places, fractions, shape.basis, self._seed, self._n_trees)
 
 
 def _missing(trial: Trial) -> float:

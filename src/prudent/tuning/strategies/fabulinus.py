@@ -21,14 +21,14 @@ from prudent.tuning.acquisition import hermite_nodes
 from prudent.tuning.goal import COST, TIME
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
-from prudent.tuning.strategies.beliefs import Learner
-from prudent.tuning.strategies.entropy import Draws, information, information_of_marginals, joint_draws
-from prudent.tuning.strategies.extrapolation import Curve, Extrapolator, ForestCurve, ProcessCurve, Warp
-from prudent.tuning.strategies.first_looks import FirstLooks
-from prudent.tuning.strategies.foretelling import foretold
-from prudent.tuning.strategies.options import need
-from prudent.tuning.strategies.prospect import Band, Prospect, bill_usd, prospect_of
-from prudent.tuning.strategies.subsampling import Field, Ground, Places
+from prudent.tuning.strategies.beliefs import SurrogateFitter
+from prudent.tuning.strategies.entropy import PosteriorDraws, information, information_of_marginals, joint_draws
+from prudent.tuning.strategies.extrapolation import CurveBelief, Extrapolator, TreesCurve, GPCurve, Warp
+from prudent.tuning.strategies.first_looks import ScalingDesign
+from prudent.tuning.strategies.foretelling import prediction_of
+from prudent.tuning.strategies.options import require
+from prudent.tuning.strategies.prospect import FeasibleInterval, GoalPosterior, bill_usd, goal_posterior
+from prudent.tuning.strategies.subsampling import FractionCandidates, FractionGrid, Indices
 from prudent.tuning.trial import Configuration, Proposal
 
 Array = NDArray[np.float64]
@@ -59,15 +59,15 @@ class FabolasOptions:
     epsilon: float = 0.0
 
     def __post_init__(self) -> None:
-        need(self.representers >= 2, "representers must be at least 2; 40 is usual.")
-        need(self.draws >= 8, "draws must be at least 8; 32 per setting of the model is usual.")
-        need(self.breadth >= 1, "breadth must be at least 1; so many tests are looked at closely.")
-        need(1 <= self.nodes <= 9, "nodes must be 1 to 9; 3 is usual.")
-        need(self.overhead_usd > 0, "overhead_usd must be above 0; a tenth of a cent is little.")
-        need(self.start_configurations >= 2, "start_configurations must be at least 2.")
-        need(0.5 <= self.confidence < 1, "confidence must be at least 0.5 and below 1; 0.99 is the paper's.")
-        need(self.trees >= 2, "trees must be at least 2; 10 is usual.")
-        need(self.epsilon >= 0, "epsilon must be 0 or more; 0 goes on while there is money.")
+        require(self.representers >= 2, "representers must be at least 2; 40 is usual.")
+        require(self.draws >= 8, "draws must be at least 8; 32 per setting of the model is usual.")
+        require(self.breadth >= 1, "breadth must be at least 1; so many tests are looked at closely.")
+        require(1 <= self.nodes <= 9, "nodes must be 1 to 9; 3 is usual.")
+        require(self.overhead_usd > 0, "overhead_usd must be above 0; a tenth of a cent is little.")
+        require(self.start_configurations >= 2, "start_configurations must be at least 2.")
+        require(0.5 <= self.confidence < 1, "confidence must be at least 0.5 and below 1; 0.99 is the paper's.")
+        require(self.trees >= 2, "trees must be at least 2; 10 is usual.")
+        require(self.epsilon >= 0, "epsilon must be 0 or more; 0 goes on while there is money.")
 
 
 @dataclass(frozen=True)
@@ -84,17 +84,17 @@ class FabulinusOptions(FabolasOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        need(0 < self.beta <= 1, "beta must be above 0 and at most 1; a tenth is the usual.")
+        require(0 < self.beta <= 1, "beta must be above 0 and at most 1; a tenth is the usual.")
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class ModelSnapshot:
     """What is believed at one moment."""
 
-    field: Field
-    cost: Curve
-    measures: dict[str, tuple[Curve, Warp]]
-    prospect: Prospect
+    field: FractionCandidates
+    cost: CurveBelief
+    measures: dict[str, tuple[CurveBelief, Warp]]
+    prospect: GoalPosterior
 
 
 class Fabolas:
@@ -104,12 +104,12 @@ class Fabolas:
 
     def __init__(self, problem: Problem, options: FabolasOptions, seed: int) -> None:
         self._problem, self._options, self._seed = problem, options, seed
-        self._ground = Ground(problem, seed)
+        self._ground = FractionGrid(problem, seed)
         self._extrapolator = Extrapolator(
             self._ground, options.surrogate, options.curves == "paper", seed, options.trees
         )
-        self._learner = Learner(problem, "gp", seed)
-        self._first = FirstLooks(
+        self._learner = SurrogateFitter(problem, "gp", seed)
+        self._first = ScalingDesign(
             problem,
             self._ground.ladder[:-1],
             options.start,
@@ -117,7 +117,7 @@ class Fabolas:
             options.start_fractions == "every",
             seed,
         )
-        self._views: dict[tuple[object, ...], View] = {}
+        self._views: dict[tuple[object, ...], ModelSnapshot] = {}
 
     def propose(self, history: History, money_left: float) -> Proposal | None:
         first = self._first.next(history, money_left)
@@ -154,7 +154,7 @@ class Fabolas:
         at_full = self._problem.with_fraction(configuration, self._ground.ladder[-1])
         field = self._ground.field(self._problem.candidates([at_full]), history)
         view = self._seen(history, field)
-        return foretold(view.field, view.cost, view.measures, view.prospect)
+        return prediction_of(view.field, view.cost, view.measures, view.prospect)
 
     def _told(self, history: History) -> bool:
         """Whether there is something to learn from: a run with a time, and every measure of the goal."""
@@ -168,22 +168,22 @@ class Fabolas:
         """The goal's measures that runs report themselves."""
         return tuple(name for name in self._problem.goal.measures if name not in (COST, TIME))
 
-    def _view(self, history: History) -> View:
+    def _view(self, history: History) -> ModelSnapshot:
         key = (*(t.number for t in history), *(str(p.configuration) for p in history.pending))
         if key not in self._views:
             self._views = {key: self._seen(history, self._ground.look(history))}
         return self._views[key]
 
-    def _seen(self, history: History, field: Field) -> View:
+    def _seen(self, history: History, field: FractionCandidates) -> ModelSnapshot:
         cost = self._extrapolator.log_cost(history, field)
         measures = {name: self._extrapolator.measure(name, history, field) for name in self._reported}
         works = self._works(history, field.candidates)
-        return View(field, cost, measures, prospect_of(self._problem.goal, field, cost, measures, works))
+        return ModelSnapshot(field, cost, measures, goal_posterior(self._problem.goal, field, cost, measures, works))
 
     def _works(self, history: History, candidates: Candidates) -> Array:
         return self._learner.works(history, candidates)
 
-    def _affordable(self, view: View, money_left: float) -> Places:
+    def _affordable(self, view: ModelSnapshot, money_left: float) -> Indices:
         """Untried tests that the money left pays for, a deviation above what is expected."""
         tests, cost = view.field.tests, view.cost
         billed = view.field.candidates
@@ -191,19 +191,19 @@ class Fabolas:
         own_usd = np.maximum(money_left - billed.beside_usd[tests], 1e-12)
         return tests[(upper <= np.log(own_usd)) & billed.payable(money_left)[tests]]
 
-    def _information(self, view: View, tests: Places, bill: Array) -> Array:
+    def _information(self, view: ModelSnapshot, tests: Indices, bill: Array) -> Array:
         """How much each test (k,), which costs its bill (k,), tells about the optimum on the full data."""
         objective = view.prospect.objective
         full = view.field.full
         hope = view.prospect.sign * (objective.curve.mean + objective.offset) + objective.curve.std
         return self._searched(view, tests, bill, self._foremost(full, hope[full]), ())
 
-    def _foremost(self, full: Places, hope: Array) -> Places:
+    def _foremost(self, full: Indices, hope: Array) -> Indices:
         """The representers: where the optimum could well be."""
         return full[np.argsort(-hope, kind="stable")[: self._options.representers]]
 
     def _searched(
-        self, view: View, tests: Places, bill: Array, chosen: Places, bands: tuple[Band, ...]
+        self, view: ModelSnapshot, tests: Indices, bill: Array, chosen: Indices, bands: tuple[FeasibleInterval, ...]
     ) -> Array:
         """Entropy search for the optimum among representers, within bands if there are any.
 
@@ -211,10 +211,10 @@ class Fabolas:
         moves none of them tells nothing.
         """
         objective = view.prospect.objective
-        if isinstance(objective.curve, ForestCurve):
+        if isinstance(objective.curve, TreesCurve):
             return self._searched_in_trees(view, tests, chosen)
-        assert isinstance(objective.curve, ProcessCurve)
-        curves: list[tuple[Curve, Band | None]] = [(objective.curve, None)]
+        assert isinstance(objective.curve, GPCurve)
+        curves: list[tuple[CurveBelief, FeasibleInterval | None]] = [(objective.curve, None)]
         for band in bands:
             if band.curve is objective.curve:
                 curves[0] = (band.curve, band)
@@ -234,17 +234,17 @@ class Fabolas:
         return told
 
     def _drawn(
-        self, curve: Curve, band: Band | None, h: int, tests: Places, chosen: Places, rng: np.random.Generator
-    ) -> Draws:
-        assert isinstance(curve, ProcessCurve)
+        self, curve: CurveBelief, band: FeasibleInterval | None, h: int, tests: Indices, chosen: Indices, rng: np.random.Generator
+    ) -> PosteriorDraws:
+        assert isinstance(curve, GPCurve)
         normals = rng.standard_normal((self._options.draws, len(chosen) + 1))
         bounds = None if band is None else (band.lower[chosen], band.upper[chosen])
         return joint_draws(curve.process, h % len(curve.process.components), tests, chosen, normals, bounds)
 
-    def _searched_in_trees(self, view: View, tests: Places, chosen: Places) -> Array:
+    def _searched_in_trees(self, view: ModelSnapshot, tests: Indices, chosen: Indices) -> Array:
         objective, sign = view.prospect.objective, view.prospect.sign
         curve = objective.curve
-        assert isinstance(curve, ForestCurve)
+        assert isinstance(curve, TreesCurve)
         line, weights = hermite_nodes(self._options.nodes)
         outcomes = curve.mean[tests][:, None] + curve.std[tests][:, None] * line
         repeated = np.repeat(tests, len(line))
@@ -257,9 +257,9 @@ class Fabolas:
         return np.maximum(information_of_marginals(*after, weights, now, normals), 1e-9)
 
 
-def _shrunk(curve: Curve, tests: Places, targets: Places) -> Array:
+def _shrunk(curve: CurveBelief, tests: Indices, targets: Indices) -> Array:
     """How much of the variance of a curve at targets each test takes away (k,), on average."""
-    assert isinstance(curve, ProcessCurve)
+    assert isinstance(curve, GPCurve)
     left = curve.process.shrinkage(tests, targets)
     return np.asarray(left / max(float(left.max()), 1e-12))
 
@@ -269,7 +269,7 @@ class Fabulinus(Fabolas):
 
     Options = FabulinusOptions
 
-    def _information(self, view: View, tests: Places, bill: Array) -> Array:
+    def _information(self, view: ModelSnapshot, tests: Indices, bill: Array) -> Array:
         options, prospect, full = self._options, view.prospect, view.field.full
         assert isinstance(options, FabulinusOptions)
         if not prospect.bands:
@@ -285,7 +285,7 @@ class Fabulinus(Fabolas):
         out[best] = super()._information(view, tests[best], bill[best]) * promise[best]
         return out
 
-    def _hope(self, view: View) -> Array:
+    def _hope(self, view: ModelSnapshot) -> Array:
         """An optimistic look at every configuration: its value times the chance that it is allowed."""
         prospect, full = view.prospect, view.field.full
         curve = prospect.objective.curve

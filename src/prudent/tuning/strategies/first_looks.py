@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from prudent.core.money import ROUNDING_USD
 from prudent.tuning.history import History
 from prudent.tuning.problem import Problem
-from prudent.tuning.strategies.start import first_configurations
+from prudent.tuning.strategies.start import initial_configurations
 from prudent.tuning.trial import Configuration, Proposal
 
 
-class FirstLooks:
+class ScalingDesign:
     """Different configurations on the least data, then the cheapest of them on more: a few cents.
 
     The paper runs each of them at every fraction (`every`). That costs a hundred times more and teaches
@@ -74,7 +74,7 @@ class FirstLooks:
         """Configurations that differ in more than their fraction; the same for the same count, always."""
         if count not in self._different:
             least, key = self._fractions[0], self._problem.space.key
-            drawn = first_configurations(self._problem, self._method, 4 * count, self._seed)
+            drawn = initial_configurations(self._problem, self._method, 4 * count, self._seed)
             at_least = (self._problem.with_fraction(c, least) for c in drawn)
             self._different[count] = list({key(c): c for c in at_least}.values())[:count]
         return self._different[count]

@@ -8,17 +8,17 @@ import numpy as np
 
 from prudent.tuning.acquisition import hermite_nodes
 from prudent.tuning.goal import COST, TIME
-from prudent.tuning.strategies.extrapolation import LOG, Curve, ProcessCurve, Warp
-from prudent.tuning.strategies.prospect import Prospect
-from prudent.tuning.strategies.strategy import with_word
-from prudent.tuning.strategies.subsampling import Field
+from prudent.tuning.strategies.extrapolation import LOG, CurveBelief, GPCurve, Warp
+from prudent.tuning.strategies.prospect import GoalPosterior
+from prudent.tuning.strategies.strategy import prediction_key
+from prudent.tuning.strategies.subsampling import FractionCandidates
 
-SURE_Z = 1.959963984540054
+INTERVAL_Z = 1.959963984540054
 """Low and high enclose 95 % of what is expected."""
 
 
-def foretold(
-    field: Field, cost: Curve, measures: dict[str, tuple[Curve, Warp]], prospect: Prospect
+def prediction_of(
+    field: FractionCandidates, cost: CurveBelief, measures: dict[str, tuple[CurveBelief, Warp]], prospect: GoalPosterior
 ) -> dict[str, float]:
     """Median, deviation and 95 % interval of every measure at the field's only place."""
     out: dict[str, float] = {}
@@ -30,17 +30,17 @@ def foretold(
     return out
 
 
-def _told(name: str, curve: Curve, warp: Warp, offset: float) -> dict[str, float]:
-    noise = curve.process.noise_std if isinstance(curve, ProcessCurve) else 0.0
+def _told(name: str, curve: CurveBelief, warp: Warp, offset: float) -> dict[str, float]:
+    noise = curve.process.noise_std if isinstance(curve, GPCurve) else 0.0
     centre, spread = float(curve.mean[0]) + offset, math.hypot(float(curve.std[0]), noise)
-    middle, low, high = warp.back(np.array([centre, centre - SURE_Z * spread, centre + SURE_Z * spread]))
+    middle, low, high = warp.back(np.array([centre, centre - INTERVAL_Z * spread, centre + INTERVAL_Z * spread]))
     nodes, weights = hermite_nodes(9)
     around = warp.back(centre + spread * nodes)
     mean = float(weights @ around)
     deviation = math.sqrt(max(float(weights @ (around - mean) ** 2), 0.0))
     return {
         name: float(middle),
-        with_word(name, "std"): deviation,
-        with_word(name, "low"): float(low),
-        with_word(name, "high"): float(high),
+        prediction_key(name, "std"): deviation,
+        prediction_key(name, "low"): float(low),
+        prediction_key(name, "high"): float(high),
     }

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from prudent.core.seeds import rng_for
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
-from prudent.tuning.strategies.brackets import Rung, standing
-from prudent.tuning.strategies.hyperband import Place, Record
+from prudent.tuning.strategies.brackets import Rung, rank_key
+from prudent.tuning.strategies.hyperband import BracketState, ConfigurationKey
 from prudent.tuning.strategies.subsampling import shares_of
 from prudent.tuning.trial import Configuration
 
@@ -28,7 +28,7 @@ CHEAP_SHARE = 0.3
 """The design chooses among this share of the configurations, the cheapest per hour."""
 
 
-class Halving:
+class HalvingDesign:
     """`count` configurations on the least data, a third of them on the next share, and so on."""
 
     def __init__(self, problem: Problem, count: int, seed: int) -> None:
@@ -38,19 +38,19 @@ class Halving:
 
     def next(self, history: History) -> Configuration | None:
         """The next configuration to run; None when the design is done or waits for trials under way."""
-        record = Record(self._problem, history)
+        record = BracketState(self._problem, history)
         members = {record.place(c): c for c in self._design}
         share = self._rungs[0].fraction
         for place, configuration in members.items():
             if (place, share) not in record.trials and (place, share) not in record.pending:
                 return configuration
-        survivors: list[Place] = list(members)
+        survivors: list[ConfigurationKey] = list(members)
         for rung, above in itertools.pairwise(self._rungs):
             if any((place, rung.fraction) in record.pending for place in survivors):
                 return None
             ended = [(place, record.trials[place, rung.fraction]) for place in survivors]
             goal = self._problem.goal
-            ended.sort(key=lambda pair: standing(goal, pair[1], rung.fraction, record.beta))
+            ended.sort(key=lambda pair: rank_key(goal, pair[1], rung.fraction, record.beta))
             climbed = {
                 place: self._problem.with_fraction(members[place], above.fraction) for place, _ in ended
             }
@@ -78,7 +78,7 @@ class Halving:
         cheap = np.argsort(pool.usd_per_h, kind="stable")
         cheap = cheap[: max(self._count, int(CHEAP_SHARE * len(cheap)))]
         levels = self._levels(pool.features[cheap])
-        return [pool.configurations[cheap[place]] for place in balanced(levels, self._count, rng)]
+        return [pool.configurations[cheap[place]] for place in balanced_rows(levels, self._count, rng)]
 
     def _pool(self, rng: np.random.Generator) -> Candidates:
         share = self._rungs[0].fraction
@@ -96,7 +96,7 @@ class Halving:
         return np.stack([np.unique(c, axis=0, return_inverse=True)[1].reshape(-1) for c in columns], axis=1)
 
 
-def balanced(levels: NDArray[np.int64], count: int, rng: np.random.Generator) -> list[int]:
+def balanced_rows(levels: NDArray[np.int64], count: int, rng: np.random.Generator) -> list[int]:
     """Rows chosen one by one, each with the values used least so far; chance decides between equals.
 
     >>> balanced(np.array([[0, 0], [0, 1], [1, 0], [1, 1]]), 2, np.random.default_rng(1)) in ([0, 3], [1, 2],

@@ -13,15 +13,15 @@ from prudent.core.errors import BadInput
 from prudent.core.seeds import rng_for
 from prudent.tuning.history import History
 from prudent.tuning.problem import Problem
-from prudent.tuning.strategies.brackets import Bracket, brackets, growth, standing
-from prudent.tuning.strategies.options import need
+from prudent.tuning.strategies.brackets import Bracket, brackets, rank_key, time_exponent
+from prudent.tuning.strategies.options import require
 from prudent.tuning.strategies.strategy import best_configuration
 from prudent.tuning.trial import Configuration, Proposal, Trial
 
 DRAWS = 64
 """Configurations drawn for a choice where the space cannot be listed."""
 
-Place = tuple[object, ...]
+ConfigurationKey = tuple[object, ...]
 """A configuration without its fraction."""
 
 
@@ -32,18 +32,18 @@ class HyperbandOptions:
     eta: float = 3.0
 
     def __post_init__(self) -> None:
-        need(self.eta > 1, "eta must be above 1; 3 is usual.")
+        require(self.eta > 1, "eta must be above 1; 3 is usual.")
 
 
-class Record:
+class BracketState:
     """What a history says about brackets: who was drawn, in which order, and how each did at each share."""
 
     def __init__(self, problem: Problem, history: History) -> None:
         assert problem.fraction is not None
         self._name = problem.fraction
-        self.trials: dict[tuple[Place, float], Trial] = {}
-        self.pending: set[tuple[Place, float]] = set()
-        self.drawn: dict[Place, Configuration] = {}
+        self.trials: dict[tuple[ConfigurationKey, float], Trial] = {}
+        self.pending: set[tuple[ConfigurationKey, float]] = set()
+        self.drawn: dict[ConfigurationKey, Configuration] = {}
         for trial in sorted(history.trials, key=lambda trial: trial.number):
             self.trials[self.spot(trial.configuration)] = trial
             if not trial.known:
@@ -51,19 +51,19 @@ class Record:
         for proposal in history.pending:
             self.pending.add(self.spot(proposal.configuration))
             self.drawn.setdefault(self.place(proposal.configuration), proposal.configuration)
-        self.beta = growth([(place, share, trial) for (place, share), trial in self.trials.items()])
+        self.beta = time_exponent([(place, share, trial) for (place, share), trial in self.trials.items()])
 
-    def place(self, configuration: Configuration) -> Place:
+    def place(self, configuration: Configuration) -> ConfigurationKey:
         return tuple(value for name, value in configuration.items() if name != self._name)
 
-    def by_start(self) -> dict[float, list[Place]]:
+    def by_start(self) -> dict[float, list[ConfigurationKey]]:
         """Those drawn, in order, by the share of the data they began on."""
-        out: dict[float, list[Place]] = {}
+        out: dict[float, list[ConfigurationKey]] = {}
         for place, configuration in self.drawn.items():
             out.setdefault(float(configuration[self._name]), []).append(place)
         return out
 
-    def spot(self, configuration: Configuration) -> tuple[Place, float]:
+    def spot(self, configuration: Configuration) -> tuple[ConfigurationKey, float]:
         return self.place(configuration), float(configuration[self._name])
 
 
@@ -89,7 +89,7 @@ class Hyperband:
 
     def propose(self, history: History, money_left: float) -> Proposal | None:
         del money_left
-        record = Record(self._problem, history)
+        record = BracketState(self._problem, history)
         waiting = record.by_start()
         cycle = brackets(self._fractions, self._options.eta, self._least)
         empty = 0
@@ -112,7 +112,9 @@ class Hyperband:
     def recommend(self, history: History) -> Configuration | None:
         return best_configuration(history)
 
-    def _climber(self, record: Record, bracket: Bracket, members: list[Place]) -> Proposal | None:
+    def _climber(
+        self, record: BracketState, bracket: Bracket, members: list[ConfigurationKey]
+    ) -> Proposal | None:
         """The next member of a bracket to be given more data; None when all is done or waits."""
         survivors = members
         for rung, above in itertools.pairwise(bracket):
@@ -125,7 +127,7 @@ class Hyperband:
                 if spot in record.trials
             ]
             goal = self._problem.goal
-            ended.sort(key=lambda pair: standing(goal, pair[1], rung.fraction, record.beta))
+            ended.sort(key=lambda pair: rank_key(goal, pair[1], rung.fraction, record.beta))
             survivors = [place for place, _ in ended if self._at(record, place, above.fraction)][
                 : above.count
             ]
@@ -140,12 +142,12 @@ class Hyperband:
                     )
         return None
 
-    def _at(self, record: Record, place: Place, fraction: float) -> Configuration | None:
+    def _at(self, record: BracketState, place: ConfigurationKey, fraction: float) -> Configuration | None:
         """A drawn configuration on that share of the data, if the space has it."""
         configuration = self._problem.with_fraction(record.drawn[place], fraction)
         return configuration if configuration in self._problem.space else None
 
-    def _fresh(self, record: Record, history: History, fraction: float) -> Configuration | None:
+    def _fresh(self, record: BracketState, history: History, fraction: float) -> Configuration | None:
         """A configuration that was not drawn before, on that share of the data; None when there is none."""
         rng = rng_for(self._seed, self.name, len(record.drawn))
         choices = [
@@ -156,7 +158,9 @@ class Hyperband:
         ]
         return self._pick(record, choices, rng) if choices else None
 
-    def _pick(self, record: Record, choices: list[Configuration], rng: np.random.Generator) -> Configuration:
+    def _pick(
+        self, record: BracketState, choices: list[Configuration], rng: np.random.Generator
+    ) -> Configuration:
         """Which of the choices is drawn: any. The seam for a strategy that knows better."""
         del record
         return choices[int(rng.integers(len(choices)))]

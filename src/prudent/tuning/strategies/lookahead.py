@@ -29,7 +29,7 @@ NO_FLOOR = -60.0
 
 
 @dataclass(frozen=True, eq=False)
-class Outlook:
+class Acquisition:
     """What the goal makes of beliefs at m candidates.
 
     Objective values are losses in the belief's own scale (log cost, or a measure with its sign); `is_cost`
@@ -53,7 +53,7 @@ class Outlook:
     beside: Array | float = 0.0
     least: Array | float = 0.0
 
-    def narrowed(self, indices: NDArray[np.int64]) -> Outlook:
+    def narrowed(self, indices: NDArray[np.int64]) -> Acquisition:
         """The same at some of the candidates only."""
         arrays = ("cost_mean", "cost_std", "bound", "floor", "others", "cap")
         parts = {name: getattr(self, name)[indices] for name in arrays}
@@ -64,7 +64,7 @@ class Outlook:
     @property
     def holds(self) -> Array:
         """The probability that all but the bounds on the objective hold, as things stand (m,)."""
-        return self.others * kept([(margin.mean, margin.std) for margin in self.margins])
+        return self.others * probability_kept([(margin.mean, margin.std) for margin in self.margins])
 
     def reward(self, mean: Array, std: Array, best: Array | float, holds: Array | None = None) -> Array:
         """Expected improvement that keeps every constraint, for beliefs (…, m) and a best loss (…, 1).
@@ -96,7 +96,7 @@ class Outlook:
         return np.asarray(upper <= np.log(np.maximum(money_left - self.beside, 1e-12)))
 
 
-def kept(margins: Sequence[tuple[Array, Array]]) -> Array | float:
+def probability_kept(margins: Sequence[tuple[Array, Array]]) -> Array | float:
     """The probability that every margin, believed N(mean, std²), is at least 0."""
     chance: Array | float = 1.0
     for mean, std in margins:
@@ -105,7 +105,7 @@ def kept(margins: Sequence[tuple[Array, Array]]) -> Array | float:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ScoredCandidate:
     """The candidate to run, its reward with the future's, and what it is expected to cost by itself."""
 
     index: int
@@ -114,7 +114,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Foresight:
+class LookaheadSettings:
     """How far and how finely to look."""
 
     depth: int
@@ -136,8 +136,13 @@ class Foresight:
 
 
 def choose(
-    outlook: Outlook, belief: Belief, allowed: Mask, best: float, money_left: float, sight: Foresight
-) -> Choice | None:
+    outlook: Acquisition,
+    belief: Belief,
+    allowed: Mask,
+    best: float,
+    money_left: float,
+    sight: LookaheadSettings,
+) -> ScoredCandidate | None:
     """The candidate with the best reward per dollar, looking ahead by `sight`; None if none is allowed."""
     mean, std = belief.mean, belief.std
     reward = outlook.reward(mean, std, best)
@@ -147,7 +152,7 @@ def choose(
         return None
     if sight.depth == 0:
         index = int(ratio.argmax())
-        return Choice(index, float(reward[index]), float(bill[index]))
+        return ScoredCandidate(index, float(reward[index]), float(bill[index]))
     if len(ratio) > BREADTH:
         near = np.sort(np.argpartition(-ratio, BREADTH)[:BREADTH])
         choice = choose(outlook.narrowed(near), belief.narrowed(near), allowed[near], best, money_left, sight)
@@ -157,32 +162,34 @@ def choose(
     score = (reward[firsts] + total) / (bill[firsts] + spent)
     place = int(score.argmax())
     index = int(firsts[place])
-    return Choice(index, float(reward[index] + total[place]), float(bill[index]))
+    return ScoredCandidate(index, float(reward[index] + total[place]), float(bill[index]))
 
 
-def explore(outlook: Outlook, belief: Belief, allowed: Mask, best: float, money_left: float) -> Choice:
+def explore(
+    outlook: Acquisition, belief: Belief, allowed: Mask, best: float, money_left: float
+) -> ScoredCandidate:
     """Where least is known per dollar: for when nothing is feasible and the model sees no hope anywhere.
 
     It is the model that must be wrong then, or the goal; only other runs can tell which.
     """
     bill = outlook.bill(belief.mean, belief.std, best, money_left)
     index = int(np.where(allowed, (belief.std + outlook.cost_std) / bill, -1.0).argmax())
-    return Choice(index, 0.0, float(bill[index]))
+    return ScoredCandidate(index, 0.0, float(bill[index]))
 
 
 def _future(
-    outlook: Outlook,
+    outlook: Acquisition,
     belief: Belief,
     allowed: Mask,
     firsts: NDArray[np.int64],
     best: float,
     money_left: float,
-    sight: Foresight,
+    sight: LookaheadSettings,
 ) -> tuple[Array, Array]:
     """Discounted reward and bill of what follows each of `firsts` (f,), level by level."""
     nodes, shifts, weights = sight.points
     count = len(nodes)
-    trail = _Trail.start(outlook, belief, firsts, best, money_left)
+    trail = _FantasyPaths.start(outlook, belief, firsts, best, money_left)
     owner = np.arange(len(firsts))
     reward, bill = np.zeros(len(firsts)), np.zeros(len(firsts))
     for _ in range(sight.depth):
@@ -198,7 +205,7 @@ def _future(
 
 
 @dataclass(frozen=True, eq=False)
-class _Step:
+class _FollowUps:
     """The best follow-up of each path (k,); margins: mean and std of each at it."""
 
     index: NDArray[np.int64]
@@ -211,7 +218,7 @@ class _Step:
 
 
 @dataclass(frozen=True, eq=False)
-class _Trail:
+class _FantasyPaths:
     """Paths of pretended samples, k of them so far h long.
 
     paths (k, h + 1) ends with the step not yet played; values (k, h) of the objective, and of each margin;
@@ -230,8 +237,8 @@ class _Trail:
 
     @classmethod
     def start(
-        cls, outlook: Outlook, belief: Belief, firsts: NDArray[np.int64], best: float, money_left: float
-    ) -> _Trail:
+        cls, outlook: Acquisition, belief: Belief, firsts: NDArray[np.int64], best: float, money_left: float
+    ) -> _FantasyPaths:
         size = len(firsts)
         return cls(
             firsts[:, None],
@@ -245,7 +252,7 @@ class _Trail:
             np.ones(size),
         )
 
-    def branch(self, outlook: Outlook, nodes: Array, shifts: Array, weights: Array) -> _Trail:
+    def branch(self, outlook: Acquisition, nodes: Array, shifts: Array, weights: Array) -> _FantasyPaths:
         """Play the last step of every path, once for each node (pair); k becomes k · nodes."""
         count = len(nodes)
         paths, last = np.repeat(self.paths, count, axis=0), np.repeat(self.paths[:, -1], count)
@@ -256,7 +263,7 @@ class _Trail:
         holds = outcomes <= outlook.bound[last]
         for margin in margins:
             holds &= margin >= 0
-        return _Trail(
+        return _FantasyPaths(
             paths,
             np.column_stack([np.repeat(self.values, count, axis=0), outcomes]),
             [
@@ -271,25 +278,27 @@ class _Trail:
             (self.share[:, None] * weights).reshape(-1),
         )
 
-    def extend(self, share: Array, step: _Step) -> _Trail:
+    def extend(self, share: Array, step: _FollowUps) -> _FantasyPaths:
         """The same paths with their follow-ups, not yet played."""
         paths = np.column_stack([self.paths, step.index])
         return replace(self, paths=paths, mean=step.mean, std=step.std, margins=step.margins, share=share)
 
 
-def _follow_up(outlook: Outlook, belief: Belief, allowed: Mask, trail: _Trail, sight: Foresight) -> _Step:
+def _follow_up(
+    outlook: Acquisition, belief: Belief, allowed: Mask, trail: _FantasyPaths, sight: LookaheadSettings
+) -> _FollowUps:
     rows, bests, money = np.arange(len(trail.paths)), trail.bests[:, None], trail.money[:, None]
     mean, std = belief.given(trail.paths, trail.values)
     margins = [
         margin.given(trail.paths, values)
         for margin, values in zip(outlook.margins, trail.margin_values, strict=True)
     ]
-    reward = outlook.reward(mean, std, bests, outlook.others * kept(margins))
+    reward = outlook.reward(mean, std, bests, outlook.others * probability_kept(margins))
     free = outlook.affordable(mean, std, money, sight.confidence_z) & allowed
     free[rows[:, None], trail.paths] = False
     worth = np.where(free, reward, -1.0)
     index = worth.argmax(axis=1)
-    return _Step(
+    return _FollowUps(
         index,
         free[rows, index].astype(np.float64),
         reward[rows, index],
@@ -300,7 +309,7 @@ def _follow_up(outlook: Outlook, belief: Belief, allowed: Mask, trail: _Trail, s
     )
 
 
-def _paid(outlook: Outlook, outcomes: Array, last: NDArray[np.int64], bests: Array) -> Array:
+def _paid(outlook: Acquisition, outcomes: Array, last: NDArray[np.int64], bests: Array) -> Array:
     """Dollars that a pretended outcome takes from the money left."""
     log_cost = outcomes if outlook.is_cost else outlook.cost_mean[last]
     cap = outlook.cap[last]

@@ -18,11 +18,18 @@ from prudent.tuning.acquisition import probability_below
 from prudent.tuning.goal import COST, TIME, Constraint
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
-from prudent.tuning.strategies.beliefs import CHEAPEST_USD_PER_S, Belief, Learner, Shifted
-from prudent.tuning.strategies.lookahead import Choice, Foresight, Mask, Outlook, choose, explore
-from prudent.tuning.strategies.options import need
-from prudent.tuning.strategies.pool import look_at
-from prudent.tuning.strategies.start import first_configurations, paid_whole
+from prudent.tuning.strategies.beliefs import CHEAPEST_USD_PER_S, Belief, ShiftedBelief, SurrogateFitter
+from prudent.tuning.strategies.lookahead import (
+    Acquisition,
+    LookaheadSettings,
+    Mask,
+    ScoredCandidate,
+    choose,
+    explore,
+)
+from prudent.tuning.strategies.options import require
+from prudent.tuning.strategies.pool import candidate_pool
+from prudent.tuning.strategies.start import initial_configurations, first_affordable
 from prudent.tuning.strategies.strategy import best_configuration
 from prudent.tuning.trial import Configuration, Proposal
 
@@ -48,13 +55,13 @@ class LynceusOptions:
     confidence: float = 0.5
 
     def __post_init__(self) -> None:
-        need(0 <= self.lookahead <= 4, "lookahead must be 0 to 4; each step costs `nodes` times more.")
-        need(1 <= self.nodes <= 9, "nodes must be 1 to 9; 3 is usual.")
-        need(0 < self.gamma <= 1, "gamma must be above 0 and at most 1; 0.9 is usual.")
-        need(self.epsilon >= 0, "epsilon must be 0 or more; 0 goes on while there is money.")
-        need(self.start_trials >= 1, "start_trials must be at least 1.")
-        need(self.trees >= 2, "trees must be at least 2; 10 is usual.")
-        need(0.5 <= self.confidence < 1, "confidence must be at least 0.5 and below 1; 0.99 is the paper's.")
+        require(0 <= self.lookahead <= 4, "lookahead must be 0 to 4; each step costs `nodes` times more.")
+        require(1 <= self.nodes <= 9, "nodes must be 1 to 9; 3 is usual.")
+        require(0 < self.gamma <= 1, "gamma must be above 0 and at most 1; 0.9 is usual.")
+        require(self.epsilon >= 0, "epsilon must be 0 or more; 0 goes on while there is money.")
+        require(self.start_trials >= 1, "start_trials must be at least 1.")
+        require(self.trees >= 2, "trees must be at least 2; 10 is usual.")
+        require(0.5 <= self.confidence < 1, "confidence must be at least 0.5 and below 1; 0.99 is the paper's.")
 
 
 @dataclass(frozen=True)
@@ -77,13 +84,13 @@ class Lynceus:
         self._problem = problem
         self._options = options
         self._seed = seed
-        self._learner = Learner(problem, options.surrogate, seed, options.trees)
+        self._learner = SurrogateFitter(problem, options.surrogate, seed, options.trees)
         self._starts: dict[int, list[Configuration]] = {}
 
     def propose(self, history: History, money_left: float) -> Proposal | None:
         if self._is_early(history):
             return self._first(history, money_left)
-        pool, allowed = look_at(self._problem, history, self._seed, self._full_only)
+        pool, allowed = candidate_pool(self._problem, history, self._seed, self._full_only)
         allowed = allowed & self._eligible(pool, history) & pool.payable(money_left)
         if not allowed.any():
             return None
@@ -107,14 +114,14 @@ class Lynceus:
         return best_configuration(history)
 
     def _choose(
-        self, outlook: Outlook, belief: Belief, allowed: Mask, best: float, money_left: float
-    ) -> Choice | None:
+        self, outlook: Acquisition, belief: Belief, allowed: Mask, best: float, money_left: float
+    ) -> ScoredCandidate | None:
         sight = self._sight()
         if not self._problem.early_stop:
             allowed = allowed & outlook.affordable(belief.mean, belief.std, money_left, sight.confidence_z)
         return choose(outlook, belief, allowed, best, money_left, sight)
 
-    def _is_enough(self, choice: Choice, history: History) -> bool:
+    def _is_enough(self, choice: ScoredCandidate, history: History) -> bool:
         """Whether the best that could be run next is not worth it."""
         del history
         return choice.reward <= self._options.epsilon
@@ -146,11 +153,11 @@ class Lynceus:
         tried = {self._problem.space.key(c) for c in history.configurations}
         count = max(self._options.start_trials, 2 * len(tried) + 1)
         if count not in self._starts:
-            self._starts[count] = first_configurations(
+            self._starts[count] = initial_configurations(
                 self._problem, self._options.start, count, self._seed, self._full_only
             )
         fresh = [c for c in self._starts[count] if self._problem.space.key(c) not in tried]
-        configuration = paid_whole(self._problem, fresh, money_left)
+        configuration = first_affordable(self._problem, fresh, money_left)
         if configuration is None:
             configuration = self._cheapest(history, money_left)
         if configuration is None:
@@ -160,19 +167,21 @@ class Lynceus:
 
     def _cheapest(self, history: History, money_left: float) -> Configuration | None:
         """What the money can still start, where it can start none of the first trials as they were drawn."""
-        pool, allowed = look_at(self._problem, history, self._seed, self._full_only)
+        pool, allowed = candidate_pool(self._problem, history, self._seed, self._full_only)
         allowed = allowed & self._eligible(pool, history) & pool.payable(money_left)
         if not allowed.any():
             return None
         return pool.configurations[int(np.where(allowed, pool.least_usd, np.inf).argmin())]
 
-    def _sight(self) -> Foresight:
+    def _sight(self) -> LookaheadSettings:
         from scipy.special import ndtri
 
         options = self._options
-        return Foresight(options.lookahead, options.nodes, options.gamma, float(ndtri(options.confidence)))
+        return LookaheadSettings(
+            options.lookahead, options.nodes, options.gamma, float(ndtri(options.confidence))
+        )
 
-    def _outlook(self, history: History, pool: Candidates) -> tuple[Belief, Outlook]:
+    def _outlook(self, history: History, pool: Candidates) -> tuple[Belief, Acquisition]:
         """The belief of the objective, and everything else the goal speaks of, at the candidates."""
         problem, goal = self._problem, self._problem.goal
         cost = self._learner.log_cost(history, pool)
@@ -189,14 +198,14 @@ class Lynceus:
         cap = bound.copy() if problem.early_stop else np.full(len(pool), np.inf)
         floor = np.where(pool.minimum_s > 0, np.log(np.maximum(pool.minimum_s, 1e-9)) + log_price, -np.inf)
         if goal.measure == COST:
-            outlook = Outlook(
+            outlook = Acquisition(
                 True, cost.mean, cost.std, bound, floor, others, cap, problem.early_stop, tuple(margins),
                 pool.beside_usd, pool.least_usd,
             )  # fmt: skip
             return cost, outlook
         others = others * probability_below(cost.mean, cost.std, bound)
         unbounded = np.full(len(pool), np.inf)
-        outlook = Outlook(
+        outlook = Acquisition(
             False, cost.mean, cost.std, unbounded, floor, others, cap, False, tuple(margins),
             pool.beside_usd, pool.least_usd,
         )  # fmt: skip
@@ -205,10 +214,10 @@ class Lynceus:
     def _objective(self, history: History, pool: Candidates, cost: Belief, log_price: Array) -> Belief:
         goal = self._problem.goal
         if goal.measure == TIME:
-            return Shifted(cost, -log_price, 1.0 if goal.minimise else -1.0)
+            return ShiftedBelief(cost, -log_price, 1.0 if goal.minimise else -1.0)
         belief = self._learner.measure(goal.measure, history, pool)
         assert belief is not None, "the first trials go on until the objective was measured"
-        return Shifted(belief, np.zeros(len(pool)), 1.0 if goal.minimise else -1.0)
+        return ShiftedBelief(belief, np.zeros(len(pool)), 1.0 if goal.minimise else -1.0)
 
     def _best_loss(self, history: History, belief: Belief) -> float:
         """y*: the best feasible loss; while there is none, worse than anything seen by three deviations."""
@@ -225,7 +234,7 @@ class Lynceus:
             value = math.log(max(value, 1e-12))
         return goal.loss(value)
 
-    def _why(self, outlook: Outlook, index: int, bill_usd: float) -> str:
+    def _why(self, outlook: Acquisition, index: int, bill_usd: float) -> str:
         mean, std = float(outlook.cost_mean[index]), float(outlook.cost_std[index])
         expected = format_money(math.exp(mean))
         return f"expects {expected} a run (x/÷ {math.exp(std):.1f}), for about {format_money(bill_usd)} now"

@@ -22,7 +22,7 @@ _USUAL = {SHARE: 1.5, POSITIVE: 0.7}
 
 
 @dataclass(frozen=True)
-class Scaling:
+class MeasureScale:
     """The scale in which a measure is modelled.
 
     Accuracy is crowded below 1 and falls off a cliff elsewhere: from 0.97 to 0.98 is as far as from 0.6 to
@@ -36,7 +36,7 @@ class Scaling:
     usual: float
 
     @classmethod
-    def of(cls, values: Sequence[float] | Array, bound: float, kind: str = "") -> Scaling:
+    def of(cls, values: Sequence[float] | Array, bound: float, kind: str = "") -> MeasureScale:
         """The scale for what was measured and what is asked, or of the kind that is asked for."""
         known = np.append(np.asarray(values, dtype=np.float64), bound)
         if not kind:
@@ -53,16 +53,16 @@ class Scaling:
 
 
 @dataclass(frozen=True, eq=False)
-class Margins:
+class ConstraintMargins:
     """Samples of a margin: trials, values (n,), and which of them are lower bounds of the true value."""
 
     trials: Sequence[Trial]
     values: Array
     is_bound: NDArray[np.bool_]
-    scaling: Scaling
+    scaling: MeasureScale
 
 
-def margins_of(constraint: Constraint, trials: Sequence[Trial], kind: str = "") -> Margins | None:
+def margins_of(constraint: Constraint, trials: Sequence[Trial], kind: str = "") -> ConstraintMargins | None:
     """What trials tell about a constraint; None while none tells anything.
 
     A run that was cut shows how far it had come. Where more is better it would have come at least as far,
@@ -77,7 +77,7 @@ def margins_of(constraint: Constraint, trials: Sequence[Trial], kind: str = "") 
     if not told:
         return None
     measured = np.array([trial.measures[constraint.measure] for trial in told], dtype=np.float64)
-    scaling = Scaling.of(measured, constraint.bound, kind)
+    scaling = MeasureScale.of(measured, constraint.bound, kind)
     margin = scaling.of_values(measured) - scaling.of_values(constraint.bound)
     is_bound = np.array([not trial.finished for trial in told], dtype=np.bool_)
-    return Margins(told, -margin if constraint.is_upper else margin, is_bound, scaling)
+    return ConstraintMargins(told, -margin if constraint.is_upper else margin, is_bound, scaling)

@@ -19,10 +19,10 @@ from prudent.tuning.goal import COST, TIME, Goal
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
 from prudent.tuning.strategies.beliefs import Belief
-from prudent.tuning.strategies.halving import Halving
-from prudent.tuning.strategies.lookahead import Choice, Foresight, Mask, Outlook
+from prudent.tuning.strategies.halving import HalvingDesign
+from prudent.tuning.strategies.lookahead import Acquisition, LookaheadSettings, Mask, ScoredCandidate
 from prudent.tuning.strategies.lynceus import Lynceus, LynceusOptions, first_cap_usd
-from prudent.tuning.strategies.options import need
+from prudent.tuning.strategies.options import require
 from prudent.tuning.trial import Configuration, Proposal, Trial
 
 CHANCE = 0.02
@@ -50,9 +50,9 @@ class NepheleOptions(LynceusOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        need(self.halving >= 0, "halving must be 0 (no such start) or more; 6 is usual.")
-        need(1 <= self.accuracy_nodes <= 9, "accuracy_nodes must be 1 to 9; 1 and 3 are usual.")
-        need(
+        require(self.halving >= 0, "halving must be 0 (no such start) or more; 6 is usual.")
+        require(1 <= self.accuracy_nodes <= 9, "accuracy_nodes must be 1 to 9; 1 and 3 are usual.")
+        require(
             self.start_usd is None or self.start_usd > 0, "start_usd must be above 0; leave it out for none."
         )
 
@@ -65,11 +65,11 @@ class Nephele(Lynceus):
     def __init__(self, problem: Problem, options: NepheleOptions, seed: int) -> None:
         super().__init__(problem, options, seed)
         self._nephele = options
-        self._halving: Halving | None = None
+        self._halving: HalvingDesign | None = None
         if problem.fraction is not None and options.halving and not self._full_only:
-            self._halving = Halving(problem, options.halving, seed)
+            self._halving = HalvingDesign(problem, options.halving, seed)
 
-    def _sight(self) -> Foresight:
+    def _sight(self) -> LookaheadSettings:
         return dataclasses.replace(super()._sight(), margin_nodes=self._nephele.accuracy_nodes)
 
     def _is_early(self, history: History) -> bool:
@@ -90,8 +90,8 @@ class Nephele(Lynceus):
         return Proposal(configuration, why, cap_usd=first_cap_usd(self._problem, configuration, money_left))
 
     def _choose(
-        self, outlook: Outlook, belief: Belief, allowed: Mask, best: float, money_left: float
-    ) -> Choice | None:
+        self, outlook: Acquisition, belief: Belief, allowed: Mask, best: float, money_left: float
+    ) -> ScoredCandidate | None:
         if self._nephele.feasible == "probability":
             return super()._choose(outlook, belief, allowed, best, money_left)
         promising = allowed & _feasible_by_means(outlook, belief, money_left)
@@ -100,7 +100,7 @@ class Nephele(Lynceus):
         free = np.flatnonzero(allowed)
         index = int(rng_for(self._seed, "nephele", len(free)).choice(free))
         bill = outlook.bill(belief.mean, belief.std, best, money_left)
-        return Choice(index, math.inf, float(bill[index]))
+        return ScoredCandidate(index, math.inf, float(bill[index]))
 
     def _eligible(self, pool: Candidates, history: History) -> Mask:
         eligible = super()._eligible(pool, history)
@@ -109,7 +109,7 @@ class Nephele(Lynceus):
         return eligible & ~dropped(self._problem, history, pool)
 
 
-def _feasible_by_means(outlook: Outlook, belief: Belief, money_left: float) -> Mask:
+def _feasible_by_means(outlook: Acquisition, belief: Belief, money_left: float) -> Mask:
     """Γ: candidates whose predicted means keep every constraint and the money left."""
     kept = belief.mean <= outlook.bound
     kept &= outlook.cost_mean <= math.log(max(money_left, 1e-12))

@@ -53,7 +53,7 @@ def _converted(value: Any, hint: Any, where: str) -> Any:
 _NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
 
 
-def need(condition: bool, message: str) -> None:
+def require(condition: bool, message: str) -> None:
     """Refuse an option outside its range."""
     if not condition:
         raise BadInput(message)

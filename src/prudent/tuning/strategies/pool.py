@@ -20,7 +20,7 @@ NEIGHBOURS = 60
 LEADERS = 5
 
 
-def look_at(
+def candidate_pool(
     problem: Problem, history: History, seed: int, full_only: bool = False
 ) -> tuple[Candidates, NDArray[np.bool_]]:
     """Candidates for the next decision, and which of them are still untried.

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from prudent.tuning.acquisition import normal_cdf
 from prudent.tuning.goal import COST, TIME, Goal
-from prudent.tuning.strategies.extrapolation import LOG, Curve, Warp
-from prudent.tuning.strategies.subsampling import Field, Places
+from prudent.tuning.strategies.extrapolation import LOG, CurveBelief, Warp
+from prudent.tuning.strategies.subsampling import FractionCandidates, Indices
 
 Array = NDArray[np.float64]
 
@@ -20,23 +20,23 @@ HOPELESS = 0.01
 
 
 @dataclass(frozen=True, eq=False)
-class Aspect:
+class ScaledMeasure:
     """A measure on the scale of its belief: value = warp.back(curve + offset), offset (p,)."""
 
-    curve: Curve
+    curve: CurveBelief
     warp: Warp
     offset: Array
 
 
 @dataclass(frozen=True, eq=False)
-class Band:
+class FeasibleInterval:
     """Where one curve must lie for the goal to be kept: lower (p,), upper (p,), on the curve's own scale."""
 
-    curve: Curve
+    curve: CurveBelief
     lower: Array
     upper: Array
 
-    def probability(self, mean: Array, std: Array, places: Places) -> Array:
+    def probability(self, mean: Array, std: Array, places: Indices) -> Array:
         """P(lower <= value <= upper) for beliefs (..., t) at places (t,)."""
         above = normal_cdf((self.upper[places] - mean) / std)
         below = normal_cdf((self.lower[places] - mean) / std)
@@ -44,30 +44,30 @@ class Band:
 
 
 @dataclass(frozen=True, eq=False)
-class Prospect:
+class GoalPosterior:
     """The goal at the places of a field, by what is believed.
 
     sign: 1 where the objective is maximised, -1 where minimised; bands: what the constraints demand, one per
     curve; works (p,): the probability that a run does not fail.
     """
 
-    objective: Aspect
+    objective: ScaledMeasure
     sign: float
-    bands: tuple[Band, ...]
+    bands: tuple[FeasibleInterval, ...]
     works: Array
 
-    def value(self, mean: Array, places: Places) -> Array:
+    def value(self, mean: Array, places: Indices) -> Array:
         """The objective in its own units for means (..., t) at places (t,), turned so that more is better."""
         return self.sign * self.objective.warp.back(mean + self.objective.offset[places])
 
-    def probability(self, places: Places) -> Array:
+    def probability(self, places: Indices) -> Array:
         """P(every constraint holds) at places (t,)."""
         out = self.works[places].copy()
         for band in self.bands:
             out *= band.probability(band.curve.mean[places], band.curve.std[places], places)
         return out
 
-    def excess(self, places: Places) -> Array:
+    def excess(self, places: Indices) -> Array:
         """How far the predictions at places (t,) miss the constraints, on the scales of the beliefs."""
         out = np.zeros(len(places))
         for band in self.bands:
@@ -75,7 +75,7 @@ class Prospect:
             out += np.maximum(mean - band.upper[places], 0.0) + np.maximum(band.lower[places] - mean, 0.0)
         return out
 
-    def recommended(self, places: Places, confidence: float) -> int:
+    def recommended(self, places: Indices, confidence: float) -> int:
         """The place of the incumbent, tested or not.
 
         Where not even the likeliest has a chance, tails tell nothing: it is the one predicted to miss least.
@@ -86,14 +86,14 @@ class Prospect:
         value = self.value(self.objective.curve.mean[places], places)
         return int(places[int(incumbent(value, chance, confidence))])
 
-    def probability_after(self, tests: Places, places: Places) -> Array:
+    def probability_after(self, tests: Indices, places: Indices) -> Array:
         """The same (k, t) after each of k tests came out as predicted."""
         out = np.broadcast_to(self.works[places], (len(tests), len(places))).copy()
         for band in self.bands:
             out *= band.probability(*band.curve.after(tests, places), places)
         return out
 
-    def cea(self, tests: Places, places: Places, confidence: float) -> Array:
+    def cea(self, tests: Indices, places: Indices, confidence: float) -> Array:
         """Constrained expected accuracy (k,): what the incumbent promises after each test.
 
         CEA(x, s) = A(x_inc, 1) · P(C(x_inc, 1) <= C_max) (equation 4.5), x_inc the incumbent of that model.
@@ -128,41 +128,41 @@ def incumbent(value: Array, chance: Array, confidence: float) -> NDArray[np.int6
     return np.asarray(np.where(sure.any(axis=-1), best, chance.argmax(axis=-1)))
 
 
-def prospect_of(
-    goal: Goal, field: Field, cost: Curve, measures: dict[str, tuple[Curve, Warp]], works: Array
-) -> Prospect:
+def goal_posterior(
+    goal: Goal, field: FractionCandidates, cost: CurveBelief, measures: dict[str, tuple[CurveBelief, Warp]], works: Array
+) -> GoalPosterior:
     """Read a goal on the scales of the beliefs: time is cost over price, so one curve serves both."""
     none = np.zeros(len(field))
 
-    def aspect(measure: str) -> Aspect:
+    def aspect(measure: str) -> ScaledMeasure:
         if measure == COST:
-            return Aspect(cost, LOG, none)
+            return ScaledMeasure(cost, LOG, none)
         if measure == TIME:
-            return Aspect(cost, LOG, -field.log_price)
-        return Aspect(*measures[measure], none)
+            return ScaledMeasure(cost, LOG, -field.log_price)
+        return ScaledMeasure(*measures[measure], none)
 
-    bands: dict[int, Band] = {}
+    bands: dict[int, FeasibleInterval] = {}
     for constraint in goal.constraints:
         side = aspect(constraint.measure)
         bound = float(side.warp.forward(np.array([constraint.bound]))[0]) - side.offset
         if constraint.measure == COST and constraint.is_upper:
             bound = np.where(_least_cost_usd(field) > constraint.bound, -math.inf, bound)
-        band = bands.get(id(side.curve), Band(side.curve, none - math.inf, none + math.inf))
+        band = bands.get(id(side.curve), FeasibleInterval(side.curve, none - math.inf, none + math.inf))
         if constraint.is_upper:
-            band = Band(side.curve, band.lower, np.minimum(band.upper, bound))
+            band = FeasibleInterval(side.curve, band.lower, np.minimum(band.upper, bound))
         else:
-            band = Band(side.curve, np.maximum(band.lower, bound), band.upper)
+            band = FeasibleInterval(side.curve, np.maximum(band.lower, bound), band.upper)
         bands[id(side.curve)] = band
     sign = -1.0 if goal.minimise else 1.0
-    return Prospect(aspect(goal.measure), sign, tuple(bands.values()), works)
+    return GoalPosterior(aspect(goal.measure), sign, tuple(bands.values()), works)
 
 
-def _least_cost_usd(field: Field) -> Array:
+def _least_cost_usd(field: FractionCandidates) -> Array:
     """What the time of even the shortest run at each place costs."""
     return np.asarray(field.candidates.minimum_s * field.candidates.usd_per_s)
 
 
-def bill_usd(field: Field, cost: Curve, places: Places | Sequence[int]) -> Array:
+def bill_usd(field: FractionCandidates, cost: CurveBelief, places: Indices | Sequence[int]) -> Array:
     """Expected dollars of a run at places; a wild uncertainty is not allowed to make it infinite."""
     spread = np.minimum(cost.std[places], 1.5)
     own_usd = np.exp(cost.mean[places] + spread**2 / 2.0)

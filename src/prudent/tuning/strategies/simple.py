@@ -19,7 +19,7 @@ class NoOptions:
     """There is nothing to set."""
 
 
-class Random:
+class RandomSearch:
     """Draws without replacement; log-uniform where the parameter is on a log scale."""
 
     Options = NoOptions
@@ -49,7 +49,7 @@ class Random:
         return best_configuration(history)
 
 
-class Grid:
+class GridSearch:
     """Every configuration in turn, in the order of the space."""
 
     Options = NoOptions

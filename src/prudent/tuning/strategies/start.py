@@ -20,7 +20,7 @@ ON_FULL = 16
 """So many times more are drawn where only their versions on all the data are wanted."""
 
 
-def first_configurations(
+def initial_configurations(
     problem: Problem, method: str, count: int, seed: int, full_only: bool = False
 ) -> list[Configuration]:
     """The configurations of the initial design, in the order in which they are to be run.
@@ -38,7 +38,7 @@ def first_configurations(
     return on_full_data(problem, problem.space.sample(enough, rng, method))[:count]
 
 
-def paid_whole(
+def first_affordable(
     problem: Problem, configurations: Sequence[Configuration], money_left: float
 ) -> Configuration | None:
     """The first that can be paid whole: as long as the goal allows, else at least its shortest run.

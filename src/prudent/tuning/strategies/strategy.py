@@ -27,7 +27,7 @@ class Strategy(Protocol):
 
 
 @runtime_checkable
-class Predicting(Protocol):
+class PredictiveStrategy(Protocol):
     """A strategy that recommends configurations it has not run, and says what it expects of them."""
 
     def predict(self, history: History, configuration: Configuration) -> dict[str, float]:
@@ -39,7 +39,7 @@ class Predicting(Protocol):
         """
 
 
-def with_word(measure: str, word: str) -> str:
+def prediction_key(measure: str, word: str) -> str:
     """The key of a prediction for a word about a measure; the unit stays at the end.
 
     >>> with_word("cost_usd", "low"), with_word("accuracy", "low")

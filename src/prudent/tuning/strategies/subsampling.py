@@ -18,7 +18,7 @@ from prudent.tuning.problem import Candidates, Problem
 from prudent.tuning.trial import Configuration
 
 Array = NDArray[np.float64]
-Places = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 WHOLE = 5000
 """A list of configurations x fractions up to this size is looked at whole, else a part is drawn."""
@@ -43,7 +43,7 @@ def shares_of(parameter: Parameter) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Field:
+class FractionCandidates:
     """What a decision looks at: p places (x, s).
 
     features (p, width): the configuration x, without its fraction; fractions (p,): s; log_price (p,): log of
@@ -53,8 +53,8 @@ class Field:
     candidates: Candidates
     features: Array
     fractions: Array
-    full: Places
-    tests: Places
+    full: Indices
+    tests: Indices
 
     @cached_property
     def log_price(self) -> Array:
@@ -64,7 +64,7 @@ class Field:
         return len(self.fractions)
 
 
-class Ground:
+class FractionGrid:
     """The places of a problem with a fraction."""
 
     def __init__(self, problem: Problem, seed: int) -> None:
@@ -84,7 +84,7 @@ class Ground:
         return shares_of(self._problem.space[self._name])
 
     @cached_property
-    def columns(self) -> Places:
+    def columns(self) -> Indices:
         """The columns of the features that tell about the configuration, not about its fraction."""
         own = next(columns for name, columns in self._problem.space.groups if name == self._name)
         width = max(group.stop for group in self._problem.groups)
@@ -113,21 +113,21 @@ class Ground:
     def _fractions(self, candidates: Candidates) -> Array:
         return np.array([float(c[self._name]) for c in candidates.configurations], dtype=np.float64)
 
-    def look(self, history: History) -> Field:
+    def look(self, history: History) -> FractionCandidates:
         """The places for the next decision: all of a short list, else a part drawn for this decision."""
         field = self.field(self._whole if self._whole is not None else self._drawn(history), history)
         if not len(field.full):
             raise BadInput("No configuration can be run on the full data; add some with a fraction of 1.")
         return field
 
-    def field(self, candidates: Candidates, history: History) -> Field:
+    def field(self, candidates: Candidates, history: History) -> FractionCandidates:
         """Candidates as a field."""
         fractions, key = self._fractions(candidates), self._problem.space.key
         tried = {key(c) for c in history.configurations}
         keys = self._keys if candidates is self._whole else [key(c) for c in candidates.configurations]
         is_fresh = np.array([k not in tried for k in keys], dtype=np.bool_)
         is_full = np.isclose(fractions, 1.0)
-        return Field(
+        return FractionCandidates(
             candidates,
             self.features(candidates),
             fractions,

@@ -25,7 +25,7 @@ _Function = TypeVar("_Function")
 MIDDLE, BETWEEN, ANYWHERE = 0, 1, 2
 """Where a cut lies: half-way between neighbours, at random between them, at random in the node's range."""
 
-Rules = tuple[int, int, int]
+SplitRules = tuple[int, int, int]
 """(features per split, least weight of a leaf, where a cut lies)."""
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -34,7 +34,7 @@ RIGHT_SIDE = np.uint64(0x8CB92BA72F3D8DD7)
 _TIE = 1.0 + 1e-10
 
 
-Bench = tuple[Array, Array, Array, Array]
+SplitBuffers = tuple[Array, Array, Array, Array]
 """Room for `cut`: features (d,) int32, bins (ranks, 2) float64 and their rows (ranks,) int32, bits uint64."""
 
 
@@ -95,7 +95,7 @@ def child_key(key: Any, side: Any) -> Any:
 
 @inlined
 def _count(
-    code: Array, y: Array, weight: Array, index: Array, s: Int, e: Int, f: Int, mean: float, bench: Bench
+    code: Array, y: Array, weight: Array, index: Array, s: Int, e: Int, f: Int, mean: float, bench: SplitBuffers
 ) -> None:
     """Weight and centred sum of each rank of feature f among the rows index[s:e]."""
     _, bins, bin_row, seen = bench
@@ -115,7 +115,7 @@ def _count(
 
 
 @inlined
-def _best_of_ranks(x: Array, f: Int, total: float, min_leaf: Int, bench: Bench) -> Any:
+def _best_of_ranks(x: Array, f: Int, total: float, min_leaf: Int, bench: SplitBuffers) -> Any:
     """The cut of a counted feature with the greatest variance reduction: (gain, value below, value above).
 
     With centred sums the reduction is L² · N / (N_L · N_R), L the sum on the left.
@@ -149,7 +149,7 @@ def _best_of_ranks(x: Array, f: Int, total: float, min_leaf: Int, bench: Bench) 
 
 
 @inlined
-def _random_cut(
+def _random_split(
     x: Array,
     y: Array,
     weight: Array,
@@ -216,7 +216,7 @@ def _drawn(order: Array, done: Int, key: Any) -> Int:
 
 
 @inner
-def cut(
+def find_split(
     x: Array,
     code: Array,
     y: Array,
@@ -225,8 +225,8 @@ def cut(
     s: Int,
     e: Int,
     key: Any,
-    rules: Rules,
-    bench: Bench,
+    rules: SplitRules,
+    bench: SplitBuffers,
 ) -> Any:
     """(feature, threshold, mean) for the node of the rows index[s:e]; feature -1 makes it a leaf.
 
@@ -245,7 +245,7 @@ def cut(
         f = _drawn(order, done, key)
         if kind == ANYWHERE:
             u = _uniform(_mixed(key ^ RIGHT_SIDE))
-            found = _random_cut(x, y, weight, index, s, e, f, (total, mean), min_leaf, u)
+            found = _random_split(x, y, weight, index, s, e, f, (total, mean), min_leaf, u)
         else:
             _count(code, y, weight, index, s, e, f, mean, bench)
             found = _best_of_ranks(x, f, total, min_leaf, bench)
@@ -261,7 +261,7 @@ def cut(
 
 
 @inner
-def part(index: Array, spare: Array, x: Array, f: Int, s: Int, e: Int, threshold: float) -> Int:
+def partition(index: Array, spare: Array, x: Array, f: Int, s: Int, e: Int, threshold: float) -> Int:
     """Move what lies at most at the threshold to the front of index[s:e], keeping order; where it ends."""
     left = s
     right = 0

@@ -13,7 +13,7 @@ Score = Callable[[Array], Array]
 _STRETCH = 2.0
 
 
-def spread(count: int, width: int, rng: np.random.Generator) -> Array:
+def stratified_normals(count: int, width: int, rng: np.random.Generator) -> Array:
     """Standard normal draws (count, width), stratified along each axis (Latin hypercube)."""
     from scipy.special import ndtri
 
@@ -21,7 +21,7 @@ def spread(count: int, width: int, rng: np.random.Generator) -> Array:
     return np.asarray(ndtri((strata + rng.random((count, width))) / count), dtype=np.float64)
 
 
-def walk(state: Array, score: Score, steps: int, rng: np.random.Generator) -> Array:
+def stretch_moves(state: Array, score: Score, steps: int, rng: np.random.Generator) -> Array:
     """Where walkers that start at `state` (walkers, width) are after so many stretch moves each.
 
     `score` gives the log density (k,) of places (k, width). Each half of the ensemble moves along lines to

@@ -27,7 +27,7 @@ _MEDIAN_NOISE, _SPREAD_NOISE = 0.005, 1.5
 
 
 @dataclass(frozen=True)
-class Settings:
+class GPHyperparameters:
     """Hyper-parameters with weights: scales (h, width), noise (h,), weights (h,) that sum to 1."""
 
     scales: Array
@@ -36,14 +36,14 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Scale:
+class Standardization:
     """How y is standardised before a fit, and back."""
 
     mean: float
     deviation: float
 
     @classmethod
-    def of(cls, y: Array, usual: float | None = None) -> Scale:
+    def of(cls, y: Array, usual: float | None = None) -> Standardization:
         """From samples; `usual` is the deviation expected before there are any, worth three of them.
 
         Without it three alike samples would pass for certainty about all the rest.
@@ -55,9 +55,9 @@ class Scale:
         return cls(mean, max(math.sqrt(variance), 1e-6 * max(abs(mean), 1.0)))
 
 
-def weigh(
+def weigh_hyperparameters(
     X: Array, y: Array, groups: Sequence[slice], seed: int, extra_noise: Array | None = None
-) -> Settings:
+) -> GPHyperparameters:
     """A weighted sample of the posterior of the hyper-parameters, by importance sampling in two rounds.
 
     The first round spreads settings over the prior (log-normal length scales, one per parameter, and
@@ -68,7 +68,7 @@ def weigh(
     spread, refined, keep = next(effort[1:] for effort in _EFFORTS if len(y) <= effort[0])
     extra = np.zeros(len(y)) if extra_noise is None else extra_noise
     distances = np.stack([_square_distances(X[:, group]) for group in groups])
-    first = _spread(spread, len(groups) + 1, rng)
+    first = _stratified_normals(spread, len(groups) + 1, rng)
     score = _score(first, distances, y, extra)
     best = first[np.argsort(-score, kind="stable")[:keep]]
     second = np.repeat(best, -(-refined // len(best)), axis=0)[:refined]
@@ -78,10 +78,10 @@ def weigh(
     order = np.argsort(-score, kind="stable")[:keep]
     weights = np.exp(score[order] - score[order[0]])
     scales, noise = _decode(draws[order])
-    return Settings(_by_column(scales, groups, X.shape[1]), noise, weights / weights.sum())
+    return GPHyperparameters(_by_column(scales, groups, X.shape[1]), noise, weights / weights.sum())
 
 
-def _spread(count: int, width: int, rng: np.random.Generator) -> Array:
+def _stratified_normals(count: int, width: int, rng: np.random.Generator) -> Array:
     """Standard normal draws, stratified along each axis (Latin hypercube)."""
     from scipy.special import ndtri
 
@@ -96,7 +96,7 @@ def _square_distances(columns: Array) -> Array:
 def _score(draws: Array, distances: Array, y: Array, extra: Array) -> Array:
     scales, noise = _decode(draws)
     prior = -0.5 * (draws**2).sum(axis=1)
-    return np.asarray(kernels.evidences(distances, y, scales**-2, noise[:, None] + extra[None, :]) + prior)
+    return np.asarray(kernels.log_evidences(distances, y, scales**-2, noise[:, None] + extra[None, :]) + prior)
 
 
 def _decode(draws: Array) -> tuple[Array, Array]:
@@ -114,7 +114,7 @@ def _by_column(scales: Array, groups: Sequence[slice], width: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Component:
+class GPComponent:
     """One setting conditioned on the samples: what is needed to predict at the candidates.
 
     factor (n, n) of K + noise; white = factor⁻¹ y (n,); reach = factor⁻¹ K(X, candidates) (n, m);
@@ -148,7 +148,7 @@ class GaussianProcess:
     True
     """
 
-    def __init__(self, components: Sequence[Component], scale: Scale, candidates: Array) -> None:
+    def __init__(self, components: Sequence[GPComponent], scale: Standardization, candidates: Array) -> None:
         self.components = tuple(components)
         self.scale = scale
         self.candidates = candidates
@@ -169,19 +169,19 @@ class GaussianProcess:
         candidates: Array,
         groups: Sequence[slice],
         seed: int,
-        settings: Settings | None = None,
+        settings: GPHyperparameters | None = None,
         extra_noise: Array | None = None,
         usual: float | None = None,
     ) -> GaussianProcess:
         """Condition on samples X (n, width), y (n,); predict at candidates (m, width).
 
         `extra_noise` (n,) is added to the noise of single samples, relative to the variance of y:
-        an estimate (of a run that was cut) weighs less than a measurement. `usual`: see `Scale.of`.
+        an estimate (of a run that was cut) weighs less than a measurement. `usual`: see `Standardization.of`.
         """
-        scale = Scale.of(y, usual)
+        scale = Standardization.of(y, usual)
         standard = (y - scale.mean) / scale.deviation
         if settings is None:
-            settings = weigh(X, standard, groups, seed, extra_noise)
+            settings = weigh_hyperparameters(X, standard, groups, seed, extra_noise)
         components = [
             _condition(X, standard, candidates, settings, h, extra_noise)
             for h in range(len(settings.weights))
@@ -206,7 +206,7 @@ class GaussianProcess:
         square = np.zeros_like(mean)
         for weight, place in zip(weights, order, strict=True):
             component = self.components[place]
-            part_mean, part_share = _walk(component, self.candidates, indices, standard)
+            part_mean, part_share = _condition_on_paths(component, self.candidates, indices, standard)
             mean += weight * part_mean
             square += weight * (component.variance * part_share + part_mean**2)
         variance = np.maximum(square - mean**2, 1e-10)
@@ -214,8 +214,8 @@ class GaussianProcess:
 
 
 def _condition(
-    X: Array, y: Array, candidates: Array, settings: Settings, h: int, extra_noise: Array | None
-) -> Component:
+    X: Array, y: Array, candidates: Array, settings: GPHyperparameters, h: int, extra_noise: Array | None
+) -> GPComponent:
     from scipy.linalg import solve_triangular
 
     scales, noise = settings.scales[h], float(settings.noise[h])
@@ -228,11 +228,11 @@ def _condition(
     )
     shape = kernels.PRIOR_SHAPE + len(y) / 2.0 - 1.0
     variance = (kernels.PRIOR_SCALE + float(white @ white) / 2.0) / max(shape, 1.0)
-    return Component(scales, noise, factor, white, reach, variance, float(settings.weights[h]))
+    return GPComponent(scales, noise, factor, white, reach, variance, float(settings.weights[h]))
 
 
-def _walk(
-    component: Component, candidates: Array, indices: NDArray[np.int64], values: Array
+def _condition_on_paths(
+    component: GPComponent, candidates: Array, indices: NDArray[np.int64], values: Array
 ) -> tuple[Array, Array]:
     """Condition one component on each path, a step at a time: O(paths · candidates · steps)."""
     unique, places = np.unique(indices, return_inverse=True)

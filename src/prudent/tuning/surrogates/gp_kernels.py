@@ -62,7 +62,7 @@ def _factor(matrix: Array) -> None:
 
 
 @compiled
-def evidences(distances: Array, y: Array, weights: Array, noise: Array) -> Array:
+def log_evidences(distances: Array, y: Array, weights: Array, noise: Array) -> Array:
     """Log marginal likelihood, up to a constant, of many settings; the signal variance is integrated out.
 
     distances (g, n, n): squared distances by group of features; weights (h, g): 1 / length scale² of each;

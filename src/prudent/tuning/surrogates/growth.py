@@ -24,14 +24,14 @@ from prudent.tuning.surrogates.cuts import (
     LEFT_SIDE,
     RIGHT_SIDE,
     Array,
-    Bench,
+    SplitBuffers,
     Int,
-    Rules,
+    SplitRules,
     child_key,
-    cut,
+    find_split,
     entry,
     inlined,
-    part,
+    partition,
 )
 
 FEATURE, LEFT, START, END = 0, 1, 2, 3
@@ -39,13 +39,13 @@ THRESHOLD, MEAN = 0, 1
 
 
 @inlined
-def _hand_on(
+def _split_candidates(
     order: Array, spare: Array, x: Array, spans: Array, node: Int, left: Int, f: Int, at: float
 ) -> None:
     """Part a node's candidates between its children."""
     s = np.int64(spans[node, 0])
     e = np.int64(spans[node, 1])
-    middle = part(order, spare, x, f, s, e, at)
+    middle = partition(order, spare, x, f, s, e, at)
     spans[left, 0] = s
     spans[left, 1] = middle
     spans[left + 1, 0] = middle
@@ -60,9 +60,9 @@ def _answer(answer: Array, order: Array, spans: Array, node: Int, value: float) 
 
 @inlined
 def _grow_tree(
-    x: Array, code: Array, y: Array, weight: Array, rules: Rules,
+    x: Array, code: Array, y: Array, weight: Array, rules: SplitRules,
     rows: Array, links: Array, levels: Array, keys: Array,
-    xc: Array, order: Array, spans: Array, answer: Array, bench: Bench, spare: Array, stack: Array,
+    xc: Array, order: Array, spans: Array, answer: Array, bench: SplitBuffers, spare: Array, stack: Array,
 ) -> None:  # fmt: skip
     """Grow from node 0, whose ranges and key are set; given candidates, what none sees is left out."""
     lazy = xc.shape[1] > 0
@@ -74,7 +74,7 @@ def _grow_tree(
         node = np.int64(stack[top])
         s = np.int64(links[node, START])
         e = np.int64(links[node, END])
-        f, at, mean = cut(x, code, y, weight, rows, s, e, keys[node], rules, bench)
+        f, at, mean = find_split(x, code, y, weight, rows, s, e, keys[node], rules, bench)
         links[node, FEATURE] = f
         levels[node, THRESHOLD] = at
         levels[node, MEAN] = mean
@@ -83,7 +83,7 @@ def _grow_tree(
             continue
         left = used + 1
         used += 2
-        middle = part(rows, spare, x, f, s, e, at)
+        middle = partition(rows, spare, x, f, s, e, at)
         links[node, LEFT] = left
         links[left, START] = s
         links[left, END] = middle
@@ -91,7 +91,7 @@ def _grow_tree(
         links[left + 1, END] = e
         keys[left] = child_key(keys[node], LEFT_SIDE)
         keys[left + 1] = child_key(keys[node], RIGHT_SIDE)
-        _hand_on(order, spare, xc, spans, node, left, f, at)
+        _split_candidates(order, spare, xc, spans, node, left, f, at)
         for child in range(left, left + 2):
             if not lazy or spans[child, 1] > spans[child, 0]:
                 stack[top] = child
@@ -116,7 +116,7 @@ def _summarise(answer: Array, floor: float, mean: Array, std: Array) -> None:
 
 
 @entry
-def place(
+def predict_trees(
     xc: Array, links: Array, levels: Array, places: Any, room: Any, floor: float, mean: Array, std: Array
 ) -> None:
     """Send the candidates, feature-major, down every tree, and summarise what the trees answer.
@@ -141,7 +141,7 @@ def place(
             if f < 0:
                 _answer(answer[t], order[t], spans[t], node, levels[t, node, MEAN])
                 continue
-            _hand_on(order[t], spare, xc, spans[t], node, left, f, levels[t, node, THRESHOLD])
+            _split_candidates(order[t], spare, xc, spans[t], node, left, f, levels[t, node, THRESHOLD])
             for child in range(left, left + 2):
                 if spans[t, child, 1] > spans[t, child, 0]:
                     stack[top] = child
@@ -170,11 +170,11 @@ def _descend(path: Array, top: Int, links: Array, child: Int, s: Int, e: Int) ->
 
 @inlined
 def _add(
-    x: Array, code: Array, y: Array, weight: Array, rules: Rules,
+    x: Array, code: Array, y: Array, weight: Array, rules: SplitRules,
     n: Int, bare: bool, keep: bool,
     links: Array, levels: Array, keys: Array, base_order: Array, base_spans: Array,
     rows: Array, new_links: Array, new_levels: Array, new_keys: Array, xc: Array,
-    order: Array, spans: Array, answer: Array, bench: Bench, spare: Array, stack: Array, path: Array,
+    order: Array, spans: Array, answer: Array, bench: SplitBuffers, spare: Array, stack: Array, path: Array,
 ) -> None:  # fmt: skip
     """Send all rows down, as far as new ones among them change something, and correct the tree's answers."""
     count = _gather(rows, weight, n if bare else 0)
@@ -193,11 +193,11 @@ def _add(
         at = levels[node, THRESHOLD]
         same = f >= 0 and not bare
         if same and not keep:
-            now, now_at, _ = cut(x, code, y, weight, rows, s, e, keys[node], rules, bench)
+            now, now_at, _ = find_split(x, code, y, weight, rows, s, e, keys[node], rules, bench)
             same = now == f and now_at == at
         if same:
             left = np.int64(links[node, LEFT])
-            middle = part(rows, spare, x, f, s, e, at)
+            middle = partition(rows, spare, x, f, s, e, at)
             top = _descend(path, top, links, left, s, middle)
             top = _descend(path, top, links, left + 1, middle, e)
             continue
@@ -227,8 +227,8 @@ def _write(
 
 
 @entry
-def refit(
-    samples: Any, rules: Rules, base: Any, bare: Array, xc: Array, places: Any, news: Any, keep: bool,
+def refit_trees(
+    samples: Any, rules: SplitRules, base: Any, bare: Array, xc: Array, places: Any, news: Any, keep: bool,
     path: Array, fresh: Any, heap: Any, answer: Array, room: Any, floor: float, mean: Array, std: Array,
 ) -> None:  # fmt: skip
     """Mean and std at the candidates, (k, m), for each of k fantasies of q rows added to the base trees.

@@ -4,7 +4,7 @@ k((x, s), (x', s')) = k52(x, x') · φ(s)ᵀ Σ φ(s') (Fabolas): Matérn 5/2 wi
 Σ = L Lᵀ positive semi-definite through its Cholesky factor. Two terms are ours, both for the step from little
 data to all of it: a trend in s common to all configurations, under a vague prior, so that every run on
 little data teaches how all scale; and bends, smooth departures of a configuration from its curve, so that
-the step is not believed more than it deserves. Without them (`Shape.plain`) the kernel is the paper's.
+the step is not believed more than it deserves. Without them (`FractionShape.plain`) the kernel is the paper's.
 
 Hyper-parameters are averaged over an ensemble drawn by Markov chain Monte Carlo; a point estimate would be
 sure of the full data too early.
@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from prudent.core.seeds import rng_for
 from prudent.tuning.surrogates import product_kernels as kernels
-from prudent.tuning.surrogates.ensemble import spread, walk
-from prudent.tuning.surrogates.gp import Scale, safe_cholesky
+from prudent.tuning.surrogates.ensemble import stratified_normals, stretch_moves
+from prudent.tuning.surrogates.gp import Standardization, safe_cholesky
 from prudent.tuning.surrogates.gp_kernels import PRIOR_SCALE, PRIOR_SHAPE
 
 Array = NDArray[np.float64]
-Places = NDArray[np.int64]
+Indices = NDArray[np.int64]
 Basis = Callable[[Array], Array]
 
 # By the number of samples: settings spread over the prior, walkers that start at the best, their steps, and
@@ -60,7 +60,7 @@ def power_law(s: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Shape:
+class FractionShape:
     """How values depend on s: the basis, whether there are a common trend and bends, and the power expected.
 
     `power` is the slope in log s expected before anything was seen: 1 for a log cost, since work grows with
@@ -78,7 +78,7 @@ class Shape:
 
 
 @dataclass(frozen=True, eq=False)
-class Settings:
+class ProductHyperparameters:
     """Hyper-parameters, equally likely: scales (h, width), cholesky (h, 3), bend (h,), noise (h,)."""
 
     scales: Array
@@ -91,7 +91,7 @@ class Settings:
 
 
 @dataclass(frozen=True, eq=False)
-class Samples:
+class FractionSamples:
     """What was seen: features X (n, width), fractions s (n,), values y (n,), and noise beyond the usual (n,).
 
     Values are standardised where a function says so; extra noise is relative to the variance of y.
@@ -102,18 +102,18 @@ class Samples:
     y: Array
     extra_noise: Array
 
-    def scaled(self, scale: Scale) -> Samples:
-        return Samples(self.X, self.s, (self.y - scale.mean) / scale.deviation, self.extra_noise)
+    def scaled(self, scale: Standardization) -> FractionSamples:
+        return FractionSamples(self.X, self.s, (self.y - scale.mean) / scale.deviation, self.extra_noise)
 
-    def without(self, shape: Shape) -> Samples:
+    def without(self, shape: FractionShape) -> FractionSamples:
         """What is left of the values after the power expected of them."""
-        return Samples(self.X, self.s, self.y - shape.power * np.log(self.s), self.extra_noise)
+        return FractionSamples(self.X, self.s, self.y - shape.power * np.log(self.s), self.extra_noise)
 
-    def first(self, count: int) -> Samples:
-        return Samples(self.X[:count], self.s[:count], self.y[:count], self.extra_noise[:count])
+    def first(self, count: int) -> FractionSamples:
+        return FractionSamples(self.X[:count], self.s[:count], self.y[:count], self.extra_noise[:count])
 
 
-def draw_settings(samples: Samples, shape: Shape, groups: Sequence[slice], seed: int) -> Settings:
+def draw_hyperparameters(samples: FractionSamples, shape: FractionShape, groups: Sequence[slice], seed: int) -> ProductHyperparameters:
     """A sample of the posterior of the hyper-parameters, given standardised samples.
 
     Settings spread over the prior are weighed; the best of them are where the walkers of an ensemble start,
@@ -128,26 +128,26 @@ def draw_settings(samples: Samples, shape: Shape, groups: Sequence[slice], seed:
     def score(draws: Array) -> Array:
         found = _decoded(draws, len(groups), shape)
         noise = found.noise[:, None] + samples.extra_noise
-        evidence = kernels.evidences(
+        evidence = kernels.product_log_evidences(
             distances, common, samples.y, found.scales**-2, found.cholesky, found.bend, noise
         )
         return np.asarray(evidence - 0.5 * (draws**2).sum(axis=1))
 
-    first = spread(count, len(groups) + 4, rng)
+    first = stratified_normals(count, len(groups) + 4, rng)
     best = rng.permutation(np.argsort(-score(first), kind="stable")[:walkers])
-    ended = walk(first[best], score, steps, rng)
+    ended = stretch_moves(first[best], score, steps, rng)
     found = _decoded(ended[rng.permutation(walkers)[:keep]], len(groups), shape)
     scales = np.ones((keep, samples.X.shape[1]))
     for place, group in enumerate(groups):
         scales[:, group] = found.scales[:, [place]]
-    return Settings(scales, found.cholesky, found.bend, found.noise)
+    return ProductHyperparameters(scales, found.cholesky, found.bend, found.noise)
 
 
 def _square_distances(columns: Array) -> Array:
     return np.asarray(((columns[:, None, :] - columns[None, :, :]) ** 2).sum(axis=2))
 
 
-def _decoded(draws: Array, groups: int, shape: Shape) -> Settings:
+def _decoded(draws: Array, groups: int, shape: FractionShape) -> ProductHyperparameters:
     """Settings (scales by group) behind standard normal draws (h, groups + 4).
 
     The factor's first entry is 1: the overall variance is integrated out.
@@ -157,11 +157,11 @@ def _decoded(draws: Array, groups: int, shape: Shape) -> Settings:
     noise = _MEDIAN_NOISE * np.exp(_SPREAD_NOISE * draws[:, groups + 2])
     bend = _MEDIAN_BEND * np.exp(_SPREAD_BEND * draws[:, groups + 3]) * (not shape.plain)
     cholesky = np.column_stack([np.ones_like(tilt), tilt, slope])
-    return Settings(np.exp(_SPREAD_SCALE * draws[:, :groups]), cholesky, bend, noise)
+    return ProductHyperparameters(np.exp(_SPREAD_SCALE * draws[:, :groups]), cholesky, bend, noise)
 
 
 @dataclass(frozen=True, eq=False)
-class Component:
+class ProductComponent:
     """One setting conditioned on the samples, seen at m places.
 
     reach = factor⁻¹ K(samples, places) (n, m); white = factor⁻¹ y (n,); mean (m,); share (m,): the variance
@@ -191,7 +191,7 @@ class ProductProcess:
     """
 
     def __init__(
-        self, components: Sequence[Component], scale: Scale, grid: kernels.Grid, trend: float, offset: Array
+        self, components: Sequence[ProductComponent], scale: Standardization, grid: kernels.FactoredRows, trend: float, offset: Array
     ) -> None:
         self.components = tuple(components)
         self.scale, self.offset, self._grid, self._trend = scale, offset, grid, trend
@@ -205,13 +205,13 @@ class ProductProcess:
     @classmethod
     def fit(
         cls,
-        samples: Samples,
+        samples: FractionSamples,
         places: Array,
         fractions: Array,
-        shape: Shape,
+        shape: FractionShape,
         groups: Sequence[slice],
         seed: int,
-        settings: Settings | None = None,
+        settings: ProductHyperparameters | None = None,
         usual: float | None = None,
     ) -> ProductProcess:
         """Condition on samples; predict at places (m, width) and fractions (m,).
@@ -219,22 +219,22 @@ class ProductProcess:
         `settings` saves drawing them; `usual` is the deviation of y expected before there are samples.
         """
         samples = samples.without(shape)
-        scale = Scale.of(samples.y, usual)
+        scale = Standardization.of(samples.y, usual)
         standard = samples.scaled(scale)
         if settings is None:
-            settings = draw_settings(standard, shape, groups, seed)
-        grid = kernels.Grid.of(places, shape.basis(fractions))
+            settings = draw_hyperparameters(standard, shape, groups, seed)
+        grid = kernels.FactoredRows.of(places, shape.basis(fractions))
         components = [_conditioned(standard, grid, settings, h, shape) for h in range(len(settings))]
         return cls(components, scale, grid, shape.trend, shape.power * np.log(fractions))
 
-    def between(self, h: int, rows: Places, columns: Places) -> Array:
+    def between(self, h: int, rows: Indices, columns: Indices) -> Array:
         """Posterior covariance (r, c) of setting h between places, relative to its signal variance."""
         part = self.components[h]
         left, right = self._grid.subset(rows), self._grid.subset(columns)
         prior = kernels.grid_kernel(left, right, part.scales, part.cholesky, part.bend, self._trend)
         return np.asarray(prior - part.reach[:, rows].T @ part.reach[:, columns])
 
-    def shrinkage(self, tests: Places, targets: Places) -> Array:
+    def shrinkage(self, tests: Indices, targets: Indices) -> Array:
         """How much each of k tests would shrink the variance at targets, summed over them (k,)."""
         out = np.zeros(len(tests))
         for h, part in enumerate(self.components):
@@ -242,7 +242,7 @@ class ProductProcess:
             out += part.variance * square / (part.share[tests] + part.noise)
         return out
 
-    def std_after(self, tests: Places, targets: Places) -> Array:
+    def std_after(self, tests: Indices, targets: Indices) -> Array:
         """Deviation (k, t) at targets after each of k tests came out at its mean: rank-one, no refit.
 
         Conditioning on the mean leaves every mean, so the settings' disagreement stays what it was.
@@ -258,8 +258,8 @@ class ProductProcess:
 
 
 def _conditioned(
-    samples: Samples, there: kernels.Grid, settings: Settings, h: int, shape: Shape
-) -> Component:
+    samples: FractionSamples, there: kernels.FactoredRows, settings: ProductHyperparameters, h: int, shape: FractionShape
+) -> ProductComponent:
     from scipy.linalg import solve_triangular
 
     scales, cholesky = settings.scales[h], settings.cholesky[h]
@@ -269,10 +269,10 @@ def _conditioned(
     matrix[np.diag_indices(len(samples.y))] += noise + samples.extra_noise
     factor = safe_cholesky(matrix)
     white = solve_triangular(factor, samples.y, lower=True, check_finite=False)
-    cross = kernels.grid_kernel(kernels.Grid.of(*here), there, scales, cholesky, bend, trend)
+    cross = kernels.grid_kernel(kernels.FactoredRows.of(*here), there, scales, cholesky, bend, trend)
     reach = solve_triangular(factor, cross, lower=True, check_finite=False, overwrite_b=True)
     degrees = PRIOR_SHAPE + len(samples.y) / 2.0 - 1.0
     variance = (PRIOR_SCALE + float(white @ white) / 2.0) / max(degrees, 1.0)
     prior = kernels.prior_variance(there.phi, cholesky, bend, trend)[there.phi_of]
     share = np.maximum(prior - np.einsum("ij,ij->j", reach, reach), 1e-9)
-    return Component(scales, cholesky, bend, noise, reach, white @ reach, share, variance)
+    return ProductComponent(scales, cholesky, bend, noise, reach, white @ reach, share, variance)

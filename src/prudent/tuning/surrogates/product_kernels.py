@@ -35,7 +35,7 @@ def product_kernel(
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class FactoredRows:
     """Rows (x, φ) by their distinct parts: few configurations times fewer fractions make many rows.
 
     row i is (X[x_of[i]], phi[phi_of[i]]).
@@ -47,18 +47,18 @@ class Grid:
     phi_of: NDArray[np.int64]
 
     @classmethod
-    def of(cls, X: Array, phi: Array) -> Grid:
+    def of(cls, X: Array, phi: Array) -> FactoredRows:
         """From rows X (n, width) and phi (n, 2)."""
         parts_x, x_of = np.unique(X, axis=0, return_inverse=True)
         parts_phi, phi_of = np.unique(phi, axis=0, return_inverse=True)
         return cls(parts_x, parts_phi, x_of.reshape(-1), phi_of.reshape(-1))
 
-    def subset(self, rows: NDArray[np.int64]) -> Grid:
+    def subset(self, rows: NDArray[np.int64]) -> FactoredRows:
         used, x_of = np.unique(self.x_of[rows], return_inverse=True)
-        return Grid(self.X[used], self.phi, x_of, self.phi_of[rows])
+        return FactoredRows(self.X[used], self.phi, x_of, self.phi_of[rows])
 
 
-def grid_kernel(left: Grid, right: Grid, scales: Array, cholesky: Array, bend: float, trend: float) -> Array:
+def grid_kernel(left: FactoredRows, right: FactoredRows, scales: Array, cholesky: Array, bend: float, trend: float) -> Array:
     """`product_kernel` of the rows of two grids, each distinct pair of parts computed once."""
     along = through(left.phi, cholesky) @ through(right.phi, cholesky).T
     along += bend * bends(left.phi, right.phi)
@@ -102,7 +102,7 @@ def prior_variance(phi: Array, cholesky: Array, bend: float, trend: float) -> Ar
 
 
 @compiled
-def evidences(
+def product_log_evidences(
     distances: Array,
     common: tuple[Array, Array, Array],
     y: Array,

@@ -14,7 +14,7 @@ import numpy as np
 
 from prudent.core.errors import BadInput, unknown
 from prudent.tuning.surrogates import growth
-from prudent.tuning.surrogates.cuts import ANYWHERE, BETWEEN, GOLDEN, MIDDLE, Array, Rules, mixed
+from prudent.tuning.surrogates.cuts import ANYWHERE, BETWEEN, GOLDEN, MIDDLE, Array, SplitRules, mixed
 
 CUTS = {"middle": MIDDLE, "between": BETWEEN, "anywhere": ANYWHERE}
 _LARGEST = 1e100
@@ -45,7 +45,7 @@ class Trees:
     ranked: tuple[Array, Array]  # each feature's values in ascending order, and their ranks, (d, n)
     nodes: tuple[Array, Array, Array, Array]  # rows, links, levels, keys, as in `growth`
     bare: Array  # (t,) the trees whose bootstrap drew nothing, which stand on all samples
-    rules: Rules
+    rules: SplitRules
     bootstrap: bool
     variance_floor: float
 
@@ -145,7 +145,7 @@ class Trees:
         places = np.empty((t, m), np.int32), np.zeros((*keys.shape, 2), np.int32), np.empty((t, m))
         room = np.empty(m, np.int32), np.empty(keys.shape[1] + 1, np.int32)
         mean, std = np.empty(m), np.empty(m)
-        growth.place(xc, links, levels, places, room, self.variance_floor, mean, std)
+        growth.predict_trees(xc, links, levels, places, room, self.variance_floor, mean, std)
         return places, mean, std
 
     def _after(self, Xf: Array, yf: Array, Xc: Array, keep: bool) -> tuple[Array, Array]:
@@ -165,7 +165,7 @@ class Trees:
         weight[self.bare & ~bare, n:] = 1.0
         ranks = (int(self.ranked[1].max()) + 2) * (q + 1)
         t, nodes = weight.shape[0], 2 * (n + q) - 1
-        growth.refit(
+        growth.refit_trees(
             (x, code, y, weight), self.rules, self.nodes, bare, xc, self._placed(xc)[0],
             (new_x, _ranks_between(self.ranked, new_x), new_y), keep,
             np.empty((q + 2, 3), np.int32), _room_for_nodes(t, n + q),
@@ -229,7 +229,7 @@ def _additions(Xf: Array, yf: Array, d: int) -> tuple[Array, Array]:
     return np.ascontiguousarray(new_x.transpose(0, 2, 1)), np.ascontiguousarray(new_y)
 
 
-def _rules(d: int, n_trees: int, features_per_split: int | None, min_leaf: int, cuts: str) -> Rules:
+def _rules(d: int, n_trees: int, features_per_split: int | None, min_leaf: int, cuts: str) -> SplitRules:
     if cuts not in CUTS:
         raise unknown("kind of cut", cuts, CUTS)
     per_split = -(-2 * d // 3) if features_per_split is None else features_per_split
@@ -298,7 +298,7 @@ def _room_for_nodes(t: int, n: int) -> tuple[Array, Array, Array, Array]:
 
 
 def _grown(
-    samples: tuple[Array, Array, Array, Array], rules: Rules, roots: Array
+    samples: tuple[Array, Array, Array, Array], rules: SplitRules, roots: Array
 ) -> tuple[Array, Array, Array, Array]:
     """Grow trees: to add all samples to trees that have none. One compiled function then serves both."""
     x, code, y, _ = samples
@@ -307,7 +307,7 @@ def _grown(
     leaf = np.zeros((t, 1, 4), np.int32)
     leaf[:, :, growth.FEATURE] = -1
     no_rows, nothing = np.empty((t, 0), np.int32), np.empty((t, 0))
-    growth.refit(
+    growth.refit_trees(
         samples, rules, (no_rows, leaf, np.zeros((t, 1, 2)), roots[:, None]), np.ones(t, np.bool_),
         np.empty((d, 0)), (no_rows, np.zeros((t, 1, 2), np.int32), nothing),
         (x[None], code[None], y[None]), False,

@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from prudent.cloud.guard import guard
-from prudent.workflows.execute.prints import marks_of, prints_of
+from prudent.cloud.process_guard import process_guard
+from prudent.workflows.execute.work_folder import change_stamps, fingerprints_of
 
 _TAIL_BYTES = 4000
 """So much of the end of a failing command's standard error is kept."""
+
+
 _GRACE_S = 3.0
+
+
 # The command begins only after the guard knows its group: if the worker dies before, the pipe breaks.
-_GATE = ("/bin/sh", "-c", 'read -r go && exec "$@" </dev/null', "sh")
+_START_GATE = ("/bin/sh", "-c", 'read -r go && exec "$@" </dev/null', "sh")
+
 
 _running: dict[int, str] = {}
+
+
 _stopped: set[str] = set()
+
+
 _lock = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Order:
+class ActivationCommand:
     """What a worker is asked to do; plain values, because it travels."""
 
     run: str
@@ -48,7 +56,7 @@ class Order:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-def carry_out(order: Order, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def run_activation(order: ActivationCommand, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Run the command; tells when it begins, answers how it ended. What a command does never raises."""
     tell({"fact": "started", **_who(order), "host": platform.node(), "pid": os.getpid()})
     begun_s = time.monotonic()
@@ -61,7 +69,7 @@ def carry_out(order: Order, tell: Callable[[dict[str, Any]], None]) -> dict[str,
     return answer | {"outcome": "failed" if answer["error"] else "done"}
 
 
-def stop(run: str) -> None:
+def stop_run(run: str) -> None:
     """End every command of a run on this worker, and let none begin that is still on its way."""
     with _lock:
         _stopped.add(run)
@@ -70,12 +78,7 @@ def stop(run: str) -> None:
         _signal(group, signal.SIGKILL)
 
 
-def missing_programs(programs: Sequence[str]) -> list[str]:
-    """Programs that this machine does not have; those named by a path may still be made by the workflow."""
-    return [name for name in programs if "/" not in name and shutil.which(name) is None]
-
-
-def _who(order: Order) -> dict[str, Any]:
+def _who(order: ActivationCommand) -> dict[str, Any]:
     return {
         "activation": order.activation,
         "vm": order.vm,
@@ -84,15 +87,15 @@ def _who(order: Order) -> dict[str, Any]:
     }
 
 
-def _run(order: Order) -> dict[str, Any]:
+def _run(order: ActivationCommand) -> dict[str, Any]:
     try:
-        inputs = prints_of(order.directory, order.inputs)
+        inputs = fingerprints_of(order.directory, order.inputs)
         lost = [name for name in order.inputs if name not in inputs]
         if lost:
             return {"error": f'its input "{lost[0]}" is not in {order.directory} on VM {order.vm}'}
         for name in order.outputs:
             Path(order.directory, name).parent.mkdir(parents=True, exist_ok=True)
-        before = marks_of(order.directory, order.outputs)
+        before = change_stamps(order.directory, order.outputs)
         begun_s = time.monotonic()
         code, error = _supervise(order)
         took_s = time.monotonic() - begun_s
@@ -106,18 +109,18 @@ def _run(order: Order) -> dict[str, Any]:
     return answer | {"inputs": inputs, **_written(order, before)}
 
 
-def _written(order: Order, before: dict[str, tuple[int, int]]) -> dict[str, Any]:
+def _written(order: ActivationCommand, before: dict[str, tuple[int, int]]) -> dict[str, Any]:
     """The outputs it declared, or which of them it did not write."""
-    after = marks_of(order.directory, order.outputs)
+    after = change_stamps(order.directory, order.outputs)
     for name in order.outputs:
         if name not in after:
             return {"error": f'it ended well, but did not write its output "{name}"'}
         if name not in order.kept and before.get(name) == after[name]:
             return {"error": f'it ended well, but left the old output "{name}" as it was'}
-    return {"outputs": prints_of(order.directory, order.outputs)}
+    return {"outputs": fingerprints_of(order.directory, order.outputs)}
 
 
-def _supervise(order: Order) -> tuple[int, str]:
+def _supervise(order: ActivationCommand) -> tuple[int, str]:
     """The exit code, and why it was ended if we did it."""
     environment = {
         **os.environ,
@@ -136,14 +139,14 @@ def _supervise(order: Order) -> tuple[int, str]:
             process.wait()
             with _lock:
                 _running.pop(process.pid, None)
-            guard().forget(process.pid)
+            process_guard().forget(process.pid)
 
 
 def _begin(
-    order: Order, environment: dict[str, str], out: IO[bytes], err: IO[bytes]
+    order: ActivationCommand, environment: dict[str, str], out: IO[bytes], err: IO[bytes]
 ) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        [*_GATE, *order.command],
+        [*_START_GATE, *order.command],
         cwd=order.directory,
         env=environment,
         stdin=subprocess.PIPE,
@@ -153,7 +156,7 @@ def _begin(
         bufsize=0,
     )
     assert process.stdin is not None
-    guard().watch(process.pid)
+    process_guard().watch(process.pid)
     with _lock:
         _running[process.pid] = order.run
         may_begin = order.run not in _stopped
@@ -163,7 +166,7 @@ def _begin(
     return process
 
 
-def _wait(process: subprocess.Popen[bytes], order: Order) -> tuple[int, str]:
+def _wait(process: subprocess.Popen[bytes], order: ActivationCommand) -> tuple[int, str]:
     try:
         code = process.wait(order.timeout_s)
     except subprocess.TimeoutExpired:

@@ -12,12 +12,12 @@ Lane = tuple[str, int]
 """A slot of a VM: the VM's name and the slot's number."""
 Allowed = Callable[[str, Lane], bool]
 """Whether an activation may start on a lane now."""
-MOST_LOSSES = 3
+MAX_LOSSES = 3
 """An activation that was lost with so many VMs is suspected of ending them, and given up."""
 
 
 @dataclass(frozen=True)
-class Start:
+class ActivationStart:
     """Start this activation now, on this slot; `attempt` counts from 1."""
 
     activation: str
@@ -82,7 +82,7 @@ class Dispatcher:
         """Nothing runs, and nothing will."""
         return not self.running and not any(self._queues.values())
 
-    def starts(self, allowed: Allowed = lambda name, lane: True) -> list[Start]:
+    def starts(self, allowed: Allowed = lambda name, lane: True) -> list[ActivationStart]:
         """What starts now; it counts as running from here on. What is not `allowed` waits with its lane."""
         busy = set(self.running.values())
         found = []
@@ -92,7 +92,7 @@ class Dispatcher:
             name = queue.popleft()
             self.running[name] = lane
             self._attempts[name] = self._attempts.get(name, 0) + 1
-            found.append(Start(name, lane, self._attempts[name]))
+            found.append(ActivationStart(name, lane, self._attempts[name]))
         return found
 
     def finish(self, name: str) -> None:
@@ -119,7 +119,7 @@ class Dispatcher:
         for name in ran:
             lane = self.running.pop(name)
             self._losses[name] = self._losses.get(name, 0) + 1
-            if self._losses[name] >= MOST_LOSSES:
+            if self._losses[name] >= MAX_LOSSES:
                 self._give_up(name)
             else:
                 self._queues[lane].appendleft(name)

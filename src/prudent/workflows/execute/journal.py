@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,12 +14,16 @@ from typing import Any
 from prudent.core.errors import BadInput
 
 Fact = dict[str, Any]
+
+
 VERSION = 1
-ALIVE = "alive.json"
+
+
+HEARTBEAT_FILE = "alive.json"
 """Beside the journal: where the run's clock stood when its program was last known to live."""
 
 
-class Journal:
+class ExecutionJournal:
     """Appends facts; only one process at a time may have it open."""
 
     def __init__(self, path: Path) -> None:
@@ -39,7 +44,7 @@ class Journal:
 
     def sign(self, at_s: float) -> None:
         """A sign of life: the run's clock stands here. One that cannot be written is not worth a run."""
-        path = self.path.with_name(ALIVE)
+        path = self.path.with_name(HEARTBEAT_FILE)
         fresh = path.with_suffix(".new")
         with contextlib.suppress(OSError):
             fresh.write_text(json.dumps({"at_s": at_s}))
@@ -48,14 +53,14 @@ class Journal:
     def last_sign_s(self) -> float:
         """Where the clock stood at the last sign of life; 0 if there was none."""
         try:
-            return float(json.loads(self.path.with_name(ALIVE).read_text())["at_s"])
+            return float(json.loads(self.path.with_name(HEARTBEAT_FILE).read_text())["at_s"])
         except (OSError, ValueError, TypeError, KeyError):
             return 0.0
 
     def close(self) -> None:
         self._file.close()
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> ExecutionJournal:
         return self
 
     def __exit__(
@@ -115,3 +120,27 @@ def _was_cut(lines: list[bytes], number: int) -> bool:
     except ValueError:
         return False
     return isinstance(following, dict) and following.get("fact") == "session"
+
+
+FactListener = Callable[[Fact], None]
+
+
+class FactSink:
+    """The journal, if there is one, and whoever watches."""
+
+    def __init__(self, journal: ExecutionJournal | None, watch: FactListener | None) -> None:
+        self._journal, self._watch = journal, watch
+        self.facts: list[Fact] = []
+
+    def write(self, fact: Fact) -> None:
+        """On disk first, then told."""
+        if self._journal is not None:
+            self._journal.write(fact)
+        self.facts.append(fact)
+        if self._watch is not None:
+            self._watch(fact)
+
+    def sign(self, at_s: float) -> None:
+        """A sign of life, for whoever goes on after a kill; nobody is told."""
+        if self._journal is not None:
+            self._journal.sign(at_s)

@@ -1,26 +1,166 @@
-"""When what waits is planned anew: a machine is lost, times surprise, or money or time runs short."""
+"""What is left of a workflow, planned anew on the VMs that are left.
+
+When what waits is planned anew: a machine is lost, times surprise, or money or time runs short.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from prudent.core.errors import RunFailed
-from prudent.workflows.execute.agenda import Manner
-from prudent.workflows.execute.crew import Crew
+from prudent.workflows.activation import Activation
 from prudent.workflows.execute.dispatch import Dispatcher, Lane
-from prudent.workflows.execute.estimates import learned
-from prudent.workflows.execute.keeper import Keeper
-from prudent.workflows.execute.record import world_of
-from prudent.workflows.execute.replan import Queues, replan
-from prudent.workflows.execute.run_log import RunLog
+from prudent.workflows.execute.learning import learn_run_times
+from prudent.workflows.execute.options import ExecutionOptions
+from prudent.workflows.execute.run import world_of
+from prudent.workflows.execute.workers import VmWorkers
 from prudent.workflows.fleet import Fleet
 from prudent.workflows.plan import Plan
-from prudent.workflows.problem import bring_together
+from prudent.workflows.schedulers.list_scheduling import (
+    mean_occupancy_s,
+    place_by_insertion,
+    seconds_per_byte,
+    upward_rank,
+)
+from prudent.workflows.simulation.problem import Placement, SchedulingProblem, build_problem, sample_world
+from prudent.workflows.simulation.records import PLAN
+from prudent.workflows.simulation.simulator import run_simulation
 from prudent.workflows.workflow import Workflow
+from prudent.workflows.world import Distribution, World
+
+if TYPE_CHECKING:
+    from prudent.workflows.execute.limit_guard import LimitGuard
+    from prudent.workflows.execute.plan_follower import SessionLog
+
+Queues = dict[Lane, list[str]]
+
+
+_NEARLY_DONE = 0.05
+"""An activation that runs longer than expected is expected to take this part of its run time more."""
+
+
+_WORTH = 0.98
+"""A new plan has to take less than this part of the old one's time: estimates are not that sure."""
+
+
+def replan(
+    workflow: Workflow,
+    fleet: Fleet,
+    world: World,
+    waiting: Collection[str],
+    running: Mapping[str, tuple[Lane, float]],
+    current: Mapping[Lane, Sequence[str]] | None = None,
+) -> Queues:
+    """Queues for every slot of `fleet` (the VMs left) that hold `waiting`, by earliest finish (HEFT).
+
+    `running` tells where the others are and for how many seconds they have run: their slots are free only
+    when they end, and their children wait for them. `current` are queues to keep unless new ones are better.
+    """
+    if not fleet.vms:
+        raise RunFailed("No VM is left to run on; start workers and go on with --resume.")
+    names = [name for name in workflow.order if name in waiting or name in running]
+    lanes = [(fleet.vms[vm].name, slot) for vm, slot in fleet.lanes]
+    problem = remaining_problem(workflow, fleet, world, names, running)
+    at_lane = {lane: at for at, lane in enumerate(lanes)}
+    fresh = place_earliest(problem, names, at_lane, running)
+    if current is not None:
+        as_it_is = placement_of(names, at_lane, running, current)
+        if _makespan_s(problem, fresh) > _WORTH * _makespan_s(problem, as_it_is):
+            return {lane: list(current.get(lane, ())) for lane in lanes}
+    return queues_of(fresh, names, lanes, running)
+
+
+def place_earliest(
+    problem: SchedulingProblem,
+    names: Sequence[str],
+    at_lane: Mapping[Lane, int],
+    running: Mapping[str, tuple[Lane, float]],
+) -> Placement:
+    """All activations of a problem, each where it ends first; what runs stays where it is."""
+    pinned = np.array(
+        [at_lane[running[name][0]] if name in running else -1 for name in names], dtype=np.int64
+    )
+    rank = upward_rank(problem, mean_occupancy_s(problem), seconds_per_byte(problem))
+    order = problem.graph.order
+    by_rank = order[np.lexsort((-rank[order], pinned[order] < 0))]
+    return place_by_insertion(problem, by_rank, pinned=pinned)
+
+
+def queues_of(
+    placement: Placement, names: Sequence[str], lanes: Sequence[Lane], running: Collection[str]
+) -> Queues:
+    """What each lane still has to start, first to start first."""
+    queues: Queues = {lane: [] for lane in lanes}
+    for at in placement.order:
+        if names[at] not in running:
+            queues[lanes[placement.lane[at]]].append(names[at])
+    return queues
+
+
+def remaining_problem(
+    workflow: Workflow,
+    fleet: Fleet,
+    world: World,
+    names: Sequence[str],
+    running: Mapping[str, tuple[Lane, float]],
+) -> SchedulingProblem:
+    """The problem that is left: VMs are up, what runs needs only the rest of its time."""
+    machines = {vm.name: vm for vm in fleet.vms}
+    rest = []
+    for name in names:
+        activation = workflow[name]
+        if name in running:
+            (vm, _), lasted_s = running[name]
+            activation = _left_of(activation, machines[vm].machine, machines[vm].speed, lasted_s)
+        rest.append(activation)
+    kept = set(names)
+    edges = tuple(edge for edge in workflow.edges if edge[0] in kept and edge[1] in kept)
+    left = Workflow(workflow.name, tuple(rest), edges, workflow.gathered)
+    return build_problem(left, fleet, replace(world.calm(), boot_s=Distribution("constant", 0.0)))
+
+
+def _left_of(activation: Activation, machine: str, speed: float, lasted_s: float) -> Activation:
+    """What is left of an activation under way: its inputs are there, part of its time has passed."""
+    whole_s = activation.runtimes_s.get(machine, activation.runtime_s / speed)
+    left_s = max(whole_s - lasted_s, _NEARLY_DONE * whole_s)
+    return replace(activation, inputs=(), runtimes_s={**activation.runtimes_s, machine: left_s})
+
+
+def placement_of(
+    names: Sequence[str],
+    at_lane: Mapping[Lane, int],
+    running: Mapping[str, tuple[Lane, float]],
+    queues: Mapping[Lane, Sequence[str]],
+) -> Placement:
+    """Queues as arrays; what runs is first on its lane."""
+    index = {name: at for at, name in enumerate(names)}
+    lane = np.empty(len(names), dtype=np.int64)
+    order = []
+    for name, (place, _) in running.items():
+        lane[index[name]] = at_lane[place]
+        order.append(index[name])
+    for place, queue in queues.items():
+        for name in queue:
+            lane[index[name]] = at_lane[place]
+            order.append(index[name])
+    return Placement(lane, np.array(order, dtype=np.int64))
+
+
+def _makespan_s(problem: SchedulingProblem, placement: Placement) -> float:
+    return run_simulation(
+        problem, sample_world(problem, problem.world, 0), PLAN, placement=placement
+    ).makespan_s
+
 
 _SURPRISE = 0.25
 """An activation that takes so much more or less than planned makes an adaptive plan look again."""
+
+
 _PAUSE_S = 0.5
 """Looking again takes time too: not more often than this."""
 
@@ -32,11 +172,11 @@ class Replanner:
         self,
         plan: Plan,
         workflow: Workflow,
-        manner: Manner,
-        crew: Crew,
-        keeper: Keeper,
+        manner: ExecutionOptions,
+        crew: VmWorkers,
+        keeper: LimitGuard,
         dispatcher: Dispatcher,
-        log: RunLog,
+        log: SessionLog,
     ) -> None:
         self.known = workflow
         self._plan, self._workflow, self._manner = plan, workflow, manner
@@ -134,11 +274,11 @@ class Replanner:
         running = {name: (lane, now_s - begun_s[name]) for name, lane in self._dispatcher.running.items()}
         if self._manner.replay is None:
             heard = [(self._plan.fleet, self._log.heard)]
-            self.known = learned(self._workflow, self._plan.fleet, self._world, heard)
+            self.known = learn_run_times(self._workflow, self._plan.fleet, self._world, heard)
         return self.known, Fleet(left), running
 
     def _held_s(self, workflow: Workflow, name: str, vm: str) -> float:
-        problem = bring_together(workflow, self._plan.fleet, self._world)
+        problem = build_problem(workflow, self._plan.fleet, self._world)
         at, kind = workflow.index[name], problem.vms[self._plan.fleet.index[vm]]["kind"]
         held = problem.tasks[at]["hold_s"] + problem.tasks[at]["stage_s"]
         return float(held + problem.run_s[at, kind])

@@ -1,16 +1,28 @@
-"""What of an earlier run still holds, and why the rest has to run again."""
+"""What of an earlier run still holds, and why the rest has to run again.
+
+What there is to do: a run's manner, what earlier sessions left, whether all that is needed is there.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from prudent.workflows.activation import Activation
-from prudent.workflows.execute.prints import Print, same
+from prudent.workflows.execute.journal import VERSION, Fact, FactSink
+from prudent.workflows.execute.options import ExecutionOptions
+from prudent.workflows.execute.work_folder import (
+    Fingerprint,
+    WorkFolder,
+    same_content,
+)
+from prudent.workflows.plan import Plan
 from prudent.workflows.workflow import Workflow
 
-Look = Callable[[Iterable[str]], Mapping[str, Print]]
+FindFingerprints = Callable[[Iterable[str]], Mapping[str, Fingerprint]]
 """Answers the prints of those of the named files that are there."""
 
 
@@ -22,7 +34,7 @@ INTERRUPTED = "the run was interrupted"
 """Why an attempt was ended that was under way at Ctrl-C, a kill or a crash."""
 
 
-def interrupted(facts: Sequence[Mapping[str, Any]], alive_s: float) -> list[dict[str, Any]]:
+def interrupted_attempts(facts: Sequence[Mapping[str, Any]], alive_s: float) -> list[dict[str, Any]]:
     """What ended with a killed session: each attempt under way lasted until the last sign of life.
 
     `alive_s` is where the run's clock stood at that sign; every fact is one, too.
@@ -56,8 +68,11 @@ def command_digest(command: Iterable[str]) -> str:
     return hashlib.sha256("\0".join(command).encode()).hexdigest()[:16]
 
 
-def why_again(
-    workflow: Workflow, ended: Mapping[str, Mapping[str, Any]], look: Look, rehearsal: bool = False
+def rerun_reasons(
+    workflow: Workflow,
+    ended: Mapping[str, Mapping[str, Any]],
+    look: FindFingerprints,
+    rehearsal: bool = False,
 ) -> dict[str, str]:
     """For every activation that has to run: why. Those not named are done, and are skipped.
 
@@ -93,7 +108,7 @@ def _never_done(fact: Mapping[str, Any] | None) -> str:
 
 
 def _changed(
-    activation: Activation, fact: Mapping[str, Any], seen: Mapping[str, Print], gathered: Iterable[str]
+    activation: Activation, fact: Mapping[str, Any], seen: Mapping[str, Fingerprint], gathered: Iterable[str]
 ) -> str:
     if fact.get("command") != command_digest(activation.command):
         return "its command has changed"
@@ -103,7 +118,7 @@ def _changed(
 
 
 def _outputs_changed(
-    activation: Activation, fact: Mapping[str, Any], seen: Mapping[str, Print], gathered: Iterable[str]
+    activation: Activation, fact: Mapping[str, Any], seen: Mapping[str, Fingerprint], gathered: Iterable[str]
 ) -> str:
     for file in activation.outputs:
         if file.name not in seen:
@@ -111,13 +126,13 @@ def _outputs_changed(
         known = fact.get("outputs", {}).get(file.name)
         if known is None:
             return f'output "{file.name}" was not declared then'
-        if file.name not in gathered and not same(known, seen[file.name]):
+        if file.name not in gathered and not same_content(known, seen[file.name]):
             return f'output "{file.name}" was changed since'
     return ""
 
 
 def _inputs_changed(
-    activation: Activation, fact: Mapping[str, Any], seen: Mapping[str, Print], gathered: Iterable[str]
+    activation: Activation, fact: Mapping[str, Any], seen: Mapping[str, Fingerprint], gathered: Iterable[str]
 ) -> str:
     written = {file.name for file in activation.outputs}
     for file in activation.inputs:
@@ -126,6 +141,78 @@ def _inputs_changed(
         if file.name not in seen:
             return f'input "{file.name}" is missing'
         known = fact.get("inputs", {}).get(file.name)
-        if known is None or not same(known, seen[file.name]):
+        if known is None or not same_content(known, seen[file.name]):
             return f'input "{file.name}" has changed'
     return ""
+
+
+@dataclass(frozen=True)
+class RemainingWork:
+    """What has to run and why (`reasons`), after what earlier sessions did.
+
+    `attempts` counts those made; `offset_s` is where the run's clock stood: a pause is not part of the run.
+    """
+
+    reasons: dict[str, str]
+    earlier: list[Fact]
+    attempts: dict[str, int]
+    offset_s: float
+
+    @classmethod
+    def of(
+        cls, workflow: Workflow, manner: ExecutionOptions, earlier: list[Fact], ground: WorkFolder
+    ) -> RemainingWork:
+        """Look at what is there, and at what was done."""
+        if manner.replay is None:
+            ground.check(workflow)
+        ended: dict[str, Fact] = {}
+        under_way: set[str] = set()
+        attempts: dict[str, int] = {}
+        for fact in earlier:
+            if fact["fact"] == "started":
+                under_way.add(fact["activation"])
+                attempts[fact["activation"]] = fact["attempt"]
+            elif fact["fact"] == "ended":
+                under_way.discard(fact["activation"])
+                ended[fact["activation"]] = fact
+        known = {name: fact for name, fact in ended.items() if name not in under_way}
+        reasons = rerun_reasons(workflow, known, ground.look, rehearsal=manner.replay is not None)
+        reasons |= dict.fromkeys(under_way, "was under way when the run was interrupted")
+        offset_s = max((_clock_s(fact) for fact in earlier), default=0.0)
+        return cls(reasons, earlier, attempts, offset_s)
+
+    def open(
+        self, notes: FactSink, plan: Plan, workflow: Workflow, manner: ExecutionOptions, run: str, more: Fact
+    ) -> None:
+        """Note the beginning: of the run, if it is its first session, and of this session."""
+        if not self.earlier:
+            notes.write(
+                {
+                    "fact": "run",
+                    "version": VERSION,
+                    "id": run,
+                    "workflow": workflow.name,
+                    "fingerprint": workflow.fingerprint,
+                    "activations": len(workflow),
+                    "directory": str(manner.directory),
+                    "replay": manner.replay,
+                }
+            )
+        notes.write(
+            {
+                "fact": "session",
+                "at_s": self.offset_s,
+                "wall_s": time.time(),
+                "scheduler": plan.scheduler,
+                "planned_makespan_s": plan.makespan_s,
+                "vms": sorted({assignment.vm for assignment in plan.assignments.values()}),
+                "skipped": len(workflow) - len(self.reasons),
+                **more,
+                **({"again": self.reasons} if self.earlier else {}),
+            }
+        )
+
+
+def _clock_s(fact: Fact) -> float:
+    """Where the run's clock stood, as far as a fact tells."""
+    return float(fact["at_s"] if fact["fact"] == "stopped" else fact.get("finish_s", 0.0))

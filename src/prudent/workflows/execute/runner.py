@@ -1,23 +1,55 @@
-"""`execute`: follow a plan with real commands, note everything, mend what breaks."""
+"""`execute`: follow a plan with real commands, note everything, mend what breaks.
+
+One sitting of a run with its money: the forecast before it, its machines, and the bill after it.
+"""
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
+from prudent.cloud.hold import RentalPeriod, due_usd
 from prudent.core.errors import BadInput
-from prudent.workflows.execute.agenda import Agenda, Ground, Manner, Notes, Watch
-from prudent.workflows.execute.crew import clear_scratch, crew_for
-from prudent.workflows.execute.journal import Fact, Journal, read_facts
-from prudent.workflows.execute.limits import Limits
-from prudent.workflows.execute.place import Place
-from prudent.workflows.execute.record import JOURNAL, LOGS, PLAN, WORKFLOW, Run
-from prudent.workflows.execute.resume import interrupted
-from prudent.workflows.execute.sitting import Sitting
-from prudent.workflows.execute.uncertainty import Uncertainty
-from prudent.workflows.plan import Plan
+from prudent.core.money import ROUNDING_USD
+from prudent.core.units import format_money
+from prudent.workflows.execute.dispatch import Lane
+from prudent.workflows.execute.forecast import GUESSED, LEARNED, Forecast, Interval, Uncertainty, forecast
+from prudent.workflows.execute.journal import ExecutionJournal, Fact, FactListener, FactSink, read_facts
+from prudent.workflows.execute.learning import learn_run_times
+from prudent.workflows.execute.limit_guard import LimitGuard
+from prudent.workflows.execute.money import (
+    CostMeter,
+    LeaseCostMeter,
+    PlanCostMeter,
+    RentalSource,
+    RentalTerms,
+    bill_fact,
+    plan_price,
+    spent_usd,
+)
+from prudent.workflows.execute.options import ExecutionOptions, LimitKind, RunLimits, rounded_up
+from prudent.workflows.execute.plan_follower import PlanFollower
+from prudent.workflows.execute.rented_workers import BootTooLong, rented_vm_workers
+from prudent.workflows.execute.resume import RemainingWork, interrupted_attempts
+from prudent.workflows.execute.run import (
+    JOURNAL,
+    LOGS,
+    PLAN,
+    WORKFLOW,
+    WorkflowRun,
+    measured_run_times,
+    planned_queues,
+    world_of,
+)
+from prudent.workflows.execute.work_folder import WorkFolder
+from prudent.workflows.execute.workers import VmWorkers, clear_scratch, vm_workers
+from prudent.workflows.plan import Plan, Policy
 from prudent.workflows.workflow import Workflow
+from prudent.workflows.world import World
 
 
 def execute(
@@ -38,10 +70,10 @@ def execute(
     resume: bool = False,
     replay: float | None = None,
     stop_at_failure: bool = False,
-    watch: Watch | None = None,
+    watch: FactListener | None = None,
     check: bool = True,
-) -> Run:
-    """Run every activation's command on the worker that stands for its planned VM; answers with the `Run`.
+) -> WorkflowRun:
+    """Run every activation's command on the worker that stands for its planned VM; answers with the `WorkflowRun`.
 
     `folder` keeps the run: journal, logs, copies of plan and workflow. With `resume`, what is done there and
     still holds is skipped. Commands run in `directory`, where the files are. `address` is that of a Dask
@@ -59,7 +91,7 @@ def execute(
     plan.check(workflow)
     if on is not None and address is not None:
         raise BadInput("There is both a scheduler's address and a place to rent machines; give one of them.")
-    manner = Manner(Path(directory).resolve(), retries, timeout_s, replay, stop_at_failure)
+    manner = ExecutionOptions(Path(directory).resolve(), retries, timeout_s, replay, stop_at_failure)
     _check_commands(workflow, manner)
     folder = Path(folder)
     earlier = _earlier(folder, workflow, manner, resume)
@@ -71,18 +103,18 @@ def execute(
     if plan.policy == "adaptive" and on is None:  # it may turn to VMs that it had no need of at first
         used = set(plan.fleet.index)
     with ExitStack() as stack:
-        journal = stack.enter_context(Journal(folder / JOURNAL))
-        notes = Notes(journal, watch)
-        for fact in interrupted(earlier, journal.last_sign_s()):
+        journal = stack.enter_context(ExecutionJournal(folder / JOURNAL))
+        notes = FactSink(journal, watch)
+        for fact in interrupted_attempts(earlier, journal.last_sign_s()):
             journal.write(fact)  # it was paid, whatever becomes of this session
             earlier.append(fact)
-        crew = None if address is None else stack.enter_context(crew_for(plan.fleet, used, address))
-        place = None if on is None else Place.of(on, None if home is None else Path(home))
-        ground = Ground(manner.directory, crew, programs=place is None)
-        agenda = Agenda.of(workflow, manner, earlier, ground)
+        crew = None if address is None else stack.enter_context(vm_workers(plan.fleet, used, address))
+        place = None if on is None else RentalSource.of(on, None if home is None else Path(home))
+        ground = WorkFolder(manner.directory, crew, programs=place is None)
+        agenda = RemainingWork.of(workflow, manner, earlier, ground)
         run = str(earlier[0].get("id", "")) if earlier else secrets.token_hex(4)
         name = f"execute-{folder.name}-{run}".rstrip("-")
-        sitting = Sitting(plan, workflow, manner, folder, agenda, place, name, uncertainty)
+        sitting = ExecutionSession(plan, workflow, manner, folder, agenda, place, name, uncertainty)
         clear_scratch(name)
         sitting.charge_earlier(notes)
         limits = limits.after(agenda.offset_s)
@@ -93,19 +125,19 @@ def execute(
         agenda.open(notes, plan, workflow, manner, run, sitting.money_facts(limits, ahead))
         if agenda.reasons:
             sitting.run(stack, notes, crew, used, limits)
-    done = Run.read(folder)
+    done = WorkflowRun.read(folder)
     return done.check() if check else done
 
 
-def _limits(budget_usd: float | None, deadline_s: float | None, earlier: list[Fact]) -> Limits:
+def _limits(budget_usd: float | None, deadline_s: float | None, earlier: list[Fact]) -> RunLimits:
     """The limits of this session; a budget of the run stays until another is given."""
     if budget_usd is None:
         told = [fact["budget_usd"] for fact in earlier if fact["fact"] == "session" and "budget_usd" in fact]
         budget_usd = float(told[-1]) if told else None
-    return Limits(budget_usd, deadline_s)
+    return RunLimits(budget_usd, deadline_s)
 
 
-def _check_commands(workflow: Workflow, manner: Manner) -> None:
+def _check_commands(workflow: Workflow, manner: ExecutionOptions) -> None:
     silent = [activation.id for activation in workflow.activations if not activation.command]
     if silent and manner.replay is None:
         raise BadInput(
@@ -114,7 +146,7 @@ def _check_commands(workflow: Workflow, manner: Manner) -> None:
         )
 
 
-def _earlier(folder: Path, workflow: Workflow, manner: Manner, resume: bool) -> list[Fact]:
+def _earlier(folder: Path, workflow: Workflow, manner: ExecutionOptions, resume: bool) -> list[Fact]:
     """The facts of earlier sessions, checked to be of the same workflow and manner."""
     path = folder / JOURNAL
     if not path.exists() or not path.stat().st_size:
@@ -143,3 +175,203 @@ def _prepare(folder: Path, plan: Plan, workflow: Workflow) -> None:
         raise BadInput(
             f'Cannot write to the run\'s folder "{folder}" ({error.strerror}); choose another.'
         ) from None
+
+
+@dataclass(frozen=True)
+class ExecutionSession:
+    """What one call of `execute` is about to do: the agenda, where its machines come from, by which name."""
+
+    plan: Plan
+    workflow: Workflow
+    manner: ExecutionOptions
+    folder: Path
+    agenda: RemainingWork
+    place: RentalSource | None
+    name: str
+    """The run's name on its leases: those of other runs are not on its bill."""
+    uncertainty: Uncertainty | None = None
+
+    @cached_property
+    def world(self) -> World:
+        return world_of(self.plan)
+
+    @cached_property
+    def terms(self) -> RentalTerms:
+        """What the VMs that are needed cost: prices of today where they are rented, else the plan's."""
+        if self.place is not None:
+            return self.place.terms(self.plan.fleet, self._planned_vms())
+        prices = {vm.name: plan_price(vm, self.world) for vm in self.plan.fleet.vms}
+        return RentalTerms(prices, from_first_use=self.world.boot == "first-use")
+
+    @cached_property
+    def known(self) -> Workflow:
+        """The workflow with estimates as earlier sessions corrected them."""
+        if self.manner.replay is not None or not self.agenda.earlier:
+            return self.workflow
+        fleet = self.plan.fleet
+        return learn_run_times(self.workflow, fleet, self.world, [(fleet, self.agenda.earlier)])
+
+    @cached_property
+    def earlier_usd(self) -> float:
+        """What earlier sessions have cost; a machine that a killed one left is on the bill as well."""
+        if self.place is None:
+            meter = PlanCostMeter(self.plan.fleet, self.world, (), self.agenda.earlier)
+            return spent_usd(meter, self.agenda.offset_s)
+        total: float = bill_fact(self.place.bill(self.name), self.agenda.earlier)["total_usd"]
+        return total
+
+    def charge_earlier(self, notes: FactSink) -> None:
+        """Write down what machines of a killed session have cost, whatever becomes of this one."""
+        if self.place is None:
+            return
+        bill = bill_fact(self.place.bill(self.name), self.agenda.earlier)
+        known_usd = [fact["total_usd"] for fact in self.agenda.earlier if fact["fact"] == "bill"]
+        if bill["total_usd"] > (known_usd[-1] if known_usd else 0.0):
+            notes.write(bill)
+
+    def forecast(self) -> Forecast:
+        """What the whole run will have cost, and when it will end on its clock."""
+        if not self.agenda.reasons:
+            nothing = Interval(0.0, 0.0, 0.0)
+            return Forecast(nothing, nothing).plus(self.earlier_usd, self.agenda.offset_s)
+        ahead = self.foresee(self.known, self._queues(), self.agenda.earlier, self.agenda.offset_s)
+        return ahead.plus(self.earlier_usd, self.agenda.offset_s)
+
+    def foresee(
+        self, workflow: Workflow, queues: Mapping[Lane, Sequence[str]], facts: Sequence[Fact], clock_s: float
+    ) -> Forecast:
+        """What activations in these queues will cost and take, begun anew after these facts at `clock_s`."""
+        unsure = self._uncertainty({name for queue in queues.values() for name in queue}, facts)
+        policy: Policy = self.plan.policy
+        if policy == "adaptive" and self.place is not None:
+            policy = "frugal"  # nothing is rented that the plan does not use
+        return forecast(
+            workflow,
+            self.plan.fleet,
+            self.world,
+            queues,
+            self._terms_after(facts, clock_s),
+            unsure,
+            policy,
+            self.plan.seed,
+        )
+
+    def _terms_after(self, facts: Sequence[Fact], clock_s: float) -> RentalTerms:
+        """Rented machines are ordered anew in every session; the bill of other workers goes on."""
+        if self.place is not None:
+            return self.terms
+        fleet = self.plan.fleet
+        goes_on = PlanCostMeter(fleet, self.world, fleet.index, facts).holds(clock_s)
+        paid = PlanCostMeter(fleet, self.world, (), facts).holds(clock_s)
+        return replace(
+            self.terms,
+            held_s={hold.name: clock_s - hold.since_s for hold in goes_on},
+            paid_usd={hold.name: hold.cost_usd(clock_s) for hold in paid},
+        )
+
+    def money_facts(self, limits: RunLimits, ahead: Forecast) -> Fact:
+        """What the journal keeps about money when a session begins."""
+        told: Fact = {"forecast": ahead.to_dict()}
+        if limits.budget_usd is not None:
+            told["budget_usd"] = limits.budget_usd
+        if limits.deadline_s is not None:
+            told["deadline_s"] = limits.deadline_s
+        if self.place is not None:
+            told["on"] = self.place.provider.name
+        return told
+
+    def run(
+        self, stack: ExitStack, notes: FactSink, crew: VmWorkers | None, used: set[str], limits: RunLimits
+    ) -> None:
+        """Follow the plan on workers that are there, that are started here, or on rented machines."""
+        if self.place is None:
+            crew = crew or stack.enter_context(vm_workers(self.plan.fleet, used, None, self.name))
+            self._session(crew, notes, limits, 0.0)
+            return
+        needed = set(self.terms.prices)
+        earlier_usd = self.earlier_usd  # before the machines of this session are on the bill
+        try:
+            with rented_vm_workers(
+                self.plan.fleet,
+                needed,
+                self.place,
+                self.manner.directory,
+                self.name,
+                self._ceilings(limits),
+                self._most_s(limits, earlier_usd),
+            ) as rented:
+                if self.manner.replay is None:
+                    WorkFolder(self.manner.directory, rented).check_programs(self.workflow)
+                self._session(rented, notes, limits, earlier_usd)
+        except BootTooLong:
+            notes.write(self._stopped_at_boot(limits, earlier_usd))
+        finally:
+            notes.write(bill_fact(self.place.bill(self.name), [*self.agenda.earlier, *notes.facts]))
+
+    def _ceilings(self, limits: RunLimits) -> dict[str, float]:
+        """With a budget, no machine is launched at a higher price than was counted on."""
+        if limits.budget_usd is None:
+            return {}
+        return {vm: price.usd_per_h for vm, price in self.terms.prices.items()}
+
+    def check_payable(self, limits: RunLimits) -> None:
+        """BadInput if the money left does not pay for the shortest use of the machines: none is ordered."""
+        if self.place is None or limits.budget_usd is None or not self.agenda.reasons:
+            return
+        least_usd = due_usd(self._holds(), self.agenda.offset_s + self.terms.give_back.high_s)
+        left_usd = limits.budget_usd - self.earlier_usd
+        if least_usd > left_usd + ROUNDING_USD:
+            count, enough = len(self.terms.prices), rounded_up(self.forecast().cost_usd.high)
+            raise BadInput(
+                f"To rent {'1 machine' if count == 1 else f'{count} machines'} costs "
+                f"{format_money(least_usd)} at least, give-back included, and "
+                f"{format_money(max(left_usd, 0.0))} of the budget of {format_money(limits.budget_usd)} are "
+                f"left; give --budget {format_money(enough)}."
+            )
+
+    def _holds(self) -> list[RentalPeriod]:
+        """The machines of this session, as if they were ordered now."""
+        return [RentalPeriod(vm, price, self.agenda.offset_s) for vm, price in self.terms.prices.items()]
+
+    def _most_s(self, limits: RunLimits, earlier_usd: float) -> float:
+        """For how long the machines may be there, from their order on."""
+        now_s = self.agenda.offset_s
+        return limits.left(self._holds(), earlier_usd, now_s, self.terms.give_back.high_s)[0]
+
+    def _stopped_at_boot(self, limits: RunLimits, earlier_usd: float) -> Fact:
+        """Money or time was over before the machines were up; the bill that follows tells what they cost."""
+        assert self.place is not None
+        why: LimitKind = "budget" if limits.budget_usd is not None else "deadline"
+        meter = PlanCostMeter(self.plan.fleet, self.world, (), ())
+        meter.earlier_usd = max(self.place.bill(self.name).total_usd(), earlier_usd)
+        keeper = LimitGuard(limits, meter, self.foresee)
+        return keeper.stop_fact(why, self.known, self._queues(), self.agenda.earlier, self.agenda.offset_s)
+
+    def _session(self, crew: VmWorkers, notes: FactSink, limits: RunLimits, earlier_usd: float) -> None:
+        keeper = LimitGuard(limits, self._meter(crew, earlier_usd), self.foresee)
+        PlanFollower(
+            self.plan, self.workflow, self.manner, self.folder, notes, crew, self.agenda, keeper
+        ).run()
+
+    def _meter(self, crew: VmWorkers, earlier_usd: float) -> CostMeter:
+        notice_s = crew.tick_s / (self.manner.replay or 1.0)
+        if self.place is not None:
+            return LeaseCostMeter(crew.leases, earlier_usd, self.terms.give_back.high_s + notice_s)
+        return PlanCostMeter(self.plan.fleet, self.world, self._planned_vms(), self.agenda.earlier, notice_s)
+
+    def _planned_vms(self) -> set[str]:
+        return {lane[0] for lane, queue in self._queues().items() if queue}
+
+    def _queues(self) -> dict[Lane, list[str]]:
+        return planned_queues(self.plan, self.workflow, self.agenda.reasons)
+
+    def _uncertainty(self, names: Iterable[str], facts: Iterable[Fact]) -> Uncertainty:
+        """How sure the estimates of activations are: as learned ones if all their programs ran before."""
+        if self.manner.replay is not None:
+            return Uncertainty()  # a rehearsal sleeps what was planned
+        if self.uncertainty is not None:
+            return self.uncertainty
+        if any(activation.runtimes_s for activation in self.workflow.activations):
+            return LEARNED
+        ran = {self.workflow[name].program for name, _, _ in measured_run_times(facts)}
+        return LEARNED if {self.workflow[name].program for name in names} <= ran else GUESSED

@@ -6,71 +6,71 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from prudent.core.seeds import rng_for
-from prudent.workflows import policies
-from prudent.workflows.problem import Problem, weather_of
-from prudent.workflows.schedulers.registry import Proposal
-from prudent.workflows.simulator import play
+from prudent.workflows.schedulers.registry import ScheduleProposal
+from prudent.workflows.simulation import records
+from prudent.workflows.simulation.problem import SchedulingProblem, sample_world
+from prudent.workflows.simulation.simulator import run_simulation
 
 
 @dataclass(frozen=True)
-class _Online:
+class _OnlineRule:
     """Asked for a plan, a rule writes down what it does in the calm world."""
 
     name: ClassVar[str]
     policy: ClassVar[int]
 
-    def propose(self, problem: Problem, seed: int) -> Proposal:
+    def propose(self, problem: SchedulingProblem, seed: int) -> ScheduleProposal:
         """What the rule does when nothing unforeseen happens."""
-        weather = weather_of(problem, problem.world.calm(), 0)
+        weather = sample_world(problem, problem.world.calm(), 0)
         luck = int(rng_for(seed, "scheduler", self.name).integers(1 << 62))
-        trace = play(problem, weather, self.policy, seed=luck)
-        return Proposal(trace.placement(problem.graph.order))
+        trace = run_simulation(problem, weather, self.policy, seed=luck)
+        return ScheduleProposal(trace.placement(problem.graph.order))
 
 
-class Fcfs(_Online):
+class Fcfs(_OnlineRule):
     """First come, first served: the activation that waits longest, the first idle slot of the fleet."""
 
     name = "fcfs"
-    policy = policies.FCFS
+    policy = records.FCFS
 
 
-class RoundRobin(_Online):
+class RoundRobin(_OnlineRule):
     """As fcfs, but slots take turns."""
 
     name = "round-robin"
-    policy = policies.ROUND_ROBIN
+    policy = records.ROUND_ROBIN
 
 
-class MinMin(_Online):
+class MinMin(_OnlineRule):
     """The pair of activation and slot that ends first."""
 
     name = "min-min"
-    policy = policies.MIN_MIN
+    policy = records.MIN_MIN
 
 
-class MaxMin(_Online):
+class MaxMin(_OnlineRule):
     """The activation whose best end is last, on the slot of that end: long ones first."""
 
     name = "max-min"
-    policy = policies.MAX_MIN
+    policy = records.MAX_MIN
 
 
-class Mct(_Online):
+class Mct(_OnlineRule):
     """Minimum completion time: the activation that waits longest, the slot on which it ends first."""
 
     name = "mct"
-    policy = policies.MCT
+    policy = records.MCT
 
 
-class DataAware(_Online):
+class DataAware(_OnlineRule):
     """The activation that waits longest, the slot to which the fewest bytes have to move."""
 
     name = "data-aware"
-    policy = policies.DATA_AWARE
+    policy = records.DATA_AWARE
 
 
-class Random(_Online):
+class Random(_OnlineRule):
     """Any activation, any slot: what every other scheduler should beat."""
 
     name = "random"
-    policy = policies.RANDOM
+    policy = records.RANDOM

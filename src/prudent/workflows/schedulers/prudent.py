@@ -1,33 +1,54 @@
-"""Our best: every classic plan as a start, a search from there, and a plan that adapts when followed."""
+"""Our best: every classic plan as a start, a search from there, and a plan that adapts when followed.
+
+HEFT on parts of a fleet: the quick way to plans that are cheap, because few machines are rented.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from prudent.core.errors import BadInput, RunFailed, unknown
-from prudent.workflows.bounds import Bounds, least_cost_usd, lower_bounds
-from prudent.workflows.front import FrontPoint, undominated
-from prudent.workflows.problem import Problem
-from prudent.workflows.schedulers.registry import Proposal, scheduler_named
-from prudent.workflows.schedulers.subfleets import placements_on_parts
-from prudent.workflows.search.aim import Aim
-from prudent.workflows.search.anneal import Heat
-from prudent.workflows.search.searcher import Found, Searcher
+from prudent.workflows.plan import ParetoPoint, pareto_front
+from prudent.workflows.schedulers.bounds import MakespanBounds, least_cost_usd, lower_bounds
+from prudent.workflows.schedulers.heft_family import Heft
+from prudent.workflows.schedulers.registry import ScheduleProposal, scheduler_named
+from prudent.workflows.search.anneal import CoolingSchedule, SearchObjective
+from prudent.workflows.search.searcher import EvaluatedPlacement, PlacementSearch
+from prudent.workflows.simulation.compiled import Ints
+from prudent.workflows.simulation.problem import Placement, SchedulingProblem
 
 OBJECTIVES = ("makespan", "cost")
+
+
 BASELINES = (
     "heft", "peft", "cpop", "mct", "min-min", "max-min", "fcfs", "round-robin", "data-aware",
 )  # fmt: skip
+
+
 _QUICK = ("heft", "mct")
+
+
 _QUICK_FROM = 5_000_000
 """With more pairs of activation and lane than this, only the quick baselines are tried."""
+
+
 _SMALL = 300
 """Up to so many activations there is time for several starts; more need one long run."""
+
+
 _ROUNDS_OF_SMALL = ((0, 1.0), (1, 1.0), (2, 3.0), (3, 3.0), (0, 10.0), (0, 1.0), (0, 0.3))
+
+
 _ROUNDS_OF_LARGE = ((0, 1.0), (0, 0.3))
 """Rounds of a search: which start (0: the best so far), and the temperature's factor."""
+
+
 _ANSWER_SHARE = 0.7
 """This part of the changes is tried for the answer, the rest for the front."""
 
@@ -65,16 +86,16 @@ class Prudent:
         if self.front < 0:
             raise BadInput(f"front is {self.front}; give how many points it should have, or 0 for none.")
 
-    def propose(self, problem: Problem, seed: int) -> Proposal:
+    def propose(self, problem: SchedulingProblem, seed: int) -> ScheduleProposal:
         """Deterministic for a seed and a number of evaluations."""
         bounds = lower_bounds(problem.workflow, problem.fleet, problem.world)
         self._refuse_the_impossible(problem, bounds)
-        searcher = Searcher(problem, seed, self.seconds or math.inf)
+        searcher = PlacementSearch(problem, seed, self.seconds or math.inf)
         tries = default_evaluations(len(problem.tasks)) if self.evaluations is None else self.evaluations
         baselines = _baselines(problem, searcher, seed)
         starts = list(baselines.values())
         if self.front or self._is_about_money:
-            starts += [searcher.judge(placement) for placement in placements_on_parts(problem)]
+            starts += [searcher.judge(placement) for placement in placements_on_subfleets(problem)]
         share = _ANSWER_SHARE if self.front else 1.0
         answer = self._answer(searcher, starts, bounds, int(tries * share))
         points = self._front(searcher, [*starts, answer], tries - int(tries * share))
@@ -84,13 +105,13 @@ class Prudent:
             "evaluations": searcher.tried,
         }
         policy = ("frugal" if self._is_about_money else "adaptive") if self.adapt else "static"
-        return Proposal(answer.placement, details, policy, points)  # type: ignore[arg-type]
+        return ScheduleProposal(answer.placement, details, policy, points)  # type: ignore[arg-type]
 
     @property
     def _is_about_money(self) -> bool:
         return self.objective == "cost" or self.budget_usd is not None
 
-    def _refuse_the_impossible(self, problem: Problem, bounds: Bounds) -> None:
+    def _refuse_the_impossible(self, problem: SchedulingProblem, bounds: MakespanBounds) -> None:
         if self.deadline_s is not None and self.deadline_s < bounds.tight_s:
             raise BadInput(
                 f"The deadline of {self.deadline_s:g} s cannot be kept: no plan on this fleet takes under "
@@ -103,13 +124,15 @@ class Prudent:
                 f"${least_usd:.4g}; allow more money or add cheaper machines."
             )
 
-    def _aim(self, start: Found) -> Aim:
+    def _aim(self, start: EvaluatedPlacement) -> SearchObjective:
         """The objective; the other measure counts a little, so that equal plans are not all alike."""
         deadline_s = math.inf if self.deadline_s is None else self.deadline_s
         budget_usd = math.inf if self.budget_usd is None else self.budget_usd
-        return aim_for(self.objective, start, deadline_s, budget_usd)
+        return objective_for(self.objective, start, deadline_s, budget_usd)
 
-    def _answer(self, searcher: Searcher, starts: list[Found], bounds: Bounds, tries: int) -> Found:
+    def _answer(
+        self, searcher: PlacementSearch, starts: list[EvaluatedPlacement], bounds: MakespanBounds, tries: int
+    ) -> EvaluatedPlacement:
         aim = self._aim(starts[0])
         if not any(found.within(aim) for found in starts):
             starts = [*starts, *self._rescue(searcher, starts, aim, tries // 4)]
@@ -120,15 +143,19 @@ class Prudent:
         best = allowed[0]
         for place, factor in rounds:
             start = allowed[place] if 0 < place < len(allowed) else best
-            found = searcher.improve(start, aim, heat_for(n, factor, thrifty), tries // len(rounds), enough)
+            found = searcher.improve(
+                start, aim, cooling_for(n, factor, thrifty), tries // len(rounds), enough
+            )
             if found is not None and found.energy(aim) < best.energy(aim):
                 best = found
         return best
 
-    def _rescue(self, searcher: Searcher, starts: list[Found], aim: Aim, tries: int) -> list[Found]:
+    def _rescue(
+        self, searcher: PlacementSearch, starts: list[EvaluatedPlacement], aim: SearchObjective, tries: int
+    ) -> list[EvaluatedPlacement]:
         """No start keeps the limits: look only for plans that do."""
         for start in sorted(starts, key=lambda each: each.energy(aim))[:3]:
-            found = searcher.improve(start, aim, heat_for(len(searcher.problem.tasks)), tries // 3)
+            found = searcher.improve(start, aim, cooling_for(len(searcher.problem.tasks)), tries // 3)
             if found is not None:
                 return [found]
         fastest = min(found.makespan_s for found in starts)
@@ -140,25 +167,27 @@ class Prudent:
             f"fastest found takes {fastest:.6g} s and the cheapest costs ${cheapest:.4g}; allow more."
         )
 
-    def _front(self, searcher: Searcher, pool: list[Found], tries: int) -> tuple[FrontPoint, ...]:
+    def _front(
+        self, searcher: PlacementSearch, pool: list[EvaluatedPlacement], tries: int
+    ) -> tuple[ParetoPoint, ...]:
         """Cheap plans for deadlines between the fastest and the cheapest, each from the best known so far."""
         if not self.front:
             return ()
-        known = undominated(pool)
+        known = pareto_front(pool)
         fastest, slowest = known[0], known[-1]
-        steps, heat = max(self.front - 1, 1), heat_for(len(searcher.problem.tasks), thrifty=True)
+        steps, heat = max(self.front - 1, 1), cooling_for(len(searcher.problem.tasks), thrifty=True)
         ratio = slowest.makespan_s / fastest.makespan_s if fastest.makespan_s > 0 else 1.0
         for step in range(steps, 0, -1):
             deadline_s = fastest.makespan_s * ratio ** (step / steps)
             start = min(
                 (each for each in pool if each.makespan_s <= deadline_s), key=lambda each: each.cost_usd
             )
-            aim = aim_for("cost", start, deadline_s, math.inf)
+            aim = objective_for("cost", start, deadline_s, math.inf)
             found = searcher.improve(start, aim, heat, tries // steps)
             if found is not None:
                 pool.append(found)
-        points = _thinned(undominated(pool), self.front)
-        return tuple(FrontPoint.of(each.placement, each.makespan_s, each.cost_usd) for each in points)
+        points = _thinned(pareto_front(pool), self.front)
+        return tuple(ParetoPoint.of(each.placement, each.makespan_s, each.cost_usd) for each in points)
 
 
 def default_evaluations(activations: int) -> int:
@@ -172,26 +201,30 @@ def default_evaluations(activations: int) -> int:
     return int(max(min(2_000_000, 40_000 * activations, 1_200_000 * (1000 / activations) ** 1.3), 1))
 
 
-def heat_for(activations: int, factor: float = 1.0, thrifty: bool = False) -> Heat:
+def cooling_for(activations: int, factor: float = 1.0, thrifty: bool = False) -> CoolingSchedule:
     """A temperature at which one activation matters: the more there are, the less each adds to the whole.
 
     A bill is seldom settled by what ends last, so a thrifty search looks everywhere.
     """
     first = factor * min(0.1 / activations, 0.01)
-    return Heat(first, first / 50, 0.1, 0.0) if thrifty else Heat(first, first / 50)
+    return CoolingSchedule(first, first / 50, 0.1, 0.0) if thrifty else CoolingSchedule(first, first / 50)
 
 
-def aim_for(objective: str, start: Found, deadline_s: float, budget_usd: float) -> Aim:
+def objective_for(
+    objective: str, start: EvaluatedPlacement, deadline_s: float, budget_usd: float
+) -> SearchObjective:
     """Weights such that a plan one per cent beyond a limit is as bad as one that is 20 per cent worse."""
     usd, seconds = max(start.cost_usd, 1e-12), max(start.makespan_s, 1e-12)
     time_weight, cost_weight = (1.0, 0.0) if objective == "makespan" else (1e-4 * usd / seconds, 1.0)
     scale = seconds if objective == "makespan" else usd
     late = 20.0 * scale / deadline_s if 0 < deadline_s < math.inf else 0.0
     over = 20.0 * scale / budget_usd if budget_usd < math.inf else 0.0
-    return Aim(time_weight, cost_weight, deadline_s, late, budget_usd, over)
+    return SearchObjective(time_weight, cost_weight, deadline_s, late, budget_usd, over)
 
 
-def _baselines(problem: Problem, searcher: Searcher, seed: int) -> dict[str, Found]:
+def _baselines(
+    problem: SchedulingProblem, searcher: PlacementSearch, seed: int
+) -> dict[str, EvaluatedPlacement]:
     large = len(problem.tasks) * len(problem.lanes) > _QUICK_FROM
     return {
         name: searcher.judge(scheduler_named(name).propose(problem, seed).placement)
@@ -199,10 +232,56 @@ def _baselines(problem: Problem, searcher: Searcher, seed: int) -> dict[str, Fou
     }
 
 
-def _thinned(points: list[Found], most: int) -> list[Found]:
+def _thinned(points: list[EvaluatedPlacement], most: int) -> list[EvaluatedPlacement]:
     """At most so many, the two ends among them."""
     if len(points) <= most:
         return points
     if most == 1:
         return points[:1]
     return [points[round(at * (len(points) - 1) / (most - 1))] for at in range(most)]
+
+
+_MAX_PAIRS = 100_000_000
+"""So many pairs of activation and lane may be looked at in all."""
+
+
+_MAX_SUBFLEETS = 400
+"""No more parts than this."""
+
+
+def placements_on_subfleets(problem: SchedulingProblem) -> Iterator[Placement]:
+    """HEFT's plan for every mix of how many VMs of each kind, as many mixes as are affordable."""
+    per_part = len(problem.tasks) * len(problem.lanes)
+    for vms in _subfleets(problem, max(min(_MAX_SUBFLEETS, _MAX_PAIRS // per_part), 1)):
+        keep = np.flatnonzero(np.isin(problem.lanes["vm"], vms))
+        part = replace(problem, lanes=problem.lanes[keep])
+        placement = Heft().propose(part, 0).placement
+        yield Placement(keep[placement.lane], placement.order)
+
+
+def _subfleets(problem: SchedulingProblem, most: int) -> Iterator[Ints]:
+    """Sets of VMs: the first of each kind (kinds differ in price too); coarser steps when there are many."""
+    kinds: dict[tuple[int, float], list[int]] = {}
+    for at, vm in enumerate(problem.vms):
+        kinds.setdefault((int(vm["kind"]), float(vm["price"])), []).append(at)
+    levels = int(most ** (1 / len(kinds)))
+    if levels < 2:
+        for members in itertools.islice(kinds.values(), most):
+            yield np.array(members)
+        return
+    steps = [_steps(len(members), levels) for members in kinds.values()]
+    for counts in itertools.product(*steps):
+        chosen = [members[:count] for members, count in zip(kinds.values(), counts, strict=True)]
+        if any(chosen):
+            yield np.array([at for members in chosen for at in members])
+
+
+def _steps(count: int, levels: int) -> list[int]:
+    """Up to `levels` numbers from 0 to `count`.
+
+    >>> _steps(3, 10), _steps(100, 4)
+    ([0, 1, 2, 3], [0, 1, 10, 100])
+    """
+    if count < levels:
+        return list(range(count + 1))
+    return [0, *sorted({round(step) for step in np.geomspace(1, count, levels - 1)})]

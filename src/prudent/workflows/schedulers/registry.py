@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from prudent.core.errors import BadInput, unknown
 
 if TYPE_CHECKING:  # the compiler behind them takes half a second to load, and names are asked for more often
-    from prudent.workflows.front import FrontPoint, Policy
-    from prudent.workflows.problem import Problem
-    from prudent.workflows.simulator import Placement
+    from prudent.workflows.plan import ParetoPoint, Policy
+    from prudent.workflows.simulation.problem import Placement, SchedulingProblem
 
 
 @dataclass(frozen=True, eq=False)
-class Proposal:
+class ScheduleProposal:
     """A placement and what the scheduler has to tell about it (plain values, saved with the plan).
 
     `policy` says how it is to be followed, `front` what else there is between fast and cheap.
@@ -25,7 +24,7 @@ class Proposal:
     placement: Placement
     details: Mapping[str, Any] = field(default_factory=dict)
     policy: Policy = "static"
-    front: tuple[FrontPoint, ...] = ()
+    front: tuple[ParetoPoint, ...] = ()
 
 
 class Scheduler(Protocol):
@@ -44,7 +43,7 @@ class Scheduler(Protocol):
     def policy(self) -> int | None:
         """The engine's rule, or None for a scheduler that plans in advance."""
 
-    def propose(self, problem: Problem, seed: int) -> Proposal:
+    def propose(self, problem: SchedulingProblem, seed: int) -> ScheduleProposal:
         """Place every activation."""
 
 
@@ -56,10 +55,10 @@ _MODULES = {
     "mct": "online:Mct",
     "data-aware": "online:DataAware",
     "random": "online:Random",
-    "heft": "heft:Heft",
-    "cpop": "cpop:Cpop",
-    "peft": "peft:Peft",
-    "q-learning": "qlearning:QLearning",
+    "heft": "heft_family:Heft",
+    "cpop": "heft_family:Cpop",
+    "peft": "heft_family:Peft",
+    "q-learning": "q_learning:QLearning",
     "prudent": "prudent:Prudent",
 }
 

@@ -1,21 +1,49 @@
-"""Simulated annealing of a draft: worse plans are accepted less and less often, the best is kept."""
+"""What a plan is judged by: time, money, and how much being late or dear hurts.
+
+Simulated annealing of a draft: worse plans are accepted less and less often, the best is kept.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import Any, NamedTuple
 
-from prudent.workflows.chance import uniform
-from prudent.workflows.compiled import bare
-from prudent.workflows.graph import Floats, Ints
-from prudent.workflows.search.aim import Aim, energy, latest_s
-from prudent.workflows.search.draft import Draft
-from prudent.workflows.search.ground import Ground
-from prudent.workflows.search.moves import draw, try_move, undo
-from prudent.workflows.search.walk import copy, cost_usd, keep, walk
+from prudent.workflows.search.moves import draw_below, try_move, undo
+from prudent.workflows.search.walk import CandidatePlan, SearchArrays, accept, copy, cost_usd, walk
+from prudent.workflows.simulation.compiled import Floats, Ints, allocation_free, inlined, uniform
 
 
-class Heat(NamedTuple):
+class SearchObjective(NamedTuple):
+    """time_weight * makespan + cost_weight * cost, plus late_weight * lateness + over_weight * excess."""
+
+    time_weight: float = 1.0
+    cost_weight: float = 0.0
+    deadline_s: float = math.inf
+    late_weight: float = 0.0
+    budget_usd: float = math.inf
+    over_weight: float = 0.0
+
+
+@inlined
+def energy(aim: SearchObjective, makespan_s: float, cost_usd: float) -> float:
+    """What the search makes small."""
+    total = aim.time_weight * makespan_s + aim.cost_weight * cost_usd
+    if makespan_s > aim.deadline_s:
+        total += aim.late_weight * (makespan_s - aim.deadline_s)
+    if cost_usd > aim.budget_usd:
+        total += aim.over_weight * (cost_usd - aim.budget_usd)
+    return total
+
+
+@inlined
+def makespan_limit_s(aim: SearchObjective, limit: float) -> float:
+    """The makespan above which the energy is above `limit` whatever the cost."""
+    if aim.time_weight * aim.deadline_s >= limit or aim.late_weight == 0.0:
+        return limit / aim.time_weight if aim.time_weight > 0.0 else math.inf
+    return (limit + aim.late_weight * aim.deadline_s) / (aim.time_weight + aim.late_weight)
+
+
+class CoolingSchedule(NamedTuple):
     """How bold the search is.
 
     The temperature falls from `first` to `last`, as shares of the energy. `focus`: how often an activation is
@@ -29,12 +57,12 @@ class Heat(NamedTuple):
     crowding: float = 0.05
 
 
-@bare
+@allocation_free
 def anneal(
-    ground: Ground,
-    draft: Draft,
-    aim: Aim,
-    heat: Heat,
+    ground: SearchArrays,
+    draft: CandidatePlan,
+    aim: SearchObjective,
+    heat: CoolingSchedule,
     tries: int,
     enough: float,
     random: Any,
@@ -49,7 +77,7 @@ def anneal(
     Only plans within the aim's deadline and budget count as best. Ends early when the energy is `enough`.
     """
     makespan_s = walk(ground, draft, 0, math.inf)
-    keep(draft, 0)
+    accept(draft, 0)
     usd = cost_usd(ground, draft)
     now = energy(aim, makespan_s, usd) + heat.crowding * _crowding(draft)
     length = _critical(ground, draft, path)
@@ -57,13 +85,13 @@ def anneal(
     for turn in range(tries):
         temperature = scale * heat.first * (heat.last / heat.first) ** (turn / tries)
         limit = now - temperature * math.log(1.0 - uniform(random))
-        task = draw(random, len(draft.order))
+        task = draw_below(random, len(draft.order))
         if uniform(random) < heat.focus:
-            task = path[draw(random, length)]
+            task = path[draw_below(random, length)]
         first = try_move(ground, draft, random, task, move)
         if first < 0:
             continue
-        makespan_s = walk(ground, draft, first, latest_s(aim, limit))
+        makespan_s = walk(ground, draft, first, makespan_limit_s(aim, limit))
         if makespan_s == math.inf:
             undo(draft, move)
             continue
@@ -73,7 +101,7 @@ def anneal(
         if then > limit:
             undo(draft, move)
             continue
-        keep(draft, first)
+        accept(draft, first)
         now = then
         length = _critical(ground, draft, path)
         allowed = makespan_s <= aim.deadline_s and usd <= aim.budget_usd
@@ -85,8 +113,8 @@ def anneal(
                 return
 
 
-@bare
-def _crowding(draft: Draft) -> float:
+@allocation_free
+def _crowding(draft: CandidatePlan) -> float:
     """The mean time at which lanes fall idle: of two equal makespans the less crowded one leads further."""
     total = 0.0
     for lane in range(len(draft.lane_free_s)):
@@ -94,8 +122,8 @@ def _crowding(draft: Draft) -> float:
     return total / len(draft.lane_free_s)
 
 
-@bare
-def _critical(ground: Ground, draft: Draft, path: Ints) -> int:
+@allocation_free
+def _critical(ground: SearchArrays, draft: CandidatePlan, path: Ints) -> int:
     """The activations that hold up the end, last first; how many they are."""
     last = draft.order[0]
     for task in draft.order:

@@ -7,23 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from prudent.workflows.chance import uniform
-from prudent.workflows.compiled import bare, inlined
-from prudent.workflows.graph import Ints
-from prudent.workflows.search.draft import Draft
-from prudent.workflows.search.ground import Ground
+from prudent.workflows.search.walk import CandidatePlan, SearchArrays
+from prudent.workflows.simulation.compiled import Ints, allocation_free, inlined, uniform
 
 SHIFT, SWAP, CROSS = 0, 1, 2
 
 
 @inlined
-def draw(random: Any, count: int) -> int:
+def draw_below(random: Any, count: int) -> int:
     """A whole number from 0 to below `count`."""
     return int(uniform(random) * count)
 
 
-@bare
-def window(ground: Ground, draft: Draft, task: int) -> tuple[int, int]:
+@allocation_free
+def position_range(ground: SearchArrays, draft: CandidatePlan, task: int) -> tuple[int, int]:
     """The positions at which an activation is after its parents and before its children."""
     low, high = 0, len(draft.order) - 1
     for at in range(ground.beneath[task], ground.beneath[task + 1]):
@@ -33,8 +30,8 @@ def window(ground: Ground, draft: Draft, task: int) -> tuple[int, int]:
     return low, high
 
 
-@bare
-def shift(draft: Draft, here: int, there: int) -> None:
+@allocation_free
+def shift(draft: CandidatePlan, here: int, there: int) -> None:
     """Take what is at one position to another; those in between close up."""
     order, place = draft.order, draft.place
     task = order[here]
@@ -47,7 +44,7 @@ def shift(draft: Draft, here: int, there: int) -> None:
 
 
 @inlined
-def exchange(draft: Draft, here: int, there: int) -> None:
+def exchange(draft: CandidatePlan, here: int, there: int) -> None:
     """Two activations change position and lane with each other."""
     one, other = draft.order[here], draft.order[there]
     draft.order[here], draft.order[there] = other, one
@@ -55,8 +52,8 @@ def exchange(draft: Draft, here: int, there: int) -> None:
     draft.lane[one], draft.lane[other] = draft.lane[other], draft.lane[one]
 
 
-@bare
-def cross(draft: Draft, first: int, one: int, other: int) -> None:
+@allocation_free
+def cross(draft: CandidatePlan, first: int, one: int, other: int) -> None:
     """From a position on, two lanes change their activations with each other."""
     for at in range(first, len(draft.order)):
         task = draft.order[at]
@@ -66,26 +63,26 @@ def cross(draft: Draft, first: int, one: int, other: int) -> None:
             draft.lane[task] = one
 
 
-@bare
-def try_move(ground: Ground, draft: Draft, random: Any, task: int, move: Ints) -> int:
+@allocation_free
+def try_move(ground: SearchArrays, draft: CandidatePlan, random: Any, task: int, move: Ints) -> int:
     """Change the draft around an activation and say how in `move`; the first changed position, or -1."""
     luck = uniform(random)
-    low, high = window(ground, draft, task)
+    low, high = position_range(ground, draft, task)
     here = draft.place[task]
     lanes = len(ground.kind)
     if luck < 0.05 and lanes > 1:
-        one, other = draft.lane[task], draw(random, lanes)
+        one, other = draft.lane[task], draw_below(random, lanes)
         if one == other:
             return -1
         move[0], move[1], move[2], move[3] = CROSS, here, one, other
         cross(draft, here, one, other)
         return int(here)
-    there = low + draw(random, high - low + 1)
+    there = low + draw_below(random, high - low + 1)
     if luck < 0.35:
         return _swap(ground, draft, here, there, move)
     lane = draft.lane[draft.order[there]]
     if luck < 0.55:
-        lane = draw(random, lanes)
+        lane = draw_below(random, lanes)
         if luck < 0.45:
             there = here
     if there == here and lane == draft.lane[task]:
@@ -97,8 +94,8 @@ def try_move(ground: Ground, draft: Draft, random: Any, task: int, move: Ints) -
 
 
 @inlined
-def _swap(ground: Ground, draft: Draft, here: int, there: int, move: Ints) -> int:
-    low, high = window(ground, draft, draft.order[there])
+def _swap(ground: SearchArrays, draft: CandidatePlan, here: int, there: int, move: Ints) -> int:
+    low, high = position_range(ground, draft, draft.order[there])
     if here == there or here < low or here > high:
         return -1
     move[0], move[1], move[2] = SWAP, here, there
@@ -106,8 +103,8 @@ def _swap(ground: Ground, draft: Draft, here: int, there: int, move: Ints) -> in
     return int(min(here, there))
 
 
-@bare
-def undo(draft: Draft, move: Ints) -> None:
+@allocation_free
+def undo(draft: CandidatePlan, move: Ints) -> None:
     """Go back on the last move."""
     if move[0] == SHIFT:
         draft.lane[draft.order[move[2]]] = move[3]

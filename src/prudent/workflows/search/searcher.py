@@ -10,37 +10,37 @@ from dataclasses import dataclass
 import numpy as np
 
 from prudent.core.seeds import rng_for
-from prudent.workflows.policies import PLAN
-from prudent.workflows.problem import Problem, weather_of
-from prudent.workflows.search.aim import Aim, energy
-from prudent.workflows.search.anneal import Heat, anneal
-from prudent.workflows.search.draft import draft_of
-from prudent.workflows.search.ground import ground_of
-from prudent.workflows.simulator import Placement, play
+from prudent.workflows.search.anneal import CoolingSchedule, SearchObjective, anneal, energy
+from prudent.workflows.search.walk import candidate_plan, search_arrays
+from prudent.workflows.simulation.problem import Placement, SchedulingProblem, sample_world
+from prudent.workflows.simulation.records import PLAN
+from prudent.workflows.simulation.simulator import run_simulation
 
 _SLICE = 20_000
 """So many changes are tried between two looks at the clock, when there is a limit in seconds."""
+
+
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class EvaluatedPlacement:
     """A placement with its makespan and cost."""
 
     placement: Placement
     makespan_s: float
     cost_usd: float
 
-    def energy(self, aim: Aim) -> float:
+    def energy(self, aim: SearchObjective) -> float:
         """What the aim makes of it."""
         return float(energy(aim, self.makespan_s, self.cost_usd))
 
-    def within(self, aim: Aim) -> bool:
+    def within(self, aim: SearchObjective) -> bool:
         """Whether it keeps the aim's deadline and budget."""
         return self.makespan_s <= aim.deadline_s and self.cost_usd <= aim.budget_usd
 
 
-class Searcher:
+class PlacementSearch:
     """Searches for one problem; the same calls with the same seed give the same answers.
 
     A clock, when one is given, only makes it stop earlier.
@@ -48,7 +48,7 @@ class Searcher:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: SchedulingProblem,
         seed: int,
         seconds: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
@@ -56,36 +56,50 @@ class Searcher:
         self.problem = problem
         self.seed = seed
         self.tried = 0
-        self._ground = ground_of(problem)
-        self._calm = weather_of(problem, problem.world.calm(), 0)
+        self._ground = search_arrays(problem)
+        self._calm = sample_world(problem, problem.world.calm(), 0)
         self._runs = 0
         self._clock = clock
         self._until = clock() + seconds if math.isfinite(seconds) else math.inf
 
-    def judge(self, placement: Placement) -> Found:
+    def judge(self, placement: Placement) -> EvaluatedPlacement:
         """What a placement takes and costs in the calm world, by the simulator itself.
 
         The search is only nearly right where two slots share a VM's files or its late boot: there it takes
         the order of the list for the order in time.
         """
-        trace = play(self.problem, self._calm, PLAN, placement=placement)
-        return Found(placement, trace.makespan_s, trace.cost_usd)
+        trace = run_simulation(self.problem, self._calm, PLAN, placement=placement)
+        return EvaluatedPlacement(placement, trace.makespan_s, trace.cost_usd)
 
     @property
     def out_of_time(self) -> bool:
         """Whether the limit in seconds is reached."""
         return self._until < math.inf and self._clock() >= self._until
 
-    def improve(self, start: Found, aim: Aim, heat: Heat, tries: int, enough: float = 0.0) -> Found | None:
+    def improve(
+        self,
+        start: EvaluatedPlacement,
+        aim: SearchObjective,
+        heat: CoolingSchedule,
+        tries: int,
+        enough: float = 0.0,
+    ) -> EvaluatedPlacement | None:
         """Anneal from a placement; the best found within the aim, which may be the start, or None."""
         found = self._anneal(start, _inside(aim), heat, tries, enough)
         if found is not None and found.within(aim) and not found.energy(aim) > start.energy(aim):
             return found
         return start if start.within(aim) else None
 
-    def _anneal(self, start: Found, aim: Aim, heat: Heat, tries: int, enough: float) -> Found | None:
+    def _anneal(
+        self,
+        start: EvaluatedPlacement,
+        aim: SearchObjective,
+        heat: CoolingSchedule,
+        tries: int,
+        enough: float,
+    ) -> EvaluatedPlacement | None:
         n = len(self.problem.tasks)
-        draft = draft_of(self._ground, start.placement)
+        draft = candidate_plan(self._ground, start.placement)
         lane, order = start.placement.lane.copy(), start.placement.order.copy()
         first = start.energy(aim) if start.within(aim) else math.inf
         best = np.array([first, start.makespan_s, start.cost_usd])
@@ -110,7 +124,7 @@ class Searcher:
         return self.judge(Placement(lane, order)) if best[0] < math.inf else None
 
 
-def _inside(aim: Aim) -> Aim:
+def _inside(aim: SearchObjective) -> SearchObjective:
     """The limits a hair tighter, so that rounding does not make a plan late."""
     return aim._replace(
         deadline_s=aim.deadline_s * (1 - _ROUNDING), budget_usd=aim.budget_usd * (1 - _ROUNDING)

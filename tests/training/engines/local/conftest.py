@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from prudent.training.algorithms.domains import domain as domain_of
+from prudent.training.algorithms.algorithm import domain as domain_of
 from prudent.training.algorithms.registry import algorithm, algorithms
-from prudent.training.dataset import Column, Dataset
-from prudent.training.engine import TrialSpec
-from prudent.training.engines.local.builders import builder
-from prudent.training.engines.local.lesson import Judge, Lesson, Part
+from prudent.training.data.dataset import Column, Dataset
+from prudent.training.engines.engine import TrialSpec
+from prudent.training.engines.fit_task import FitTask, Judge, PreparedRows
+from prudent.training.engines.local.engine import LocalSession, open_pool
+from prudent.training.engines.local.learners.registry import builder
 from prudent.training.engines.local.run import LocalRun
-from prudent.training.engines.local.session import LocalSession, open_pool
-from prudent.training.request_limits import Validation
+from prudent.training.request.limits import Validation
 from prudent.tuning.trial import Outcome
 
 
@@ -38,27 +38,27 @@ def _data_for(domain: str, classes: int = 3, rows: int = 400, columns: int = 6, 
     return Dataset(X, y, names, tuple("abcdefgh"[:classes]), "y", "classes")
 
 
-def _lesson_of(dataset: Dataset, domain: str, share: float = 0.7, seed: int = 5, **more) -> Lesson:
+def _lesson_of(dataset: Dataset, domain: str, share: float = 0.7, seed: int = 5, **more) -> FitTask:
     """The first rows to learn from, the others held out."""
     cut = round(share * len(dataset))
     known = domain_of(domain)
     classes = len(dataset.classes)
-    judge = Judge(known.task, known.metric_for(classes), classes)
+    scorer = Judge(known.task, known.metric_for(classes), classes)
     y = dataset.y
-    first = Part(np.array(dataset.X[:cut]), None if y is None else y[:cut])
-    others = Part(np.array(dataset.X[cut:]), None if y is None else y[cut:])
-    return Lesson(first, others, judge, seed, **more)
+    first = PreparedRows(np.array(dataset.X[:cut]), None if y is None else y[:cut])
+    others = PreparedRows(np.array(dataset.X[cut:]), None if y is None else y[cut:])
+    return FitTask(first, others, scorer, seed, **more)
 
 
-def _fit(name: str, lesson: Lesson, **hyperparameters):
+def _fit(name: str, fit_task: FitTask, **hyperparameters):
     """A model, built in this process."""
     # As in a worker: several threads that wait for each other on a busy machine are slower than one.
     with threadpool_limits(1):
-        return builder(name)(lesson, algorithm(name).complete(hyperparameters))
+        return builder(name)(fit_task, algorithm(name).complete(hyperparameters))
 
 
-def _score(model, lesson: Lesson) -> float:
-    return lesson.judge.score(lesson.held_out.y, model.predict(lesson.held_out.X), lesson.held_out.X)
+def _score(model, fit_task: FitTask) -> float:
+    return fit_task.scorer.score(fit_task.held_out.y, model.predict(fit_task.held_out.X), fit_task.held_out.X)
 
 
 def _finish(run, until_s: float = 60.0) -> tuple[Outcome, list]:
@@ -145,7 +145,7 @@ def _handed_out(function):
 
 
 data_for = _handed_out(_data_for)
-lesson_of = _handed_out(_lesson_of)
+fit_task_of = _handed_out(_lesson_of)
 fit = _handed_out(_fit)
 score = _handed_out(_score)
 finish = _handed_out(_finish)

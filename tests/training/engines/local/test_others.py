@@ -11,19 +11,19 @@ from sklearn.linear_model import GammaRegressor, PoissonRegressor, TweedieRegres
 from sklearn.mixture import GaussianMixture
 
 from prudent.core.errors import BadInput, RunFailed
-from prudent.training.dataset import Dataset
-from prudent.training.engines.local.families import family_of, link_of
+from prudent.training.data.dataset import Dataset
+from prudent.training.engines.local.learners.generalized import family_of, link_of
 
 # Generalised linear regression
 
 
 @pytest.fixture
-def counts(data_for, lesson_of):
+def counts(data_for, fit_task_of):
     """A positive target whose logarithm is linear."""
     found = data_for("regression")
     rng = np.random.default_rng(2)
     mean = np.exp(0.3 * (found.y - found.y.mean()) + 1)
-    return lesson_of(Dataset(found.X, rng.poisson(mean) + 0.0, found.columns), "regression")
+    return fit_task_of(Dataset(found.X, rng.poisson(mean) + 0.0, found.columns), "regression")
 
 
 @pytest.mark.parametrize(
@@ -51,26 +51,26 @@ def test_families_beside_scikit_learn(counts, fit, settings, other):
 
 
 @pytest.mark.parametrize("link", ["logit", "probit", "cloglog"])
-def test_binomial_links_find_the_share(data_for, lesson_of, fit, link):
+def test_binomial_links_find_the_share(data_for, fit_task_of, fit, link):
     found = data_for("regression", rows=3000)
     rng = np.random.default_rng(4)
     chosen = link_of("binomial", link, 0, None)
     truth = chosen.mean(0.4 * (found.y - found.y.mean()))
     hits = (rng.random(len(truth)) < truth).astype(float)
-    lesson = lesson_of(Dataset(found.X, hits, found.columns), "regression")
-    model = fit("generalized-linear-regression", lesson, family="binomial", link=link)
-    assert np.abs(model.predict(lesson.held_out.X) - truth[2100:]).mean() < 0.03
+    fit_task = fit_task_of(Dataset(found.X, hits, found.columns), "regression")
+    model = fit("generalized-linear-regression", fit_task, family="binomial", link=link)
+    assert np.abs(model.predict(fit_task.held_out.X) - truth[2100:]).mean() < 0.03
 
 
 @pytest.mark.parametrize("link", ["identity", "sqrt"])
-def test_other_links_of_poisson(data_for, lesson_of, fit, link):
+def test_other_links_of_poisson(data_for, fit_task_of, fit, link):
     found = data_for("regression", rows=3000)
     chosen = link_of("poisson", link, 0.0, None)
     truth = chosen.mean(chosen.linear(np.full(len(found), 60.0)) + 0.5 * (found.y - found.y.mean()))
     drawn = np.random.default_rng(2).poisson(truth) + 0.0
-    lesson = lesson_of(Dataset(found.X, drawn, found.columns), "regression")
-    model = fit("generalized-linear-regression", lesson, family="poisson", link=link)
-    assert np.abs(model.predict(lesson.held_out.X) / truth[2100:] - 1).mean() < 0.02
+    fit_task = fit_task_of(Dataset(found.X, drawn, found.columns), "regression")
+    model = fit("generalized-linear-regression", fit_task, family="poisson", link=link)
+    assert np.abs(model.predict(fit_task.held_out.X) / truth[2100:] - 1).mean() < 0.02
 
 
 def test_penalty_of_a_generalised_model_is_beside_the_mean(counts, fit):
@@ -125,10 +125,10 @@ def test_targets_that_a_family_does_not_have(counts, fit):
         family_of("tweedie", 0.5)
 
 
-def test_gaussian_identity_is_linear_regression(data_for, lesson_of, fit):
-    lesson = lesson_of(data_for("regression"), "regression")
-    one = fit("generalized-linear-regression", lesson, regParam=0.3)
-    other = fit("linear-regression", lesson, regParam=0.3)
+def test_gaussian_identity_is_linear_regression(data_for, fit_task_of, fit):
+    fit_task = fit_task_of(data_for("regression"), "regression")
+    one = fit("generalized-linear-regression", fit_task, regParam=0.3)
+    other = fit("linear-regression", fit_task, regParam=0.3)
     np.testing.assert_allclose(one.line.weights, other.line.weights)
 
 
@@ -137,45 +137,45 @@ def test_gaussian_identity_is_linear_regression(data_for, lesson_of, fit):
 
 @pytest.mark.parametrize("smoothing", [0.1, 1.0])
 @pytest.mark.parametrize("kind", ["multinomial", "bernoulli", "complement"])
-def test_naive_bayes_of_counts(data_for, lesson_of, fit, kind, smoothing):
+def test_naive_bayes_of_counts(data_for, fit_task_of, fit, kind, smoothing):
     found = data_for("classification", rows=3000)
     X = np.floor(np.exp(found.X)).astype(np.float32)
     X = np.minimum(X, 1) if kind == "bernoulli" else X
-    lesson = lesson_of(Dataset(X, found.y, found.columns, found.classes), "classification")
-    ours = fit("naive-bayes", lesson, modelType=kind, smoothing=smoothing)
+    fit_task = fit_task_of(Dataset(X, found.y, found.columns, found.classes), "classification")
+    ours = fit("naive-bayes", fit_task, modelType=kind, smoothing=smoothing)
     other = {
         "multinomial": reference.MultinomialNB,
         "bernoulli": reference.BernoulliNB,
         "complement": reference.ComplementNB,
-    }[kind](alpha=smoothing).fit(lesson.rows.X, lesson.rows.y)
-    X = lesson.held_out.X
+    }[kind](alpha=smoothing).fit(fit_task.rows.X, fit_task.rows.y)
+    X = fit_task.held_out.X
     # Spark smooths the classes' shares as well, which scikit-learn does not: a little apart.
     np.testing.assert_allclose(ours.probabilities(X), other.predict_proba(X), atol=2e-3)
 
 
-def test_gaussian_naive_bayes(data_for, lesson_of, fit):
-    lesson = lesson_of(data_for("classification", rows=2000), "classification")
-    ours = fit("naive-bayes", lesson, modelType="gaussian", smoothing=5.0)
-    other = reference.GaussianNB().fit(lesson.rows.X, lesson.rows.y)
-    X = lesson.held_out.X
+def test_gaussian_naive_bayes(data_for, fit_task_of, fit):
+    fit_task = fit_task_of(data_for("classification", rows=2000), "classification")
+    ours = fit("naive-bayes", fit_task, modelType="gaussian", smoothing=5.0)
+    other = reference.GaussianNB().fit(fit_task.rows.X, fit_task.rows.y)
+    X = fit_task.held_out.X
     np.testing.assert_allclose(ours.probabilities(X), other.predict_proba(X), atol=1e-4)
 
 
-def test_naive_bayes_refuses_features_it_cannot_count(data_for, lesson_of, fit):
-    lesson = lesson_of(data_for("classification"), "classification")
+def test_naive_bayes_refuses_features_it_cannot_count(data_for, fit_task_of, fit):
+    fit_task = fit_task_of(data_for("classification"), "classification")
     for kind in ("multinomial", "complement"):
         with pytest.raises(BadInput, match="negative"):
-            fit("naive-bayes", lesson, modelType=kind)
+            fit("naive-bayes", fit_task, modelType=kind)
     with pytest.raises(BadInput, match="0 and 1"):
-        fit("naive-bayes", lesson, modelType="bernoulli")
+        fit("naive-bayes", fit_task, modelType="bernoulli")
 
 
-def test_without_smoothing_the_unseen_is_unlikely_not_nan(data_for, lesson_of, fit):
+def test_without_smoothing_the_unseen_is_unlikely_not_nan(data_for, fit_task_of, fit):
     found = data_for("classification")
     X = np.abs(found.X)
     X[found.y == 1, 0] = 0.0
-    lesson = lesson_of(Dataset(X, found.y, found.columns, found.classes), "classification")
-    shares = fit("naive-bayes", lesson, smoothing=0.0).probabilities(np.abs(found.X))
+    fit_task = fit_task_of(Dataset(X, found.y, found.columns, found.classes), "classification")
+    shares = fit("naive-bayes", fit_task, smoothing=0.0).probabilities(np.abs(found.X))
     assert np.isfinite(shares).all()
     assert shares[:, 1].max() < 1e-6
 
@@ -184,43 +184,47 @@ def test_without_smoothing_the_unseen_is_unlikely_not_nan(data_for, lesson_of, f
 
 
 @pytest.mark.parametrize("mode", ["k-means||", "random"])
-def test_k_means_finds_what_is_there(data_for, lesson_of, fit, score, mode):
-    lesson = lesson_of(data_for("clustering", rows=900), "clustering")
-    best = max(score(fit("k-means", replace(lesson, seed=s), k=3, initMode=mode), lesson) for s in range(4))
+def test_k_means_finds_what_is_there(data_for, fit_task_of, fit, score, mode):
+    fit_task = fit_task_of(data_for("clustering", rows=900), "clustering")
+    best = max(
+        score(fit("k-means", replace(fit_task, seed=s), k=3, initMode=mode), fit_task) for s in range(4)
+    )
     assert best > 0.85
 
 
-def test_k_means_parallel_begins_well_nearly_always(data_for, lesson_of, fit, score):
-    lesson = lesson_of(data_for("clustering", rows=900), "clustering")
-    assert all(score(fit("k-means", replace(lesson, seed=s), k=3), lesson) > 0.85 for s in range(8))
+def test_k_means_parallel_begins_well_nearly_always(data_for, fit_task_of, fit, score):
+    fit_task = fit_task_of(data_for("clustering", rows=900), "clustering")
+    assert all(score(fit("k-means", replace(fit_task, seed=s), k=3), fit_task) > 0.85 for s in range(8))
 
 
-def test_k_means_on_few_different_rows(data_for, lesson_of, fit):
+def test_k_means_on_few_different_rows(data_for, fit_task_of, fit):
     found = data_for("clustering")
     X = np.repeat(found.X[:3], 50, axis=0)
-    model = fit("k-means", lesson_of(Dataset(X, None, found.columns), "clustering"), k=3)
+    model = fit("k-means", fit_task_of(Dataset(X, None, found.columns), "clustering"), k=3)
     assert len(np.unique(model.predict(X))) <= 3
     with pytest.raises(BadInput, match="smaller k"):
-        fit("k-means", lesson_of(Dataset(found.X[:10], None, found.columns), "clustering"), k=50)
+        fit("k-means", fit_task_of(Dataset(found.X[:10], None, found.columns), "clustering"), k=50)
 
 
-def test_cosine_looks_at_directions_only(data_for, lesson_of, fit):
+def test_cosine_looks_at_directions_only(data_for, fit_task_of, fit):
     rng = np.random.default_rng(1)
     way = np.where(rng.random(300) < 0.5, 0.2, 1.3)
     length = rng.uniform(0.1, 50, size=300)
     X = (np.stack([np.cos(way), np.sin(way)], axis=1) * length[:, None]).astype(np.float32)
     columns = data_for("clustering", columns=2).columns
-    model = fit("k-means", lesson_of(Dataset(X, None, columns), "clustering"), k=2, distanceMeasure="cosine")
+    model = fit(
+        "k-means", fit_task_of(Dataset(X, None, columns), "clustering"), k=2, distanceMeasure="cosine"
+    )
     clusters = model.predict(X)
     assert len(set(zip(clusters.tolist(), way.tolist(), strict=True))) == 2
 
 
-def test_mixture_beside_scikit_learn(data_for, lesson_of, fit):
-    lesson = lesson_of(data_for("clustering", rows=900), "clustering")
-    ours = fit("gaussian-mixture-model", lesson, k=3)
-    other = GaussianMixture(3, tol=0.01, init_params="k-means++", random_state=lesson.seed)
-    other.fit(lesson.rows.X.astype(float))
-    X = lesson.held_out.X
+def test_mixture_beside_scikit_learn(data_for, fit_task_of, fit):
+    fit_task = fit_task_of(data_for("clustering", rows=900), "clustering")
+    ours = fit("gaussian-mixture-model", fit_task, k=3)
+    other = GaussianMixture(3, tol=0.01, init_params="k-means++", random_state=fit_task.seed)
+    other.fit(fit_task.rows.X.astype(float))
+    X = fit_task.held_out.X
     np.testing.assert_allclose(ours.probabilities(X), other.predict_proba(X.astype(float)), atol=1e-9)
 
 
@@ -228,39 +232,46 @@ def test_mixture_beside_scikit_learn(data_for, lesson_of, fit):
 
 
 @pytest.mark.parametrize("solver", ["adam", "l-bfgs", "gd"])
-def test_perceptron_learns_what_no_line_can(data_for, lesson_of, fit, score, solver):
+def test_perceptron_learns_what_no_line_can(data_for, fit_task_of, fit, score, solver):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(800, 2)).astype(np.float32) * [1, 1000]
     y = ((X[:, 0] > 0) ^ (X[:, 1] > 0)).astype(np.int64)
     columns = data_for("clustering", columns=2).columns
-    lesson = lesson_of(Dataset(X.astype(np.float32), y, columns, ("no", "yes")), "deep-learning")
+    fit_task = fit_task_of(Dataset(X.astype(np.float32), y, columns, ("no", "yes")), "deep-learning")
     settings = {"stepSize": 2.0, "maxIter": 300, "blockSize": 32} if solver == "gd" else {"stepSize": 0.03}
-    model = fit("multilayer-perceptron-classifier", lesson, solver=solver, hiddenLayersWidth=16, **settings)
-    assert score(model, lesson) > 0.9
-    assert score(fit("binomial-logistic-regression", lesson), lesson) < 0.7
+    model = fit("multilayer-perceptron-classifier", fit_task, solver=solver, hiddenLayersWidth=16, **settings)
+    assert score(model, fit_task) > 0.9
+    assert score(fit("binomial-logistic-regression", fit_task), fit_task) < 0.7
 
 
-def test_perceptron_keeps_its_best_epoch(data_for, lesson_of, fit, score):
-    lesson = lesson_of(data_for("classification", rows=200), "deep-learning")
-    model = fit("multilayer-perceptron-classifier", lesson, maxIter=150, stepSize=0.1)
-    assert score(model, lesson) == pytest.approx(max(model.course.validation), abs=1e-9)
+def test_perceptron_keeps_its_best_epoch(data_for, fit_task_of, fit, score):
+    fit_task = fit_task_of(data_for("classification", rows=200), "deep-learning")
+    model = fit("multilayer-perceptron-classifier", fit_task, maxIter=150, stepSize=0.1)
+    assert score(model, fit_task) == pytest.approx(max(model.learning_curve.validation), abs=1e-9)
 
 
-def test_perceptron_repeats_itself(data_for, lesson_of, fit):
-    lesson = lesson_of(data_for("classification", rows=200), "deep-learning")
-    one, other = (fit("multilayer-perceptron-classifier", lesson, maxIter=5) for _ in range(2))
+def test_perceptron_repeats_itself(data_for, fit_task_of, fit):
+    fit_task = fit_task_of(data_for("classification", rows=200), "deep-learning")
+    one, other = (fit("multilayer-perceptron-classifier", fit_task, maxIter=5) for _ in range(2))
     np.testing.assert_array_equal(one.layers[0].weights, other.layers[0].weights)
 
 
 @pytest.mark.parametrize("end", ["inputLayerWidth", "outputLayerWidth"])
-def test_perceptron_refuses_ends_that_do_not_fit(data_for, lesson_of, fit, end):
-    lesson = lesson_of(data_for("classification"), "deep-learning")
+def test_perceptron_refuses_ends_that_do_not_fit(data_for, fit_task_of, fit, end):
+    fit_task = fit_task_of(data_for("classification"), "deep-learning")
     with pytest.raises(BadInput, match=f"{end} is 9"):
-        fit("multilayer-perceptron-classifier", lesson, **{end: 9})
-    fit("multilayer-perceptron-classifier", lesson, inputLayerWidth=6, outputLayerWidth=3, maxIter=1)
+        fit("multilayer-perceptron-classifier", fit_task, **{end: 9})
+    fit("multilayer-perceptron-classifier", fit_task, inputLayerWidth=6, outputLayerWidth=3, maxIter=1)
 
 
-def test_perceptron_says_when_it_diverges(data_for, lesson_of, fit):
-    lesson = lesson_of(data_for("classification"), "deep-learning")
+def test_perceptron_says_when_it_diverges(data_for, fit_task_of, fit):
+    fit_task = fit_task_of(data_for("classification"), "deep-learning")
     with pytest.raises(RunFailed, match="stepSize"):
-        fit("multilayer-perceptron-classifier", lesson, solver="gd", stepSize=1e30, regParam=1e30, maxIter=50)
+        fit(
+            "multilayer-perceptron-classifier",
+            fit_task,
+            solver="gd",
+            stepSize=1e30,
+            regParam=1e30,
+            maxIter=50,
+        )

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from prudent.training.algorithms.domains import domain as domain_of
+from prudent.training.algorithms.algorithm import domain as domain_of
 from prudent.training.algorithms.registry import algorithm
+from prudent.training.data.features import encode_rows
 from prudent.training.data.reading import read_dataset
-from prudent.training.engines.local.builders import builder
-from prudent.training.engines.local.lesson import Judge, Lesson, Part
-from prudent.training.engines.local.steps import apply_all
-from prudent.training.engines.local.transforms import Preparation
+from prudent.training.engines.fit_task import FitTask, Judge, PreparedRows
+from prudent.training.engines.fitted_transforms import apply_all
+from prudent.training.engines.local.features import TransformFitter
+from prudent.training.engines.local.learners.registry import builder
 from prudent.training.engines.pmml.document import document
-from prudent.training.engines.pmml.models import NoWords
-from prudent.training.request import TrainingRequest
-from prudent.training.request_errors import BadRequest
-from prudent.training.rows import encode_rows
+from prudent.training.engines.pmml.models import NotExpressible
+from prudent.training.request.errors import BadRequest
+from prudent.training.request.request import TrainingRequest
 from prudent.training.train import train
 
 TOWNS = ("Rome", "Oslo", "Lima")
@@ -81,16 +81,16 @@ def fitted(path: Path, domain: str, target: str | None, name: str, settings: Any
     cache = path.parent / "cache"
     data = read_dataset(str(path), "csv", target, ("town", "size", "age"), domain=domain, cache=cache)
     found = domain_of(domain)
-    preparation = Preparation(data.X, data.columns)
+    fitter = TransformFitter(data.X, data.columns)
     for step, chosen in steps:
-        preparation.add(step, chosen)
-    preparation.finish()
-    rows = Part(preparation.X, data.y)
-    judge = Judge(found.task, found.metric_for(len(data.classes)), len(data.classes))
+        fitter.add(step, chosen)
+    fitter.finish()
+    rows = PreparedRows(fitter.X, data.y)
+    scorer = Judge(found.task, found.metric_for(len(data.classes)), len(data.classes))
     # As in a worker: several threads that wait for each other on a busy machine are slower than one.
     with threadpool_limits(1):
-        model = builder(name)(Lesson(rows, rows, judge, 1), algorithm(name).complete(settings))
-    return model, preparation.steps, data
+        model = builder(name)(FitTask(rows, rows, scorer, 1), algorithm(name).complete(settings))
+    return model, fitter.steps, data
 
 
 def answers(jpmml: Any, tmp_path: Path, model: Any, steps: Any, data: Any) -> list[dict[str, Any]]:
@@ -142,7 +142,7 @@ def test_what_pmml_has_no_words_for_is_said_and_gives_no_document(table: Path) -
     ]
     for domain, target, name, settings, why in cases:
         model, steps, data = fitted(table, domain, target, name, settings)
-        with pytest.raises(NoWords, match=why):
+        with pytest.raises(NotExpressible, match=why):
             document(model, steps, data.columns, data.target, data.classes)
 
 

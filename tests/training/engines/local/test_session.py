@@ -15,12 +15,12 @@ import pytest
 
 from prudent.core.errors import BadInput
 from prudent.training.algorithms.registry import algorithms
-from prudent.training.dataset import CATEGORICAL, Column, Dataset
-from prudent.training.engine import Facts
+from prudent.training.data.dataset import CATEGORICAL, Column, Dataset
+from prudent.training.data.splitting import hold_out
+from prudent.training.engines.engine import ModelFacts
 from prudent.training.engines.local.engine import LocalEngine
-from prudent.training.metrics import confusion, f1
-from prudent.training.request_limits import Validation
-from prudent.training.splitting import hold_out
+from prudent.training.models.metrics import confusion, f1
+from prudent.training.request.limits import Validation
 from prudent.tuning.jobs.job import Run
 
 REGRESSION, CLASSES, CLUSTERS = "regression", "classification", "clustering"
@@ -76,7 +76,7 @@ def test_every_algorithm_from_raw_rows_to_onnx(bench, data_for, facts_of, name, 
     dataset = with_gaps_and_categories(data_for(domain, classes=classes))
     outcome, place = bench(dataset, domain).train(name, transforms=transforms, **settings)
     assert outcome.status == "finished", outcome.why
-    facts = Facts(**facts_of(place))
+    facts = ModelFacts(**facts_of(place))
     assert outcome.measures["score"] == facts.score
     assert facts.export_difference < 1e-5
     assert (facts.rows_trained, facts.rows_validated) == (280, 120)
@@ -332,8 +332,8 @@ def test_description_and_shape(bench, data_for):
 
 
 def test_the_engine_opens_a_request(tmp_path, data_for, finish):
-    from prudent.training.engine import TrialSpec
-    from prudent.training.request import TrainingRequest
+    from prudent.training.engines.engine import TrialSpec
+    from prudent.training.request.request import TrainingRequest
 
     found = data_for(REGRESSION)
     lines = ["a,b,c,d,e,f,y"]
@@ -355,7 +355,7 @@ def test_the_engine_opens_a_request(tmp_path, data_for, finish):
 
 
 def test_bad_data_leave_no_process_behind(tmp_path):
-    from prudent.training.request import TrainingRequest
+    from prudent.training.request.request import TrainingRequest
 
     request = TrainingRequest.parse({"domain": REGRESSION, "dataset": {"path": str(tmp_path / "none.csv")}})
     before = children()

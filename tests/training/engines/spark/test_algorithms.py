@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prudent.training.engines.local import watch
+from prudent.training.engines import fit_task
 from prudent.training.engines.spark import perceptron
-from prudent.training.metrics import f1
-from prudent.training.model import load
+from prudent.training.models.metrics import f1
+from prudent.training.models.model import load
 from prudent.training.train import train
 
-from ....running.listening import Watch
+from ....running.listening import EarlyStopping
 from .trials import Bench, bench, spec_for, write_libsvm
 
 pytestmark = pytest.mark.timeout(900)  # Java takes its time on a busy machine
@@ -137,7 +137,7 @@ def test_boosting_ends_where_it_was_best_on_both_engines(
     """Whole steps of deep trees learn by heart at once, and more of them do not help."""
     from pyspark.ml import PipelineModel
 
-    monkeypatch.setattr(watch, "_LEAST_PATIENCE", 2)
+    monkeypatch.setattr(fit_task, "_LEAST_PATIENCE", 2)
     settings = {"maxIter": 15, "maxDepth": 5, "stepSize": 0.9}
     data = benches(VALUES)
     spec = spec_for(tmp_path, "gradient-boosted-tree-regression", hyperparameters=settings)
@@ -176,7 +176,7 @@ def test_a_network_learns_in_two_processes(
     jpmml: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    only_loopback: Watch,
+    only_loopback: EarlyStopping,
 ) -> None:
     """Gradients are averaged over both halves of the data, and nobody else is let in."""
     from pyspark.ml import PipelineModel

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from prudent.training.engines.spark.perceptron import _Ear, progress_in
-from prudent.training.engines.spark.perceptron_group import MeetingPlace, _prove, store_at
+from prudent.training.engines.spark.perceptron import _LineServer, progress_in
+from prudent.training.engines.spark.perceptron_group import RendezvousServer, _prove, store_at
 from prudent.training.engines.spark.perceptron_worker import _train, signed
 
 # Imported where it is used: every process of the tests reads this file, and one of them runs it.
@@ -26,13 +26,13 @@ SECRET, OTHER = b"s" * 32, b"o" * 32
 
 
 @pytest.fixture
-def place() -> Iterator[MeetingPlace]:
-    made = MeetingPlace("127.0.0.1", 0, SECRET)
+def place() -> Iterator[RendezvousServer]:
+    made = RendezvousServer("127.0.0.1", 0, SECRET)
     yield made
     made.close()
 
 
-def test_the_meeting_place_keeps_what_torch_leaves_there(place: MeetingPlace) -> None:
+def test_the_meeting_place_keeps_what_torch_leaves_there(place: RendezvousServer) -> None:
     """One store writes what the other reads, as torch itself calls them: through its own wrapper."""
     from torch.distributed import PrefixStore
 
@@ -46,7 +46,7 @@ def test_the_meeting_place_keeps_what_torch_leaves_there(place: MeetingPlace) ->
     assert one.compare_set("key", "value", "newer") == b"new"
 
 
-def test_nobody_meets_there_without_the_secret(place: MeetingPlace) -> None:
+def test_nobody_meets_there_without_the_secret(place: RendezvousServer) -> None:
     with socket.create_connection(("127.0.0.1", place.port)):  # says nothing, and holds up nobody
         with pytest.raises(AuthenticationError):
             store_at("127.0.0.1", place.port, OTHER)
@@ -94,7 +94,7 @@ def test_a_peer_must_prove_that_it_knows_the_secret(theirs: bytes, outcome: str 
 
 def test_a_line_too_long_ends_the_talk_and_others_are_heard() -> None:
     heard: queue.Queue[str] = queue.Queue()
-    with _Ear("127.0.0.1", heard.put) as ear:
+    with _LineServer("127.0.0.1", heard.put) as ear:
         for size in (-1, 2**31 - 1):
             with socket.create_connection(("127.0.0.1", ear.port), timeout=60) as line:
                 line.sendall(struct.pack(">i", size))

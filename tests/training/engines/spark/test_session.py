@@ -14,19 +14,19 @@ import pytest
 
 from prudent.core.errors import BadInput
 from prudent.training.algorithms.registry import algorithm
-from prudent.training.engine import TrialSpec
+from prudent.training.engines.engine import TrialSpec
 from prudent.training.engines.spark import split as splitting
-from prudent.training.engines.spark.answers import PREDICTION, Answers, collected
+from prudent.training.engines.spark.answers import PREDICTION, CollectedPredictions, collected
 from prudent.training.engines.spark.engine import SparkEngine
 from prudent.training.engines.spark.export import check, export
 from prudent.training.engines.spark.fitting import fit
 from prudent.training.engines.spark.judging import Judge
-from prudent.training.engines.spark.reading import Question, read_table
-from prudent.training.engines.spark.session import SparkTraining
+from prudent.training.engines.spark.reading import DatasetQuery, read_table
+from prudent.training.engines.spark.session import SparkTrainingSession
 from prudent.training.engines.spark.table import FEATURES, LABEL, ROW
-from prudent.training.metrics import f1
-from prudent.training.request import TrainingRequest
-from prudent.training.request_limits import Validation
+from prudent.training.models.metrics import f1
+from prudent.training.request.limits import Validation
+from prudent.training.request.request import TrainingRequest
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Progress
 
 from .trials import finish, opened, spec_for
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.timeout(900)  # Java takes its time on a busy machine
 
 
 @pytest.fixture(scope="module")
-def people(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkTraining]:
+def people(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkTrainingSession]:
     """A table with categories, missing values, text labels: whether somebody buys."""
     rng = np.random.default_rng(3)
     lines = ["age,town,income,buys"]
@@ -52,7 +52,9 @@ def people(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spa
 
 
 @pytest.fixture(scope="module")
-def noise(spark: Any, examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkTraining]:
+def noise(
+    spark: Any, examples: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkTrainingSession]:
     """Numbers to predict from ten others."""
     file = examples / "sample_linear_regression_data.txt"
     with opened(
@@ -62,7 +64,9 @@ def noise(spark: Any, examples: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="module")
-def flowers(spark: Any, examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkTraining]:
+def flowers(
+    spark: Any, examples: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkTrainingSession]:
     """150 rows of three classes and four numbers, some of them negative, each row judged once."""
     file = examples / "sample_multiclass_classification_data.txt"
     with opened(
@@ -80,11 +84,11 @@ def facts_of(spec: TrialSpec) -> dict[str, Any]:
 
 
 def test_a_table_with_categories_and_missing_values_goes_into_one_onnx_file(
-    people: SparkTraining, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    people: SparkTrainingSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import onnxruntime
 
-    monkeypatch.setattr(people, "_workshop", replace(people._workshop, own_form=True))
+    monkeypatch.setattr(people, "_workshop", replace(people._context, own_form=True))
     columns = people.description["columns"]
     assert [(c["name"], c["kind"]) for c in columns] == [
         ("age", "numeric"),
@@ -117,7 +121,9 @@ def test_a_table_with_categories_and_missing_values_goes_into_one_onnx_file(
     assert np.isfinite(shares).all()
 
 
-def test_trees_ask_for_categories_and_for_principal_components(people: SparkTraining, tmp_path: Path) -> None:
+def test_trees_ask_for_categories_and_for_principal_components(
+    people: SparkTrainingSession, tmp_path: Path
+) -> None:
     by_category = spec_for(
         tmp_path,
         "random-forest-classification",
@@ -126,18 +132,18 @@ def test_trees_ask_for_categories_and_for_principal_components(people: SparkTrai
         fraction=0.5,
     )
     again = replace(by_category, number=2, folder=tmp_path / "again")
-    turned = spec_for(
+    cosine = spec_for(
         tmp_path,
         "decision-tree-classification",
         3,
         transforms={"scale": {"method": "minmax"}, "pca": {"k": 2}},
     )
-    specs = (by_category, again, turned)
+    specs = (by_category, again, cosine)
     for spec, run in [(spec, people.start(spec)) for spec in specs]:  # side by side
         outcome, _ = finish(run)
         assert outcome.status == FINISHED, outcome.why
         assert facts_of(spec)["export_difference"] < 1e-5
-    assert {"pc1", "pc2"} == set(facts_of(turned)["picture"]["importance"]["feature"])
+    assert {"pc1", "pc2"} == set(facts_of(cosine)["picture"]["importance"]["feature"])
     assert facts_of(by_category)["rows_trained"] == 84
     # The same seed draws the same rows and the same trees.
     assert facts_of(again)["picture"] == facts_of(by_category)["picture"]
@@ -161,7 +167,7 @@ def test_other_formats_hold_the_same_rows(spark: Any, tmp_path: Path, kind: str)
         schema = {"type": "record", "name": "row", "fields": [{"name": n, "type": t} for n, t in fields]}
         with file.open("wb") as out:
             fastavro.writer(out, schema, rows)
-    table = read_table(spark, Question(str(file), None, None, None, "classification"), tmp_path / "work")
+    table = read_table(spark, DatasetQuery(str(file), None, None, None, "classification"), tmp_path / "work")
     kinds = {column.name: (column.kind, column.categories) for column in table.columns}
     assert kinds == {"a": ("numeric", ()), "b": ("categorical", ("x", "y")), "c": ("numeric", ())}
     assert table.classes == (0, 1)
@@ -211,9 +217,9 @@ def test_a_line_break_inside_quotes_is_read(spark: Any, tmp_path: Path) -> None:
 
 
 def test_refused_combinations_fail_with_one_sentence(
-    flowers: SparkTraining, noise: SparkTraining, tmp_path: Path
+    flowers: SparkTrainingSession, noise: SparkTrainingSession, tmp_path: Path
 ) -> None:
-    refused: list[tuple[SparkTraining, str, dict[str, Any], str]] = [
+    refused: list[tuple[SparkTrainingSession, str, dict[str, Any], str]] = [
         (flowers, "naive-bayes", {"modelType": "multinomial"}, "Negative"),
         (flowers, "binomial-logistic-regression", {}, "1 or 2 outcome classes"),
         (flowers, "multilayer-perceptron-classifier", {"inputLayerWidth": 9}, "the data have 4 features"),
@@ -229,7 +235,7 @@ def test_refused_combinations_fail_with_one_sentence(
 
 
 def test_cut_and_late_trials_stop_on_the_cluster_while_others_go_on(
-    spark: Any, noise: SparkTraining, tmp_path: Path
+    spark: Any, noise: SparkTrainingSession, tmp_path: Path
 ) -> None:
     long = {"maxIter": 3000, "maxDepth": 5}
     boosting = "gradient-boosted-tree-regression"
@@ -253,7 +259,7 @@ def test_cut_and_late_trials_stop_on_the_cluster_while_others_go_on(
         time.sleep(0.1)
 
 
-def test_folds_report_progress(flowers: SparkTraining, tmp_path: Path) -> None:
+def test_folds_report_progress(flowers: SparkTrainingSession, tmp_path: Path) -> None:
     spec = spec_for(tmp_path, "decision-tree-classification", fraction=0.5)
     outcome, seen = finish(flowers.start(spec))
     assert outcome.status == FINISHED, outcome.why
@@ -262,10 +268,10 @@ def test_folds_report_progress(flowers: SparkTraining, tmp_path: Path) -> None:
     assert (facts["rows_trained"], facts["rows_validated"]) == (75, 150)
 
 
-def test_many_rows_are_split_by_hash(flowers: SparkTraining, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rows_are_split_by_hash(flowers: SparkTrainingSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The way that large data take, on little data."""
     monkeypatch.setattr(splitting, "MOST_ON_DRIVER", 10)
-    table = flowers._workshop.table
+    table = flowers._context.table
 
     def numbers(frame: Any) -> set[int]:
         return {row[ROW] for row in frame.select(ROW).collect()}
@@ -301,20 +307,20 @@ def test_what_spark_judges_itself_is_judged_as_what_is_collected(spark: Any) -> 
         for number, (label, said, x) in enumerate(zip(actual, predicted, X, strict=True))
     ]
     frame = spark.createDataFrame(rows, [ROW, LABEL, PREDICTION, FEATURES]).persist()
-    answers = Answers(X.astype(np.float32), predicted, None, actual, X)
+    answers = CollectedPredictions(X.astype(np.float32), predicted, None, actual, X)
     for domain, metric in (("classification", "mcc"), ("regression", "r2"), ("regression", "mae")):
-        judge = Judge.of(domain, metric, 3)
-        there, here = judge.of_frame(frame, FEATURES), judge.of_answers(answers)
+        scorer = Judge.of(domain, metric, 3)
+        there, here = scorer.of_frame(frame, FEATURES), scorer.of_answers(answers)
         assert (there.value, there.rows) == (pytest.approx(here.value), 60)
         assert set(there.picture) == set(here.picture)
-    judge = Judge.of("clustering", None, 0)
-    there = judge.of_frame(frame.withColumn(PREDICTION, frame[LABEL]), FEATURES)
-    here = judge.of_answers(replace(answers, predicted=actual))
+    scorer = Judge.of("clustering", None, 0)
+    there = scorer.of_frame(frame.withColumn(PREDICTION, frame[LABEL]), FEATURES)
+    here = scorer.of_answers(replace(answers, predicted=actual))
     # Spark's silhouette takes squared distances, which parts clusters more sharply.
     assert here.value - 0.01 <= there.value <= 1
     assert set(there.picture) == set(here.picture)
     with pytest.raises(BadInput, match="one cluster"):
-        judge.of_frame(frame.withColumn(PREDICTION, frame[LABEL] * 0), FEATURES)
+        scorer.of_frame(frame.withColumn(PREDICTION, frame[LABEL] * 0), FEATURES)
     frame.unpersist()
 
 
@@ -339,12 +345,12 @@ def test_a_trial_on_many_rows_is_judged_inside_spark(
 # Exported models
 
 
-def difference(session: SparkTraining, name: str, settings: dict[str, Any], folder: Path) -> float:
+def difference(session: SparkTrainingSession, name: str, settings: dict[str, Any], folder: Path) -> float:
     """How far the ONNX form of a model of these data is from what Spark says."""
-    shop, spec = session._workshop, spec_for(folder, name, hyperparameters=settings)
+    shop, spec = session._context, spec_for(folder, name, hyperparameters=settings)
     complete = algorithm(name).complete(settings)
     rows = shop.rows.train(None, 1.0)
-    fitted = fit(spec, complete, rows, None, shop.table, shop.judge, lambda score, done: None)
+    fitted = fit(spec, complete, rows, None, shop.table, shop.scorer, lambda score, done: None)
     return check(
         export(fitted, len(shop.table.columns)), collected(fitted.predict(rows), shop.table)
     ).difference

@@ -9,28 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from prudent.training.algorithms.domains import domain as domain_of
+from prudent.training.algorithms.algorithm import domain as domain_of
 from prudent.training.data.reading import read_dataset
-from prudent.training.engine import Facts, TrialSpec
+from prudent.training.engines.engine import ModelFacts, TrialSpec
 from prudent.training.engines.local import trial as local_trial
-from prudent.training.engines.local.session import splits_of
-from prudent.training.engines.local.store import Store
-from prudent.training.engines.local.worker import open_workshop
+from prudent.training.engines.local.engine import splits_of
+from prudent.training.engines.local.shared_dataset import SharedDataset
+from prudent.training.engines.local.worker import open_context
 from prudent.training.engines.spark import trial as spark_trial
 from prudent.training.engines.spark.engine import SparkEngine
-from prudent.training.engines.spark.session import SparkTraining
-from prudent.training.request import TrainingRequest
+from prudent.training.engines.spark.session import SparkTrainingSession
+from prudent.training.request.request import TrainingRequest
 from prudent.tuning.jobs.job import Run
 from prudent.tuning.trial import Outcome, Progress
 
 
-def opened(work: Path, path: Path, domain: str = "classification", **more: Any) -> SparkTraining:
+def opened(work: Path, path: Path, domain: str = "classification", **more: Any) -> SparkTrainingSession:
     """Spark with the data of a request in it; trials leave out its own form, which is slow to write."""
     source = {"path": str(path), **more.pop("dataset", {})}
     request = TrainingRequest.parse({"domain": domain, "dataset": source, **more})
     session = SparkEngine().open(request, work, 2)
-    assert isinstance(session, SparkTraining)
-    session._workshop = replace(session._workshop, own_form=False)
+    assert isinstance(session, SparkTrainingSession)
+    session._context = replace(session._context, own_form=False)
     return session
 
 
@@ -52,20 +52,20 @@ class Bench:
     """The same file opened by both engines."""
 
     file: Path
-    spark: spark_trial.Workshop
-    local: local_trial.Workshop
+    spark: spark_trial.SparkTrialContext
+    local: local_trial.SparkTrialContext
     description: Mapping[str, Any]
 
     def train(
         self, spec: TrialSpec, own_form: bool = False
-    ) -> tuple[Facts, Facts, list[tuple[float, float]]]:
+    ) -> tuple[ModelFacts, ModelFacts, list[tuple[float, float]]]:
         """What Spark says, what the local engine says, and what Spark reported on the way.
 
         In the spec's folder are the forms of Spark's model; its own, which takes a second to write, if asked.
         """
         seen: list[tuple[float, float]] = []
-        workshop = replace(self.spark, own_form=own_form, pmml=True)
-        there = spark_trial.train(workshop, spec, lambda score, done: seen.append((score, done)))
+        context = replace(self.spark, own_form=own_form, pmml=True)
+        there = spark_trial.train(context, spec, lambda score, done: seen.append((score, done)))
         here = local_trial.train(
             self.local, replace(spec, folder=spec.folder / "local"), lambda score, done: None
         )
@@ -78,11 +78,11 @@ def bench(work: Path, domain: str, file: Path) -> Bench:
     request = TrainingRequest.parse({"domain": domain, "dataset": {"path": str(file), "format": "libsvm"}})
     dataset = read_dataset(file, "libsvm", domain=domain, cache=work / "cache")
     store, classes = work / "store", len(dataset.classes)
-    Store.write(store, dataset, splits_of(dataset, request.validation, request.seed))
+    SharedDataset.write(store, dataset, splits_of(dataset, request.validation, request.seed))
     setup = {"store": str(store), "memory_mb": 500.0, "seed": request.seed, "threads": 1, "classes": classes}
     found = domain_of(domain)
     setup |= {"task": found.task, "metric": found.metric_for(classes), "target": dataset.target}
-    return Bench(file, session._workshop, open_workshop(setup), session.description)
+    return Bench(file, session._context, open_context(setup), session.description)
 
 
 def write_libsvm(file: Path, X: Any, y: Any) -> Path:

@@ -1,6 +1,5 @@
 """Training on this machine, for data that fit in its memory."""
 
-from prudent.training.engines.local.engine import LocalEngine
-from prudent.training.engines.local.session import LocalSession
+from prudent.training.engines.local.engine import LocalEngine, LocalSession
 
 __all__ = ["LocalEngine", "LocalSession"]

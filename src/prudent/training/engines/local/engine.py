@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
+from prudent.training.algorithms.algorithm import domain as domain_of
 from prudent.training.algorithms.registry import sensible
-from prudent.training.engine import Session
-from prudent.training.engines.local.pool import Pool
-from prudent.training.engines.local.session import LocalSession, open_pool
-from prudent.training.functions import FunctionSession
-from prudent.training.request import PMML
+from prudent.training.data.dataset import Dataset
+from prudent.training.data.splitting import Split, hold_out, k_folds
+from prudent.training.engines.engine import DataShape, TrainingSession, TrialSpec
+from prudent.training.engines.functions import FunctionSession
+from prudent.training.engines.local.learners.registry import ALWAYS, libraries
+from prudent.training.engines.local.pool import WorkerPool, WorkerSetup, available_mb
+from prudent.training.engines.local.run import LocalRun
+from prudent.training.engines.local.shared_dataset import SharedDataset
+from prudent.training.request.limits import Validation
+from prudent.training.request.request import PMML
 
 LOCAL = "local"
 
@@ -27,11 +36,11 @@ class LocalEngine:
     def __init__(self, memory_mb: float | None = None) -> None:
         self._memory_mb = memory_mb
 
-    def pool(self, parallelism: int, work: Path, algorithms: tuple[str, ...]) -> Pool:
+    def pool(self, parallelism: int, work: Path, algorithms: tuple[str, ...]) -> WorkerPool:
         """Processes for so many trials at a time, which load what these algorithms need."""
         return open_pool(parallelism, work, algorithms)
 
-    def open(self, request: Any, work: Path, parallelism: int) -> Session:
+    def open(self, request: Any, work: Path, parallelism: int) -> TrainingSession:
         """Read the request's data while the workers' libraries load."""
         from prudent.training.data.reading import read_dataset
 
@@ -65,3 +74,89 @@ class LocalEngine:
         except BaseException:
             pool.close()
             raise
+
+
+class LocalSession:
+    """Trains models of one data set in `parallelism` workers at a time.
+
+    `memory_mb` is how much each worker may use beside the shared data; by default they divide what is free.
+    `pmml` asks for the models in that form as well.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        domain: str,
+        metric: str | None,
+        validation: Validation,
+        seed: int,
+        work: Path,
+        parallelism: int,
+        memory_mb: float | None = None,
+        pool: WorkerPool | None = None,
+        pmml: bool = False,
+    ) -> None:
+        self._dataset = dataset
+        self._pool = pool or open_pool(parallelism, work)
+        found = domain_of(domain)
+        classes = len(dataset.classes)
+        store = work / "store"
+        SharedDataset.write(store, dataset, splits_of(dataset, validation, seed))
+        self._setup = WorkerSetup(
+            store=str(store.resolve()),
+            task=found.task,
+            metric=metric or found.metric_for(classes),
+            classes=classes,
+            seed=seed,
+            threads=self._pool.threads,
+            memory_mb=memory_mb or available_mb() * 0.9 / parallelism,
+            target=dataset.target,
+            pmml=pmml,
+        )
+
+    @property
+    def shape(self) -> DataShape:
+        rows, columns = self._dataset.X.shape
+        return DataShape(rows, columns, len(self._dataset.classes), self._dataset.fingerprint)
+
+    @property
+    def description(self) -> Mapping[str, Any]:
+        """Columns with their categories, target and classes, as they stand in a model's description."""
+        return {
+            "columns": [
+                {"name": column.name, "kind": column.kind, "categories": list(column.categories)}
+                for column in self._dataset.columns
+            ],
+            "target": self._dataset.target,
+            "classes": list(self._dataset.classes),
+        }
+
+    def start(self, spec: TrialSpec) -> LocalRun:
+        spec.folder.mkdir(parents=True, exist_ok=True)
+        return LocalRun(self._pool, self._setup, spec)
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_pool(parallelism: int, work: Path, algorithms: tuple[str, ...] = ()) -> WorkerPool:
+    """Workers for so many trials at a time, which share the cores."""
+    work.mkdir(parents=True, exist_ok=True)
+    threads = max(1, len(os.sched_getaffinity(0)) // parallelism)
+    loaded = dict.fromkeys((*ALWAYS, *(module for name in algorithms for module in libraries(name))))
+    return WorkerPool(parallelism, threads, list(loaded), work / "workers.log")
+
+
+def splits_of(dataset: Dataset, validation: Validation, seed: int) -> list[Split]:
+    """Who trains and who measures, as the request says."""
+    if validation.folds is not None:
+        return k_folds(len(dataset), dataset.y, seed, validation.folds)
+    return [hold_out(len(dataset), dataset.y, seed, validation.share)]

@@ -19,17 +19,18 @@ from typing import Any, Self
 
 import prudent
 from prudent.core.errors import RunFailed
-from prudent.core.processes import session_gives_way
-from prudent.training.engines.local.server import PACKET
+from prudent.core.memory import limit_mb
+from prudent.core.processes import lower_session_priority
+from prudent.training.engines.local.fork_server import PACKET
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-_SERVER = "import sys; from prudent.training.engines.local.server import main; main(sys.argv[1:])"
+_SERVER = "import sys; from prudent.training.engines.local.fork_server import main; main(sys.argv[1:])"
 LIMIT = "limit"
 _LEAVE_S = 30.0
 
 
 @dataclass(frozen=True)
-class Setup:
+class WorkerSetup:
     """What a worker must know before its first trial."""
 
     store: str
@@ -44,15 +45,15 @@ class Setup:
 
 
 @dataclass(frozen=True, eq=False)
-class Worker:
+class PoolWorker:
     """A process that trains, what it was told before its first trial, and the line to it."""
 
     pid: int
     line: Connection
-    setup: Setup
+    setup: WorkerSetup
 
 
-class Pool:
+class WorkerPool:
     """A server to fork from, and the workers that have nothing to do.
 
     The server starts at once and loads `libraries` while the caller reads data. Sessions may share a pool: a
@@ -63,7 +64,7 @@ class Pool:
         self.size = size
         self.threads = threads
         self._lock = threading.Lock()
-        self._idle: list[Worker] = []
+        self._idle: list[PoolWorker] = []
         self._forked = False
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, log.open("ab") as sink:
@@ -76,7 +77,7 @@ class Pool:
                 stderr=sink,
                 start_new_session=True,
             )
-        session_gives_way(self._server.pid, os.nice(0))  # as far as we do ourselves
+        lower_session_priority(self._server.pid, os.nice(0))  # as far as we do ourselves
         self._log = log
         self.load(libraries)
 
@@ -84,7 +85,7 @@ class Pool:
         """Have libraries ready in workers to come."""
         self._orders.send(json.dumps({"load": list(libraries)}).encode())
 
-    def take(self, setup: Setup) -> Worker:
+    def take(self, setup: WorkerSetup) -> PoolWorker:
         """A worker with this setup that is free, a new one if none is."""
         with self._lock:
             free = next((worker for worker in reversed(self._idle) if worker.setup == setup), None)
@@ -93,7 +94,7 @@ class Pool:
             self._idle.remove(free)
             return free
 
-    def give_back(self, worker: Worker) -> None:
+    def give_back(self, worker: PoolWorker) -> None:
         """It is free again; one too many leaves, the one that was free for longest."""
         with self._lock:
             self._idle.append(worker)
@@ -102,7 +103,7 @@ class Pool:
             longest = self._idle.pop(0)
         self.end(longest)
 
-    def end(self, worker: Worker) -> str:
+    def end(self, worker: PoolWorker) -> str:
         """End a worker, whatever it is doing; answers what it died of if it had ended before."""
         worker.line.close()
         with self._lock:
@@ -131,12 +132,12 @@ class Pool:
     ) -> None:
         self.close()
 
-    def _fork(self, setup: Setup) -> Worker:
+    def _fork(self, setup: WorkerSetup) -> PoolWorker:
         self._forked = True
         ours, theirs = socket.socketpair()
         with theirs:
             answer = self._ask({"fork": asdict(setup)}, [theirs.fileno()])
-        return Worker(int(answer["pid"]), Connection(ours.detach()), setup)
+        return PoolWorker(int(answer["pid"]), Connection(ours.detach()), setup)
 
     def _ask(self, order: dict[str, Any], handles: Sequence[int] = ()) -> dict[str, Any]:
         packet = b""
@@ -170,3 +171,36 @@ def _cause(status: int) -> str:
     if number < 0:
         return f"It crashed ({signal.Signals(-number).name}); leave this combination out."
     return f"It ended by itself with code {number}; leave this combination out."
+
+
+_MB = 1 << 20
+_ENOUGH_MB = 1 << 20  # when nobody says: as good as no limit
+_SHARE = 0.8
+"""Of what a process may use, for what it starts; the rest is for itself."""
+_GROUP = Path("/sys/fs/cgroup")
+
+
+def available_mb() -> float:
+    """Memory that is free now, within the limits of a container or of this process if there are some."""
+    found = [_ENOUGH_MB, *_of_machine(), *_of_container(), _SHARE * limit_mb()]
+    return max(min(found), 64.0)
+
+
+def _of_machine() -> list[float]:
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            name, _, rest = line.partition(":")
+            if name == "MemAvailable":
+                return [int(rest.split()[0]) / 1024]
+    return []
+
+
+def _of_container() -> list[float]:
+    with contextlib.suppress(OSError, ValueError):
+        most = (_GROUP / "memory.max").read_text().strip()
+        used = int((_GROUP / "memory.current").read_text())
+        # Files kept in memory are given up when something else needs the room.
+        stat = dict(line.split() for line in (_GROUP / "memory.stat").read_text().splitlines())
+        if most != "max":
+            return [(int(most) - used + int(stat.get("file", 0))) / _MB]
+    return []

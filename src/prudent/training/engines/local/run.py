@@ -6,10 +6,10 @@ import math
 import time
 from dataclasses import replace
 
-from prudent.training.engine import TrialSpec
-from prudent.training.engines.local.pool import LIMIT, Pool, Setup, Worker
+from prudent.training.engines.engine import TrialSpec
+from prudent.training.engines.local.pool import LIMIT, PoolWorker, WorkerPool, WorkerSetup
 from prudent.training.engines.local.worker import FINISHED as DONE
-from prudent.training.engines.local.worker import PROGRESS, Message
+from prudent.training.engines.local.worker import PROGRESS, TrialMessage
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
 
 _LONGEST_WAIT_S = 3600.0  # a poll refuses to wait for ever in one go
@@ -22,7 +22,7 @@ class LocalRun:
     not make a trial longer.
     """
 
-    def __init__(self, pool: Pool, setup: Setup, spec: TrialSpec) -> None:
+    def __init__(self, pool: WorkerPool, setup: WorkerSetup, spec: TrialSpec) -> None:
         self._pool, self._setup = pool, setup
         self._spec = replace(
             spec, hyperparameters=dict(spec.hyperparameters), transforms=dict(spec.transforms)
@@ -66,7 +66,7 @@ class LocalRun:
         """For `multiprocessing.connection.wait`: ready when there is something to hear."""
         return self._worker.line.fileno()
 
-    def _begin(self) -> Worker:
+    def _begin(self) -> PoolWorker:
         while True:
             worker = self._pool.take(self._setup)
             try:
@@ -78,7 +78,7 @@ class LocalRun:
 
     def _hear(self) -> Progress | Outcome:
         try:
-            message: Message = self._worker.line.recv()
+            message: TrialMessage = self._worker.line.recv()
         except (EOFError, ConnectionError):
             return self._died()
         at_s = max(0.0, message.at_s - self._zero_s)

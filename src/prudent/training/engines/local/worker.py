@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import PrudentError
-from prudent.core.memory import hold, limit_mb
-from prudent.training.engine import TrialSpec
-from prudent.training.engines.local.lesson import Judge
-from prudent.training.engines.local.preparing import Kitchen
-from prudent.training.engines.local.store import Store
-from prudent.training.engines.local.trial import Workshop, train
+from prudent.core.memory import limit_mb, limit_memory
+from prudent.training.engines.engine import TrialSpec
+from prudent.training.engines.fit_task import Judge
+from prudent.training.engines.local.features import FeatureCache
+from prudent.training.engines.local.shared_dataset import SharedDataset
+from prudent.training.engines.local.trial import TrialContext, train
 
 PROGRESS, FINISHED, FAILED = "progress", "finished", "failed"
 _MB = 1 << 20
 
 
 @dataclass(frozen=True)
-class Message:
+class TrialMessage:
     """What a worker says; `at_s` is on the machine's monotonic clock, which all its processes share.
 
     `last` says that the worker ends now: after running out of memory nothing in it can be trusted.
@@ -45,7 +45,7 @@ def work(handle: int, setup: dict[str, Any]) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     limit_memory(setup["memory_mb"])
     connection = Connection(handle)
-    workshop = open_workshop(setup)
+    context = open_context(setup)
     while True:
         try:
             spec: TrialSpec = connection.recv()
@@ -53,41 +53,43 @@ def work(handle: int, setup: dict[str, Any]) -> None:
             return
         # The kernel ends this process at its limit, whatever library it is deep in.
         signal.setitimer(signal.ITIMER_REAL, spec.limit_s or 0.0)
-        message = attempt(workshop, spec, connection)
+        message = attempt(context, spec, connection)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         connection.send(message)
         if message.last:
             return
 
 
-def open_workshop(setup: dict[str, Any]) -> Workshop:
+def open_context(setup: dict[str, Any]) -> TrialContext:
     """The data and how to measure."""
-    store = Store.read(Path(setup["store"]))
+    store = SharedDataset.read(Path(setup["store"]))
     kept_bytes = int(setup["memory_mb"] * _MB / 8)
-    judge = Judge(setup["task"], setup["metric"], setup["classes"])
-    kitchen = Kitchen(store, setup["seed"], kept_bytes)
-    return Workshop(store, kitchen, judge, setup["threads"], setup.get("target"), setup.get("pmml", False))
+    scorer = Judge(setup["task"], setup["metric"], setup["classes"])
+    feature_cache = FeatureCache(store, setup["seed"], kept_bytes)
+    return TrialContext(
+        store, feature_cache, scorer, setup["threads"], setup.get("target"), setup.get("pmml", False)
+    )
 
 
-def attempt(workshop: Workshop, spec: TrialSpec, connection: Connection) -> Message:
+def attempt(context: TrialContext, spec: TrialSpec, connection: Connection) -> TrialMessage:
     """Train, and turn whatever goes wrong into a reason."""
 
     def report(score: float, done: float) -> None:
-        connection.send(Message(PROGRESS, time.monotonic(), {"score": score}, done))
+        connection.send(TrialMessage(PROGRESS, time.monotonic(), {"score": score}, done))
 
     try:
-        facts = train(workshop, spec, report)
+        facts = train(context, spec, report)
     except Exception as error:  # noqa: BLE001 - whatever a library raises ends its trial only
         starved = isinstance(error, MemoryError) or "alloc" in str(error)
         why = "It ran out of memory; use less data or a smaller model." if starved else reason(error)
-        return Message(FAILED, time.monotonic(), why=why, last=starved)
+        return TrialMessage(FAILED, time.monotonic(), why=why, last=starved)
     measures = {
         "score": facts.score,
         "value": facts.value,
         "train_s": facts.train_s,
         "predict_ms": facts.predict_ms,
     }
-    return Message(FINISHED, time.monotonic(), measures)
+    return TrialMessage(FINISHED, time.monotonic(), measures)
 
 
 def reason(error: Exception) -> str:
@@ -110,4 +112,4 @@ def limit_memory(most_mb: float) -> None:
     with contextlib.suppress(OSError):
         pages = int(Path("/proc/self/statm").read_text().split()[5])
         used = pages * resource.getpagesize()
-    hold(min(used / _MB + most_mb, limit_mb()))
+    limit_memory(min(used / _MB + most_mb, limit_mb()))

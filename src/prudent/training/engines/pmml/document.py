@@ -7,20 +7,26 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from prudent._version import __version__
-from prudent.training.dataset import Column
-from prudent.training.engines.local.clusters import Mixture
-from prudent.training.engines.local.lesson import Model
-from prudent.training.engines.local.linear import RivalsModel, SideModel
-from prudent.training.engines.local.steps import Step
-from prudent.training.engines.pmml.fields import Derived, dictionary
-from prudent.training.engines.pmml.models import Forest, Frame, NoWords, Sums, element
+from prudent.training.data.dataset import Column
+from prudent.training.engines.fit_task import Model
+from prudent.training.engines.fitted_transforms import FittedTransform
+from prudent.training.engines.local.learners.clusters import GaussianMixtureModel
+from prudent.training.engines.local.learners.linear import BinaryLinearClassifier, OneVsRest
+from prudent.training.engines.pmml.fields import DerivedFields, dictionary
+from prudent.training.engines.pmml.models import (
+    AveragedTrees,
+    ModelSchema,
+    NotExpressible,
+    SummedTrees,
+    element,
+)
 
 _NAMESPACE = "http://www.dmg.org/PMML-4_4"
 
 
 def document(
-    model: Model | Forest | Sums,
-    steps: Sequence[Step],
+    model: Model | AveragedTrees | SummedTrees,
+    steps: Sequence[FittedTransform],
     columns: Sequence[Column],
     target: str | None,
     classes: Sequence[Any],
@@ -30,22 +36,22 @@ def document(
     A row is given by the names of its columns, categories as they are; the answer is the class as the data
     have it, the value, or the number of the cluster.
     """
-    derived = Derived(columns)
+    derived = DerivedFields(columns)
     for step in steps:
         derived.add(step)
     labels = [str(label) for label in classes]
-    if isinstance(model, Mixture):
+    if isinstance(model, GaussianMixtureModel):
         # PMML knows no mixtures, but the classes of a polynomial are the same.
         labels, target = [str(number) for number in range(len(model.means))], "cluster"
-    frame = Frame(
+    schema = ModelSchema(
         [column.name for column in columns],
         derived.element,
-        [slot.field for slot in derived.slots],
+        [feature.field for feature in derived.features],
         target,
         labels,
         probable=bool(labels) and _probable(model),
     )
-    found = element(model, frame)
+    found = element(model, schema)
     if not len(derived.element):
         found.remove(derived.element)
     root = Element("PMML", version="4.4", xmlns=_NAMESPACE)
@@ -58,8 +64,8 @@ def document(
 
 
 def document_or_why(
-    model: Model | Forest | Sums,
-    steps: Sequence[Step],
+    model: Model | AveragedTrees | SummedTrees,
+    steps: Sequence[FittedTransform],
     columns: Sequence[Column],
     target: str | None,
     classes: Sequence[Any],
@@ -67,12 +73,12 @@ def document_or_why(
     """The document, or none and a note that says what PMML cannot say."""
     try:
         return document(model, steps, columns, target, classes), ()
-    except NoWords as error:
+    except NotExpressible as error:
         return None, (f"No PMML: it has no words for {error}; use the model's ONNX form.",)
 
 
 def _probable(model: Any) -> bool:
     """Whether the model says how likely each class is."""
-    if isinstance(model, SideModel):
+    if isinstance(model, BinaryLinearClassifier):
         return model.logistic
-    return not isinstance(model, RivalsModel) and not (isinstance(model, Sums) and not model.probable)
+    return not isinstance(model, OneVsRest) and not (isinstance(model, SummedTrees) and not model.probable)

@@ -9,12 +9,12 @@ from xml.etree.ElementTree import Element, SubElement
 
 import numpy as np
 
-from prudent.training.dataset import CATEGORICAL, Column
-from prudent.training.engines.local.steps import Affine, Impute, OneHot, Step
+from prudent.training.data.dataset import CATEGORICAL, Column
+from prudent.training.engines.fitted_transforms import Affine, FittedTransform, Impute, OneHot
 
 
 @dataclass(frozen=True)
-class Slot:
+class FeatureField:
     """One feature on its way to the model: the field that holds it, and its categories if it has some."""
 
     field: str
@@ -50,7 +50,7 @@ def _categories(place: Element, name: str, values: Sequence[Any]) -> None:
         SubElement(field, "Value", value=str(value))
 
 
-def schema(place: Element, names: Sequence[str], target: str | None = None) -> None:
+def mining_schema(place: Element, names: Sequence[str], target: str | None = None) -> None:
     """The fields that a model takes; a category that nobody has seen is taken for a missing one."""
     found = SubElement(place, "MiningSchema")
     if target is not None:
@@ -59,81 +59,84 @@ def schema(place: Element, names: Sequence[str], target: str | None = None) -> N
         SubElement(found, "MiningField", name=name, invalidValueTreatment="asMissing")
 
 
-class Derived:
-    """Fields that steps derive one from the other; `slots` are the features as the model gets them."""
+class DerivedFields:
+    """Fields that steps derive one from the other; `features` are the features as the model gets them."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.element = Element("LocalTransformations")
-        self.slots = [
-            Slot(column.name, column.categories if column.kind == CATEGORICAL else None) for column in columns
+        self.features = [
+            FeatureField(column.name, column.categories if column.kind == CATEGORICAL else None)
+            for column in columns
         ]
         self._raw = {column.name for column in columns}
         self._count = 0
 
-    def add(self, step: Step) -> None:
+    def add(self, step: FittedTransform) -> None:
         if isinstance(step, Impute):
-            self.slots = [self._filled(slot, fill) for slot, fill in zip(self.slots, step.fills, strict=True)]
+            self.features = [
+                self._filled(feature, fill) for feature, fill in zip(self.features, step.fills, strict=True)
+            ]
         elif isinstance(step, OneHot):
             pairs = zip(step.sources, step.values, strict=True)
-            hot = [self._hit(self.slots[source], value) for source, value in pairs]
-            self.slots = [*(self.slots[place] for place in step.kept), *hot]
+            hot = [self._hit(self.features[source], value) for source, value in pairs]
+            self.features = [*(self.features[place] for place in step.kept), *hot]
         elif isinstance(step, Affine):
             self._affine(step)
         else:
             raise TypeError(f"no PMML for {type(step).__name__}")
 
-    def _filled(self, slot: Slot, fill: float) -> Slot:
-        if slot.categories is not None:
-            if not slot.categories:
-                return slot
-            said, kind = str(slot.categories[int(fill)]), "string"
+    def _filled(self, feature: FeatureField, fill: float) -> FeatureField:
+        if feature.categories is not None:
+            if not feature.categories:
+                return feature
+            said, kind = str(feature.categories[int(fill)]), "string"
         else:
             said, kind = number(np.float32(fill)), "double"
-        field = self._field(categorical=slot.categories is not None)
+        field = self._field(categorical=feature.categories is not None)
         chosen = apply(field, "if")
-        SubElement(apply(chosen, "isMissing"), "FieldRef", field=slot.field)
+        SubElement(apply(chosen, "isMissing"), "FieldRef", field=feature.field)
         SubElement(chosen, "Constant", dataType=kind).text = said
-        SubElement(chosen, "FieldRef", field=slot.field)
-        return Slot(field.attrib["name"], slot.categories)
+        SubElement(chosen, "FieldRef", field=feature.field)
+        return FeatureField(field.attrib["name"], feature.categories)
 
-    def _hit(self, slot: Slot, value: float) -> Slot:
+    def _hit(self, feature: FeatureField, value: float) -> FeatureField:
         field = self._field()
-        if slot.categories is not None:
-            wanted = str(slot.categories[int(value)])
-            SubElement(field, "NormDiscrete", field=slot.field, value=wanted, mapMissingTo="0")
-            return Slot(field.attrib["name"])
+        if feature.categories is not None:
+            wanted = str(feature.categories[int(value)])
+            SubElement(field, "NormDiscrete", field=feature.field, value=wanted, mapMissingTo="0")
+            return FeatureField(field.attrib["name"])
         chosen = apply(field, "if")
         asked = apply(chosen, "equal")
-        SubElement(asked, "FieldRef", field=slot.field)
+        SubElement(asked, "FieldRef", field=feature.field)
         SubElement(asked, "Constant", dataType="float").text = number(value)
         SubElement(chosen, "Constant", dataType="double").text = "1"
         SubElement(chosen, "Constant", dataType="double").text = "0"
-        return Slot(field.attrib["name"])
+        return FeatureField(field.attrib["name"])
 
     def _affine(self, step: Affine) -> None:
         if step.weights.ndim == 1:
-            triples = zip(self.slots, step.shift, step.weights, strict=True)
-            self.slots = [
-                slot if (shift, factor) == (0.0, 1.0) else self._combined([(slot, shift, factor)])
-                for slot, shift, factor in triples
+            triples = zip(self.features, step.shift, step.weights, strict=True)
+            self.features = [
+                feature if (shift, factor) == (0.0, 1.0) else self._combined([(feature, shift, factor)])
+                for feature, shift, factor in triples
             ]
             return
-        slots = self.slots
-        self.slots = [
-            self._combined(list(zip(slots, step.shift, axis, strict=True))) for axis in step.weights.T
+        features = self.features
+        self.features = [
+            self._combined(list(zip(features, step.shift, axis, strict=True))) for axis in step.weights.T
         ]
 
-    def _combined(self, parts: Sequence[tuple[Slot, float, float]]) -> Slot:
+    def _combined(self, parts: Sequence[tuple[FeatureField, float, float]]) -> FeatureField:
         """The sum of (feature - shift) x factor."""
         field = self._field()
         total = apply(field, "sum") if len(parts) > 1 else field
-        for slot, shift, factor in parts:
+        for feature, shift, factor in parts:
             product = apply(total, "*")
             moved = apply(product, "-")
-            SubElement(moved, "FieldRef", field=slot.field)
+            SubElement(moved, "FieldRef", field=feature.field)
             SubElement(moved, "Constant", dataType="double").text = number(shift)
             SubElement(product, "Constant", dataType="double").text = number(factor)
-        return Slot(field.attrib["name"])
+        return FeatureField(field.attrib["name"])
 
     def _field(self, categorical: bool = False) -> Element:
         self._count += 1

@@ -10,27 +10,32 @@ from xml.etree.ElementTree import Element, SubElement
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.training.engines.local.bayes import GaussianBayes
-from prudent.training.engines.local.boosting import Boosted
-from prudent.training.engines.local.clusters import Centres, Mixture
-from prudent.training.engines.local.generalized import GeneralizedModel
-from prudent.training.engines.local.linear import RivalsModel, SideModel, SoftmaxModel, ValueModel
-from prudent.training.engines.local.perceptron import Network
-from prudent.training.engines.local.solver import Line
-from prudent.training.engines.local.tree_graph import LEAF, Tree, rounded_down
-from prudent.training.engines.local.trees import Grove
-from prudent.training.engines.pmml.fields import number, schema
+from prudent.training.engines.local.learners.boosting import BoostedTrees
+from prudent.training.engines.local.learners.clusters import GaussianMixtureModel, KMeansModel
+from prudent.training.engines.local.learners.generalized import GeneralizedLinearModel
+from prudent.training.engines.local.learners.linear import (
+    BinaryLinearClassifier,
+    LinearRegressor,
+    OneVsRest,
+    SoftmaxClassifier,
+)
+from prudent.training.engines.local.learners.naive_bayes import GaussianNaiveBayes
+from prudent.training.engines.local.learners.perceptron import MultilayerPerceptron
+from prudent.training.engines.local.learners.solver import LinearFunction
+from prudent.training.engines.local.learners.tree_arrays import LEAF, Tree, rounded_down
+from prudent.training.engines.local.learners.trees import TreeEnsemble
+from prudent.training.engines.pmml.fields import mining_schema, number
 
 Matrix = NDArray[np.float64]
 _LINKS = {"identity": "none", "log": "exp", "logit": "logit", "probit": "probit", "cloglog": "cloglog"}
 
 
-class NoWords(Exception):
+class NotExpressible(Exception):
     """PMML cannot say this; the message tells what."""
 
 
 @dataclass(frozen=True)
-class Forest:
+class AveragedTrees:
     """Trees whose answers are averaged: shares of classes, or values."""
 
     trees: Sequence[Tree]
@@ -38,7 +43,7 @@ class Forest:
 
 
 @dataclass(frozen=True)
-class Sums:
+class SummedTrees:
     """A sum of trees for each output, beginning at `base`; `trees` are with the number of their output."""
 
     trees: Sequence[tuple[int, Tree]]
@@ -49,14 +54,14 @@ class Sums:
 
 
 @dataclass(frozen=True, eq=False)
-class SetTree(Tree):
+class CategoricalTree(Tree):
     """A tree with splits by sets: a node's feature is one of some values, which leads left, or right."""
 
     sets: Mapping[int, tuple[tuple[float, ...], bool]]
 
 
 @dataclass(frozen=True)
-class Frame:
+class ModelSchema:
     """What a model is put into: raw inputs, derived fields, features as fields, target and its classes."""
 
     inputs: Sequence[str]
@@ -70,7 +75,7 @@ class Frame:
     def begin(self, name: str, function: str, **more: str) -> Element:
         """The outermost element of a model, up to where its own parts begin."""
         made = Element(name, {"functionName": function, **more})
-        schema(made, self.inputs, self.target)
+        mining_schema(made, self.inputs, self.target)
         if self.probable:
             output = SubElement(made, "Output")
             for label in self.labels:
@@ -86,66 +91,68 @@ class Frame:
         return made
 
 
-def element(model: Any, frame: Frame) -> Element:
+def element(model: Any, schema: ModelSchema) -> Element:
     """The model in PMML."""
     for kind, make in _MAKERS.items():
         if isinstance(model, kind):
-            return make(model, frame)
-    raise NoWords(f"a model of the kind {type(model).__name__}")
+            return make(model, schema)
+    raise NotExpressible(f"a model of the kind {type(model).__name__}")
 
 
 # Lines
 
 
-def _table(place: Element, frame: Frame, line: Line, output: int, label: str | None = None) -> Element:
+def _table(
+    place: Element, schema: ModelSchema, line: LinearFunction, output: int, label: str | None = None
+) -> Element:
     named = {} if label is None else {"targetCategory": label}
     table = SubElement(place, "RegressionTable", {"intercept": number(line.intercepts[output]), **named})
-    for field, weight in zip(frame.features, line.weights[:, output], strict=True):
+    for field, weight in zip(schema.features, line.weights[:, output], strict=True):
         if weight:
             SubElement(table, "NumericPredictor", name=field, coefficient=number(weight))
     return table
 
 
-def _value(model: ValueModel, frame: Frame) -> Element:
-    made = frame.begin("RegressionModel", "regression", normalizationMethod="none")
-    made.append(frame.derived)
-    _table(made, frame, model.line, 0)
+def _value(model: LinearRegressor, schema: ModelSchema) -> Element:
+    made = schema.begin("RegressionModel", "regression", normalizationMethod="none")
+    made.append(schema.derived)
+    _table(made, schema, model.line, 0)
     return made
 
 
-def _classes(line: Line, frame: Frame) -> Element:
+def _classes(line: LinearFunction, schema: ModelSchema) -> Element:
     """The class of the highest line, by shares of one whole."""
-    made = frame.begin("RegressionModel", "classification", normalizationMethod="softmax")
-    made.append(frame.derived)
-    for output, label in enumerate(frame.labels):
-        _table(made, frame, line, output, label)
+    made = schema.begin("RegressionModel", "classification", normalizationMethod="softmax")
+    made.append(schema.derived)
+    for output, label in enumerate(schema.labels):
+        _table(made, schema, line, output, label)
     return made
 
 
-def _side(model: SideModel, frame: Frame) -> Element:
+def _side(model: BinaryLinearClassifier, schema: ModelSchema) -> Element:
     if model.logistic and model.threshold != 0:
-        raise NoWords("a threshold other than 0.5, as PMML always takes the likelier class")
+        raise NotExpressible("a threshold other than 0.5, as PMML always takes the likelier class")
     nothing = np.zeros_like(model.line.weights)
     weights = np.concatenate([nothing, model.line.weights], axis=1)
     shifts = np.array([0.0, model.line.intercepts[0] - model.threshold])
-    return _classes(Line(weights, shifts), frame)
+    return _classes(LinearFunction(weights, shifts), schema)
 
 
-def _generalized(model: GeneralizedModel, frame: Frame) -> Element:
+def _generalized(model: GeneralizedLinearModel, schema: ModelSchema) -> Element:
     if model.link.name not in _LINKS:
-        raise NoWords(f"the link {model.link.name}")
-    made = frame.begin("RegressionModel", "regression", normalizationMethod=_LINKS[model.link.name])
-    made.append(frame.derived)
-    _table(made, frame, model.line, 0)
+        raise NotExpressible(f"the link {model.link.name}")
+    made = schema.begin("RegressionModel", "regression", normalizationMethod=_LINKS[model.link.name])
+    made.append(schema.derived)
+    _table(made, schema, model.line, 0)
     return made
 
 
-def _quadratic(frame: Frame, constants: Matrix, straight: Matrix, squares: Matrix) -> Element:
+def _quadratic(schema: ModelSchema, constants: Matrix, straight: Matrix, squares: Matrix) -> Element:
     """Classes by second-degree polynomials: (k), (k, features) and (k, features, features)."""
-    made = frame.begin("RegressionModel", "classification", normalizationMethod="softmax")
-    made.append(frame.derived)
-    fields = list(frame.features)
-    for output, label in enumerate(frame.labels):
+    made = schema.begin("RegressionModel", "classification", normalizationMethod="softmax")
+    made.append(schema.derived)
+    fields = list(schema.features)
+    for output, label in enumerate(schema.labels):
         table = SubElement(made, "RegressionTable", intercept=number(constants[output]), targetCategory=label)
         for place, field in enumerate(fields):
             SubElement(table, "NumericPredictor", name=field, coefficient=number(straight[output, place]))
@@ -160,24 +167,24 @@ def _quadratic(frame: Frame, constants: Matrix, straight: Matrix, squares: Matri
     return made
 
 
-def _bayes(model: GaussianBayes, frame: Frame) -> Element:
+def _bayes(model: GaussianNaiveBayes, schema: ModelSchema) -> Element:
     halves = 0.5 / model.variances
     constants = model._offsets - (halves * model.means**2).sum(axis=1)
     squares = np.stack([np.diag(-each) for each in halves])
-    return _quadratic(frame, constants, 2.0 * halves * model.means, squares)
+    return _quadratic(schema, constants, 2.0 * halves * model.means, squares)
 
 
-def _mixture(model: Mixture, frame: Frame) -> Element:
+def _mixture(model: GaussianMixtureModel, schema: ModelSchema) -> Element:
     inverse = model.whitening @ model.whitening.transpose(0, 2, 1)
     straight = np.einsum("kij,kj->ki", inverse, model.means)
     constants = model.offsets - 0.5 * np.einsum("ki,ki->k", straight, model.means)
-    return _quadratic(frame, constants, straight, -0.5 * inverse)
+    return _quadratic(schema, constants, straight, -0.5 * inverse)
 
 
 # Trees
 
 
-def _nodes(place: Element, tree: Tree, frame: Frame, score: Callable[[Element, Any], None]) -> None:
+def _nodes(place: Element, tree: Tree, schema: ModelSchema, score: Callable[[Element, Any], None]) -> None:
     """The nodes of a tree, each with the question that leads to it."""
     root = SubElement(place, "Node", id="0")
     SubElement(root, "True")
@@ -188,13 +195,13 @@ def _nodes(place: Element, tree: Tree, frame: Frame, score: Callable[[Element, A
             score(node, tree.values[at])
             continue
         left, right = (SubElement(node, "Node", id=str(int(side[at]))) for side in (tree.left, tree.right))
-        _question(tree, at, frame.features[int(tree.feature[at])], left, right)
+        _question(tree, at, schema.features[int(tree.feature[at])], left, right)
         left_to_do += [(int(tree.left[at]), left), (int(tree.right[at]), right)]
 
 
 def _question(tree: Tree, at: int, field: str, left: Element, right: Element) -> None:
     """What leads to the left and to the right child of a node."""
-    if isinstance(tree, SetTree) and at in tree.sets:
+    if isinstance(tree, CategoricalTree) and at in tree.sets:
         values, leads_left = tree.sets[at]
         for child, inside in ((left, leads_left), (right, not leads_left)):
             operator = "isIn" if inside else "isNotIn"
@@ -211,30 +218,30 @@ def _scored(node: Element, values: Any) -> None:
     node.set("score", number(values[0]))
 
 
-def _forest(model: Forest, frame: Frame) -> Element:
+def _forest(model: AveragedTrees, schema: ModelSchema) -> Element:
     function = "classification" if model.classifies else "regression"
 
     def shares(node: Element, values: Any) -> None:
-        node.set("score", frame.labels[int(np.argmax(values))])
-        for label, share in zip(frame.labels, values, strict=True):
+        node.set("score", schema.labels[int(np.argmax(values))])
+        for label, share in zip(schema.labels, values, strict=True):
             SubElement(node, "ScoreDistribution", value=label, recordCount=number(share))
 
     trees, score = model.trees, shares if model.classifies else _scored
     if len(trees) == 1:
-        made = frame.begin("TreeModel", function, splitCharacteristic="binarySplit")
-        made.append(frame.derived)
-        _nodes(made, trees[0], frame, score)
+        made = schema.begin("TreeModel", function, splitCharacteristic="binarySplit")
+        made.append(schema.derived)
+        _nodes(made, trees[0], schema, score)
         return made
-    made = frame.begin("MiningModel", function)
-    made.append(frame.derived)
-    _segments(made, trees, frame, function, "average", score)
+    made = schema.begin("MiningModel", function)
+    made.append(schema.derived)
+    _segments(made, trees, schema, function, "average", score)
     return made
 
 
 def _segments(
     place: Element,
     trees: Sequence[Tree],
-    frame: Frame,
+    schema: ModelSchema,
     function: str,
     method: str,
     score: Callable[[Element, Any], None],
@@ -245,43 +252,43 @@ def _segments(
         SubElement(segment, "True")
         one = SubElement(segment, "TreeModel", functionName=function, splitCharacteristic="binarySplit")
         inner = tree.left != LEAF
-        used = [frame.features[feature] for feature in np.unique(tree.feature[inner])]
-        schema(one, used, frame.target if function == "classification" else None)
-        _nodes(one, tree, frame, score)
+        used = [schema.features[feature] for feature in np.unique(tree.feature[inner])]
+        mining_schema(one, used, schema.target if function == "classification" else None)
+        _nodes(one, tree, schema, score)
 
 
-def _sums(model: Sums, frame: Frame) -> Element:
+def _sums(model: SummedTrees, schema: ModelSchema) -> Element:
     """Sums of trees, one after the other, and at the end what they mean."""
     if not model.classifies:
-        made = frame.begin("MiningModel", "regression")
+        made = schema.begin("MiningModel", "regression")
         targets = SubElement(made, "Targets")
-        SubElement(targets, "Target", field=frame.target or "", rescaleConstant=number(model.base[0]))
-        made.append(frame.derived)
-        _segments(made, [tree for _, tree in model.trees] or [_flat()], frame, "regression", "sum", _scored)
+        SubElement(targets, "Target", field=schema.target or "", rescaleConstant=number(model.base[0]))
+        made.append(schema.derived)
+        _segments(made, [tree for _, tree in model.trees] or [_flat()], schema, "regression", "sum", _scored)
         return made
-    made = frame.begin("MiningModel", "classification")
-    made.append(frame.derived)
+    made = schema.begin("MiningModel", "classification")
+    made.append(schema.derived)
     chain = SubElement(made, "Segmentation", multipleModelMethod="modelChain")
     sums = [f"sum {output + 1}" for output in range(len(model.base))]
     for output, name in enumerate(sums):
         segment = SubElement(chain, "Segment", id=str(output + 1))
         SubElement(segment, "True")
         inner = SubElement(segment, "MiningModel", functionName="regression")
-        schema(inner, frame.features)
+        mining_schema(inner, schema.features)
         said = SubElement(inner, "Output")
         facts = {"optype": "continuous", "dataType": "double", "feature": "predictedValue"}
         SubElement(said, "OutputField", {"name": name, "isFinalResult": "false", **facts})
         own = [tree for number_of, tree in model.trees if number_of == output] or [_flat()]
-        _segments(inner, own, frame, "regression", "sum", _scored)
+        _segments(inner, own, schema, "regression", "sum", _scored)
     segment = SubElement(chain, "Segment", id=str(len(sums) + 1))
     SubElement(segment, "True")
     last = SubElement(
         segment, "RegressionModel", functionName="classification", normalizationMethod="softmax"
     )
-    schema(last, sums, frame.target)
-    for output, label in enumerate(frame.labels):
+    mining_schema(last, sums, schema.target)
+    for output, label in enumerate(schema.labels):
         # Two classes share one sum, the log-odds of the second.
-        place = output - (len(frame.labels) - len(sums))
+        place = output - (len(schema.labels) - len(sums))
         begin = number(model.base[place]) if place >= 0 else "0"
         table = SubElement(last, "RegressionTable", intercept=begin, targetCategory=label)
         if place >= 0:
@@ -297,12 +304,12 @@ def _flat() -> Tree:
 # Networks and clusters
 
 
-def _network(model: Network, frame: Frame) -> Element:
-    made = frame.begin("NeuralNetwork", "classification", activationFunction="logistic")
-    made.append(frame.derived)
+def _network(model: MultilayerPerceptron, schema: ModelSchema) -> Element:
+    made = schema.begin("NeuralNetwork", "classification", activationFunction="logistic")
+    made.append(schema.derived)
     inputs = SubElement(made, "NeuralInputs")
     before = []
-    for place, field in enumerate(frame.features):
+    for place, field in enumerate(schema.features):
         before.append(f"0,{place}")
         holder = SubElement(inputs, "NeuralInput", id=before[-1])
         derived = SubElement(holder, "DerivedField", optype="continuous", dataType="double")
@@ -318,25 +325,25 @@ def _network(model: Network, frame: Frame) -> Element:
                 SubElement(neuron, "Con", {"from": source, "weight": number(weight)})
         before = now
     outputs = SubElement(made, "NeuralOutputs")
-    for name, label in zip(before, frame.labels, strict=True):
+    for name, label in zip(before, schema.labels, strict=True):
         holder = SubElement(outputs, "NeuralOutput", outputNeuron=name)
         derived = SubElement(holder, "DerivedField", optype="categorical", dataType="string")
-        SubElement(derived, "NormDiscrete", field=frame.target or "", value=label)
+        SubElement(derived, "NormDiscrete", field=schema.target or "", value=label)
     return made
 
 
-def _centres(model: Centres, frame: Frame) -> Element:
-    if model.turned:
-        raise NoWords("distances by cosine")
+def _centres(model: KMeansModel, schema: ModelSchema) -> Element:
+    if model.cosine:
+        raise NotExpressible("distances by cosine")
     said = Element("Output")
     facts = {"optype": "categorical", "dataType": "string", "feature": "predictedValue"}
     SubElement(said, "OutputField", {"name": "cluster", **facts})
     many = str(len(model.centres))
-    made = frame.begin("ClusteringModel", "clustering", modelClass="centerBased", numberOfClusters=many)
+    made = schema.begin("ClusteringModel", "clustering", modelClass="centerBased", numberOfClusters=many)
     made.append(said)
-    made.append(frame.derived)
+    made.append(schema.derived)
     SubElement(SubElement(made, "ComparisonMeasure", kind="distance"), "squaredEuclidean")
-    for field in frame.features:
+    for field in schema.features:
         SubElement(made, "ClusteringField", field=field, compareFunction="absDiff")
     for place, centre in enumerate(model.centres):
         cluster = SubElement(made, "Cluster", id=str(place))
@@ -345,18 +352,20 @@ def _centres(model: Centres, frame: Frame) -> Element:
     return made
 
 
-_MAKERS: dict[Any, Callable[[Any, Frame], Element]] = {
-    ValueModel: _value,
-    SoftmaxModel: lambda model, frame: _classes(model.line, frame),
-    RivalsModel: lambda model, frame: _classes(model.line, frame),
-    SideModel: _side,
-    GeneralizedModel: _generalized,
-    GaussianBayes: _bayes,
-    Grove: lambda model, frame: _forest(Forest(model.trees, model.present is not None), frame),
-    Forest: _forest,
-    Boosted: lambda model, frame: _sums(Sums(model.trees, model.base, model.classifies), frame),
-    Sums: _sums,
-    Network: _network,
-    Centres: _centres,
-    Mixture: _mixture,
+_MAKERS: dict[Any, Callable[[Any, ModelSchema], Element]] = {
+    LinearRegressor: _value,
+    SoftmaxClassifier: lambda model, schema: _classes(model.line, schema),
+    OneVsRest: lambda model, schema: _classes(model.line, schema),
+    BinaryLinearClassifier: _side,
+    GeneralizedLinearModel: _generalized,
+    GaussianNaiveBayes: _bayes,
+    TreeEnsemble: lambda model, schema: _forest(
+        AveragedTrees(model.trees, model.present is not None), schema
+    ),
+    AveragedTrees: _forest,
+    BoostedTrees: lambda model, schema: _sums(SummedTrees(model.trees, model.base, model.classifies), schema),
+    SummedTrees: _sums,
+    MultilayerPerceptron: _network,
+    KMeansModel: _centres,
+    GaussianMixtureModel: _mixture,
 }

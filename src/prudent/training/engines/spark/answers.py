@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.training.engines.spark.table import FEATURES, LABEL, ROW, Table
+from prudent.training.engines.spark.table import FEATURES, LABEL, ROW, SparkDataset
 
 PREDICTION, PROBABILITY, SCORES = "prediction", "probability", "rawPrediction"
 MOST_CELLS = 4_000_000
@@ -16,7 +16,7 @@ MOST_CELLS = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class CollectedPredictions:
     """Rows as users have them (float32), their labels, what was predicted, and with which probabilities.
 
     `scores` stand in for probabilities where the algorithm has none: a class for each, the largest wins.
@@ -31,12 +31,12 @@ class Answers:
     scores: NDArray[np.float64] | None = None
 
 
-def fits(rows: int, table: Table) -> bool:
+def fits(rows: int, table: SparkDataset) -> bool:
     """Whether so many rows can be collected without a thought."""
     return rows * (len(table.columns) + 8) <= MOST_CELLS
 
 
-def collected(predicted: Any, table: Table, features: str | None = None) -> Answers:
+def collected(predicted: Any, table: SparkDataset, features: str | None = None) -> CollectedPredictions:
     """Everything about the rows of a frame of predictions, in one job."""
     from pyspark.ml.functions import vector_to_array
     from pyspark.sql import functions as sf
@@ -59,7 +59,7 @@ def collected(predicted: Any, table: Table, features: str | None = None) -> Answ
         flat = arrow.column(name).combine_chunks().flatten().to_numpy(zero_copy_only=False)
         return np.asarray(flat).reshape(arrow.num_rows, -1)
 
-    return Answers(
+    return CollectedPredictions(
         raw=matrix("raw").astype(np.float32).reshape(arrow.num_rows, len(table.columns)),
         predicted=arrow.column(PREDICTION).to_numpy(),
         probabilities=matrix(PROBABILITY) if likely else None,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from prudent.training.engines.spark.table import LABEL
-from prudent.training.engines.spark.watching import Watched
+from prudent.training.engines.spark.watching import BoostingMonitor
 
 BOOSTED = ("GBTRegressionModel", "GBTClassificationModel")
 _RAW, _AIM, _WEIGHT, _ADDED = "raw", "aim", "weight", "added"
@@ -26,10 +26,10 @@ _TOGETHER, _MOST_LAYERS = 10, 20
 of sums upon sums without end, so there are only so many of them."""
 
 
-def grow(made: Any, rows: Any, seed: int, watched: Watched | None = None) -> Any:
+def grow(made: Any, rows: Any, seed: int, monitor: BoostingMonitor | None = None) -> Any:
     """The model of Spark's boosting estimator `made`, grown on rows of label and features.
 
-    The first tree of the model is the constant, so there is one more than were grown. `watched` says when
+    The first tree of the model is the constant, so there is one more than were grown. `monitor` says when
     to stop; what was grown after the best is left off.
     """
     classifies = type(made).__name__ == "GBTClassifier"
@@ -40,8 +40,8 @@ def grow(made: Any, rows: Any, seed: int, watched: Watched | None = None) -> Any
     sums = rows.select(LABEL, features).selectExpr("*", f"CAST({begin!r} AS DOUBLE) AS {_RAW}").persist()
     first = _estimator(made, seed, maxDepth=0).fit(_aimed(sums, classifies, features, whole=True)).trees[0]
     trees, kept = [first], 1
-    if watched is not None:
-        watched.begin(begin)
+    if monitor is not None:
+        monitor.begin(begin)
     together = max(_TOGETHER, -(-made.getMaxIter() // _MOST_LAYERS))
     try:
         for number in range(made.getMaxIter()):
@@ -50,12 +50,12 @@ def grow(made: Any, rows: Any, seed: int, watched: Watched | None = None) -> Any
             now = _added(made, trees[kept:], step, sums)
             grown = _estimator(made, seed + number).fit(_aimed(now, classifies, features))
             trees.append(grown.trees[0])
-            if watched is not None and watched.look(trees[-1], step):
+            if monitor is not None and monitor.look(trees[-1], step):
                 break
     finally:
         sums.unpersist()
-    if watched is not None:
-        del trees[1 + watched.best :]
+    if monitor is not None:
+        del trees[1 + monitor.best :]
     return _ensemble(made, trees, [1.0, *[step] * (len(trees) - 1)])
 
 

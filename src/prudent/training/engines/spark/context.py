@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from prudent.cloud.clusters import spark_classes
+from prudent.cloud.clusters import class_archive
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.memory import limit_mb, total_mb
 from prudent.training.engines.spark.java import java_home
@@ -135,11 +135,11 @@ def _start(
     if small:
         settings |= _QUICK
     home = java_home(work)
-    classes = spark_classes.kept_at(home)
+    classes = class_archive.kept_at(home)
     if classes is not None and not classes.exists():
         _missing.add(classes)
     java = [_java_options(work, log), QUICK_JAVA if small else "", options.get(JAVA_OPTIONS, "")]
-    settings |= {**options, JAVA_OPTIONS: " ".join(filter(None, [*java, spark_classes.options(classes)]))}
+    settings |= {**options, JAVA_OPTIONS: " ".join(filter(None, [*java, class_archive.options(classes)]))}
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     own = {"JAVA_HOME": str(home), "PYSPARK_PYTHON": sys.executable, **environment}
     with _environment(own), _own_interrupt(), log.open("ab") as errors:

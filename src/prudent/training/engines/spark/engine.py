@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prudent.core.errors import BadInput, RunFailed
-from prudent.training.engine import Session
-from prudent.training.functions import FunctionSession
-from prudent.training.request import PMML
+from prudent.training.engines.engine import TrainingSession
+from prudent.training.engines.functions import FunctionSession
+from prudent.training.request.request import PMML
 
 if TYPE_CHECKING:
-    from prudent.cloud.clusters.spark import SparkCluster
+    from prudent.cloud.clusters.spark_cluster import SparkCluster
 
 SPARK = "spark"
 _SMALL_BYTES = 8 << 20
@@ -43,7 +43,7 @@ class SparkEngine:
         self._cluster = cluster
         self._ready = ready
 
-    def open(self, request: Any, work: Path, parallelism: int) -> Session:
+    def open(self, request: Any, work: Path, parallelism: int) -> TrainingSession:
         """Start Spark, read the request's data into it, split and cache them."""
         del parallelism  # trials share the cluster by fair pools, however many there are
         if request.dataset is None:
@@ -86,13 +86,15 @@ class SparkEngine:
             raise BadInput(f'The machines cannot read "{path}" as Avro; give it as Parquet.')
         return reached
 
-    def _opened(self, request: Any, work: Path, parts: Sequence[Path] | None, own_form: bool) -> Session:
+    def _opened(
+        self, request: Any, work: Path, parts: Sequence[Path] | None, own_form: bool
+    ) -> TrainingSession:
         from prudent.training.engines.spark.context import QUICK_JAVA, halt, started, stop
         from prudent.training.engines.spark.judging import Judge
         from prudent.training.engines.spark.reading import read_table
-        from prudent.training.engines.spark.session import SparkTraining
+        from prudent.training.engines.spark.session import SparkTrainingSession
         from prudent.training.engines.spark.split import split
-        from prudent.training.engines.spark.trial import Workshop
+        from prudent.training.engines.spark.trial import SparkTrialContext
 
         cluster = self._cluster
         master, options, environment = self._master, self._options, dict[str, str]()
@@ -109,9 +111,9 @@ class SparkEngine:
                 ended_by(lambda: halt(spark))
                 table = read_table(spark, _question(request), work, parts=parts)
                 rows = split(spark, table, request.validation, request.seed)
-                judge = Judge.of(request.domain, request.metric, len(table.classes))
-                workshop = Workshop(table, rows, judge, own_form, PMML in request.export)
-                return SparkTraining(spark, workshop, own, cluster)
+                scorer = Judge.of(request.domain, request.metric, len(table.classes))
+                context = SparkTrialContext(table, rows, scorer, own_form, PMML in request.export)
+                return SparkTrainingSession(spark, context, own, cluster)
             except BaseException:
                 if own:
                     stop(spark)
@@ -149,11 +151,11 @@ def _is_small(places: Sequence[Path]) -> bool:
 
 
 def _question(request: Any) -> Any:
-    from prudent.training.engines.spark.reading import Question
+    from prudent.training.engines.spark.reading import DatasetQuery
 
     source = request.dataset
     wants_columns = {"impute", "one-hot"} & {transform.name for transform in request.transforms}
-    return Question(
+    return DatasetQuery(
         path=str(source.path),
         format=source.format,
         target=None if source.target is None else str(source.target),

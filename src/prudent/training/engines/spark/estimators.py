@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from prudent.core.errors import unknown
-from prudent.training.algorithms.domains import CLASSIFICATION
-from prudent.training.engines.local.lesson import Judge
+from prudent.training.algorithms.algorithm import CLASSIFICATION
+from prudent.training.engines.fit_task import Judge
 from prudent.training.engines.spark.boosting import grow
 from prudent.training.engines.spark.table import LABEL
-from prudent.training.engines.spark.watching import Watched
+from prudent.training.engines.spark.watching import BoostingMonitor
 
 _NOT_SPARKS = frozenset({"maxCategories"})
 """Settings that are ours to see to."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class EstimatorSpec:
     """What an estimator is made from."""
 
     settings: Mapping[str, Any]
@@ -29,7 +29,7 @@ class Asked:
     seed: int
 
 
-def estimator(algorithm: str, asked: Asked) -> Any:
+def estimator(algorithm: str, asked: EstimatorSpec) -> Any:
     """The estimator of an algorithm, with its settings, ready to fit."""
     if algorithm not in _MAKERS:
         raise unknown("algorithm on Spark", algorithm, _MAKERS)
@@ -41,7 +41,7 @@ def takes_categories(algorithm: str) -> bool:
     return "tree" in algorithm or "forest" in algorithm
 
 
-def _set(made: Any, asked: Asked, **more: Any) -> Any:
+def _set(made: Any, asked: EstimatorSpec, **more: Any) -> Any:
     """Give an estimator the settings that it knows; what the data or Spark decide is left to them."""
     settings = {**asked.settings, **more}
     made.setFeaturesCol(asked.features)
@@ -62,7 +62,7 @@ def _typed(name: str, value: Any) -> Any:
     return str(int(value)) if value > 1 and float(value).is_integer() else str(float(value))
 
 
-def _linear(asked: Asked) -> Any:
+def _linear(asked: EstimatorSpec) -> Any:
     from pyspark.ml.regression import LinearRegression
 
     if asked.settings.get("loss") != "huber":
@@ -70,7 +70,7 @@ def _linear(asked: Asked) -> Any:
     return _set(LinearRegression(), asked)
 
 
-def _generalized(asked: Asked) -> Any:
+def _generalized(asked: EstimatorSpec) -> Any:
     from pyspark.ml.regression import GeneralizedLinearRegression
 
     if asked.settings.get("family") != "tweedie":
@@ -78,32 +78,32 @@ def _generalized(asked: Asked) -> Any:
     return _set(GeneralizedLinearRegression(), asked)
 
 
-def _tree_regression(asked: Asked) -> Any:
+def _tree_regression(asked: EstimatorSpec) -> Any:
     from pyspark.ml.regression import DecisionTreeRegressor
 
     return _set(DecisionTreeRegressor(), asked)
 
 
-def _forest_regression(asked: Asked) -> Any:
+def _forest_regression(asked: EstimatorSpec) -> Any:
     from pyspark.ml.regression import RandomForestRegressor
 
     return _set(RandomForestRegressor(), asked)
 
 
-def _boosted_regression(asked: Asked) -> Any:
+def _boosted_regression(asked: EstimatorSpec) -> Any:
     from pyspark.ml.regression import GBTRegressor
 
     return _set(GBTRegressor(), asked)
 
 
-def _support_vectors(asked: Asked) -> Any:
+def _support_vectors(asked: EstimatorSpec) -> Any:
     from pyspark.ml.classification import LinearSVC
 
     return _of_any_classes(_set(LinearSVC(), asked), asked)
 
 
-def _logistic(family: str) -> Callable[[Asked], Any]:
-    def make(asked: Asked) -> Any:
+def _logistic(family: str) -> Callable[[EstimatorSpec], Any]:
+    def make(asked: EstimatorSpec) -> Any:
         from pyspark.ml.classification import LogisticRegression
 
         return _set(LogisticRegression(), asked, family=family)
@@ -111,44 +111,44 @@ def _logistic(family: str) -> Callable[[Asked], Any]:
     return make
 
 
-def _bayes(asked: Asked) -> Any:
+def _bayes(asked: EstimatorSpec) -> Any:
     from pyspark.ml.classification import NaiveBayes
 
     return _set(NaiveBayes(), asked)
 
 
-def _tree_classification(asked: Asked) -> Any:
+def _tree_classification(asked: EstimatorSpec) -> Any:
     from pyspark.ml.classification import DecisionTreeClassifier
 
     return _set(DecisionTreeClassifier(), asked)
 
 
-def _forest_classification(asked: Asked) -> Any:
+def _forest_classification(asked: EstimatorSpec) -> Any:
     from pyspark.ml.classification import RandomForestClassifier
 
     return _set(RandomForestClassifier(), asked)
 
 
-def _boosted_classification(asked: Asked) -> Any:
+def _boosted_classification(asked: EstimatorSpec) -> Any:
     from pyspark.ml.classification import GBTClassifier
 
     return _of_any_classes(_set(GBTClassifier(), asked), asked)
 
 
-def _of_any_classes(made: Any, asked: Asked) -> Any:
+def _of_any_classes(made: Any, asked: EstimatorSpec) -> Any:
     """One model for each class against all others, where Spark's own tells only two apart."""
     if asked.classes <= 2:
         return made
-    return OneAgainstAll(made, asked)
+    return OneVsRestEstimator(made, asked)
 
 
-class OneAgainstAll:
+class OneVsRestEstimator:
     """Fits a model for each class, one after the other.
 
     Spark's own estimator for this leaves a pool of threads behind every time; its model is used.
     """
 
-    def __init__(self, classifier: Any, asked: Asked) -> None:
+    def __init__(self, classifier: Any, asked: EstimatorSpec) -> None:
         self._classifier, self._asked = classifier, asked
 
     def fit(self, rows: Any, held_out: Any = None, until_s: float = math.inf) -> Any:
@@ -181,30 +181,30 @@ class OneAgainstAll:
             return made.fit(rows)
         if held_out is None:
             return grow(made, rows, seed)
-        judge = Judge(CLASSIFICATION, "mcc", 2)
+        scorer = Judge(CLASSIFICATION, "mcc", 2)
         most, features = made.getMaxIter(), self._asked.features
-        with Watched(rows, held_out, features, judge, most, until_s=until_s) as watched:
-            return grow(made, rows, seed, watched)
+        with BoostingMonitor(rows, held_out, features, scorer, most, until_s=until_s) as monitor:
+            return grow(made, rows, seed, monitor)
 
 
-def _k_means(asked: Asked) -> Any:
+def _k_means(asked: EstimatorSpec) -> Any:
     from pyspark.ml.clustering import KMeans
 
     return _set(KMeans(), asked)
 
 
-def _mixture(asked: Asked) -> Any:
+def _mixture(asked: EstimatorSpec) -> Any:
     from pyspark.ml.clustering import GaussianMixture
 
     return _set(GaussianMixture(), asked)
 
 
-def _without(asked: Asked, *names: str) -> Asked:
+def _without(asked: EstimatorSpec, *names: str) -> EstimatorSpec:
     kept = {name: value for name, value in asked.settings.items() if name not in names}
-    return Asked(kept, asked.features, asked.classes, asked.seed)
+    return EstimatorSpec(kept, asked.features, asked.classes, asked.seed)
 
 
-_MAKERS: dict[str, Callable[[Asked], Any]] = {
+_MAKERS: dict[str, Callable[[EstimatorSpec], Any]] = {
     "linear-regression": _linear,
     "generalized-linear-regression": _generalized,
     "decision-tree-regression": _tree_regression,

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.training.engines.local.graph import INPUT, Graph
-from prudent.training.engines.spark.answers import Answers
-from prudent.training.engines.spark.fitting import Fitted
+from prudent.training.engines.onnx_export import INPUT, OnnxGraph
+from prudent.training.engines.spark.answers import CollectedPredictions
+from prudent.training.engines.spark.fitting import FittedPipeline
 from prudent.training.engines.spark.onnx_models import model_answer
 
 _TIE = 1e-6  # ONNX sums trees in single precision
@@ -19,23 +19,23 @@ _QUIET = 3  # onnxruntime's level for errors
 
 
 @dataclass(frozen=True)
-class Check:
+class ExportCheck:
     """How far the exported model is from Spark's, and how long it takes for a row."""
 
     difference: float
     predict_ms: float
 
 
-def export(fitted: Fitted, columns: int) -> bytes:
+def export(fitted: FittedPipeline, columns: int) -> bytes:
     """The whole pipeline as an ONNX file."""
-    graph = Graph(columns)
+    graph = OnnxGraph(columns)
     rows = INPUT
     for step in fitted.steps:
         rows = step.graph(graph, rows)
     return graph.finish(model_answer(fitted.model, graph, rows, fitted.categories))
 
 
-def check(onnx: bytes, answers: Answers, threads: int = 1) -> Check:
+def check(onnx: bytes, answers: CollectedPredictions, threads: int = 1) -> ExportCheck:
     """Predict the rows that Spark answered, and compare.
 
     The difference is of probabilities where there are some, else of predictions; of values it is relative to
@@ -54,15 +54,15 @@ def check(onnx: bytes, answers: Answers, threads: int = 1) -> Check:
     found = session.run(None, {INPUT: raw})
     predict_ms = (time.perf_counter() - began_s) * 1000.0 / max(len(raw), 1)
     if answers.probabilities is not None and len(found) > 1:
-        return Check(_largest(answers.probabilities, found[1]), predict_ms)
+        return ExportCheck(_largest(answers.probabilities, found[1]), predict_ms)
     said = answers.predicted
     if found[0].dtype.kind == "i":
         wrong = (said.astype(np.int64) != found[0]) & ~_ties(answers)
-        return Check(float(wrong.any()), predict_ms)
-    return Check(_largest(said, found[0]) / max(1.0, float(np.abs(said).max())), predict_ms)
+        return ExportCheck(float(wrong.any()), predict_ms)
+    return ExportCheck(_largest(said, found[0]) / max(1.0, float(np.abs(said).max())), predict_ms)
 
 
-def _ties(answers: Answers) -> NDArray[np.bool_]:
+def _ties(answers: CollectedPredictions) -> NDArray[np.bool_]:
     """Rows whose two best classes score the same but for the last digits: either one is right."""
     if answers.scores is None:
         return np.zeros(len(answers.predicted), dtype=np.bool_)

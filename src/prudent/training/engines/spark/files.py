@@ -16,7 +16,7 @@ from prudent.training.engines.spark.context import first_line
 
 
 @dataclass(frozen=True)
-class Raw:
+class RawFrame:
     """A frame with the names of its columns; in an `untyped` one (CSV) everything is text."""
 
     frame: Any
@@ -31,7 +31,7 @@ def read_libsvm(spark: Any, parts: Sequence[Path]) -> Any:
 
 def read_columns(
     spark: Any, parts: Sequence[Path], kind: str, known: Sequence[str], work: Path, lines: bool = False
-) -> Raw:
+) -> RawFrame:
     """A frame of named columns; `lines`: CSV values may hold line breaks, which is slower to read."""
     reader = spark.read
     if kind == CSV:
@@ -42,12 +42,12 @@ def read_columns(
         frame = reader.option("mode", "FAILFAST").json(_paths(parts))
     else:
         frame = reader.parquet(_as_parquet(parts, work))
-    return Raw(frame, tuple(frame.columns), False)
+    return RawFrame(frame, tuple(frame.columns), False)
 
 
 def read_csv(
     reader: Any, parts: Sequence[Path], known: Sequence[str], lines: bool, numeric: Collection[str] = ()
-) -> Raw:
+) -> RawFrame:
     """CSV as text, but for columns that are known to be `numeric`."""
     from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
@@ -74,7 +74,7 @@ def read_csv(
         "columnPruning": False,
     }
     frame = reader.options(**options).schema(schema).csv(_paths(parts))
-    return Raw(frame, layout.names, True)
+    return RawFrame(frame, layout.names, True)
 
 
 def _as_parquet(parts: Sequence[Path], work: Path) -> str:

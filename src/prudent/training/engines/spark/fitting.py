@@ -11,16 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.training.algorithms.registry import algorithm
-from prudent.training.engine import TrialSpec
-from prudent.training.engines.local.lesson import Judge as LocalJudge
-from prudent.training.engines.local.steps import Step
+from prudent.training.engines.engine import TrialSpec
+from prudent.training.engines.fit_task import Judge as LocalJudge
+from prudent.training.engines.fitted_transforms import FittedTransform
 from prudent.training.engines.spark.boosting import BOOSTED, grow, rounds, trimmed
-from prudent.training.engines.spark.estimators import Asked, OneAgainstAll, estimator, takes_categories
+from prudent.training.engines.spark.estimators import (
+    EstimatorSpec,
+    OneVsRestEstimator,
+    estimator,
+    takes_categories,
+)
 from prudent.training.engines.spark.judging import Judge
 from prudent.training.engines.spark.perceptron import PERCEPTRON, fit_perceptron
-from prudent.training.engines.spark.stages import Preparation
-from prudent.training.engines.spark.table import LABEL, Table
-from prudent.training.engines.spark.watching import Watched
+from prudent.training.engines.spark.stages import SparkTransformFitter
+from prudent.training.engines.spark.table import LABEL, SparkDataset
+from prudent.training.engines.spark.watching import BoostingMonitor
 
 _LINEAR = (
     "LinearRegressionModel",
@@ -28,17 +33,17 @@ _LINEAR = (
     "LogisticRegressionModel",
     "LinearSVCModel",
 )
-Report = Callable[[float, float], None]
+ReportProgress = Callable[[float, float], None]
 """Takes the score so far and how far training is (0..1)."""
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedPipeline:
     """A pipeline in Spark, and what its ONNX form is made from."""
 
     pipeline: Any
     model: Any
-    steps: tuple[Step, ...]
+    steps: tuple[FittedTransform, ...]
     features: str
     categories: Mapping[int, Mapping[float, int]] = field(default_factory=dict)
     spread: NDArray[np.float64] | None = None
@@ -73,11 +78,11 @@ def fit(
     settings: Mapping[str, Any],
     rows: Any,
     held_out: Any,
-    table: Table,
-    judge: Judge,
-    report: Report,
+    table: SparkDataset,
+    scorer: Judge,
+    report: ReportProgress,
     until_s: float = math.inf,
-) -> Fitted:
+) -> FittedPipeline:
     """Fit everything of a trial on some rows.
 
     `held_out` (or None) tells how it goes on the way, and where to end an algorithm that learns in steps; at
@@ -85,57 +90,63 @@ def fit(
     """
     from pyspark.ml import PipelineModel
 
-    preparation = Preparation(rows, table)
+    fitter = SparkTransformFitter(rows, table)
     for name, chosen in spec.transforms.items():
-        preparation.add(name, chosen)
-    preparation.finish()
+        fitter.add(name, chosen)
+    fitter.finish()
     categories: Mapping[int, Mapping[float, int]] = {}
     most = settings.get("maxCategories")
     if most is not None and takes_categories(spec.algorithm):
-        categories = preparation.index(int(most)).categoryMaps
-    stages, features = preparation.stages, preparation.output
-    ready = preparation.rows.select(*([LABEL] if table.target is not None else []), features)
-    asked = Asked(settings, features, judge.classes, _seed(spec))
+        categories = fitter.index(int(most)).categoryMaps
+    stages, features = fitter.stages, fitter.output
+    ready = fitter.rows.select(*([LABEL] if table.target is not None else []), features)
+    asked = EstimatorSpec(settings, features, scorer.classes, _seed(spec))
     drawn: dict[str, Any] = {}
     steps = algorithm(spec.algorithm).iterative
     others = PipelineModel(stages).transform(held_out) if steps and held_out is not None else None
     if spec.algorithm == PERCEPTRON:
-        model = fit_perceptron(asked, ready, others, judge, report, until_s)
+        model = fit_perceptron(asked, ready, others, scorer, report, until_s)
     elif steps:
         model, drawn = _boosted(
-            asked, spec.algorithm, _with_classes(ready, judge.classes), others, judge, report, until_s
+            asked, spec.algorithm, _with_classes(ready, scorer.classes), others, scorer, report, until_s
         )
     else:
-        model = estimator(spec.algorithm, asked).fit(_with_classes(ready, judge.classes))
+        model = estimator(spec.algorithm, asked).fit(_with_classes(ready, scorer.classes))
     spread = _spread(ready, features) if _has_weights(model) else None
     pipeline = PipelineModel([*stages, model])
-    return Fitted(pipeline, model, tuple(preparation.steps), features, categories, spread, drawn)
+    return FittedPipeline(pipeline, model, tuple(fitter.steps), features, categories, spread, drawn)
 
 
 def _boosted(
-    asked: Asked, name: str, rows: Any, held_out: Any, judge: Judge, report: Report, until_s: float
+    asked: EstimatorSpec,
+    name: str,
+    rows: Any,
+    held_out: Any,
+    scorer: Judge,
+    report: ReportProgress,
+    until_s: float,
 ) -> tuple[Any, dict[str, Any]]:
     """Boosted trees, no more of them than do good on the held-out rows, and what a report draws of that."""
     made = estimator(name, asked)
-    if isinstance(made, OneAgainstAll):
+    if isinstance(made, OneVsRestEstimator):
         return made.fit(rows, held_out, until_s), {}
     if asked.settings.get("lossType") == "absolute":
         model = made.fit(rows)
         return model if held_out is None else trimmed(model, held_out), {}
     if held_out is None:
         return grow(made, rows, asked.seed), {}
-    measure = LocalJudge(judge.task, judge.metric, judge.classes)
+    measure = LocalJudge(scorer.task, scorer.metric, scorer.classes)
     most = made.getMaxIter()
-    with Watched(rows, held_out, asked.features, measure, most, report, until_s) as watched:
-        model = grow(made, rows, asked.seed, watched)
-        course = watched.course()
+    with BoostingMonitor(rows, held_out, asked.features, measure, most, report, until_s) as monitor:
+        model = grow(made, rows, asked.seed, monitor)
+        learning_curve = monitor.learning_curve()
     drawn = {
         "curve": {
-            "step": list(course.step),
-            "train": list(course.train),
-            "validation": list(course.validation),
+            "step": list(learning_curve.step),
+            "train": list(learning_curve.train),
+            "validation": list(learning_curve.validation),
         },
-        "stopped": {"best": course.best, "of": course.of, "why": course.why},
+        "stopped": {"best": learning_curve.best, "of": learning_curve.of, "why": learning_curve.why},
     }
     return model, drawn
 

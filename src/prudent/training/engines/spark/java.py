@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from prudent.cloud.clusters.spark_machine import OLDEST, java_version, javas_of_system
-from prudent.cloud.clusters.spark_machine import bundled_java as _bundled
-from prudent.cloud.clusters.spark_machine import shim as _shim
+from prudent.cloud.clusters.host_program import OLDEST, java_version, javas_of_system
+from prudent.cloud.clusters.host_program import bundled_java as _bundled
+from prudent.cloud.clusters.host_program import shim as _shim
 from prudent.core.errors import BadInput
 
 

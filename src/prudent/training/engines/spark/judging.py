@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput, unknown
-from prudent.training.algorithms.domains import CLASSIFICATION, CLUSTERING, domain, score_of
-from prudent.training.engines.spark.answers import PREDICTION, Answers
+from prudent.training.algorithms.algorithm import CLASSIFICATION, CLUSTERING, domain, score_of
+from prudent.training.engines.spark.answers import PREDICTION, CollectedPredictions
 from prudent.training.engines.spark.table import LABEL, ROW
-from prudent.training.metrics import (
+from prudent.training.models.metrics import (
     accuracy,
     confusion,
     f1,
@@ -36,7 +36,7 @@ _POINTS = 2000
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ValidationResult:
     """The metric as it is, how many rows it is of, and what a report draws of them."""
 
     value: float
@@ -66,22 +66,22 @@ class Judge:
             raise unknown("metric of a classification", self.metric, _OF_COUNTS)
         return _OF_COUNTS[self.metric](counts)
 
-    def of_answers(self, answers: Answers) -> Verdict:
+    def of_answers(self, answers: CollectedPredictions) -> ValidationResult:
         """Judge what was collected."""
         predicted, actual, rows = answers.predicted, answers.actual, len(answers.predicted)
         if self.task == CLUSTERING:
             assert answers.prepared is not None
             values = silhouettes(answers.prepared, predicted)
             some = _some(rows)
-            return Verdict(float(values.mean()), rows, _silhouette(predicted[some], values[some]))
+            return ValidationResult(float(values.mean()), rows, _silhouette(predicted[some], values[some]))
         assert actual is not None
         if self.task == CLASSIFICATION:
             return self._confused(confusion(actual, predicted, self.classes))
         value = value_of_numbers(self.metric, actual, predicted)
         some = _some(rows)
-        return Verdict(value, rows, _residuals(predicted[some], actual[some]))
+        return ValidationResult(value, rows, _residuals(predicted[some], actual[some]))
 
-    def of_frame(self, predicted: Any, features: str) -> Verdict:
+    def of_frame(self, predicted: Any, features: str) -> ValidationResult:
         """Judge a frame of predictions of any size; `features` is its column of prepared vectors."""
         if self.task == CLASSIFICATION:
             return self._classes(predicted)
@@ -89,17 +89,17 @@ class Judge:
             return self._clusters(predicted, features)
         return self._values(predicted)
 
-    def _classes(self, predicted: Any) -> Verdict:
+    def _classes(self, predicted: Any) -> ValidationResult:
         counts = np.zeros((self.classes, self.classes), dtype=np.int64)
         for row in predicted.groupBy(LABEL, PREDICTION).count().collect():
             counts[int(row[LABEL]), int(row[PREDICTION])] = row["count"]
         return self._confused(counts)
 
-    def _confused(self, counts: NDArray[np.int64]) -> Verdict:
+    def _confused(self, counts: NDArray[np.int64]) -> ValidationResult:
         drawn = {"confusion": {"labels": list(range(self.classes)), "counts": counts.tolist()}}
-        return Verdict(self.of_counts(counts), int(counts.sum()), drawn)
+        return ValidationResult(self.of_counts(counts), int(counts.sum()), drawn)
 
-    def _values(self, predicted: Any) -> Verdict:
+    def _values(self, predicted: Any) -> ValidationResult:
         from pyspark.sql import functions as sf
 
         if self.metric not in _OF_VALUES:
@@ -115,9 +115,11 @@ class Judge:
         r2 = 1.0 - mse / spread if spread > 0 else float(mse == 0)
         values = {"rmse": float(np.sqrt(mse)), "mse": mse, "mae": float(found["mae"]), "r2": r2}
         some = sample(predicted, [PREDICTION, LABEL])
-        return Verdict(values[self.metric], int(found["rows"]), _residuals(some[PREDICTION], some[LABEL]))
+        return ValidationResult(
+            values[self.metric], int(found["rows"]), _residuals(some[PREDICTION], some[LABEL])
+        )
 
-    def _clusters(self, predicted: Any, features: str) -> Verdict:
+    def _clusters(self, predicted: Any, features: str) -> ValidationResult:
         from pyspark.ml.evaluation import ClusteringEvaluator
         from pyspark.ml.functions import vector_to_array
         from pyspark.sql import functions as sf
@@ -135,7 +137,7 @@ class Judge:
         drawn: dict[str, Any] = {}
         if len(np.unique(clusters)) > 1:
             drawn = _silhouette(clusters, silhouettes(np.stack(list(some["x"])), clusters))
-        return Verdict(value, int(found[0]), drawn)
+        return ValidationResult(value, int(found[0]), drawn)
 
 
 def _residuals(predicted: NDArray[Any], actual: NDArray[Any]) -> dict[str, Any]:

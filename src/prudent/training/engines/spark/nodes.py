@@ -14,7 +14,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Node:
+class SparkTreeNode:
     """A node as Spark stores it: `left` is -1 for a leaf; `counts` are what `prediction` was made of.
 
     A split asks whether the feature is at most `cut[0]`, or, where `categories` is not negative, whether its
@@ -35,28 +35,28 @@ class Node:
         return self.left < 0
 
 
-def trees_of(model: Any, several: bool) -> list[list[Node]]:
+def read_trees(model: Any, several: bool) -> list[list[SparkTreeNode]]:
     """The trees of a model, each as its nodes in the order of their numbers."""
     with tempfile.TemporaryDirectory(prefix="prudent-trees-") as folder:
         place = str(Path(folder) / "model")
         model.write()._jwrite.saveToLocal(place)
-        reader = _Reader((Path(place) / "data").read_bytes())
-    trees: dict[int, list[Node]] = {}
+        reader = _JavaReader((Path(place) / "data").read_bytes())
+    trees: dict[int, list[SparkTreeNode]] = {}
     for _ in range(reader.integer()):
         tree = reader.integer() if several else 0
         trees.setdefault(tree, []).append(_node(reader))
     return [sorted(trees[tree], key=lambda node: node.number) for tree in sorted(trees)]
 
 
-def _node(reader: _Reader) -> Node:
+def _node(reader: _JavaReader) -> SparkTreeNode:
     number, prediction, _ = reader.integer(), reader.double(), reader.double()  # impurity
     counts = reader.doubles()
     reader.skip(16)  # rows seen, gain
     left, right, feature = reader.integer(), reader.integer(), reader.integer()
-    return Node(number, prediction, counts, left, right, feature, reader.doubles(), reader.integer())
+    return SparkTreeNode(number, prediction, counts, left, right, feature, reader.doubles(), reader.integer())
 
 
-class _Reader:
+class _JavaReader:
     """Numbers as Java's DataOutputStream writes them."""
 
     def __init__(self, data: bytes) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import RunFailed
-from prudent.training.engines.local.graph import Answer, Graph
+from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph
 from prudent.training.engines.spark.onnx_trees import boosted_margin, tree_answer
 
 Array = NDArray[np.float64]
@@ -23,7 +23,7 @@ _LIKELY = 1e-16
 _LARGEST = float(np.finfo(np.float64).max)
 
 
-def model_answer(model: Any, graph: Graph, rows: str, categories: Categories) -> Answer:
+def model_answer(model: Any, graph: OnnxGraph, rows: str, categories: Categories) -> GraphOutputs:
     """Add a fitted model to a graph; `rows` are the prepared features."""
     name = type(model).__name__
     if name in _TREES:
@@ -50,17 +50,17 @@ _TREES = frozenset(
 # Values
 
 
-def _linear(model: Any, graph: Graph, rows: str) -> Answer:
-    return Answer(graph.flat(_margin(model, graph, rows)), whole=False)
+def _linear(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
+    return GraphOutputs(graph.flat(_margin(model, graph, rows)), whole=False)
 
 
-def _margin(model: Any, graph: Graph, rows: str) -> str:
+def _margin(model: Any, graph: OnnxGraph, rows: str) -> str:
     """(rows, 1)"""
     weights = model.coefficients.toArray().reshape(-1, 1)
     return graph.affine(rows, weights, [float(model.intercept)])
 
 
-def _generalized(model: Any, graph: Graph, rows: str) -> Answer:
+def _generalized(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
     predictor = graph.flat(_margin(model, graph, rows))
     family = str(model.getFamily()).lower()
     if family == "tweedie":
@@ -69,7 +69,7 @@ def _generalized(model: Any, graph: Graph, rows: str) -> Answer:
         mean = _of_power(graph, predictor, link)
     else:
         power, mean = 0.0, _LINKS[_link_of(model, family)](graph, predictor)
-    return Answer(_projected(graph, mean, family, power), whole=False)
+    return GraphOutputs(_projected(graph, mean, family, power), whole=False)
 
 
 def _link_of(model: Any, family: str) -> str:
@@ -78,25 +78,25 @@ def _link_of(model: Any, family: str) -> str:
     return {"gaussian": "identity", "binomial": "logit", "poisson": "log", "gamma": "inverse"}[family]
 
 
-def _of_power(graph: Graph, predictor: str, power: float) -> str:
+def _of_power(graph: OnnxGraph, predictor: str, power: float) -> str:
     if power == 0.0:
         return graph.add("Exp", predictor)
     return predictor if power == 1.0 else graph.add("Pow", predictor, graph.constant(1.0 / power))
 
 
-def _probit(graph: Graph, predictor: str) -> str:
+def _probit(graph: OnnxGraph, predictor: str) -> str:
     """The normal distribution function; ONNX Runtime's error function is in single precision."""
     half = graph.cast(graph.add("Mul", predictor, graph.constant(np.sqrt(0.5))), 1)
     grown = graph.add("Add", graph.double(graph.add("Erf", half)), graph.constant(1.0))
     return graph.add("Mul", grown, graph.constant(0.5))
 
 
-def _log_log(graph: Graph, predictor: str) -> str:
+def _log_log(graph: OnnxGraph, predictor: str) -> str:
     decayed = graph.add("Exp", graph.add("Neg", graph.add("Exp", predictor)))
     return graph.add("Sub", graph.constant(1.0), decayed)
 
 
-_LINKS: dict[str, Callable[[Graph, str], str]] = {
+_LINKS: dict[str, Callable[[OnnxGraph, str], str]] = {
     "identity": lambda graph, x: x,
     "log": lambda graph, x: graph.add("Exp", x),
     "inverse": lambda graph, x: graph.add("Reciprocal", x),
@@ -107,7 +107,7 @@ _LINKS: dict[str, Callable[[Graph, str], str]] = {
 }
 
 
-def _projected(graph: Graph, mean: str, family: str, power: float) -> str:
+def _projected(graph: OnnxGraph, mean: str, family: str, power: float) -> str:
     """The mean kept where its family has it, as Spark does."""
     low, high = -_LARGEST, _LARGEST
     if family == "binomial":
@@ -120,25 +120,25 @@ def _projected(graph: Graph, mean: str, family: str, power: float) -> str:
 # Classes
 
 
-def _support_vectors(model: Any, graph: Graph, rows: str) -> Answer:
+def _support_vectors(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
     margin = graph.flat(_margin(model, graph, rows))
-    return Answer(graph.add("Greater", margin, graph.constant(float(model.getThreshold()))))
+    return GraphOutputs(graph.add("Greater", margin, graph.constant(float(model.getThreshold()))))
 
 
-def _logistic(model: Any, graph: Graph, rows: str) -> Answer:
+def _logistic(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
     weights = model.coefficientMatrix.toArray()
     shift = model.interceptVector.toArray()
     if len(weights) > 1:
         raw = graph.affine(rows, weights.T, shift)
-        return Answer(graph.largest(raw), graph.add("Softmax", raw, axis=1))
+        return GraphOutputs(graph.largest(raw), graph.add("Softmax", raw, axis=1))
     margin = graph.affine(rows, weights.T, shift)
     second = graph.add("Sigmoid", margin)
     first = graph.add("Sigmoid", graph.add("Neg", margin))
     over = graph.add("Greater", graph.flat(second), graph.constant(float(model.getThreshold())))
-    return Answer(over, graph.add("Concat", first, second, axis=1))
+    return GraphOutputs(over, graph.add("Concat", first, second, axis=1))
 
 
-def _bayes(model: Any, graph: Graph, rows: str) -> Answer:
+def _bayes(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
     kind, theta, prior = model.getModelType(), model.theta.toArray(), model.pi.toArray()
     if kind == "gaussian":
         raw = _gaussian_bayes(graph, rows, theta, model.sigma.toArray(), prior)
@@ -149,10 +149,10 @@ def _bayes(model: Any, graph: Graph, rows: str) -> Answer:
         raw = graph.affine(rows, theta.T, np.zeros(len(theta)))
     else:
         raw = graph.affine(rows, theta.T, prior)
-    return Answer(graph.largest(raw), graph.add("Softmax", raw, axis=1))
+    return GraphOutputs(graph.largest(raw), graph.add("Softmax", raw, axis=1))
 
 
-def _gaussian_bayes(graph: Graph, rows: str, mean: Array, variance: Array, prior: Array) -> str:
+def _gaussian_bayes(graph: OnnxGraph, rows: str, mean: Array, variance: Array, prior: Array) -> str:
     """log prior - ½ Σ ((x - μ)²/σ² + log σ²), with the square written out so that it is two products."""
     x = graph.double(rows)
     squares = graph.add("MatMul", graph.add("Mul", x, x), graph.constant((1.0 / variance).T))
@@ -162,17 +162,17 @@ def _gaussian_bayes(graph: Graph, rows: str, mean: Array, variance: Array, prior
     return graph.add("Add", half, graph.constant(rest))
 
 
-def _one_against_all(model: Any, graph: Graph, rows: str, categories: Categories) -> Answer:
+def _one_against_all(model: Any, graph: OnnxGraph, rows: str, categories: Categories) -> GraphOutputs:
     margins = []
     for each in model.models:
         if type(each).__name__ == "LinearSVCModel":
             margins.append(_margin(each, graph, rows))
         else:
             margins.append(boosted_margin(each, graph, rows, categories))
-    return Answer(graph.largest(graph.add("Concat", *margins, axis=1)))
+    return GraphOutputs(graph.largest(graph.add("Concat", *margins, axis=1)))
 
 
-def _perceptron(model: Any, graph: Graph, rows: str) -> Answer:
+def _perceptron(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
     """Layer after layer: a logistic curve on each, shares of one whole on the last."""
     layers, numbers = list(model.getLayers()), model.weights.toArray()
     at, values = 0, rows
@@ -184,39 +184,39 @@ def _perceptron(model: Any, graph: Graph, rows: str) -> Answer:
         at += following
         if at < len(numbers):
             values = graph.add("Sigmoid", values)
-    return Answer(graph.largest(values), graph.add("Softmax", values, axis=1))
+    return GraphOutputs(graph.largest(values), graph.add("Softmax", values, axis=1))
 
 
 # Clusters
 
 
-def _k_means(model: Any, graph: Graph, rows: str) -> Answer:
+def _k_means(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
     """The nearest centre: |x - c|² without the part that is the same for all, or the largest cosine."""
     centres = np.array(model.clusterCenters())
     if model.getDistanceMeasure() == "cosine":
         length = np.linalg.norm(centres, axis=1, keepdims=True)
         scores = graph.add("MatMul", graph.double(rows), graph.constant((centres / length).T))
-        return Answer(graph.largest(scores))
+        return GraphOutputs(graph.largest(scores))
     scores = graph.affine(rows, 2.0 * centres.T, -(centres**2).sum(axis=1))
-    return Answer(graph.largest(scores))
+    return GraphOutputs(graph.largest(scores))
 
 
-def _mixture(model: Any, graph: Graph, rows: str) -> Answer:
+def _mixture(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
     """Densities of all components, in logarithms as far as possible: log w - ½ |R(x - μ)|² + u."""
     x, logs = graph.double(rows), []
     components = zip(model.weights, model.gaussians, strict=True)
     for weight, gaussian in components:
         root, constant = root_of_inverse(gaussian.cov.toArray())
         moved = graph.add("Sub", x, graph.constant(gaussian.mean.toArray()))
-        turned = graph.add("MatMul", moved, graph.constant(root))
-        far = graph.add("ReduceSumSquare", turned, axes=[1], keepdims=1)
+        cosine = graph.add("MatMul", moved, graph.constant(root))
+        far = graph.add("ReduceSumSquare", cosine, axes=[1], keepdims=1)
         half = graph.add("Mul", far, graph.constant(-0.5))
         logs.append(graph.add("Add", half, graph.constant(np.log(weight) + constant)))
     densities = graph.add("Exp", graph.add("Concat", *logs, axis=1))
     kept = graph.add("Add", densities, graph.constant(_EPSILON))
     whole = graph.add("ReduceSum", kept, graph.constant([1], np.int64), keepdims=1)
     probabilities = graph.add("Div", kept, whole)
-    return Answer(graph.largest(probabilities), probabilities)
+    return GraphOutputs(graph.largest(probabilities), probabilities)
 
 
 def root_of_inverse(covariance: Array) -> tuple[Array, float]:
@@ -229,7 +229,7 @@ def root_of_inverse(covariance: Array) -> tuple[Array, float]:
     return vectors * inverse, float(constant)
 
 
-_ANSWERS: dict[str, Callable[[Any, Graph, str], Answer]] = {
+_ANSWERS: dict[str, Callable[[Any, OnnxGraph, str], GraphOutputs]] = {
     "LinearRegressionModel": _linear,
     "GeneralizedLinearRegressionModel": _generalized,
     "LinearSVCModel": _support_vectors,

@@ -13,40 +13,40 @@ from typing import Any
 
 import numpy as np
 
-from prudent.training.engines.local.graph import FLOAT, Answer, Graph
-from prudent.training.engines.spark.nodes import Node, trees_of
+from prudent.training.engines.onnx_export import FLOAT, GraphOutputs, OnnxGraph
+from prudent.training.engines.spark.nodes import SparkTreeNode, read_trees
 
 Categories = Mapping[int, Mapping[float, int]]
 
 
-def tree_answer(model: Any, graph: Graph, rows: str, categories: Categories) -> Answer:
+def tree_answer(model: Any, graph: OnnxGraph, rows: str, categories: Categories) -> GraphOutputs:
     """Add a model of trees to a graph; `categories` numbers the values of features that are categories."""
     name = type(model).__name__
     if name == "GBTClassificationModel":
         return _of_margin(graph, boosted_margin(model, graph, rows, categories))
     several = not name.startswith("DecisionTree")
-    trees = trees_of(model, several)
+    trees = read_trees(model, several)
     if name.endswith("ClassificationModel"):
         classes = int(model.numClasses)
         summed = _summed(graph, rows, trees, categories, classes)
         shares = graph.add("Div", graph.double(summed), graph.constant(float(len(trees))))
-        return Answer(graph.largest(summed), shares)
+        return GraphOutputs(graph.largest(summed), shares)
     weights = [float(weight) / _whole(model, name) for weight in _weights(model, name, len(trees))]
-    return Answer(graph.flat(_summed(graph, rows, trees, categories, 0, weights)), whole=False)
+    return GraphOutputs(graph.flat(_summed(graph, rows, trees, categories, 0, weights)), whole=False)
 
 
-def boosted_margin(model: Any, graph: Graph, rows: str, categories: Categories) -> str:
+def boosted_margin(model: Any, graph: OnnxGraph, rows: str, categories: Categories) -> str:
     """(rows, 1): what boosted trees for two classes add up to; above 0 is the second class."""
-    trees = trees_of(model, True)
+    trees = read_trees(model, True)
     return _summed(graph, rows, trees, categories, 0, [float(weight) for weight in model.treeWeights])
 
 
-def _of_margin(graph: Graph, margin: str) -> Answer:
+def _of_margin(graph: OnnxGraph, margin: str) -> GraphOutputs:
     doubled = graph.add("Mul", graph.double(margin), graph.constant(2.0))
     second = graph.add("Sigmoid", doubled)
     first = graph.add("Sigmoid", graph.add("Neg", doubled))
     over = graph.add("Greater", graph.flat(doubled), graph.constant(0.0))
-    return Answer(over, graph.add("Concat", first, second, axis=1))
+    return GraphOutputs(over, graph.add("Concat", first, second, axis=1))
 
 
 def _weights(model: Any, name: str, trees: int) -> Sequence[float]:
@@ -75,7 +75,7 @@ class _Ensemble:
     sets: dict[tuple[int, tuple[float, ...], int], int] = field(default_factory=dict)
     """Splits by categories, each with the column that answers it."""
 
-    def add(self, tree: int, node: Node, leaf: Sequence[float]) -> None:
+    def add(self, tree: int, node: SparkTreeNode, leaf: Sequence[float]) -> None:
         feature, value = 0, 0.0
         left, right = max(node.left, 0), max(node.right, 0)
         if not node.is_leaf and node.categories < 0:
@@ -95,9 +95,9 @@ class _Ensemble:
 
 
 def _summed(
-    graph: Graph,
+    graph: OnnxGraph,
     rows: str,
-    trees: Sequence[Sequence[Node]],
+    trees: Sequence[Sequence[SparkTreeNode]],
     categories: Categories,
     classes: int,
     weights: Sequence[float] | None = None,
@@ -122,7 +122,7 @@ def _summed(
     return graph.add("TreeEnsembleRegressor", inputs, n_targets=max(classes, 1), **attributes)
 
 
-def leaf_values(node: Node, classes: int, weight: float) -> list[float]:
+def leaf_values(node: SparkTreeNode, classes: int, weight: float) -> list[float]:
     """What a leaf says: its value times the tree's weight, or shares of the classes; nothing elsewhere."""
     if not node.is_leaf:
         return []
@@ -133,7 +133,7 @@ def leaf_values(node: Node, classes: int, weight: float) -> list[float]:
     return [float(share) for share in (counts / total if total > 0 else counts)]
 
 
-def _with_sets(graph: Graph, rows: str, made: _Ensemble, categories: Categories) -> str:
+def _with_sets(graph: OnnxGraph, rows: str, made: _Ensemble, categories: Categories) -> str:
     """The features, and beside them a column for each split by categories: 1 where a row goes left."""
     if not made.sets:
         return rows
@@ -149,7 +149,7 @@ def _with_sets(graph: Graph, rows: str, made: _Ensemble, categories: Categories)
 
 
 def _goes_left(
-    graph: Graph, rows: str, key: tuple[int, tuple[float, ...], int], categories: Categories
+    graph: OnnxGraph, rows: str, key: tuple[int, tuple[float, ...], int], categories: Categories
 ) -> str:
     """(rows, 1)"""
     feature, left, number = key

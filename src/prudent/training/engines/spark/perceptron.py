@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from prudent.core.errors import BadInput
 from prudent.training.engines import optimisers
 from prudent.training.engines.spark import perceptron_group, perceptron_worker
-from prudent.training.engines.spark.estimators import Asked
+from prudent.training.engines.spark.estimators import EstimatorSpec
 from prudent.training.engines.spark.judging import Judge, sample
 from prudent.training.engines.spark.perceptron_worker import in_own_folder, learn, signed, start
 from prudent.training.engines.spark.table import LABEL
@@ -38,10 +38,10 @@ _LONGEST_LINE = 1 << 24
 
 
 def fit_perceptron(
-    asked: Asked,
+    asked: EstimatorSpec,
     rows: Any,
     held_out: Any,
-    judge: Judge,
+    scorer: Judge,
     report: Callable[[float, float], None],
     until_s: float = math.inf,
 ) -> Any:
@@ -54,7 +54,7 @@ def fit_perceptron(
 
     count = int(rows.count())
     width = int(rows.select(asked.features).first()[0].size)
-    layers = layers_of(asked.settings, width, judge.classes)
+    layers = layers_of(asked.settings, width, scorer.classes)
     context = rows.sparkSession.sparkContext
     processes = max(1, min(context.defaultParallelism, count // _ROWS_EACH))
     frame = rows.select(
@@ -66,8 +66,8 @@ def fit_perceptron(
 
     def hear(line: str) -> None:
         if (said := progress_in(line, secret)) is not None:
-            value = judge.of_counts(np.array(said["counts"]))
-            report(judge.score(value), float(said["done"]))
+            value = scorer.of_counts(np.array(said["counts"]))
+            report(scorer.score(value), float(said["done"]))
 
     settings = {name: value for name, value in asked.settings.items() if value is not None}
     mean, factor = _scaling(rows, asked.features)
@@ -156,7 +156,7 @@ def _distributed(processes: int, hear: Callable[[str], None], frame: Any, args: 
         ) -> Any:
             self.driver_address = str(self.spark.conf.get("spark.driver.host"))
             bound = self.spark.conf.get("spark.driver.bindAddress", self.driver_address)
-            with _Ear(str(bound), hear) as ear:
+            with _LineServer(str(bound), hear) as ear:
                 self.log_streaming_server_port = ear.port
                 task = self._get_spark_task_function(
                     framework_wrapper_fn,
@@ -180,7 +180,7 @@ def _distributed(processes: int, hear: Callable[[str], None], frame: Any, args: 
     return distributor._train_on_dataframe(learn, frame, *args)
 
 
-class _Ear:
+class _LineServer:
     """Listens to the lines that workers send, in the framing of Spark's distributor."""
 
     def __init__(self, host: str, hear: Callable[[str], None]) -> None:

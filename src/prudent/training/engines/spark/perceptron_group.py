@@ -31,7 +31,7 @@ _NONCE_BYTES = 32
 _GET_ADDRESS = 0x8915  # SIOCGIFADDR of Linux
 
 
-class MeetingPlace:
+class RendezvousServer:
     """Names and values that processes leave for each other; only who knows the secret may read or write."""
 
     def __init__(self, address: str, port: int, secret: bytes) -> None:
@@ -133,7 +133,7 @@ def joined(secret: bytes) -> Iterator[None]:
     interface = _interface(_towards(first))
     if interface is not None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-    place = MeetingPlace(first, port, secret) if rank == 0 else None
+    place = RendezvousServer(first, port, secret) if rank == 0 else None
     try:
         store = store_at(first, port, secret)  # held here for as long as the group is: torch does not hold it
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size)

@@ -8,11 +8,11 @@ from typing import Any
 
 from prudent.training.data.csv_files import MISSING
 from prudent.training.data.target import REGRESSION
-from prudent.training.engines.spark.files import Raw
+from prudent.training.engines.spark.files import RawFrame
 
 
 @dataclass(frozen=True)
-class Profile:
+class DataProfile:
     """By feature: how many values there are, how many of them are numbers, how many are infinite.
 
     `spelled` says that some missing value is written out (as "NA", say) and not just left empty.
@@ -30,7 +30,7 @@ class Profile:
         return self.numbers[name] == self.present[name]
 
 
-def profile_of(raw: Raw, names: Sequence[str], label: str | None, domain: str) -> Profile:
+def profile_of(raw: RawFrame, names: Sequence[str], label: str | None, domain: str) -> DataProfile:
     """Look at every value of the features and of the target `label`, if there is one."""
     from pyspark.sql import types as st
 
@@ -49,7 +49,7 @@ def profile_of(raw: Raw, names: Sequence[str], label: str | None, domain: str) -
         bad = rows - target.present
         if domain == REGRESSION:
             bad = rows - target.numbers + target.infinite
-    return Profile(
+    return DataProfile(
         rows,
         {name: found[name].present for name in names},
         {name: found[name].numbers for name in names},
@@ -90,7 +90,7 @@ class _Count:
     spelled: int = 0
 
 
-def _counted(raw: Raw, names: Sequence[str], text: bool, numbers: bool) -> dict[str, _Count]:
+def _counted(raw: RawFrame, names: Sequence[str], text: bool, numbers: bool) -> dict[str, _Count]:
     """Counts of some columns, all text or all numbers.
 
     Columns become rows first: one small expression for all instead of one for each, which Java could not

@@ -15,17 +15,16 @@ from typing import Any
 import numpy as np
 
 from prudent.core.errors import BadInput, unknown
+from prudent.training.data.dataset import CATEGORICAL, NUMERIC, Column
 from prudent.training.data.encoding import MOST_CATEGORIES
 from prudent.training.data.fetch import OPEN, Policy
-from prudent.training.data.formats import CSV, LIBSVM, format_of
-from prudent.training.data.limits import check_columns
+from prudent.training.data.formats import CSV, LIBSVM, check_columns, format_of
 from prudent.training.data.reading import table_batches
 from prudent.training.data.sources import local_parts
 from prudent.training.data.target import CLUSTERING, REGRESSION, class_target, raw_target, target_name, whole
-from prudent.training.dataset import CATEGORICAL, NUMERIC, Column
-from prudent.training.engines.spark.files import Raw, explain, read_columns, read_csv, read_libsvm
-from prudent.training.engines.spark.profile import Profile, as_number, cleaned, column_of, profile_of
-from prudent.training.engines.spark.table import FEATURES, LABEL, ROW, Table, column_names
+from prudent.training.engines.spark.files import RawFrame, explain, read_columns, read_csv, read_libsvm
+from prudent.training.engines.spark.profile import DataProfile, as_number, cleaned, column_of, profile_of
+from prudent.training.engines.spark.table import FEATURES, LABEL, ROW, SparkDataset, column_names
 
 _MOST_CLASSES = 1000
 _MOST_DENSE = 4096
@@ -33,7 +32,7 @@ _MOST_DENSE = 4096
 
 
 @dataclass(frozen=True)
-class Question:
+class DatasetQuery:
     """What is asked of the data: where they are, what is to be predicted, from which columns."""
 
     path: str
@@ -50,8 +49,8 @@ class Question:
 
 
 def read_table(
-    spark: Any, asked: Question, work: Path, policy: Policy = OPEN, parts: Sequence[Path] | None = None
-) -> Table:
+    spark: Any, asked: DatasetQuery, work: Path, policy: Policy = OPEN, parts: Sequence[Path] | None = None
+) -> SparkDataset:
     """The data that a question names, cached in Spark; `parts` are its files if they were fetched before."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -76,8 +75,8 @@ def read_table(
 
 
 def _of_columns(
-    spark: Any, parts: Sequence[Path], kind: str, asked: Question, work: Path, lines: bool
-) -> Table:
+    spark: Any, parts: Sequence[Path], kind: str, asked: DatasetQuery, work: Path, lines: bool
+) -> SparkDataset:
     from pyspark.sql import functions as sf
 
     raw = read_columns(spark, parts, kind, asked.known, work, lines)
@@ -112,20 +111,20 @@ def _of_columns(
     return _cached(final, columns, classes, label, is_vector, missing)
 
 
-def _chosen(raw: Raw, values: Mapping[str, str], label: str | None) -> Any:
+def _chosen(raw: RawFrame, values: Mapping[str, str], label: str | None) -> Any:
     """The columns that are used, cleaned, under names of ours; the target is `t`."""
     wanted = [_cleaned(raw, name).alias(value) for name, value in values.items()]
     return raw.frame.select(*wanted, *([_cleaned(raw, label).alias("t")] if label is not None else []))
 
 
-def _feature_names(names: Sequence[str], asked: Question) -> list[str]:
+def _feature_names(names: Sequence[str], asked: DatasetQuery) -> list[str]:
     for feature in asked.features or ():
         if feature not in names:
             raise unknown("feature", feature, names)
     return list(dict.fromkeys(asked.features)) if asked.features is not None else list(names)
 
 
-def _cleaned(raw: Raw, name: str) -> Any:
+def _cleaned(raw: RawFrame, name: str) -> Any:
     from pyspark.sql import types as st
 
     column, kind = column_of(name), raw.frame.schema[name].dataType
@@ -135,7 +134,7 @@ def _cleaned(raw: Raw, name: str) -> Any:
     return cleaned(column if text else column.cast("double"), text)
 
 
-def _check_kinds(raw: Raw, names: Sequence[str]) -> None:
+def _check_kinds(raw: RawFrame, names: Sequence[str]) -> None:
     from pyspark.sql import types as st
 
     for name in names:
@@ -147,7 +146,9 @@ def _check_kinds(raw: Raw, names: Sequence[str]) -> None:
             )
 
 
-def _refuse(profile: Profile, parts: Sequence[Path], kind: str, asked: Question, target: str | None) -> None:
+def _refuse(
+    profile: DataProfile, parts: Sequence[Path], kind: str, asked: DatasetQuery, target: str | None
+) -> None:
     """An error that names the place, for what no model can be trained on."""
     if profile.bad_targets and target is not None:
         for batch in table_batches(parts, kind, asked.known):
@@ -164,7 +165,7 @@ def _refuse(profile: Profile, parts: Sequence[Path], kind: str, asked: Question,
             raise _odd_one(parts, kind, asked, name)
 
 
-def _odd_one(parts: Sequence[Path], kind: str, asked: Question, name: str) -> BadInput:
+def _odd_one(parts: Sequence[Path], kind: str, asked: DatasetQuery, name: str) -> BadInput:
     """A column of numbers with a word here and there is a slip, not a thousand categories."""
     from prudent.training.data.csv_files import is_number
 
@@ -179,7 +180,7 @@ def _odd_one(parts: Sequence[Path], kind: str, asked: Question, name: str) -> Ba
 
 
 def _columns(
-    frame: Any, kept: Sequence[str], values: Mapping[str, str], profile: Profile
+    frame: Any, kept: Sequence[str], values: Mapping[str, str], profile: DataProfile
 ) -> tuple[Column, ...]:
     categorical = [name for name in kept if not profile.is_numeric(name)]
     found = _categories(frame, [values[name] for name in categorical]) if categorical else {}
@@ -289,8 +290,8 @@ def _refuse_constant(low: float, high: float, shown: str) -> None:
 
 
 def _of_libsvm(
-    spark: Any, parts: Sequence[Path], kind: str, asked: Question, work: Path, lines: bool
-) -> Table:
+    spark: Any, parts: Sequence[Path], kind: str, asked: DatasetQuery, work: Path, lines: bool
+) -> SparkDataset:
     from pyspark.ml.feature import VectorSlicer
     from pyspark.ml.functions import array_to_vector, vector_to_array
     from pyspark.sql import functions as sf
@@ -333,7 +334,7 @@ def _cached(
     target: str | None,
     is_vector: bool,
     missing: tuple[bool, ...],
-) -> Table:
+) -> SparkDataset:
     """Keep the frame in the cluster's memory; its disks take what does not fit."""
     from pyspark import StorageLevel
     from pyspark.sql import functions as sf
@@ -349,4 +350,4 @@ def _cached(
         raise BadInput("The data have no rows; give data with some.")
     said = repr((tuple(sums), columns, classes))
     fingerprint = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
-    return Table(kept, columns, classes, target, int(sums[0]), fingerprint, is_vector, missing)
+    return SparkDataset(kept, columns, classes, target, int(sums[0]), fingerprint, is_vector, missing)

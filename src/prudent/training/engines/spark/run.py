@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from prudent.core.errors import PrudentError
-from prudent.training.engine import TrialSpec
+from prudent.training.engines.engine import TrialSpec
 from prudent.training.engines.spark.context import first_line
-from prudent.training.engines.spark.trial import Workshop, forget, train
+from prudent.training.engines.spark.trial import SparkTrialContext, forget, train
 from prudent.tuning.jobs.timeline import Timeline
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
 
@@ -22,10 +22,10 @@ _LONGEST = 300
 class SparkRun:
     """Trains one model. A cut cancels its jobs on the cluster, running and to come."""
 
-    def __init__(self, spark: Any, workshop: Workshop, spec: TrialSpec) -> None:
+    def __init__(self, spark: Any, context: SparkTrialContext, spec: TrialSpec) -> None:
         from pyspark import InheritableThread
 
-        self._spark, self._workshop, self._spec = spark, workshop, spec
+        self._spark, self._context, self._spec = spark, context, spec
         self._group = f"prudent-trial-{spec.number}-{id(self):x}"
         self._timeline = Timeline()
         self._seen: dict[str, float] = {}
@@ -69,7 +69,7 @@ class SparkRun:
         context.setJobGroup(self._group, f"trial {self._spec.number}", interruptOnCancel=True)
         context.setLocalProperty("spark.scheduler.pool", self._group)
         try:
-            facts = train(self._workshop, self._spec, self._report)
+            facts = train(self._context, self._spec, self._report)
         except BaseException as error:  # noqa: BLE001 - whatever goes wrong ends this trial only
             self._end(reason(error))
             return

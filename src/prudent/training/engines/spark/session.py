@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from prudent.cloud.clusters.spark import SparkCluster
+from prudent.cloud.clusters.spark_cluster import SparkCluster
 from prudent.cloud.clusters.spark_elastic import Elastic
 from prudent.core.errors import RunFailed
-from prudent.training.engine import DataShape, TrialSpec
+from prudent.training.engines.engine import DataShape, TrialSpec
 from prudent.training.engines.spark.context import stop
 from prudent.training.engines.spark.run import SparkRun
-from prudent.training.engines.spark.trial import Workshop
+from prudent.training.engines.spark.trial import SparkTrialContext
 
 
-class SparkTraining:
+class SparkTrainingSession:
     """Trains models of one cached data set, as many side by side as are started.
 
     `own` says that the Spark session was started for this, and ends with it; so does the `cluster`, which has
@@ -23,28 +23,28 @@ class SparkTraining:
     """
 
     def __init__(
-        self, spark: Any, workshop: Workshop, own: bool, cluster: SparkCluster | None = None
+        self, spark: Any, context: SparkTrialContext, own: bool, cluster: SparkCluster | None = None
     ) -> None:
-        self._spark, self._workshop, self._own = spark, workshop, own
+        self._spark, self._context, self._own = spark, context, own
         self._cluster = cluster
         self._runs: list[SparkRun] = []
         self._elastic = None if cluster is None else Elastic(cluster, self._under_way)
 
     @property
     def shape(self) -> DataShape:
-        table = self._workshop.table
+        table = self._context.table
         return DataShape(table.rows, len(table.columns), len(table.classes), table.fingerprint)
 
     @property
     def description(self) -> Mapping[str, Any]:
         """Columns with their categories, target and classes, as they stand in a model's description."""
-        return self._workshop.table.description
+        return self._context.table.description
 
     def start(self, spec: TrialSpec) -> SparkRun:
         if self._cluster is not None and (trouble := self._cluster.trouble):
             raise RunFailed(f"{trouble.rstrip('.')}; what is trained is kept, go on with --resume.")
         spec.folder.mkdir(parents=True, exist_ok=True)
-        run = SparkRun(self._spark, self._workshop, spec)
+        run = SparkRun(self._spark, self._context, spec)
         self._runs = [*(each for each in self._runs if each.running), run]
         return run
 
@@ -53,7 +53,7 @@ class SparkTraining:
         if self._elastic is not None:
             self._elastic.close()
         if self._cluster is None:
-            self._workshop.rows.release()
+            self._context.rows.release()
         try:
             if self._cluster is not None:
                 self._cluster.close()

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
-from prudent.training.engines.spark.table import LABEL, PART, ROW, Table
-from prudent.training.splitting import hold_out, k_folds, subsample
+from prudent.training.data.splitting import hold_out, k_folds, subsample
+from prudent.training.engines.spark.table import LABEL, PART, ROW, SparkDataset
 
 MOST_ON_DRIVER = 300_000
 _BUCKETS = 1_000_000
@@ -30,7 +30,7 @@ class Validation(Protocol):
     def share(self) -> float: ...
 
 
-class Rows(Protocol):
+class SparkSplit(Protocol):
     """The rows of a request by their task."""
 
     folds: int
@@ -48,7 +48,7 @@ class Rows(Protocol):
         """Take it out of the cluster's memory."""
 
 
-def split(spark: Any, table: Table, validation: Validation, seed: int) -> Rows:
+def split(spark: Any, table: SparkDataset, validation: Validation, seed: int) -> SparkSplit:
     """Split a table; `validation` says how."""
     if table.rows <= MOST_ON_DRIVER:
         return _Listed(spark, table, validation, seed)
@@ -58,7 +58,7 @@ def split(spark: Any, table: Table, validation: Validation, seed: int) -> Rows:
 class _Listed:
     """The local engine's split: every row has the number of its fold in the cached frame."""
 
-    def __init__(self, spark: Any, table: Table, validation: Validation, seed: int) -> None:
+    def __init__(self, spark: Any, table: SparkDataset, validation: Validation, seed: int) -> None:
         self._spark, self._seed = spark, seed
         labelled = table.target is not None
         arrow = table.frame.select(ROW, *([LABEL] if labelled else [])).orderBy(ROW).toArrow()
@@ -75,7 +75,7 @@ class _Listed:
         self.folds = len(self._splits)
         self._frame = self._marked(table)
 
-    def _marked(self, table: Table) -> Any:
+    def _marked(self, table: SparkDataset) -> Any:
         """The table with the number of the fold in which a row judges, -1 if it never does."""
         import pyarrow as pa
         from pyspark.sql import functions as sf
@@ -119,7 +119,7 @@ class _Listed:
 class _Hashed:
     """A split by hashes of row numbers, made anew where it is needed and the same each time."""
 
-    def __init__(self, table: Table, validation: Validation, seed: int) -> None:
+    def __init__(self, table: SparkDataset, validation: Validation, seed: int) -> None:
         from pyspark.sql import functions as sf
 
         self._table, self._seed = table, seed
@@ -166,7 +166,7 @@ class _Hashed:
         self._table.frame.unpersist()
 
 
-def check_rows(table: Table) -> None:
+def check_rows(table: SparkDataset) -> None:
     """Refuse what cannot be split at all."""
     if table.rows < 2:
         raise BadInput("One row cannot be split into training and validation; give more rows.")

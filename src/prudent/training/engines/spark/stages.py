@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput, unknown
-from prudent.training.engines.local.graph import FLOAT, Graph
-from prudent.training.engines.local.steps import Affine, Impute, OneHot, Step
-from prudent.training.engines.spark.table import FEATURES, Table, column_names
+from prudent.training.engines.fitted_transforms import Affine, FittedTransform, Impute, OneHot
+from prudent.training.engines.onnx_export import FLOAT, OnnxGraph
+from prudent.training.engines.spark.table import FEATURES, SparkDataset, column_names
 
 PREPARED = "prepared"
 _STRATEGIES = ("mean", "median", "most_frequent")
@@ -25,7 +25,7 @@ _SCALINGS = ("standard", "minmax", "none")
 
 
 @dataclass(frozen=True, eq=False)
-class Stretch:
+class Rescale:
     """Rows minus a shift, times a factor, plus an offset, for each column: as Spark's scalers do it."""
 
     shift: NDArray[np.float64]
@@ -35,7 +35,7 @@ class Stretch:
     def apply(self, X: Any) -> Any:
         return ((X - self.shift) * self.factor + self.offset).astype(np.float32)
 
-    def graph(self, graph: Graph, rows: str) -> str:
+    def graph(self, graph: OnnxGraph, rows: str) -> str:
         moved = graph.add("Sub", graph.double(rows), graph.constant(self.shift))
         scaled = graph.add("Mul", moved, graph.constant(self.factor))
         return graph.cast(graph.add("Add", scaled, graph.constant(self.offset)), FLOAT)
@@ -45,7 +45,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class _Slot:
+class _FeatureExpression:
     """One feature on its way: an SQL expression, and whether it is the number of a category."""
 
     value: str
@@ -56,23 +56,23 @@ class _Slot:
         return f"CASE WHEN isnan({self.value}) THEN NULL ELSE {self.value} END"
 
 
-class Preparation:
+class SparkTransformFitter:
     """Fits one transformation after the other; `stages` are Spark's, `steps` the graph's.
 
     `rows` is the training frame, and `output` names its column of prepared vectors after `finish`.
     """
 
-    def __init__(self, rows: Any, table: Table) -> None:
+    def __init__(self, rows: Any, table: SparkDataset) -> None:
         self.rows = rows
         self.stages: list[Any] = []
-        self.steps: list[Step] = []
+        self.steps: list[FittedTransform] = []
         self.output = FEATURES
         self._table = table
         self._slots = (
             None
             if table.is_vector
             else [
-                _Slot(f"CAST({name} AS DOUBLE)", category)
+                _FeatureExpression(f"CAST({name} AS DOUBLE)", category)
                 for name, category in zip(column_names(len(table.columns)), table.categorical, strict=True)
             ]
         )
@@ -138,7 +138,7 @@ class Preparation:
             )
         )
         self._slots = [slots[place] for place in kept] + [
-            _Slot(f"CASE WHEN {slots[place].value} = {_sql(code)} THEN 1.0D ELSE 0.0D END")
+            _FeatureExpression(f"CASE WHEN {slots[place].value} = {_sql(code)} THEN 1.0D ELSE 0.0D END")
             for place, code in pairs
         ]
 
@@ -202,13 +202,13 @@ class Preparation:
             )
             spread = model.std.toArray()
             factor = np.where(spread > 0, 1.0 / np.where(spread > 0, spread, 1.0), 0.0)
-            self.steps.append(Stretch(model.mean.toArray(), factor, np.zeros(len(factor))))
+            self.steps.append(Rescale(model.mean.toArray(), factor, np.zeros(len(factor))))
             return
         model = self._fit(MinMaxScaler(inputCol=self.output, outputCol=self._next()))
         low, high = model.originalMin.toArray(), model.originalMax.toArray()
         varies = high > low
         factor = np.where(varies, 1.0 / np.where(varies, high - low, 1.0), 0.0)
-        self.steps.append(Stretch(low, factor, np.where(varies, 0.0, 0.5)))
+        self.steps.append(Rescale(low, factor, np.where(varies, 0.0, 0.5)))
 
     def _assemble(self) -> None:
         """From expressions to one vector column."""
@@ -259,11 +259,11 @@ class Preparation:
         }
 
 
-_FITS: dict[str, Callable[[Preparation, Mapping[str, Any]], None]] = {
-    "impute": Preparation.impute,
-    "one-hot": Preparation.one_hot,
-    "scale": Preparation.scale,
-    "pca": Preparation.pca,
+_FITS: dict[str, Callable[[SparkTransformFitter, Mapping[str, Any]], None]] = {
+    "impute": SparkTransformFitter.impute,
+    "one-hot": SparkTransformFitter.one_hot,
+    "scale": SparkTransformFitter.scale,
+    "pca": SparkTransformFitter.pca,
 }
 
 

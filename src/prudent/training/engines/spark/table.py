@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from prudent.training.dataset import CATEGORICAL, Column
+from prudent.training.data.dataset import CATEGORICAL, Column
 
 ROW, LABEL, FEATURES, PART, PLACE = "row", "label", "features", "part", "place"
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class SparkDataset:
     """A cached frame of `row` (a number for each row), `label` (unless there is none) and the features.
 
     Features are one vector column `features` where all are numbers and none is missing; else a column for

@@ -9,20 +9,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.training.engines.local.bayes import GaussianBayes
-from prudent.training.engines.local.clusters import Centres, Mixture
-from prudent.training.engines.local.families import family_of, link_of
-from prudent.training.engines.local.generalized import GeneralizedModel
-from prudent.training.engines.local.linear import RivalsModel, SideModel, SoftmaxModel, ValueModel
-from prudent.training.engines.local.perceptron import Network
-from prudent.training.engines.local.solver import Line
-from prudent.training.engines.local.steps import Affine, Step
-from prudent.training.engines.local.tree_graph import LEAF
-from prudent.training.engines.pmml.models import Forest, SetTree, Sums
-from prudent.training.engines.spark.nodes import Node, trees_of
+from prudent.training.engines.fitted_transforms import Affine, FittedTransform
+from prudent.training.engines.local.learners.clusters import GaussianMixtureModel, KMeansModel
+from prudent.training.engines.local.learners.generalized import GeneralizedLinearModel, family_of, link_of
+from prudent.training.engines.local.learners.linear import (
+    BinaryLinearClassifier,
+    LinearRegressor,
+    OneVsRest,
+    SoftmaxClassifier,
+)
+from prudent.training.engines.local.learners.naive_bayes import GaussianNaiveBayes
+from prudent.training.engines.local.learners.perceptron import MultilayerPerceptron
+from prudent.training.engines.local.learners.solver import LinearFunction
+from prudent.training.engines.local.learners.tree_arrays import LEAF
+from prudent.training.engines.pmml.models import AveragedTrees, CategoricalTree, SummedTrees
+from prudent.training.engines.spark.nodes import SparkTreeNode, read_trees
 from prudent.training.engines.spark.onnx_models import root_of_inverse
 from prudent.training.engines.spark.onnx_trees import asked_values, leaf_values
-from prudent.training.engines.spark.stages import Stretch
+from prudent.training.engines.spark.stages import Rescale
 
 Categories = Mapping[int, Mapping[float, int]]
 
@@ -38,15 +42,15 @@ def translation(model: Any, categories: Categories) -> Any:
         classifies = name == "GBTClassificationModel"
         # Spark's margin is half the log-odds.
         grown = _weighed(model, categories, 2.0 if classifies else 1.0)
-        return Sums([(0, tree) for tree in grown], np.zeros(1), classifies)
+        return SummedTrees([(0, tree) for tree in grown], np.zeros(1), classifies)
     return _FORMS[name](model) if name in _FORMS else model
 
 
-def translated_steps(steps: Sequence[Step]) -> list[Step]:
+def translated_steps(steps: Sequence[FittedTransform]) -> list[FittedTransform]:
     """The preparation in the local engine's steps alone."""
-    found: list[Step] = []
+    found: list[FittedTransform] = []
     for step in steps:
-        if not isinstance(step, Stretch):
+        if not isinstance(step, Rescale):
             found.append(step)
             continue
         found.append(Affine(step.shift, step.factor))
@@ -58,88 +62,92 @@ def translated_steps(steps: Sequence[Step]) -> list[Step]:
 # Lines
 
 
-def _line(model: Any) -> Line:
-    return Line(model.coefficients.toArray().reshape(-1, 1), np.array([float(model.intercept)]))
+def _line(model: Any) -> LinearFunction:
+    return LinearFunction(model.coefficients.toArray().reshape(-1, 1), np.array([float(model.intercept)]))
 
 
-def _generalized(model: Any) -> GeneralizedModel:
+def _generalized(model: Any) -> GeneralizedLinearModel:
     family = str(model.getFamily()).lower()
     power = float(model.getVariancePower()) if family == "tweedie" else 0.0
     raised = float(model.getLinkPower()) if model.isDefined("linkPower") else None
     link = str(model.getLink()).lower() if model.isDefined("link") else None
-    return GeneralizedModel(_line(model), link_of(family, link, power, raised), family_of(family, power))
+    return GeneralizedLinearModel(
+        _line(model), link_of(family, link, power, raised), family_of(family, power)
+    )
 
 
-def _logistic(model: Any) -> SideModel | SoftmaxModel:
-    line = Line(model.coefficientMatrix.toArray().T, model.interceptVector.toArray())
+def _logistic(model: Any) -> BinaryLinearClassifier | SoftmaxClassifier:
+    line = LinearFunction(model.coefficientMatrix.toArray().T, model.interceptVector.toArray())
     if line.weights.shape[1] > 1:
-        return SoftmaxModel(line)
+        return SoftmaxClassifier(line)
     share = float(model.getThreshold())
     with np.errstate(divide="ignore"):
-        return SideModel(line, threshold=float(np.log(share) - np.log1p(-share)), logistic=True)
+        return BinaryLinearClassifier(line, threshold=float(np.log(share) - np.log1p(-share)), logistic=True)
 
 
-def _bayes(model: Any) -> SoftmaxModel | GaussianBayes:
+def _bayes(model: Any) -> SoftmaxClassifier | GaussianNaiveBayes:
     kind, theta, prior = model.getModelType(), model.theta.toArray(), model.pi.toArray()
     if kind == "gaussian":
-        return GaussianBayes(theta, model.sigma.toArray(), prior)
+        return GaussianNaiveBayes(theta, model.sigma.toArray(), prior)
     if kind == "bernoulli":
         never = np.log1p(-np.exp(theta))
-        return SoftmaxModel(Line((theta - never).T, prior + never.sum(axis=1)))
-    return SoftmaxModel(Line(theta.T, np.zeros(len(theta)) if kind == "complement" else prior))
+        return SoftmaxClassifier(LinearFunction((theta - never).T, prior + never.sum(axis=1)))
+    return SoftmaxClassifier(LinearFunction(theta.T, np.zeros(len(theta)) if kind == "complement" else prior))
 
 
-def _rivals(models: Sequence[Any], categories: Categories) -> RivalsModel | Sums:
+def _rivals(models: Sequence[Any], categories: Categories) -> OneVsRest | SummedTrees:
     """A model for each class, which tells it from all others."""
     if all(type(each).__name__ == "LinearSVCModel" for each in models):
         lines = [_line(each) for each in models]
         weights = np.concatenate([line.weights for line in lines], axis=1)
-        return RivalsModel(Line(weights, np.concatenate([line.intercepts for line in lines])))
+        return OneVsRest(LinearFunction(weights, np.concatenate([line.intercepts for line in lines])))
     trees = [(output, tree) for output, each in enumerate(models) for tree in _weighed(each, categories, 1.0)]
-    return Sums(trees, np.zeros(len(models)), classifies=True, probable=False)
+    return SummedTrees(trees, np.zeros(len(models)), classifies=True, probable=False)
 
 
-def _network(model: Any) -> Network:
+def _network(model: Any) -> MultilayerPerceptron:
     layers, numbers, at = list(model.getLayers()), model.weights.toArray(), 0
     lines = []
     for width, following in itertools.pairwise(layers):
         weights = numbers[at : at + width * following].reshape(width, following)
         at += width * following
-        lines.append(Line(weights, numbers[at : at + following]))
+        lines.append(LinearFunction(weights, numbers[at : at + following]))
         at += following
-    return Network(tuple(lines))
+    return MultilayerPerceptron(tuple(lines))
 
 
 # Clusters
 
 
-def _centres(model: Any) -> Centres:
-    return Centres(np.array(model.clusterCenters()), turned=model.getDistanceMeasure() == "cosine")
+def _centres(model: Any) -> KMeansModel:
+    return KMeansModel(np.array(model.clusterCenters()), cosine=model.getDistanceMeasure() == "cosine")
 
 
-def _mixture(model: Any) -> Mixture:
+def _mixture(model: Any) -> GaussianMixtureModel:
     roots, constants = zip(*(root_of_inverse(each.cov.toArray()) for each in model.gaussians), strict=True)
     means = np.stack([each.mean.toArray() for each in model.gaussians])
-    return Mixture(means, np.stack(roots), np.log(np.array(model.weights)) + np.array(constants))
+    return GaussianMixtureModel(means, np.stack(roots), np.log(np.array(model.weights)) + np.array(constants))
 
 
 # Trees
 
 
-def _forest(model: Any, name: str, categories: Categories) -> Forest:
+def _forest(model: Any, name: str, categories: Categories) -> AveragedTrees:
     classifies = name.endswith("ClassificationModel")
     classes = int(model.numClasses) if classifies else 0
-    trees = trees_of(model, not name.startswith("DecisionTree"))
-    return Forest([_tree(nodes, classes, 1.0, categories) for nodes in trees], classifies)
+    trees = read_trees(model, not name.startswith("DecisionTree"))
+    return AveragedTrees([_tree(nodes, classes, 1.0, categories) for nodes in trees], classifies)
 
 
-def _weighed(model: Any, categories: Categories, factor: float) -> list[SetTree]:
+def _weighed(model: Any, categories: Categories, factor: float) -> list[CategoricalTree]:
     """The trees of boosting, each with its weight in its leaves."""
-    pairs = zip(trees_of(model, True), model.treeWeights, strict=True)
+    pairs = zip(read_trees(model, True), model.treeWeights, strict=True)
     return [_tree(nodes, 0, float(weight) * factor, categories) for nodes, weight in pairs]
 
 
-def _tree(nodes: Sequence[Node], classes: int, weight: float, categories: Categories) -> SetTree:
+def _tree(
+    nodes: Sequence[SparkTreeNode], classes: int, weight: float, categories: Categories
+) -> CategoricalTree:
     width = max(classes, 1)
     sets = {
         node.number: asked_values(node.feature, node.cut, node.categories, categories)
@@ -147,7 +155,7 @@ def _tree(nodes: Sequence[Node], classes: int, weight: float, categories: Catego
         if not node.is_leaf and node.categories >= 0
     }
     cuts = [node.cut[0] if not node.is_leaf and node.categories < 0 else 0.0 for node in nodes]
-    return SetTree(
+    return CategoricalTree(
         feature=np.array([max(node.feature, 0) for node in nodes], dtype=np.int64),
         threshold=np.array(cuts, dtype=np.float64),
         left=_children([node.left for node in nodes]),
@@ -162,9 +170,11 @@ def _children(numbers: Sequence[int]) -> NDArray[np.int64]:
 
 
 _FORMS: dict[str, Callable[[Any], Any]] = {
-    "LinearRegressionModel": lambda model: ValueModel(_line(model)),
+    "LinearRegressionModel": lambda model: LinearRegressor(_line(model)),
     "GeneralizedLinearRegressionModel": _generalized,
-    "LinearSVCModel": lambda model: SideModel(_line(model), threshold=float(model.getThreshold())),
+    "LinearSVCModel": lambda model: BinaryLinearClassifier(
+        _line(model), threshold=float(model.getThreshold())
+    ),
     "LogisticRegressionModel": _logistic,
     "NaiveBayesModel": _bayes,
     "KMeansModel": _centres,

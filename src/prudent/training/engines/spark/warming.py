@@ -1,4 +1,4 @@
-"""Keeps Spark's classes for later starts (see `prudent.cloud.clusters.spark_classes`).
+"""Keeps Spark's classes for later starts (see `prudent.cloud.clusters.class_archive`).
 
     python -m prudent.training.engines.spark.warming
 
@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from prudent.cloud.clusters import spark_classes
-from prudent.cloud.leases.switch import CLUSTER, MACHINE
+from prudent.cloud.clusters import class_archive
+from prudent.cloud.leases.dead_mans_switch import CLUSTER, MACHINE
 from prudent.core.errors import PrudentError
 from prudent.tuning.trial import Progress
 
@@ -106,9 +106,9 @@ def _use_spark(folder: Path, fresh: Path) -> None:
 
 
 def _train(domain: str, trained: Mapping[str, Mapping[str, int]], data: Path, work: Path) -> None:
-    from prudent.training.engine import TrialSpec
+    from prudent.training.engines.engine import TrialSpec
     from prudent.training.engines.spark.engine import SparkEngine
-    from prudent.training.request import TrainingRequest
+    from prudent.training.request.request import TrainingRequest
 
     request = TrainingRequest.parse({"domain": domain, "dataset": {"path": str(data), "target": domain}})
     with SparkEngine().open(request, work, 1) as session:
@@ -143,8 +143,8 @@ def main() -> int:
         os.nice(19)
     try:
         with tempfile.TemporaryDirectory() as work:
-            file = spark_classes.kept_at(java_home(Path(work)))
-        os.environ[spark_classes.SWITCH] = "off"  # the session that makes them is not one that misses them
+            file = class_archive.kept_at(java_home(Path(work)))
+        os.environ[class_archive.SWITCH] = "off"  # the session that makes them is not one that misses them
         if file is None or make(file):
             return 0
         said = "This Java does not keep classes; Spark starts as slowly as before."

@@ -9,9 +9,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.training.algorithms.domains import CLASSIFICATION
-from prudent.training.engines.local.lesson import Course, Judge, Lesson, Part, Report
-from prudent.training.engines.local.watch import Watch
+from prudent.training.algorithms.algorithm import CLASSIFICATION
+from prudent.training.engines.fit_task import (
+    EarlyStopping,
+    FitTask,
+    Judge,
+    LearningCurve,
+    PreparedRows,
+    ReportProgress,
+)
 from prudent.training.engines.spark.table import LABEL
 
 _MOST = 10_000
@@ -23,7 +29,7 @@ def _silent(score: float, done: float) -> None:
     """Nobody is told."""
 
 
-class Watched:
+class BoostingMonitor:
     """A few held-out rows and a few training rows, with what the trees so far add up to on them.
 
     The rule is the local engine's own. Use it as a context: the rows are kept in the cluster's memory.
@@ -34,21 +40,21 @@ class Watched:
         rows: Any,
         held_out: Any,
         features: str,
-        judge: Judge,
+        scorer: Judge,
         most: int,
-        report: Report = _silent,
+        report: ReportProgress = _silent,
         until_s: float = math.inf,
     ) -> None:
-        self._features, self._judge = features, judge
+        self._features, self._scorer = features, scorer
         self._frame = _few(held_out, features, 1).unionByName(_few(rows, features, 0)).coalesce(1).persist()
         arrow = self._frame.select(LABEL, _HELD).toArrow()
         self._held = arrow.column(_HELD).to_numpy() == 1
         y = arrow.column(LABEL).to_numpy().astype(np.float64)
-        self._y = y.astype(np.int64) if judge.task == CLASSIFICATION else y
+        self._y = y.astype(np.int64) if scorer.task == CLASSIFICATION else y
         none = np.empty((0, 0), dtype=np.float32)
-        held = Part(none, self._y[self._held])
-        lesson = Lesson(Part(none, None), held, judge, 0, report=report, until_s=until_s)
-        self._watch = Watch(lesson, most)
+        held = PreparedRows(none, self._y[self._held])
+        fit_task = FitTask(PreparedRows(none, None), held, scorer, 0, report=report, until_s=until_s)
+        self._watch = EarlyStopping(fit_task, most)
         self._sums: NDArray[np.float64] | None = None
 
     def begin(self, constant: float) -> None:
@@ -61,13 +67,13 @@ class Watched:
         said = tree.transform(self._frame).select(_SAID).toArrow().column(_SAID).to_numpy()
         self._sums = self._sums + weight * said
         sums, y = self._sums, self._y
-        if self._judge.task == CLASSIFICATION:
+        if self._scorer.task == CLASSIFICATION:
             predicted: NDArray[Any] = (sums > 0).astype(np.int64)
             every = np.logaddexp(0.0, 2.0 * sums) - y * 2.0 * sums
         else:
             predicted, every = sums, np.square(sums - y)
         held = self._held
-        train = self._judge.score(y[~held], predicted[~held], np.empty((0, 0), dtype=np.float32))
+        train = self._scorer.score(y[~held], predicted[~held], np.empty((0, 0), dtype=np.float32))
         return self._watch.step(predicted[held], float(every[held].mean()), train)
 
     @property
@@ -75,8 +81,8 @@ class Watched:
         """After how many trees it was best."""
         return max(self._watch.best_step, 1)
 
-    def course(self) -> Course:
-        return self._watch.course()
+    def learning_curve(self) -> LearningCurve:
+        return self._watch.learning_curve()
 
     def __enter__(self) -> Self:
         return self

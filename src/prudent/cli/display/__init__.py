@@ -1,0 +1,1 @@
+"""What people see: answers, live displays, tables; by subject."""

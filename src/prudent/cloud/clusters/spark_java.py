@@ -1,0 +1,156 @@
+"""A master or worker of Spark under way on a machine."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from prudent.cloud.clusters import class_archive
+from prudent.cloud.clusters.spark_host import SparkHost
+from prudent.cloud.providers.channel import RemoteProcess
+from prudent.core.errors import RunFailed
+
+MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
+AT, UI, REGISTERED = "at", "ui", "registered"
+_SAYS = {
+    MASTER: {
+        AT: re.compile(r"Starting Spark master at (spark://\S+)"),
+        UI: re.compile(r"started at (http\S+)"),
+        REGISTERED: re.compile(r"New state: ALIVE()"),
+    },
+    WORKER: {
+        UI: re.compile(r"started at (http\S+)"),
+        REGISTERED: re.compile(r"Successfully registered with master (\S+)"),
+    },
+}
+_OPENED = [
+    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
+    *("java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs"),
+    *("sun.security.action", "sun.util.calendar"),
+]
+# A daemon lives for minutes and computes nothing: quick to start is better than quick later. To start is to
+# load classes, a quarter of it to verify those that pip has brought and that every executor loads as well.
+_JAVA = [
+    *("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"),
+    *("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"),
+    *("-XX:+IgnoreUnrecognizedVMOptions", "-Dio.netty.tryReflectionSetAccessible=true"),
+]
+_TAIL = 12
+
+
+class Daemon:
+    """Reads what a daemon says, into a file and for what is awaited."""
+
+    def __init__(self, process: RemoteProcess, kind: str, title: str, log: Path) -> None:
+        self.title = title
+        self._process = process
+        self._patterns = dict(_SAYS[kind])
+        self._said: dict[str, str] = {}
+        self._tail: deque[str] = deque(maxlen=_TAIL)
+        self._news = threading.Condition()
+        self._over = False
+        self._log = log
+        self._reader = threading.Thread(target=self._read, name=f"{title} log", daemon=True)
+        self._reader.start()
+
+    def wait_for(self, what: str, timeout_s: float, stopped: Callable[[], bool] = lambda: False) -> str:
+        """What it said about something; RunFailed if it ends first, or takes too long."""
+        until = time.monotonic() + timeout_s
+        with self._news:
+            while what not in self._said:
+                if self._over or stopped() or time.monotonic() >= until:
+                    raise self._failure(timeout_s)
+                self._news.wait(0.2)
+            return self._said[what]
+
+    def ended(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self._process.wait(0)
+
+    def end(self) -> None:
+        """End it with all that it started, at once: nothing of it is worth a farewell."""
+        with contextlib.suppress(RunFailed):
+            self._process.end(grace_s=0.0)
+
+    def _failure(self, timeout_s: float) -> RunFailed:
+        why = next((line for line in reversed(self._tail) if "ERROR" in line or "Exception" in line), "")
+        why = why or (self._tail[-1] if self._tail else "it said nothing")
+        what = "ended" if self._over else f"was not ready within {timeout_s:.0f} s"
+        return RunFailed(f"{self.title} {what} ({why.strip()[:300]}); see {self._log}.")
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError, ValueError), self._log.open("ab") as file:
+            for line in self._process.stdout:
+                file.write(line)
+                file.flush()
+                self._hear(line.decode(errors="replace"))
+        for stream in (self._process.stdout, self._process.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.close()
+        with self._news:
+            self._over = True
+            self._news.notify_all()
+
+    def _hear(self, line: str) -> None:
+        with self._news:
+            self._tail.append(line)
+            for what, pattern in list(self._patterns.items()):
+                if found := pattern.search(line):
+                    self._said[what] = found[1]
+                    del self._patterns[what]
+                    self._news.notify_all()
+
+
+def start_master(host: SparkHost, secret: str, settings: Mapping[str, str], log: Path) -> Daemon:
+    """Start a master at a port that it finds free."""
+    arguments = ["--host", host.address, "--port", "0", "--webui-port", "0"]
+    return _start(host, MASTER, arguments, secret, settings, log)
+
+
+def start_worker(host: SparkHost, master: str, secret: str, settings: Mapping[str, str], log: Path) -> Daemon:
+    """Start a worker as large as its machine."""
+    arguments = ["--host", host.address, "--webui-port", "0", "--work-dir", f"{host.work}/apps"]
+    size = ["--cores", str(host.cores), "--memory", f"{host.heap_mb}m"]
+    return _start(host, WORKER, [*arguments, *size, master], secret, settings, log)
+
+
+def _start(
+    host: SparkHost, kind: str, arguments: list[str], secret: str, settings: Mapping[str, str], log: Path
+) -> Daemon:
+    """Start a daemon with Java itself: Spark's own script starts another Java first, to find out how."""
+    opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
+    own = {
+        "log4j2.configurationFile": f"file:{host.work}/log4j2.properties",
+        "java.io.tmpdir": f"{host.work}/tmp",
+        **settings,
+    }
+    jars = f"{host.spark_home}/jars"
+    kept = class_archive.kept_at(host.java_home, host.spark_home) if host.here else None
+    # In the order of Spark's own launcher: Java takes kept classes only with the same path.
+    first = map(str, Path(jars).glob("slf4j-api-*.jar") if host.here else ())
+    words = [
+        f"{host.java_home}/bin/java", "-cp", ":".join([*first, f"{jars}/*"]), *_JAVA,
+        *shlex.split(class_archive.options(kept)), *opened,
+        *(f"-D{name}={value}" for name, value in own.items()), kind, *arguments,
+    ]  # fmt: skip
+    environment = {
+        "JAVA_HOME": host.java_home,
+        "SPARK_HOME": host.spark_home,
+        "SPARK_SCALA_VERSION": "2.13",  # a worker asks for it when it starts executors; pip has one only
+        "SPARK_LOCAL_IP": host.address,
+        "SPARK_LOCAL_DIRS": f"{host.work}/scratch",
+        "_SPARK_AUTH_SECRET": secret,
+    }
+    word = "master" if kind == MASTER else "worker"
+    # The error stream is kept open as 3: some SSH servers take the end of one stream for the end of both.
+    command = (
+        f'export PATH={shlex.quote(host.work + "/bin")}:"$PATH"\n'
+        f"echo $$ > {shlex.quote(f'{host.work}/{word}.pid')}\nexec {shlex.join(words)} 3>&2 2>&1"
+    )
+    return Daemon(host.channel.start(command, environment), kind, f"The Spark {word} on {host.name}", log)

@@ -1,0 +1,179 @@
+"""A shell command with everything it starts: begun in a session of its own, ended as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import secrets
+import signal
+import subprocess
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO
+
+from prudent.cloud.procfs import ProcessIdentity, ProcessInfo, processes_of_run
+
+COOKIE = "PRUDENT_RUN"
+"""The environment variable by which all descendants of a run are known."""
+
+_POLL_S = 0.02
+_DYING_S = 5.0  # how long a killed process may take to vanish (one that waits for a disk cannot hurry)
+
+
+class ProcessTree:
+    """A running command, its children and theirs.
+
+    The number of the first process names its session and group, and stays reserved until `close`, so
+    that no signal can reach a stranger that was given the same number.
+    """
+
+    def __init__(
+        self,
+        command: str,
+        directory: Path,
+        environment: Mapping[str, str],
+        cookie: str,
+    ) -> None:
+        self.cookie = cookie
+        outer = environment.get(COOKIE)
+        # A run inside a run carries both words: ending the outer one must find it too.
+        carried = {COOKIE: f"{outer}:{cookie}" if outer else cookie}
+        self._popen = subprocess.Popen(
+            command,
+            shell=True,
+            executable="/bin/sh",
+            cwd=directory,
+            env={**environment, **carried},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+        self._lock = threading.Lock()
+        self._ending = False
+        self._reaped = False
+        self._identity = ProcessIdentity.of(self._popen.pid)
+        # Not left running when Python ends without having cut it.
+        self._finalizer = weakref.finalize(self, _kill_group, self._popen.pid, os.getpid())
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def identity(self) -> ProcessIdentity:
+        return self._identity or ProcessIdentity(self.pid, "")
+
+    @property
+    def stdout(self) -> IO[bytes]:
+        assert self._popen.stdout is not None
+        return self._popen.stdout
+
+    @property
+    def stderr(self) -> IO[bytes]:
+        assert self._popen.stderr is not None
+        return self._popen.stderr
+
+    def wait(self) -> None:
+        """Until the command itself has ended; it is not forgotten yet, so its number stays reserved."""
+        with contextlib.suppress(ChildProcessError):  # somebody in this program has counted it already
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    def close(self) -> int:
+        """After `wait`: end what the command left behind, and answer its exit code."""
+        with self._lock:
+            ending = self._ending
+        if not ending:
+            end_processes(self.members, self._signal, grace_s=0.0)
+        with self._lock:
+            self._reaped = True
+            self._finalizer.detach()
+            return self._popen.wait()
+
+    def end(self, grace_s: float) -> tuple[float, float]:
+        """Ask everything to stop, and kill what is left after the grace time; answers as `end` does.
+
+        Its group hears of it at once: to find what else belongs to it takes a look at all processes.
+        """
+        with self._lock:
+            self._ending = True
+        self._signal_group(signal.SIGTERM if grace_s > 0 else signal.SIGKILL)
+        return end_processes(self.members, self._signal_rest, grace_s)
+
+    def members(self) -> list[ProcessInfo]:
+        with self._lock:
+            session = None if self._reaped else self.pid
+        return processes_of_run(self.cookie, session)
+
+    def _signal(self, members: list[ProcessInfo], number: signal.Signals) -> None:
+        # The group got it in one stroke; a second SIGTERM would make many programs give up their clean-up.
+        grouped = self._signal_group(number)
+        signal_processes([one for one in members if not (grouped and one.group == self.pid)], number)
+
+    def _signal_rest(self, members: list[ProcessInfo], number: signal.Signals) -> None:
+        """As `_signal`, after the group was asked to stop already."""
+        if number == signal.SIGTERM:
+            signal_processes([one for one in members if one.group != self.pid], number)
+        else:
+            self._signal(members, number)
+
+    def _signal_group(self, number: signal.Signals) -> bool:
+        """Send it to the group in one stroke; False where nobody is left to bear its number."""
+        with self._lock:
+            if not self._reaped:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.pid, number)
+            return not self._reaped
+
+
+def new_cookie() -> str:
+    return secrets.token_hex(16)
+
+
+def signal_processes(members: list[ProcessInfo], number: signal.Signals) -> None:
+    for process in members:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process.pid, number)
+
+
+def end_processes(
+    find: Callable[[], list[ProcessInfo]],
+    send: Callable[[list[ProcessInfo], signal.Signals], None],
+    grace_s: float,
+) -> tuple[float, float]:
+    """SIGTERM to all that `find` finds, SIGKILL to what is left after `grace_s`; returns when none is left.
+
+    Answers when something of it was last seen, and when nothing was seen any more, on the monotonic clock. An
+    interrupt (Ctrl-C) while waiting kills at once.
+    """
+    give_up_s = (looked_s := time.monotonic()) + grace_s
+    seen_s = -math.inf
+    try:
+        if grace_s > 0 and (members := find()):
+            send(members, signal.SIGTERM)
+            send(members, signal.SIGCONT)  # a stopped process would not hear it
+            while members and looked_s < give_up_s:
+                seen_s = looked_s
+                time.sleep(_POLL_S)
+                looked_s, members = time.monotonic(), find()
+        give_up_s = time.monotonic() + _DYING_S
+        # Looked for again each time: what is being killed may have started another one.
+        while (looked_s := time.monotonic()) < give_up_s and (members := find()):
+            seen_s = looked_s
+            send(members, signal.SIGKILL)
+            time.sleep(_POLL_S / 10)
+        return seen_s, looked_s
+    except BaseException:
+        send(find(), signal.SIGKILL)
+        raise
+
+
+def _kill_group(pid: int, owner: int) -> None:
+    if os.getpid() == owner:  # a fork of this program that ends must not end its parent's runs
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)

@@ -1,0 +1,203 @@
+"""The way into a machine on this computer."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import secrets
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from prudent.cloud.leases import dead_mans_switch
+from prudent.cloud.processes import COOKIE, end_processes, signal_processes
+from prudent.cloud.procfs import ProcessInfo, processes_of_run
+from prudent.cloud.providers.channel import LOST
+from prudent.cloud.providers.local import files
+from prudent.cloud.providers.local.machine import LocalMachine
+from prudent.core.errors import RunFailed
+
+_NOTHING = Path(os.devnull)
+_under_way: set[subprocess.Popen[bytes]] = set()
+"""Held until they end: a command goes on when nobody looks at it any more, and must be counted then."""
+
+
+class _Output(io.BufferedReader):
+    """The reading end of a pipe that closes itself without complaint: callers may have read enough."""
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self.close()
+
+
+class LocalProcess:
+    """A command on a local machine; what it leaves behind lives until the machine ends, as anywhere."""
+
+    def __init__(
+        self, machine: LocalMachine, popen: subprocess.Popen[bytes], cookie: str, outputs: Sequence[IO[bytes]]
+    ) -> None:
+        self.stdout, self.stderr = outputs
+        self._machine = machine
+        self._popen = popen
+        self._cookie = cookie
+        self._lock = threading.Lock()
+        self._code: int | None = None
+
+    def wait(self, timeout_s: float | None = None) -> int | None:
+        try:
+            code = self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        with self._lock:
+            if self._code is None:
+                # Asked once, at its end: a machine that ends later has taken nothing from it.
+                self._code = code if self._machine.alive else LOST
+            return self._code
+
+    def end(self, grace_s: float) -> None:
+        end_processes(self._members, self._signal, grace_s)
+        self.wait()
+
+    def _members(self) -> list[ProcessInfo]:
+        running = self._popen.poll() is None
+        return processes_of_run(self._cookie, self._popen.pid if running else None)
+
+    def _signal(self, members: list[ProcessInfo], number: signal.Signals) -> None:
+        grouped = self._popen.poll() is None
+        if grouped:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._popen.pid, number)
+        # The group got it in one stroke; a second one would make many programs give up their clean-up.
+        signal_processes([one for one in members if not (grouped and one.group == self._popen.pid)], number)
+
+
+class LostProcess:
+    """What comes of a command for a machine that is gone: nothing."""
+
+    def __init__(self) -> None:
+        self.stdout: IO[bytes] = _NOTHING.open("rb")
+        self.stderr: IO[bytes] = _NOTHING.open("rb")
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        return LOST
+
+    def end(self, grace_s: float) -> None:
+        pass
+
+
+class LocalChannel:
+    """A machine on this computer, entered."""
+
+    def __init__(self, machine: LocalMachine, cluster: str) -> None:
+        self._machine = machine
+        self._cluster = cluster
+
+    @property
+    def workspace(self) -> str:
+        return str(self._machine.workspace)
+
+    def start(
+        self, command: str, environment: Mapping[str, str] | None = None, directory: str | None = None
+    ) -> LocalProcess | LostProcess:
+        pipes = [os.pipe(), os.pipe()]
+        outputs = [_Output(io.FileIO(reading, "rb")) for reading, _ in pipes]
+        try:
+            popen = self._popen(command, environment, directory, *(writing for _, writing in pipes))
+        finally:
+            for _, writing in pipes:
+                os.close(writing)
+        return LostProcess() if popen is None else LocalProcess(self._machine, *popen, outputs)
+
+    def run(
+        self, command: str, environment: Mapping[str, str] | None = None, timeout_s: float = 60.0
+    ) -> tuple[int, str, str]:
+        # Files, not pipes: a daemon that the command starts would keep a pipe open, and us waiting.
+        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as complained:
+            popen = self._popen(command, environment, None, said, complained)
+            if popen is None:
+                return LOST, "", f"The machine {self._machine.id} is gone."
+            started = LocalProcess(self._machine, *popen, (said, complained))
+            try:
+                code = started.wait(timeout_s)
+            except BaseException:
+                started.end(grace_s=0.0)
+                raise
+            if code is None:
+                started.end(grace_s=0.0)
+                raise RunFailed(f'"{command}" did not end within {timeout_s:g} s on {self._machine.id}.')
+            return code, _text(said), _text(complained)
+
+    def put(self, source: Path, target: str, exclude: Sequence[str] = ()) -> int:
+        place = files.inside(self._machine.workspace, target)
+        self._must_be_there()
+        return files.copy(source, place, exclude)
+
+    def get(self, source: str, target: Path) -> int:
+        place = files.inside(self._machine.workspace, source)
+        self._must_be_there()
+        if not place.exists():
+            raise RunFailed(f"There is no {source} on the machine {self._machine.id}; check what wrote it.")
+        return files.copy(place, target, follow=False)
+
+    def close(self) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _must_be_there(self) -> None:
+        if not self._machine.alive:
+            raise RunFailed(f"The machine {self._machine.id} is gone; launch another one.")
+
+    def _popen(
+        self, command: str, environment: Mapping[str, str] | None, directory: str | None, out: Any, err: Any
+    ) -> tuple[subprocess.Popen[bytes], str] | None:
+        """The command under way, and the word it is known by; None if the machine is gone."""
+        if not self._machine.alive:
+            return None
+        place = files.inside(self._machine.workspace, directory or ".")
+        cookie = secrets.token_hex(16)
+        try:
+            popen = subprocess.Popen(
+                self._machine.limits.arguments(command),
+                cwd=place,
+                env=self._environment(environment or {}, cookie),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+        except (OSError, RunFailed) as error:
+            if not self._machine.alive:
+                return None
+            raise RunFailed(f'Cannot start "{command}" in {place} ({error}).') from error
+        _under_way.difference_update([one for one in tuple(_under_way) if one.poll() is not None])
+        _under_way.add(popen)
+        return popen, cookie
+
+    def _environment(self, given: Mapping[str, str], cookie: str) -> dict[str, str]:
+        outer = os.environ.get(COOKIE)
+        vcpus = str(self._machine.vcpus)
+        own = {
+            **dead_mans_switch.marks(self._cluster, self._machine.id, os.environ),
+            COOKIE: f"{outer}:{cookie}" if outer else cookie,
+            "PRUDENT_VCPUS": vcpus,
+        }
+        # Programs that count the computer's cores instead of the machine's would only hinder themselves.
+        return {"OMP_NUM_THREADS": vcpus, **os.environ, **given, **own}
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")

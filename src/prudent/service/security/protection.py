@@ -1,0 +1,126 @@
+"""Put all protection around an application, in one call."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from prudent.core.errors import BadInput
+from prudent.service.security.tokens import Access
+from prudent.service.security.accounts import Accounts, known
+from prudent.service.security.middleware import BodyLimit
+from prudent.service.security.authentication import Gate
+from prudent.service.security.rate_limits import Rate
+from prudent.service.security.browser_sessions import Sessions, SignedOut, session_key
+from prudent.service.security.middleware import Shell
+from prudent.service.security.rate_limits import Turns
+from prudent.service.settings import Settings
+from prudent.service.store.store import Store
+from prudent.service.store.users import LOCAL, OPERATOR
+
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_ANY = ("0.0.0.0", "::", "")
+
+
+class Wrappable(Protocol):
+    """An application that layers are put around, such as FastAPI's."""
+
+    def add_middleware(self, middleware_class: type, *args: object, **kwargs: object) -> None: ...
+
+
+def install(app: Wrappable, settings: Settings, store: Store) -> Sessions:
+    """Protect `app`: Host, origin and headers outermost, then bodies, then who may what how often.
+
+    Handlers find who asks as `request.state.user`, and what their forms must carry as
+    `request.state.form_token`. Answers the sessions, for the page that begins them.
+    """
+    signed_out = SignedOut(settings.home / "signed-out")
+    sessions = Sessions(session_key(settings.home / "session.key"), signed_out)
+    app.add_middleware(
+        Gate,
+        accounts=Accounts(store, settings.tokens, settings.home),
+        sessions=sessions,
+        open=access_of(settings).is_open,
+        rate=Rate(settings.rate_per_s, burst=max(2 * settings.rate_per_s, 20.0)),
+        turns=Turns(settings.requests_at_once, settings.requests_waiting),
+    )
+    app.add_middleware(BodyLimit, most_bytes=int(settings.body_mb * 1e6))
+    app.add_middleware(Shell, hosts=hosts_of(settings), origins=frozenset(settings.cors_origins))
+    return sessions
+
+
+def hosts_of(settings: Settings) -> frozenset[str]:
+    """The names under which the service may be asked for; none is any.
+
+    A service that only this machine reaches must know its names: else a page of another site, whose name is
+    made to lead here, could use it.
+    """
+    named = tuple(host.lower() for host in settings.trusted_hosts)
+    if settings.host in _ANY and not named:
+        return frozenset()
+    own = f"[{settings.host}]" if ":" in settings.host else settings.host.lower()
+    return frozenset({*_LOOPBACK, *named, *(() if settings.host in _ANY else (own,))})
+
+
+def for_one(settings: Settings) -> bool:
+    """Whether only this machine is served: it listens there, and no other name is meant to lead there."""
+    return settings.loopback and not set(settings.trusted_hosts) - set(_LOOPBACK)
+
+
+def access_of(settings: Settings) -> Access:
+    """Whether tokens are asked for, as the home says; where others reach the service, always."""
+    return Access(settings.home, alone=for_one(settings))
+
+
+def check_access(settings: Settings, store: Store, is_open: bool | None = None) -> Access:
+    """Keep the mode that the operator wants (None: as it was), unless it would let strangers in."""
+    access = access_of(settings)
+    wanted = access.chosen_open if is_open is None else is_open
+    users = [account for account in known(store, settings) if account.name != OPERATOR]
+    if wanted and not access.alone:
+        raise BadInput(
+            f'Others could reach the service at "{_place(settings)}", and an open service asks nobody for a '
+            "token; say --no-open, or serve on 127.0.0.1."
+        )
+    if is_open and users:
+        raise BadInput(
+            "There are users with tokens, and an open service would ask nobody for one; leave out --open, "
+            'or remove them with "prudent users remove NAME".'
+        )
+    if not access.alone and not any(account.token_hash for account in users):
+        raise BadInput(
+            f'Others could reach the service at "{_place(settings)}", and nobody has a token; add users '
+            'with "prudent users add NAME", or serve on 127.0.0.1.'
+        )
+    access.choose(wanted)
+    return access
+
+
+def _place(settings: Settings) -> str:
+    """What leads others here."""
+    return settings.trusted_hosts[0] if settings.loopback else settings.host
+
+
+def with_own_folders(settings: Settings) -> Settings:
+    """A service of this machine alone reads for its operator what they might point it at.
+
+    That is the folder it was started in, their home, the temporary folder and the examples of what is
+    installed, but nothing hidden. With folders named by the operator, only those are read.
+    """
+    if not for_one(settings) or settings.data:
+        return settings
+    own = (Path.cwd(), Path.home(), Path(tempfile.gettempdir()), Path(sys.prefix))
+    return replace(settings, own_data=tuple(dict.fromkeys(folder.resolve() for folder in own)))
+
+
+def own_folders(settings: Settings, user: str) -> tuple[Path, ...]:
+    """The folders that are read for this user alone: the operator's, for nobody else."""
+    return settings.own_data if user in (LOCAL.name, OPERATOR) else ()
+
+
+def folders_for(settings: Settings, user: str) -> tuple[Path, ...]:
+    """Where the data of this user's requests may lie; asked for each request."""
+    return (*settings.data_folders, *own_folders(settings, user))

@@ -1,0 +1,207 @@
+"""A training request, done: trials as they end, models and a report at the end."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from prudent.core.errors import PrudentError, RunFailed
+from prudent.core.money import Price
+from prudent.core.units import format_duration
+from prudent.service.security.data_locations import inside, scheme_of
+from prudent.service.worker import machines
+from prudent.service.worker.artifacts import MODELS, REPORT, write_result
+from prudent.service.worker.messages import (
+    Begun,
+    Done,
+    Ended,
+    Interrupted,
+    Made,
+    Noted,
+    Progress,
+    Said,
+    Task,
+    Tell,
+)
+from prudent.service.worker.warm_pool import Stove, WarmEngine
+from prudent.training.engines.engine import Engine
+from prudent.training.leaderboard import (
+    ClusterReady,
+    Leaderboard,
+    LeaderboardEntry,
+    SpendingUpdated,
+    TrainingEvent,
+    TrainingTrialStarted,
+    TrialFailure,
+)
+from prudent.training.leaderboard import TrainingTrialEnded as TrialEnded
+from prudent.training.models.description import MODEL_FILE
+from prudent.training.request.request import TrainingRequest
+from prudent.training.request.resources import SPARK, parallelism_of, price_of, rented
+
+_HALF_WAY = 8
+"""Without a limit nobody knows how many trials there will be; after so many, progress says one half."""
+
+
+def perform(task: Task, tell: Tell, folders: Sequence[Path], stove: Stove) -> Said:
+    """Train, rank, export and report; goes on where an earlier worker stopped."""
+    from prudent.training.search.search import INTERRUPTED
+    from prudent.training.train import train
+
+    request = request_of(task, folders)
+    out = task.folder / MODELS
+    watcher = Watcher(request, _price(task, request), tell)
+    if rents(task, request):
+        assert task.where is not None
+        board = train(request, SPARK, out, where=task.where, home=task.home, resume=True, watch=watcher.watch)
+    else:
+        if machines.asks(request):
+            note(tell, machines.NONE_HERE)
+        engine: str | Engine = WarmEngine(stove) if task.engine == "local" else task.engine
+        board = train(request, engine, out, resume=True, watch=watcher.watch)
+    if board.ended == INTERRUPTED:
+        return Interrupted()
+    _write(board, task.folder)
+    if not board.entries:
+        why = board.failures[0].why if board.failures else board.ended
+        raise RunFailed(f"No model could be trained: {why}")
+    return Done(
+        tuple(
+            Made(e.rank, e.algorithm, e.score, e.metric, e.value, Path(e.model_path).name)
+            for e in board.entries
+            if (Path(e.model_path) / MODEL_FILE).is_file()  # a function's minimum is no model
+        ),
+        board.ended if "budget" in board.ended else "",
+    )
+
+
+def request_of(task: Task, folders: Sequence[Path]) -> TrainingRequest:
+    """The request with its file found, and within what the user may still spend today."""
+    request = TrainingRequest.parse(task.document)
+    changes: dict[str, object] = {}
+    if request.parallelism is None and not rents(task, request):
+        changes["parallelism"] = task.parallelism
+    if request.dataset is not None and scheme_of(request.dataset.path) == "file":
+        found = str(inside(request.dataset.path, folders))
+        said = request.dataset.model_dump(mode="json", by_alias=True, exclude_none=True)
+        changes["dataset"] = {**said, "path": found}
+    if task.left_usd is not None and (request.budget.usd is None or request.budget.usd > task.left_usd):
+        said = request.budget.model_dump(mode="json", exclude_none=True)
+        changes["budget"] = {**said, "usd": max(task.left_usd, 1e-6)}
+    return request.changed(changes)
+
+
+def rents(task: Task, request: TrainingRequest) -> bool:
+    """Whether machines are rented for it, and Spark runs there."""
+    return task.where is not None and machines.asks(request)
+
+
+def note(tell: Tell, text: str, **more: object) -> None:
+    """Tell something about machines to whoever follows the run, and to its log."""
+    logging.info("%s", text)
+    tell(Noted("machines", {"text": text, **more}))
+
+
+def _price(task: Task, request: TrainingRequest) -> Price:
+    """What an hour of a trial costs, as the search reckons it."""
+    from prudent.training.request.resources import trial_price
+
+    if rents(task, request) and not request.machine:
+        assert task.where is not None
+        if request.machines is not None:
+            from prudent.training.joint.train import cheapest
+
+            return cheapest(request, task.where, task.home)
+        cluster = rented(request, None, task.where, task.folder / MODELS, task.home)
+        assert cluster is not None
+        return price_of(cluster, request.parallelism or parallelism_of(cluster))
+    return trial_price(request, request.parallelism or task.parallelism)
+
+
+class Watcher:
+    """Turns what the search tells into messages."""
+
+    def __init__(self, request: TrainingRequest, price: Price, tell: Tell) -> None:
+        self._budget, self._price, self._tell = request.budget, price, tell
+        self._began_s = time.monotonic()
+        self._ended, self._spent_usd = 0, 0.0
+
+    def watch(self, event: TrainingEvent) -> None:
+        if isinstance(event, ClusterReady):
+            took = format_duration(event.took_s)
+            text = f"Spark runs on {event.text} ({event.place}), ready after {took}."
+            note(self._tell, text, machines=event.text, place=event.place, took_s=event.took_s)
+        elif isinstance(event, TrainingTrialStarted):
+            self._tell(Begun(event.number, event.algorithm, {"why": event.why} if event.why else {}))
+        elif isinstance(event, SpendingUpdated):
+            self._spent_usd = event.total_usd
+        elif isinstance(event, TrialEnded):
+            self._ended += 1
+            self._tell(self._told(event.result))
+            self._tell(self.progress())
+
+    def progress(self) -> Progress:
+        """How much of the limit that ends first is used up."""
+        budget, elapsed_s = self._budget, time.monotonic() - self._began_s
+        parts = [
+            self._ended / budget.trials if budget.trials else 0.0,
+            elapsed_s / budget.time_s if budget.time_s else 0.0,
+            self._spent_usd / budget.usd if budget.usd else 0.0,
+        ]
+        done = max(parts) if budget.given else self._ended / (self._ended + _HALF_WAY)
+        done = min(done, 0.99)
+        return Progress(done, elapsed_s * (1 - done) / done if budget.given and done > 0 else None)
+
+    def _told(self, result: LeaderboardEntry | TrialFailure) -> Ended:
+        price = self._price
+        if isinstance(result, TrialFailure):
+            return Ended(
+                result.trial,
+                result.algorithm,
+                dict(result.hyperparameters),
+                "failed",
+                spent_usd=result.cost_usd,
+                details={"why": result.why},
+                usd_per_h=price.usd_per_h,
+                price_date=str(price.date),
+            )
+        details = {
+            "metric": result.metric,
+            "value": result.value,
+            "predict_ms": result.predict_ms,
+            "transforms": dict(result.transforms),
+            **({"machines": result.machines} if result.machines else {}),
+        }
+        return Ended(
+            result.trial,
+            result.algorithm,
+            dict(result.hyperparameters),
+            "finished",
+            result.score,
+            result.cost_usd,
+            result.train_s,
+            result.cost_usd,
+            price.usd_per_h,
+            str(price.date),
+            details,
+        )
+
+
+def _write(board: Leaderboard, folder: Path) -> None:
+    """The result, and the report; a report that cannot be written must not cost the answer."""
+    from prudent.reports.training import write_training_report
+
+    said = board.to_dict()
+    said.pop("out", None)
+    for entry in said["entries"]:
+        entry["model"] = f"{folder.name}-{entry['rank']}"
+        entry["model_path"] = f"{MODELS}/{Path(entry['model_path']).name}"
+    write_result(folder, said)
+    if board.entries:
+        try:
+            shutil.copyfile(write_training_report(board, Path(board.out)), folder / REPORT)
+        except (OSError, PrudentError):
+            (folder / REPORT).unlink(missing_ok=True)

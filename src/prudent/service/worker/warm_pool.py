@@ -1,0 +1,92 @@
+"""What takes long is done before it is asked for: imports, and the process that training forks from."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from pathlib import Path
+
+from prudent.training.engines.local.engine import LocalEngine
+from prudent.training.engines.local.pool import Pool
+
+_MODULES = (
+    "prudent.training.train",
+    "prudent.training.data.reading",
+    "prudent.training.engines.local.engine",
+    "prudent.tuning.tune",
+    "prudent.tuning.job_file",
+    "prudent.tuning.jobs.table",
+    "prudent.tuning.dry_run",
+    "prudent.tuning.strategies.lynceus",
+    "prudent.workflows.scheduling",
+    "prudent.reports.training",
+    "prudent.reports.tuning",
+    "prudent.reports.workflow",
+    "plotly.offline",
+)
+_USUAL = (
+    "random-forest-classification",
+    "gradient-boosted-tree-classification",
+    "binomial-logistic-regression",
+    "linear-regression",
+    "naive-bayes",
+    "k-means",
+)
+
+
+def load() -> None:
+    """Import what work of any kind needs."""
+    for name in _MODULES:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+class Stove:
+    """Keeps a pool of training processes warm, for the next request of this process."""
+
+    def __init__(self, parallelism: int, folder: Path) -> None:
+        self.parallelism = parallelism
+        self._folder = folder
+        self._pool: Pool | None = None
+
+    def light(self) -> None:
+        """Start a pool that loads its libraries by itself, if there is none."""
+        if self._pool is None:
+            from prudent.training.engines.local.engine import open_pool
+
+            self._pool = open_pool(self.parallelism, self._folder, _USUAL)
+
+    def take(self, parallelism: int) -> Pool | None:
+        """The warm pool, if it is of that size; it is the caller's now."""
+        if self._pool is None or parallelism != self.parallelism:
+            return None
+        pool, self._pool = self._pool, None
+        return pool
+
+    def put_out(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+
+class WarmEngine(LocalEngine):
+    """The local engine, on a pool that is warm already where there is one."""
+
+    def __init__(self, stove: Stove) -> None:
+        super().__init__()
+        self._stove = stove
+
+    def pool(self, parallelism: int, work: Path, algorithms: tuple[str, ...]) -> Pool:
+        from prudent.training.engines.local.learners.registry import libraries
+
+        warm = self._stove.take(parallelism)
+        if warm is None:
+            return super().pool(parallelism, work, algorithms)
+        warm.load([module for name in algorithms for module in libraries(name)])
+        return warm
+
+
+def cores() -> int:
+    """The processors that this program may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

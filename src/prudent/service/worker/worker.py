@@ -1,0 +1,203 @@
+"""A worker: claims runs while it has room, does them as durable workflows, and leaves in good order."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Mapping
+
+from dbos import DBOS, SetWorkflowID
+
+from prudent.core.errors import PrudentError
+from prudent.service.intake.admission import policy_for
+from prudent.service.security.accounts import known
+from prudent.service.settings import Settings
+from prudent.service.store import claims, disk, runs, workers
+from prudent.service.store.runs import Run
+from prudent.service.store.store import Store
+from prudent.service.worker import durable
+from prudent.service.worker.child import Terms
+from prudent.service.worker.claimed_run import Session
+from prudent.service.worker.heartbeat import Pulse
+from prudent.service.worker.sandbox import NO_WALL, wall_of
+from prudent.service.worker.warm_pool import cores
+from prudent.service.worker.work_process import Hand, Hands
+
+_log = logging.getLogger("prudent.worker")
+_LIMITS_S = 10.0
+_PAUSE_S = 5.0
+_OVER = ("SUCCESS", "ERROR", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
+
+
+class Worker:
+    """One process that works runs off; `run` returns when it was told to drain and has."""
+
+    def __init__(self, settings: Settings, store: Store, name: str | None = None) -> None:
+        self.settings, self.store = settings, store
+        self.id = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"[-100:]
+        self.parallelism = max(1, cores() // settings.concurrency)
+        # The lease ends well before others may take over, so that a journal is free when they do.
+        self.terms = terms = Terms(
+            self.parallelism,
+            settings.takeover_s * 0.7,
+            tuple(folder.absolute() for folder in settings.data_folders),
+            policy_for(settings, settings.data_folders),
+            settings.home.absolute() / "cache" / "warm",
+            settings.home.absolute(),
+            settings.warm,
+            settings.run_memory_mb,
+            nice=settings.nice,
+        )
+        wall = wall_of(settings)
+        if wall is None:
+            _log.warning("%s", NO_WALL)
+        self.hands = Hands(lambda folder: Hand(terms, wall, folder), settings.concurrency, wall)
+        self.pulse = Pulse(store, settings, self.described, self.mine, self.hands.tick)
+        self._lock = threading.Lock()
+        self._active: dict[str, Session] = {}
+        self._draining = threading.Event()
+        self._paused_s = 0.0
+        self._limits: tuple[float, Mapping[str, float]] = (0.0, {})
+
+    # What it is
+
+    def described(self) -> workers.Worker:
+        state = workers.DRAINING if self._draining.is_set() else workers.ALIVE
+        slots = self.settings.concurrency
+        return workers.Worker(
+            self.id, socket.gethostname(), os.getpid(), 0.0, 0.0, state, slots, len(self.mine())
+        )
+
+    def mine(self) -> set[str]:
+        with self._lock:
+            return set(self._active)
+
+    def session(self, run_id: str) -> Session | None:
+        """For the workflow: the claimed run, or one that has ended and only wants its last steps."""
+        with self._lock:
+            found = self._active.get(run_id)
+        if found is not None:
+            return found
+        run = self.store.read(runs.get, run_id)
+        return self._session(run) if run is not None and run.ended else None
+
+    # Its life
+
+    def run(self) -> None:
+        """Work until drained."""
+        self.hands.fill()
+        durable.launch(self.settings, self.id)
+        durable.serve(self)
+        self.pulse.start()
+        _log.info("Worker %s takes %d runs at a time", self.id, self.settings.concurrency)
+        while not self._draining.wait(self.settings.poll_s):
+            try:
+                self.step()
+            except PrudentError as error:
+                _log.warning("%s", error)
+                time.sleep(1.0)
+            except Exception:  # noqa: BLE001 - a worker that stops claiming helps nobody
+                _log.exception("The worker stumbled")
+                time.sleep(1.0)
+        self._drain()
+
+    def drain(self) -> None:
+        """Take no new work; safe in a signal handler."""
+        self._draining.set()
+
+    def step(self) -> int:
+        """Heed cancellations, and claim runs while there is room; answers how many were begun."""
+        self._heed()
+        begun = 0
+        # Whoever is ready takes it: a worker that still loads its libraries would only let the run wait.
+        while self._has_room() and self.store.read(claims.any_queued):
+            limits = self._daily_usd()
+            run = self.store.write(claims.take, self.id, self.settings.per_user, limits)
+            if run is None:
+                break
+            self._begin(run)
+            begun += 1
+        if begun == 0:
+            self.hands.fill()
+        return begun
+
+    def _has_room(self) -> bool:
+        if time.monotonic() < self._paused_s or not disk.has_room(self.settings.home):
+            return False
+        return len(self.mine()) < self.settings.concurrency and self.hands.ready()
+
+    def _pause(self) -> None:
+        self._paused_s = time.monotonic() + _PAUSE_S
+
+    def _begin(self, run: Run) -> None:
+        session = self._session(run)
+        with self._lock:
+            self._active[run.id] = session
+        _log.info("Run %s begins (attempt %d)", run.id, run.attempts, extra={"run": run.id})
+        try:
+            self._start(run)
+        except BaseException as error:
+            self._forget(run.id)
+            full = disk.is_full(error)
+            if full:
+                self._pause()
+            self.store.write(claims.give_back, run.id, run.fence, "it could not be begun.", not full)
+            raise
+
+    def _start(self, run: Run) -> None:
+        """Begin the workflow of a run, or take it up where it stands."""
+        status = DBOS.get_workflow_status(run.id) if run.fence > 1 else None
+        if status is not None and status.status not in _OVER:
+            DBOS.resume_workflow(run.id, queue_name=durable.queue_of(self.id))
+            return
+        # A workflow that ended although its run did not (its end could not be recorded) is begun anew.
+        with SetWorkflowID(run.id if status is None else f"{run.id}.{run.fence}"):
+            DBOS.start_workflow(durable.perform, run.id)
+
+    def _session(self, run: Run) -> Session:
+        return Session(
+            run, self.store, self.settings, self.hands, self.parallelism, self._forget, self._pause
+        )
+
+    def _forget(self, run_id: str) -> None:
+        with self._lock:
+            self._active.pop(run_id, None)
+
+    def _heed(self) -> None:
+        if self.mine():
+            for run_id in self.store.read(claims.cancelled, self.id):
+                with self._lock:
+                    session = self._active.get(run_id)
+                if session is not None:
+                    session.cancel()
+
+    def _daily_usd(self) -> Mapping[str, float]:
+        """What users may spend on a day; looked up now and then."""
+        read_s, limits = self._limits
+        if time.monotonic() - read_s > _LIMITS_S or not read_s:
+            accounts = known(self.store, self.settings)
+            limits = {user.name: user.daily_usd for user in accounts if user.daily_usd is not None}
+            self._limits = (time.monotonic(), limits)
+        return limits
+
+    def _drain(self) -> None:
+        """Let what runs end within the grace time; hand the rest over."""
+        _log.info("Worker %s drains %d runs", self.id, len(self.mine()))
+        until_s = time.monotonic() + self.settings.grace_s
+        while self.mine() and time.monotonic() < until_s:
+            self._heed()
+            time.sleep(0.1)
+        with self._lock:
+            left = list(self._active.values())
+        for session in left:
+            session.hand_over()
+        for session in left:
+            session.settled.wait(20.0)
+        self.hands.close()
+        self.pulse.stop()
+        durable.leave(self.id)
+        _log.info("Worker %s has left", self.id)

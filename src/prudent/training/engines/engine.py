@@ -1,0 +1,127 @@
+"""The contract between a request's search and whatever trains its models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from prudent.core.errors import RunFailed
+from prudent.tuning.jobs.job import Run
+
+
+@dataclass(frozen=True)
+class TrialSpec:
+    """One model to train: what, with which settings, on which share of the training rows, and where it goes.
+
+    `folder` is made by the engine and holds, once the run has finished, `model.onnx` and `facts.json` (see
+    `ModelFacts`). A run that is cut or fails leaves no `facts.json`.
+    """
+
+    number: int
+    algorithm: str
+    hyperparameters: Mapping[str, Any]
+    transforms: Mapping[str, Any]
+    fraction: float
+    seed: int
+    folder: Path
+    limit_s: float | None = None
+    """When the engine ends it, if nobody else did."""
+    soft_s: float | None = None
+    """When an iterative algorithm ends by itself, with what it has learned so far."""
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What an engine knows about a model it trained, written as `facts.json` beside `model.onnx`.
+
+    `value` is the metric as it is, `score` larger for better. `picture` holds what the report draws:
+    confusion matrix, residuals, silhouettes, learning curve, importances, each as plain lists.
+    """
+
+    metric: str
+    value: float
+    score: float
+    train_s: float
+    predict_ms: float
+    export_difference: float | None
+    """Largest difference between the model's and its ONNX form's predictions on the validation rows."""
+    rows_trained: int
+    rows_validated: int
+    versions: Mapping[str, str]
+    extra_files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What a user should know of this model, such as a form that was asked for and could not be written."""
+    picture: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DataShape:
+    """What a search needs to know about the data before it trains anything."""
+
+    rows: int
+    columns: int
+    classes: int
+    fingerprint: str
+
+
+class TrainingSession(Protocol):
+    """An engine with the data of one request in it; trials run side by side."""
+
+    @property
+    def shape(self) -> DataShape: ...
+
+    @property
+    def description(self) -> Mapping[str, Any]:
+        """How raw rows become the matrix that `model.onnx` takes: columns, categories, target, classes."""
+
+    def start(self, spec: TrialSpec) -> Run:
+        """Begin to train; the run's outcome measures `score`, `value`, `train_s` and `predict_ms`.
+
+        An iterative algorithm reports progress with the `score` so far. A combination of hyper-parameters
+        that the algorithm refuses is a failed outcome with the reason.
+        """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Engine(Protocol):
+    """Somewhere to train: this machine, or a Spark cluster."""
+
+    @property
+    def name(self) -> str: ...
+
+    def open(self, request: Any, work: Path, parallelism: int) -> TrainingSession:
+        """Read the request's data, split it, keep it ready. `work` is a folder for the engine's own files."""
+
+
+class SavedSession:
+    """A session that trains nothing; `path` is what `write` has left."""
+
+    def __init__(self, path: Path) -> None:
+        said = json.loads(path.read_text())
+        self.shape = DataShape(**said["shape"])
+        self.description: Mapping[str, Any] = said["description"]
+
+    @staticmethod
+    def write(path: Path, session: TrainingSession) -> None:
+        said = {"shape": asdict(session.shape), "description": dict(session.description)}
+        path.write_text(json.dumps(said, default=lambda value: value.tolist()))
+
+    def start(self, spec: TrialSpec) -> Run:
+        raise RunFailed(f"Trial {spec.number} has no machines to run on; raise the budget.")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None

@@ -1,0 +1,187 @@
+"""What a builder gets to learn from, and what it gives back."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.training.algorithms.algorithm import CLASSIFICATION, CLUSTERING, score_of
+from prudent.training.data.dataset import Matrix
+from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph
+from prudent.training.models.metrics import silhouette, value_of_classes, value_of_numbers
+
+ReportProgress = Callable[[float, float], None]
+"""Takes the score so far and how far training is (0..1)."""
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Measures predictions by the request's metric."""
+
+    task: str
+    metric: str
+    classes: int = 0
+
+    def value(self, actual: NDArray[Any] | None, predicted: NDArray[Any], X: Matrix) -> float:
+        """The metric as it is; X is needed for clusters only."""
+        if self.task == CLUSTERING:
+            return silhouette(X, predicted)
+        assert actual is not None
+        if self.task == CLASSIFICATION:
+            return value_of_classes(self.metric, actual, predicted, self.classes)
+        return value_of_numbers(self.metric, actual, predicted)
+
+    def score(self, actual: NDArray[Any] | None, predicted: NDArray[Any], X: Matrix) -> float:
+        return score_of(self.metric, self.value(actual, predicted, X))
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRows:
+    """Rows, prepared, with their target."""
+
+    X: Matrix
+    y: NDArray[Any] | None
+
+    @property
+    def target(self) -> NDArray[Any]:
+        assert self.y is not None
+        return self.y
+
+
+@dataclass(frozen=True, eq=False)
+class FitTask:
+    """Everything a builder may use. `held_out` is None where the final model of k folds is made.
+
+    `steps` is then how many iterations were best in the folds, for algorithms that stop early.
+    """
+
+    rows: PreparedRows
+    held_out: PreparedRows | None
+    scorer: Judge
+    seed: int
+    threads: int = 1
+    report: ReportProgress = field(default=lambda score, done: None)
+    steps: int | None = None
+    until_s: float = math.inf
+    """When an iterative algorithm comes to an end, on the monotonic clock."""
+
+    @property
+    def classes(self) -> int:
+        return self.scorer.classes
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """How the training of an iterative algorithm went: scores by step, and where it ended and why."""
+
+    step: tuple[int, ...]
+    train: tuple[float, ...]
+    validation: tuple[float, ...]
+    best: int
+    of: int
+    why: str = ""
+
+
+class Model(Protocol):
+    """A trained model, on prepared features."""
+
+    def predict(self, X: Matrix) -> NDArray[Any]:
+        """Numbers of classes or clusters (int64), or values (float64)."""
+
+    def probabilities(self, X: Matrix) -> NDArray[np.float64] | None:
+        """(rows, classes), or None where the algorithm has none."""
+
+    def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs: ...
+
+    @property
+    def importance(self) -> NDArray[np.float64] | None:
+        """What each feature weighs, in the model's own terms; None where it does not say."""
+
+    @property
+    def learning_curve(self) -> LearningCurve | None: ...
+
+
+class FitFunction(Protocol):
+    """Trains; BadInput is how it refuses a combination of hyper-parameters."""
+
+    def __call__(self, fit_task: FitTask, chosen: Mapping[str, Any]) -> Model: ...
+
+
+_REPORT_S = 0.05  # between reports; a thousand in a second help nobody
+_POINTS = 200  # of a learning curve
+_LEAST_PATIENCE, _MOST_PATIENCE = 10, 30
+
+
+class EarlyStopping:
+    """Follows score and loss on the held-out rows, step by step.
+
+    Training stops when neither has improved for a tenth of all steps, 10 to 30, or when time is up. The score
+    moves in jumps where few rows are held out, while the loss tells that something is still being learned.
+    The best step is the one with the best score, and of several the one with the least loss.
+    """
+
+    def __init__(self, fit_task: FitTask, most_steps: int) -> None:
+        self._lesson = fit_task
+        self._of = most_steps
+        self._patience = min(max(_LEAST_PATIENCE, most_steps // 10), _MOST_PATIENCE)
+        self._best = (-math.inf, math.inf)
+        self._least_loss = math.inf
+        self._moved = self._best_step = self._step = 0
+        self._late = False
+        self._reported_s = -math.inf
+        self._points: list[tuple[int, float, float]] = []
+
+    def step(self, predicted: NDArray[np.float64], loss: float, train_score: float) -> bool:
+        """One more step was made; answers whether it was the last one.
+
+        `predicted` is for the held-out rows, `loss` on them as well, `train_score` on training rows.
+        """
+        held_out = self._lesson.held_out
+        assert held_out is not None
+        score = self._lesson.scorer.score(held_out.y, predicted, held_out.X)
+        self._step += 1
+        self._points.append((self._step, train_score, score))
+        if score > self._best[0] or loss < self._least_loss:
+            self._moved = self._step
+        if (score, -loss) > (self._best[0], -self._best[1]):
+            self._best, self._best_step = (score, loss), self._step
+        self._least_loss = min(self._least_loss, loss)
+        self._report()
+        self._late = time.monotonic() >= self._lesson.until_s
+        return self._stuck or self._late
+
+    @property
+    def is_best(self) -> bool:
+        """Whether the last step was the best so far."""
+        return self._best_step == self._step
+
+    @property
+    def best_step(self) -> int:
+        return self._best_step
+
+    @property
+    def _stuck(self) -> bool:
+        return self._step - self._moved >= self._patience
+
+    def learning_curve(self) -> LearningCurve:
+        """How it went, thinned out to what a picture can show."""
+        every = max(1, -(-len(self._points) // _POINTS))
+        kept = self._points[::every]
+        if self._points and kept[-1] != self._points[-1]:
+            kept.append(self._points[-1])
+        steps, train, validation = zip(*kept, strict=True) if kept else ((), (), ())
+        reason = f"no better for {self._patience} steps" if self._stuck else "the time was up" * self._late
+        why = reason if self._step < self._of else ""
+        return LearningCurve(steps, train, validation, self._best_step, self._of, why)
+
+    def _report(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._reported_s >= _REPORT_S:
+            self._reported_s = now_s
+            self._lesson.report(self._best[0], min(self._step / self._of, 1.0))

@@ -1,0 +1,116 @@
+"""What happens to the features before the model sees them: filled in, split into categories, scaled, turned.
+
+Every step takes float32 and gives float32, and computes in double between, here and in the exported graph:
+so the model meets the same numbers in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.training.data.dataset import Matrix
+from prudent.training.engines.onnx_export import FLOAT, OnnxGraph
+
+Numbers = NDArray[Any]
+_CHUNK = 1 << 16  # rows taken to double precision at a time
+
+
+class FittedTransform(Protocol):
+    """One transformation, fitted already."""
+
+    def apply(self, X: Matrix) -> Matrix: ...
+
+    def graph(self, graph: OnnxGraph, rows: str) -> str:
+        """Add it to a graph; `rows` names what it transforms."""
+
+    def names(self, names: Sequence[str]) -> list[str]:
+        """What the columns are called afterwards."""
+
+
+@dataclass(frozen=True, eq=False)
+class Impute:
+    """A missing value becomes its column's fill."""
+
+    fills: Numbers
+
+    def apply(self, X: Matrix) -> Matrix:
+        return np.where(np.isnan(X), self.fills.astype(np.float32), X)
+
+    def graph(self, graph: OnnxGraph, rows: str) -> str:
+        fills = graph.constant(self.fills, np.float32)
+        return graph.add("Where", graph.add("IsNaN", rows), fills, rows)
+
+    def names(self, names: Sequence[str]) -> list[str]:
+        return list(names)
+
+
+@dataclass(frozen=True, eq=False)
+class OneHot:
+    """A column of categories becomes a column of 0 and 1 for each; one never seen, or missing, is all 0.
+
+    `sources` and `values` have an entry for every new column; `kept` are the columns that stay.
+    """
+
+    kept: NDArray[np.int64]
+    sources: NDArray[np.int64]
+    values: Numbers
+
+    def apply(self, X: Matrix) -> Matrix:
+        out = np.empty((len(X), len(self.kept) + len(self.sources)), dtype=np.float32)
+        out[:, : len(self.kept)] = X[:, self.kept]
+        np.equal(X[:, self.sources], self.values.astype(np.float32), out=out[:, len(self.kept) :])
+        return out
+
+    def graph(self, graph: OnnxGraph, rows: str) -> str:
+        chosen = graph.add("Gather", rows, graph.constant(self.sources, np.int64), axis=1)
+        hits = graph.cast(graph.add("Equal", chosen, graph.constant(self.values, np.float32)), FLOAT)
+        if not len(self.kept):
+            return hits
+        rest = graph.add("Gather", rows, graph.constant(self.kept, np.int64), axis=1)
+        return graph.add("Concat", rest, hits, axis=1)
+
+    def names(self, names: Sequence[str]) -> list[str]:
+        new = [f"{names[s]}={value:g}" for s, value in zip(self.sources, self.values, strict=True)]
+        return [*(names[column] for column in self.kept), *new]
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """Rows minus a shift, times a matrix, or a factor for each column where `weights` is a vector."""
+
+    shift: Numbers
+    weights: Numbers
+    called: str = ""
+
+    def apply(self, X: Matrix) -> Matrix:
+        width = self.weights.shape[-1]
+        out = np.empty((len(X), width), dtype=np.float32)
+        for start in range(0, len(X), _CHUNK):
+            moved = X[start : start + _CHUNK] - self.shift
+            out[start : start + _CHUNK] = moved @ self.weights if self._turns else moved * self.weights
+        return out
+
+    def graph(self, graph: OnnxGraph, rows: str) -> str:
+        moved = graph.add("Sub", graph.double(rows), graph.constant(self.shift))
+        weights = graph.constant(self.weights)
+        return graph.cast(graph.add("MatMul" if self._turns else "Mul", moved, weights), FLOAT)
+
+    def names(self, names: Sequence[str]) -> list[str]:
+        if not self._turns:
+            return list(names)
+        return [f"{self.called}{number + 1}" for number in range(self.weights.shape[1])]
+
+    @property
+    def _turns(self) -> bool:
+        return self.weights.ndim == 2
+
+
+def apply_all(steps: Sequence[FittedTransform], X: Matrix) -> Matrix:
+    for step in steps:
+        X = step.apply(X)
+    return X

@@ -1,0 +1,266 @@
+"""Linear models: least squares, logistic regression of two or more classes, support vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.core.errors import BadInput
+from prudent.training.data.dataset import Matrix
+from prudent.training.engines.fit_task import FitTask, LearningCurve
+from prudent.training.engines.local.learners.solver import (
+    ElasticNetPenalty,
+    LinearFunction,
+    Loss,
+    StandardisedFeatures,
+    Vector,
+    minimise,
+)
+from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph
+
+_CORNER = 0.01  # within which the hinge is rounded off: quasi-Newton steps need a slope that does not jump
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """What linear models share."""
+
+    line: LinearFunction
+    importance: NDArray[np.float64] | None = None
+    learning_curve: LearningCurve | None = None
+
+
+class LinearRegressor(LinearModel):
+    """Predicts a value."""
+
+    def predict(self, X: Matrix) -> NDArray[Any]:
+        return self.line.of(X)[:, 0]
+
+    def probabilities(self, X: Matrix) -> None:
+        return None
+
+    def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
+        raw = graph.affine(rows, self.line.weights, self.line.intercepts)
+        return GraphOutputs(graph.flat(raw), whole=False)
+
+
+class SoftmaxClassifier(LinearModel):
+    """Predicts the likeliest of several classes."""
+
+    def predict(self, X: Matrix) -> NDArray[Any]:
+        return np.asarray(self.line.of(X).argmax(axis=1))
+
+    def probabilities(self, X: Matrix) -> NDArray[np.float64]:
+        return softmax(self.line.of(X))
+
+    def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
+        raw = graph.affine(rows, self.line.weights, self.line.intercepts)
+        return GraphOutputs(graph.largest(raw), graph.add("Softmax", raw, axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryLinearClassifier(LinearModel):
+    """Predicts the second of two classes where the raw output is above a threshold."""
+
+    threshold: float = 0.0
+    logistic: bool = False
+
+    def predict(self, X: Matrix) -> NDArray[Any]:
+        return (self.line.of(X)[:, 0] > self.threshold).astype(np.int64)
+
+    def probabilities(self, X: Matrix) -> NDArray[np.float64] | None:
+        if not self.logistic:
+            return None
+        second = sigmoid(self.line.of(X)[:, 0])
+        return np.stack([1.0 - second, second], axis=1)
+
+    def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
+        raw = graph.affine(rows, self.line.weights, self.line.intercepts)
+        side = graph.flat(graph.add("Greater", raw, graph.constant(self.threshold)))
+        if not self.logistic:
+            return GraphOutputs(side)
+        second = graph.add("Sigmoid", raw)
+        first = graph.add("Sub", graph.constant(1.0), second)
+        return GraphOutputs(side, graph.add("Concat", first, second, axis=1))
+
+
+class OneVsRest(LinearModel):
+    """Predicts the class whose line is furthest above all others; how likely it is, it cannot say."""
+
+    def predict(self, X: Matrix) -> NDArray[Any]:
+        return np.asarray(self.line.of(X).argmax(axis=1))
+
+    def probabilities(self, X: Matrix) -> None:
+        return None
+
+    def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
+        return GraphOutputs(graph.largest(graph.affine(rows, self.line.weights, self.line.intercepts)))
+
+
+def linear_regression(fit_task: FitTask, chosen: Mapping[str, Any]) -> LinearRegressor:
+    """Least squares with elastic net, or Huber's loss.
+
+    As in Spark (and glmnet) the target is scaled to deviation 1 as well, so that regParam = λ means
+    |residual|²/2n + λ (α |w|₁ + (1 - α)/2 |w|²/σ(y)) with w for standardised features.
+    """
+    if chosen["loss"] == "huber":
+        return _huber(fit_task, chosen)
+    data = StandardisedFeatures.of(fit_task.rows.X, chosen["fitIntercept"], sample=False)
+    y = fit_task.rows.target.astype(np.float64)
+    mean, spread = (y.mean() if chosen["fitIntercept"] else 0.0), y.std()
+    if spread == 0:
+        return LinearRegressor(LinearFunction(np.zeros((data.Z.shape[1], 1)), np.full(1, mean)))
+    penalty = _penalty(chosen, data, chosen["regParam"] / spread)
+    weights = _least_squares(data.Z, (y - mean) / spread, penalty, chosen)
+    line = data.line(weights[:, None] * spread, np.full(1, mean))
+    return LinearRegressor(line, np.abs(weights))
+
+
+def _least_squares(Z: Vector, y: Vector, penalty: ElasticNetPenalty, chosen: Mapping[str, Any]) -> Vector:
+    """Exactly where the penalty is square; through products of columns, so that rows are passed once."""
+    rows, features = Z.shape
+    gram, toward = Z.T @ Z / rows, Z.T @ y / rows
+    scales = np.ones(features) if penalty.scales is None else penalty.scales
+    if penalty.absolute == 0:
+        return np.asarray(np.linalg.lstsq(gram + np.diag(penalty.square * scales), toward, rcond=1e-12)[0])
+    # The loss as if it were over `features` rows: |L'w - L⁻¹c|²/2 with gram = L L'.
+    values, axes = np.linalg.eigh(gram)
+    kept = values > values.max() * 1e-12
+    root = axes[:, kept] * np.sqrt(values[kept])
+    aim = (axes[:, kept].T @ toward) / np.sqrt(values[kept])
+
+    def loss(raw: Vector) -> tuple[float, Vector]:
+        missed = raw[:, 0] - aim
+        return float(missed @ missed) / 2, missed[:, None] * len(aim)
+
+    weights, _ = minimise(root.T, loss, 1, None, penalty, chosen["maxIter"], chosen["tol"])
+    return weights[:, 0]
+
+
+def _huber(fit_task: FitTask, chosen: Mapping[str, Any]) -> LinearRegressor:
+    from sklearn.linear_model import HuberRegressor
+
+    if chosen["elasticNetParam"] > 0 and chosen["regParam"] > 0:
+        raise BadInput("The huber loss takes the squared penalty only; set elasticNetParam to 0.")
+    data = StandardisedFeatures.of(fit_task.rows.X, chosen["fitIntercept"])
+    y = fit_task.rows.target
+    fitted = HuberRegressor(
+        epsilon=chosen["epsilon"],
+        alpha=chosen["regParam"] * len(y),
+        max_iter=max(chosen["maxIter"], 1),
+        tol=max(chosen["tol"], 1e-12),
+        fit_intercept=chosen["fitIntercept"],
+    ).fit(data.Z, y)
+    weights = np.asarray(fitted.coef_, dtype=np.float64)
+    return LinearRegressor(
+        data.line(weights[:, None], np.atleast_1d(float(fitted.intercept_))), np.abs(weights)
+    )
+
+
+def logistic_regression(fit_task: FitTask, chosen: Mapping[str, Any]) -> BinaryLinearClassifier:
+    """Logistic regression of two classes."""
+    two_classes(fit_task)
+    y = fit_task.rows.target.astype(np.float64)
+
+    def loss(raw: Vector) -> tuple[float, Vector]:
+        margin = raw[:, 0]
+        return float((np.logaddexp(0.0, margin) - y * margin).mean()), (sigmoid(margin) - y)[:, None]
+
+    share = np.clip(y.mean(), 1e-9, 1 - 1e-9)
+    line, importance = _fit(fit_task, chosen, loss, np.array([np.log(share / (1 - share))]))
+    with np.errstate(divide="ignore"):  # at 0 and 1 it is infinite, and the answer always the same
+        threshold = float(np.log(chosen["threshold"]) - np.log1p(-chosen["threshold"]))
+    return BinaryLinearClassifier(line, importance, threshold=threshold, logistic=True)
+
+
+def multinomial_regression(fit_task: FitTask, chosen: Mapping[str, Any]) -> SoftmaxClassifier:
+    """Logistic regression of any number of classes."""
+    y, classes = fit_task.rows.target, fit_task.classes
+    every = np.arange(len(y))
+
+    def loss(raw: Vector) -> tuple[float, Vector]:
+        raw = raw - raw.max(axis=1, keepdims=True)
+        weights = np.exp(raw)
+        totals = weights.sum(axis=1)
+        value = float((np.log(totals) - raw[every, y]).mean())
+        weights /= totals[:, None]
+        weights[every, y] -= 1.0
+        return value, weights
+
+    shares = np.log(np.maximum(np.bincount(y, minlength=classes), 1e-9) / len(y))
+    line, importance = _fit(fit_task, chosen, loss, shares - shares.mean())
+    return SoftmaxClassifier(line, importance)
+
+
+def support_vectors(fit_task: FitTask, chosen: Mapping[str, Any]) -> BinaryLinearClassifier | OneVsRest:
+    """A linear support vector machine: mean hinge loss plus the squared penalty.
+
+    More than two classes get a line each, which tells the class from all others, as on Spark.
+    """
+    y = fit_task.rows.target
+    if fit_task.classes == 2:
+        line, importance = _hinge(fit_task, chosen, y == 1)
+        return BinaryLinearClassifier(line, importance, threshold=chosen["threshold"])
+    found = [_hinge(fit_task, chosen, y == number) for number in range(fit_task.classes)]
+    lines = LinearFunction(
+        np.concatenate([line.weights for line, _ in found], axis=1),
+        np.concatenate([line.intercepts for line, _ in found]),
+    )
+    return OneVsRest(lines, np.sum([weights for _, weights in found], axis=0))
+
+
+def _hinge(
+    fit_task: FitTask, chosen: Mapping[str, Any], second: NDArray[np.bool_]
+) -> tuple[LinearFunction, NDArray[np.float64]]:
+    signs = np.where(second, 1.0, -1.0)
+
+    def loss(raw: Vector) -> tuple[float, Vector]:
+        short = 1.0 - signs * raw[:, 0]
+        bent = np.clip(short, 0.0, _CORNER)
+        value = bent**2 / (2 * _CORNER) + np.maximum(short - _CORNER, 0.0)
+        return float(value.mean()), (-signs * bent / _CORNER)[:, None]
+
+    return _fit(fit_task, {**chosen, "elasticNetParam": 0.0}, loss, np.zeros(1))
+
+
+def _fit(
+    fit_task: FitTask, chosen: Mapping[str, Any], loss: Loss, intercepts: Vector
+) -> tuple[LinearFunction, NDArray[np.float64]]:
+    data = StandardisedFeatures.of(fit_task.rows.X, chosen["fitIntercept"])
+    weights, found = minimise(
+        data.Z,
+        loss,
+        len(intercepts),
+        intercepts if chosen["fitIntercept"] else None,
+        _penalty(chosen, data, chosen["regParam"]),
+        chosen["maxIter"],
+        chosen["tol"],
+    )
+    return data.line(weights, found), np.abs(weights).mean(axis=1)
+
+
+def _penalty(chosen: Mapping[str, Any], data: StandardisedFeatures, weight: float) -> ElasticNetPenalty:
+    scales = None if chosen["standardization"] else data.factor**2
+    return ElasticNetPenalty(weight, chosen["elasticNetParam"], scales)
+
+
+def two_classes(fit_task: FitTask) -> None:
+    if fit_task.classes != 2:
+        raise BadInput(
+            f"It tells two classes apart, and the data have {fit_task.classes}; use another algorithm."
+        )
+
+
+def sigmoid(raw: Vector) -> Vector:
+    from scipy.special import expit
+
+    return np.asarray(expit(raw))
+
+
+def softmax(raw: Vector) -> Vector:
+    weights = np.exp(raw - raw.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))

@@ -1,0 +1,77 @@
+"""The data of one request on disk, mapped into the memory of every worker: one copy for all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.training.data.dataset import Column, Dataset, Matrix
+from prudent.training.data.splitting import Split
+
+_SAMPLE = 20_000  # rows; enough to see a difference or take the time
+
+
+@dataclass(frozen=True, eq=False)
+class SharedDataset:
+    """What workers read: features, target, columns, and who trains and who measures."""
+
+    X: Matrix
+    y: NDArray[Any] | None
+    columns: tuple[Column, ...]
+    splits: tuple[Split, ...]
+    """One where rows are held out, k of k folds."""
+    classes: tuple[Any, ...] = ()
+
+    @cached_property
+    def sample(self) -> Matrix:
+        """Held-out rows as users have them, for checks."""
+        return np.asarray(self.X[self.splits[-1].validation[:_SAMPLE]])
+
+    @staticmethod
+    def write(folder: Path, dataset: Dataset, splits: Sequence[Split]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        place = _mapped_file(dataset.X)
+        if place is None:
+            place = folder / "X.npy"
+            np.save(place, np.ascontiguousarray(dataset.X, dtype=np.float32))
+        if dataset.y is not None:
+            np.save(folder / "y.npy", dataset.y)
+        for number, split in enumerate(splits):
+            np.save(folder / f"train-{number}.npy", split.train)
+            np.save(folder / f"validation-{number}.npy", split.validation)
+        columns = [[column.name, column.kind, list(column.categories)] for column in dataset.columns]
+        classes = [label if isinstance(label, (str, int, float)) else str(label) for label in dataset.classes]
+        known = {"X": str(place.resolve()), "columns": columns, "classes": classes, "splits": len(splits)}
+        (folder / "store.json").write_text(json.dumps(known))
+
+    @classmethod
+    def read(cls, folder: Path) -> SharedDataset:
+        known = json.loads((folder / "store.json").read_text())
+        columns = tuple(Column(name, kind, tuple(found)) for name, kind, found in known["columns"])
+        splits = tuple(
+            Split(_load(folder / f"train-{number}.npy"), _load(folder / f"validation-{number}.npy"))
+            for number in range(known["splits"])
+        )
+        target = folder / "y.npy"
+        y = _load(target) if target.exists() else None
+        return cls(_load(Path(known["X"])), y, columns, splits, tuple(known["classes"]))
+
+
+def _load(path: Path) -> NDArray[Any]:
+    loaded: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return loaded
+
+
+def _mapped_file(X: Matrix) -> Path | None:
+    """The file that a matrix is mapped from already, if it is the whole of that file: no need for another."""
+    if not isinstance(X, np.memmap) or X.filename is None or X.dtype != np.float32:
+        return None
+    path = Path(X.filename)
+    return path if path.suffix == ".npy" and np.array_equal(_load(path).shape, X.shape) else None

@@ -1,0 +1,1 @@
+"""Trained models: metrics, descriptions, the folder they are exported to, prediction."""

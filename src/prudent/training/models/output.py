@@ -1,0 +1,176 @@
+"""The folder of a request: work in progress, and in the end every model in a place that names it."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from prudent.core.errors import BadInput
+from prudent.training.algorithms.registry import algorithm, algorithms
+from prudent.training.engines.engine import TrialSpec
+from prudent.training.leaderboard import SAMPLE, Leaderboard, LeaderboardEntry
+from prudent.training.models.description import read_description, read_facts, write_description
+from prudent.training.request.request import TrainingRequest
+
+WORK = ".work"
+CLUSTER = "cluster"
+_OURS = {WORK, CLUSTER, "leaderboard.json", "leaderboard.csv", "report.html"}
+_MODEL = re.compile(rf"\d+-({'|'.join(algorithms())})-.+")
+_COLUMNS = (
+    "rank",
+    "algorithm",
+    "score",
+    "metric",
+    "value",
+    "train_s",
+    "predict_ms",
+    "cost_usd",
+    "trial",
+    "machines",
+    "fraction",
+    "model_path",
+    "hyperparameters",
+    "transforms",
+)
+
+
+class Output:
+    """Where a request's models go; until they are ranked they lie in `trials`, under their trial's number."""
+
+    def __init__(self, out: str | Path, request: TrainingRequest, engine: str, resume: bool) -> None:
+        self.folder = Path(out)
+        self._request, self._engine = request, engine
+        self.work = self.folder / WORK
+        self.trials, self.engine_work = self.work / "trials", self.work / "engine"
+        self._check(resume)
+        self._found, self._new = self.folder.exists(), not self._note.exists()
+        try:
+            self.trials.mkdir(parents=True, exist_ok=True)
+            self._note.write_text(json.dumps({**self._known, "request": request.to_dict()}, indent=1))
+        except OSError as error:
+            raise BadInput(
+                f'Cannot write to "{self.folder}" ({error.strerror}); choose a folder you may write to.'
+            ) from error
+        self._take_back()
+
+    @property
+    def _note(self) -> Path:
+        return self.work / "request.json"
+
+    @property
+    def _known(self) -> dict[str, str]:
+        return {"fingerprint": self._request.fingerprint(), "engine": self._engine}
+
+    def _check(self, resume: bool) -> None:
+        if self.folder.exists() and not self.folder.is_dir():
+            raise BadInput(f'"{self.folder}" is a file; name a folder for the models.')
+        held = sorted(path.name for path in self.folder.iterdir()) if self.folder.exists() else []
+        if held in ([], [CLUSTER]):  # a run that was killed while its machines booted has left their logs
+            return
+        strangers = [name for name in held if name not in _OURS and not _MODEL.fullmatch(name)]
+        if strangers or not self._note.exists():
+            raise BadInput(
+                f'"{self.folder}" holds something else ({(strangers or held)[0]}); '
+                "name an empty or a new folder."
+            )
+        if not resume:
+            raise BadInput(
+                f'"{self.folder}" holds the models of a request already; '
+                "go on with --resume or name another folder."
+            )
+        try:
+            before = json.loads(self._note.read_text())
+        except (OSError, ValueError) as error:
+            raise BadInput(f'"{self._note}" is damaged ({error}); name another folder.') from error
+        for name, value in self._known.items():
+            if before.get(name) != value:
+                what = "request" if name == "fingerprint" else "engine"
+                raise BadInput(
+                    f'"{self.folder}" holds the models of another {what}; '
+                    "set it as it was, or name another folder."
+                )
+
+    def _take_back(self) -> None:
+        """A request that goes on ranks its models anew: they get their trials' numbers back."""
+        for place in sorted(self.folder.iterdir()):
+            if _MODEL.fullmatch(place.name):
+                place.rename(self.trials / str(read_description(place).trial))
+
+    def undo(self) -> None:
+        """Leave no trace of a request that could not begin, so that it can be mended and made again."""
+        if self._new:
+            shutil.rmtree(self.work, ignore_errors=True)
+            if not self._found:
+                with contextlib.suppress(OSError):
+                    self.folder.rmdir()
+
+    def journal(self, index: int, algorithm: str) -> Path:
+        return self.work / f"{index}-{algorithm}.jsonl"
+
+    # The end
+
+    def place(
+        self, ranked: Sequence[LeaderboardEntry], described: Mapping[str, Any]
+    ) -> tuple[LeaderboardEntry, ...]:
+        """Move every model to <rank>-<algorithm>-<score> and describe it; `ranked` has the best first."""
+        digits = len(str(len(ranked)))
+        placed = []
+        for rank, entry in enumerate(ranked, start=1):
+            folder = self.folder / f"{rank:0{digits}d}-{entry.algorithm}-{entry.score:.4f}"
+            here = Path(entry.model_path)
+            self._describe(entry, here, described)
+            here.rename(folder)
+            placed.append(replace(entry, rank=rank, model_path=str(folder)))
+        return tuple(placed)
+
+    def _describe(self, entry: LeaderboardEntry, here: Path, described: Mapping[str, Any]) -> None:
+        """What there is to know of a model, enough to use it and to train it again."""
+        request = self._request
+        asked = {**(request.dataset.model_dump(mode="json", exclude_none=True) if request.dataset else {})}
+        asked["validation"] = request.validation.model_dump(exclude_none=True)
+        given = algorithm(entry.algorithm).complete(entry.hyperparameters)
+        spec = TrialSpec(
+            entry.trial,
+            entry.algorithm,
+            {name: value for name, value in given.items() if value is not None},
+            {name: settings for name, settings in entry.transforms.items() if name != SAMPLE},
+            entry.fraction,
+            request.seed,
+            here,
+        )
+        write_description(
+            here,
+            data=described,
+            spec=spec,
+            facts=read_facts(here),
+            domain=request.domain,
+            engine=self._engine,
+            request=asked,
+            machines=entry.machines,
+        )
+
+    def write(self, board: Leaderboard) -> None:
+        """The ranking as JSON and CSV."""
+        (self.folder / "leaderboard.json").write_text(
+            json.dumps(board.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+        )
+        with (self.folder / "leaderboard.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(_COLUMNS)
+            for entry in board.entries:
+                said = entry.to_dict()
+                row = [json.dumps(v) if isinstance(v := said[name], dict) else v for name in _COLUMNS]
+                writer.writerow(row)
+
+    def tidy(self) -> None:
+        """Throw away what only the engine needed, and what failed trials left."""
+        shutil.rmtree(self.engine_work, ignore_errors=True)
+        for left in self.trials.iterdir() if self.trials.exists() else ():
+            shutil.rmtree(left, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""The request document: its model and JSON Schema, its checks and errors, its limits and resources."""

@@ -1,0 +1,280 @@
+"""What a request comes to for each method: where to look, how often, and where it is cheap to begin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from prudent.core.parameters import Constant, Ordinal, Parameter
+from prudent.core.seeds import rng_for
+from prudent.core.space import Configuration, Space
+from prudent.training.algorithms.algorithm import Algorithm
+from prudent.training.algorithms.hyperparameter import Hyperparameter
+from prudent.training.algorithms.registry import algorithm, sensible, settings_of
+from prudent.training.engines.engine import DataShape
+from prudent.training.request.request import BAYESIAN, FRUGAL, Method, TrainingRequest, Transform
+
+FRACTION = "fraction"
+MULTI_FIDELITY = ("nephele", "hyperband", "bohb", "fabolas", "fabulinus")
+"""Searches that begin on a part of the data."""
+
+LEAST_ROWS = 100
+"""No part of the data has fewer rows than this."""
+FIRST_ROWS = 10_000
+"""The frugal search begins on so many rows; smaller data are used whole."""
+
+
+@dataclass(frozen=True)
+class MethodPlan:
+    """One method: its algorithm, the space that is searched, and how many trials do without a budget.
+
+    `fraction` names the parameter of the space that is the share of the training rows; `cheap` is the
+    configuration that trains fastest.
+    """
+
+    index: int
+    algorithm: Algorithm
+    space: Space
+    search: str
+    fraction: str | None
+    enough: int
+    cheap: Configuration
+    good: Configuration
+    costly: tuple[str, ...]
+
+    def parts(self, configuration: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], float]:
+        """Hyper-parameters, transforms and the share of the data that a configuration of the space means."""
+        chosen: dict[str, Any] = {}
+        transforms: dict[str, dict[str, Any]] = {}
+        share = 1.0
+        for name, value in configuration.items():
+            transform, dot, setting = name.partition(".")
+            if name == self.fraction:
+                share = float(value)
+            elif dot:
+                transforms.setdefault(transform, {})[setting] = value
+            else:
+                chosen[name] = value
+        return chosen, transforms, share
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The shares of the data that are used, the least first."""
+        return (1.0,) if self.fraction is None else tuple(self.space[self.fraction].values)
+
+    def on(self, share: float, configuration: Configuration) -> Configuration:
+        """The same configuration on that share of the data."""
+        return configuration if self.fraction is None else {**configuration, self.fraction: share}
+
+
+def strategy_name(request: TrainingRequest) -> str:
+    """The strategy that a request's `parameterSearch` means."""
+    said = request.parameter_search
+    return FRUGAL if said is None else "gp-ei" if said == BAYESIAN else said
+
+
+def method_plans(request: TrainingRequest, shape: DataShape | None = None) -> tuple[MethodPlan, ...]:
+    """A plan for each method of the request, or for what is sensible where it names none.
+
+    `shape` tells how many classes and rows there are; without it nothing is left out.
+    """
+    methods = request.methods or tuple(
+        Method(algorithm=found.name) for found in sensible(request.domain, shape.classes if shape else 0)
+    )
+    search = strategy_name(request)
+    return tuple(_method_plan(index, method, request, search, shape) for index, method in enumerate(methods))
+
+
+def _method_plan(
+    index: int, method: Method, request: TrainingRequest, search: str, shape: DataShape | None
+) -> MethodPlan:
+    found = algorithm(method.algorithm)
+    parameters = _hyperparameters(found, method, search) + _transforms(request.transforms)
+    shares = _shares(search, shape.rows if shape and found.needs_data else 0)
+    searched = [parameter for parameter in parameters if parameter.size != 1]
+    enough = _default_trials(search, Space(parameters), len(searched))
+    cheap = {parameter.name: _starting_value(found, parameter, "cheap") for parameter in parameters}
+    good = {parameter.name: _starting_value(found, parameter, "good") for parameter in parameters}
+    costly = tuple(own.name for own in found.hyperparameters if own.search and own.search.cheap is not None)
+    if shares:
+        parameters = [*parameters, Ordinal(FRACTION, shares, log=True)]
+        cheap[FRACTION] = good[FRACTION] = shares[0]
+    fraction = FRACTION if shares else None
+    return MethodPlan(index, found, Space(parameters), search, fraction, enough, cheap, good, costly)
+
+
+def _hyperparameters(found: Algorithm, method: Method, search: str) -> list[Parameter]:
+    """Those that the method names; where it names none at all, those that are worth a search."""
+    if method.hyperparameters is None and search != "grid":
+        looked = [parameter.searched() for parameter in found.hyperparameters if parameter.search]
+        return looked or [_fixed(found)]
+    said = method.hyperparameters or ()
+    parameters = [_searched(found[item.param], item.model_dump()) for item in said]
+    return parameters or [_fixed(found)]
+
+
+def _fixed(found: Algorithm) -> Parameter:
+    """A space needs a parameter: one that stays at its default."""
+    first = next(parameter for parameter in found.hyperparameters if parameter.default is not None)
+    return Constant(first.name, first.default)
+
+
+def _searched(parameter: Hyperparameter, said: Mapping[str, Any]) -> Parameter:
+    if said.get("range") is not None:
+        low, high = said["range"]
+        return parameter.of_range(low, high, said.get("scale") == "log", said.get("type") == "integer")
+    return parameter.of_values(said["values"]) if said.get("values") else parameter.searched()
+
+
+def _transforms(asked: Sequence[Transform]) -> list[Parameter]:
+    parameters: list[Parameter] = []
+    for transform in asked:
+        for name, setting in settings_of(transform.name).items():
+            full = _renamed(setting, f"{transform.name}.{name}")
+            said = transform.settings.get(name, setting.default)
+            if isinstance(said, Mapping):
+                parameters.append(_searched(full, said))
+            else:
+                parameters.append(full.of_values(said if isinstance(said, (list, tuple)) else [said]))
+    return parameters
+
+
+def _renamed(setting: Hyperparameter, name: str) -> Hyperparameter:
+    from dataclasses import replace
+
+    return replace(setting, name=name)
+
+
+def _shares(search: str, rows: int) -> tuple[float, ...]:
+    """Shares of the data to learn on, the least first; none where the search uses all of them."""
+    if search in MULTI_FIDELITY:
+        least = max(LEAST_ROWS / rows if rows else 0.0, 1 / 27)
+        return (*(share for share in (1 / 27, 1 / 9, 1 / 3) if share >= least), 1.0)
+    if search == FRUGAL and rows > 2 * FIRST_ROWS:
+        steps = int(math.log(rows / FIRST_ROWS, 4))
+        return tuple(4.0**-step for step in range(steps, -1, -1)) if steps else ()
+    return ()
+
+
+def _default_trials(search: str, space: Space, searched: int) -> int:
+    """How many trials a method gets when no budget ends it.
+
+    A grid is looked at whole. Of a finite space a third is drawn (as in the paper, 4 of 12); otherwise ten
+    trials for each hyper-parameter, which is what most advise.
+    """
+    size = space.size
+    if search == "grid" and size is not None:
+        return size
+    if size is None:
+        return min(10 * searched, 60)
+    return max(min(math.ceil(size / 3), 10 * searched, 60), min(size, 4))
+
+
+def _starting_value(found: Algorithm, parameter: Parameter, kind: str) -> Any:
+    """The value that is known as cheap or good, or else the default, or else the nearest there is."""
+    if parameter.size == 1:
+        return parameter.values[0]
+    own = {known.name: known for known in found.hyperparameters}.get(parameter.name)
+    wishes = [getattr(own.search, kind) if own and own.search else None, own.default if own else None]
+    for wish in wishes:
+        near = None if wish is None else _nearest(parameter, wish)
+        if near is not None:
+            return near
+    return parameter.from_unit(0.0 if parameter.finite else 0.5)
+
+
+def _nearest(parameter: Parameter, wish: Any) -> Any:
+    if isinstance(wish, (int, float)) and not isinstance(wish, bool):
+        if parameter.finite and (parameter.size or 0) <= 10_000:
+            numbers = [value for value in parameter.values if isinstance(value, (int, float))]
+            return min(numbers, key=lambda value: abs(value - wish), default=None)
+        low, high = getattr(parameter, "low", wish), getattr(parameter, "high", wish)
+        return parameter.check(min(max(wish, low), high))
+    return wish if parameter.finite and wish in parameter.values else None
+
+
+LEAST_S = 0.05
+"""Deciding on a trial and starting it is worth that much, however short it is."""
+WARM_UP = 3.0
+"""A first trial is not held to have cost more than so many times the second."""
+SECOND_LOOK = 0.25
+"""A method is looked at twice if its first trial took no more than this share of the time left."""
+
+
+@dataclass
+class MethodProgress:
+    """What a method has cost and brought so far; costs are in seconds."""
+
+    started: int = 0
+    ended: int = 0
+    spent_s: float = 0.0
+    best: float = -math.inf
+    improved_s: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    """What had been spent at the last two improvements, the latest first."""
+    before: float = -math.inf
+    """The best score before the last improvement."""
+    first_s: float = 0.0
+    """What the first trial took."""
+    needed_s: float = 0.0
+    """What the longest trial took that gave a model."""
+
+    def note(self, time_s: float, score: float | None) -> None:
+        """Take in a trial that ended; `score` is None if it gave no model."""
+        self.ended += 1
+        if self.ended == 1:
+            self.first_s = time_s
+        elif self.ended == 2:
+            self._forgive(self.first_s - WARM_UP * max(time_s, LEAST_S))
+        self.spent_s += max(time_s, LEAST_S)
+        if score is not None:
+            self.needed_s = max(self.needed_s, time_s)
+        if score is not None and score > self.best:
+            self.improved_s = [self.spent_s, self.improved_s[0]]
+            self.before, self.best = self.best, score
+
+    def _forgive(self, excess_s: float) -> None:
+        """A first trial that took many times the second one loaded libraries or compiled: that is over."""
+        if excess_s > 0:
+            self.spent_s -= excess_s
+            self.improved_s = [max(at_s - excess_s, 0.0) for at_s in self.improved_s]
+
+    def cost_of_improvement_s(self, best: float) -> float:
+        """Estimated seconds until this method has something better than the best of all."""
+        latest, earlier = self.improved_s
+        own = max(self.spent_s - latest, latest - earlier, 1e-6)
+        if self.best >= best or not math.isfinite(self.before):
+            return own
+        pace = (self.best - self.before) / max(latest - earlier, 1e-6)
+        return max(own, 2.0 * (best - self.best) / max(pace, 1e-12))
+
+
+def choose_method(
+    standings: Sequence[MethodProgress],
+    open_methods: Sequence[int],
+    in_turn: bool,
+    seed: int,
+    left_s: float = math.inf,
+) -> int:
+    """The method that gets the next trial, out of those that still have something to try.
+
+    >>> choose([Standing(started=2), Standing(started=1)], [0, 1], True, 0)
+    1
+    """
+    fewest = min(open_methods, key=lambda index: (standings[index].started, index))
+    if in_turn or standings[fewest].started == 0:
+        return fewest
+    for index in open_methods:
+        once = standings[index]
+        if once.started == once.ended == 1 and once.first_s <= SECOND_LOOK * left_s:
+            return index
+    unseen = [index for index in open_methods if standings[index].ended == 0]
+    known = [index for index in open_methods if index not in unseen] or list(open_methods)
+    best = max(standings[index].best for index in range(len(standings)))
+    weights = [1.0 / standings[index].cost_of_improvement_s(best) for index in known]
+    total = math.fsum(weights)
+    if not math.isfinite(total) or total <= 0:
+        return fewest
+    rng = rng_for(seed, "allocation", sum(standing.started for standing in standings))
+    return known[int(rng.choice(len(known), p=[weight / total for weight in weights]))]

@@ -1,0 +1,150 @@
+"""The money and the time that an execution may take, and how much of both is left. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from prudent.cloud.hold import RentalPeriod, affordable_s
+from prudent.core.errors import BadInput
+from prudent.core.money import ROUNDING_USD
+from prudent.core.units import format_duration, format_money
+from prudent.workflows.execute.forecast import Forecast
+
+
+@dataclass(frozen=True)
+class ExecutionOptions:
+    """How a plan is executed; `execute` explains each."""
+
+    directory: Path
+    retries: int = 1
+    timeout_s: float | None = None
+    replay: float | None = None
+    stop_at_failure: bool = False
+
+    def __post_init__(self) -> None:
+        if self.retries < 0:
+            raise BadInput(f"There are {self.retries} retries; give zero or more.")
+        if self.timeout_s is not None and not self.timeout_s > 0:
+            raise BadInput(f"The time-out is {self.timeout_s:g} s; give a number above zero.")
+        if self.replay is not None and not (self.replay > 0 and math.isfinite(self.replay)):
+            raise BadInput(f"The replay's scale is {self.replay:g}; give a number above zero, like 0.01.")
+        if not self.directory.is_dir():
+            raise BadInput(f'There is no folder "{self.directory}" to run in; name one that exists.')
+
+
+LimitKind = Literal["budget", "deadline"]
+
+
+@dataclass(frozen=True)
+class RunLimits:
+    """The most that a run may cost in all its sessions, and the latest end of this one by the run's clock."""
+
+    budget_usd: float | None = None
+    deadline_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.budget_usd is not None and not (self.budget_usd > 0 and math.isfinite(self.budget_usd)):
+            raise BadInput(f"The budget is ${self.budget_usd:g}; give an amount above zero, such as $3.")
+        if self.deadline_s is not None and not (self.deadline_s > 0 and math.isfinite(self.deadline_s)):
+            raise BadInput(f'The deadline is {self.deadline_s:g} s; give a time above zero, such as "2 h".')
+
+    def __bool__(self) -> bool:
+        return self.budget_usd is not None or self.deadline_s is not None
+
+    def after(self, clock_s: float) -> RunLimits:
+        """With a deadline that counts from where the run's clock stands now."""
+        if self.deadline_s is None:
+            return self
+        return RunLimits(self.budget_usd, self.deadline_s + clock_s)
+
+    def left(
+        self,
+        holds: Sequence[RentalPeriod],
+        earlier_usd: float,
+        now_s: float,
+        give_back_s: float,
+        most_s: float = math.inf,
+    ) -> tuple[float, LimitKind]:
+        """For how many seconds all that is held may still be used, and which limit says so.
+
+        Who asks only whether it may be used for `most_s` is answered quickly.
+        """
+        money_s = time_s = math.inf
+        if self.budget_usd is not None:
+            money_s = affordable_s(holds, self.budget_usd - earlier_usd, now_s, give_back_s, most_s)
+        if self.deadline_s is not None:
+            time_s = self.deadline_s - now_s
+        return (money_s, "budget") if money_s <= time_s else (time_s, "deadline")
+
+    def passed_by(self, cost_usd: float, end_s: float) -> LimitKind | None:
+        """Which limit an outcome breaks; None if it keeps both."""
+        if self.budget_usd is not None and cost_usd > self.budget_usd + ROUNDING_USD:
+            return "budget"
+        if self.deadline_s is not None and end_s > self.deadline_s:
+            return "deadline"
+        return None
+
+    def check(self, forecast: Forecast, clock_s: float) -> None:
+        """BadInput if what is expected breaks a limit: nothing was rented yet."""
+        broken = self.passed_by(forecast.cost_usd.expected, forecast.makespan_s.expected)
+        if broken == "budget" and self.budget_usd is not None:
+            enough = format_money(rounded_up(forecast.cost_usd.high))
+            raise BadInput(
+                f"It is expected to cost {forecast.cost_text}, more than the budget of "
+                f"{format_money(self.budget_usd)}; give --budget {enough}, plan again for less with "
+                "`prudent schedule --objective cost`, or do a part of it with --anyway."
+            )
+        if broken == "deadline" and self.deadline_s is not None:
+            rest = forecast.plus(0.0, -clock_s)
+            raise BadInput(
+                f"It is expected to take {rest.makespan_text}, more than the deadline of "
+                f'{format_duration(self.deadline_s - clock_s)}; give --deadline "{_minutes(rest)} min", plan '
+                "again with more or faster machines, or do a part of it with --anyway."
+            )
+
+
+def rounded_up(usd: float) -> float:
+    """Rounded up to two digits: what is told to be given suffices.
+
+    >>> round(rounded_up(0.01234), 6), rounded_up(3.0)
+    (0.013, 3.0)
+    """
+    if usd <= 0:
+        return usd
+    unit = 10.0 ** (math.floor(math.log10(usd)) - 1)
+    return math.ceil(usd / unit - 1e-9) * unit
+
+
+def _minutes(rest: Forecast) -> int:
+    return max(math.ceil(rest.makespan_s.high / 60), 1)
+
+
+def stop_sentence(
+    limits: RunLimits,
+    why: LimitKind,
+    spent_usd: float,
+    end_usd: float,
+    clock_s: float,
+    what: str,
+    rest: Forecast,
+) -> str:
+    """What a user is told about a stop: `what` remains, and what it needs.
+
+    With the give-back, `end_usd` will have been paid at most.
+    """
+    need = f"which need about {rest.cost_text} and {rest.makespan_text} more"
+    if why == "budget":
+        assert limits.budget_usd is not None
+        enough = format_money(rounded_up(end_usd + rest.cost_usd.high))
+        return (
+            f"Stopped before the budget of {format_money(limits.budget_usd)} is passed "
+            f"({format_money(spent_usd)} spent): {what}, {need}; go on with --resume --budget {enough}."
+        )
+    return (
+        f"Stopped at the deadline, after {format_duration(clock_s)}: {what}, {need}; go on with --resume "
+        f'--deadline "{_minutes(rest)} min".'
+    )

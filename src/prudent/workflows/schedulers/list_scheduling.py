@@ -1,0 +1,226 @@
+"""How much lies behind an activation, and how much before it: the ranks of HEFT and its kin.
+
+Planned lanes with their gaps: where an activation fits in between, and where it ends first.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from prudent.workflows.simulation.compiled import Floats, Ints, Records, allocation_free, compiled
+from prudent.workflows.simulation.problem import Placement, SchedulingProblem, recorded_placement
+from prudent.workflows.simulation.queues import pop_ready, push_ready
+from prudent.workflows.simulation.records import LOCAL, NETWORK, READY_ENTRY
+from prudent.workflows.simulation.staging import arrival_s, missing_bytes
+
+
+def lane_counts(problem: SchedulingProblem) -> Ints:
+    """How many lanes there are of each kind of VM."""
+    return np.bincount(problem.lanes["kind"], minlength=problem.run_s.shape[1])
+
+
+def occupancy_s(problem: SchedulingProblem) -> Floats:
+    """`[i, k]`: how long activation i holds a lane of kind k, with files that nobody here writes."""
+    fixed = problem.tasks["hold_s"] + problem.tasks["stage_s"]
+    if problem.world.storage == "local":
+        fixed = fixed + problem.tasks["foreign_bytes"] / problem.rules[0]["bytes_per_s"]
+    return np.asarray(problem.run_s + fixed[:, None])
+
+
+def mean_occupancy_s(problem: SchedulingProblem) -> Floats:
+    """The mean of `occupancy_s` over all lanes."""
+    counts = lane_counts(problem)
+    return np.asarray(occupancy_s(problem) @ counts / counts.sum())
+
+
+def seconds_per_byte(problem: SchedulingProblem) -> float:
+    """What an edge costs between two VMs: nothing on shared storage, where each activation reads."""
+    return 0.0 if problem.world.storage == "shared" else 1.0 / float(problem.rules[0]["bytes_per_s"])
+
+
+def upward_rank(problem: SchedulingProblem, cost_s: Floats, per_byte_s: float) -> Floats:
+    """rank_u(i) = cost(i) + max over children c of (edge(i, c) + rank_u(c)): the longest way to the end."""
+    return _upward_rank(problem.tasks, problem.links, problem.graph.order, cost_s, per_byte_s)
+
+
+def downward_rank(problem: SchedulingProblem, cost_s: Floats, per_byte_s: float) -> Floats:
+    """rank_d(i) = max over parents p of (rank_d(p) + cost(p) + edge(p, i)): the longest way from a start."""
+    return _downward_rank(problem.tasks, problem.links, problem.graph.order, cost_s, per_byte_s)
+
+
+@compiled
+def _upward_rank(tasks: Records, links: Records, order: Ints, cost_s: Floats, per_byte_s: float) -> Floats:
+    rank = np.zeros(len(tasks))
+    for task in order[::-1]:
+        behind = 0.0
+        for at in range(tasks[task].children, tasks[task].staged):
+            child = links[at].other
+            lag_s = tasks[task].post_s + tasks[child].engine_s + links[at].bytes * per_byte_s
+            behind = max(behind, lag_s + rank[child])
+        rank[task] = cost_s[task] + behind
+    return rank
+
+
+@compiled
+def _downward_rank(tasks: Records, links: Records, order: Ints, cost_s: Floats, per_byte_s: float) -> Floats:
+    rank = np.zeros(len(tasks))
+    for task in order:
+        before = 0.0
+        for at in range(tasks[task].parents, tasks[task].children):
+            parent = links[at].other
+            lag_s = tasks[parent].post_s + links[at].bytes * per_byte_s
+            before = max(before, rank[parent] + cost_s[parent] + lag_s)
+        rank[task] = before + tasks[task].engine_s
+    return rank
+
+
+GAP = np.dtype([("start_s", np.float64), ("end_s", np.float64), ("before", np.int64)], align=True)
+"""A free stretch of a lane and the one before it; the last of every lane has no end."""
+
+
+_NO_BONUS = np.zeros((1, 1))
+
+
+def place_by_insertion(
+    problem: SchedulingProblem, order: Ints, bonus_s: Floats = _NO_BONUS, pinned: Ints | None = None
+) -> Placement:
+    """Place activations one by one (parents first), each where it ends first, in a gap if it fits.
+
+    `bonus_s[i, k]` is added to the end of activation i on a lane of kind k before lanes are compared;
+    `pinned[i]` fixes a lane (-1: free). Boot times and mean overheads count, luck does not.
+    """
+    tasks, lanes = problem.tasks.copy(), problem.lanes.copy()
+    gaps = np.zeros(len(tasks) + len(lanes), dtype=GAP)
+    last = np.arange(len(lanes), dtype=np.int64)
+    opens_s = np.zeros(len(problem.vms)) if problem.rules[0]["boots_late"] else problem.vms["boot_s"]
+    gaps["start_s"][: len(lanes)] = opens_s[lanes["vm"]]
+    gaps["end_s"] = np.inf
+    gaps["before"] = -1
+    held = len(problem.vms) if problem.world.storage == "local" else 1
+    present = np.zeros((held, problem.files), dtype=np.uint8)
+    if pinned is None:
+        pinned = np.full(len(tasks), -1, dtype=np.int64)
+    _place_by_insertion(
+        tasks, problem.links, lanes, problem.rules, problem.run_s, present, order, bonus_s, pinned, gaps, last
+    )
+    return recorded_placement(tasks, problem.graph.order)
+
+
+@allocation_free
+def _place_by_insertion(
+    tasks: Records,
+    links: Records,
+    lanes: Records,
+    rules: Records,
+    run_s: Floats,
+    present: Any,
+    order: Ints,
+    bonus_s: Floats,
+    pinned: Ints,
+    gaps: Records,
+    last: Ints,
+) -> None:
+    used = len(lanes)
+    for task in order:
+        ready_s = 0.0
+        for at in range(tasks[task].parents, tasks[task].children):
+            parent = tasks[links[at].other]
+            ready_s = max(ready_s, parent.finish_s + parent.post_s)
+        ready_s += tasks[task].engine_s
+        best, best_gap, best_start, best_end, best_key = -1, -1, 0.0, 0.0, math.inf
+        for lane in range(len(lanes)):
+            if pinned[task] >= 0 and pinned[task] != lane:
+                continue
+            held_s, from_s = _needs(tasks, links, lanes, rules, run_s, present, task, lane, ready_s)
+            gap, start_s = _first_fit(gaps, last[lane], from_s, held_s)
+            key = start_s + held_s
+            if bonus_s.shape[0] > 1 or len(tasks) == 1:
+                key += bonus_s[task, lanes[lane].kind % bonus_s.shape[1]]
+            if key < best_key:
+                best, best_gap, best_start, best_end, best_key = lane, gap, start_s, start_s + held_s, key
+        tasks[task].lane = best
+        tasks[task].start_s = best_start
+        tasks[task].finish_s = best_end
+        used = _occupy(gaps, last, used, best, best_gap, best_start, best_end)
+        if rules[0].storage == LOCAL:
+            for at in range(tasks[task].staged, tasks[task].end):
+                present[lanes[best].vm, links[at].other] = 1
+
+
+@allocation_free
+def _needs(
+    tasks: Records,
+    links: Records,
+    lanes: Records,
+    rules: Records,
+    run_s: Floats,
+    present: Any,
+    task: int,
+    lane: int,
+    ready_s: float,
+) -> tuple[float, float]:
+    """How long the activation holds the lane, and from when on it could."""
+    held_s = tasks[task].hold_s + tasks[task].stage_s + run_s[task, lanes[lane].kind]
+    if rules[0].storage == LOCAL:
+        away = missing_bytes(tasks, links, lanes, rules, present, task, lanes[lane].vm)
+        return held_s + away / rules[0].bytes_per_s, ready_s
+    if rules[0].storage == NETWORK:
+        return held_s, max(ready_s, arrival_s(tasks, links, lanes, rules, task, lanes[lane].vm))
+    return held_s, ready_s
+
+
+@allocation_free
+def _first_fit(gaps: Records, gap: int, ready_s: float, held_s: float) -> tuple[int, float]:
+    """The earliest gap that is long enough; walked from the last, down to the one at `ready_s`."""
+    best, best_start = gap, max(gaps[gap].start_s, ready_s)
+    while gaps[gap].start_s > ready_s and gaps[gap].before >= 0:
+        gap = gaps[gap].before
+        start_s = max(gaps[gap].start_s, ready_s)
+        if start_s + held_s <= gaps[gap].end_s:
+            best, best_start = gap, start_s
+    return best, best_start
+
+
+@allocation_free
+def _occupy(gaps: Records, last: Ints, used: int, lane: int, gap: int, start_s: float, end_s: float) -> int:
+    """Cut a stretch out of a gap; an emptied gap stays, with no length. Returns the number of gaps used."""
+    if start_s <= gaps[gap].start_s:
+        gaps[gap].start_s = end_s
+        return used
+    # The new record is the stretch before; the old one keeps its place in the chain as the stretch after.
+    gaps[used].start_s = gaps[gap].start_s
+    gaps[used].end_s = start_s
+    gaps[used].before = gaps[gap].before
+    gaps[gap].before = used
+    gaps[gap].start_s = end_s
+    return used + 1
+
+
+def priority_order(problem: SchedulingProblem, priority: Floats) -> Ints:
+    """Activations such that parents come first and, among those that could be next, the largest priority."""
+    bag = np.empty(len(problem.tasks), dtype=READY_ENTRY)
+    return _priority_order(problem.tasks["missing"].copy(), problem.tasks, problem.links, priority, bag)
+
+
+@compiled
+def _priority_order(missing: Ints, tasks: Records, links: Records, priority: Floats, bag: Records) -> Ints:
+    sizes = np.zeros(3, np.int64)
+    order = np.empty(len(tasks), np.int64)
+    for task in range(len(tasks)):
+        if missing[task] == 0:
+            push_ready(bag, sizes, task, -priority[task], True)
+    done = 0
+    while sizes[1] > 0:
+        task = bag[0].task
+        pop_ready(bag, sizes, 0, True)
+        order[done] = task
+        done += 1
+        for at in range(tasks[task].children, tasks[task].staged):
+            child = links[at].other
+            missing[child] -= 1
+            if missing[child] == 0:
+                push_ready(bag, sizes, child, -priority[child], True)
+    return order

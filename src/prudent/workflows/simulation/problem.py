@@ -1,0 +1,242 @@
+"""A workflow, a fleet and a world brought together as records for compiled code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.core.seeds import rng_for
+from prudent.workflows.fleet import Fleet
+from prudent.workflows.simulation.compiled import Floats, Ints, Records
+from prudent.workflows.simulation.graph import WorkflowGraph
+from prudent.workflows.simulation.records import (
+    LANE,
+    LINK,
+    RUN_STATE,
+    TASK,
+    VM,
+)
+from prudent.workflows.workflow import Workflow
+from prudent.workflows.world import World
+
+_STORAGE = {"shared": 0, "local": 1, "network": 2}
+
+
+_SIDES = ("parents", "children", "staged", "written")
+
+
+_LIVES = 32
+"""A VM breaks at most this often in one run, so that every run ends."""
+
+
+_DRIFTS = 128
+"""So many drift factors are drawn per VM; a longer run starts again at the first."""
+
+
+@dataclass(frozen=True, eq=False)
+class SchedulingProblem:
+    """n activations, m VMs, L lanes (slots of VMs in fleet order), K kinds of VM, in a calm world.
+
+    `run_s[i, k]` is the computing time of activation i on a VM of kind k. The records are templates: a run
+    copies them and writes what happens into the copies.
+    """
+
+    workflow: Workflow
+    fleet: Fleet
+    world: World
+    tasks: Records
+    links: Records
+    lanes: Records
+    vms: Records
+    rules: Records
+    run_s: Floats
+
+    @property
+    def graph(self) -> WorkflowGraph:
+        """The workflow's arrays."""
+        return self.workflow.graph
+
+    @property
+    def files(self) -> int:
+        """How many files a VM's storage is tracked for."""
+        return max(self.graph.files, 1) if self.world.storage == "local" else 1
+
+
+@dataclass(frozen=True, eq=False)
+class WorldSample:
+    """One realisation of a world: every draw a run may need, by activation or VM, not by order of events.
+
+    So two schedulers meet the same luck. `fails_at[i, a]`: the part of attempt a at which activation i fails
+    (2: never). `lives_s[v, k]`: how long VM v runs after its k-th boot. `drift[v, q]`: speed in period q.
+    """
+
+    tasks: Records
+    vms: Records
+    rules: Records
+    fails_at: Floats
+    drift: Floats
+    lives_s: Floats
+
+
+def build_problem(workflow: Workflow, fleet: Fleet, world: World) -> SchedulingProblem:
+    """The problem's records; the last few are kept, because planners ask again and again."""
+    return _build_problem(_ByIdentity(workflow), _ByIdentity(fleet), world)
+
+
+class _ByIdentity:
+    """A key that is equal only for the very same object: comparing contents would take longer."""
+
+    def __init__(self, thing: Workflow | Fleet) -> None:
+        self.thing = thing
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and other.thing is self.thing
+
+    def __hash__(self) -> int:
+        return id(self.thing)
+
+
+@lru_cache(maxsize=16)
+def _build_problem(same_workflow: _ByIdentity, same_fleet: _ByIdentity, world: World) -> SchedulingProblem:
+    workflow, fleet = cast(Workflow, same_workflow.thing), cast(Fleet, same_fleet.thing)
+    kinds: dict[tuple[str, float], int] = {}
+    for vm in fleet.vms:
+        kinds.setdefault((vm.machine, vm.speed), len(kinds))
+    rules = np.zeros(1, dtype=RUN_STATE)
+    rules["storage"] = _STORAGE[world.storage]
+    rules["bytes_per_s"] = world.bandwidth_mb_s * 1e6
+    rules["grain_s"] = 3600.0 if world.billing == "hour" else 0.0
+    rules["boots_late"] = world.boot == "first-use"
+    rules["drift_period_s"] = world.drift_period_s
+    tasks, links = _tasks(workflow.graph, world)
+    lanes, vms = _lanes(fleet, kinds, world)
+    return SchedulingProblem(workflow, fleet, world, tasks, links, lanes, vms, rules, _run_s(workflow, kinds))
+
+
+def _run_s(workflow: Workflow, kinds: dict[tuple[str, float], int]) -> Floats:
+    run_s = np.empty((len(workflow), len(kinds)))
+    known = [at for at, activation in enumerate(workflow.activations) if activation.runtimes_s]
+    for (machine, speed), kind in kinds.items():
+        run_s[:, kind] = workflow.graph.runtime_s / speed
+        for at in known:
+            run_s[at, kind] = workflow.activations[at].runtimes_s.get(machine, run_s[at, kind])
+    return run_s
+
+
+def _tasks(graph: WorkflowGraph, world: World) -> tuple[Records, Records]:
+    """The activations with the links of each in one stretch: parents, children, staged, written."""
+    n = len(graph.runtime_s)
+    sides = (
+        (graph.parent_ptr, graph.parents, graph.edge_bytes),
+        (graph.child_ptr, graph.children, graph.child_bytes),
+        (graph.staged_ptr, graph.staged, graph.staged_sizes),
+        (graph.written_ptr, graph.written, np.zeros(len(graph.written))),
+    )
+    counts = np.stack([np.diff(ptr) for ptr, _, _ in sides])
+    offsets = np.concatenate([[0], np.cumsum(counts.T.ravel())])
+    tasks = np.zeros(n, dtype=TASK)
+    links = np.zeros(offsets[-1], dtype=LINK)
+    for side, (name, (ptr, values, sizes)) in enumerate(zip(_SIDES, sides, strict=True)):
+        first = offsets[side : 4 * n : 4]
+        tasks[name] = first
+        places = np.repeat(first - ptr[:-1], counts[side]) + np.arange(len(values))
+        links["other"][places] = values
+        links["bytes"][places] = sizes
+    tasks["end"] = offsets[4::4]
+    tasks["missing"] = counts[0]
+    tasks["staged_bytes"] = graph.staged_bytes
+    tasks["foreign_bytes"] = graph.foreign_bytes
+    if world.storage == "shared":
+        tasks["stage_s"] = graph.staged_bytes / (world.bandwidth_mb_s * 1e6)
+    tasks["engine_s"] = world.engine_s.mean
+    tasks["hold_s"] = world.queue_s.mean + world.clustering_s.mean * graph.merged
+    tasks["post_s"] = world.post_s.mean
+    tasks["lane"] = -1
+    tasks["start_s"] = tasks["finish_s"] = np.nan
+    return tasks, links
+
+
+def _lanes(fleet: Fleet, kinds: dict[tuple[str, float], int], world: World) -> tuple[Records, Records]:
+    vms = np.zeros(len(fleet), dtype=VM)
+    vms["kind"] = [kinds[vm.machine, vm.speed] for vm in fleet.vms]
+    vms["price"] = [vm.usd_per_h / 3600.0 for vm in fleet.vms]
+    vms["minimum_s"] = [vm.minimum_s for vm in fleet.vms]
+    vms["speed"] = 1.0
+    vms["boot_s"] = world.boot_s.mean
+    vms["from_s"] = vms["last_s"] = -1.0
+    lanes = np.zeros(len(fleet.lanes), dtype=LANE)
+    lanes["vm"] = [vm for vm, _ in fleet.lanes]
+    lanes["kind"] = vms["kind"][lanes["vm"]]
+    lanes["task"] = -1
+    return lanes, vms
+
+
+def sample_world(problem: SchedulingProblem, world: World, seed: int) -> WorldSample:
+    """Draw one realisation of the world; a calm world has only one."""
+    if world.is_calm:
+        ones, never = np.ones((len(problem.vms), 1)), np.full((len(problem.vms), 1), np.inf)
+        fails_at = np.full((len(problem.tasks), 1), 2.0)
+        return WorldSample(problem.tasks, problem.vms, problem.rules, fails_at, ones, never)
+    n, m = len(problem.tasks), len(problem.vms)
+    tasks, vms = problem.tasks.copy(), problem.vms.copy()
+    tasks["engine_s"] = world.engine_s.draw(rng_for(seed, "weather", "engine"), n)
+    tasks["post_s"] = world.post_s.draw(rng_for(seed, "weather", "post"), n)
+    tasks["hold_s"] = world.queue_s.draw(rng_for(seed, "weather", "queue"), n)
+    tasks["hold_s"] += (
+        world.clustering_s.draw(rng_for(seed, "weather", "clustering"), n) * problem.graph.merged
+    )
+    vms["boot_s"] = world.boot_s.draw(rng_for(seed, "weather", "boot"), m)
+    if world.speed is not None:
+        vms["speed"] = _factors(world.speed.draw(rng_for(seed, "weather", "speed"), m))
+    drift = np.ones((m, 1))
+    if world.drift is not None:
+        drift = _factors(world.drift.draw(rng_for(seed, "weather", "drift"), (m, _DRIFTS)))
+    lives_s = _lives(problem, world, vms, seed)
+    return WorldSample(tasks, vms, problem.rules, _fails_at(n, world, seed), drift, lives_s)
+
+
+def _fails_at(n: int, world: World, seed: int) -> Floats:
+    shape = n, world.retries + 1
+    if not world.failure_rate:
+        return np.full(shape, 2.0)
+    luck = rng_for(seed, "weather", "failures").random(shape)
+    return np.where(luck < world.failure_rate, rng_for(seed, "weather", "points").random(shape), 2.0)
+
+
+def _lives(problem: SchedulingProblem, world: World, vms: Records, seed: int) -> Floats:
+    """How long each VM lives after each boot; spot VMs that can be taken away die once."""
+    m = len(vms)
+    if world.vm_lifetime_s is None and world.spot_lifetime_s is None:
+        return np.full((m, 1), np.inf)
+    lives_s = np.full((m, _LIVES), np.inf)
+    if world.vm_lifetime_s is not None:
+        lives_s[:] = world.vm_lifetime_s.draw(rng_for(seed, "weather", "lives"), (m, _LIVES))
+    if world.spot_lifetime_s is not None:
+        spot: NDArray[np.bool_] = np.array([vm.spot for vm in problem.fleet.vms])
+        taken_s = world.spot_lifetime_s.draw(rng_for(seed, "weather", "spot"), (m, _LIVES))
+        lives_s[spot] = taken_s[spot]
+        vms["mortal"] = spot
+    return lives_s
+
+
+def _factors(drawn: Floats) -> Floats:
+    """A machine that stands still would never finish: a factor is at least one hundredth."""
+    return np.maximum(drawn, 0.01)
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Where and in which order: `lane[i]` of activation i; `order` lists all, first to start first."""
+
+    lane: Ints
+    order: Ints
+
+
+def recorded_placement(tasks: Records, order: Ints) -> Placement:
+    """The placement that records describe, once their lanes and starts are set."""
+    by_start = order[np.argsort(tasks["start_s"][order], kind="stable")]
+    return Placement(tasks["lane"].copy(), by_start)

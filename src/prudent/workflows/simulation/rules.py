@@ -1,0 +1,175 @@
+"""Rules that place ready activations on idle lanes while the simulation runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prudent.workflows.schedulers.adaptation import pick_adaptively
+from prudent.workflows.schedulers.agent import choose_lane
+from prudent.workflows.simulation.compiled import Floats, Ints, Records, allocation_free, inlined, uniform
+from prudent.workflows.simulation.records import (
+    ADAPTIVE,
+    DATA_AWARE,
+    FCFS,
+    IDLE,
+    MAX_MIN,
+    MIN_MIN,
+    Q_LEARNING,
+    RANDOM,
+    ROUND_ROBIN,
+    SHARED,
+)
+from prudent.workflows.simulation.staging import estimate_s, missing_bytes
+
+
+@inlined
+def pick_next(
+    tasks: Records,
+    links: Records,
+    lanes: Records,
+    vms: Records,
+    rules: Records,
+    run_s: Floats,
+    present: Any,
+    bag: Records,
+    sizes: Ints,
+    choice: Ints,
+    q: Floats,
+    mind: Records,
+    random: Any,
+    now: float,
+) -> tuple[int, int]:
+    """Position in the bag and lane of the next placement; lane -1 when nothing should start now."""
+    policy = rules[0].policy
+    if policy == ADAPTIVE:
+        return pick_adaptively(tasks, links, lanes, vms, rules, run_s, present, bag, sizes, now)
+    if policy in (MIN_MIN, MAX_MIN):
+        return _pick_extreme(tasks, links, lanes, rules, run_s, present, bag, sizes, choice, now)
+    if policy == RANDOM:
+        return int(uniform(random) * sizes[1]), _random_lane(lanes, random)
+    task = bag[0].task
+    if policy == FCFS:
+        lane = _next_idle(lanes, 0)
+    elif policy == ROUND_ROBIN:
+        lane = _next_idle(lanes, rules[0].turn)
+        rules[0].turn = (lane + 1) % len(lanes) if lane >= 0 else rules[0].turn
+    elif policy == Q_LEARNING:
+        lane = choose_lane(lanes, q, mind, random, task)
+    elif policy == DATA_AWARE:
+        lane = _nearest_lane(tasks, links, lanes, rules, present, task)
+    else:
+        lane = quickest_lane(tasks, links, lanes, rules, run_s, present, task, now)
+    return 0, lane
+
+
+@allocation_free
+def quickest_lane(
+    tasks: Records,
+    links: Records,
+    lanes: Records,
+    rules: Records,
+    run_s: Floats,
+    present: Any,
+    task: int,
+    now: float,
+) -> int:
+    """The idle lane on which the activation ends first, the earlier of equals."""
+    best, best_s = -1, 0.0
+    for lane in range(len(lanes)):
+        if lanes[lane].task == IDLE:
+            held_s = estimate_s(tasks, links, lanes, rules, run_s, present, task, lane, now)
+            if best < 0 or held_s < best_s:
+                best, best_s = lane, held_s
+    return best
+
+
+@inlined
+def _next_idle(lanes: Records, turn: int) -> int:
+    for lane in range(turn, len(lanes)):
+        if lanes[lane].task == IDLE:
+            return lane
+    for lane in range(turn):
+        if lanes[lane].task == IDLE:
+            return lane
+    return -1
+
+
+@allocation_free
+def _random_lane(lanes: Records, random: Any) -> int:
+    idle = 0
+    for lane in range(len(lanes)):
+        idle += lanes[lane].task == IDLE
+    if idle == 0:
+        return -1
+    skip = int(uniform(random) * idle)
+    for lane in range(len(lanes)):
+        if lanes[lane].task == IDLE:
+            if skip == 0:
+                return lane
+            skip -= 1
+    return -1
+
+
+@allocation_free
+def _nearest_lane(
+    tasks: Records, links: Records, lanes: Records, rules: Records, present: Any, task: int
+) -> int:
+    """The idle lane to which the fewest bytes have to move."""
+    best, least = -1, 0.0
+    for lane in range(len(lanes)):
+        if lanes[lane].task == IDLE:
+            away = missing_bytes(tasks, links, lanes, rules, present, task, lanes[lane].vm)
+            if best < 0 or away < least:
+                best, least = lane, away
+    return best
+
+
+@allocation_free
+def _pick_extreme(
+    tasks: Records,
+    links: Records,
+    lanes: Records,
+    rules: Records,
+    run_s: Floats,
+    present: Any,
+    bag: Records,
+    sizes: Ints,
+    choice: Ints,
+    now: float,
+) -> tuple[int, int]:
+    """Min-min: the pair that ends first. Max-min: of every activation's best pair, the one that ends last."""
+    count = _distinct_lanes(lanes, rules, run_s.shape[1], choice)
+    best_at, best_lane, best_s = 0, -1, 0.0
+    sign = -1.0 if rules[0].policy == MAX_MIN else 1.0
+    for at in range(sizes[1]):
+        task = bag[at].task
+        lane = choice[0]
+        held_s = estimate_s(tasks, links, lanes, rules, run_s, present, task, lane, now)
+        for place in range(1, count):
+            other = choice[place]
+            other_s = estimate_s(tasks, links, lanes, rules, run_s, present, task, other, now)
+            if other_s < held_s:
+                lane, held_s = other, other_s
+        before = sign * held_s < sign * best_s or (held_s == best_s and task < bag[best_at].task)
+        if best_lane < 0 or before:
+            best_at, best_lane, best_s = at, lane, held_s
+    return best_at, best_lane
+
+
+@allocation_free
+def _distinct_lanes(lanes: Records, rules: Records, kinds: int, choice: Ints) -> int:
+    """Put the idle lanes into `choice` and count them.
+
+    On shared storage lanes of one kind are alike, so the first stands for its kind; which kinds were seen is
+    noted behind the lanes.
+    """
+    size = 0
+    seen = len(lanes)
+    choice[seen : seen + kinds] = 0
+    for lane in range(len(lanes)):
+        at = seen + lanes[lane].kind
+        if lanes[lane].task == IDLE and (rules[0].storage != SHARED or choice[at] == 0):
+            choice[at] = 1
+            choice[size] = lane
+            size += 1
+    return size

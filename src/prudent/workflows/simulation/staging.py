@@ -1,0 +1,86 @@
+"""What an activation waits for before it computes, on each kind of storage, and how long it computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prudent.workflows.simulation.compiled import Floats, Records, inlined
+from prudent.workflows.simulation.records import LOCAL, NETWORK, SHARED
+
+
+@inlined
+def missing_bytes(
+    tasks: Records, links: Records, lanes: Records, rules: Records, present: Any, task: int, vm: int
+) -> float:
+    """Bytes of the inputs that are not on the VM; all of them on shared storage."""
+    row = tasks[task]
+    if rules[0].storage == SHARED:
+        return row.staged_bytes  # type: ignore[no-any-return]
+    total = 0.0
+    if rules[0].storage == LOCAL:
+        for at in range(row.staged, row.written):
+            if present[vm, links[at].other] == 0:
+                total += links[at].bytes
+        return total
+    for at in range(row.parents, row.children):
+        if lanes[tasks[links[at].other].lane].vm != vm:
+            total += links[at].bytes
+    return total + row.foreign_bytes  # type: ignore[no-any-return]
+
+
+@inlined
+def arrival_s(tasks: Records, links: Records, lanes: Records, rules: Records, task: int, vm: int) -> float:
+    """When the last input reaches the VM over the network; files from outside set out at time zero."""
+    row = tasks[task]
+    latest = row.foreign_bytes / rules[0].bytes_per_s
+    for at in range(row.parents, row.children):
+        parent = tasks[links[at].other]
+        here = parent.finish_s
+        if lanes[parent.lane].vm != vm:
+            here += links[at].bytes / rules[0].bytes_per_s
+        latest = max(latest, here)
+    return latest  # type: ignore[no-any-return]
+
+
+@inlined
+def estimate_s(
+    tasks: Records,
+    links: Records,
+    lanes: Records,
+    rules: Records,
+    run_s: Floats,
+    present: Any,
+    task: int,
+    lane: int,
+    now: float,
+) -> float:
+    """How long the activation would hold the lane if it were placed there now, at promised speed."""
+    run = run_s[task, lanes[lane].kind]
+    if rules[0].storage == SHARED:
+        return tasks[task].stage_s + run  # type: ignore[no-any-return]
+    vm = lanes[lane].vm
+    if rules[0].storage == NETWORK:
+        return max(arrival_s(tasks, links, lanes, rules, task, vm) - now, 0.0) + run  # type: ignore[no-any-return]
+    away = missing_bytes(tasks, links, lanes, rules, present, task, vm)
+    return away / rules[0].bytes_per_s + run  # type: ignore[no-any-return]
+
+
+@inlined
+def computing_s(
+    factor: float, drift: Floats, vm: int, period_s: float, start_s: float, work_s: float
+) -> float:
+    """Time for `work_s` seconds of promised speed when the speed is factor times the drift of the moment."""
+    count = drift.shape[1]
+    if count == 1:
+        return work_s / (factor * drift[vm, 0])  # type: ignore[no-any-return]
+    spent = 0.0
+    at = int(start_s / period_s)
+    left_in_period = (at + 1) * period_s - start_s
+    while True:
+        speed = factor * drift[vm, at % count]
+        if work_s <= speed * left_in_period:
+            return spent + work_s / speed  # type: ignore[no-any-return]
+        work_s -= speed * left_in_period
+        spent += left_in_period
+        left_in_period = period_s
+        at += 1
