@@ -23,7 +23,7 @@ import numpy as np
 from prudent.training.data.dataset import Column, Dataset
 from prudent.training.engines.engine import TrialSpec
 from prudent.training.engines.local.engine import LocalEngine, LocalSession
-from prudent.training.request.limits import Validation
+from prudent.training.request.limits import ValidationMethod
 from prudent.training.request.request import TrainingRequest
 from prudent.tuning.trial import Outcome
 
@@ -41,7 +41,7 @@ def classes(rows: int, columns: int, seed: int = 0) -> Dataset:
 def session(dataset: Dataset, parallelism: int) -> Iterator[tuple[LocalSession, Path]]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        opened = LocalSession(dataset, "classification", None, Validation(), 1, place / "work", parallelism)
+        opened = LocalSession(dataset, "classification", None, ValidationMethod(), 1, place / "work", parallelism)
         with opened:
             yield opened, place
 

@@ -23,7 +23,7 @@ import prudent.training.train
 from prudent.cloud.clusters.autoscaling import Wish
 from prudent.cloud.providers.provider import Instance
 from prudent.core.errors import BadInput, RunFailed
-from prudent.training.models.output import Output
+from prudent.training.models.output import OutputFolder
 from prudent.training.request.request import TrainingRequest
 from prudent.training.train import run_training
 
@@ -77,7 +77,7 @@ def play(seed: int, folder: Path) -> Played:
     troubles: Counter[str] = Counter()
     over_usd = booked_usd = 0.0
     try:
-        board = run_training(request, engine, Output(folder / "out", request, engine.name, False), cluster)
+        board = run_training(request, engine, OutputFolder(folder / "out", request, engine.name, False), cluster)
         booked_usd, over_usd = board.spent_usd, board.over_usd
         troubles["without a model"] += not board.entries
     except BadInput:

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from prudent.cloud.spending import Account, Spending, Spent, Told, summed
+from prudent.cloud.spending import Account, Spending, Spent, SpendingRecord, summed
 
 DAY_S = 86_400.0
 
 
 def test_totals_become_money_of_days_and_projects() -> None:
     lines = [
-        Told(10.0, "tune", "wine", "a", 0.5, 2.0),
-        Told(20.0, "tune", "wine", "a", 0.8, 2.0),
-        Told(30.0, "tune", "wine", "b", 0.1),
-        Told(40.0, "train", "iris", "c", 0.3, 0.4),
-        Told(DAY_S + 1, "tune", "wine", "a", 1.0, 2.0),
-        Told(DAY_S + 2, "tune", "wine", "a", 0.9),  # a line that came late takes nothing back
+        SpendingRecord(10.0, "tune", "wine", "a", 0.5, 2.0),
+        SpendingRecord(20.0, "tune", "wine", "a", 0.8, 2.0),
+        SpendingRecord(30.0, "tune", "wine", "b", 0.1),
+        SpendingRecord(40.0, "train", "iris", "c", 0.3, 0.4),
+        SpendingRecord(DAY_S + 1, "tune", "wine", "a", 1.0, 2.0),
+        SpendingRecord(DAY_S + 2, "tune", "wine", "a", 0.9),  # a line that came late takes nothing back
     ]
     assert summed(lines) == [
         Spent("1970-01-02", "wine", "tune", pytest.approx(0.2), None, 1),

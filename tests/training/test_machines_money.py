@@ -15,9 +15,9 @@ from prudent.cloud.clusters.autoscaling import Kind, Wish
 from prudent.cloud.providers.provider import Instance
 from prudent.core.errors import BadInput, RunFailed
 from prudent.training.leaderboard import Leaderboard, SpendingUpdated, TrainingEvent
-from prudent.training.models.output import Output
+from prudent.training.models.output import OutputFolder
 from prudent.training.request.request import TrainingRequest
-from prudent.training.request.resources import price_of
+from prudent.training.request.resources import cluster_trial_price
 from prudent.training.train import run_training
 
 from .rented import Cloud, Cluster, OnMachines
@@ -58,7 +58,7 @@ def train(tmp_path: Path) -> Train:
         cluster = Cluster(cloud, wish, tmp_path / "leases", request.budget.usd)
         cluster.meter.earlier_usd = earlier_usd
         engine = OnMachines(cluster, takes_s, data_s)
-        output = Output(tmp_path / "out", request, engine.name, earlier_usd > 0)
+        output = OutputFolder(tmp_path / "out", request, engine.name, earlier_usd > 0)
         events: list[TrainingEvent] = []
         board = run_training(request, engine, output, cluster, watch=events.append)
         assert cloud.running == 0
@@ -109,7 +109,7 @@ def test_every_type_has_its_price(clock: Clock, train: Train) -> None:
 def test_a_forecast_knows_every_type_too(clock: Clock, tmp_path: Path) -> None:
     cloud = Cloud(clock, {"m5.large": 0.096, "m5.4xlarge": 0.768})
     wish = Wish((Kind("m5.large", 1, 1), Kind("m5.4xlarge", 0, 3)), 2, 4)
-    price = price_of(Cluster(cloud, wish, tmp_path, None), 1)
+    price = cluster_trial_price(Cluster(cloud, wish, tmp_path, None), 1)
     assert price.usd_per_h == pytest.approx(2.40)
     assert "1*m5.large, 3*m5.4xlarge" in price.source
 

@@ -180,14 +180,14 @@ def _show_plan(
 ) -> None:
     from prudent.cli.display.training import joint_lines, plan_lines
     from prudent.training.joint.train import joint_outlook
-    from prudent.training.request.resources import machines_for
+    from prudent.training.request.resources import cluster_for_request
     from prudent.training.search.preview import preview
 
     if asked.machines is not None:
         joint = joint_outlook(asked, engine, machines["where"])
         said, lines = joint.to_dict(), joint_lines(joint)
     else:
-        seen = preview(asked, engine, machines_for(asked, engine, **machines, out=to, home=None))
+        seen = preview(asked, engine, cluster_for_request(asked, engine, **machines, out=to, home=None))
         said, lines = seen.to_dict(), plan_lines(seen)
     if as_json:
         say_json(said)

@@ -25,7 +25,7 @@ _FILE = "spending.jsonl"
 
 
 @dataclass(frozen=True)
-class Told:
+class SpendingRecord:
     """What a run has cost in all, at a moment; and what it was expected to cost, if that is known."""
 
     at_s: float
@@ -77,7 +77,7 @@ class Spending:
                 f"Cannot write {self._path} ({error.strerror}); name another folder with PRUDENT_HOME."
             ) from error
 
-    def read(self) -> list[Told]:
+    def read(self) -> list[SpendingRecord]:
         """All lines that can be read, in the order in which they were told."""
         try:
             text = self._path.read_text(encoding="utf-8", errors="replace")
@@ -128,7 +128,7 @@ class Account:
             self._complain(str(error))
 
 
-def summed(lines: Iterable[Told], since_day: str = "") -> list[Spent]:
+def summed(lines: Iterable[SpendingRecord], since_day: str = "") -> list[Spent]:
     """Totals of runs as money of days.
 
     >>> told = [Told(0.0, "tune", "wine", "a", 1.0, 5.0), Told(90_000.0, "tune", "wine", "a", 1.5)]
@@ -154,13 +154,13 @@ def summed(lines: Iterable[Told], since_day: str = "") -> list[Spent]:
     ]
 
 
-def _lines(text: str) -> Iterator[Told]:
+def _lines(text: str) -> Iterator[SpendingRecord]:
     """A torn or strange line is left out: others count on theirs."""
     for line in text.splitlines():
         try:
             said = json.loads(line)
             forecast = said.get("forecast_usd")
-            yield Told(
+            yield SpendingRecord(
                 float(said["at_s"]),
                 str(said["kind"]),
                 str(said["project"]),

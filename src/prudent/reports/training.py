@@ -18,7 +18,7 @@ from prudent.reports.page import Figure
 from prudent.training.algorithms.algorithm import LESS_IS_BETTER
 from prudent.training.engines.engine import ModelFacts
 from prudent.training.leaderboard import Leaderboard, LeaderboardEntry, TrialFailure
-from prudent.training.models.description import Description, read_description, read_facts
+from prudent.training.models.description import ModelDescription, read_description, read_facts
 
 REPORT_FILE = "report.html"
 FIRST_ROWS, MOST_ROWS = 20, 300
@@ -99,7 +99,7 @@ class Evaluation:
         return self.confusion is not None or any(self.figures)
 
 
-def _best_model(board: Leaderboard) -> tuple[ModelFacts | None, Description | None]:
+def _best_model(board: Leaderboard) -> tuple[ModelFacts | None, ModelDescription | None]:
     if board.best is None:
         return None, None
     folder = Path(board.best.model_path)
@@ -112,7 +112,7 @@ def _best_model(board: Leaderboard) -> tuple[ModelFacts | None, Description | No
     return facts, description
 
 
-def _practice(facts: ModelFacts | None, description: Description | None) -> Evaluation:
+def _practice(facts: ModelFacts | None, description: ModelDescription | None) -> Evaluation:
     if facts is None:
         return Evaluation()
     picture = facts.picture
@@ -138,7 +138,7 @@ def _practice(facts: ModelFacts | None, description: Description | None) -> Eval
     )
 
 
-def _title(board: Leaderboard, description: Description | None) -> str:
+def _title(board: Leaderboard, description: ModelDescription | None) -> str:
     path = str((description.request if description else {}).get("path", ""))
     name = path.rstrip("/").rsplit("/", 1)[-1]
     return f"Training on {name}" if name else f"Training for {board.domain}"

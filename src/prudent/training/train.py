@@ -27,18 +27,18 @@ from prudent.training.leaderboard import (
     TrialFailure,
     rank_key,
 )
-from prudent.training.models.output import Output
+from prudent.training.models.output import OutputFolder
 from prudent.training.request.request import TrainingRequest
 from prudent.training.request.resources import (
     LOCAL,
-    Machines,
+    RentedMachines,
     check_payable,
-    cores,
-    machines_for,
+    available_cores,
+    cluster_for_request,
     paid_before,
     parallelism_of,
-    price_of,
-    run_name,
+    cluster_trial_price,
+    lease_run_name,
     trial_price,
 )
 from prudent.training.search.accounting import (
@@ -93,13 +93,13 @@ def train(
         places: dict[str, Any] = {"master": master, "cluster": cluster, "where": where, "home": home}
         return train_jointly(asked, engine, out, **places, resume=resume, watch=watch)
     leases = None if home is None else Path(home)
-    machines = machines_for(asked, engine, master, cluster, where, Path(out), leases)
+    machines = cluster_for_request(asked, engine, master, cluster, where, Path(out), leases)
     chosen = engine_of(engine, master, machines, watch)
-    output = Output(out, asked, chosen.name, resume)
+    output = OutputFolder(out, asked, chosen.name, resume)
     if machines is not None:
         meter = machines.meter
         meter.allowed_usd = math.inf if asked.budget.usd is None else asked.budget.usd
-        run = run_name(output.folder)
+        run = lease_run_name(output.folder)
         meter.earlier_usd = paid_before(output.work, Register(leases), machines.provider, run)
     return run_training(asked, chosen, output, machines, began_s, watch)
 
@@ -140,8 +140,8 @@ def _announcing(watch: EventCallback | None, began_s: float) -> Callable[[SparkC
 def run_training(
     asked: TrainingRequest,
     engine: Engine,
-    output: Output,
-    machines: Machines | None = None,
+    output: OutputFolder,
+    machines: RentedMachines | None = None,
     began_s: float | None = None,
     watch: EventCallback | None = None,
 ) -> Leaderboard:
@@ -203,19 +203,19 @@ class TrainingRun:
         self,
         request: TrainingRequest,
         engine: Engine,
-        output: Output,
-        machines: Machines | None,
+        output: OutputFolder,
+        machines: RentedMachines | None,
         began_s: float,
         watch: EventCallback | None,
     ) -> None:
         self._request, self._engine, self._output = request, engine, output
         self._machines, self._began_s = machines, began_s
         self._watch = watch or (lambda event: None)
-        self._parallelism = request.parallelism or (cores() if machines is None else parallelism_of(machines))
+        self._parallelism = request.parallelism or (available_cores() if machines is None else parallelism_of(machines))
         self._price = (
             trial_price(request, self._parallelism)
             if machines is None
-            else price_of(machines, self._parallelism)
+            else cluster_trial_price(machines, self._parallelism)
         )
         self._charging: CostAccounting = PriceAccounting(self._price, request.budget.usd, self._parallelism)
         self.found: SearchOutcome | None = None

@@ -13,12 +13,12 @@ from prudent.cloud.leases.register import Register
 from prudent.cloud.providers.local.provider import LocalProvider
 from prudent.core.errors import BadInput
 from prudent.training.request.request import Resources, TrainingRequest
-from prudent.training.request.resources import machines_for, paid_before, parallelism_of, price_of, wish_of
+from prudent.training.request.resources import cluster_for_request, paid_before, parallelism_of, cluster_trial_price, machines_requested
 from prudent.training.train import train
 
 
 def wish(tmp_path: Path, **said: Any) -> Wish:
-    return wish_of(Resources.model_validate(said), LocalProvider(tmp_path))
+    return machines_requested(Resources.model_validate(said), LocalProvider(tmp_path))
 
 
 def test_cheapest_types_come_first_and_limits_are_kept(tmp_path: Path) -> None:
@@ -68,26 +68,26 @@ def request(tmp_path: Path, **more: Any) -> TrainingRequest:
 def test_machines_are_for_spark_alone(tmp_path: Path) -> None:
     asked = request(tmp_path)
     with pytest.raises(BadInput, match="--engine spark"):
-        machines_for(asked, "local", None, "3*m5.large", "local", tmp_path, tmp_path)
+        cluster_for_request(asked, "local", None, "3*m5.large", "local", tmp_path, tmp_path)
     with pytest.raises(BadInput, match="--master"):
-        machines_for(asked, "spark", "spark://x:1", None, "ec2:aws.yaml", tmp_path, tmp_path)
+        cluster_for_request(asked, "spark", "spark://x:1", None, "ec2:aws.yaml", tmp_path, tmp_path)
     with pytest.raises(BadInput, match="nothing to rent"):
-        machines_for(asked, "spark", None, None, {"hosts": "x"}, tmp_path, tmp_path)
-    assert machines_for(asked, "spark", None, None, "local", tmp_path, tmp_path) is None
+        cluster_for_request(asked, "spark", None, None, {"hosts": "x"}, tmp_path, tmp_path)
+    assert cluster_for_request(asked, "spark", None, None, "local", tmp_path, tmp_path) is None
     limited = request(tmp_path, computationalResources={"maxTotalInstances": 3})
-    assert machines_for(limited, "local", None, None, "local", tmp_path, tmp_path) is None
+    assert cluster_for_request(limited, "local", None, None, "local", tmp_path, tmp_path) is None
 
 
 def test_a_cluster_in_words_comes_before_the_request(tmp_path: Path) -> None:
     asked = request(tmp_path, computationalResources={"maxTotalInstances": 9})
-    found = machines_for(asked, "spark", None, "3*m5.large", "local", tmp_path / "out", tmp_path / "home")
+    found = cluster_for_request(asked, "spark", None, "3*m5.large", "local", tmp_path / "out", tmp_path / "home")
     assert found is not None
     assert found.wish == Wish.exactly(3, "m5.large")
     assert parallelism_of(found) == 6
-    assert price_of(found, 6).usd_per_h == pytest.approx(found.offer("m5.large").price.usd_per_h / 2)
+    assert cluster_trial_price(found, 6).usd_per_h == pytest.approx(found.offer("m5.large").price.usd_per_h / 2)
     assert found.held == {}
     with pytest.raises(BadInput):
-        machines_for(asked, "spark", None, "3*m5.larg", "local", tmp_path / "out", tmp_path / "home")
+        cluster_for_request(asked, "spark", None, "3*m5.larg", "local", tmp_path / "out", tmp_path / "home")
 
 
 def test_a_slip_in_the_path_of_the_data_costs_no_machine(tmp_path: Path) -> None:

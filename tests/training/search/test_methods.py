@@ -11,7 +11,7 @@ import pytest
 from prudent.core.money import Price
 from prudent.training.engines.engine import DataShape
 from prudent.training.request.request import FRUGAL, TrainingRequest
-from prudent.training.request.resources import cores, trial_price
+from prudent.training.request.resources import available_cores, trial_price
 from prudent.training.search.methods import method_plans, strategy_name
 from prudent.training.search.preview import preview
 from prudent.training.search.proposers import Proposer, proposer_for
@@ -142,7 +142,7 @@ def test_the_outlook_tells_limits_and_sizes() -> None:
     assert seen.limits == ("$2.00", "5 min 00 s", "done by 1 h 00 min from now")
     assert seen.methods[0].combinations == 12
     assert seen.methods[0].trials is None
-    assert seen.parallelism == cores()
+    assert seen.parallelism == available_cores()
 
 
 # Seekers

@@ -26,7 +26,7 @@ from prudent.core.money import Price
 from prudent.service.worker.artifacts import MODELS
 from prudent.service.worker.sandbox import PRIVATE, Limits, Wall
 from prudent.training.request.request import Resources, TrainingRequest
-from prudent.training.request.resources import place_of, run_name
+from prudent.training.request.resources import parse_where, lease_run_name
 
 NONE_HERE = "This service rents no machines; the request is trained on the worker's own."
 _KEYS = ("computationalResources", "computational_resources", "machines")
@@ -47,7 +47,7 @@ def check(where: str | None, home: Path) -> None:
         return
     if find_spec("pyspark") is None:
         raise BadInput('Machines are rented for Spark, which is not here; pip install "prudent[spark]".')
-    provider_of(place_of(where), home, Path.cwd()).catalog()
+    provider_of(parse_where(where), home, Path.cwd()).catalog()
 
 
 def asks(request: TrainingRequest) -> bool:
@@ -86,7 +86,7 @@ def paid(folder: Path, home: Path) -> Paid:
 
 
 def _of(register: Register, folder: Path) -> list[Lease]:
-    name = run_name(folder / MODELS)
+    name = lease_run_name(folder / MODELS)
     return [lease for lease in register.leases() if lease.run == name]
 
 

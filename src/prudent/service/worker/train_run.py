@@ -40,7 +40,7 @@ from prudent.training.leaderboard import (
 from prudent.training.leaderboard import TrainingTrialEnded as TrialEnded
 from prudent.training.models.description import MODEL_FILE
 from prudent.training.request.request import TrainingRequest
-from prudent.training.request.resources import SPARK, parallelism_of, price_of, rented
+from prudent.training.request.resources import SPARK, parallelism_of, cluster_trial_price, requested_cluster
 
 _HALF_WAY = 8
 """Without a limit nobody knows how many trials there will be; after so many, progress says one half."""
@@ -115,9 +115,9 @@ def _price(task: Task, request: TrainingRequest) -> Price:
             from prudent.training.joint.train import cheapest
 
             return cheapest(request, task.where, task.home)
-        cluster = rented(request, None, task.where, task.folder / MODELS, task.home)
+        cluster = requested_cluster(request, None, task.where, task.folder / MODELS, task.home)
         assert cluster is not None
-        return price_of(cluster, request.parallelism or parallelism_of(cluster))
+        return cluster_trial_price(cluster, request.parallelism or parallelism_of(cluster))
     return trial_price(request, request.parallelism or task.parallelism)
 
 

@@ -31,10 +31,10 @@ from prudent.training.joint.cluster import OnSpark, Site
 from prudent.training.joint.job import JointJob
 from prudent.training.joint.space import MACHINES, JointSpace
 from prudent.training.leaderboard import ClusterReady, EventCallback, Leaderboard, SpendingUpdated, rank_key
-from prudent.training.models.output import CLUSTER, Output
+from prudent.training.models.output import CLUSTER, OutputFolder
 from prudent.training.request.errors import BadRequest, RequestError
 from prudent.training.request.request import FRUGAL, TrainingRequest
-from prudent.training.request.resources import SPARK, catalog_of, paid_before, place_of, run_name
+from prudent.training.request.resources import SPARK, provider_catalog, paid_before, parse_where, lease_run_name
 from prudent.training.search.methods import MULTI_FIDELITY, method_plans, strategy_name
 from prudent.training.search.preview import preview
 from prudent.tuning.tune import tune
@@ -67,9 +67,9 @@ def train_jointly(
     began_s = time.monotonic()
     refuse(request, engine, master, cluster)
     register = Register(None if home is None else Path(home))
-    provider = provider_of(place_of(where) if isinstance(where, str) else where, register.home, Path.cwd())
+    provider = provider_of(parse_where(where) if isinstance(where, str) else where, register.home, Path.cwd())
     space = joint_space(request, provider)
-    output = Output(out, request, SPARK, resume)
+    output = OutputFolder(out, request, SPARK, resume)
     try:
         return _Joint(request, provider, register, space, output, watch, began_s).run()
     except BadInput:
@@ -83,7 +83,7 @@ def joint_space(request: TrainingRequest, provider: Provider) -> JointSpace:
     assert request.machines is not None
     try:
         machines = MachineParameter(
-            MACHINES, request.machines.types, request.machines.count, catalog_of(provider)
+            MACHINES, request.machines.types, request.machines.count, provider_catalog(provider)
         )
     except BadInput as error:
         raise BadRequest([RequestError("machines.types", str(error))]) from error
@@ -143,7 +143,7 @@ class _Joint:
         provider: Provider,
         register: Register,
         space: JointSpace,
-        output: Output,
+        output: OutputFolder,
         watch: EventCallback | None,
         began_s: float,
     ) -> None:
@@ -152,7 +152,7 @@ class _Joint:
         self._watch = watch or (lambda event: None)
         self._described: dict[str, Any] = {}
         self._story = Story(space, output.trials, self._metric, self._watch, self._left_s)
-        run = run_name(output.folder)
+        run = lease_run_name(output.folder)
         logs = output.folder / CLUSTER
         meter = Meter(request.budget.usd, paid_before(output.work, register, provider, run))
         opening = OnSpark(
@@ -299,5 +299,5 @@ def cheapest(request: TrainingRequest, where: str | Mapping[str, Any], home: Pat
 
 
 def _provider(where: str | Mapping[str, Any], home: Path | None) -> Provider:
-    place = place_of(where) if isinstance(where, str) else where
+    place = parse_where(where) if isinstance(where, str) else where
     return provider_of(place, Register(home).home, Path.cwd())

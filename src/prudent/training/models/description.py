@@ -41,7 +41,7 @@ _FILES_ALONE = ("picture", "extra_files", "notes")
 
 
 @dataclass(frozen=True)
-class Description:
+class ModelDescription:
     """What `model.json` says."""
 
     algorithm: str
@@ -134,7 +134,7 @@ def read_facts(folder: Path) -> ModelFacts:
         raise _damaged(Path(folder) / FACTS_FILE, error) from error
 
 
-def read_description(folder: Path) -> Description:
+def read_description(folder: Path) -> ModelDescription:
     """What `model.json` of a folder says."""
     path = Path(folder) / DESCRIPTION_FILE
     said = _read(path)
@@ -143,8 +143,8 @@ def read_description(folder: Path) -> Description:
     try:
         columns = _columns(said.pop("columns"))
         classes = tuple(said.pop("classes"))
-        known = {name: said[name] for name in Description.__dataclass_fields__ if name in said}
-        return Description(columns=columns, classes=classes, **known)
+        known = {name: said[name] for name in ModelDescription.__dataclass_fields__ if name in said}
+        return ModelDescription(columns=columns, classes=classes, **known)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(path, error) from error
 

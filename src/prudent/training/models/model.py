@@ -18,7 +18,7 @@ from prudent.core.errors import BadInput, RunFailed
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.data.dataset import Matrix
 from prudent.training.data.features import encode_rows
-from prudent.training.models.description import DESCRIPTION_FILE, MODEL_FILE, Description, read_description
+from prudent.training.models.description import DESCRIPTION_FILE, MODEL_FILE, ModelDescription, read_description
 
 INPUT, PREDICTION, PROBABILITIES = "features", "prediction", "probabilities"
 """The names of a model's input and outputs in ONNX."""
@@ -35,7 +35,7 @@ class Model:
     categories and missing values are handled as they were in training.
     """
 
-    description: Description
+    description: ModelDescription
     session: Any
 
     @property
@@ -134,7 +134,7 @@ def _session(path: Path) -> Any:
         ) from error
 
 
-def _check(folder: Path, description: Description, session: Any) -> None:
+def _check(folder: Path, description: ModelDescription, session: Any) -> None:
     inputs, outputs = session.get_inputs(), {output.name for output in session.get_outputs()}
     fits = len(inputs) == 1 and inputs[0].name == INPUT and PREDICTION in outputs
     width = inputs[0].shape[1] if fits and len(inputs[0].shape) == 2 else None

@@ -21,8 +21,8 @@ from prudent.training.request.request import TrainingRequest
 
 WORK = ".work"
 CLUSTER = "cluster"
-_OURS = {WORK, CLUSTER, "leaderboard.json", "leaderboard.csv", "report.html"}
-_MODEL = re.compile(rf"\d+-({'|'.join(algorithms())})-.+")
+_OWN_FILES = {WORK, CLUSTER, "leaderboard.json", "leaderboard.csv", "report.html"}
+_MODEL_FOLDER = re.compile(rf"\d+-({'|'.join(algorithms())})-.+")
 _COLUMNS = (
     "rank",
     "algorithm",
@@ -41,7 +41,7 @@ _COLUMNS = (
 )
 
 
-class Output:
+class OutputFolder:
     """Where a request's models go; until they are ranked they lie in `trials`, under their trial's number."""
 
     def __init__(self, out: str | Path, request: TrainingRequest, engine: str, resume: bool) -> None:
@@ -74,7 +74,7 @@ class Output:
         held = sorted(path.name for path in self.folder.iterdir()) if self.folder.exists() else []
         if held in ([], [CLUSTER]):  # a run that was killed while its machines booted has left their logs
             return
-        strangers = [name for name in held if name not in _OURS and not _MODEL.fullmatch(name)]
+        strangers = [name for name in held if name not in _OWN_FILES and not _MODEL_FOLDER.fullmatch(name)]
         if strangers or not self._note.exists():
             raise BadInput(
                 f'"{self.folder}" holds something else ({(strangers or held)[0]}); '
@@ -100,7 +100,7 @@ class Output:
     def _take_back(self) -> None:
         """A request that goes on ranks its models anew: they get their trials' numbers back."""
         for place in sorted(self.folder.iterdir()):
-            if _MODEL.fullmatch(place.name):
+            if _MODEL_FOLDER.fullmatch(place.name):
                 place.rename(self.trials / str(read_description(place).trial))
 
     def undo(self) -> None:

@@ -21,19 +21,19 @@ from prudent.training.request.request import (
     ONNX,
     PMML,
     Instances,
-    Machines,
+    MachineOptions,
     Method,
     Resources,
-    Searched,
-    Source,
+    HyperparameterSearch,
+    DataSource,
     TrainingRequest,
 )
 from prudent.training.request.request import searches as known_searches
 from prudent.training.search.methods import MULTI_FIDELITY
 from prudent.tuning.goal import Goal
 
-Place = tuple[str | int, ...]
-Found = Iterator[tuple[Place, str]]
+DocumentPath = tuple[str | int, ...]
+Findings = Iterator[tuple[DocumentPath, str]]
 
 _MAIL = re.compile(r"[^@\s]+@[^@\s]+\.?[^@\s]*")
 
@@ -43,7 +43,7 @@ def check(document: Mapping[str, Any]) -> list[RequestError]:
     return [RequestError(json_path(place), words) for place, words in _all(document)]
 
 
-def _all(document: Mapping[str, Any]) -> Found:
+def _all(document: Mapping[str, Any]) -> Findings:
     yield from _keys(document, TrainingRequest, ())
     name = document.get("domain")
     if isinstance(name, str):
@@ -66,17 +66,17 @@ def _all(document: Mapping[str, Any]) -> Found:
     if isinstance(machine, str):
         yield from _known(("machine",), "machine type", machine, [m.name for m in Catalog.load()])
     if isinstance(machines := document.get("machines"), Mapping):
-        yield from _keys(machines, Machines, ("machines",))
-    yield from joint(document)
+        yield from _keys(machines, MachineOptions, ("machines",))
+    yield from check_open_machines(document)
 
 
-def _known(place: Place, kind: str, word: object, options: Iterable[str]) -> Found:
+def _known(place: DocumentPath, kind: str, word: object, options: Iterable[str]) -> Findings:
     options = list(options)
     if word not in options:
         yield place, str(unknown(kind, word, options))
 
 
-def _keys(part: Mapping[str, Any], model: Any, place: Place) -> Found:
+def _keys(part: Mapping[str, Any], model: Any, place: DocumentPath) -> Findings:
     """A key that is nearly a known one was meant to be it; others are somebody else's and pass."""
     known = [field.alias or name for name, field in model.model_fields.items()]
     for key in part:
@@ -84,13 +84,13 @@ def _keys(part: Mapping[str, Any], model: Any, place: Place) -> Found:
             yield (*place, str(key)), f'Unknown key "{key}".{hint}'
 
 
-def _dataset(document: Mapping[str, Any]) -> Found:
+def _dataset(document: Mapping[str, Any]) -> Findings:
     name, dataset = document.get("domain"), document.get("dataset")
     if dataset is None and name in domains() and name != "misc-functions":
         yield ("dataset",), f'The domain "{name}" needs data; add {{"path": …}}.'
     if not isinstance(dataset, Mapping):
         return
-    yield from _keys(dataset, Source, ("dataset",))
+    yield from _keys(dataset, DataSource, ("dataset",))
     if isinstance(form := dataset.get("format"), str):
         yield from _known(("dataset", "format"), "format", form, FORMATS)
     features, target = dataset.get("features"), dataset.get("target")
@@ -101,14 +101,14 @@ def _dataset(document: Mapping[str, Any]) -> Found:
             yield ("dataset", "features", features.index(target)), f"{target} is the target; take it out."
 
 
-def _items(listed: Any, place: Place) -> Iterator[tuple[Place, Mapping[str, Any]]]:
+def _items(listed: Any, place: DocumentPath) -> Iterator[tuple[DocumentPath, Mapping[str, Any]]]:
     if isinstance(listed, (list, tuple)):
         for index, item in enumerate(listed):
             if isinstance(item, Mapping):
                 yield (*place, index), item
 
 
-def _methods(document: Mapping[str, Any]) -> Found:
+def _methods(document: Mapping[str, Any]) -> Findings:
     seen: list[Mapping[str, Any]] = []
     for place, method in _items(document.get("methods"), ("methods",)):
         yield from _keys(method, Method, place)
@@ -119,7 +119,7 @@ def _methods(document: Mapping[str, Any]) -> Found:
         if not isinstance(name, str):
             continue
         if name not in algorithms():
-            yield (*place, "algorithm"), str(unknown("algorithm", name, _near_first(document)))
+            yield (*place, "algorithm"), str(unknown("algorithm", name, _algorithms_domain_first(document)))
             continue
         found = algorithm(name)
         if document.get("domain") in domains() and document["domain"] not in found.domains:
@@ -132,16 +132,16 @@ def _methods(document: Mapping[str, Any]) -> Found:
         yield from _hyperparameters(found, method, place, document.get("parameterSearch"))
 
 
-def _near_first(document: Mapping[str, Any]) -> list[str]:
+def _algorithms_domain_first(document: Mapping[str, Any]) -> list[str]:
     """All algorithms, those of the domain first: they are the likely ones."""
     own = [found.name for found in of_domain(str(document.get("domain")))]
     return list(dict.fromkeys([*own, *algorithms()]))
 
 
-def _hyperparameters(found: Algorithm, method: Mapping[str, Any], place: Place, search: Any) -> Found:
+def _hyperparameters(found: Algorithm, method: Mapping[str, Any], place: DocumentPath, search: Any) -> Findings:
     seen: set[str] = set()
     for at, item in _items(method.get("hyperparameters"), (*place, "hyperparameters")):
-        yield from _keys(item, Searched, at)
+        yield from _keys(item, HyperparameterSearch, at)
         name = item.get("param")
         if not isinstance(name, str) or not name:
             continue
@@ -152,10 +152,10 @@ def _hyperparameters(found: Algorithm, method: Mapping[str, Any], place: Place, 
             known = [parameter.name for parameter in found.hyperparameters]
             yield (*at, "param"), str(unknown(f"hyper-parameter of {found.name}", name, known))
             continue
-        yield from searchable(found[name], item, at, search)
+        yield from check_values_or_range(found[name], item, at, search)
 
 
-def searchable(parameter: Hyperparameter, item: Mapping[str, Any], place: Place, search: Any) -> Found:
+def check_values_or_range(parameter: Hyperparameter, item: Mapping[str, Any], place: DocumentPath, search: Any) -> Findings:
     """What is wrong with the values or the range of one parameter."""
     values, span = item.get("values"), item.get("range")
     if values is None and span is None:
@@ -169,14 +169,14 @@ def searchable(parameter: Hyperparameter, item: Mapping[str, Any], place: Place,
         yield from _range(parameter, item, span, place, search)
 
 
-def _value(parameter: Hyperparameter, value: Any, place: Place) -> Found:
+def _value(parameter: Hyperparameter, value: Any, place: DocumentPath) -> Findings:
     try:
         parameter.check(value)
     except BadInput as error:
         yield place, str(error)
 
 
-def _range(parameter: Hyperparameter, item: Mapping[str, Any], span: Any, place: Place, search: Any) -> Found:
+def _range(parameter: Hyperparameter, item: Mapping[str, Any], span: Any, place: DocumentPath, search: Any) -> Findings:
     at, scale, kind = (*place, "range"), item.get("scale", "linear"), item.get("type")
     yield from _known((*place, "scale"), "scale", scale, ("linear", "log"))
     if kind is not None:
@@ -201,27 +201,27 @@ def _range(parameter: Hyperparameter, item: Mapping[str, Any], span: Any, place:
         yield at, "A grid cannot list every number between; list values, or choose another parameterSearch."
 
 
-def _resources(said: Any) -> Found:
+def _resources(said: Any) -> Findings:
     if not isinstance(said, Mapping):
         return
-    place: Place = ("computationalResources",)
+    place: DocumentPath = ("computationalResources",)
     yield from _keys(said, Resources, place)
-    yield from _order(said, "minTotalInstances", "maxTotalInstances", place)
+    yield from _check_order(said, "minTotalInstances", "maxTotalInstances", place)
     for at, item in _items(said.get("instances"), (*place, "instances")):
         yield from _keys(item, Instances, at)
-        yield from _order(item, "minInstances", "maxInstances", at)
+        yield from _check_order(item, "minInstances", "maxInstances", at)
         hardware = item.get("additionalHardware")
         for index, word in enumerate(hardware if isinstance(hardware, list) else ()):
             yield from _known((*at, "additionalHardware", index), "hardware", word, ("GPU",))
 
 
-def _order(part: Mapping[str, Any], low: str, high: str, place: Place) -> Found:
+def _check_order(part: Mapping[str, Any], low: str, high: str, place: DocumentPath) -> Findings:
     least, most = part.get(low), part.get(high)
     if isinstance(least, int) and isinstance(most, int) and least > most:
         yield (*place, high), f"It is less than {low} ({least}); raise it."
 
 
-def _transforms(said: Any) -> Found:
+def _transforms(said: Any) -> Findings:
     seen: set[str] = set()
     for place, item in _items(said, ("transforms",)):
         name = item.get("name")
@@ -240,14 +240,14 @@ def _transforms(said: Any) -> Found:
             if key not in settings:
                 yield (*place, key), str(unknown(f"setting of {name}", key, settings))
             elif isinstance(value, Mapping):
-                yield from searchable(settings[key], value, (*place, key), None)
+                yield from check_values_or_range(settings[key], value, (*place, key), None)
             elif isinstance(value, (list, tuple)):
-                yield from searchable(settings[key], {"values": value}, (*place, key), None)
+                yield from check_values_or_range(settings[key], {"values": value}, (*place, key), None)
             else:
                 yield from _value(settings[key], value, (*place, key))
 
 
-def _metric(document: Mapping[str, Any]) -> Found:
+def _metric(document: Mapping[str, Any]) -> Findings:
     metric, name = document.get("metric"), document.get("domain")
     if isinstance(metric, str) and name in domains():
         yield from _known(("metric",), f"metric of {name}", metric, domain(str(name)).metrics)
@@ -259,20 +259,20 @@ MEASURES = ("score", "value", "train_s", "predict_ms")
 _Found = Iterator[tuple[tuple[str | int, ...], str]]
 
 
-def joint(document: Mapping[str, Any]) -> _Found:
+def check_open_machines(document: Mapping[str, Any]) -> _Found:
     """What is wrong with `machines`, and with the keys that go with them or do not."""
     if document.get("machines") is None:
         for key in ("fractions", "goal"):
             if document.get(key) is not None:
                 yield (key,), 'It goes with machines that are left open; add "machines", or leave it out.'
         return
-    yield from _types(document["machines"])
-    yield from _beside(document)
+    yield from _repeated_machines(document["machines"])
+    yield from _conflicts_with_machines(document)
     yield from _fractions(document)
     yield from _goal(document.get("goal"))
 
 
-def _types(machines: Any) -> _Found:
+def _repeated_machines(machines: Any) -> _Found:
     for key in ("types", "count"):
         said = machines.get(key) if isinstance(machines, Mapping) else None
         listed = list(said) if isinstance(said, (list, tuple)) else []
@@ -281,7 +281,7 @@ def _types(machines: Any) -> _Found:
                 yield ("machines", key, index), f"{item} is there twice; keep one."
 
 
-def _beside(document: Mapping[str, Any]) -> _Found:
+def _conflicts_with_machines(document: Mapping[str, Any]) -> _Found:
     for key in ("machine", "computationalResources"):
         if document.get(key):
             yield (key,), 'The machines are left open by "machines"; keep one of the two.'

@@ -66,14 +66,14 @@ class Deadline(_Limits):
         return self.after_s - elapsed_s
 
 
-class Validation(_Limits):
+class ValidationMethod(_Limits):
     """Where scores come from: a share of the rows held out, or k folds."""
 
     holdout: Annotated[float | None, Field(gt=0, lt=1)] = None
     folds: Annotated[int | None, Field(ge=2, le=100)] = None
 
     @model_validator(mode="after")
-    def _one(self) -> Validation:
+    def _one(self) -> ValidationMethod:
         if self.holdout is not None and self.folds is not None:
             raise ValueError('It has both "holdout" and "folds"; keep one of them.')
         return self

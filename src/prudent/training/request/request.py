@@ -15,7 +15,7 @@ from prudent.core.errors import BadInput
 from prudent.training.algorithms.algorithm import domains
 from prudent.training.algorithms.registry import algorithms, transforms
 from prudent.training.request.errors import BadRequest, RequestError, json_path
-from prudent.training.request.limits import Budget, Deadline, Validation, read_budget, read_deadline
+from prudent.training.request.limits import Budget, Deadline, ValidationMethod, read_budget, read_deadline
 from prudent.tuning.strategies.registry import strategies
 
 BAYESIAN = "bayesian-optimization"
@@ -26,7 +26,7 @@ FORMATS = ("libsvm", "csv", "parquet", "avro", "jsonl", "json")
 
 Text = Annotated[str, Field(min_length=1)]
 ColumnName = Annotated[str, BeforeValidator(lambda said: str(said) if type(said) is int else said)]
-Atom = bool | int | float | str
+PlainValue = bool | int | float | str
 Bound = int | float | str
 
 
@@ -40,29 +40,29 @@ def _one_of(names: list[str]) -> Any:
     return Field(json_schema_extra={"enum": [*names]})
 
 
-class _Part(BaseModel):
+class _RequestPart(BaseModel):
     # Keys that are not known are kept: a document of another program may say more than is understood here.
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="allow")
 
 
-class Searched(_Part):
+class HyperparameterSearch(_RequestPart):
     """A hyper-parameter and where to look: `values`, or a `range` with its `scale` and `type`."""
 
     param: Text
-    values: tuple[Atom, ...] | None = None
+    values: tuple[PlainValue, ...] | None = None
     range: Annotated[tuple[Bound, Bound] | None, Field(description="lowest and highest number")] = None
     scale: Annotated[str, _one_of(["linear", "log"])] = "linear"
     type: Annotated[str | None, _one_of(["integer", "real"])] = None
 
 
-class Method(_Part):
+class Method(_RequestPart):
     """An algorithm; without `hyperparameters` those that matter are searched where they usually are."""
 
     algorithm: Annotated[str, _one_of(algorithms())]
-    hyperparameters: tuple[Searched, ...] | None = None
+    hyperparameters: tuple[HyperparameterSearch, ...] | None = None
 
 
-class Source(_Part):
+class DataSource(_RequestPart):
     """Where the data are and what they mean; without a format it is seen from the path and the data."""
 
     path: Text
@@ -71,8 +71,8 @@ class Source(_Part):
     features: tuple[ColumnName, ...] | None = None
 
 
-class Instances(_Part):
-    """Machines of one type."""
+class Instances(_RequestPart):
+    """MachineOptions of one type."""
 
     ec2_instance: Annotated[
         str | None,
@@ -83,7 +83,7 @@ class Instances(_Part):
     max_instances: Annotated[int | None, Field(ge=1, le=32)] = None
 
 
-class Resources(_Part):
+class Resources(_RequestPart):
     """The machines to train on: rented for the Spark engine, and their price is what a trial costs."""
 
     instances: tuple[Instances, ...] = ()
@@ -91,7 +91,7 @@ class Resources(_Part):
     max_total_instances: Annotated[int | None, Field(ge=1, le=64)] = None
 
 
-class Machines(_Part):
+class MachineOptions(_RequestPart):
     """Machines for the search to choose from: types (names, or patterns like m5.*) and how many of one."""
 
     types: Annotated[tuple[Text, ...], Field(min_length=1)]
@@ -102,7 +102,7 @@ class Machines(_Part):
     ] = (1,)
 
 
-class Transform(_Part):
+class Transform(_RequestPart):
     """A step before the algorithm: its name, and settings (a value, {"values": …} or {"range": …})."""
 
     name: Annotated[str, _one_of(transforms())]
@@ -112,7 +112,7 @@ class Transform(_Part):
         return dict(self.model_extra or {})
 
 
-class TrainingRequest(_Part):
+class TrainingRequest(_RequestPart):
     """What to train on which data, how to look for the best, and how long.
 
     >>> request = TrainingRequest.parse({"domain": "misc-functions", "budget": "20 trials"})
@@ -127,7 +127,7 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
     """
 
     domain: Annotated[str, _one_of(domains())]
-    dataset: Source | None = None
+    dataset: DataSource | None = None
     methods: tuple[Method, ...] = ()
     parameter_search: Annotated[str | None, _one_of(searches())] = None
     computational_resources: Resources | None = None
@@ -138,7 +138,7 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
         BeforeValidator(read_deadline, json_schema_input_type=Deadline | str | float | None),
     ] = None
     parallelism: Annotated[int | None, Field(ge=1, le=1024)] = None
-    validation: Validation = Validation()
+    validation: ValidationMethod = ValidationMethod()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     transforms: tuple[Transform, ...] = ()
     metric: str | None = None
@@ -155,7 +155,7 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
     ] = None
     machine: str | None = None
     machines: Annotated[
-        Machines | None,
+        MachineOptions | None,
         Field(description="leaves the machines open: they are searched together with all else, on Spark"),
     ] = None
     fractions: Annotated[
@@ -191,7 +191,7 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is no text"
             raise BadInput(f'Cannot read the request "{path}" ({why}); check the path.') from error
-        return cls._checked(_near(_loads(text, f'"{path}"'), path.parent))
+        return cls._checked(_relative_to(_loads(text, f'"{path}"'), path.parent))
 
     @classmethod
     def _checked(cls, document: dict[str, Any]) -> Self:
@@ -200,7 +200,7 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
         try:
             request, wrong = cls.model_validate(document), list[RequestError]()
         except ValidationError as error:
-            request, wrong = None, _said(error)
+            request, wrong = None, _request_errors(error)
         known = {found.path for found in wrong}
         wrong += [found for found in check(document) if found.path not in known]
         if wrong or request is None:
@@ -214,7 +214,7 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
     @property
     def notes(self) -> tuple[str, ...]:
         """What the document says and nobody here understands: it was ignored."""
-        return tuple(f'"{path}" is unknown and was ignored.' for path in _extras(self))
+        return tuple(f'"{path}" is unknown and was ignored.' for path in _unknown_keys(self))
 
     def to_dict(self) -> dict[str, Any]:
         """The document again, in full."""
@@ -261,7 +261,7 @@ def _loads(text: str, what: str) -> dict[str, Any]:
     return document
 
 
-def _near(document: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _relative_to(document: dict[str, Any], folder: Path) -> dict[str, Any]:
     """A relative data path means a file beside the document, if there is one."""
     dataset = document.get("dataset")
     if not isinstance(dataset, dict):
@@ -288,7 +288,7 @@ _WORDS = {
 }
 
 
-def _said(error: ValidationError) -> list[RequestError]:
+def _request_errors(error: ValidationError) -> list[RequestError]:
     """pydantic's findings in our words, one for each place."""
     found: dict[str, str] = {}
     for detail in error.errors(include_url=False):
@@ -304,15 +304,15 @@ def _is_branch(part: str | int) -> bool:
     return isinstance(part, str) and (part in ("str", "int", "float", "bool") or "[" in part)
 
 
-def _extras(part: BaseModel, parents: tuple[str | int, ...] = ()) -> list[str]:
+def _unknown_keys(part: BaseModel, parents: tuple[str | int, ...] = ()) -> list[str]:
     own = {} if isinstance(part, Transform) else part.model_extra or {}
     found = [json_path((*parents, name)) for name in own]
     for name, field in type(part).model_fields.items():
         value = getattr(part, name)
         place = (*parents, field.alias or name)
         if isinstance(value, BaseModel):
-            found += _extras(value, place)
+            found += _unknown_keys(value, place)
         elif isinstance(value, tuple):
             for index, item in enumerate(value):
-                found += _extras(item, (*place, index)) if isinstance(item, BaseModel) else []
+                found += _unknown_keys(item, (*place, index)) if isinstance(item, BaseModel) else []
     return found

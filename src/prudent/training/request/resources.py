@@ -31,7 +31,7 @@ LOCAL = "local"
 SPARK = "spark"
 
 
-class Machines(Protocol):
+class RentedMachines(Protocol):
     """Machines that are rented for a request: which, what they cost, and how to be rid of them at once."""
 
     meter: Meter
@@ -44,7 +44,7 @@ class Machines(Protocol):
     def abort(self) -> None: ...
 
 
-def place_of(text: str) -> str | dict[str, str]:
+def parse_where(text: str) -> str | dict[str, str]:
     """A place as people write it on a command line.
 
     >>> place_of("local"), place_of("hosts:inventory.yaml")
@@ -54,7 +54,7 @@ def place_of(text: str) -> str | dict[str, str]:
     return {name.strip(): setting.strip()} if colon else name.strip()
 
 
-def machines_for(
+def cluster_for_request(
     request: TrainingRequest,
     engine: object,
     master: str | None,
@@ -71,7 +71,7 @@ def machines_for(
                 "--engine spark and leave --master out, or leave --cluster and --where out."
             )
         return None
-    found = None if request.dataset is None else rented(request, cluster, where, out, home)
+    found = None if request.dataset is None else requested_cluster(request, cluster, where, out, home)
     if found is None and (where != LOCAL or cluster is not None):
         raise BadInput(
             "There is nothing to rent machines for; give the request a dataset, and computationalResources "
@@ -80,7 +80,7 @@ def machines_for(
     return found
 
 
-def rented(
+def requested_cluster(
     request: TrainingRequest,
     cluster: str | None,
     where: str | Mapping[str, Any],
@@ -94,14 +94,14 @@ def rented(
     if cluster is None and (resources is None or resources == Resources()):
         return None
     register = Register(home)
-    provider = provider_of(place_of(where) if isinstance(where, str) else where, register.home, Path.cwd())
+    provider = provider_of(parse_where(where) if isinstance(where, str) else where, register.home, Path.cwd())
     if cluster is not None:
         wish = Wish.exactly(*parse_cluster(cluster))
         provider.offer(wish.kinds[0].type)
     else:
         assert resources is not None
-        wish = wish_of(resources, provider)
-    return SparkCluster(provider, wish, run=run_name(out), register=register, logs=Path(out) / CLUSTER)
+        wish = machines_requested(resources, provider)
+    return SparkCluster(provider, wish, run=lease_run_name(out), register=register, logs=Path(out) / CLUSTER)
 
 
 def paid_before(work: Path, register: Register, provider: Provider, run: str) -> float:
@@ -120,7 +120,7 @@ def paid_before(work: Path, register: Register, provider: Provider, run: str) ->
     return sum(lease.cost_usd(time.time()) for lease in leases)
 
 
-def run_name(out: Path) -> str:
+def lease_run_name(out: Path) -> str:
     """By which name the leases of a request know it: its folder's, or of one that is just "models" the one
     around it.
 
@@ -131,14 +131,14 @@ def run_name(out: Path) -> str:
     return f"train-{(folder.parent if folder.name == 'models' else folder).name}"
 
 
-def wish_of(resources: Resources, provider: Provider) -> Wish:
+def machines_requested(resources: Resources, provider: Provider) -> Wish:
     """What a request's computational resources mean at a place: the cheapest types first.
 
     Without a maximum nothing is rented beyond the minimum. A type with GPUs is taken only by whom asks for
     them as additional hardware, for they cost much and most algorithms leave them idle. A type that is named
     is taken as it is: GPUs that it does not have are not missed, for no algorithm here needs them.
     """
-    catalog = catalog_of(provider)
+    catalog = provider_catalog(provider)
     kinds: dict[str, Kind] = {}
     for asked in resources.instances or (Instances(),):
         name = _type(asked, catalog)
@@ -174,7 +174,7 @@ def _type(asked: Instances, catalog: Catalog) -> str:
     return machine.name
 
 
-def catalog_of(provider: Provider) -> Catalog:
+def provider_catalog(provider: Provider) -> Catalog:
     """The types of a place: those of its inventory, or all that are known."""
     own = getattr(provider, "catalog", None)
     if callable(own):
@@ -183,13 +183,13 @@ def catalog_of(provider: Provider) -> Catalog:
     return Catalog.load(provider.settings.get(LOCAL) or None)
 
 
-def parallelism_of(cluster: Machines) -> int:
+def parallelism_of(cluster: RentedMachines) -> int:
     """How many trials keep all machines busy that there may be: one for each core."""
     cores = cluster.cores()
     return max(1, sum(count * cores[name] for name, count in cluster.wish.largest().items()))
 
 
-def price_of(cluster: Machines, parallelism: int) -> Price:
+def cluster_trial_price(cluster: RentedMachines, parallelism: int) -> Price:
     """What an hour of a trial costs, when as many run as there are on all machines that there may be.
 
     For forecasts: what is paid is what the meter says.
@@ -201,7 +201,7 @@ def price_of(cluster: Machines, parallelism: int) -> Price:
     return Price(rate, first.date, f"{first.source} {_text(counts)} / {parallelism}")
 
 
-def check_payable(cluster: Machines) -> None:
+def check_payable(cluster: RentedMachines) -> None:
     """BadInput if what is left of the budget does not pay for the machines that work begins with."""
     meter, counts = cluster.meter, cluster.wish.smallest()
     least_usd = sum(meter.least_usd(cluster.offer(name).price, count) for name, count in counts.items())
@@ -218,7 +218,7 @@ def _text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count}*{name}" for name, count in counts.items())
 
 
-def cores() -> int:
+def available_cores() -> int:
     """The processors that this program may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

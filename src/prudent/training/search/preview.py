@@ -7,7 +7,7 @@ from typing import Any
 
 from prudent.core.units import format_duration, format_money
 from prudent.training.request.request import TrainingRequest
-from prudent.training.request.resources import Machines, cores, parallelism_of, price_of, trial_price
+from prudent.training.request.resources import RentedMachines, available_cores, parallelism_of, cluster_trial_price, trial_price
 from prudent.training.search.methods import method_plans, strategy_name
 
 
@@ -39,17 +39,17 @@ class RequestPreview:
         return asdict(self)
 
 
-def preview(request: TrainingRequest, engine: str, machines: Machines | None = None) -> RequestPreview:
+def preview(request: TrainingRequest, engine: str, machines: RentedMachines | None = None) -> RequestPreview:
     """What a request would do; the data are not read, so methods may be left out later for their classes.
 
     `machines` are those that would be rented for it: the price is that of as many as there may be.
     """
     if machines is None:
-        parallelism = request.parallelism or cores()
+        parallelism = request.parallelism or available_cores()
         price = trial_price(request, parallelism)
     else:
         parallelism = request.parallelism or parallelism_of(machines)
-        price = price_of(machines, parallelism)
+        price = cluster_trial_price(machines, parallelism)
     limited = request.budget.given
     methods = tuple(
         MethodPreview(

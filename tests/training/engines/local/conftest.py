@@ -18,7 +18,7 @@ from prudent.training.engines.fit_task import FitTask, Judge, PreparedRows
 from prudent.training.engines.local.engine import LocalSession, open_pool
 from prudent.training.engines.local.learners.registry import builder
 from prudent.training.engines.local.run import LocalRun
-from prudent.training.request.limits import Validation
+from prudent.training.request.limits import ValidationMethod
 from prudent.tuning.trial import Outcome
 
 
@@ -124,7 +124,7 @@ def bench(tmp_path, pool):
         number = len(opened)
         work, out = tmp_path / f"work-{number}", tmp_path / f"out-{number}"
         more = {"parallelism": 2, "pool": pool, **more}
-        session = LocalSession(dataset, domain, metric, validation or Validation(), seed, work, **more)
+        session = LocalSession(dataset, domain, metric, validation or ValidationMethod(), seed, work, **more)
         opened.append(Bench(session, out))
         return opened[-1]
 

@@ -20,7 +20,7 @@ from prudent.training.data.splitting import hold_out
 from prudent.training.engines.engine import ModelFacts
 from prudent.training.engines.local.engine import LocalEngine
 from prudent.training.models.metrics import confusion, f1
-from prudent.training.request.limits import Validation
+from prudent.training.request.limits import ValidationMethod
 from prudent.tuning.jobs.job import Run
 
 REGRESSION, CLASSES, CLUSTERS = "regression", "classification", "clustering"
@@ -132,7 +132,7 @@ def test_columns_of_few_values_are_categories_if_asked(bench, data_for, facts_of
 
 
 def test_folds_measure_every_row_and_the_model_has_learnt_them_all(bench, data_for, facts_of):
-    folded = bench(data_for(CLASSES), CLASSES, validation=Validation(folds=4))
+    folded = bench(data_for(CLASSES), CLASSES, validation=ValidationMethod(folds=4))
     outcome, place = folded.train("gradient-boosted-tree-classification", maxIter=30)
     facts = facts_of(place)
     assert (facts["rows_trained"], facts["rows_validated"]) == (400, 400)

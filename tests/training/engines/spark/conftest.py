@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from prudent.core.errors import BadInput
-from prudent.training.engines.spark import java
+from prudent.training.engines.spark import context
 from prudent.training.engines.spark.context import started, stop
 
 
@@ -19,7 +19,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     pytest.importorskip("pyspark")
     work = tmp_path_factory.mktemp("spark")
     try:
-        java.java_home(work)
+        context.java_home(work)
     except BadInput:
         pytest.skip("needs Java")
     settings = {"spark.driver.memory": "1g", "spark.default.parallelism": "2"}

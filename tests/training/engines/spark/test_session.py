@@ -25,7 +25,7 @@ from prudent.training.engines.spark.reading import DatasetQuery, read_table
 from prudent.training.engines.spark.session import SparkTrainingSession
 from prudent.training.engines.spark.table import FEATURES, LABEL, ROW
 from prudent.training.models.metrics import f1
-from prudent.training.request.limits import Validation
+from prudent.training.request.limits import ValidationMethod
 from prudent.training.request.request import TrainingRequest
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Progress
 
@@ -277,7 +277,7 @@ def test_many_rows_are_split_by_hash(flowers: SparkTrainingSession, monkeypatch:
         return {row[ROW] for row in frame.select(ROW).collect()}
 
     every = numbers(table.frame)
-    rows = splitting.split(None, table, Validation(holdout=0.3), 5)
+    rows = splitting.split(None, table, ValidationMethod(holdout=0.3), 5)
     train, held_out = numbers(rows.train(0, 1.0)), numbers(rows.held_out(0))
     assert train | held_out == every == numbers(rows.train(None, 1.0))
     assert not train & held_out
@@ -287,8 +287,8 @@ def test_many_rows_are_split_by_hash(flowers: SparkTrainingSession, monkeypatch:
     assert 0.3 < rows.size(0, 0.5) / len(train) < 0.7
     # One row of every class is in every sample, however small.
     assert rows.train(0, 0.001).select(LABEL).distinct().count() == 3
-    assert numbers(splitting.split(None, table, Validation(holdout=0.3), 6).held_out(0)) != held_out
-    folds = splitting.split(None, table, Validation(folds=2), 5)
+    assert numbers(splitting.split(None, table, ValidationMethod(holdout=0.3), 6).held_out(0)) != held_out
+    folds = splitting.split(None, table, ValidationMethod(folds=2), 5)
     parts = [numbers(folds.held_out(fold)) for fold in range(folds.folds)]
     assert parts[0] | parts[1] == every
     assert not parts[0] & parts[1]

@@ -14,7 +14,7 @@ import pytest
 from prudent.cloud.clusters import class_archive
 from prudent.core.errors import RunFailed
 from prudent.training.engines.spark import warming
-from prudent.training.engines.spark.java import java_home
+from prudent.training.engines.spark.context import java_home
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.timeout(900)

@@ -18,7 +18,7 @@ from prudent.training.engines.local.learners.registry import ALWAYS, libraries
 from prudent.training.engines.local.pool import WorkerPool, WorkerSetup, available_mb
 from prudent.training.engines.local.run import LocalRun
 from prudent.training.engines.local.shared_dataset import SharedDataset
-from prudent.training.request.limits import Validation
+from prudent.training.request.limits import ValidationMethod
 from prudent.training.request.request import PMML
 
 LOCAL = "local"
@@ -88,7 +88,7 @@ class LocalSession:
         dataset: Dataset,
         domain: str,
         metric: str | None,
-        validation: Validation,
+        validation: ValidationMethod,
         seed: int,
         work: Path,
         parallelism: int,
@@ -155,7 +155,7 @@ def open_pool(parallelism: int, work: Path, algorithms: tuple[str, ...] = ()) ->
     return WorkerPool(parallelism, threads, list(loaded), work / "workers.log")
 
 
-def splits_of(dataset: Dataset, validation: Validation, seed: int) -> list[Split]:
+def splits_of(dataset: Dataset, validation: ValidationMethod, seed: int) -> list[Split]:
     """Who trains and who measures, as the request says."""
     if validation.folds is not None:
         return k_folds(len(dataset), dataset.y, seed, validation.folds)

@@ -137,7 +137,7 @@ def _clean(file: Path) -> None:
 
 
 def main() -> int:
-    from prudent.training.engines.spark.java import java_home
+    from prudent.training.engines.spark.context import java_home
 
     if "--gently" in sys.argv[1:]:
         os.nice(19)
