@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy as np
 
 from prudent.core.seeds import rng_for
-from prudent.tuning import censoring
-from prudent.tuning.censoring import CURVE_ERROR, estimate_time_s, truncated_mean
 from prudent.tuning.goal import Constraint, Goal
+from prudent.tuning.study import censoring
+from prudent.tuning.study.censoring import CURVE_ERROR, estimate_time_s, truncated_mean
 from prudent.tuning.surrogates.gp import GaussianProcess
 from prudent.tuning.trial import Progress
 

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.cloud.ec2_cloud import CREDENTIALS, Ec2Cloud
 from tests.cloud.ec2_faults import Faults
 
-from prudent.cloud.providers.provider import Order
+from prudent.cloud.providers.provider import LaunchOrder
 
 CLUSTERS, MACHINES, THREADS = 100, 2, 32
 
@@ -33,7 +33,8 @@ def main() -> None:
         counted = Faults(provider, {})
         end_s = time.time() + 3600
         orders = [
-            Order(f"c-{number}", "benchmark", "me", "m5.large", MACHINES, end_s) for number in range(CLUSTERS)
+            LaunchOrder(f"c-{number}", "benchmark", "me", "m5.large", MACHINES, end_s)
+            for number in range(CLUSTERS)
         ]
         begun_s, cpu_s = time.perf_counter(), time.process_time()
         with ThreadPoolExecutor(THREADS) as several:

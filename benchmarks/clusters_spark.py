@@ -19,9 +19,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from prudent.cloud.clusters.autoscaling import Wish
+from prudent.cloud.clusters.autoscaling import ClusterRequest
 from prudent.cloud.clusters.spark_cluster import SparkCluster
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.local.provider import LocalProvider
 
 READY_S, GONE_S, MOST = 15.0, 2.0, 3
@@ -33,9 +33,13 @@ def cluster(times: int) -> bool:
     for number in range(times):
         folder = tempfile.TemporaryDirectory(prefix="prudent-clusters-")
         home = Path(folder.name)
-        provider, register = LocalProvider(home), Register(home)
+        provider, register = LocalProvider(home), LeaseRegister(home)
         made = SparkCluster(
-            provider, Wish.exactly(MOST, "m3.medium"), run="benchmark", register=register, logs=home / "logs"
+            provider,
+            ClusterRequest.exactly(MOST, "m3.medium"),
+            run="benchmark",
+            register=register,
+            logs=home / "logs",
         )
         busy, began_s = f"load {os.getloadavg()[0]:.1f}", time.monotonic()
         with made:

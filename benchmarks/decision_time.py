@@ -10,10 +10,11 @@ import time
 
 import numpy as np
 
-from prudent.core.parameters import Categorical, Integer, Ordinal
+from prudent.core.parameters import Categorical, Ordinal
+from prudent.core.ranges import Integer
 from prudent.core.seeds import rng_for
 from prudent.core.space import Space
-from prudent.tuning.study import Study
+from prudent.tuning.study.study import Study
 from prudent.tuning.trial import Trial
 
 MACHINES = {"small": 0.023, "medium": 0.046, "xlarge": 0.186, "2xlarge": 0.371}

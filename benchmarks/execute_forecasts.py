@@ -31,7 +31,7 @@ from statistics import fmean
 import numpy as np
 
 from prudent.cloud.leases.machine_delays import Delay
-from prudent.cloud.leases.machine_delays import fitted as fitted_delay
+from prudent.cloud.leases.machine_delays import fit_delay as fitted_delay
 from prudent.core.money import Price
 from prudent.core.seeds import rng_for
 from prudent.workflows import Fleet, Plan, Workflow, World, schedule
@@ -99,12 +99,12 @@ class Case:
 
         used = {assignment.vm for assignment in self.plan.assignments.values()}
         prices = {vm: price for vm, price in self.prices.items() if vm in used}
-        crew = SimulatedVmWorkers(prices, truth, self.boot_s, self.give_back_s)
-        keeper = LimitGuard(RunLimits(), SimulatedCostMeter(crew, GIVE_BACK_S), _no_forecast)
-        facts = execute_simulated(self.plan, self.workflow, crew, keeper)
+        workers = SimulatedVmWorkers(prices, truth, self.boot_s, self.give_back_s)
+        guard = LimitGuard(RunLimits(), SimulatedCostMeter(workers, GIVE_BACK_S), _no_forecast)
+        facts = execute_simulated(self.plan, self.workflow, workers, guard)
         ended = [fact for fact in facts if fact["fact"] == "ended"]
         done = sum(fact["outcome"] == "done" for fact in ended) == len(self.workflow)
-        return crew.cost_usd(), max(fact["finish_s"] for fact in ended), done
+        return workers.cost_usd(), max(fact["finish_s"] for fact in ended), done
 
     def forecast(self, model: Uncertainty, boot: Delay, give_back: Delay, seed: int) -> Forecast:
         queues = planned_queues(self.plan, self.workflow, self.workflow.order)

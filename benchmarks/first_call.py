@@ -17,7 +17,7 @@ import time
 
 STUDY = """
 import prudent
-from prudent.core.parameters import Integer, Real
+from prudent.core.ranges import Integer, Real
 from prudent.core.space import Space
 
 space = Space([Integer("n", 1, 8), Real("x", 0.0, 1.0)])

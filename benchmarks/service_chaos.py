@@ -25,10 +25,10 @@ from typing import Any
 
 import httpx
 
-from prudent.service.intake.folders import put
+from prudent.service.intake.folders import put_message
 from prudent.service.settings import Settings, environment_of
 from prudent.service.store import charges, events, runs, trials
-from prudent.service.store.store import Store, Unavailable
+from prudent.service.store.store import Store, StoreUnavailable
 
 TABLE = "vm,workers,time_s,price_usd_per_h\n" + "".join(
     f"{vm},{n},{100 / n + speed},{n * price}\n"
@@ -161,11 +161,11 @@ def by_folder(numbers: list[int], folder: Path) -> None:
 
 def by_queue(numbers: list[int], folder: Path) -> None:
     for number in numbers:
-        put(folder, "tune", document(number))
+        put_message(folder, "tune", document(number))
 
 
-def everything(store: Store) -> list[runs.Run]:
-    found: list[runs.Run] = []
+def everything(store: Store) -> list[runs.RunRow]:
+    found: list[runs.RunRow] = []
     cursor = None
     while True:
         page = store.read(runs.page, 500, cursor)
@@ -178,7 +178,7 @@ def everything(store: Store) -> list[runs.Run]:
 def wait(store: Store, count: int, deadline_s: float) -> None:
     until_s = time.monotonic() + deadline_s
     while time.monotonic() < until_s:
-        with contextlib.suppress(Unavailable):
+        with contextlib.suppress(StoreUnavailable):
             found = store.read(runs.counts)
             print(f"\r{found}", end="", flush=True)
             if sum(found[status] for status in ENDS) >= count and not found["queued"] + found["running"]:

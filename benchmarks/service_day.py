@@ -31,7 +31,7 @@ from prudent.core.seeds import rng_for
 from prudent.core.units import format_duration
 from prudent.service.settings import Settings
 from prudent.service.store import claims, events, runs
-from prudent.service.store.runs import NewRun, Run
+from prudent.service.store.runs import NewRun, RunRow
 from prudent.service.store.store import Store
 
 DAY_S = 86_400.0
@@ -115,12 +115,12 @@ class Day:
     def hand_out(self) -> None:
         for worker in sorted(self.free, key=lambda name: -self.free[name]):
             while self.queued and self.free[worker]:
-                run = self.store.write(claims.take, worker, self.arguments.per_user)
+                run = self.store.write(claims.claim, worker, self.arguments.per_user)
                 if run is None:
                     return
                 self.begins(worker, run)
 
-    def begins(self, worker: str, run: Run) -> None:
+    def begins(self, worker: str, run: RunRow) -> None:
         self.queued -= 1
         self.free[worker] -= 1
         if run.attempts == 1:
@@ -151,7 +151,7 @@ class Day:
         self.fate(worker, self.clock.now_s + DOWN_S, rng)
 
     def missed(self, worker: str) -> None:
-        self.queued += len(self.store.write(claims.free, worker, 99))
+        self.queued += len(self.store.write(claims.release_worker, worker, 99))
 
     def seen(self, took_s: float) -> dict[str, Any]:
         machine = Catalog.load(None)[self.arguments.machine]

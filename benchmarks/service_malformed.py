@@ -38,11 +38,11 @@ import prudent
 from prudent.service.security.tokens import hash_token, new_token
 from prudent.service.settings import Settings
 from prudent.service.store import events, models, runs, trials, users
-from prudent.service.store.models import Model
+from prudent.service.store.models import StoredModel
 from prudent.service.store.runs import NewRun
 from prudent.service.store.store import Store
 from prudent.service.store.tables import runs as table
-from prudent.service.store.trials import Trial
+from prudent.service.store.trials import TrialRow
 from prudent.service.store.users import ROLES, User
 from prudent.service.web.app import create_app
 from prudent.service.web.connections import connection_type
@@ -114,8 +114,8 @@ def furnish(store: Store, settings: Settings, model: Path) -> Known:
         made.append(store.write(runs.insert, new)[0].id)
     begun = table.update().where(table.c.id == made[0]).values(status="running", fence=1, started_s=1.0)
     store.write(lambda connection: connection.execute(begun))
-    store.write(trials.record, Trial(made[0], 1, "f", {"x": 1}, "finished", 0.5), 1)
-    kept = Model(f"{made[0]}-1", made[0], "local", 1, "x", 0.9, "mcc", 0.9, str(model), 1.0)
+    store.write(trials.record, TrialRow(made[0], 1, "f", {"x": 1}, "finished", 0.5), 1)
+    kept = StoredModel(f"{made[0]}-1", made[0], "local", 1, "x", 0.9, "mcc", 0.9, str(model), 1.0)
     store.write(models.record, [kept], made[0], 1)
     store.write(events.append, made[0], "progress", {"progress": 0.5})
     folder = settings.folder_of(made[0])

@@ -27,7 +27,7 @@ from prudent.service.store.charges import Charge
 from prudent.service.store.runs import NewRun
 from prudent.service.store.store import Store
 from prudent.service.store.tables import runs as table
-from prudent.service.store.trials import Trial
+from prudent.service.store.trials import TrialRow
 from service_load import ask, database, fill, free_port, memory_mb, percentile, processor_s, start
 
 BAR_MS = 50.0
@@ -43,7 +43,7 @@ def busy_run(connection: Connection, count: int) -> str:
     for number in range(1, count + 1):
         details = {"metric": "rmse", "value": 1 + 10 / number}
         settings = {"numTrees": number, "maxDepth": 5, "featureSubsetStrategy": "sqrt"}
-        trial = Trial(
+        trial = TrialRow(
             run.id, number, "random-forest", settings, "finished", -1 - 10 / number, 0.01, 2.0, 0.01, details
         )
         trials.record(connection, trial, 1)

@@ -27,7 +27,7 @@ import numpy as np
 
 import prudent
 from prudent.tuning.jobs.table import TableJob
-from prudent.tuning.study import Study
+from prudent.tuning.study.study import Study
 from prudent.tuning.tune import Event, TrialEnded
 from tables import data_folder, suggested
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 import prudent
-from prudent.tuning.study import Study
+from prudent.tuning.study.study import Study
 from prudent.tuning.tune import Event, TrialEnded, Watch
 
 PARAMETERS = ["vm_type", "n_workers", "learning_rate", "batch_size", "synchronous"]

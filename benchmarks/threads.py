@@ -12,7 +12,7 @@ import time
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from prudent.core.threads import one_thread
+from prudent.core.processes import one_thread
 
 REPEATS = 20
 

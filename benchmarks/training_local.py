@@ -41,7 +41,9 @@ def classes(rows: int, columns: int, seed: int = 0) -> Dataset:
 def session(dataset: Dataset, parallelism: int) -> Iterator[tuple[LocalSession, Path]]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        opened = LocalSession(dataset, "classification", None, ValidationMethod(), 1, place / "work", parallelism)
+        opened = LocalSession(
+            dataset, "classification", None, ValidationMethod(), 1, place / "work", parallelism
+        )
         with opened:
             yield opened, place
 

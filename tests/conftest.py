@@ -15,7 +15,7 @@ import hypothesis
 import numpy as np
 import pytest
 
-from prudent.cloud.clusters import class_archive
+from prudent.cloud.clusters import spark_java
 from prudent.training.data.dataset import CATEGORICAL, Column, Dataset
 from prudent.training.engines.engine import ModelFacts, TrialSpec
 from prudent.training.models.description import MODEL_FILE, data_description, write_description, write_facts
@@ -37,7 +37,9 @@ hypothesis.settings.load_profile("steady")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    os.environ.setdefault(class_archive.SWITCH, "off")  # to keep them takes longer than it would save here
+    os.environ.setdefault(
+        spark_java.CLASS_ARCHIVE_SWITCH, "off"
+    )  # to keep them takes longer than it would save here
     # Libraries write their logs to what was stderr when they were loaded; that may be closed by now.
     logging.raiseExceptions = False
     config.pluginmanager.register(Doctests(), "doctests with examples")

@@ -231,10 +231,10 @@ PORTS = {
     "service/web/connections.py": "pages and REST",
     "service/store/store.py": "",  # SQLAlchemy's events
     "training/search/search.py": "",  # who listens to the runs of a race
-    "cloud/clusters/spark_host.py": "a knock",
+    "cloud/clusters/cluster_host.py": "a knock",
     "training/engines/spark/perceptron_group.py": "torch: gloo",
     "training/engines/spark/perceptron.py": "torch: progress",
-    "training/engines/spark/context.py": "Spark driver, blocks",
+    "training/engines/spark/spark_session.py": "Spark driver, blocks",
     "cloud/clusters/dask_node.py": "Dask scheduler",
 }
 

@@ -30,7 +30,7 @@ def play(seed: int, folder: Path) -> Played:
     steps = write(folder, chance, machines, usd_per_s)
     likely_usd = usd_per_s * machines * (4.0 + steps * 0.4)
     budget_usd = likely_usd * chance.uniform(0.7, 4.0)
-    words = ["execute", "plan.json", "w.json", "--run", "run", "--on", "local:prices.csv", "--resume"]
+    words = ["execute", "plan.json", "w.json", "--run", "run", "--where", "local:prices.csv", "--resume"]
     words += ["--budget", f"${budget_usd:.6f}", "--anyway", "--json"]
     troubles: Counter[str] = Counter()
     with metered(folder / "home", folder / "meter.jsonl"):

@@ -20,7 +20,7 @@ import prudent.cloud.meter
 import prudent.training.search.search
 import prudent.training.search.stopping
 import prudent.training.train
-from prudent.cloud.clusters.autoscaling import Wish
+from prudent.cloud.clusters.autoscaling import ClusterRequest
 from prudent.cloud.providers.provider import Instance
 from prudent.core.errors import BadInput, RunFailed
 from prudent.training.models.output import OutputFolder
@@ -71,13 +71,15 @@ def play(seed: int, folder: Path) -> Played:
     request = TrainingRequest.parse(
         asked(values, parameterSearch="grid", parallelism=chance.randint(1, 3), budget=f"${budget_usd:.6f}")
     )
-    cluster = Cluster(cloud, Wish.exactly(count, "a"), folder / "leases", request.budget.usd)
+    cluster = Cluster(cloud, ClusterRequest.exactly(count, "a"), folder / "leases", request.budget.usd)
     cloud.cluster = cluster
     engine = OnMachines(cluster, takes_s, data_s)
     troubles: Counter[str] = Counter()
     over_usd = booked_usd = 0.0
     try:
-        board = run_training(request, engine, OutputFolder(folder / "out", request, engine.name, False), cluster)
+        board = run_training(
+            request, engine, OutputFolder(folder / "out", request, engine.name, False), cluster
+        )
         booked_usd, over_usd = board.spent_usd, board.over_usd
         troubles["without a model"] += not board.entries
     except BadInput:

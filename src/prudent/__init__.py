@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from prudent.tuning.jobs.table import TableJob
     from prudent.tuning.result import Result
     from prudent.tuning.strategies.registry import strategies
-    from prudent.tuning.study import Study
+    from prudent.tuning.study.study import Study
     from prudent.tuning.trial import Trial
     from prudent.tuning.tune import tune
     from prudent.workflows.execute.runner import execute
@@ -43,7 +43,7 @@ _PLACES = {
     "TableJob": "prudent.tuning.jobs.table",
     "Result": "prudent.tuning.result",
     "strategies": "prudent.tuning.strategies.registry",
-    "Study": "prudent.tuning.study",
+    "Study": "prudent.tuning.study.study",
     "Trial": "prudent.tuning.trial",
     "tune": "prudent.tuning.tune",
     "Execution": "prudent.workflows.execution",

@@ -72,7 +72,7 @@ def test_table_jobs(prudent: Prudent, job: Write, tmp_path: Path, changes: dict[
         ({"command": ""}, "shell.yaml, command"),
         ({"parameters": {"x": {"lgo": [1, 2]}}}, 'shell.yaml, parameters.x: Unknown kind of parameter "x"'),
         ({"parameters": {"x": []}}, "shell.yaml, parameters.x"),
-        ({"parameters": {}}, "are no parameters"),
+        ({"parameters": {}}, "are not parameters"),
         ({"parameters": {"x": [1], "vm": {"machine": {"types": ["m5.lagre"]}}}}, 'Did you mean "m5.large"?'),
         ({"parameters": {"vm": {"machine": {"types": ["m5.*"], "cuont": 2}}}}, 'Did you mean "count"?'),
         ({"rule": "x <"}, "shell.yaml, rule"),
@@ -84,11 +84,11 @@ def test_table_jobs(prudent: Prudent, job: Write, tmp_path: Path, changes: dict[
         ({"price": {"catalog": "gone.csv"}}, "shell.yaml, price.catalog"),
         ({"price": {"machine": "m5.large", "count": "workers"}, "budget": "$0.0001"}, "pays for no run"),
         ({"measures": ["error", "error"]}, "named twice"),
-        ({"fraction": "x"}, "no share of the data"),
+        ({"fraction": "x"}, "not a share of the data"),
         ({"fraction": "workesr"}, 'Did you mean "workers"?'),
         ({"setup": "-3 s"}, "shell.yaml, setup"),
         ({"directory": "gone"}, "There is no folder"),
-        ({"parameters": {"x": {"real": [0, 1]}}, "price": None}, "Nothing would end this study"),
+        ({"parameters": {"x": {"real": [0, 1]}}, "price": None}, "This study would never end"),
     ],
 )  # fmt: skip
 def test_command_jobs(prudent: Prudent, command_job: Write, changes: dict[str, Any], says: str) -> None:
@@ -101,7 +101,7 @@ def test_command_jobs(prudent: Prudent, command_job: Write, changes: dict[str, A
         ("", "holds no keys"),
         ("- a\n- b\n", "holds no keys"),
         ("goal: [unclosed\n", "not YAML"),
-        ("budget: $1\nbudget: $2\n", 'The key "budget" stands in line 1 and again in line 2'),
+        ("budget: $1\nbudget: $2\n", 'The key "budget" is in line 1 and again in line 2'),
         ("goal: !!python/object/apply:os.system ['true']\n", "not YAML"),
         ("\x00", "broken.yaml"),
     ],
@@ -124,8 +124,8 @@ def test_values_that_are_not_measured_or_not_numbers(prudent: Prudent, job: Writ
     lines = whole.splitlines()
     cells = lines[5].split(",")
     for column, value, says in (
-        (6, "nan", "is no number"),
-        (4, "soon", "is no number"),
+        (6, "nan", "is not a number"),
+        (4, "soon", "is not a number"),
         (5, "-1", "0 or more"),
     ):
         wrong = [*cells]
@@ -158,7 +158,7 @@ class TestRunsThatGoWrong:
         done = prudent("tune", command_job(command="cd . && no-such-program {x}", parameters=many, price=1.0))
         assert done.code == 1
         assert "could not start" in done.err
-        assert "mend the job, then go on with --resume" in done.err
+        assert "fix the job, then continue with --resume" in done.err
 
 
 class TestFolders:
@@ -217,7 +217,7 @@ def test_a_full_disk_keeps_what_was_paid_for(prudent: Prudent, job: Write, tmp_p
     assert done.returncode == 1
     assert done.stdout == ""
     assert "File too large" in done.stderr
-    assert "make room and go on with --resume" in done.stderr
+    assert "free some disk space and continue with --resume" in done.stderr
     assert done.stderr.count("\n") == 1
     journal = tmp_path / "job.prudent" / "journal.jsonl"
     kept = [json.loads(line) for line in journal.read_text().splitlines()]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from prudent.cloud.clusters.rental import Rental
-from prudent.cloud.leases.holder import Holder
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.lease import LeaseHolder
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.local.provider import LocalProvider
 
 
@@ -27,7 +27,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def cluster(home: Path) -> Iterator[Rental]:
-    rental = Rental(LocalProvider(home), "m3.medium", 2, run="digits", register=Register(home), lease_s=60)
+    rental = Rental(
+        LocalProvider(home), "m3.medium", 2, run="digits", register=LeaseRegister(home), lease_s=60
+    )
     with rental:
         yield rental
 
@@ -38,7 +40,7 @@ def orphan(rental: Rental) -> None:
     dead.wait()
     path = rental.register.folder / f"{rental.cluster}.json"
     said = json.loads(path.read_text())
-    said["holder"] = Holder(dead.pid, "boot:1", rental.lease.holder.realm).to_dict()
+    said["holder"] = LeaseHolder(dead.pid, "boot:1", rental.lease.holder.realm).to_dict()
     path.write_text(json.dumps(said))
 
 
@@ -105,7 +107,7 @@ def test_trouble_is_told_and_the_rest_is_done(prudent: Callable[..., Any], clust
 
 def test_a_lease_that_is_over_says_so(prudent: Callable[..., Any], home: Path) -> None:
     rental = Rental(
-        LocalProvider(home), "m3.medium", run="old", register=Register(home), lease_s=600
+        LocalProvider(home), "m3.medium", run="old", register=LeaseRegister(home), lease_s=600
     ).launch()
     try:
         rental._over.set()  # nobody renews it

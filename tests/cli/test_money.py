@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.spending import Spending
+from prudent.cloud.spending import SpendingLog
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_study_is_in_the_book_and_a_replay_is_not(
 
 
 def test_days_are_chosen(money: Any, prudent: Callable[..., Any]) -> None:
-    Spending().tell("train", "iris", "a", 0.25, 0.5)
+    SpendingLog().tell("train", "iris", "a", 0.25, 0.5)
     assert money("--since", "2000-01-01")["total_usd"] == 0.25
     assert money("--since", "2999-01-01")["days"] == []
     done = prudent("money", "--since", "yesterday")

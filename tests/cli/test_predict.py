@@ -67,7 +67,7 @@ def test_a_regression(prudent: Callable[..., Any], make_model: Make, people: Pat
         ("age,color,weight\n1,red,2\n", 'no column "colour".* Did you mean "color"'),
         (
             "age,colour,weight\n1,red,2\nold,red,2\n",
-            'row 2 of "people.csv", column "age": "old" is no number',
+            'row 2 of "people.csv", column "age": "old" is not a number',
         ),
         ("age,colour,weight\n1,red\n", "row 1 .* has 2 values where 3"),
         ("", "has no rows"),
@@ -90,7 +90,7 @@ def test_a_wrong_folder_or_place(
 ) -> None:
     done = prudent("predict", tmp_path, people)
     assert (done.code, done.out) == (2, "")
-    assert "is no model folder" in done.err
+    assert "is not a model folder" in done.err
     assert prudent("predict", make_model(), tmp_path / "none.csv").code == 2
     done = prudent("predict", tmp_path / "1-model", people, "--out", people / "x.csv")
     assert done.code == 2

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from prudent.cli.clusters import prices_at
 from prudent.cli.prices import prices
-from prudent.cloud import price_files
+from prudent.cloud import price_lists
 from prudent.cloud.catalog import Catalog
 from prudent.core.errors import BadInput, PrudentError
 
@@ -163,7 +163,7 @@ def test_old_prices_are_told_before_machines_are_rented(
     with Ec2Cloud(tmp_path / "ec2") as cloud:
         job = command_job(where={"ec2": str(cloud.file())}, price=None, parameters=parameters)
         assert "Prices of 2025-01-01 (catalog aws us-east-1) are" in told(prudent("tune", job, "--dry-run"))
-        fresh = [("m5.large", 0.1, price_files.today().isoformat(), "us-east-1")]
+        fresh = [("m5.large", 0.1, price_lists.today().isoformat(), "us-east-1")]
         columns = ("name", "price_usd_per_h", "date", "region")
-        price_files.write(f"aws-us-east-1-{price_files.today()}.csv", columns, fresh, None)
+        price_lists.write_price_list(f"aws-us-east-1-{price_lists.today()}.csv", columns, fresh, None)
         assert "Prices of" not in told(prudent("tune", job, "--dry-run"))

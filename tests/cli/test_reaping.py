@@ -17,9 +17,8 @@ import pytest
 
 from prudent.cli.clusters import reap_leftovers, reaping
 from prudent.cloud.clusters.rental import Rental
-from prudent.cloud.leases.holder import Holder
-from prudent.cloud.leases.lease import RELEASED
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.lease import RELEASED, LeaseHolder
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.local.provider import LocalProvider
 
 
@@ -34,14 +33,14 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 def orphan(home: Path, run: str = "digits") -> Rental:
     """Machines that are up and whose run is gone."""
-    rental = Rental(LocalProvider(home), "m3.medium", 2, run=run, register=Register(home), lease_s=3600)
+    rental = Rental(LocalProvider(home), "m3.medium", 2, run=run, register=LeaseRegister(home), lease_s=3600)
     rental.launch().wait_ready()
     rental._over.set()  # nobody renews it
     dead = subprocess.Popen(["true"])
     dead.wait()
     path = rental.register.folder / f"{rental.cluster}.json"
     said = json.loads(path.read_text())
-    said["holder"] = Holder(dead.pid, "boot:1", rental.lease.holder.realm).to_dict()
+    said["holder"] = LeaseHolder(dead.pid, "boot:1", rental.lease.holder.realm).to_dict()
     path.write_text(json.dumps(said))
     return rental
 
@@ -64,7 +63,7 @@ def test_tune_on_machines_ends_what_is_left_first(
     said = r"prudent: ended 2 machines of an earlier run \(digits\), which cost \$0\.00\d+\.\n"
     assert re.fullmatch(said, done.err), done.err
     assert LocalProvider(home).list() == ()
-    released = Register(home).read(left.cluster)
+    released = LeaseRegister(home).read(left.cluster)
     assert released is not None
     assert released.state == RELEASED
     again = prudent("tune", machines_job(command_job, file="again.yaml"))
@@ -137,7 +136,7 @@ def test_every_start_that_may_rent_ends_what_is_left(
         done = prudent(*words)
         assert done.code == code, done.err
     assert LocalProvider(home).list() == ()
-    released = Register(home).read(left.cluster)
+    released = LeaseRegister(home).read(left.cluster)
     assert released is not None
     assert (released.state, released.why) == (RELEASED, "its run is gone")
 
@@ -153,7 +152,8 @@ def test_a_service_also_looks_in_the_folders_of_its_runs(
 ) -> None:
     looked: list[Path] = []
     monkeypatch.setattr(
-        "prudent.service.worker.machines.reap", lambda wall, runs: looked.append(runs) if runs else None
+        "prudent.service.worker.machines.reap_sandboxed",
+        lambda wall, runs: looked.append(runs) if runs else None,
     )
     with contextlib.suppress(SystemExit):
         prudent(*command(tmp_path, home))
@@ -172,7 +172,7 @@ def test_what_needs_no_machines_does_not_look_for_any(
 def test_trouble_is_one_line_and_fails_nothing(
     prudent: Callable[..., Any], home: Path, command_job: Callable[..., Path]
 ) -> None:
-    register = Register(home)
+    register = LeaseRegister(home)
     (register.folder / "one.json").write_text("{")
     (register.folder / "two.json").write_text("{")
     done = prudent("tune", machines_job(command_job))
@@ -203,7 +203,7 @@ def test_a_service_looks_again_and_again(home: Path) -> None:
 
 
 def _until_gone(home: Path) -> None:
-    _until(lambda: all(lease.state == RELEASED for lease in Register(home).leases()))
+    _until(lambda: all(lease.state == RELEASED for lease in LeaseRegister(home).leases()))
     assert LocalProvider(home).list() == ()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from prudent.cli import exits
 from prudent.cli.app import group
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cli.md"
@@ -68,3 +69,41 @@ def test_defaults_of_the_demo_are_those_in_its_table() -> None:
         flag = parameter.opts[0]
         if flag not in HELP and flag not in ("--json", "--training", "--workflow", "--service"):
             assert rows[flag] == str(parameter.default)
+
+
+def test_the_exit_codes_are_those_of_the_program() -> None:
+    section = PAGE.read_text(encoding="utf-8").split("## Exit codes")[1]
+    told = {int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)}
+    assert told == {exits.OK, exits.FAILED, exits.WRONG_REQUEST, exits.OVER_LIMIT, exits.INTERRUPTED}
+
+
+def flags_of(name: str) -> dict[str, Any]:
+    return {flag: parameter for parameter in COMMANDS[name].params for flag in parameter.opts}
+
+
+def test_short_options_mean_the_same_everywhere() -> None:
+    assert {
+        parameter.opts[0] for name in COMMANDS for flag, parameter in flags_of(name).items() if flag == "-o"
+    } == {"--out"}
+
+
+@pytest.mark.parametrize("flag", ["--json", "--home"])
+def test_an_option_of_several_commands_is_told_in_the_same_words(flag: str) -> None:
+    service = {"serve", "worker", *(name for name in COMMANDS if name.startswith("users"))}
+    told = {flags_of(name)[flag].help for name in set(COMMANDS) - service if flag in flags_of(name)}
+    assert len(told) == 1
+
+
+def test_old_names_still_work_for_one_version() -> None:
+    assert flags_of("execute")["--on"].hidden
+    assert flags_of("report")["--output"].hidden
+
+
+def test_help_texts_say_defaults_in_one_way() -> None:
+    texts = [
+        parameter.help or ""
+        for name in COMMANDS
+        for parameter in COMMANDS[name].params
+        if hasattr(parameter, "help")
+    ]
+    assert not [text for text in texts if text.rstrip(".").endswith(" otherwise")]

@@ -94,7 +94,7 @@ class TestAnswer:
     def test_flags_count_more_than_the_file(self, prudent: Prudent, job: Write) -> None:
         done = prudent(
             "tune", job(options={}), "--json", "--goal", "minimise time_s", "--budget", "10 cents",
-            "--strategy", "lynceus", "--option", "start_trials=2", "-o", "start=latin", "--seed", 3,
+            "--strategy", "lynceus", "--option", "start_trials=2", "--option", "start=latin", "--seed", 3,
             "--max-trials", 3, "--no-early-stop", "--parallel", 2,
         )  # fmt: skip
         said = done.json
@@ -117,7 +117,7 @@ class TestResume:
         assert prudent("tune", path, "--max-trials", 2).code in (0, 1)
         again = prudent("tune", path)
         assert again.code == 2
-        assert "go on with --resume" in again.err
+        assert "continue with --resume" in again.err
 
     def test_it_goes_on_and_pays_nothing_twice(self, prudent: Prudent, job: Write, tmp_path: Path) -> None:
         path = job()
@@ -252,7 +252,7 @@ class TestLive:
         finally:
             process.kill()
         assert (process.returncode, err) == (130, "")
-        assert "is charged. It starts again from its beginning when you go on with --resume" in " ".join(
+        assert "is charged. It starts again from its beginning when you continue with --resume" in " ".join(
             out.split()
         )
         assert "Best" in out

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.spending import Spending
+from prudent.cloud.spending import SpendingLog
 from prudent.workflows import Activation, File, Plan, Workflow
 from prudent.workflows.execute.journal import read_facts
 from prudent.workflows.execute.run import JOURNAL
@@ -191,7 +191,7 @@ class TestSchedule:
             (("--fleet", FLEET, "--world", "calm"), "write it like --world"),
             (("--fleet", FLEET, "--world", "bandwidth_mb_s=fast"), "bandwidth"),
             (("--fleet", FLEET, "--mips", "m3.large=3"), 'Unknown machine of the fleet "m3.large"'),
-            (("--fleet", FLEET, "--mips", "m3.medium=fast"), "is no speed of m3.medium"),
+            (("--fleet", FLEET, "--mips", "m3.medium=fast"), "is not a speed of m3.medium"),
             (("--fleet", FLEET, "--learn-from", "nowhere"), "There is no run"),
             (("--fleet", FLEET, "--plan", "/proc/none/plan.json", *QUICK), "Cannot write the plan"),
             ((), "Missing option"),
@@ -248,7 +248,15 @@ class TestSimulate:
         told = prudent(*common, "--json").json
         assert told["worlds"] == 20
         assert min(told["makespans_s"]) < told["mean_makespan_s"] < told["p95_makespan_s"]
-        assert "in 95 of 100 worlds at most" in prudent(*common).out
+        assert "or less in 95 % of the worlds" in prudent(*common).out
+
+    def test_five_worlds_say_nothing_of_the_slowest_in_a_hundred(
+        self, prudent: Prudent, montage: Path
+    ) -> None:
+        world = ("--world", "speed=lognormal(1,0.3)", "--worlds", 5)
+        said = prudent("simulate", montage, "--scheduler", "mct", "--fleet", FLEET, *world).out
+        assert "95 %" not in said
+        assert "in the slowest of them" in said
 
     def test_a_run_that_cannot_finish_ends_with_1(self, prudent: Prudent, montage: Path) -> None:
         world = ("--world", "failure_rate=0.9", "--world", "retries=0")
@@ -285,7 +293,7 @@ class TestExecute:
         assert "both done on" in done.out
         report = letters.with_name("plan.run") / "report.html"
         assert 'id="reality"' in report.read_text()
-        refused(prudent("execute", plan), "go on with --resume")
+        refused(prudent("execute", plan), "continue with --resume")
         letters.with_name("out").unlink()
         again = prudent("execute", plan, "--resume")
         assert again.code == 0
@@ -320,7 +328,7 @@ class TestExecute:
         assert done.code == 1
         assert "exit code 3" in done.err
         assert "    no star" in done.err
-        assert done.err.rstrip().endswith("go on with --resume.")
+        assert done.err.rstrip().endswith("continue with --resume.")
         assert letters.with_name("x").exists()
         told = prudent("execute", plan, "--retries", "0", "--resume", "--json")
         assert told.code == 1
@@ -331,6 +339,9 @@ class TestExecute:
         prudent("schedule", montage, "--fleet", FLEET, *QUICK)
         plan = montage.with_name("montage.plan.json")
         refused(prudent("execute", plan), "not in", "--directory")
+        said = prudent("execute", plan, "--replay", "0.005", "--run", f"{plan}.said").out
+        assert "were overhead of the rehearsal" in said
+        assert "%)" not in said.split("Makespan")[1].splitlines()[0]
         told = prudent("execute", plan, "--replay", "0.005", "--json").json
         assert told["succeeded"]
         assert told["makespan_s"] >= told["planned_makespan_s"]
@@ -362,12 +373,12 @@ class TestExecute:
         assert said.count("\n") == 1
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid.read_text()), 0)
-        [paid] = Spending().by_day()
+        [paid] = SpendingLog().by_day()
         assert (paid.kind, paid.runs) == ("execute", 1)
         letters.with_name("go").touch()
         done = prudent("execute", plan, "--resume")
         assert done.code == 0
-        [after] = Spending().by_day()
+        [after] = SpendingLog().by_day()
         assert after.runs == 1  # the same run
         assert after.usd >= paid.usd > 0
         assert "b runs again: was under way when the run was interrupted" in done.out
@@ -403,7 +414,7 @@ class TestExecute:
         assert told.json["stopped"] is None
         page = (plan.with_suffix(".run") / "report.html").read_text()
         assert "Forecast and reality" in page
-        [spent] = Spending().by_day()
+        [spent] = SpendingLog().by_day()
         assert spent.usd == pytest.approx(told.json["cost_usd"])
         assert spent.forecast_usd is not None
 

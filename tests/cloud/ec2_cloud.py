@@ -57,7 +57,7 @@ class _Quiet(WSGIRequestHandler):
 
 
 def _terminated_once(original: Any, machine: Any) -> Any:
-    """Ending what is ended is no error on AWS; moto then misses the network card."""
+    """Ending what is ended is not an error on AWS; moto then misses the network card."""
     return InstanceState("terminated", 48) if machine.state == "terminated" else original(machine)
 
 
@@ -213,12 +213,12 @@ class Ec2Cloud:
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         """Let providers of this process log in: a machine's address leads to its own SSH server."""
-        from prudent.cloud.providers.ec2 import wait
+        from prudent.cloud.providers.ec2 import fleet
 
         with contextlib.ExitStack() as undo:
             self._replace(provider, "open_channel", self._open, undo)
-            look = wait._LOOK.replace("/var/lib/prudent/", '"$HOME"/.prudent/')
-            self._replace(wait, "_LOOK", look, undo)
+            look = fleet._LOOK.replace("/var/lib/prudent/", '"$HOME"/.prudent/')
+            self._replace(fleet, "_LOOK", look, undo)
             yield
 
     def lose(self, machine: str) -> None:

@@ -6,26 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from prudent.cloud.bill import Bill
-from prudent.cloud.leases.holder import Holder
-from prudent.cloud.leases.lease import RELEASED, UP, Lease, Rented
-from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.provider import Order
+from prudent.cloud.billing import Bill
+from prudent.cloud.leases.lease import RELEASED, UP, Lease, LeasedMachine, LeaseHolder
+from prudent.cloud.leases.register import LeaseRegister
+from prudent.cloud.providers.provider import LaunchOrder
 from prudent.core.money import Price
 
 PRICE = Price(3.6, "2025-01-01", "catalog", minimum_s=60)
 
 
 def lease(cluster: str, run: str, launched_s: tuple[float, ...], released_s: float | None) -> Lease:
-    order = Order(cluster, run, "me", "m5.large", len(launched_s), 5000.0)
-    machines = tuple(Rented(f"{cluster}{i}", at_s, PRICE) for i, at_s in enumerate(launched_s))
+    order = LaunchOrder(cluster, run, "me", "m5.large", len(launched_s), 5000.0)
+    machines = tuple(LeasedMachine(f"{cluster}{i}", at_s, PRICE) for i, at_s in enumerate(launched_s))
     state = UP if released_s is None else RELEASED
-    made = Lease(order, "local", {"local": ""}, Holder.here(), 1000.0, 5000.0, PRICE, state)
+    made = Lease(order, "local", {"local": ""}, LeaseHolder.here(), 1000.0, 5000.0, PRICE, state)
     return Lease(**{**vars(made), "machines": machines, "released_s": released_s})
 
 
 def test_the_machines_of_a_run_are_on_its_bill_the_first_one_first(tmp_path: Path) -> None:
-    register = Register(tmp_path)
+    register = LeaseRegister(tmp_path)
     for one in (
         lease("b", "run-1", (1100.0, 1000.0), 1200.0),
         lease("a", "run-1", (1100.0,), None),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from prudent.cloud.billing import MINIMUM_S, as_measured, cluster_price, on_demand
-from prudent.cloud.catalog import Catalog
-from prudent.cloud.speed import mips_of, speed_of
+from prudent.cloud.catalog import Catalog, mips_of, speed_of
 
 
 def test_a_started_machine_is_paid_for_a_minute() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prudent.cloud.catalog import cluster_text, parse_cluster, parse_fleet
 from prudent.cloud.catalog import parse_fleet as from_catalog
-from prudent.cloud.cluster import cluster_text, parse_cluster, parse_fleet
 from prudent.core.errors import BadInput
 
 

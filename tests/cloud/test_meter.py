@@ -10,11 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from prudent.cloud.hold import RentalPeriod, affordable_s
-from prudent.cloud.leases.holder import Holder
-from prudent.cloud.leases.lease import Lease, Rented
+from prudent.cloud.billing import RentalPeriod, affordable_s
+from prudent.cloud.leases.lease import Lease, LeasedMachine, LeaseHolder
 from prudent.cloud.meter import BudgetGuard, Meter
-from prudent.cloud.providers.provider import Order
+from prudent.cloud.providers.provider import LaunchOrder
 from prudent.core.errors import RunFailed
 from prudent.core.money import Price
 
@@ -30,10 +29,12 @@ class Kept:
 
 
 def lease(price: Price, since: tuple[float, ...], until_s: float | None = None, wanted: int = 0) -> Kept:
-    order = Order("c", "run", "me", "m5.large", wanted or len(since), NOW_S)
-    machines = tuple(Rented(str(number), since_s, price) for number, since_s in enumerate(since))
+    order = LaunchOrder("c", "run", "me", "m5.large", wanted or len(since), NOW_S)
+    machines = tuple(LeasedMachine(str(number), since_s, price) for number, since_s in enumerate(since))
     wanted_s = min(since, default=NOW_S)
-    return Kept(Lease(order, "cloud", {}, Holder(1, "", ""), wanted_s, NOW_S, price, "up", machines, until_s))
+    return Kept(
+        Lease(order, "cloud", {}, LeaseHolder(1, "", ""), wanted_s, NOW_S, price, "up", machines, until_s)
+    )
 
 
 def price(usd_per_s: float, minimum_s: float = 0.0, step_s: float = 0.0) -> Price:

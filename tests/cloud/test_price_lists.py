@@ -37,7 +37,7 @@ def test_every_column() -> None:
         ("name\na\n", "line 1: the column price_usd_per_h is missing"),
         ("price_usd_per_h\n1\n", "line 1: the column name is missing"),
         ("name,price_usd_per_h,vcpu\na,1,2\n", 'line 1: Unknown column "vcpu". Did you mean "vcpus"'),
-        ("name,price_usd_per_h,name\na,1,b\n", "line 1: the column name stands there twice"),
+        ("name,price_usd_per_h,name\na,1,b\n", "line 1: the column name is given twice"),
         ("name,price_usd_per_h\na,-1\n", 'line 2, column price_usd_per_h: "-1" is too small'),
         ("name,price_usd_per_h\na,dear\n", 'line 2, column price_usd_per_h: "dear" is not a number'),
         ("name,price_usd_per_h\na,nan\n", 'line 2, column price_usd_per_h: "nan" is not a finite number'),

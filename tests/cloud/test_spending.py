@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from prudent.cloud.spending import Account, Spending, Spent, SpendingRecord, summed
+from prudent.cloud.spending import DailySpending, RunSpending, SpendingLog, SpendingRecord, daily_spending
 
 DAY_S = 86_400.0
 
@@ -23,19 +23,19 @@ def test_totals_become_money_of_days_and_projects() -> None:
         SpendingRecord(DAY_S + 1, "tune", "wine", "a", 1.0, 2.0),
         SpendingRecord(DAY_S + 2, "tune", "wine", "a", 0.9),  # a line that came late takes nothing back
     ]
-    assert summed(lines) == [
-        Spent("1970-01-02", "wine", "tune", pytest.approx(0.2), None, 1),
-        Spent("1970-01-01", "wine", "tune", pytest.approx(0.9), 2.0, 2),
-        Spent("1970-01-01", "iris", "train", 0.3, 0.4, 1),
+    assert daily_spending(lines) == [
+        DailySpending("1970-01-02", "wine", "tune", pytest.approx(0.2), None, 1),
+        DailySpending("1970-01-01", "wine", "tune", pytest.approx(0.9), 2.0, 2),
+        DailySpending("1970-01-01", "iris", "train", 0.3, 0.4, 1),
     ]
-    assert [spent.day for spent in summed(lines, "1970-01-02")] == ["1970-01-02"]
+    assert [spent.day for spent in daily_spending(lines, "1970-01-02")] == ["1970-01-02"]
 
 
 def test_what_cannot_be_read_is_left_out(own_home: Path) -> None:
-    Spending().tell("tune", "wine", "a", 1.5)
+    SpendingLog().tell("tune", "wine", "a", 1.5)
     with (own_home / "spending.jsonl").open("a") as file:
         file.write('{"at_s": 1\n[]\n{"kind": "tune"}\n')
-    assert [told.total_usd for told in Spending().read()] == [1.5]
+    assert [told.total_usd for told in SpendingLog().read()] == [1.5]
     assert (own_home / "spending.jsonl").stat().st_mode & 0o777 == 0o600
 
 
@@ -52,11 +52,11 @@ def test_many_write_at_once(own_home: Path) -> None:
 
 def test_a_run_that_is_resumed_is_the_same_run(tmp_path: Path) -> None:
     place = tmp_path / "study.jsonl"
-    Account("tune", "wine", place).tell(0.5)
-    Account("tune", "wine", place, resume=True).tell(0.7)
-    assert [spent.usd for spent in Spending().by_day()] == [pytest.approx(0.7)]
-    Account("tune", "wine", place).tell(0.2)  # another study where the old one was
-    [spent] = Spending().by_day()
+    RunSpending("tune", "wine", place).tell(0.5)
+    RunSpending("tune", "wine", place, resume=True).tell(0.7)
+    assert [spent.usd for spent in SpendingLog().by_day()] == [pytest.approx(0.7)]
+    RunSpending("tune", "wine", place).tell(0.2)  # another study where the old one was
+    [spent] = SpendingLog().by_day()
     assert (spent.usd, spent.runs) == (pytest.approx(0.9), 2)
 
 
@@ -66,7 +66,7 @@ def test_a_book_that_cannot_be_written_is_told_once_and_ends_nothing(
     monkeypatch.setenv("PRUDENT_HOME", str(tmp_path / "file" / "home"))
     (tmp_path / "file").write_text("in the way")
     told: list[str] = []
-    account = Account("tune", "wine", tmp_path / "study", complain=told.append)
+    account = RunSpending("tune", "wine", tmp_path / "study", complain=told.append)
     account.tell(0.1)
     account.tell(0.2)
     assert len(told) == 1

@@ -19,8 +19,8 @@ def test_a_place_is_a_file_and_its_keys() -> None:
 
 
 def test_the_innermost_place_is_said_once() -> None:
-    with pytest.raises(BadInput, match=r"^job\.yaml, deep\.a: Wrong; mend it\.$"), HERE, HERE / "a":
-        raise BadInput("Wrong; mend it.")
+    with pytest.raises(BadInput, match=r"^job\.yaml, deep\.a: Wrong; correct it\.$"), HERE, HERE / "a":
+        raise BadInput("Wrong; correct it.")
     with pytest.raises(ValueError, match=r"^other$"), HERE:
         raise ValueError("other")
 

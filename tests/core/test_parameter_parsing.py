@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from prudent.core.errors import BadInput
 from prudent.core.parameter_parsing import prefers_log
-from prudent.core.parameters import Categorical, Constant, Integer, Ordinal, Parameter, Real
+from prudent.core.parameters import Categorical, Constant, Ordinal, Parameter
+from prudent.core.ranges import Integer, Real
 from prudent.core.space import Space, infer_parameter
 
 DOCUMENT = """

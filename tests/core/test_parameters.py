@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prudent.core.errors import BadInput
-from prudent.core.parameters import Categorical, Constant, Integer, Ordinal, Parameter, Real
+from prudent.core.parameters import Categorical, Constant, Ordinal, Parameter
+from prudent.core.ranges import Integer, Real
 from prudent.core.seeds import rng_for
 
 texts = st.text("abcdefgh", min_size=1, max_size=5)

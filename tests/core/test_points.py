@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from prudent.core.points import KILL_AT
+from prudent.core.processes import KILL_AT
 
 CODE = """
-from prudent.core.points import point
+from prudent.core.processes import point
 for name in "abcabc":
     point(name)
     print(name, end="", flush=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from prudent.core import memory
-from prudent.core.processes import HELP, WORK, lower_session_priority
+from prudent.core.processes import HELPER_NICE, WORK_NICE, lower_session_priority
 
 OWN = Path("/proc/self/autogroup")
 needs_groups = pytest.mark.skipif(not OWN.exists(), reason="needs groups of processes by session")
@@ -29,9 +29,9 @@ def test_a_session_gives_way_and_ours_does_not(session: int) -> None:
     group = Path(f"/proc/{session}/autogroup")
     assert group.read_text().endswith("nice 0\n")
     lower_session_priority(session)
-    assert group.read_text().endswith(f"nice {WORK}\n")
-    lower_session_priority(session, HELP)
-    assert group.read_text().endswith(f"nice {WORK}\n"), "it gives way further already"
+    assert group.read_text().endswith(f"nice {WORK_NICE}\n")
+    lower_session_priority(session, HELPER_NICE)
+    assert group.read_text().endswith(f"nice {WORK_NICE}\n"), "it gives way further already"
     assert OWN.read_text() == before
 
 

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prudent.core.errors import BadInput
-from prudent.core.parameters import Categorical, Integer, Ordinal, Real
+from prudent.core.parameters import Categorical, Ordinal
+from prudent.core.ranges import Integer, Real
 from prudent.core.seeds import rng_for
 from prudent.core.space import Space
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prudent.core.errors import BadInput
-from prudent.core.parameters import Categorical, Constant, Integer, Ordinal, Real
+from prudent.core.parameters import Categorical, Constant, Ordinal
+from prudent.core.ranges import Integer, Real
 from prudent.core.rules import Rule
 from prudent.core.seeds import rng_for
 from prudent.core.space import Space

@@ -10,10 +10,20 @@ import pytest
 
 from prudent.core.encoding import Encoder
 from prudent.core.errors import BadInput
-from prudent.core.parameters import Categorical, Constant, Integer, Ordinal, Real
-from prudent.core.ranges import _reflect
+from prudent.core.parameters import (
+    Categorical,
+    Constant,
+    Ordinal,
+    as_number,
+    at,
+    find,
+    is_number,
+    place,
+    places,
+    plain,
+)
+from prudent.core.ranges import Integer, Real, _reflect
 from prudent.core.seeds import rng_for
-from prudent.core.values import as_number, at, find, is_number, place, places, plain
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from prudent.core.documents import read_yaml
 from prudent.core.errors import BadInput
-from prudent.core.yaml_text import read_yaml
 
 
 def test_aliases_are_written_out() -> None:
@@ -42,7 +42,7 @@ def test_nothing_is_nothing() -> None:
 def test_brackets_without_end_are_refused_before_they_are_descended_into(deep: str) -> None:
     """In a process of its own: the reader in C would end it, for want of room on its stack."""
     code = (
-        "import sys; from prudent.core.errors import BadInput; from prudent.core.yaml_text import read_yaml\n"
+        "import sys; from prudent.core.errors import BadInput; from prudent.core.documents import read_yaml\n"
         "try: read_yaml(sys.stdin.read())\n"
         "except BadInput as error: print(error)"
     )

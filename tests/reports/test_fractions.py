@@ -18,8 +18,7 @@ from prudent.reports.fractions import FractionAnalysis, _undominated, fractions
 from prudent.reports.tuning import tuning_report
 from prudent.tuning.confirm import Confirmation, confirm
 from prudent.tuning.goal import Goal
-from prudent.tuning.jobs.records import MeasuredRun
-from prudent.tuning.jobs.table import TableJob
+from prudent.tuning.jobs.table import MeasuredRun, TableJob
 from prudent.tuning.problem import Problem
 from prudent.tuning.result import Result
 from prudent.tuning.trial import Trial

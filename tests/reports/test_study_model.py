@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from prudent.core.money import Price
-from prudent.core.parameters import Integer, Real
+from prudent.core.ranges import Integer, Real
 from prudent.core.space import Space
 from prudent.reports.expectations import ASKED, expectations_of, hit_rate, remaining_potential
 from prudent.reports.study_model import MOST, StudyModel, effects, sample

@@ -1,8 +1,8 @@
-"""Does once, beside the linters, what every process of the tests would do again in a fresh clone.
+"""Compiles ahead of the tests, beside the linters, what every process would compile again in a fresh clone.
 
-Numba's and Python's compiled code is kept on disk. `python tests/running/compile_ahead.py functions` makes numba's,
-with the base install alone; `python tests/running/compile_ahead.py modules` makes Python's. A failure here stops
-nothing: the tests are only slower.
+Numba's and Python's compiled code is kept on disk. `python tests/running/compile_ahead.py functions` compiles
+numba's, with the base install alone; `python tests/running/compile_ahead.py modules` compiles Python's. A
+failure here stops nothing: the tests are only slower.
 """
 
 from __future__ import annotations

@@ -87,9 +87,9 @@ def order_dask(ports: Sequence[int], folder: Path) -> list[str]:
     from distributed.core import rpc
     from distributed.protocol.pickle import dumps
 
-    from prudent.cloud.clusters.dask_security import made_for_run
+    from prudent.cloud.clusters.dask_node import security_of_run
 
-    foreign = made_for_run().get_connection_args("client")
+    foreign = security_of_run().get_connection_args("client")
     foreign["ssl_context"].verify_mode = ssl.CERT_NONE  # whoever wants in believes anything
 
     async def order(address: str, arguments: dict[str, Any], verb: str) -> str:

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 import uvicorn
 from fastapi import FastAPI
 
-from prudent.service.security.tokens import Access
+from prudent.service.security.tokens import AccessMode
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
 from prudent.service.store.tables import about, metadata
@@ -198,7 +198,7 @@ def settings(tmp_path: Path) -> Settings:
     """Those of a service that its operator opened; it closes with its first user."""
     found = Settings(tmp_path / "home", nice=0)
     found.create()
-    Access(found.home).choose(True)
+    AccessMode(found.home).choose(True)
     return found
 
 

@@ -31,7 +31,7 @@ import pytest
 from aiosmtpd.controller import Controller
 
 import prudent
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.local.provider import LocalProvider
 from prudent.service.worker.machines import NONE_HERE
 
@@ -187,7 +187,7 @@ def test_from_a_dropped_document_to_a_model_in_use(
     mail = until(letter, log)
     assert rents <= most <= rents * MOST
     assert provider.list() == ()
-    assert {lease.state for lease in Register(home).leases()} == ({"released"} if rents else set())
+    assert {lease.state for lease in LeaseRegister(home).leases()} == ({"released"} if rents else set())
 
     # The answer beside the document, and what it leads to
     answer = s3.get_object(Bucket="team", Key="inbox/accepted/house-prices.json.RUN")["Body"].read()
@@ -196,7 +196,7 @@ def test_from_a_dropped_document_to_a_model_in_use(
         run = client.get(f"/v1/runs/{run_id}").json()
         assert (run["status"], run["attempts"]) == ("succeeded", 1), run
         if rents:
-            paid_usd = sum(lease.cost_usd(time.time()) for lease in Register(home).leases())
+            paid_usd = sum(lease.cost_usd(time.time()) for lease in LeaseRegister(home).leases())
             assert run["spent_usd"] == pytest.approx(paid_usd, rel=0.01)
         with client.stream("GET", f"/v1/runs/{run_id}/events") as stream:
             lines = [line for line in stream.iter_lines() if line.startswith("data: ")]

@@ -86,7 +86,7 @@ def run(tests: Sequence[str], limit_s: float, numba_cache: str, work: Path) -> d
         os.waitpid(fork, 0)
     end_leftovers(os.environ[MARK], {os.getpid()})
     failed = answer.read_text() if answer.exists() else ""
-    # No test found is no failure: the mutant may have renamed a test's case.
+    # No test found is not a failure: the mutant may have renamed a test's case.
     passed = code in (0, 5) and not failed
     outcome = "stopped" if code is None else "passed" if passed else "failed" if failed else "broken"
     return {"outcome": outcome, "test": failed, "seconds": round(time.monotonic() - begun, 3)}

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from prudent.cloud.catalog import Catalog
-from prudent.cloud.clusters.autoscaling import Wish
+from prudent.cloud.clusters.autoscaling import ClusterRequest
 from prudent.cloud.clusters.rental import Rental
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.meter import Meter
-from prudent.cloud.providers.provider import Instance, Offer, Order
+from prudent.cloud.providers.provider import Instance, LaunchOrder, Offer
 from prudent.core.errors import RunFailed
 from prudent.core.money import Price
 from prudent.training.engines.engine import TrainingSession
@@ -45,7 +45,7 @@ class Cloud:
     boot_s: float = 0.0
     end_s: float = 0.0
     name: str = "cloud"
-    orders: list[Order] = field(default_factory=list)
+    orders: list[LaunchOrder] = field(default_factory=list)
     book: dict[str, tuple[Line, Instance, float]] = field(default_factory=dict)
     stubborn: bool = False
 
@@ -77,7 +77,7 @@ class Cloud:
     def offer(self, type_name: str, spot: bool = False) -> Offer:
         return Offer(type_name, self._price(type_name), 1, 1.0)
 
-    def launch(self, order: Order) -> tuple[Instance, ...]:
+    def launch(self, order: LaunchOrder) -> tuple[Instance, ...]:
         price = self._price(order.type)
         order.check_price(price)
         self.orders.append(order)
@@ -145,10 +145,10 @@ class LookedAt(Meter):
 class Cluster:
     """The machines of a request, rented one by one under leases."""
 
-    def __init__(self, cloud: Cloud, wish: Wish, folder: Path, budget_usd: float | None) -> None:
+    def __init__(self, cloud: Cloud, wish: ClusterRequest, folder: Path, budget_usd: float | None) -> None:
         self.cloud, self.wish = cloud, wish
         self.meter: Meter = LookedAt(budget_usd, clock=lambda: cloud.clock.now_s)
-        self._register = Register(folder)
+        self._register = LeaseRegister(folder)
         self._rentals: list[Rental] = []
         self.closed = threading.Event()
         self._lock = threading.Lock()

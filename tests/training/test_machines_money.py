@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.clusters.autoscaling import Kind, Wish
+from prudent.cloud.clusters.autoscaling import ClusterRequest, MachineRange
 from prudent.cloud.providers.provider import Instance
 from prudent.core.errors import BadInput, RunFailed
 from prudent.training.leaderboard import Leaderboard, SpendingUpdated, TrainingEvent
@@ -45,7 +45,7 @@ def train(tmp_path: Path) -> Train:
 
     def run(
         cloud: Cloud,
-        wish: Wish,
+        wish: ClusterRequest,
         budget: str,
         takes_s: float,
         data_s: float = 0.0,
@@ -74,7 +74,7 @@ def train(tmp_path: Path) -> Train:
 def test_machines_are_given_back_in_time_while_they_boot_and_read_data(clock: Clock, train: Train) -> None:
     """Boot and data take 90 s at two cents each, and the budget is $0.80."""
     cloud = Cloud(clock, {"a": 2 * CENT}, boot_s=20.0, end_s=3.0)
-    board = train(cloud, Wish.exactly(1, "a"), "$0.80", takes_s=1.0, data_s=70.0)
+    board = train(cloud, ClusterRequest.exactly(1, "a"), "$0.80", takes_s=1.0, data_s=70.0)
     assert 0.5 < cloud.bill_usd() <= 0.80
     assert board.entries == ()
     assert "the budget of $0.80 was spent before its machines were ready" in board.ended
@@ -83,7 +83,7 @@ def test_machines_are_given_back_in_time_while_they_boot_and_read_data(clock: Cl
 
 def test_a_trial_on_four_machines_costs_four_machines(clock: Clock, train: Train) -> None:
     cloud = Cloud(clock, {"a": CENT})
-    board = train(cloud, Wish.exactly(4, "a"), "$2", takes_s=30.0)
+    board = train(cloud, ClusterRequest.exactly(4, "a"), "$2", takes_s=30.0)
     assert [entry.cost_usd for entry in board.entries] == [pytest.approx(1.20, rel=1e-3)]
     assert board.failures[0].cost_usd > 0.3  # the second one was cut when the money was gone
     assert 1.6 < cloud.bill_usd() <= 2.0
@@ -92,7 +92,7 @@ def test_a_trial_on_four_machines_costs_four_machines(clock: Clock, train: Train
 
 def test_a_budget_for_a_part_of_a_trial_is_not_passed(clock: Clock, train: Train) -> None:
     cloud = Cloud(clock, {"a": CENT}, end_s=2.0)
-    board = train(cloud, Wish.exactly(4, "a"), "$0.30", takes_s=30.0)
+    board = train(cloud, ClusterRequest.exactly(4, "a"), "$0.30", takes_s=30.0)
     assert board.entries == ()
     assert [failure.why for failure in board.failures] == ["the budget could not pay for more"]
     assert 0.1 < cloud.bill_usd() <= 0.30
@@ -100,7 +100,7 @@ def test_a_budget_for_a_part_of_a_trial_is_not_passed(clock: Clock, train: Train
 
 def test_every_type_has_its_price(clock: Clock, train: Train) -> None:
     cloud = Cloud(clock, {"m5.large": 0.096, "m5.4xlarge": 0.768})
-    wish = Wish((Kind("m5.large", 1, 1), Kind("m5.4xlarge", 3)), 4, 4)
+    wish = ClusterRequest((MachineRange("m5.large", 1, 1), MachineRange("m5.4xlarge", 3)), 4, 4)
     board = train(cloud, wish, "$2", takes_s=30.0)
     assert len(board.entries) == 2
     assert board.spent_usd == pytest.approx(2.40 * 60 / HOUR_S, rel=1e-2)
@@ -108,7 +108,7 @@ def test_every_type_has_its_price(clock: Clock, train: Train) -> None:
 
 def test_a_forecast_knows_every_type_too(clock: Clock, tmp_path: Path) -> None:
     cloud = Cloud(clock, {"m5.large": 0.096, "m5.4xlarge": 0.768})
-    wish = Wish((Kind("m5.large", 1, 1), Kind("m5.4xlarge", 0, 3)), 2, 4)
+    wish = ClusterRequest((MachineRange("m5.large", 1, 1), MachineRange("m5.4xlarge", 0, 3)), 2, 4)
     price = cluster_trial_price(Cluster(cloud, wish, tmp_path, None), 1)
     assert price.usd_per_h == pytest.approx(2.40)
     assert "1*m5.large, 3*m5.4xlarge" in price.source
@@ -116,7 +116,7 @@ def test_a_forecast_knows_every_type_too(clock: Clock, tmp_path: Path) -> None:
 
 def test_minimums_count(clock: Clock, train: Train) -> None:
     cloud = Cloud(clock, {"a": CENT}, minimum_s=60.0)
-    board = train(cloud, Wish.exactly(1, "a"), "$0.60", takes_s=10.0)
+    board = train(cloud, ClusterRequest.exactly(1, "a"), "$0.60", takes_s=10.0)
     assert len(board.entries) == 2
     assert board.spent_usd == pytest.approx(0.60)
 
@@ -124,7 +124,7 @@ def test_minimums_count(clock: Clock, train: Train) -> None:
 def test_a_budget_below_the_first_minimum_rents_nothing(clock: Clock, train: Train, tmp_path: Path) -> None:
     cloud = Cloud(clock, {"a": CENT}, minimum_s=60.0)
     with pytest.raises(BadInput, match=r"3\*a costs \$1.80 at least.*raise the budget to \$1.80 or more"):
-        train(cloud, Wish.exactly(3, "a"), "$1.79", takes_s=1.0)
+        train(cloud, ClusterRequest.exactly(3, "a"), "$1.79", takes_s=1.0)
     assert cloud.orders == []
     assert not (tmp_path / "out").exists()
 
@@ -134,14 +134,16 @@ def test_what_earlier_sessions_paid_counts_and_what_they_trained_is_ranked_witho
 ) -> None:
     """The first session is stopped by its budget; the second has more, the third no more than was spent."""
     cloud = Cloud(clock, {"a": CENT})
-    first = train(cloud, Wish.exactly(1, "a"), "$0.20", takes_s=10.0)
+    first = train(cloud, ClusterRequest.exactly(1, "a"), "$0.20", takes_s=10.0)
     assert len(first.entries) == 1
     paid_usd = cloud.bill_usd()
-    board = train(cloud, Wish.exactly(1, "a"), "$0.60", takes_s=10.0, earlier_usd=paid_usd)
+    board = train(cloud, ClusterRequest.exactly(1, "a"), "$0.60", takes_s=10.0, earlier_usd=paid_usd)
     assert len(board.entries) == 2
     assert paid_usd < cloud.bill_usd() <= 0.60
     orders, paid_usd = len(cloud.orders), cloud.bill_usd()
-    again = train(cloud, Wish.exactly(1, "a"), f"${paid_usd:.6f}", takes_s=10.0, earlier_usd=paid_usd)
+    again = train(
+        cloud, ClusterRequest.exactly(1, "a"), f"${paid_usd:.6f}", takes_s=10.0, earlier_usd=paid_usd
+    )
     assert [entry.score for entry in again.entries] == [entry.score for entry in board.entries]
     assert len(cloud.orders) == orders
 
@@ -158,11 +160,11 @@ def test_machines_that_were_paid_while_they_booted_are_counted_by_who_goes_on(
 
     cloud = Interrupted(clock, {"a": CENT}, boot_s=10.0)
     with pytest.raises(KeyboardInterrupt):
-        train(cloud, Wish.exactly(1, "a"), "$0.60", takes_s=10.0)
+        train(cloud, ClusterRequest.exactly(1, "a"), "$0.60", takes_s=10.0)
     assert cloud.bill_usd() == pytest.approx(0.10)
-    with pytest.raises(BadInput, match="go on with --resume"):
-        train(cloud, Wish.exactly(1, "a"), "$0.60", takes_s=10.0)
-    board = train(cloud, Wish.exactly(1, "a"), "$0.60", takes_s=10.0, earlier_usd=cloud.bill_usd())
+    with pytest.raises(BadInput, match="continue with --resume"):
+        train(cloud, ClusterRequest.exactly(1, "a"), "$0.60", takes_s=10.0)
+    board = train(cloud, ClusterRequest.exactly(1, "a"), "$0.60", takes_s=10.0, earlier_usd=cloud.bill_usd())
     assert len(board.entries) == 2
     assert cloud.bill_usd() > 0.40
 
@@ -177,15 +179,15 @@ def test_the_provider_is_told_how_much_there_is_money_for(clock: Clock, train: T
 
     cloud = Rising(clock, {"a": CENT}, minimum_s=60.0)
     with pytest.raises(RunFailed, match=r"costs \$72/h now, more than the \$60/h"):
-        train(cloud, Wish.exactly(1, "a"), "$1", takes_s=1.0)
+        train(cloud, ClusterRequest.exactly(1, "a"), "$1", takes_s=1.0)
     assert cloud.bill_usd() == 0
     cloud.usd_per_h["a"] = CENT
-    assert train(cloud, Wish.exactly(1, "a"), "$1.30", takes_s=1.0).spent_usd == pytest.approx(1.20)
+    assert train(cloud, ClusterRequest.exactly(1, "a"), "$1.30", takes_s=1.0).spent_usd == pytest.approx(1.20)
 
 
 def test_what_reality_costs_beyond_the_budget_is_told(clock: Clock, train: Train) -> None:
     cloud = Cloud(clock, {"a": CENT}, end_s=60.0)
-    board = train(cloud, Wish.exactly(1, "a"), "$0.30", takes_s=100.0)
+    board = train(cloud, ClusterRequest.exactly(1, "a"), "$0.30", takes_s=100.0)
     assert board.over_usd == pytest.approx(cloud.bill_usd() - 0.30)
     assert board.over_usd > 0.2
     assert board.to_dict()["over_usd"] == board.over_usd
@@ -197,13 +199,13 @@ def test_machines_that_do_not_end_are_told_and_the_models_are_kept(
     monkeypatch.setattr("prudent.cloud.clusters.rental._TRY_AGAIN_S", 0.0)
     cloud = Cloud(clock, {"a": CENT}, stubborn=True)
     with pytest.raises(RunFailed, match="does not answer"):
-        train(cloud, Wish.exactly(1, "a"), "$1", takes_s=1.0)
+        train(cloud, ClusterRequest.exactly(1, "a"), "$1", takes_s=1.0)
     assert len(list((tmp_path / "out").glob("*-linear-regression-*"))) == 2
 
 
 def test_by_the_deadline_the_machines_are_gone(clock: Clock, train: Train) -> None:
     cloud, began_s = Cloud(clock, {"a": CENT}, boot_s=10.0, end_s=4.0), clock.now_s
-    board = train(cloud, Wish.exactly(1, "a"), "100 trials", takes_s=30.0, deadline="60 s")
+    board = train(cloud, ClusterRequest.exactly(1, "a"), "100 trials", takes_s=30.0, deadline="60 s")
     assert len(board.entries) == 1
     assert board.ended == "the deadline has come"
     assert 50 < clock.now_s - began_s <= 60
@@ -211,7 +213,7 @@ def test_by_the_deadline_the_machines_are_gone(clock: Clock, train: Train) -> No
 
 def test_without_a_budget_the_machines_are_paid_all_the_same(clock: Clock, train: Train) -> None:
     cloud = Cloud(clock, {"a": CENT}, boot_s=30.0)
-    board = train(cloud, Wish.exactly(1, "a"), "2 trials", takes_s=10.0)
+    board = train(cloud, ClusterRequest.exactly(1, "a"), "2 trials", takes_s=10.0)
     assert board.spent_usd == pytest.approx(0.50, rel=1e-3)
     assert board.budget_usd is None
     assert sum(entry.cost_usd for entry in board.entries) == pytest.approx(0.20, rel=1e-3)

@@ -33,18 +33,18 @@ from prudent.cloud.catalog import Catalog
 from prudent.cloud.clusters.points import POINTS, RENEW
 from prudent.cloud.leases.lease import RELEASED
 from prudent.cloud.leases.reaper import reap
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.machine_parameter import MachineParameter
 from prudent.cloud.providers.local.provider import LocalProvider
-from prudent.cloud.providers.provider import CAPACITY, QUOTA, TRANSIENT, Instance, LaunchFailed, Order
+from prudent.cloud.providers.provider import CAPACITY, QUOTA, TRANSIENT, Instance, LaunchFailed, LaunchOrder
 from prudent.core.errors import RunFailed
 from prudent.core.money import ROUNDING_USD
 from prudent.core.parameter_parsing import parse_parameter
-from prudent.core.points import KILL_AT
+from prudent.core.processes import KILL_AT
 from prudent.core.seeds import rng_for
 from prudent.core.space import Space
 from prudent.tuning.jobs.cluster_command import ClusterCommandJob
-from prudent.tuning.study import Study
+from prudent.tuning.study.study import Study
 from prudent.tuning.tune import tune
 
 TYPES, COUNTS, XS = ("m3.medium", "m3.large"), (1, 2), (1, 2, 3)
@@ -136,7 +136,7 @@ class Weather(Troubled):
         self._suffered: Counter[tuple[str, int] | str] = Counter()
         self._lock = threading.Lock()
 
-    def launch(self, order: Order) -> tuple[Instance, ...]:
+    def launch(self, order: LaunchOrder) -> tuple[Instance, ...]:
         if f"{order.count}*{order.type}" in self.case.quota:
             self.befell[QUOTA] += 1
             raise LaunchFailed("You may not have so many of these.", QUOTA)
@@ -241,7 +241,7 @@ def job_of(case: Case, folder: Path, session: int) -> tuple[ClusterCommandJob, W
         Space([cluster, parse_parameter("x", list(XS))]),
         weather,  # type: ignore[arg-type]
         ["error"],
-        register=Register(folder / "home"),
+        register=LeaseRegister(folder / "home"),
         directory=folder / "job",
         logs=folder / "logs",
         grace_s=0.5,
@@ -333,7 +333,7 @@ def _one(case: Case, folder: Path, number: int, kill_at: str) -> None:
 
 def _left_behind(folder: Path) -> list[str]:
     """After one round of the reaper there is nothing left, whatever the session has done or suffered."""
-    register, provider = Register(folder / "home"), provider_in(folder)
+    register, provider = LeaseRegister(folder / "home"), provider_in(folder)
     done = reap(register, [provider], time.time())
     leases = register.leases()
     said = [f"the reaper: {complaint}" for complaint in done.complaints]
@@ -346,7 +346,7 @@ def _left_behind(folder: Path) -> list[str]:
 
 
 def _checked(case: Case, folder: Path, happened: dict[str, Any]) -> list[str]:
-    bill_usd = sum(lease.cost_usd(0.0) for lease in Register(folder / "home").leases())
+    bill_usd = sum(lease.cost_usd(0.0) for lease in LeaseRegister(folder / "home").leases())
     happened["bill_usd"] = bill_usd
     paid = happened["paid_usd"] = paid_usd(folder / "meter.jsonl")
     second_usd = case.parallel * max(COUNTS) * max(PRICES.values()) * (1 + case.spot) / 3600

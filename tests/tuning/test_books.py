@@ -17,14 +17,14 @@ import pytest
 
 from prudent.core.money import Price
 from prudent.core.space import Space
-from prudent.tuning.charges import INTERRUPTED
 from prudent.tuning.jobs.command import CommandJob
 from prudent.tuning.jobs.function import FunctionJob
 from prudent.tuning.jobs.table import TableJob
-from prudent.tuning.limits import OUT_OF_MONEY, TOO_SLOW
 from prudent.tuning.result import Result
 from prudent.tuning.strategies.registry import strategies
-from prudent.tuning.study import Study
+from prudent.tuning.study.limits import OUT_OF_MONEY, TOO_SLOW
+from prudent.tuning.study.settlement import INTERRUPTED
+from prudent.tuning.study.study import Study
 from prudent.tuning.trial import CUT, FINISHED, Outcome
 from prudent.tuning.tune import Event, TrialReported, tune
 

@@ -14,12 +14,11 @@ from prudent.core.errors import BadInput
 from prudent.core.ledger import LedgerEntry
 from prudent.core.money import Price
 from prudent.core.space import Space
-from prudent.tuning.confirm import allowance_usd, confirmation_of, confirm
-from prudent.tuning.confirmations import ConfirmationFile, ConfirmationRun
+from prudent.tuning.confirm import allowance_usd, confirm, confirmation_of
+from prudent.tuning.confirmation_file import ConfirmationFile, ConfirmationRun
 from prudent.tuning.goal import Goal
-from prudent.tuning.limits import OUT_OF_MONEY
-from prudent.tuning.recommendation import PredictedMeasure, Recommendation, untested_recommendation
-from prudent.tuning.result import Result
+from prudent.tuning.result import PredictedMeasure, Recommendation, Result, untested_recommendation
+from prudent.tuning.study.limits import OUT_OF_MONEY
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Trial
 
 from . import metered

@@ -10,7 +10,7 @@ import pytest
 
 from prudent.core.space import Space
 from prudent.tuning.dry_run import SAMPLED, SHOWN, DryRun, dry_run, endless
-from prudent.tuning.study import Study
+from prudent.tuning.study.study import Study
 from prudent.tuning.trial import FINISHED, Outcome, Trial
 
 from .metered import MeteredJob

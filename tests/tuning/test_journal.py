@@ -34,7 +34,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 def test_a_study_is_not_overwritten(tmp_path: Path) -> None:
     write(tmp_path / "j.jsonl", 1)
-    with pytest.raises(BadInput, match="holds a study already; go on with --resume"):
+    with pytest.raises(BadInput, match="holds a study already; continue with --resume"):
         Journal.open(tmp_path / "j.jsonl", HEADER, resume=False)
 
 
@@ -87,7 +87,7 @@ def test_other_files_are_no_journals(tmp_path: Path, content: str) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(content + content)
     for use in (lambda: Journal.open(path, HEADER, resume=True), lambda: read_facts(path)):
-        with pytest.raises(BadInput, match=r"no journal|damaged"):
+        with pytest.raises(BadInput, match=r"not a journal|damaged"):
             use()
     assert path.read_text() == content + content
 
@@ -127,7 +127,9 @@ def test_a_full_disk_loses_nothing_that_was_recorded(tmp_path: Path) -> None:
     journal = Journal.open(path, HEADER, resume=False)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
-        with pytest.raises(RunFailed, match=r"Cannot write to the journal .*make room and go on"):
+        with pytest.raises(
+            RunFailed, match=r"Cannot write to the journal .*free some disk space and continue"
+        ):
             fill(journal)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -141,5 +143,5 @@ def test_a_full_disk_loses_nothing_that_was_recorded(tmp_path: Path) -> None:
 
 def test_folders_and_devices_are_no_journals(tmp_path: Path) -> None:
     for path in (tmp_path, Path("/dev/null")):
-        with pytest.raises(BadInput, match="no ordinary file"):
+        with pytest.raises(BadInput, match="not an ordinary file"):
             Journal.open(path, HEADER, resume=True)

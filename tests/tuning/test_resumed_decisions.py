@@ -16,8 +16,8 @@ import pytest
 
 from prudent.core.space import Space
 from prudent.tuning.jobs.function import FunctionJob
-from prudent.tuning.strategies.first_looks import ScalingDesign
-from prudent.tuning.study import Study
+from prudent.tuning.strategies.initial_design import ScalingDesign
+from prudent.tuning.study.study import Study
 from prudent.tuning.tune import tune
 
 GOAL = "minimise cost_usd subject to accuracy >= 0.7 and memory_mb <= 900"

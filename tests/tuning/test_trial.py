@@ -12,9 +12,9 @@ from prudent.core.errors import BadInput
 from prudent.core.money import Price
 from prudent.core.space import Space
 from prudent.tuning.goal import Constraint, Goal
-from prudent.tuning.study import Study
+from prudent.tuning.journal import earlier_trials
+from prudent.tuning.study.study import Study
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, PendingTrial, Proposal, Trial
-from prudent.tuning.warm_start import earlier_trials
 
 SPACE = Space.parse({"n": [1, 2, 3, 4]})
 
@@ -39,7 +39,7 @@ def test_what_nobody_said() -> None:
 @pytest.mark.parametrize(
     ("said", "remedy"),
     [
-        ({"status": "gone", "time_s": 1.0}, "is no way to end"),
+        ({"status": "gone", "time_s": 1.0}, "is not a way to end"),
         ({"time_s": -0.1}, "cannot last"),
         ({"time_s": float("inf")}, "cannot last"),
         ({"time_s": 0.0, "ending_s": -0.1}, "to end"),

@@ -20,8 +20,8 @@ from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.space import Space
 from prudent.tuning.jobs.function import FunctionJob
 from prudent.tuning.jobs.table import TableJob
-from prudent.tuning.limits import NOT_CHEAPER, OUT_OF_MONEY, TOO_SLOW
-from prudent.tuning.study import Study
+from prudent.tuning.study.limits import NOT_CHEAPER, OUT_OF_MONEY, TOO_SLOW
+from prudent.tuning.study.study import Study
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome
 from prudent.tuning.tune import GIVE_UP, Event, TrialEnded, TrialExtended, TrialReported, TrialStarted, tune
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from prudent.cli.main import run
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.local.provider import LocalProvider
 
 # Twice the vCPUs for a little more money. Only depth 2 learns enough, and only all of the data, which takes
@@ -68,6 +68,6 @@ def test_machines_parameters_and_data_are_searched_together(
     cheapest = min(able, key=lambda one: one["time_s"] * hourly[one["configuration"]["cluster"]])
     assert result["best"]["configuration"] == cheapest["configuration"]
     assert result["spent_usd"] <= 0.02
-    bill_usd = sum(lease.cost_usd(0.0) for lease in Register(home).leases())
+    bill_usd = sum(lease.cost_usd(0.0) for lease in LeaseRegister(home).leases())
     assert result["spent_usd"] == pytest.approx(bill_usd, abs=1e-6)
     assert LocalProvider(home).list() == ()

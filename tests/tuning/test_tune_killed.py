@@ -20,9 +20,9 @@ import pytest
 from prudent.cloud.clusters.points import POINTS, RELEASE, RENEW
 from prudent.cloud.leases.lease import RELEASED, Lease
 from prudent.cloud.leases.reaper import reap_all
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.local.provider import LocalProvider
-from prudent.core.points import KILL_AT
+from prudent.core.processes import KILL_AT
 
 SERVER = Path(__file__).with_name("tune_server.py")
 JOB = """
@@ -131,7 +131,7 @@ def checked(folder: Path, code: int, out: str) -> dict[str, Any]:
     """An answer for which every machine was paid for, once, and of which none is left."""
     assert code == 0, out
     result: dict[str, Any] = json.loads(out[out.index("{\n") :])
-    leases = Register(folder / "home").leases()
+    leases = LeaseRegister(folder / "home").leases()
     assert all(lease.state == RELEASED for lease in leases)
     assert LocalProvider(folder / "home").list() == ()
     nobody_carries_on(leases)
@@ -150,7 +150,7 @@ def untouched(tuner: Tuner, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     (folder / "job" / "study.yaml").write_text(JOB)
     delay(folder, 0.0)
     result = checked(folder, *tuner(folder))
-    assert len(Register(folder / "home").leases()) == 2
+    assert len(LeaseRegister(folder / "home").leases()) == 2
     return result
 
 
@@ -162,7 +162,7 @@ def test_killed_and_resumed(tuner: Tuner, untouched: dict[str, Any], folder: Pat
     delay(folder, 20.0 if renews else 0.0)
     code, out = tuner(folder, kill_at=at)
     assert code == -signal.SIGKILL, out
-    register = Register(folder / "home")
+    register = LeaseRegister(folder / "home")
     before = [fact["trial"]["number"] for fact in facts(folder, "told")]
 
     done = reap_all(register, time.time())

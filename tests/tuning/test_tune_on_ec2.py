@@ -15,7 +15,7 @@ from moto.ec2.models.instances import Instance
 
 from prudent.cli.main import run
 from prudent.cloud.leases.lease import RELEASED
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.ec2.provider import Ec2Provider
 from prudent.tuning.jobs import cluster_run
 
@@ -160,7 +160,7 @@ def test_a_spot_machine_that_is_taken_is_replaced_and_each_is_paid_by_its_own_pr
     ended = cloud.machines("terminated")
     assert len(ended) == 3
     assert {one["InstanceLifecycle"] for one in ended} == {"spot"}
-    leases = sorted(Register(tmp_path / "home").leases(), key=lambda lease: lease.wanted_s)
+    leases = sorted(LeaseRegister(tmp_path / "home").leases(), key=lambda lease: lease.wanted_s)
     assert [lease.state for lease in leases] == [RELEASED] * 3
     # The first was launched before the market rose, the others after.
     prices = [one.price.usd_per_h for lease in leases for one in lease.machines]

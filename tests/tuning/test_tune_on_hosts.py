@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from prudent.cli.main import run
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.ssh.provider import HostsProvider
 
 from ..cloud import ssh_server
@@ -84,7 +84,7 @@ def test_the_fastest_machines_are_found_paid_and_given_back(
         round(result["best"]["measures"]["error"], 9)
     }
     assert result["spent_usd"] <= 0.02
-    real_usd = sum(lease.cost_usd(0.0) for lease in Register(tmp_path / "home").leases())
+    real_usd = sum(lease.cost_usd(0.0) for lease in LeaseRegister(tmp_path / "home").leases())
     assert result["spent_usd"] == pytest.approx(real_usd, abs=1e-6)
     assert HostsProvider.of(inventory, tmp_path).list() == ()
     number = result["best"]["number"]

@@ -28,7 +28,8 @@ class CheckResult:
 
 def check(
     job: Annotated[
-        Path | None, typer.Argument(metavar="[JOB.yaml]", help="A job file; its machines are asked for.")
+        Path | None,
+        typer.Argument(metavar="JOB.yaml", help="A job file; its machines are checked, too."),
     ] = None,
     where: Annotated[
         list[str] | None,
@@ -92,10 +93,10 @@ def check_place(text: str, types: Sequence[str]) -> CheckResult:
 def check_service(home: Path) -> list[CheckResult]:
     """A running service, by each part of the checklist."""
     try:
-        from prudent.service.security.checklist import checked
+        from prudent.service.security.checklist import run_checklist
     except ImportError as error:
         raise BadInput(f'The service needs {error.name}; pip install "prudent[serve]".') from error
-    return [CheckResult(f"{home}, {part}", problems) for part, problems in checked(home)]
+    return [CheckResult(f"{home}, {part}", problems) for part, problems in run_checklist(home)]
 
 
 def described(found: Sequence[CheckResult]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import typer
 
 from prudent.cli.console import complain, out, say, say_json
 from prudent.cli.options import AsJson, HomeFolder
-from prudent.cloud.price_files import age_note
+from prudent.cloud.price_lists import price_age_note
 from prudent.core.errors import PrudentError
 from prudent.core.money import Price
 from prudent.core.units import format_duration, format_money
@@ -22,9 +22,9 @@ from prudent.core.units import format_duration, format_money
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from prudent.cloud.leases.reaper import Reaped
-    from prudent.cloud.leases.register import Register
-    from prudent.cloud.leases.status import Standing
+    from prudent.cloud.leases.reaper import ReaperReport
+    from prudent.cloud.leases.register import LeaseRegister
+    from prudent.cloud.leases.status import ClusterStatus
     from prudent.cloud.providers.provider import Provider
 
 clusters = typer.Typer(
@@ -42,13 +42,13 @@ Where = Annotated[
 @clusters.command("list")
 def list_(where: Where = None, home: HomeFolder = None, as_json: AsJson = False) -> None:
     """Show every cluster: its machines, age, cost so far, lease and run."""
-    from prudent.cloud.leases.reaper import places
-    from prudent.cloud.leases.status import standing
+    from prudent.cloud.leases.reaper import known_providers
+    from prudent.cloud.leases.status import cluster_statuses
 
     register = _register(home)
     now_s = time.time()
-    providers, complaints = places(register, now_s, _also(where, register.home))
-    found, more = standing(register, providers, now_s)
+    providers, complaints = known_providers(register, now_s, _also(where, register.home))
+    found, more = cluster_statuses(register, providers, now_s)
     if as_json:
         say_json([one.to_dict(now_s) for one in found])
     elif found:
@@ -79,7 +79,7 @@ def reap(
     _finish(done.complaints)
 
 
-def reaped(done: Reaped) -> dict[str, Any]:
+def reaped(done: ReaperReport) -> dict[str, Any]:
     """What a round did, as plain values."""
     return {
         "ended": [
@@ -99,7 +99,7 @@ def reaped(done: Reaped) -> dict[str, Any]:
     }
 
 
-def lines(done: Reaped, dry_run: bool) -> list[str]:
+def lines(done: ReaperReport, dry_run: bool) -> list[str]:
     """What a round did, a line per machine."""
     verb = "would be ended" if dry_run else "ended"
     said = [
@@ -114,7 +114,7 @@ def lines(done: Reaped, dry_run: bool) -> list[str]:
     return said or ["Nothing to end."]
 
 
-def table(found: Sequence[Standing], now_s: float) -> Table:
+def table(found: Sequence[ClusterStatus], now_s: float) -> Table:
     """The clusters, the oldest first; a caption with what they cost together."""
     from rich import box
     from rich.table import Table
@@ -139,24 +139,24 @@ def table(found: Sequence[Standing], now_s: float) -> Table:
     return shown
 
 
-def _machines(one: Standing) -> str:
+def _machines(one: ClusterStatus) -> str:
     return one.text if len(one.machines) == one.count else f"{one.text} ({len(one.machines)} there)"
 
 
-def _lease(one: Standing, now_s: float) -> str:
+def _lease(one: ClusterStatus, now_s: float) -> str:
     left_s = one.lease_end_s - now_s
     ends = f"{format_duration(left_s)} left" if left_s > 0 else f"over for {format_duration(-left_s)}"
     return ends if one.state == "up" else f"{one.state}, {ends}"
 
 
-def _run(one: Standing) -> str:
+def _run(one: ClusterStatus) -> str:
     return f"{one.run} (gone)" if one.held is False else one.run
 
 
-def _register(home: Path | None) -> Register:
-    from prudent.cloud.leases.register import Register
+def _register(home: Path | None) -> LeaseRegister:
+    from prudent.cloud.leases.register import LeaseRegister
 
-    return Register(home)
+    return LeaseRegister(home)
 
 
 def _also(where: Sequence[str] | None, home: Path) -> list[Provider]:
@@ -187,10 +187,10 @@ def reap_leftovers(home: Path | None = None) -> None:
     It is done in passing, so it never fails the command that it precedes: trouble is a warning.
     """
     from prudent.cloud.leases.reaper import reap_all
-    from prudent.cloud.leases.register import Register
+    from prudent.cloud.leases.register import LeaseRegister
 
     try:
-        done = reap_all(Register(home), time.time())
+        done = reap_all(LeaseRegister(home), time.time())
     except (PrudentError, OSError) as error:
         complain(f"leftover machines could not be looked for: {error}")
         return
@@ -235,7 +235,7 @@ EC2 = "ec2"
 
 def tell_age(prices: Iterable[Price]) -> None:
     """One sentence on stderr if some of these prices may have changed."""
-    note = age_note(prices)
+    note = price_age_note(prices)
     if note is not None:
         complain(note)
 

@@ -22,16 +22,15 @@ from prudent.tuning.confirm import (
     Confirmation,
     allowance_usd,
     beyond_usd,
-    confirmation_of,
     confirm,
+    confirmation_of,
     earlier_run,
 )
-from prudent.tuning.confirmations import ConfirmationFile, ConfirmationRun
+from prudent.tuning.confirmation_file import ConfirmationFile, ConfirmationRun
 from prudent.tuning.goal import COST, TIME
 from prudent.tuning.jobs.job import Job, ReapableJob
 from prudent.tuning.journal import study_lock
-from prudent.tuning.recommendation import untested_recommendation
-from prudent.tuning.result import Result
+from prudent.tuning.result import Result, untested_recommendation
 from prudent.tuning.strategies.strategy import prediction_key
 from prudent.tuning.trial import CUT
 
@@ -92,7 +91,7 @@ def confirmed(
     """
     if result.interrupted:
         return ConfirmationOutcome(
-            why_not="Not confirmed: the study was interrupted; go on with --resume --confirm."
+            why_not="Not confirmed: the study was interrupted; continue with --resume --confirm."
         )
     recommended = untested_recommendation(result)
     if recommended is not None and not recommended.likely:
@@ -277,6 +276,6 @@ def _failure(done: ConfirmationOutcome) -> str:
             "--resume --confirm --confirm-budget."
         )
     return (
-        f"The confirming run failed: {trial.why.rstrip('.')}; {spent} was paid{when}. Mend the job, then try "
+        f"The confirming run failed: {trial.why.rstrip('.')}; {spent} was paid{when}. Fix the job, then try "
         "again with --resume --confirm."
     )

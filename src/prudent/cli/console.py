@@ -18,7 +18,7 @@ WIDEST = 140
 
 
 def out() -> Console:
-    """The console for answers; plain text where it is no terminal."""
+    """The console for answers; plain text where it is not a terminal."""
     from rich.console import Console
 
     console = Console(highlight=False, emoji=False)  # ":x:" in a name is no picture

@@ -144,11 +144,13 @@ class _Book:
         self._name, self._folder, self._resume = name, folder, resume
 
     def tell(self, run: WorkflowRun) -> None:
-        from prudent.cloud.spending import Account
+        from prudent.cloud.spending import RunSpending
 
         ahead = run.forecast
         expected_usd = run.plan.cost_usd if ahead is None else ahead.cost_usd.expected
-        Account("execute", self._name, self._folder, self._resume, expected_usd, complain).tell(run.cost_usd)
+        RunSpending("execute", self._name, self._folder, self._resume, expected_usd, complain).tell(
+            run.cost_usd
+        )
 
 
 def _workflow_of(plan: Plan, path: Path) -> Path:

@@ -83,7 +83,7 @@ def terraform(
     if not _NAME.fullmatch(name):
         raise BadInput(f'"{name}" cannot begin names on AWS; use 3 to 22 small letters, digits and "-".')
     if not _REGION.fullmatch(region):
-        raise BadInput(f'"{region}" is no region of AWS; write one like us-east-1.')
+        raise BadInput(f'"{region}" is not a region of AWS; write one like us-east-1.')
     if not key_file or any(sign in key_file for sign in '"\\\n${}%'):
         raise BadInput(f"The key file {key_file!r} cannot be written into a setting; give a plain path.")
     said = {
@@ -110,7 +110,7 @@ def network(text: str) -> str:
     try:
         found = ipaddress.ip_network(text.strip())
     except ValueError as error:
-        raise BadInput(f'"{text}" is no address ({error}); write one like 203.0.113.7/32.') from error
+        raise BadInput(f'"{text}" is not an address ({error}); write one like 203.0.113.7/32.') from error
     if found.version != 4:
         raise BadInput(f'"{text}" is of version 6; the network is of version 4: give such an address.')
     return str(found)

@@ -92,7 +92,7 @@ def read_assignments(said: Sequence[str] | None, flag: str, example: str) -> dic
     >>> read_settings(["episodes=50", "speed=lognormal(1,0.3)"], "--option", "a=1")
     {'episodes': 50, 'speed': 'lognormal(1,0.3)'}
     """
-    from prudent.core.yaml_text import read_yaml
+    from prudent.core.documents import read_yaml
 
     settings: dict[str, Any] = {}
     for text in said or ():
@@ -130,7 +130,7 @@ def read_fleet(text: str, slots: str, mips: Sequence[str] | None, catalog: Path 
     speeds = {}
     for name, value in read_assignments(mips, "--mips", "m3.medium=1200").items():
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise BadInput(f'"{value}" is no speed of {name}; give a number of MIPS, like {name}=1200.')
+            raise BadInput(f'"{value}" is not a speed of {name}; give a number of MIPS, like {name}=1200.')
         speeds[name] = float(value)
     return Fleet.parse(text, slots, mips=speeds, catalog=Catalog.load(catalog))  # type: ignore[arg-type]
 

@@ -13,9 +13,9 @@ import typer
 
 from prudent.cli.console import out, say, say_json
 from prudent.cli.options import AsJson, HomeFolder
-from prudent.cloud import price_files
+from prudent.cloud import price_lists
 from prudent.cloud.catalog import Catalog, Machine
-from prudent.cloud.spending import Spending, Spent
+from prudent.cloud.spending import DailySpending, SpendingLog
 from prudent.core.errors import BadInput, unknown
 from prudent.core.units import SECONDS, format_money, parse_in
 
@@ -43,7 +43,7 @@ def show(
     family: Annotated[str | None, typer.Option(help="Only this family, such as m5.")] = None,
     catalog: Annotated[
         Path | None,
-        typer.Option(help="A price list of your own (CSV); it overrides or extends the bundled one."),
+        typer.Option(help="Your own price list (CSV); it overrides or extends the bundled one."),
     ] = None,
     min_vcpus: Annotated[int, typer.Option(help="Only machines with at least this many vCPUs.")] = 1,
     sort: Annotated[str, typer.Option(help="Order by family, price or vcpus.")] = "family",
@@ -79,18 +79,20 @@ def update(
     if not 0 < spot_days <= _MOST_SPOT_DAYS:
         raise BadInput(f"AWS keeps {_MOST_SPOT_DAYS} days of spot prices: give --spot-days from 1 to that.")
     try:
-        from prudent.cloud.providers.ec2.price_list import COLUMNS, SPOT_COLUMNS, PriceList
+        from prudent.cloud.providers.ec2.prices import COLUMNS, SPOT_COLUMNS, PriceList
     except ImportError as error:
         raise BadInput("AWS's packages are missing; `pip install prudent[aws]`.") from error
 
-    date = price_files.today().isoformat()
+    date = price_lists.today().isoformat()
     asked = PriceList(region, profile)
     rows = asked.on_demand(date)
     types = [name for pattern in spot or [] for name in _matching([str(row[0]) for row in rows], pattern)]
     spots = asked.spot(types, spot_days) if types else []
-    written = [price_files.write(f"aws-{region}-{date}.csv", COLUMNS, rows, home)]
+    written = [price_lists.write_price_list(f"aws-{region}-{date}.csv", COLUMNS, rows, home)]
     if types:
-        written.append(price_files.write(f"aws-{region}-spot-{date}.csv", SPOT_COLUMNS, spots, home))
+        written.append(
+            price_lists.write_price_list(f"aws-{region}-spot-{date}.csv", SPOT_COLUMNS, spots, home)
+        )
     if as_json:
         said = {"region": region, "date": date, "types": len(rows), "spot_prices": len(spots)}
         say_json({**said, "files": [str(path) for path in written]})
@@ -193,7 +195,7 @@ def money(
 ) -> None:
     """Show what was spent on this computer, by day and project, beside what was expected."""
     first = first_day(since, datetime.now(UTC).date())
-    found = Spending(home).by_day(first)
+    found = SpendingLog(home).by_day(first)
     if as_json:
         total_usd = sum(spent.usd for spent in found)
         say_json({"since": first, "total_usd": total_usd, "days": [asdict(spent) for spent in found]})
@@ -217,10 +219,10 @@ def first_day(said: str, today: date) -> str:
         days = parse_in(said, SECONDS) / 86_400.0
         return (today - timedelta(days=max(round(days), 1) - 1)).isoformat()
     except (BadInput, OverflowError) as error:
-        raise BadInput(f'"{said}" is no day: write --since 2026-11-01, or --since "7 d".') from error
+        raise BadInput(f'"{said}" is not a day: write --since 2026-11-01, or --since "7 d".') from error
 
 
-def spending_table(found: Sequence[Spent], first: str) -> Table:
+def spending_table(found: Sequence[DailySpending], first: str) -> Table:
     """A line for each day and project; a day is named once."""
     from rich import box
     from rich.table import Table

@@ -20,7 +20,7 @@ from prudent.tuning.jobs.job import Job
 from prudent.tuning.journal import read_facts
 from prudent.tuning.problem import Problem
 from prudent.tuning.result import Result
-from prudent.tuning.study import Study
+from prudent.tuning.study.study import Study
 from prudent.tuning.trial import Trial
 from prudent.tuning.tune import summary
 

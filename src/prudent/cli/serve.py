@@ -120,16 +120,16 @@ def serve(
 
 
 def _run(settings: Settings, is_open: bool | None) -> None:
-    from prudent.service.intake.sources import Fronts, fronts_of
-    from prudent.service.notify.notifier import Courier
+    from prudent.service.intake.sources import SourceThreads, sources_of
+    from prudent.service.logs import json_lines
+    from prudent.service.notify.notifier import Notifier
     from prudent.service.security import protection
     from prudent.service.security.tokens import make_token
     from prudent.service.store.store import Store
     from prudent.service.web.app import create_app
-    from prudent.service.web.log_stream import json_lines
     from prudent.service.worker import artifacts, machines
-    from prudent.service.worker.sandbox import NO_WALL, wall_of
-    from prudent.service.worker.supervisor import Crew
+    from prudent.service.worker.sandbox import NO_SANDBOX, sandbox_of
+    from prudent.service.worker.supervisor import WorkerSupervisor
 
     settings.create()
     machines.check(settings.where, settings.home)
@@ -139,29 +139,34 @@ def _run(settings: Settings, is_open: bool | None) -> None:
         stack.enter_context(json_lines())
         store = stack.enter_context(Store(settings.database))
         access = protection.check_access(settings, store, is_open)
-        wall = wall_of(settings)
+        wall = sandbox_of(settings)
         token = make_token(settings.home)
         settings = protection.with_own_folders(settings)
         app = create_app(settings, store)
         stack.enter_context(_heeded_signals())
-        stack.enter_context(reaping(settings.home, also=lambda: machines.reap(wall, settings.runs)))
-        crew = Crew(settings, settings.workers)
+        stack.enter_context(reaping(settings.home, also=lambda: machines.reap_sandboxed(wall, settings.runs)))
+        crew = WorkerSupervisor(settings, settings.workers)
         stack.callback(crew.stop)
         crew.start()
-        courier = Courier(settings).start()
+        courier = Notifier(settings).start()
         stack.callback(courier.stop)
-        fronts = Fronts(fronts_of(settings, store)).start()
+        fronts = SourceThreads(sources_of(settings, store)).start()
         stack.callback(fronts.stop)
         said = who_may(settings.home, access.chosen_open, token)
-        _serve(app, settings, said if wall is not None else (*said, NO_WALL), wall is not None)
+        _serve(app, settings, said if wall is not None else (*said, NO_SANDBOX), wall is not None)
 
 
 def _serve(app: Any, settings: Settings, said: Sequence[str], walled: bool) -> None:
     """Serve; `said` is told when the address is known, for which {address} stands."""
     import uvicorn
 
-    from prudent.service.security.checklist import tell
-    from prudent.service.web.connections import Front, answer_promptly, connection_type, raise_open_files
+    from prudent.service.security.checklist import write_service_file
+    from prudent.service.web.connections import (
+        GradualServer,
+        answer_promptly,
+        connection_type,
+        raise_open_files,
+    )
 
     raise_open_files()
     answer_promptly()
@@ -175,12 +180,12 @@ def _serve(app: Any, settings: Settings, said: Sequence[str], walled: bool) -> N
         server_header=False,
         timeout_graceful_shutdown=3,
     )
-    server = Front(config)
+    server = GradualServer(config)
     listening = _listening(settings)
     place = listening.getsockname()
     shown = f"[{place[0]}]" if ":" in place[0] else place[0]
     address = f"http://{shown}:{place[1]}"
-    tell(settings, address, walled)
+    write_service_file(settings, address, walled)
     say(out(), f"Prudent serves at {address} (home: {settings.home}). Ctrl-C ends it.")
     for line in said:  # a link that is broken in two cannot be followed
         out().print(line.replace("{address}", address), soft_wrap=True, markup=False)
@@ -280,9 +285,9 @@ def worker(
     """
     if attached is not None:  # a service started it, and it shall not outlive that
         end_with_parent(attached, signal.SIGTERM)
-    from prudent.service.notify.notifier import Courier
+    from prudent.service.logs import json_lines
+    from prudent.service.notify.notifier import Notifier
     from prudent.service.store.store import Store
-    from prudent.service.web.log_stream import json_lines
     from prudent.service.worker import artifacts as results
     from prudent.service.worker import machines
     from prudent.service.worker.worker import Worker
@@ -298,10 +303,10 @@ def worker(
             signal.signal(number, lambda *_: made.drain())
 
         def reap_walled() -> None:
-            machines.reap(made.hands.wall, settings.runs)
+            machines.reap_sandboxed(made.pool.sandbox, settings.runs)
 
         with nullcontext() if attached is not None else reaping(settings.home, also=reap_walled):
-            courier = Courier(settings).start()  # what this worker announces lies in its own home
+            courier = Notifier(settings).start()  # what this worker announces lies in its own home
             made.run()
             courier.stop()
     sys.stdout.flush()

@@ -119,7 +119,7 @@ def _asked(
 
 def _types(asked: TrainingRequest, cluster: str | None) -> list[str]:
     """The machine types that may be rented."""
-    from prudent.cloud.cluster import parse_fleet
+    from prudent.cloud.catalog import parse_fleet
 
     named = asked.computational_resources.instances if asked.computational_resources else ()
     open_types = asked.machines.types if asked.machines else ()
@@ -131,12 +131,12 @@ def _run(
     asked: TrainingRequest, engine: str, machines: dict[str, Any], to: Path, resume: bool, as_json: bool
 ) -> Leaderboard:
     from prudent.cli.display.training import TrainingProgress, training_view
-    from prudent.cloud.spending import Account
+    from prudent.cloud.spending import RunSpending
     from prudent.training.leaderboard import ClusterReady, SpendingUpdated, TrainingEvent
     from prudent.training.train import train as run_request
 
     view = training_view(TrainingProgress(asked), None if as_json else out())
-    account = Account("train", to.absolute().name, to, resume, asked.budget.usd, complain)
+    account = RunSpending("train", to.absolute().name, to, resume, asked.budget.usd, complain)
 
     def watch(event: TrainingEvent) -> None:
         if isinstance(event, SpendingUpdated):
@@ -179,12 +179,12 @@ def _show_plan(
     asked: TrainingRequest, engine: str, machines: dict[str, Any], to: Path, as_json: bool
 ) -> None:
     from prudent.cli.display.training import joint_lines, plan_lines
-    from prudent.training.joint.train import joint_outlook
+    from prudent.training.joint.train import joint_preview
     from prudent.training.request.resources import cluster_for_request
     from prudent.training.search.preview import preview
 
     if asked.machines is not None:
-        joint = joint_outlook(asked, engine, machines["where"])
+        joint = joint_preview(asked, engine, machines["where"])
         said, lines = joint.to_dict(), joint_lines(joint)
     else:
         seen = preview(asked, engine, cluster_for_request(asked, engine, **machines, out=to, home=None))

@@ -17,21 +17,21 @@ from prudent.cli.display.study_live import StudyProgress, study_view
 from prudent.cli.exits import FAILED, INTERRUPTED, OK, OVER_LIMIT, ended_by_signals
 from prudent.cli.options import AsJson, OtherSeed, complete_strategies, read_assignments
 from prudent.cli.report import StudyFiles, document, study_of, write_report
-from prudent.cloud.spending import Account
+from prudent.cloud.spending import RunSpending
 from prudent.core.errors import BadInput
 from prudent.core.units import format_money
-from prudent.tuning.confirmations import ConfirmationFile
+from prudent.tuning.confirmation_file import ConfirmationFile
 from prudent.tuning.dry_run import dry_run as look_ahead
 from prudent.tuning.dry_run import endless
 from prudent.tuning.job_file import JobFile
 from prudent.tuning.jobs.cluster_command import ClusterCommandJob
 from prudent.tuning.jobs.job import Job, RentingJob
+from prudent.tuning.journal import earlier_trials
 from prudent.tuning.result import Result
-from prudent.tuning.study import Study
+from prudent.tuning.study.study import Study
 from prudent.tuning.trial import Trial
 from prudent.tuning.tune import Event, TrialEnded
 from prudent.tuning.tune import tune as run_study
-from prudent.tuning.warm_start import earlier_trials
 
 
 def tune(
@@ -113,7 +113,7 @@ def tune(
         return
     if endless(sketch, said.max_trials):
         raise BadInput(
-            "Nothing would end this study: no money is spent and the space has no end; "
+            "This study would never end: no money is spent and the space is infinite; "
             "set a budget and a price, or --max-trials."
         )
     if isinstance(job, RentingJob):
@@ -151,7 +151,7 @@ def _teller(said: JobFile, job: Job, places: StudyFiles, resume: bool) -> Callab
     """Tells the book of this computer what a study has cost, and adds its confirming runs."""
     if job.virtual:  # a replay costs nothing
         return lambda study_usd: None
-    account = Account("tune", said.name, places.journal, resume, said.budget_usd, complain)
+    account = RunSpending("tune", said.name, places.journal, resume, said.budget_usd, complain)
     confirmations = ConfirmationFile(places.confirmation, job.space)
     others_usd = 0.0 if resume else confirmations.spent_usd  # of a study that was here before
     return lambda study_usd: account.tell(study_usd + confirmations.spent_usd - others_usd)

@@ -15,7 +15,7 @@ from prudent.cli.serve import private_files
 from prudent.core.errors import BadInput, unknown
 
 if TYPE_CHECKING:
-    from prudent.service.security.tokens import Access
+    from prudent.service.security.tokens import AccessMode
     from prudent.service.store.store import Store
 
 users = typer.Typer(
@@ -31,7 +31,7 @@ Config = Annotated[Path | None, typer.Option(help="The service's settings, a YAM
 
 @users.command()
 def add(
-    name: Annotated[str, typer.Argument(help="Letters, digits and . _ @ -")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and . _ @ -")],
     role: Annotated[
         str, typer.Option(help="viewer, member, commander (may run commands) or admin.")
     ] = "member",
@@ -93,7 +93,7 @@ def list_(home: Home = None, config: Config = None, as_json: AsJson = False) -> 
 
 @users.command()
 def remove(
-    name: Annotated[str, typer.Argument(help="Whose token no longer counts.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The user whose token ends.")],
     home: Home = None,
     config: Config = None,
 ) -> None:
@@ -107,15 +107,15 @@ def remove(
 
 
 @contextmanager
-def _store(home: Path | None, config: Path | None) -> Iterator[tuple[Store, Access]]:
-    from prudent.service.security.tokens import Access
+def _store(home: Path | None, config: Path | None) -> Iterator[tuple[Store, AccessMode]]:
+    from prudent.service.security.tokens import AccessMode
     from prudent.service.settings import load
     from prudent.service.store.store import Store
 
     settings = load({"home": home}, config)
     settings.create()
     with private_files(), Store(settings.database) as store:
-        yield store, Access(settings.home)
+        yield store, AccessMode(settings.home)
 
 
 def _article(role: str) -> str:

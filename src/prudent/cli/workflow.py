@@ -21,7 +21,7 @@ Output = Annotated[Path, typer.Argument(metavar="OUTPUT", help="The WfFormat (JS
 
 @workflow.command()
 def show(path: WorkflowPath, as_json: AsJson = False) -> None:
-    """Show what a workflow consists of: programs, levels, files, the longest way through it."""
+    """Show what a workflow consists of: programs, levels, files, the longest path through it."""
     from prudent.cli.display.workflow import described, description
     from prudent.workflows.workflow import Workflow
 

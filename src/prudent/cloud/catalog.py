@@ -11,17 +11,17 @@ really pay goes into a CSV of your own; both override or extend the list (see `C
 from __future__ import annotations
 
 import fnmatch
+import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
 
-from prudent.cloud import price_files
+from prudent.cloud import price_lists
 from prudent.cloud.billing import MINIMUM_S, on_demand
-from prudent.cloud.cluster import cluster_text, parse_cluster, parse_fleet
 from prudent.cloud.price_lists import PriceRow, parse_price_table, read_price_table
-from prudent.cloud.speed import mips_of, speed_of
 from prudent.core.errors import BadInput, unknown
 from prudent.core.money import Price
 
@@ -33,7 +33,7 @@ class Machine:
     """One machine type: its size, its price, and how fast it roughly is.
 
     `speed` is that of one vCPU relative to the third generation, `mips` that of the whole machine;
-    both are estimates (see `prudent.cloud.speed`). `memory_gb` is 0 where a list does not say.
+    both are estimates (see `prudent.cloud.catalog`). `memory_gb` is 0 where a list does not say.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Catalog:
         The later override or extend the earlier: a row that has a known name changes the cells it fills and
         keeps the others. The earlier date is never kept: it says when another price was valid.
         """
-        fetched = price_files.latest(region)
+        fetched = price_lists.latest_price_list(region)
         catalog = _bundled() if fetched is None else _fetched(fetched, fetched.stat().st_mtime_ns)
         return catalog if extra_csv is None else catalog._with(Path(extra_csv))
 
@@ -190,3 +190,79 @@ def _unknown_machine(name: str, family: str | None) -> Machine:
     speed = speed_of(family)
     no_price = Price(0.0, "", "none", MINIMUM_S)
     return Machine(name, 1, 0.0, family, 0, "", no_price, "", speed, mips_of(1, speed))
+
+
+_CLUSTER = re.compile(r"\s*(?:(?P<count>[^*\s]+)\s*\*\s*)?(?P<name>[^*\s,]+)\s*")
+
+
+def parse_cluster(text: str) -> tuple[int, str]:
+    """Count and type of a cluster of equal machines; a type alone is one machine.
+
+    >>> parse_cluster("4*m5.large"), parse_cluster("m5.large")
+    ((4, 'm5.large'), (1, 'm5.large'))
+    """
+    match = _CLUSTER.fullmatch(text)
+    if match is None:
+        raise BadInput(f'"{text}" is not a cluster: write count*type, like 4*m5.large.')
+    count = match["count"] or "1"
+    if not (count.isascii() and count.isdigit() and int(count) >= 1):
+        raise BadInput(f'"{count}" in "{text}" is not a number of machines: write a whole number, 1 or more.')
+    return int(count), match["name"]
+
+
+def parse_fleet(text: str) -> list[tuple[int, str]]:
+    """Counts and types of a fleet of several kinds, in the order written.
+
+    >>> parse_fleet("8*m3.medium, 3*m3.2xlarge")
+    [(8, 'm3.medium'), (3, 'm3.2xlarge')]
+    """
+    if not text.strip():
+        raise BadInput("The fleet is empty: write it like 8*m3.medium,3*m3.2xlarge.")
+    return [parse_cluster(part) for part in text.split(",")]
+
+
+def cluster_text(count: int, name: str) -> str:
+    """The text that `parse_cluster` reads.
+
+    >>> cluster_text(4, "m5.large")
+    '4*m5.large'
+    """
+    return f"{count}*{name}"
+
+
+MIPS_PER_SLOT = 1000.0
+"""One vCPU of the third generation: the study's m3.medium."""
+
+_SCALING = math.log(4156.0 / MIPS_PER_SLOT, 8)
+_GAIN_PER_GENERATION = 1.15
+_REFERENCE_GENERATION = 3
+
+# Names of general, compute and memory families carry the processor generation; these count otherwise.
+_PROCESSOR_GENERATION = {
+    "t2": 4, "t3": 5, "t3a": 5, "t4g": 6,
+    "x1": 4, "x1e": 4, "z1d": 5,
+    "i2": 3, "i3": 4, "i3en": 5, "d2": 4, "h1": 4,
+    "g3": 4, "g4dn": 5, "g5": 5, "p2": 4, "p3": 4, "p3dn": 5, "p4d": 5,
+}  # fmt: skip
+
+
+def speed_of(family: str) -> float:
+    """Speed of one vCPU relative to the third generation, 1.0 for a family nobody knows.
+
+    >>> speed_of("m3"), round(speed_of("m5"), 4), speed_of("my-server")
+    (1.0, 1.3225, 1.0)
+    """
+    generation = _PROCESSOR_GENERATION.get(family)
+    if generation is None:
+        named = re.fullmatch(r"[mcr](\d)[a-z]*", family)
+        generation = int(named.group(1)) if named else _REFERENCE_GENERATION
+    return float(_GAIN_PER_GENERATION ** max(0, generation - _REFERENCE_GENERATION))
+
+
+def mips_of(vcpus: int, speed: float) -> float:
+    """Million instructions a second of a whole machine, to the nearest whole number.
+
+    >>> mips_of(1, 1.0), mips_of(8, 1.0)
+    (1000.0, 4156.0)
+    """
+    return float(round(MIPS_PER_SLOT * speed * vcpus**_SCALING))

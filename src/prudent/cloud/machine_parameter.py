@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from prudent.cloud.billing import cluster_price
-from prudent.cloud.catalog import Catalog, Machine
-from prudent.cloud.cluster import cluster_text, parse_cluster
+from prudent.cloud.catalog import Catalog, Machine, cluster_text, parse_cluster
 from prudent.core.errors import BadInput, unknown
 from prudent.core.money import Price
-from prudent.core.values import Features, need_name
+from prudent.core.parameters import Features, need_name
 
 _LIMIT = 100_000  # clusters that a parameter may list; more is a typing error
 _KEYS = ("types", "count", "catalog")
@@ -114,7 +113,7 @@ class MachineParameter:
         """The count and the machine that a value means."""
         if not isinstance(value, str):
             raise BadInput(
-                f'The value {value!r} of "{self.name}" is no cluster: write it like {self.values[0]}.'
+                f'The value {value!r} of "{self.name}" is not a cluster: write it like {self.values[0]}.'
             )
         count, name = parse_cluster(value)
         if name not in self.types:
@@ -228,7 +227,7 @@ def _counts(name: str, counts: Any) -> tuple[int, ...]:
     for count in counts:
         if isinstance(count, bool) or not isinstance(count, Integral) or int(count) < 1:
             raise BadInput(
-                f'The count {count!r} of "{name}" is no number of machines: use whole numbers from 1.'
+                f'The count {count!r} of "{name}" is not a number of machines: use whole numbers from 1.'
             )
     if len(set(counts)) < len(counts):
         raise BadInput(f'The count of "{name}" lists a number twice: remove one.')

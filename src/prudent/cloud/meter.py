@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
-from prudent.cloud.hold import RentalPeriod, affordable_s, due_usd, usd_per_s
+from prudent.cloud.billing import RentalPeriod, affordable_s, due_usd, usd_per_s
 from prudent.cloud.leases.lease import Lease
 from prudent.core.errors import PrudentError
 from prudent.core.money import Price

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Iterator
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
+from prudent.cloud.home_folder import default_home
 from prudent.core.errors import BadInput, unknown
+from prudent.core.money import Price
 
 REQUIRED = ("name", "price_usd_per_h")
 OPTIONAL = (
@@ -79,7 +84,7 @@ def _header(reader: Iterator[list[str]], source: str) -> list[str]:
         if column not in REQUIRED + OPTIONAL:
             raise BadInput(f"{source}, line 1: {unknown('column', column, REQUIRED + OPTIONAL)}")
         if header.count(column) > 1:
-            raise BadInput(f"{source}, line 1: the column {column} stands there twice; keep one of the two.")
+            raise BadInput(f"{source}, line 1: the column {column} is given twice; keep one of the two.")
     return header
 
 
@@ -136,7 +141,7 @@ class _Line:
 def _row(line: _Line) -> PriceRow:
     name = line.text("name")
     if name is None or "*" in name or "," in name or len(name.split()) != 1:
-        raise line.error("name", "is no machine name; give one word without * and comma")
+        raise line.error("name", "is not a machine name; give one word without * and comma")
     price = line.number("price_usd_per_h")
     if price is None:
         raise line.error("price_usd_per_h", "is missing; give dollars per hour, 0 or more")
@@ -154,3 +159,65 @@ def _row(line: _Line) -> PriceRow:
         mips=line.number("mips", above=True),
         minimum_s=line.number("minimum_s"),
     )
+
+
+OLD_DAYS = 60
+"""A price that is older than this is told at launch."""
+_NAME = re.compile(r"aws-(?P<region>[a-z0-9-]+?)-(?P<date>\d{4}-\d{2}-\d{2})\.csv")
+
+
+def price_list_folder(home: Path | None = None) -> Path:
+    return (home or default_home()) / "prices"
+
+
+def latest_price_list(region: str | None = None, home: Path | None = None) -> Path | None:
+    """The newest list of on-demand prices: of one region, or of any; None where none was fetched."""
+    try:
+        names = sorted(path.name for path in price_list_folder(home).iterdir())
+    except OSError:
+        return None
+    found = [(match["date"], name) for name in names if (match := _NAME.fullmatch(name)) is not None
+             and not match["region"].endswith("-spot") and region in (None, match["region"])]  # fmt: skip
+    return price_list_folder(home) / max(found)[1] if found else None
+
+
+def write_price_list(
+    name: str, columns: Sequence[str], rows: Iterable[Sequence[object]], home: Path | None
+) -> Path:
+    """Write a list whole or not at all; one of the same name is replaced."""
+    path = price_list_folder(home) / name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+        with open(handle, "w", newline="", encoding="utf-8") as file:
+            table = csv.writer(file)
+            table.writerow(columns)
+            table.writerows(rows)
+        os.replace(fresh, path)
+    except OSError as error:
+        raise BadInput(
+            f"Cannot write the price list {path} ({error.strerror}); name another folder with PRUDENT_HOME."
+        ) from error
+    return path
+
+
+def today() -> date:
+    return datetime.now(UTC).date()
+
+
+def price_age_note(prices: Iterable[Price], at: date | None = None) -> str | None:
+    """What to tell before machines are rented at prices that may have changed; None if all are young.
+
+    >>> age_note([Price(0.096, "2025-01-01", "catalog aws us-east-1")], date(2025, 4, 1))
+    'Prices of 2025-01-01 (catalog aws us-east-1) are 90 days old; "prudent prices update" reads newer ones.'
+    >>> age_note([Price(0.096, "2025-03-01", "catalog aws us-east-1")], date(2025, 4, 1))
+    """
+    dated = {price.date: price.source for price in prices if price.date and price.usd_per_h > 0}
+    if not dated:
+        return None
+    oldest = min(dated)
+    days = ((at or today()) - date.fromisoformat(oldest)).days
+    if days <= OLD_DAYS:
+        return None
+    said = f"Prices of {oldest} ({dated[oldest]}) are {days} days old"
+    return f'{said}; "prudent prices update" reads newer ones.'

@@ -15,7 +15,7 @@ import sys
 import threading
 from pathlib import Path
 
-from prudent.cloud.procfs import ProcessIdentity
+from prudent.cloud.processes import ProcessIdentity
 
 _PROGRAM = """
 import os, signal, sys, time

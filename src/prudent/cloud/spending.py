@@ -20,7 +20,7 @@ from pathlib import Path
 from prudent.cloud.home_folder import default_home
 from prudent.core.errors import BadInput
 
-KINDS = ("tune", "train", "execute", "serve")
+RUN_KINDS = ("tune", "train", "execute", "serve")
 _FILE = "spending.jsonl"
 
 
@@ -42,7 +42,7 @@ class SpendingRecord:
 
 
 @dataclass(frozen=True)
-class Spent:
+class DailySpending:
     """The money of one day, project and kind; the forecasts are those of the runs that began on that day."""
 
     day: str
@@ -53,7 +53,7 @@ class Spent:
     runs: int
 
 
-class Spending:
+class SpendingLog:
     """The book of one folder. Safe for several processes at once."""
 
     def __init__(self, home: Path | None = None) -> None:
@@ -87,12 +87,12 @@ class Spending:
             raise BadInput(f"Cannot read {self._path} ({error.strerror}); check who owns it.") from error
         return list(_lines(text))
 
-    def by_day(self, since_day: str = "") -> list[Spent]:
+    def by_day(self, since_day: str = "") -> list[DailySpending]:
         """The money of each day, project and kind since a day; the latest first."""
-        return summed(self.read(), since_day)
+        return daily_spending(self.read(), since_day)
 
 
-class Account:
+class RunSpending:
     """One run's lines in the book. A book that cannot be written is told once, and ends no run.
 
     `place` is where the run keeps its journal or its results: a run that is resumed there is the same run.
@@ -109,7 +109,7 @@ class Account:
     ) -> None:
         self._kind, self._project, self._forecast_usd = kind, project, forecast_usd
         self._complain = complain
-        self._book = Spending()
+        self._book = SpendingLog()
         start = f"{place.absolute()}#"
         known = [told.run for told in self._book.read() if told.run.startswith(start)] if resume else []
         self._run = known[-1] if known else f"{start}{uuid.uuid4().hex}"
@@ -128,7 +128,7 @@ class Account:
             self._complain(str(error))
 
 
-def summed(lines: Iterable[SpendingRecord], since_day: str = "") -> list[Spent]:
+def daily_spending(lines: Iterable[SpendingRecord], since_day: str = "") -> list[DailySpending]:
     """Totals of runs as money of days.
 
     >>> told = [Told(0.0, "tune", "wine", "a", 1.0, 5.0), Told(90_000.0, "tune", "wine", "a", 1.5)]
@@ -148,7 +148,7 @@ def summed(lines: Iterable[SpendingRecord], since_day: str = "") -> list[Spent]:
         usd[place] += max(told.total_usd - before, 0.0)
         reached[told.run] = max(told.total_usd, before)
     return [
-        Spent(*place, usd[place], forecast_usd.get(place), len(runs[place]))
+        DailySpending(*place, usd[place], forecast_usd.get(place), len(runs[place]))
         for place in sorted(usd, key=lambda place: (place[0], usd[place]), reverse=True)
         if place[0] >= since_day
     ]

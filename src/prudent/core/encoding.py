@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
-from prudent.core.parameters import Categorical, Parameter
+from prudent.core.parameters import Categorical, Parameter, Value
 from prudent.core.ranges import Integer, Real
-from prudent.core.values import Value
 
 _TABLE_LIMIT = 50_000  # values of one parameter whose features are worth keeping
 

@@ -126,7 +126,7 @@ class Ledger:
 
     def __init__(self, budget_usd: float | None = None) -> None:
         if budget_usd is not None and not (math.isfinite(budget_usd) and budget_usd >= 0):
-            raise BadInput(f"The budget {budget_usd} is no amount of money: give dollars, 0 or more.")
+            raise BadInput(f"The budget {budget_usd} is not an amount of money: give dollars, 0 or more.")
         self.budget_usd = budget_usd
         self._entries: list[LedgerEntry] = []
         self._open: set[Reservation] = set()
@@ -266,4 +266,4 @@ class Ledger:
 
 def _check_money(usd: float) -> None:
     if math.isnan(usd) or usd < 0:
-        raise BadInput(f"{usd} is no amount of money: give dollars, 0 or more.")
+        raise BadInput(f"{usd} is not an amount of money: give dollars, 0 or more.")

@@ -113,7 +113,7 @@ class Price:
     def times(self, count: int) -> Price:
         """The price of that many machines at once; each has the same billing minimum."""
         if count < 0:
-            raise BadInput(f"Nobody can rent {count} machines: give a count of 0 or more.")
+            raise BadInput(f"Cannot rent {count} machines: give a count of 0 or more.")
         return replace(self, usd_per_h=self.usd_per_h * count)
 
     def to_dict(self) -> dict[str, Any]:

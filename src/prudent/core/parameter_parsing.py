@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from prudent.core.errors import BadInput, unknown
-from prudent.core.parameters import Categorical, Constant, Integer, Ordinal, Parameter, Real
-from prudent.core.values import Value, is_number, plain
+from prudent.core.parameters import Categorical, Constant, Ordinal, Parameter, Value, is_number, plain
+from prudent.core.ranges import Integer, Real
 
 ParameterFactory: TypeAlias = Callable[[str, Any], Parameter]
 """Makes a parameter from its name and from what stands under the kind's key."""

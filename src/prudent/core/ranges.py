@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
-from prudent.core.values import Features, Value, as_number, at, need_name, place, places, plain
+from prudent.core.parameters import Features, Value, as_number, at, need_name, place, places, plain
 
 _STEP = 0.1  # spread of a small step, as a share of the scale
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput, unknown
-from prudent.core.values import Value
+from prudent.core.parameters import Value
 
 if TYPE_CHECKING:
     from prudent.core.space import Space

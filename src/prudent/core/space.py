@@ -15,9 +15,9 @@ from prudent.core import sampling
 from prudent.core.encoding import Encoder
 from prudent.core.errors import BadInput, unknown
 from prudent.core.parameter_parsing import ParameterFactory, infer_parameter, parse_parameter
-from prudent.core.parameters import Constant, Integer, Parameter
+from prudent.core.parameters import Constant, Parameter, Value
+from prudent.core.ranges import Integer
 from prudent.core.rules import Rule
-from prudent.core.values import Value
 
 __all__ = ["Configuration", "Space", "infer_parameter"]
 

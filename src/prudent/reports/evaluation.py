@@ -87,6 +87,44 @@ def _right(counts: Any, labels: Sequence[str]) -> str:
     )
 
 
+def no_better_than_guessing(picture: Mapping[str, Any]) -> str:
+    """A sentence where the best model has learned nothing that shows on rows it had not seen; else none.
+
+    For classes by Cohen's kappa, its agreement with the truth beyond chance; for numbers by the share of the
+    variance that it explains. Both count as nothing below two standard errors of what guessing gives.
+    """
+    if "confusion" in picture:
+        return _guesses_classes(np.asarray(picture["confusion"]["counts"], float))
+    found = residuals(picture["residuals"], None) if "residuals" in picture else None
+    return "" if found is None else _guesses_numbers(found)
+
+
+def _guesses_classes(counts: Any) -> str:
+    total = counts.sum()
+    if counts.ndim != 2 or not total:
+        return ""
+    agreed = float(np.trace(counts) / total)
+    chance = float(counts.sum(0) @ counts.sum(1) / total**2)
+    if agreed - chance > 2 * math.sqrt(chance * (1 - chance) / total):
+        return ""
+    most = float(counts.sum(1).max() / total)
+    return (
+        f"The best model is no better than guessing: it is right for {_share(agreed)} of the rows it was "
+        f"judged on, and always predicting the most frequent class would be right for {_share(most)}."
+    )
+
+
+def _guesses_numbers(found: Residuals) -> str:
+    errors, actual = np.array(found.errors), np.array(found.actual)
+    variance = float(actual.var())
+    if variance and 1 - float((errors**2).mean()) / variance > 4 / len(actual):
+        return ""
+    return (
+        "The best model is no better than guessing: always predicting the mean would be as close to the "
+        "rows it was judged on."
+    )
+
+
 def _worst(counts: Any, labels: Sequence[str]) -> tuple[tuple[str, str, int, float], ...]:
     wrong = counts.copy()
     np.fill_diagonal(wrong, 0)

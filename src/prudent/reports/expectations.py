@@ -13,7 +13,7 @@ from prudent.reports.study_model import FEWEST, Z80, Array, MeasureForecast, Row
 from prudent.tuning.goal import COST, TIME, Constraint, Goal
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates
-from prudent.tuning.strategies.pool import candidate_pool
+from prudent.tuning.strategies.candidates import candidate_pool
 from prudent.tuning.trial import CUT, FAILED, Configuration, Trial
 
 ASKED = 30

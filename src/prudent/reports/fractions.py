@@ -21,9 +21,9 @@ from prudent.tuning.goal import COST, TIME, Goal
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
 from prudent.tuning.result import Result
+from prudent.tuning.strategies.candidates import FractionCandidates, FractionGrid
 from prudent.tuning.strategies.extrapolation import LOG, CurveBelief, Extrapolator, GPCurve, Warp
-from prudent.tuning.strategies.foretelling import INTERVAL_Z
-from prudent.tuning.strategies.subsampling import FractionCandidates, FractionGrid
+from prudent.tuning.strategies.goal_posterior import INTERVAL_Z
 from prudent.tuning.trial import CUT, FAILED, Configuration, Trial
 
 Array = NDArray[np.float64]
@@ -66,7 +66,9 @@ class FractionModel:
     def at(self, history: History, candidates: Candidates, fractions: Array) -> dict[str, PredictedRange]:
         """Every measure of the candidates (p), each on its own share of the data (p,)."""
         places = np.arange(len(fractions))
-        field = FractionCandidates(candidates, self.ground.features(candidates), fractions, places, places[:0])
+        field = FractionCandidates(
+            candidates, self.ground.features(candidates), fractions, places, places[:0]
+        )
         cost = self._extrapolator.log_cost(history, field)
         told = {}
         for name in self.measures:

@@ -12,8 +12,7 @@ from prudent.reports.page import Figure, Trace, axis, band, dotted, lines, marks
 from prudent.tuning.confirm import Confirmation
 from prudent.tuning.goal import COST, TIME, Constraint, Goal
 from prudent.tuning.problem import Problem
-from prudent.tuning.recommendation import Recommendation, untested_recommendation
-from prudent.tuning.result import Result
+from prudent.tuning.result import Recommendation, Result, untested_recommendation
 from prudent.tuning.trial import CUT, Configuration, Trial
 
 if TYPE_CHECKING:  # a compiler comes with it, and most jobs have no fraction

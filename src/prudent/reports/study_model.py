@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.core.parameters import Integer, Ordinal, Parameter, Real
+from prudent.core.parameters import Ordinal, Parameter
+from prudent.core.ranges import Integer, Real
 from prudent.core.seeds import rng_for
 from prudent.tuning.goal import COST, TIME
 from prudent.tuning.history import History
@@ -62,7 +63,7 @@ class MeasureForecast:
 
     def average(self, rows: Rows) -> tuple[float, float]:
         """Mean and deviation of the average over candidates: errors that they share do not average out."""
-        from prudent.tuning.surrogates.gp_kernels import matern52
+        from prudent.tuning.surrogates.kernels import matern52
 
         process = self.process
         features = process.candidates[rows]
@@ -82,7 +83,7 @@ class MeasureForecast:
 
     def draws(self, rows: Rows, count: int, rng: np.random.Generator) -> Array:
         """Joint samples (count, rows) in the measure's own unit: what they may all be together."""
-        from prudent.tuning.surrogates.gp_kernels import matern52
+        from prudent.tuning.surrogates.kernels import matern52
 
         process = self.process
         weights = np.array([part.weight for part in process.components])

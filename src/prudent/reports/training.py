@@ -11,7 +11,7 @@ from typing import Any
 
 from prudent._version import __version__
 from prudent.core.errors import BadInput
-from prudent.core.values import is_number
+from prudent.core.parameters import is_number
 from prudent.reports import evaluation, formatting, page
 from prudent.reports import training_charts as charts
 from prudent.reports.page import Figure
@@ -72,6 +72,7 @@ def training_report(board: Leaderboard) -> str:
         rate=_rate,
         call=_call(board),
         version=__version__,
+        guessing=guessing_note(board),
     )
 
 
@@ -110,6 +111,12 @@ def _best_model(board: Leaderboard) -> tuple[ModelFacts | None, ModelDescription
     except BadInput:
         pass  # the page says what the leaderboard knows
     return facts, description
+
+
+def guessing_note(board: Leaderboard) -> str:
+    """A warning where the best model is no better than guessing; nothing where it is, or cannot be judged."""
+    facts, _ = _best_model(board)
+    return "" if facts is None else evaluation.no_better_than_guessing(facts.picture)
 
 
 def _practice(facts: ModelFacts | None, description: ModelDescription | None) -> Evaluation:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from prudent.core.values import is_number
+from prudent.core.parameters import is_number
 from prudent.reports import formatting
 from prudent.reports.evaluation import Residuals, Silhouette
 from prudent.reports.page import Figure, Trace, axis, dotted, lines, marks, plain, steps, wide

@@ -10,19 +10,19 @@ from typing import Any
 
 from prudent._version import __version__
 from prudent.core.ledger import LedgerEntry
-from prudent.core.threads import one_thread
-from prudent.core.values import is_number
+from prudent.core.parameters import is_number
+from prudent.core.processes import one_thread
 from prudent.reports import formatting, page, tuning_charts
 from prudent.reports.expectations import Expectation, expectations_of, hit_rate, remaining_potential
 from prudent.reports.full_data import full_data
 from prudent.reports.page import Figure
 from prudent.reports.study_model import TELLING, Effect, StudyModel, effects
-from prudent.tuning.charges import INTERRUPTED
 from prudent.tuning.confirm import Confirmation
 from prudent.tuning.goal import COST, TIME, Constraint
 from prudent.tuning.history import History
 from prudent.tuning.problem import Problem
 from prudent.tuning.result import Result
+from prudent.tuning.study.settlement import INTERRUPTED
 from prudent.tuning.trial import CUT, FAILED, FINISHED
 
 

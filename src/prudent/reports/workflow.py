@@ -47,7 +47,7 @@ def workflow_report(
     calm = calm_execution(plan, workflow)
     bound_s = lower_bounds(workflow, plan.fleet, world).tight_s if len(workflow) <= _BOUND_UP_TO else 0.0
     real = run.execution.timeline if run is not None else ()
-    leased = run.rents if run is not None else ()
+    leased = run.vm_usage if run is not None else ()
     rented = leased or vm_usage(calm if run is None else run.execution, world)
     pictures = _pictures(plan, workflow, calm.timeline, real, beside, bound_s, leased)
     pictures["money"] = None if run is None else money(run, rented)
@@ -84,7 +84,7 @@ _WHY = {
     "deadline": "because time ran short",
 }
 _POLICIES = {
-    "static": "to the letter",
+    "static": "exactly",
     "adaptive": "until a time differs from the plan; then by rank, on whichever machine ends first",
     "frugal": "until a time differs from the plan; then by rank, on the machines that are rented",
 }

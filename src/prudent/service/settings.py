@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from prudent.core.errors import BadInput, unknown
 from prudent.core.memory import total_mb
-from prudent.core.processes import WORK
+from prudent.core.processes import WORK_NICE
 
 PREFIX = "PRUDENT_"
 SECRETS = ("database_url", "smtp_password", "webhook_secret")
@@ -74,7 +74,7 @@ class Settings:
     grace_s: float = 30.0
     """How long running work may go on after SIGTERM."""
     poll_s: float = 0.1
-    nice: int = WORK
+    nice: int = WORK_NICE
     """How far work gives way to the processes that answer, as `nice` has it; 0 where workers have a machine
     of their own."""
     warm: bool = True
@@ -275,7 +275,7 @@ def _variable(name: str) -> str:
 
 
 def _of_file(path: Path) -> dict[str, Any]:
-    from prudent.core.yaml_text import read_yaml
+    from prudent.core.documents import read_yaml
 
     try:
         said = read_yaml(path.read_text(encoding="utf-8")) or {}
@@ -337,7 +337,7 @@ def _checked(said: dict[str, Any]) -> Settings:
     for name in settings.buckets:
         if "/" in name or ":" in name:
             raise BadInput(
-                f'"{name}" is no name of a bucket; write buckets as names, without s3:// or a path.'
+                f'"{name}" is not a name of a bucket; write buckets as names, without s3:// or a path.'
             )
     return settings
 

@@ -1,4 +1,4 @@
-"""What a training request comes to: every model, best first."""
+"""The leaderboard of a training request, every model best first, and the events on the way to it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Leaderboard:
 
     @property
     def over_usd(self) -> float:
-        """By how much what was paid has passed the budget; 0 where the promise was kept."""
+        """By how much the spending exceeds the budget; 0 if it does not."""
         over_usd = self.spent_usd - (math.inf if self.budget_usd is None else self.budget_usd)
         return over_usd if over_usd > ROUNDING_USD else 0.0
 
@@ -127,7 +127,7 @@ class TrainingTrialStarted:
 
 @dataclass(frozen=True)
 class TrainingTrialReported:
-    """A trial under way reported something."""
+    """A running trial reported its progress."""
 
     number: int
     algorithm: str
@@ -144,7 +144,7 @@ class TrainingTrialEnded:
 
 @dataclass(frozen=True)
 class ClusterReady:
-    """Machines are there and Spark runs on them; `ui` is the address of its pages."""
+    """Machines have started and Spark runs on them; `ui` is the address of its pages."""
 
     text: str
     place: str

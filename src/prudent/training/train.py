@@ -1,4 +1,4 @@
-"""From a request to ranked models in a folder."""
+"""Training: from a request to ranked models in a folder, within its budget."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.meter import BudgetGuard
 from prudent.core.errors import BadInput, PrudentError, RunFailed, unknown
 from prudent.core.units import format_money
@@ -32,13 +32,13 @@ from prudent.training.request.request import TrainingRequest
 from prudent.training.request.resources import (
     LOCAL,
     RentedMachines,
-    check_payable,
     available_cores,
+    check_payable,
     cluster_for_request,
-    paid_before,
-    parallelism_of,
     cluster_trial_price,
     lease_run_name,
+    paid_before,
+    parallelism_of,
     trial_price,
 )
 from prudent.training.search.accounting import (
@@ -86,22 +86,22 @@ def train(
     under way and answers with what is there.
     """
     began_s = time.monotonic()
-    asked = TrainingRequest.parse(request)
-    if asked.machines is not None:
+    parsed = TrainingRequest.parse(request)
+    if parsed.machines is not None:
         from prudent.training.joint.train import train_jointly
 
         places: dict[str, Any] = {"master": master, "cluster": cluster, "where": where, "home": home}
-        return train_jointly(asked, engine, out, **places, resume=resume, watch=watch)
+        return train_jointly(parsed, engine, out, **places, resume=resume, watch=watch)
     leases = None if home is None else Path(home)
-    machines = cluster_for_request(asked, engine, master, cluster, where, Path(out), leases)
+    machines = cluster_for_request(parsed, engine, master, cluster, where, Path(out), leases)
     chosen = engine_of(engine, master, machines, watch)
-    output = OutputFolder(out, asked, chosen.name, resume)
+    output = OutputFolder(out, parsed, chosen.name, resume)
     if machines is not None:
         meter = machines.meter
-        meter.allowed_usd = math.inf if asked.budget.usd is None else asked.budget.usd
+        meter.allowed_usd = math.inf if parsed.budget.usd is None else parsed.budget.usd
         run = lease_run_name(output.folder)
-        meter.earlier_usd = paid_before(output.work, Register(leases), machines.provider, run)
-    return run_training(asked, chosen, output, machines, began_s, watch)
+        meter.earlier_usd = paid_before(output.work, LeaseRegister(leases), machines.provider, run)
+    return run_training(parsed, chosen, output, machines, began_s, watch)
 
 
 def engine_of(
@@ -118,7 +118,7 @@ def engine_of(
     module, name = ENGINES[engine]
     try:
         kind: Any = getattr(import_module(module), name)
-        spark = {"master": master, "cluster": machines, "ready": _announcing(watch, time.monotonic())}
+        spark = {"master": master, "cluster": machines, "ready": _ready_callback(watch, time.monotonic())}
         built: Engine = kind(**spark) if engine == "spark" else kind()
     except ImportError as error:
         extra = "spark" if engine == "spark" else "train"
@@ -128,7 +128,7 @@ def engine_of(
     return built
 
 
-def _announcing(watch: EventCallback | None, began_s: float) -> Callable[[SparkCluster], None]:
+def _ready_callback(watch: EventCallback | None, began_s: float) -> Callable[[SparkCluster], None]:
     def ready(cluster: SparkCluster) -> None:
         if watch is not None:
             took_s = time.monotonic() - began_s
@@ -138,45 +138,45 @@ def _announcing(watch: EventCallback | None, began_s: float) -> Callable[[SparkC
 
 
 def run_training(
-    asked: TrainingRequest,
+    request: TrainingRequest,
     engine: Engine,
     output: OutputFolder,
     machines: RentedMachines | None = None,
     began_s: float | None = None,
     watch: EventCallback | None = None,
 ) -> Leaderboard:
-    """Search, put the models in their places, and write the leaderboard.
+    """Search, put the models into their folders, and write the leaderboard.
 
-    The budget of a request on rented `machines` is for all they cost, from their order to their end; they are
-    gone before the models are ranked.
+    The budget of a request on rented `machines` covers all they cost, from their order to their end; they are
+    given back before the models are ranked.
     """
     began_s = time.monotonic() if began_s is None else began_s
-    race = TrainingRun(asked, engine, output, machines, began_s, watch)
+    run = TrainingRun(request, engine, output, machines, began_s, watch)
     trouble: PrudentError | None = None
     try:
-        race.run()
+        run.run()
     except PrudentError as error:
-        if race.found is None:
+        if run.outcome is None:
             raise
-        trouble = error  # machines that would not end: told when what was paid for is safe
+        trouble = error  # machines that would not end: raised once the models that were paid for are safe
     finally:
-        race.tell_paid()
-    assert race.found is not None
-    found = race.found
-    placed = output.place(found.entries, found.described)
+        run.report_spending()
+    assert run.outcome is not None
+    outcome = run.outcome
+    placed = output.place(outcome.entries, outcome.data_description)
     output.tidy()
     board = Leaderboard(
         placed,
-        tuple(found.failures),
-        asked.domain,
-        found.metric,
+        tuple(outcome.failures),
+        request.domain,
+        outcome.metric,
         engine.name,
         str(output.folder),
         time.monotonic() - began_s,
-        race.spent_usd,
-        found.ended,
-        budget_usd=asked.budget.usd,
-        interrupted_usd=found.interrupted_usd,
+        run.spent_usd,
+        outcome.ended,
+        budget_usd=request.budget.usd,
+        interrupted_usd=outcome.interrupted_usd,
     )
     output.write(board)
     if trouble is not None:
@@ -192,7 +192,7 @@ class SearchOutcome:
     failures: Sequence[TrialFailure]
     ended: str
     metric: str
-    described: Mapping[str, Any]
+    data_description: Mapping[str, Any]
     interrupted_usd: float = 0.0
 
 
@@ -211,71 +211,73 @@ class TrainingRun:
         self._request, self._engine, self._output = request, engine, output
         self._machines, self._began_s = machines, began_s
         self._watch = watch or (lambda event: None)
-        self._parallelism = request.parallelism or (available_cores() if machines is None else parallelism_of(machines))
+        self._parallelism = request.parallelism or (
+            available_cores() if machines is None else parallelism_of(machines)
+        )
         self._price = (
             trial_price(request, self._parallelism)
             if machines is None
             else cluster_trial_price(machines, self._parallelism)
         )
-        self._charging: CostAccounting = PriceAccounting(self._price, request.budget.usd, self._parallelism)
-        self.found: SearchOutcome | None = None
+        self._accounting: CostAccounting = PriceAccounting(self._price, request.budget.usd, self._parallelism)
+        self.outcome: SearchOutcome | None = None
 
     @property
     def spent_usd(self) -> float:
         """What was paid so far, in all sessions."""
-        return self._charging.spent_usd if self._machines is None else self._machines.meter.spent_usd()
+        return self._accounting.spent_usd if self._machines is None else self._machines.meter.spent_usd()
 
-    def tell_paid(self) -> None:
+    def report_spending(self) -> None:
         self._watch(SpendingUpdated(self.spent_usd))
 
     def run(self) -> None:
-        """Fill `found`; whatever goes wrong, no machine is left."""
+        """Fill `outcome`; whatever goes wrong, no machine is left."""
         with ExitStack() as stack:
             guard: BudgetGuard | None = None
             if self._machines is not None:
                 guard = stack.enter_context(BudgetGuard(self._machines.meter, self._machines.abort))
-                self._charging = MeterAccounting(self._machines.meter, lambda: guard.acted)
+                self._accounting = MeterAccounting(self._machines.meter, lambda: guard.acted)
             try:
-                session = stack.enter_context(self._opened())
+                session = stack.enter_context(self._open_session())
             except Exception:
                 if guard is None or not guard.acted:
                     self._undo()
                     raise
-                self.found = self._nothing()
+                self.outcome = self._nothing_trained()
                 return
             except BaseException:
                 self._undo()
                 raise
-            self.found = self._searched(session, stack)
+            self.outcome = self._search(session, stack)
 
     def _undo(self) -> None:
-        """Leave no trace, unless machines were paid for: whoever goes on counts what they have cost."""
+        """Remove what was written, unless machines were paid for: a resumed request counts their cost."""
         if self._machines is None or self._machines.meter.spent_usd() == 0:
             self._output.undo()
 
-    def _opened(self) -> TrainingSession:
+    def _open_session(self) -> TrainingSession:
         request, output = self._request, self._output
         if self._machines is not None:
             try:
                 check_payable(self._machines)
             except BadInput:
-                if not self._note.exists():
+                if not self._data_file.exists():
                     raise
-                # What earlier sessions have trained is ranked; that needs no machines.
-                self._charging = MeterAccounting(self._machines.meter, lambda: True)
-                return SavedSession(self._note)
+                # The models of earlier sessions are ranked; that needs no machines.
+                self._accounting = MeterAccounting(self._machines.meter, lambda: True)
+                return SavedSession(self._data_file)
         if domain(request.domain).task == FUNCTION:
             return FunctionSession()
         output.engine_work.mkdir(parents=True, exist_ok=True)
         return self._engine.open(request, output.engine_work, self._parallelism)
 
     @property
-    def _note(self) -> Path:
-        """What a session on rented machines has found out about the data."""
+    def _data_file(self) -> Path:
+        """Where a session on rented machines keeps what it found out about the data."""
         return self._output.work / "data.json"
 
-    def _nothing(self) -> SearchOutcome:
-        """The money was gone before the machines were ready, or the data on them."""
+    def _nothing_trained(self) -> SearchOutcome:
+        """The outcome when the money was gone before the machines, or the data on them, were ready."""
         ended = (
             f"the budget of {format_money(self._request.budget.usd or 0.0)} was spent before its machines "
             "were ready (raise it, or take fewer or smaller ones)"
@@ -285,44 +287,47 @@ class TrainingRun:
     def _metric(self, classes: int) -> str:
         return self._request.metric or domain(self._request.domain).metric_for(classes)
 
-    def _searched(self, session: TrainingSession, stack: ExitStack) -> SearchOutcome:
+    def _search(self, session: TrainingSession, stack: ExitStack) -> SearchOutcome:
         request, metric = self._request, self._metric(session.shape.classes)
         elapsed_s = time.monotonic() - self._began_s
         ending_s = 0.0 if self._machines is None else self._machines.meter.ending_s
-        terms = SearchLimits.of(request, self._price, self._parallelism, elapsed_s, metric, ending_s)
+        limits = SearchLimits.of(request, self._price, self._parallelism, elapsed_s, metric, ending_s)
         if self._machines is not None:
-            SavedSession.write(self._note, session)
-        asked = method_plans(request, session.shape)
-        again = (
-            [replace(plan, index=len(asked) + plan.index, search=ENQUEUED, enough=10**9) for plan in asked]
-            if asked[0].fraction is not None
+            SavedSession.write(self._data_file, session)
+        plans = method_plans(request, session.shape)
+        more_data_plans = (
+            [
+                replace(plan, index=len(plans) + plan.index, search=ENQUEUED, default_trials=10**9)
+                for plan in plans
+            ]
+            if plans[0].fraction is not None
             else []
         )
-        every = [*asked, *again]
-        put_by = LEFT_FOR_MORE_DATA if again else 0.0
-        training_s = terms.training_s(self._charging.left_usd)
+        all_plans = [*plans, *more_data_plans]
+        reserved_share = LEFT_FOR_MORE_DATA if more_data_plans else 0.0
+        training_s = limits.training_s(self._accounting.left_usd)
         search = TrainingSearch(
-            every,
-            [self._seeker(plan, training_s, stack) for plan in every],
+            all_plans,
+            [self._proposer(plan, training_s, stack) for plan in all_plans],
             session,
             request,
             self._output.trials,
-            replace(terms, methods=len(every), put_by=put_by),
-            self._charging,
+            replace(limits, methods=len(all_plans), reserved_share=reserved_share),
+            self._accounting,
             TrialHeartbeats(self._output.work / "alive.json"),
             self._watch,
-            len(again),
+            len(more_data_plans),
         )
         search.run()
-        described = {**session.description, "fingerprint": session.shape.fingerprint}
+        data_description = {**session.description, "fingerprint": session.shape.fingerprint}
         results, lost_usd = search.results, search.interrupted_usd
         ranked = sorted(results.entries, key=rank_key)
-        return SearchOutcome(ranked, results.failures, search.ended, metric, described, lost_usd)
+        return SearchOutcome(ranked, results.failures, search.ended, metric, data_description, lost_usd)
 
-    def _seeker(self, plan: MethodPlan, training_s: float, stack: ExitStack) -> Proposer:
+    def _proposer(self, plan: MethodPlan, training_s: float, stack: ExitStack) -> Proposer:
         request, journal = self._request, self._output.journal(plan.index, plan.algorithm.name)
-        found = proposer_for(
+        proposer = proposer_for(
             plan, request.seed, request.fingerprint(), journal, True, self._price, training_s
         )
-        stack.callback(found.close)
-        return found
+        stack.callback(proposer.close)
+        return proposer

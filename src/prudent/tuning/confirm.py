@@ -15,16 +15,21 @@ from prudent.core.errors import BadInput
 from prudent.core.ledger import LedgerEntry
 from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.units import format_money
-from prudent.tuning.charges import INTERRUPTED, charge_of, heartbeat_after_s
-from prudent.tuning.crew import ActiveTrial, ActiveTrials, LimitReached, LiveTrials, ReplayedTrials
-from prudent.tuning.endings import ShutdownMargin
-from prudent.tuning.goal import COST, TIME
+from prudent.tuning.goal import COST
 from prudent.tuning.jobs.job import BilledJob, GracefulRun, Job, RentingJob
-from prudent.tuning.limits import OUT_OF_MONEY, Limit
-from prudent.tuning.loop import interrupt_later
 from prudent.tuning.result import Result
 from prudent.tuning.strategies.strategy import prediction_key
-from prudent.tuning.trial import FAILED, FINISHED, Configuration, Outcome, Trial
+from prudent.tuning.study.active_trials import (
+    ActiveTrial,
+    ActiveTrials,
+    LimitReached,
+    LiveTrials,
+    ReplayedTrials,
+)
+from prudent.tuning.study.limits import OUT_OF_MONEY, Limit, ShutdownMargin
+from prudent.tuning.study.runner import interrupt_later
+from prudent.tuning.study.settlement import INTERRUPTED, charge_of, completed, heartbeat_after_s
+from prudent.tuning.trial import FINISHED, Configuration, Outcome, Trial
 
 AROUND_S = 30.0
 CONFIRMING = 0
@@ -84,7 +89,7 @@ def confirm(
     left = allowance_usd(job, result) if budget_usd is None else budget_usd
     _check_money(job, result, configuration, left)
     price = job.price(configuration)
-    outcome = _complete(_billed(job, configuration, left, sign or _unheard), result)
+    outcome = completed(result.goal, _billed(job, configuration, left, sign or _unheard))
     outcome = replace(outcome, time_s=max(0.0, outcome.time_s - outcome.overhead_s))
     cost_usd = price.cost_usd(outcome.time_s) if outcome.started else 0.0
     charge = charge_of("confirmation", price, outcome, left) or LedgerEntry("confirmation", 0.0, 0.0, price)
@@ -134,15 +139,6 @@ def allowance_usd(job: Job, result: Result) -> float:
     return math.inf if result.budget_usd is None else max(result.budget_usd - result.spent_usd, 0.0)
 
 
-def _complete(outcome: Outcome, result: Result) -> Outcome:
-    """A finished run that lacks a measure of the goal has failed, as in a study."""
-    told = (COST, TIME, *outcome.measures)
-    missing = [measure for measure in result.goal.measures if measure not in told]
-    if outcome.status != FINISHED or not missing:
-        return outcome
-    return replace(outcome, status=FAILED, why=f"it ended without reporting {missing[0]}")
-
-
 def _check_money(job: Job, result: Result, configuration: Configuration, left: float) -> None:
     price = job.price(configuration)
     expected = max(float(result.prediction.get(COST, 0.0)), price.least_usd)
@@ -181,7 +177,9 @@ def _run(job: Job, configuration: Configuration, left_usd: float, sign: Heartbea
             job.release()
 
 
-def _followed(job: Job, crew: ActiveTrials, price: Price, left_usd: float, sign: HeartbeatCallback) -> Outcome:
+def _followed(
+    job: Job, crew: ActiveTrials, price: Price, left_usd: float, sign: HeartbeatCallback
+) -> Outcome:
     """Wait for its end, or cut it when what it is paid for is over but for the time its end takes."""
     endings, member, paid_s = ShutdownMargin(), crew.members[CONFIRMING], price.lasts_s(left_usd)
     room_s = 0.0

@@ -14,8 +14,8 @@ from prudent.tuning.goal import COST, TIME
 from prudent.tuning.history import History
 from prudent.tuning.jobs.job import Job, RentingJob
 from prudent.tuning.problem import Candidates, Problem
-from prudent.tuning.strategies.options import read_options
-from prudent.tuning.study import Study
+from prudent.tuning.strategies.strategy import read_options
+from prudent.tuning.study.study import Study
 from prudent.tuning.trial import Configuration, Proposal
 
 SAMPLED = 2000

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from prudent.core.documents import KeyPath
+from prudent.core.documents import KeyPath, read_yaml
 from prudent.core.errors import BadInput, did_you_mean, unknown
 from prudent.core.units import USD, parse_in
-from prudent.core.yaml_text import read_yaml
 from prudent.tuning.goal import Goal
-from prudent.tuning.job_kinds import KINDS, JobKind
 from prudent.tuning.jobs.job import Job
+from prudent.tuning.jobs.kinds import KINDS, JobKind
 from prudent.tuning.strategies.registry import strategies
 
 _STUDY_KEYS = (

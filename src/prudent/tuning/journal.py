@@ -1,15 +1,22 @@
-"""An append-only record of a study: one fsynced line a fact, so that nothing paid for is lost."""
+"""The journal of a study, an append-only file, and what it tells of earlier sessions."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from prudent.core.documents import KeyPath
 from prudent.core.errors import BadInput, RunFailed
+from prudent.core.ledger import LedgerEntry
+from prudent.core.space import Space
+from prudent.tuning.problem import Problem
+from prudent.tuning.trial import FAILED, PendingTrial, Proposal, Trial
 
 Fact = dict[str, Any]
 
@@ -35,10 +42,10 @@ class Journal:
         """Begin a journal, or take one up again; it must be of the same study as `header`."""
         path = Path(path)
         if path.exists() and not path.is_file():
-            raise BadInput(f'"{path}" is no ordinary file; name one that a journal can be written to.')
+            raise BadInput(f'"{path}" is not an ordinary file; name one that a journal can be written to.')
         exists = path.exists() and path.stat().st_size > 0
         if exists and not resume:
-            raise BadInput(f'"{path}" holds a study already; go on with --resume or name another file.')
+            raise BadInput(f'"{path}" holds a study already; continue with --resume or name another file.')
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = path.open("a+b", buffering=0)
@@ -72,8 +79,8 @@ class Journal:
         except OSError as error:
             _cut_off(self._file, start)
             raise RunFailed(
-                f'Cannot write to the journal "{self.path}" ({error.strerror}); make room and go on '
-                "with --resume, everything recorded so far is kept."
+                f'Cannot write to the journal "{self.path}" ({error.strerror}); free some disk space and '
+                "continue with --resume, everything recorded so far is kept."
             ) from error
         self.facts.append(fact)
 
@@ -96,7 +103,7 @@ def read_facts(path: str | Path) -> list[Fact]:
         raise BadInput(f'Cannot read the journal "{path}" ({error.strerror}); check the path.') from error
     facts, _ = _parse(data, path)
     if not facts or facts[0].get("fact") != "study":
-        raise BadInput(f'"{path}" is no journal of a study; give the file that "prudent tune" wrote.')
+        raise BadInput(f'"{path}" is not a journal of a study; give the file that "prudent tune" wrote.')
     return facts
 
 
@@ -133,7 +140,7 @@ def _lines(data: bytes) -> Iterator[bytes]:
 
 def _check_header(found: Fact, expected: Mapping[str, Any], path: Path) -> None:
     if found.get("fact") != "study":
-        raise BadInput(f'"{path}" is no journal of a study; name another file.')
+        raise BadInput(f'"{path}" is not a journal of a study; name another file.')
     if found.get("format") != FORMAT:
         raise BadInput(f'"{path}" has format {found.get("format")}; this version reads format {FORMAT}.')
     wanted = json.loads(json.dumps(dict(expected), default=_plain))
@@ -192,3 +199,103 @@ def _sync_folder(folder: Path) -> None:
 def _cut_off(file: BinaryIO, size: int) -> None:
     file.truncate(size)
     file.seek(0, os.SEEK_END)
+
+
+@dataclass
+class InterruptedTrial:
+    """A trial that was asked for and not told: what was put aside, and how long it lasted at least."""
+
+    ask: PendingTrial
+    reserved_usd: float
+    lasted_s: float = 0.0
+
+
+@dataclass
+class JournalState:
+    """The facts of a journal, folded."""
+
+    problem: Problem
+    known: tuple[Trial, ...] = ()
+    trials: list[Trial] = field(default_factory=list)
+    entries: list[LedgerEntry] = field(default_factory=list)
+    under_way: dict[int, InterruptedTrial] = field(default_factory=dict)
+    numbers: int = 0
+    clock_s: float = 0.0
+
+    @classmethod
+    def of(cls, facts: Sequence[Fact], problem: Problem) -> JournalState:
+        """Read a journal; facts of kinds that this version does not know are passed over."""
+        past = cls(problem)
+        try:
+            past.known = tuple(past._trial(trial) for trial in facts[0]["known"])
+            for fact in facts[1:]:
+                past._take(fact)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise BadInput(f"The journal lacks {error}; restore the file from a copy.") from error
+        return past
+
+    def _take(self, fact: Fact) -> None:
+        kind = fact["fact"]
+        if kind == "asked":
+            self._asked(fact)
+        elif kind == "extended":
+            self.under_way[fact["number"]].reserved_usd = _amount(fact["reserved_usd"])
+        elif kind == "alive":
+            for number, lasted_s in fact["lasted_s"].items():
+                self.under_way[int(number)].lasted_s = float(lasted_s)
+        elif kind == "interrupted":
+            self.under_way[fact["number"]].lasted_s = 0.0  # it is charged, and begins anew
+            self._charged(fact)
+        elif kind == "told":
+            self._told(fact)
+        elif kind == "charged":
+            self._charged(fact)
+
+    def _asked(self, fact: Fact) -> None:
+        configuration = self.problem.space.check(fact["configuration"])
+        usd = (fact["expected_usd"], fact["likely_usd"], fact["cap_usd"])
+        proposal = Proposal(configuration, fact["why"], *usd)
+        price, number, at_s = self.problem.price(configuration), fact["number"], fact["at_s"]
+        ask = PendingTrial(number, configuration, price, proposal.why, fact["decision_s"], proposal, at_s)
+        self.under_way[number] = InterruptedTrial(ask, _amount(fact["reserved_usd"]))
+        self.numbers = max(self.numbers, number)
+        self.clock_s = max(self.clock_s, at_s)
+
+    def _told(self, fact: Fact) -> None:
+        trial = self._trial(fact["trial"])
+        ended = self.under_way.pop(trial.number)
+        self.trials.append(trial)
+        self.clock_s = max(self.clock_s, ended.ask.at_s + trial.time_s)
+        self._charged(fact)
+
+    def _charged(self, fact: Fact) -> None:
+        if fact["charge"] is not None:
+            self.entries.append(LedgerEntry.from_dict(fact["charge"]))
+
+    def _trial(self, said: Fact) -> Trial:
+        trial = Trial.from_dict(said)
+        # JSON knows no tuples; the space does.
+        return replace(trial, configuration=self.problem.space.check(trial.configuration))
+
+
+def _amount(usd: float | None) -> float:
+    return math.inf if usd is None else usd
+
+
+def earlier_trials(path: str | Path, space: Space) -> list[Trial]:
+    """What the study with this journal found out; refused if its configurations are not of this space.
+
+    Runs that could not start tell nothing about the job and are left out.
+    """
+    path = Path(path)
+    with KeyPath(str(path)):
+        try:
+            told = [Trial.from_dict(fact["trial"]) for fact in read_facts(path) if fact.get("fact") == "told"]
+        except (KeyError, TypeError) as error:
+            raise BadInput(f"A trial lacks {error}; restore the file from a copy.") from error
+        trials = [trial for trial in told if trial.status != FAILED or trial.time_s > 0]
+        for trial in trials:
+            space.check(trial.configuration)
+        if not trials:
+            raise BadInput("This study has no trial that ended; there is nothing to learn from it.")
+        return trials

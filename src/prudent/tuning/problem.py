@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
 from prudent.core.space import Space
+from prudent.core.units import format_money
 from prudent.tuning.goal import Goal
 from prudent.tuning.trial import Configuration
 
@@ -111,6 +112,19 @@ class Problem:
                 )
         if max(values) < 1:
             raise BadInput(f'The fraction "{name}" never reaches 1, the full data; add the value 1.')
+
+    def check_budget(self, budget_usd: float | None) -> None:
+        """Refuse a budget that cannot pay for the shortest run of the cheapest configuration."""
+        if budget_usd is None:
+            return
+        if budget_usd <= 0:
+            raise BadInput(f"The budget is {format_money(budget_usd)}; give an amount above 0.")
+        least_usd = float(self.everything.least_usd.min()) if self.listed else 0.0
+        if least_usd > budget_usd:
+            raise BadInput(
+                f"The budget of {format_money(budget_usd)} pays for no run: the cheapest configuration is "
+                f"billed at least {format_money(least_usd)}; raise the budget or add cheaper machines."
+            )
 
     @cached_property
     def listed(self) -> bool:

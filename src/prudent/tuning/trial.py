@@ -46,7 +46,7 @@ class Outcome:
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
-            raise BadInput(f'"{self.status}" is no way to end; use one of {", ".join(STATUSES)}.')
+            raise BadInput(f'"{self.status}" is not a way to end; use one of {", ".join(STATUSES)}.')
         if not (math.isfinite(self.time_s) and self.time_s >= 0):
             raise BadInput(f"A run cannot last {self.time_s} s; report seconds of 0 or more.")
         if not (math.isfinite(self.ending_s) and self.ending_s >= 0):

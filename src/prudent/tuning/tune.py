@@ -9,11 +9,13 @@ from typing import Any
 
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
-from prudent.tuning.crew import ActiveTrials, LiveTrials, ReplayedTrials
 from prudent.tuning.goal import Goal
 from prudent.tuning.history import History
 from prudent.tuning.jobs.job import Job, ReapableJob, RentingJob
-from prudent.tuning.loop import (
+from prudent.tuning.result import Result
+from prudent.tuning.strategies.strategy import PredictiveStrategy
+from prudent.tuning.study.active_trials import ActiveTrials, LiveTrials, ReplayedTrials
+from prudent.tuning.study.runner import (
     GIVE_UP,
     Event,
     StudyRunner,
@@ -23,9 +25,7 @@ from prudent.tuning.loop import (
     TrialStarted,
     Watch,
 )
-from prudent.tuning.result import Result
-from prudent.tuning.strategies.strategy import PredictiveStrategy
-from prudent.tuning.study import Study
+from prudent.tuning.study.study import Study
 from prudent.tuning.trial import Trial
 
 __all__ = [

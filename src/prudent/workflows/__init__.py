@@ -1,6 +1,6 @@
 """Place scientific workflows on mixed machines: simulate, schedule, execute.
 
-The names of all schedulers come from `scheduling.schedulers()`: here, `schedulers` is the folder of them.
+`scheduling.schedulers()` lists the names of all schedulers: `prudent.workflows.schedulers` is the package.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One step of a workflow: a program run once, with the files it reads and writes."""
+"""An activation: one step of a workflow, a program that runs once, with the files it reads and writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prudent.core.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file as one activation sees it: two readers may have measured different sizes."""
+    """A file as one activation declares it: traces may give two readers different sizes."""
 
     name: str
     size_bytes: float = 0.0
@@ -51,7 +51,7 @@ class Activation:
                 )
 
     def staged(self) -> dict[str, float]:
-        """What has to be brought in: distinct inputs that it does not write itself, and their bytes.
+        """The inputs to fetch before it runs: distinct files that it does not write itself, and their bytes.
 
         >>> files = File("x", 5), File("x", 5), File("y", 2)
         >>> Activation("a", inputs=files, outputs=(File("y", 2),)).staged()

@@ -1,4 +1,4 @@
-"""Merge small activations into larger ones, so that overheads are paid once for many."""
+"""Task clustering: merge small activations into larger ones, so that each overhead is paid once for many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run did: the same fields whether it was simulated or real."""
+"""What a run did, with the same fields whether it was simulated or real, and how each VM of it was used."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at an activation: done, failed by itself, or lost with its VM."""
+    """One attempt at an activation: done, failed, or lost with its VM."""
 
     activation: str
     vm: str
@@ -48,7 +48,7 @@ class Attempt:
 
 @dataclass(frozen=True, eq=False)
 class Execution:
-    """A run's times and money; the lists are built when first asked for, so that fast runs stay fast.
+    """Times and costs of a run; the lists are built on first use, so that short simulations stay fast.
 
     `busy_s` is the sum over all attempts of the time they held a slot; `makespan_s` the end of the last one.
     """
@@ -143,7 +143,7 @@ class VmUsage:
 
 
 def vm_usage(execution: Execution, world: World) -> tuple[VmUsage, ...]:
-    """The machines that were used, in the order of the fleet; their costs add up to the run's."""
+    """The VMs that were used, in the order of the fleet; their costs add up to the cost of the run."""
     problem = build_problem(execution.workflow, execution.fleet, world)
     vms, log = execution.trace.vms, execution.trace.log
     vm_of = problem.lanes["vm"][log["lane"]]
@@ -154,7 +154,7 @@ def vm_usage(execution: Execution, world: World) -> tuple[VmUsage, ...]:
         from_s, until_s = float(vms[at]["from_s"]), float(vms[at]["last_s"])
         if until_s < 0:
             continue
-        usd = float(bill_usd(vms, problem.rules, at, until_s - from_s))
+        usd = float(bill_usd(vms, problem.state, at, until_s - from_s))
         found.append(
             VmUsage(
                 vm.name, vm.machine, vm.usd_per_h, from_s, until_s, float(busy_s[at]), int(counts[at]), usd

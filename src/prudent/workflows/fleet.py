@@ -1,4 +1,4 @@
-"""The machines a workflow runs on, one by one."""
+"""A fleet: the machines that a workflow runs on."""
 
 from __future__ import annotations
 

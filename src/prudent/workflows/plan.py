@@ -1,6 +1,6 @@
-"""Time against money: the plans of which none is both faster and cheaper than another.
+"""A plan: which activation runs on which VM and in which order, how it is followed, and its Pareto front.
 
-A plan: which activation on which VM, in which order; saved as JSON and checked when it is used.
+Plans are saved as JSON and checked against the workflow and the fleet when they are used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from prudent.workflows.simulation.problem import Placement
 from prudent.workflows.workflow import Workflow
 
 Policy = Literal["static", "adaptive", "frugal"]
-"""How a plan is followed: to the letter; by rank once reality differs, on any VM; or only on rented ones."""
+"""How a plan is followed: exactly; by rank once times differ, on any VM; or by rank on the planned VMs."""
 
 
 POLICIES: tuple[Policy, ...] = ("static", "adaptive", "frugal")
@@ -28,7 +28,7 @@ POLICIES: tuple[Policy, ...] = ("static", "adaptive", "frugal")
 
 @dataclass(frozen=True, slots=True)
 class ParetoPoint:
-    """One choice between fast and cheap; `lanes` by activation and `order` are its plan.
+    """A point between fast and cheap; `lanes` (by activation) and `order` are its placement.
 
     `alternative(plan, at, workflow)` makes a plan of it.
     """
@@ -50,7 +50,7 @@ class ParetoPoint:
 
 
 class TimeAndCost(Protocol):
-    """Anything that takes time and money."""
+    """Anything with a makespan and a cost."""
 
     @property
     def makespan_s(self) -> float:
@@ -61,17 +61,17 @@ class TimeAndCost(Protocol):
         """The bill."""
 
 
-Some = TypeVar("Some", bound=TimeAndCost)
+Item = TypeVar("Item", bound=TimeAndCost)
 
 
-def pareto_front(choices: Iterable[Some]) -> list[Some]:
-    """Those than which no other is both at least as fast and at least as cheap; fastest first.
+def pareto_front(choices: Iterable[Item]) -> list[Item]:
+    """The Pareto front: items that no other beats in both time and cost; fastest first.
 
     >>> points = ParetoPoint(2, 3), ParetoPoint(1, 5), ParetoPoint(3, 4)
     >>> [(point.makespan_s, point.cost_usd) for point in pareto_front(points)]
     [(1, 5), (2, 3)]
     """
-    kept: list[Some] = []
+    kept: list[Item] = []
     for choice in sorted(choices, key=lambda each: (each.makespan_s, each.cost_usd)):
         if not kept or choice.cost_usd < kept[-1].cost_usd:
             kept.append(choice)
@@ -85,10 +85,11 @@ _FORMAT = "prudent-plan-1"
 class Plan:
     """Assignments by activation id, first to start first, with the times expected in the calm world.
 
-    `details` holds what a scheduler wants to tell (a learning curve, say); plain values only. `policy`:
-    "static" is followed to the letter; "adaptive" until something takes another time than promised, then the
-    rest goes by rank to where it is expected to end first; "frugal" is adaptive, but rents no VM that the
-    plan did not. `front` lists what else there is between fast and cheap, fastest first.
+    `details` holds what the scheduler reports (a learning curve, say), as plain values. `policy`:
+    "static" plans are followed exactly; "adaptive" ones until an activation takes another time than expected,
+    then the rest goes by rank to the VM where it is expected to end first; "frugal" ones adapt as well, but
+    rent no VM that the plan does not use. `front` lists the other points
+    between fast and cheap, fastest first.
 
     >>> from prudent.workflows.workflow import Workflow, Activation
     >>> from prudent.workflows.fleet import Fleet, Vm

@@ -1,9 +1,4 @@
-"""The two verbs: make a plan, and play a plan or a scheduler in a world.
-
-A plan judged over many random worlds, not only the calm one.
-
-A plan beside those of the classic schedulers, for the same workflow, fleet and world.
-"""
+"""The verbs of workflows: `schedule`, `simulate`, `evaluate` and `compare` plans."""
 
 from __future__ import annotations
 
@@ -40,8 +35,8 @@ def schedule(
 ) -> Plan:
     """Plan the workflow; the plan's times and cost are those of the calm world.
 
-    A planner knows promised speeds and mean overheads, not luck. The exception is a scheduler that learns: it
-    plays episodes in the world as it is.
+    A planner knows nominal speeds and mean overheads, nothing random. The exception is a scheduler that
+    learns: it simulates episodes in the world as it is.
     """
     world = world or World()
     chosen = scheduler_named(scheduler, options) if isinstance(scheduler, str) else scheduler
@@ -57,9 +52,9 @@ def plan_of(
     options: Mapping[str, Any],
     seed: int,
 ) -> Plan:
-    """A proposal as a plan, with the times it has in the calm world."""
-    weather = sample_world(problem, problem.world.calm(), 0)
-    trace = run_simulation(problem, weather, PLAN, placement=proposal.placement)
+    """A proposal as a plan, with its times in the calm world."""
+    sample = sample_world(problem, problem.world.calm(), 0)
+    trace = run_simulation(problem, sample, PLAN, placement=proposal.placement)
     execution = Execution(problem.workflow, problem.fleet, trace)
     return Plan(
         workflow=problem.workflow.name,
@@ -80,12 +75,12 @@ def plan_of(
 
 
 def alternative(plan: Plan, at: int, workflow: Workflow) -> Plan:
-    """The plan behind a point of a plan's front, to be followed in its place."""
+    """The plan of a point on another plan's Pareto front."""
     if not 0 <= at < len(plan.front):
         raise BadInput(f"The plan has {len(plan.front)} alternatives and no number {at}; count from 0.")
     plan.check(workflow)
     problem = build_problem(workflow, plan.fleet, World(**plan.world))
-    # A choice that was made for its price is to keep it.
+    # A point that was chosen for its price keeps to the VMs it pays for.
     policy: Policy = "frugal" if plan.policy != "static" else "static"
     proposal = ScheduleProposal(plan.front[at].placement, plan.details, policy, plan.front)
     return plan_of(problem, proposal, plan.scheduler, plan.options, plan.seed)
@@ -99,40 +94,40 @@ def simulate(
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
 ) -> Execution:
-    """Play one run in one realisation of the world (the seed's).
+    """Simulate one run in one sample of the world, drawn with the seed.
 
-    A plan is followed as its `policy` says; a rule like `fcfs` decides as things happen; other schedulers
-    plan first.
+    A plan is followed as its `policy` says; an online rule like `fcfs` decides during the run; other
+    schedulers plan first.
     """
     world = world or World()
     problem = build_problem(workflow, fleet, world)
-    weather = sample_world(problem, world, seed)
+    sample = sample_world(problem, world, seed)
     if isinstance(plan_or_scheduler, Plan):
         placement = plan_or_scheduler.placement(workflow, fleet)
         return Execution(
-            workflow, fleet, follow_placement(problem, weather, placement, plan_or_scheduler.policy)
+            workflow, fleet, follow_placement(problem, sample, placement, plan_or_scheduler.policy)
         )
     chosen = plan_or_scheduler
     if isinstance(chosen, str):
         chosen = scheduler_named(chosen, options)
-    if chosen.policy is not None:
-        luck = int(rng_for(seed, "scheduler", chosen.name).integers(1 << 62))
-        return Execution(workflow, fleet, run_simulation(problem, weather, chosen.policy, seed=luck))
+    if chosen.rule is not None:
+        rule_seed = int(rng_for(seed, "scheduler", chosen.name).integers(1 << 62))
+        return Execution(workflow, fleet, run_simulation(problem, sample, chosen.rule, seed=rule_seed))
     proposal = chosen.propose(problem, seed)
-    return Execution(workflow, fleet, follow_placement(problem, weather, proposal.placement, proposal.policy))
+    return Execution(workflow, fleet, follow_placement(problem, sample, proposal.placement, proposal.policy))
 
 
 def calm_execution(plan: Plan, workflow: Workflow) -> Execution:
-    """The plan as it goes when nothing unforeseen happens."""
+    """The run of a plan in the calm world."""
     problem = build_problem(workflow, plan.fleet, World(**dict(plan.world)).calm())
-    weather = sample_world(problem, problem.world, 0)
-    trace = run_simulation(problem, weather, PLAN, placement=plan.placement(workflow))
+    sample = sample_world(problem, problem.world, 0)
+    trace = run_simulation(problem, sample, PLAN, placement=plan.placement(workflow))
     return Execution(workflow, plan.fleet, trace)
 
 
 @dataclass(frozen=True, eq=False)
 class PlanEvaluation:
-    """What a plan did in every world: makespans and costs by world, and how often all was done."""
+    """A plan in many random worlds: its makespan and cost in each, and the share of runs that finished."""
 
     makespans_s: Floats
     costs_usd: Floats
@@ -145,7 +140,7 @@ class PlanEvaluation:
 
     @cached_property
     def p95_s(self) -> float:
-        """The makespan that 95 of 100 worlds stay below."""
+        """The 95th percentile of the makespans."""
         return float(np.quantile(self.makespans_s, 0.95))
 
     @cached_property
@@ -162,7 +157,7 @@ def evaluate(
     worlds: int = 200,
     seed: int = 0,
 ) -> PlanEvaluation:
-    """Follow the plan in `worlds` realisations of a world; plans with the same seed meet the same luck.
+    """Follow the plan in `worlds` samples of a world; plans evaluated with one seed meet the same samples.
 
     >>> from prudent.workflows import Activation, Fleet, Vm, Workflow, World, schedule
     >>> two = Workflow("two", (Activation("a", runtime_s=3), Activation("b", runtime_s=4)))
@@ -171,7 +166,7 @@ def evaluate(
     4.0
     """
     if worlds < 1:
-        raise BadInput(f"There are {worlds} worlds to judge in; give at least one.")
+        raise BadInput(f"There are {worlds} worlds to evaluate it in; give at least one.")
     fleet, world = fleet or plan.fleet, world or World(**plan.world)
     problem = build_problem(workflow, fleet, world)
     placement = plan.placement(workflow, fleet)
@@ -200,7 +195,7 @@ _QUICK_FROM = 5_000_000
 
 @dataclass(frozen=True)
 class ComparedPlan:
-    """What one scheduler's plan takes in the calm world."""
+    """A scheduler's plan in the calm world: its times and its cost."""
 
     scheduler: str
     makespan_s: float
@@ -213,7 +208,7 @@ class ComparedPlan:
 
 
 def compare(plan: Plan, workflow: Workflow) -> tuple[ComparedPlan, ...]:
-    """The plan and every baseline's, fastest first; of equals, the plan itself is first.
+    """The plan beside those of the baselines, fastest first; of equals, the plan itself is first.
 
     >>> from prudent.workflows import Activation, Fleet, Vm
     >>> two = Workflow("two", (Activation("a", runtime_s=3), Activation("b", runtime_s=4)))
@@ -229,7 +224,7 @@ def compare(plan: Plan, workflow: Workflow) -> tuple[ComparedPlan, ...]:
 
 
 def plan_summary(plan: Plan, beside: Sequence[ComparedPlan]) -> dict[str, Any]:
-    """A plan as an answer: plain values, with what other schedulers would take."""
+    """A plan as plain values for `--json`, with the comparison to other schedulers."""
     return {
         "workflow": plan.workflow,
         "scheduler": plan.scheduler,

@@ -1,7 +1,4 @@
-"""Times and factors that are not known in advance: four distributions, and the constant.
-
-What surrounds the machines: storage, overheads, luck, and how the bill is made.
-"""
+"""The world of a run: storage, overheads, failures and billing, and distributions of random values."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ class Distribution:
 
     @classmethod
     def parse(cls, text: str | float | Distribution) -> Distribution:
-        """A distribution from a number or from words like `weibull(1.5, 30)`."""
+        """A distribution from a number or from text like `weibull(1.5, 30)`."""
         if isinstance(text, Distribution):
             return text
         try:
@@ -143,7 +140,7 @@ ZERO = Distribution("constant", 0.0)
 
 @dataclass(frozen=True)
 class World:
-    """The surroundings of a run; by default nothing is slow, late, or broken.
+    """What surrounds the machines of a run; by default there are no overheads and no failures.
 
     Storage. `shared`: an activation first reads its distinct inputs (those it does not write itself) at
     `bandwidth_mb_s` (10^6 bytes a second), without contention. `local`: only those that are not yet on its
@@ -153,7 +150,7 @@ class World:
     Overheads, drawn once per activation: `engine_s` from its last parent until it may be scheduled, `queue_s`
     on the VM before it starts, `post_s` until its children hear of it, `clustering_s` for merged ones.
 
-    Luck. `speed`: a factor for each VM (1 is as promised). `drift`: another, new every `drift_period_s`.
+    Randomness. `speed`: a factor for each VM (1: nominal). `drift`: another, redrawn each `drift_period_s`.
     `failure_rate`: the chance that one attempt fails, at a random point; it is tried again `retries` times.
     `vm_lifetime_s`: time until a VM breaks; it boots again, what ran or lay on it is lost. `spot_lifetime_s`:
     time until a spot VM is taken away for good.
@@ -198,23 +195,23 @@ class World:
 
     @property
     def is_calm(self) -> bool:
-        """Whether two runs in it are always the same."""
+        """Whether two runs in it are always the same: nothing in it is random."""
         lucky = (self.speed, self.drift, self.vm_lifetime_s, self.spot_lifetime_s)
         fixed = all(getattr(self, name).kind == "constant" for name in _TIMES)
         return fixed and not self.failure_rate and all(value is None for value in lucky)
 
     def calm(self) -> World:
-        """The same world with every overhead at its mean and no luck: what a planner knows."""
+        """The same world with every overhead at its mean and nothing random: what a planner knows."""
         known: dict[str, Any] = dict.fromkeys(_OPTIONAL)
         known |= {name: Distribution("constant", getattr(self, name).mean) for name in _TIMES}
         return replace(self, failure_rate=0.0, **known)
 
     def to_dict(self) -> dict[str, Any]:
-        """What differs from the default, as plain values."""
+        """The fields that differ from their defaults, as plain values."""
         default = World()
-        told = {}
+        changed = {}
         for each in fields(self):
             value = getattr(self, each.name)
             if value != getattr(default, each.name):
-                told[each.name] = str(value) if isinstance(value, Distribution) else value
-        return told
+                changed[each.name] = str(value) if isinstance(value, Distribution) else value
+        return changed

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from prudent.cli.demo import workflow
+from prudent.cli.demo import workflow as workflow_part
 from prudent.cli.demo.workflow import SCALE, SIZE, WRONG, small_montage, workflow_demo
 
 
@@ -37,7 +37,7 @@ def test_it_runs_twice_learns_and_reports(tmp_path: Path) -> None:
 def test_some_guesses_are_wrong_by_a_factor_of_three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands count for as long as the shape says, whatever is guessed of them."""
     loops_per_s = 1e7
-    monkeypatch.setattr(workflow, "_loops_per_s", lambda: loops_per_s)
+    monkeypatch.setattr(workflow_part, "_loops_per_s", lambda: loops_per_s)
     workflow = small_montage(tmp_path, 1)
     assert {"mProject", "mBackground"} <= {activation.program for activation in workflow.activations}
     for activation in workflow.activations:

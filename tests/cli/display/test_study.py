@@ -9,9 +9,9 @@ from prudent.cli.display.study import answer, compared, money_notes
 from prudent.core.ledger import LedgerEntry
 from prudent.core.money import Price
 from prudent.core.space import Space
-from prudent.tuning.charges import INTERRUPTED
 from prudent.tuning.result import Result
-from prudent.tuning.study import Study
+from prudent.tuning.study.settlement import INTERRUPTED
+from prudent.tuning.study.study import Study
 from prudent.tuning.trial import Outcome
 from prudent.tuning.tune import summary
 

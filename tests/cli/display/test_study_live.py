@@ -14,7 +14,7 @@ from prudent.cli.display.study_live import BudgetState, StudyProgress, draw, mon
 from prudent.core.money import Price
 from prudent.core.space import Space
 from prudent.tuning.goal import Goal
-from prudent.tuning.study import Study
+from prudent.tuning.study.study import Study
 from prudent.tuning.trial import Outcome, Progress
 from prudent.tuning.tune import TrialEnded, TrialExtended, TrialReported, TrialStarted
 
@@ -146,7 +146,7 @@ def test_the_bar_is_in_proportion() -> None:
 
 def test_a_trial_in_one_line(study: Study, board: StudyProgress) -> None:
     end(board, study, begin(board, study), Outcome("finished", 50.0, {"accuracy": 0.9}))
-    assert trial_text(study.trials[0]) == (
+    assert trial_text(study.trials[0], 1) == (
         "#1 finished  50.0 s  $0.05  accuracy 0.9  workers=1 kind=plain epochs=20"
     )
 

@@ -22,10 +22,10 @@ import pytest
 
 from prudent.cloud.clusters.points import POINTS
 from prudent.cloud.leases.lease import RELEASED, Lease
-from prudent.cloud.leases.reaper import Reaped, reap
-from prudent.cloud.leases.register import Register
-from prudent.cloud.providers.provider import Remembering
-from prudent.core.points import KILL_AT
+from prudent.cloud.leases.reaper import ReaperReport, reap
+from prudent.cloud.leases.register import LeaseRegister
+from prudent.cloud.providers.provider import ReportsEnds
+from prudent.core.processes import KILL_AT
 
 from ..providers.conformance import Place, eventually
 
@@ -58,8 +58,8 @@ def run(place: Place, kill_at: str = "") -> subprocess.CompletedProcess[str]:
     )
 
 
-def reap_once(place: Place) -> Reaped:
-    done = reap(Register(place.home), [place.provider], now_s=time.time())
+def reap_once(place: Place) -> ReaperReport:
+    done = reap(LeaseRegister(place.home), [place.provider], now_s=time.time())
     assert done.complaints == ()
     return done
 
@@ -102,7 +102,7 @@ class KillMatrix:
     def test_a_run_that_lives_leaves_nothing(self, place: Place) -> None:
         done = run(place)
         assert done.returncode == 0, done.stderr
-        [lease] = Register(place.home).leases()
+        [lease] = LeaseRegister(place.home).leases()
         assert lease.state == RELEASED
         assert len(lease.machines) == 2
         assert all_gone(place, (lease,))
@@ -111,7 +111,7 @@ class KillMatrix:
     def test_killed(self, place: Place, at: str) -> None:
         done = run(place, kill_at=at)
         assert done.returncode == -signal.SIGKILL, done.stderr
-        register = Register(place.home)
+        register = LeaseRegister(place.home)
         before = register.leases()
         assert len(before) == (at != "launch.decided")
 
@@ -147,7 +147,7 @@ class SelfEnding:
     def test_without_a_reaper_machines_end_themselves(self, place: Place, alone_at: str) -> None:
         done = run(place, kill_at=alone_at)
         assert done.returncode == -signal.SIGKILL, done.stderr
-        register = Register(place.home)
+        register = LeaseRegister(place.home)
         [lease] = register.leases()
         assert lease.state != RELEASED
         there = place.provider.list()
@@ -163,7 +163,7 @@ class SelfEnding:
         assert (late.ended, late.complaints) == ((), ())
         [after] = register.leases()
         assert after.state == RELEASED
-        if isinstance(place.provider, Remembering):
+        if isinstance(place.provider, ReportsEnds):
             assert lease.wanted_s <= (after.released_s or 0.0) <= gone_s + 1.0  # some tell whole seconds
         else:
             assert after.released_s == lease.lease_end_s

@@ -11,9 +11,9 @@ import tempfile
 from pathlib import Path
 
 from prudent.cloud.clusters.rental import Rental
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.registry import provider_of
-from prudent.core.points import kill_point
+from prudent.core.processes import kill_point
 
 # A daemon that leaves its session, and work that takes its time: both must not outlive the machine.
 COMMAND = "setsid sleep 300 & echo ready; sleep {work_s}; echo 42 > job/result"
@@ -43,7 +43,7 @@ def main() -> None:
         type_name,
         int(count),
         run="killed",
-        register=Register(Path(home)),
+        register=LeaseRegister(Path(home)),
         lease_s=float(lease_s),
         renew_s=float(renew_s),
     )

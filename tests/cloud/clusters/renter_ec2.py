@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from prudent.cloud.providers.channel import Channel
-from prudent.cloud.providers.ec2 import wait
+from prudent.cloud.providers.ec2 import fleet
 from prudent.cloud.providers.ec2.provider import provider
 from prudent.cloud.providers.ssh.channel import SshChannel
 
@@ -27,5 +27,5 @@ if __name__ == "__main__":
     import renter
 
     provider.open_channel = open_channel  # type: ignore[attr-defined]
-    wait._LOOK = wait._LOOK.replace("/var/lib/prudent/", '"$HOME"/.prudent/')
+    fleet._LOOK = fleet._LOOK.replace("/var/lib/prudent/", '"$HOME"/.prudent/')
     renter.main()

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prudent.cloud.clusters.autoscaling import Kind, Step, Wish, step
+from prudent.cloud.clusters.autoscaling import ClusterRequest, MachineRange, ScalingStep, scaling_step
 from prudent.core.errors import BadInput
 
 SMALL, LARGE = "m5.large", "m5.xlarge"
 
 
 def test_minimum_of_each_type_then_the_first_types() -> None:
-    wish = Wish((Kind(SMALL, most=1), Kind(LARGE, least=1)), least=3, most=4)
+    wish = ClusterRequest((MachineRange(SMALL, most=1), MachineRange(LARGE, least=1)), least=3, most=4)
     assert wish.needed({}) == (LARGE, 1)
     assert wish.needed({LARGE: 1}) == (SMALL, 1)
     assert wish.needed({LARGE: 1, SMALL: 1}) == (LARGE, 1)
@@ -21,42 +21,46 @@ def test_minimum_of_each_type_then_the_first_types() -> None:
 
 
 def test_a_refused_type_is_made_up_for_by_the_next() -> None:
-    wish = Wish((Kind(SMALL), Kind(LARGE)), least=2, most=3)
+    wish = ClusterRequest((MachineRange(SMALL), MachineRange(LARGE)), least=2, most=3)
     assert wish.needed({}, refused={SMALL}) == (LARGE, 2)
     assert wish.needed({}, refused={SMALL, LARGE}) is None
 
 
 def test_trials_that_wait_get_a_machine_and_idle_ones_go() -> None:
-    wish = Wish((Kind(SMALL),), least=1, most=3)
-    assert step(wish, {SMALL: 1}, {SMALL: 2}, 3) == Step(SMALL, True)
-    assert step(wish, {SMALL: 3}, {SMALL: 2}, 60) is None
-    assert step(wish, {SMALL: 2}, {SMALL: 2}, 0) == Step(SMALL, False)
-    assert step(wish, {SMALL: 1}, {SMALL: 2}, 0) is None
+    wish = ClusterRequest((MachineRange(SMALL),), least=1, most=3)
+    assert scaling_step(wish, {SMALL: 1}, {SMALL: 2}, 3) == ScalingStep(SMALL, True)
+    assert scaling_step(wish, {SMALL: 3}, {SMALL: 2}, 60) is None
+    assert scaling_step(wish, {SMALL: 2}, {SMALL: 2}, 0) == ScalingStep(SMALL, False)
+    assert scaling_step(wish, {SMALL: 1}, {SMALL: 2}, 0) is None
 
 
 @pytest.mark.parametrize(("least", "most"), [(0, 1), (3, 2)])
 def test_limits_that_cannot_be_kept_are_refused(least: int, most: int) -> None:
     with pytest.raises(BadInput):
-        Wish((Kind(SMALL),), least, most)
+        ClusterRequest((MachineRange(SMALL),), least, most)
 
 
 def test_types_that_ask_for_more_than_there_may_be_are_refused() -> None:
     with pytest.raises(BadInput, match="in all"):
-        Wish((Kind(SMALL, least=2), Kind(LARGE, least=2)), 3, 3)
+        ClusterRequest((MachineRange(SMALL, least=2), MachineRange(LARGE, least=2)), 3, 3)
 
 
 @st.composite
-def wishes(draw: st.DrawFn) -> Wish:
+def wishes(draw: st.DrawFn) -> ClusterRequest:
     most = draw(st.integers(1, 12))
     least = draw(st.integers(1, most))
     owed = draw(st.integers(0, least))
     own = draw(st.one_of(st.none(), st.integers(owed, 12)))
-    return Wish((Kind(SMALL, most=draw(st.integers(0, 6))), Kind(LARGE, least=owed, most=own)), least, most)
+    return ClusterRequest(
+        (MachineRange(SMALL, most=draw(st.integers(0, 6))), MachineRange(LARGE, least=owed, most=own)),
+        least,
+        most,
+    )
 
 
 @given(wishes(), st.lists(st.integers(0, 40), max_size=40), st.sets(st.sampled_from([SMALL, LARGE])))
 def test_never_more_than_allowed_and_never_fewer_than_the_minimum(
-    wish: Wish, trials: list[int], refused: set[str]
+    wish: ClusterRequest, trials: list[int], refused: set[str]
 ) -> None:
     held: dict[str, int] = {}
     cores = {SMALL: 2, LARGE: 4}
@@ -66,7 +70,7 @@ def test_never_more_than_allowed_and_never_fewer_than_the_minimum(
         held[name] = held.get(name, 0) + count
     begun = dict(held)
     for count in trials:
-        found = step(wish, held, cores, count, refused)
+        found = scaling_step(wish, held, cores, count, refused)
         if found is not None:
             held[found.type] = held.get(found.type, 0) + (1 if found.add else -1)
         assert sum(held.values()) <= wish.most
@@ -77,12 +81,12 @@ def test_never_more_than_allowed_and_never_fewer_than_the_minimum(
 
 
 @given(wishes())
-def test_with_steady_trials_it_comes_to_rest(wish: Wish) -> None:
+def test_with_steady_trials_it_comes_to_rest(wish: ClusterRequest) -> None:
     held: dict[str, int] = {}
     while (missing := wish.needed(held)) is not None:
         held[missing[0]] = held.get(missing[0], 0) + missing[1]
     for _ in range(30):
-        found = step(wish, held, {SMALL: 2, LARGE: 4}, 7)
+        found = scaling_step(wish, held, {SMALL: 2, LARGE: 4}, 7)
         if found is None:
             return
         held[found.type] = held.get(found.type, 0) + (1 if found.add else -1)

@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
-from prudent.cloud.clusters.dask_cluster import DaskCluster, Seat
-from prudent.cloud.leases.register import Register
+from prudent.cloud.clusters.dask_cluster import DaskCluster, DaskWorkerSpec
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.errors import BadInput
 from prudent.workflows import Activation, File, Fleet, Plan, Vm, Workflow, World, schedule
@@ -75,7 +75,7 @@ def test_a_plan_runs_on_machines_of_its_types_and_nothing_is_left(ground: Path, 
     assert run.succeeded
     assert (ground / "out").read_text() == "HELLO\nolleh\n"
     assert provider_of("local", home).list() == ()
-    assert all(lease.state == "released" for lease in Register(home).leases())
+    assert all(lease.state == "released" for lease in LeaseRegister(home).leases())
 
 
 @pytest.mark.timeout(240)
@@ -163,7 +163,7 @@ def test_a_lost_machine_costs_no_more_than_its_work(ground: Path, tmp_path: Path
     assert run.succeeded
     assert (ground / "out").read_text() == "HELLO\nolleh\n"
     assert provider.list() == ()
-    assert all(lease.state == "released" for lease in Register(home).leases())
+    assert all(lease.state == "released" for lease in LeaseRegister(home).leases())
 
 
 def _machine_of(pid: int, provider: Any) -> Any:
@@ -179,7 +179,7 @@ def test_an_unknown_type_is_told_before_anything_is_launched(ground: Path, tmp_p
         execute(
             _plan(workflow, "m3.medum"), workflow, tmp_path / "run", directory=ground, on="local", home=home
         )
-    assert Register(home).leases() == ()
+    assert LeaseRegister(home).leases() == ()
 
 
 def test_a_place_and_an_address_are_one_too_many(ground: Path, tmp_path: Path) -> None:
@@ -195,7 +195,9 @@ def test_an_error_while_workers_start_leaves_no_machine(tmp_path: Path) -> None:
     provider = provider_of("local", home)
 
     def fail() -> None:
-        with DaskCluster(provider, [Seat("v1", TYPE)], run="x", register=Register(home)) as cluster:
+        with DaskCluster(
+            provider, [DaskWorkerSpec("v1", TYPE)], run="x", register=LeaseRegister(home)
+        ) as cluster:
             assert len(provider.list()) == 1
             cluster.start(9, {})  # nobody listens there
             raise KeyboardInterrupt

@@ -16,7 +16,7 @@ from prudent.cloud.clusters.points import POINTS, RENEW
 from prudent.cloud.clusters.rental import Rental
 from prudent.cloud.leases.lease import RELEASED, UP, WANTED
 from prudent.cloud.leases.reaper import reap
-from prudent.cloud.leases.register import LeaseLost, Register
+from prudent.cloud.leases.register import LeaseLost, LeaseRegister
 from prudent.cloud.providers.local.provider import LocalProvider
 from prudent.cloud.providers.provider import CAPACITY, LaunchFailed
 from prudent.core.errors import BadInput, RunFailed
@@ -43,7 +43,7 @@ def provider(tmp_path: Path) -> Iterator[LocalProvider]:
 @pytest.fixture
 def rent(tmp_path: Path, provider: LocalProvider) -> Callable[..., Rental]:
     def make(troubled: Any = None, count: int = 1, **other: Any) -> Rental:
-        register = Register(tmp_path)
+        register = LeaseRegister(tmp_path)
         return Rental(troubled or provider, "m3.medium", count, run="run-1", register=register, **other)
 
     return make
@@ -108,7 +108,7 @@ class TestLife:
     def test_an_unknown_type_is_told_before_anything_is_written(
         self, tmp_path: Path, provider: LocalProvider
     ) -> None:
-        register = Register(tmp_path)
+        register = LeaseRegister(tmp_path)
         with pytest.raises(BadInput, match="Did you mean"):
             Rental(provider, "m3.medum", run="r", register=register).launch()
         assert register.leases() == ()
@@ -185,11 +185,11 @@ class TestMoney:
         prices = tmp_path / "prices.csv"
         prices.write_text("name,price_usd_per_h\nm3.medium,6.0\n")
         with Rental(
-            LocalProvider(tmp_path, prices), "m3.medium", run="r", register=Register(tmp_path)
+            LocalProvider(tmp_path, prices), "m3.medium", run="r", register=LeaseRegister(tmp_path)
         ) as one:
             prices.write_text("name,price_usd_per_h\nm3.medium,60.0\n")
         assert one.cost_usd() == pytest.approx(0.1)
-        found = Register(tmp_path).read(one.cluster)
+        found = LeaseRegister(tmp_path).read(one.cluster)
         assert found is not None
         assert found.cost_usd(0) == pytest.approx(0.1)
 

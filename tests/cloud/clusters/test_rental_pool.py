@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from prudent.cloud.clusters.autoscaling import Kind, Wish
-from prudent.cloud.clusters.rental_pool import Rentals
+from prudent.cloud.clusters.autoscaling import ClusterRequest, MachineRange
+from prudent.cloud.clusters.rental_pool import RentalPool
 from prudent.cloud.clusters.spark_cluster import SparkCluster
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.meter import Meter
 from prudent.cloud.providers.local.provider import LocalProvider
-from prudent.cloud.providers.provider import CAPACITY, Instance, LaunchFailed, Order
+from prudent.cloud.providers.provider import CAPACITY, Instance, LaunchFailed, LaunchOrder
 from prudent.core.errors import RunFailed
 
 
@@ -21,9 +21,9 @@ class Refusing(LocalProvider):
 
     def __init__(self, home: Path) -> None:
         super().__init__(home)
-        self.orders: list[Order] = []
+        self.orders: list[LaunchOrder] = []
 
-    def launch(self, order: Order) -> tuple[Instance, ...]:
+    def launch(self, order: LaunchOrder) -> tuple[Instance, ...]:
         self.orders.append(order)
         raise LaunchFailed("There are none.", CAPACITY)
 
@@ -32,9 +32,12 @@ class Refusing(LocalProvider):
 def test_the_provider_hears_how_much_there_is_money_for(
     tmp_path: Path, budget_usd: float | None, ceiling: float | None
 ) -> None:
-    provider, wish = Refusing(tmp_path), Wish((Kind("m5.large", most=4), Kind("m5.xlarge")), 4, 4)
+    provider, wish = (
+        Refusing(tmp_path),
+        ClusterRequest((MachineRange("m5.large", most=4), MachineRange("m5.xlarge")), 4, 4),
+    )
     cluster = SparkCluster(
-        provider, wish, run="x", register=Register(tmp_path), logs=tmp_path, meter=Meter(budget_usd)
+        provider, wish, run="x", register=LeaseRegister(tmp_path), logs=tmp_path, meter=Meter(budget_usd)
     )
     with pytest.raises(RunFailed, match="There are none"):
         cluster.start()
@@ -46,7 +49,7 @@ def test_the_provider_hears_how_much_there_is_money_for(
 
 def test_every_machine_is_metered_from_its_order_to_its_end(tmp_path: Path) -> None:
     provider, meter = LocalProvider(tmp_path), Meter()
-    rentals = Rentals(provider, Register(tmp_path), "x", False, 300.0, 60.0, meter)
+    rentals = RentalPool(provider, LeaseRegister(tmp_path), "x", False, 300.0, 60.0, meter)
     assert meter.spent_usd() == 0
     small = rentals.rent("m5.large")
     rentals.rent("m5.xlarge")

@@ -16,14 +16,19 @@ from typing import Any
 import psutil
 import pytest
 
-from prudent.cloud.clusters import spark_host
-from prudent.cloud.clusters.autoscaling import Kind, Wish
+from prudent.cloud.clusters import cluster_host
+from prudent.cloud.clusters.autoscaling import Autoscaler, ClusterRequest, MachineRange
+from prudent.cloud.clusters.cluster_host import (
+    DistributedFiles,
+    SparkHost,
+    callback_port,
+    host_sees_files,
+    host_shares_folder,
+    prepare,
+)
 from prudent.cloud.clusters.rental import Rental
 from prudent.cloud.clusters.spark_cluster import SparkCluster
-from prudent.cloud.clusters.spark_data import Carried, sees, shares
-from prudent.cloud.clusters.spark_elastic import Elastic
-from prudent.cloud.clusters.spark_host import SparkHost, door, prepare
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.local.provider import LocalProvider
 from prudent.core.errors import BadInput
 
@@ -42,19 +47,19 @@ class Site:
     cluster: SparkCluster
 
 
-def made(home: Path, wish: Wish) -> Site:
+def made(home: Path, wish: ClusterRequest) -> Site:
     provider = LocalProvider(home)
     return Site(
         home,
         provider,
-        SparkCluster(provider, wish, run="test", register=Register(home), logs=home / "logs"),
+        SparkCluster(provider, wish, run="test", register=LeaseRegister(home), logs=home / "logs"),
     )
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A worker, and room for a second."""
-    found = made(tmp_path_factory.mktemp("home"), Wish((Kind(TYPE),), least=1, most=2))
+    found = made(tmp_path_factory.mktemp("home"), ClusterRequest((MachineRange(TYPE),), least=1, most=2))
     with found.cluster:
         yield found
     assert found.provider.list() == ()
@@ -134,16 +139,16 @@ def test_only_loopback_is_listened_at_and_no_port_takes_orders_from_strangers(si
 
 
 def test_machines_elsewhere_do_not_open_this_computer_to_all_networks(site: Site, tmp_path: Path) -> None:
-    elsewhere = made(tmp_path, Wish.exactly(1, TYPE)).cluster
+    elsewhere = made(tmp_path, ClusterRequest.exactly(1, TYPE)).cluster
     [instance] = site.provider.list()
     instance = replace(instance, address="192.0.2.7")
     channel: Any = None
     elsewhere._first = SparkHost(instance, channel, 1, 512, "", instance.address, "198.51.100.1", "", "")
-    own = spark_host.own_address(instance.address)
+    own = cluster_host.own_address(instance.address)
     assert own not in ("0.0.0.0", "::", "")
     assert elsewhere.options["spark.driver.bindAddress"] == own
     assert elsewhere.options["spark.driver.host"] == "198.51.100.1"  # by which the machine knows it
-    with door(instance.address) as knocked:
+    with callback_port(instance.address) as knocked:
         assert [port.address for port in ports_of(psutil.Process()) if port.number == knocked.port] == [own]
 
 
@@ -151,7 +156,7 @@ def test_it_grows_to_its_limit_replaces_a_lost_machine_and_shrinks_to_its_minimu
     """That a worker which ends is started again is tested with a request (`test_spark_request`)."""
     [first] = site.provider.list()
     trials = [9]
-    elastic = Elastic(site.cluster, lambda: trials[0], wait_s=0.0, idle_s=0.0)
+    elastic = Autoscaler(site.cluster, lambda: trials[0], wait_s=0.0, idle_s=0.0)
     try:
         until(lambda: len(alive(site)) == 2)
         assert len(site.provider.list()) == 2
@@ -183,7 +188,7 @@ def test_files_that_the_machines_see_are_named_as_they_are(site: Site, tmp_path:
 
 
 def test_whoever_closes_a_cluster_that_starts_ends_it(tmp_path: Path) -> None:
-    site = made(tmp_path, Wish.exactly(2, TYPE))
+    site = made(tmp_path, ClusterRequest.exactly(2, TYPE))
     failed: list[BaseException] = []
 
     def start() -> None:
@@ -206,25 +211,25 @@ def test_whoever_closes_a_cluster_that_starts_ends_it(tmp_path: Path) -> None:
 
 
 def test_an_unknown_type_is_told_before_anything_is_launched(tmp_path: Path) -> None:
-    site = made(tmp_path, Wish.exactly(2, "m5.larg"))
+    site = made(tmp_path, ClusterRequest.exactly(2, "m5.larg"))
     with pytest.raises(BadInput, match=r"m5\.larg"):
         site.cluster.start()
-    assert Register(tmp_path).leases() == ()
+    assert LeaseRegister(tmp_path).leases() == ()
 
 
 def test_data_are_streamed_to_where_a_machine_finds_them_by_the_same_name(tmp_path: Path) -> None:
     provider = LocalProvider(tmp_path / "home")
     file = tmp_path / "data.csv"
     file.write_text("x\n1\n")
-    with Rental(provider, TYPE, run="test", register=Register(tmp_path / "home")) as rental:
+    with Rental(provider, TYPE, run="test", register=LeaseRegister(tmp_path / "home")) as rental:
         channel = rental.channel()
         work = f"{channel.workspace}/spark"
         Path(work).mkdir()
         host = SparkHost(rental.instances[0], channel, 1, 512, work, "127.0.0.1", "127.0.0.1", "", "")
-        assert sees(host, [file])
-        assert not sees(host, [file, tmp_path])
-        assert shares(host, tmp_path)
-        carried = Carried([file], tmp_path / "work")
+        assert host_sees_files(host, [file])
+        assert not host_sees_files(host, [file, tmp_path])
+        assert host_shares_folder(host, tmp_path)
+        carried = DistributedFiles([file], tmp_path / "work")
         [path] = carried.paths
         assert path.read_text() == "x\n1\n"
         assert path.resolve() == file  # no copy on this computer
@@ -248,8 +253,8 @@ def test_an_old_java_on_the_machine_is_left_for_the_one_of_pip(
     monkeypatch.setenv("PATH", f"{old.parent}:{os.environ['PATH']}")
     provider = LocalProvider(tmp_path / "home")
     with (
-        Rental(provider, TYPE, run="test", register=Register(tmp_path / "home")) as rental,
-        door("127.0.0.1") as knocked,
+        Rental(provider, TYPE, run="test", register=LeaseRegister(tmp_path / "home")) as rental,
+        callback_port("127.0.0.1") as knocked,
     ):
         host = prepare(rental.instances[0], rental.channel(), provider.offer(TYPE), knocked, 1)
         assert host.java_home == f"{host.work}/java"
@@ -264,8 +269,8 @@ def test_an_old_java_on_the_machine_is_left_for_the_one_of_pip(
 def test_a_machine_without_spark_is_told_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_host, "_FIND", "exit 69")
-    site = made(tmp_path, Wish.exactly(1, TYPE))
+    monkeypatch.setattr(cluster_host, "_FIND", "exit 69")
+    site = made(tmp_path, ClusterRequest.exactly(1, TYPE))
     with pytest.raises(BadInput, match='install "pyspark=='):
         site.cluster.start()
     assert site.provider.list() == ()

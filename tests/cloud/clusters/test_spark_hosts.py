@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.clusters.autoscaling import Kind, Wish
+from prudent.cloud.clusters.autoscaling import ClusterRequest, MachineRange
 from prudent.cloud.clusters.spark_cluster import SparkCluster
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.ssh.provider import HostsProvider
 
 from .. import ssh_server
@@ -40,8 +40,10 @@ def test_hosts_are_one_cluster_and_left_as_they_were(servers: Any, tmp_path: Pat
     path = servers.inventory(types, tmp_path / "inventory.yaml")
     provider = HostsProvider.of(path, tmp_path)
     # If two of the small type are wanted, and there is one, the next type makes up for it.
-    wish = Wish((Kind(SMALL, most=1), Kind(LARGE)), least=len(wanted), most=len(wanted))
-    made = SparkCluster(provider, wish, run="test", register=Register(tmp_path), logs=tmp_path / "logs")
+    wish = ClusterRequest(
+        (MachineRange(SMALL, most=1), MachineRange(LARGE)), least=len(wanted), most=len(wanted)
+    )
+    made = SparkCluster(provider, wish, run="test", register=LeaseRegister(tmp_path), logs=tmp_path / "logs")
     with made as cluster:
         assert cluster.held == dict.fromkeys(wanted, 1)
         with urllib.request.urlopen(f"{cluster.ui}/json/", timeout=60) as answer:

@@ -22,7 +22,7 @@ from typing import Any, Self
 import psutil
 import pytest
 
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.local.provider import LocalProvider
 
 from ...running import strangers
@@ -84,7 +84,7 @@ def processes(home: Path) -> list[int]:
 
 def assert_gone(home: Path) -> None:
     until(lambda: not processes(home) and not LocalProvider(home).list(), "everything is gone", 60)
-    assert {lease.state for lease in Register(home).leases()} == {"released"}
+    assert {lease.state for lease in LeaseRegister(home).leases()} == {"released"}
 
 
 def executors(worker: int) -> list[int]:
@@ -169,7 +169,7 @@ def trained_in(folder: Path, run: UnderWay) -> int:
     assert "see http://127.0.0.1:" in "".join(run.complaint)
     board = json.loads((folder / "models" / "leaderboard.json").read_text())
     assert board["failures"] == []  # the loss of a worker is nothing that a trial notices
-    bill_usd = sum(lease.cost_usd(time.time()) for lease in Register(run.home).leases())
+    bill_usd = sum(lease.cost_usd(time.time()) for lease in LeaseRegister(run.home).leases())
     assert board["spent_usd"] == pytest.approx(bill_usd)
     return len(board["entries"])
 
@@ -185,7 +185,7 @@ def test_a_request_survives_a_killed_worker_and_ends_with_its_machine_at_ctrl_c(
         assert answers.count(strangers.SECRET_WANTED) >= 4, answers  # driver, master, worker, executor
         run.lose(until(lambda: run.worker(beside_master=True), "the machine works"))
         run.stop()
-    assert len(Register(run.home).leases()) == 1
+    assert len(LeaseRegister(run.home).leases()) == 1
     assert trained_in(tmp_path, run) > 1
 
 
@@ -198,7 +198,7 @@ def test_the_machine_is_given_back_while_spark_starts_when_the_money_is_gone(tmp
     board = json.loads(said)
     assert board["entries"] == []
     assert "the budget of $0.08 was spent before its machines were ready" in board["ended"], told
-    [lease] = Register(tmp_path / "home").leases()
+    [lease] = LeaseRegister(tmp_path / "home").leases()
     bill_usd = lease.cost_usd(time.time())
     assert bill_usd == pytest.approx(board["spent_usd"])
     # On a computer that is too busy to end it in five seconds, that is told.
@@ -211,7 +211,7 @@ def test_a_request_grows_survives_a_killed_worker_stops_at_ctrl_c_and_is_resumed
     with UnderWay(tmp_path, most=2) as run:
         # It began with one machine; three trials at a time are too many for that one.
         noted = until(lambda: run.worker(beside_master=False), "a second machine works")
-        assert len(Register(run.home).leases()) == 2
+        assert len(LeaseRegister(run.home).leases()) == 2
         run.lose(noted)
         run.stop()
     done = trained_in(tmp_path, run)
@@ -224,5 +224,5 @@ def test_a_request_grows_survives_a_killed_worker_stops_at_ctrl_c_and_is_resumed
     board = json.loads(answer)
     assert len(board["entries"]) == done + 1
     assert len(list(tmp_path.glob("models/*/model.onnx"))) == done + 1
-    paid_usd = sum(lease.cost_usd(time.time()) for lease in Register(run.home).leases())
+    paid_usd = sum(lease.cost_usd(time.time()) for lease in LeaseRegister(run.home).leases())
     assert board["spent_usd"] == pytest.approx(paid_usd, rel=0.01)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from prudent.cloud.leases import dead_mans_switch
-from prudent.cloud.procfs import ProcessIdentity
+from prudent.cloud.processes import ProcessIdentity
 
 from ..providers.conformance import eventually
 

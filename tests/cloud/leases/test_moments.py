@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from prudent.cloud.home_folder import default_home
-from prudent.cloud.leases.holder import Holder
-from prudent.cloud.leases.lease import RELEASED, UP, Lease, Rented
-from prudent.cloud.leases.reaper import places, reap
-from prudent.cloud.leases.register import Register
-from prudent.cloud.leases.status import FOREIGN, UNRECORDED, standing
-from prudent.cloud.providers.provider import Instance, Order
+from prudent.cloud.leases.lease import RELEASED, UP, Lease, LeasedMachine, LeaseHolder
+from prudent.cloud.leases.reaper import known_providers, reap
+from prudent.cloud.leases.register import LeaseRegister
+from prudent.cloud.leases.status import FOREIGN, UNRECORDED, cluster_statuses
+from prudent.cloud.providers.provider import Instance, LaunchOrder
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.money import Price
 
@@ -22,7 +21,7 @@ PRICE = Price(3.6, "2025-01-01", "catalog")
 """A tenth of a cent per second."""
 START_S = 10_000.0
 DAY_S = 86_400.0
-DEAD = replace(Holder.here(), started="another:1")
+DEAD = replace(LeaseHolder.here(), started="another:1")
 
 
 class Shelf:
@@ -47,11 +46,11 @@ class Shelf:
 
 
 @pytest.fixture
-def register(tmp_path: Path) -> Register:
-    return Register(tmp_path)
+def register(tmp_path: Path) -> LeaseRegister:
+    return LeaseRegister(tmp_path)
 
 
-def machine(register: Register, cluster: str = "c1", index: int = 0, **other: object) -> Instance:
+def machine(register: LeaseRegister, cluster: str = "c1", index: int = 0, **other: object) -> Instance:
     made = Instance(
         id=f"{cluster}-{index}",
         provider="shelf",
@@ -69,38 +68,40 @@ def machine(register: Register, cluster: str = "c1", index: int = 0, **other: ob
     return replace(made, **other)  # type: ignore[arg-type]
 
 
-def want(register: Register, cluster: str = "c1", *, holder: Holder | None = None, **other: object) -> Lease:
-    order = Order(cluster, "run-1", register.owner, "m5.large", 2, START_S + 600)
-    made = Lease(order, "shelf", {"shelf": "1"}, holder or Holder.here(), START_S, START_S + 600, PRICE)
+def want(
+    register: LeaseRegister, cluster: str = "c1", *, holder: LeaseHolder | None = None, **other: object
+) -> Lease:
+    order = LaunchOrder(cluster, "run-1", register.owner, "m5.large", 2, START_S + 600)
+    made = Lease(order, "shelf", {"shelf": "1"}, holder or LeaseHolder.here(), START_S, START_S + 600, PRICE)
     return register.want(replace(made, **other))  # type: ignore[arg-type]
 
 
 class TestReaping:
     @pytest.mark.parametrize(("after_s", "ended"), [(0.0, 0), (120.0, 0), (120.5, 1)])
     def test_who_launches_has_two_minutes_to_record_it(
-        self, register: Register, after_s: float, ended: int
+        self, register: LeaseRegister, after_s: float, ended: int
     ) -> None:
         done = reap(register, [Shelf(machine(register))], START_S + after_s)  # type: ignore[list-item]
         assert [one.why for one in done.ended] == ["it is in no record"] * ended
 
-    def test_the_youngest_machine_of_a_cluster_counts(self, register: Register) -> None:
+    def test_the_youngest_machine_of_a_cluster_counts(self, register: LeaseRegister) -> None:
         shelf = Shelf(machine(register), machine(register, index=1, launched_s=START_S + 100))
         assert not reap(register, [shelf], START_S + 200).ended  # type: ignore[list-item]
         assert len(reap(register, [shelf], START_S + 221).ended) == 2  # type: ignore[list-item]
 
-    def test_the_latest_end_of_a_cluster_counts(self, register: Register) -> None:
+    def test_the_latest_end_of_a_cluster_counts(self, register: LeaseRegister) -> None:
         shelf = Shelf(machine(register), machine(register, index=1, lease_end_s=START_S + 50))
         assert not reap(register, [shelf], START_S + 60).ended  # type: ignore[list-item]
         done = reap(register, [shelf], START_S + 600, grace_s=1e9)  # type: ignore[list-item]
         assert [one.why for one in done.ended] == ["its lease is over"] * 2
 
-    def test_what_is_ended_has_cost_its_time(self, register: Register) -> None:
+    def test_what_is_ended_has_cost_its_time(self, register: LeaseRegister) -> None:
         early = machine(register, index=1, launched_s=START_S + 2000)  # its clock is ahead
         shelf = Shelf(machine(register, launched_s=START_S), early)
         done = reap(register, [shelf], START_S + 1000)  # type: ignore[list-item]
         assert [one.cost_usd for one in done.ended] == pytest.approx([1.0, 0.0])
 
-    def test_a_lease_that_vanishes_is_told_and_keeps_no_other_waiting(self, register: Register) -> None:
+    def test_a_lease_that_vanishes_is_told_and_keeps_no_other_waiting(self, register: LeaseRegister) -> None:
         for cluster in ("c1", "c2"):
             want(register, cluster, holder=DEAD)
 
@@ -112,7 +113,7 @@ class TestReaping:
         assert [lease.cluster for lease in done.released] == ["c2"]
         assert [text for text in done.complaints if "no lease of c1" in text]
 
-    def test_a_machine_that_stays_keeps_its_lease_and_no_other(self, register: Register) -> None:
+    def test_a_machine_that_stays_keeps_its_lease_and_no_other(self, register: LeaseRegister) -> None:
         for cluster in ("c1", "c2"):
             want(register, cluster, holder=DEAD)
         shelf = Shelf(machine(register))
@@ -121,7 +122,7 @@ class TestReaping:
         assert [lease.cluster for lease in done.released] == ["c2"]
         assert done.complaints == ("shelf: c1 is still there; reap again.",)
 
-    def test_a_lease_is_released_at_its_end_if_nobody_saw_its_machines(self, register: Register) -> None:
+    def test_a_lease_is_released_at_its_end_if_nobody_saw_its_machines(self, register: LeaseRegister) -> None:
         want(register)
         shelf = Shelf()
         assert reap(register, [shelf], START_S + 599).released == ()  # type: ignore[list-item]
@@ -130,40 +131,40 @@ class TestReaping:
         # Two machines for ten minutes: what may have been spent is counted as spent.
         assert released.cost_usd(START_S + 9999) == pytest.approx(1.2)
 
-    def test_a_dead_run_is_paid_until_it_is_found(self, register: Register) -> None:
-        want(register, holder=DEAD, state=UP, machines=(Rented("c1-0", START_S, PRICE),))
+    def test_a_dead_run_is_paid_until_it_is_found(self, register: LeaseRegister) -> None:
+        want(register, holder=DEAD, state=UP, machines=(LeasedMachine("c1-0", START_S, PRICE),))
         (released,) = reap(register, [Shelf()], START_S + 100).released  # type: ignore[list-item]
         assert (released.released_s, released.why) == (START_S + 100, "its run is gone")
 
     @pytest.mark.parametrize(("days", "kept"), [(29.9, 1), (30.0, 1), (30.1, 0)])
     def test_a_released_lease_is_kept_for_thirty_days(
-        self, register: Register, days: float, kept: int
+        self, register: LeaseRegister, days: float, kept: int
     ) -> None:
         want(register, state=RELEASED, released_s=START_S)
         reap(register, [], START_S + days * DAY_S)
         assert len(register.leases()) == kept
 
-    def test_a_rehearsal_forgets_nothing(self, register: Register) -> None:
+    def test_a_rehearsal_forgets_nothing(self, register: LeaseRegister) -> None:
         want(register, state=RELEASED, released_s=START_S)
         reap(register, [], START_S + 99 * DAY_S, dry_run=True)
         assert len(register.leases()) == 1
 
     @pytest.mark.parametrize(("hours", "looked_at"), [(23.9, True), (24.1, False)])
     def test_a_place_is_looked_at_for_a_day_after_its_last_lease(
-        self, register: Register, tmp_path: Path, hours: float, looked_at: bool
+        self, register: LeaseRegister, tmp_path: Path, hours: float, looked_at: bool
     ) -> None:
         settings = {"local": str(tmp_path / "another")}
         want(register, settings=settings, provider="local", state=RELEASED, released_s=START_S)
-        found, complaints = places(register, START_S + hours * 3600)
+        found, complaints = known_providers(register, START_S + hours * 3600)
         assert complaints == ()
         assert len(found) == 1 + looked_at
 
 
 class TestStanding:
-    def test_what_is_recorded_and_seen_is_added_up(self, register: Register) -> None:
-        want(register, state=UP, machines=(Rented("c1-0", START_S + 50, PRICE),))
+    def test_what_is_recorded_and_seen_is_added_up(self, register: LeaseRegister) -> None:
+        want(register, state=UP, machines=(LeasedMachine("c1-0", START_S + 50, PRICE),))
         late = machine(register, index=1, launched_s=START_S + 150)
-        ((one,), complaints) = standing(
+        ((one,), complaints) = cluster_statuses(
             register,
             [Shelf(machine(register, launched_s=START_S + 50), late)],  # type: ignore[list-item]
             START_S + 250,
@@ -176,36 +177,36 @@ class TestStanding:
         assert (said["age_s"], said["lease_left_s"]) == (200.0, 350.0)
         assert [each["age_s"] for each in said["machines"]] == [200.0, 100.0]
 
-    def test_a_clock_that_is_behind_makes_nothing_younger_than_new(self, register: Register) -> None:
-        ((one,), _) = standing(register, [Shelf(machine(register))], START_S - 5)  # type: ignore[list-item]
+    def test_a_clock_that_is_behind_makes_nothing_younger_than_new(self, register: LeaseRegister) -> None:
+        ((one,), _) = cluster_statuses(register, [Shelf(machine(register))], START_S - 5)  # type: ignore[list-item]
         said = one.to_dict(START_S - 5)
         assert (said["age_s"], said["machines"][0]["age_s"], one.cost_usd) == (0.0, 0.0, 0.0)
 
-    def test_what_is_in_no_record_is_told_by_its_machines(self, register: Register) -> None:
+    def test_what_is_in_no_record_is_told_by_its_machines(self, register: LeaseRegister) -> None:
         shelf = Shelf(
             machine(register, index=1, launched_s=START_S - 100, lease_end_s=START_S + 900, type="c5.large"),
             machine(register),
             machine(register, "theirs", owner="prudent-another", launched_s=START_S + 1),
         )
-        ((mine, theirs), _) = standing(register, [shelf], START_S + 100)  # type: ignore[list-item]
+        ((mine, theirs), _) = cluster_statuses(register, [shelf], START_S + 100)  # type: ignore[list-item]
         assert (mine.state, mine.text, mine.held) == (UNRECORDED, "2*m5.large", None)
         assert (mine.since_s, mine.lease_end_s) == (START_S - 100, START_S + 900)
         assert mine.cost_usd == pytest.approx(0.2 + 0.1)
         assert mine.usd_per_h == pytest.approx(7.2)
         assert (theirs.state, theirs.cluster) == (FOREIGN, "theirs")
 
-    def test_what_was_released_is_shown_while_machines_are_there(self, register: Register) -> None:
+    def test_what_was_released_is_shown_while_machines_are_there(self, register: LeaseRegister) -> None:
         want(register, state=RELEASED, released_s=START_S)
-        assert standing(register, [Shelf()], START_S)[0] == ()  # type: ignore[list-item]
-        found, _ = standing(register, [Shelf(machine(register))], START_S)  # type: ignore[list-item]
+        assert cluster_statuses(register, [Shelf()], START_S)[0] == ()  # type: ignore[list-item]
+        found, _ = cluster_statuses(register, [Shelf(machine(register))], START_S)  # type: ignore[list-item]
         assert [one.state for one in found] == [RELEASED]
 
-    def test_a_place_in_trouble_is_told_and_hides_no_other(self, register: Register) -> None:
+    def test_a_place_in_trouble_is_told_and_hides_no_other(self, register: LeaseRegister) -> None:
         def fail(look: int) -> None:
             raise RunFailed("It does not answer; wait.")
 
         shelves = [Shelf(on_list=fail), Shelf(machine(register))]
-        found, complaints = standing(register, shelves, START_S)  # type: ignore[arg-type]
+        found, complaints = cluster_statuses(register, shelves, START_S)  # type: ignore[arg-type]
         assert [one.cluster for one in found] == ["c1"]
         assert complaints == ("shelf: It does not answer; wait.",)
 

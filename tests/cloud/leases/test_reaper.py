@@ -10,23 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from prudent.cloud.leases.holder import Holder
-from prudent.cloud.leases.lease import RELEASED, UP, WANTED, Lease, Rented
-from prudent.cloud.leases.reaper import Reaped, places, reap, reap_all
-from prudent.cloud.leases.register import Register
-from prudent.cloud.leases.status import FOREIGN, UNRECORDED, standing
+from prudent.cloud.leases.lease import RELEASED, UP, WANTED, Lease, LeasedMachine, LeaseHolder
+from prudent.cloud.leases.reaper import ReaperReport, known_providers, reap, reap_all
+from prudent.cloud.leases.register import LeaseRegister
+from prudent.cloud.leases.status import FOREIGN, UNRECORDED, cluster_statuses
 from prudent.cloud.providers.local.provider import LocalProvider
-from prudent.cloud.providers.provider import Instance, Order
+from prudent.cloud.providers.provider import Instance, LaunchOrder
 from prudent.core.errors import RunFailed
 
 from ..providers.troubled import Troubled, failing
 
-DEAD = replace(Holder.here(), started="another:1")
+DEAD = replace(LeaseHolder.here(), started="another:1")
 
 
 @pytest.fixture
-def register(tmp_path: Path) -> Register:
-    return Register(tmp_path)
+def register(tmp_path: Path) -> LeaseRegister:
+    return LeaseRegister(tmp_path)
 
 
 @pytest.fixture
@@ -37,51 +36,51 @@ def provider(tmp_path: Path) -> Iterator[LocalProvider]:
 
 
 def launch(
-    register: Register,
+    register: LeaseRegister,
     provider: LocalProvider,
     cluster: str = "c1",
     *,
-    holder: Holder | None = None,
+    holder: LeaseHolder | None = None,
     lease_s: float = 600.0,
     record: str = UP,
     owner: str = "",
 ) -> tuple[Instance, ...]:
     """A cluster as a run leaves it, with as much of a record as it has written."""
-    order = Order(cluster, "run-1", owner or register.owner, "m3.medium", 1, time.time() + lease_s)
+    order = LaunchOrder(cluster, "run-1", owner or register.owner, "m3.medium", 1, time.time() + lease_s)
     if record:
         want(register, provider, order, holder, lease_s)
     machines = provider.launch(order)
     if record == UP:
-        register.up(cluster, map(Rented.of, machines))
+        register.up(cluster, map(LeasedMachine.of, machines))
     return machines
 
 
 def want(
-    register: Register,
+    register: LeaseRegister,
     provider: LocalProvider,
-    order: Order | None = None,
-    holder: Holder | None = None,
+    order: LaunchOrder | None = None,
+    holder: LeaseHolder | None = None,
     lease_s: float = 600.0,
 ) -> None:
     """The record of a cluster of which nothing is known yet."""
     now_s = time.time()
-    order = order or Order("c1", "run-1", register.owner, "m3.medium", 1, now_s + lease_s)
-    who, price = holder or Holder.here(), provider.offer("m3.medium").price
+    order = order or LaunchOrder("c1", "run-1", register.owner, "m3.medium", 1, now_s + lease_s)
+    who, price = holder or LeaseHolder.here(), provider.offer("m3.medium").price
     register.want(Lease(order, provider.name, provider.settings, who, now_s, order.lease_end_s, price))
 
 
-def now(register: Register, provider: object, later_s: float = 0.0, **other: object) -> Reaped:
+def now(register: LeaseRegister, provider: object, later_s: float = 0.0, **other: object) -> ReaperReport:
     return reap(register, [provider], time.time() + later_s, **other)  # type: ignore[list-item, arg-type]
 
 
 class TestWhatIsEnded:
-    def test_a_living_run_keeps_its_machines(self, register: Register, provider: LocalProvider) -> None:
+    def test_a_living_run_keeps_its_machines(self, register: LeaseRegister, provider: LocalProvider) -> None:
         launch(register, provider)
-        assert now(register, provider) == Reaped()
+        assert now(register, provider) == ReaperReport()
         assert len(provider.list()) == 1
 
     @pytest.mark.parametrize("record", [UP, WANTED])
-    def test_a_dead_run_does_not(self, register: Register, provider: LocalProvider, record: str) -> None:
+    def test_a_dead_run_does_not(self, register: LeaseRegister, provider: LocalProvider, record: str) -> None:
         launch(register, provider, holder=DEAD, record=record)
         done = now(register, provider)
         assert [one.why for one in done.ended] == ["its run is gone"]
@@ -90,28 +89,28 @@ class TestWhatIsEnded:
         assert (lease.state, lease.why, len(lease.machines)) == (RELEASED, "its run is gone", 1)
         assert provider.list() == ()
 
-    def test_nor_does_one_whose_lease_is_over(self, register: Register, provider: LocalProvider) -> None:
+    def test_nor_does_one_whose_lease_is_over(self, register: LeaseRegister, provider: LocalProvider) -> None:
         launch(register, provider)
         done = now(register, provider, later_s=601)
         assert [one.why for one in done.ended] == ["its lease is over"]
         assert provider.list() == ()
 
-    def test_a_renewed_lease_is_not_over(self, register: Register, provider: LocalProvider) -> None:
+    def test_a_renewed_lease_is_not_over(self, register: LeaseRegister, provider: LocalProvider) -> None:
         launch(register, provider)
         register.renew("c1", time.time() + 10_000)
-        assert now(register, provider, later_s=601) == Reaped()
+        assert now(register, provider, later_s=601) == ReaperReport()
 
     def test_what_was_never_recorded_goes_after_a_grace(
-        self, register: Register, provider: LocalProvider
+        self, register: LeaseRegister, provider: LocalProvider
     ) -> None:
         launch(register, provider, record="")
-        assert now(register, provider, grace_s=300) == Reaped()
+        assert now(register, provider, grace_s=300) == ReaperReport()
         done = now(register, provider, later_s=301, grace_s=300)
         assert [one.why for one in done.ended] == ["it is in no record"]
         assert provider.list() == ()
 
     def test_a_damaged_record_is_told_and_its_machines_go_when_due(
-        self, register: Register, provider: LocalProvider
+        self, register: LeaseRegister, provider: LocalProvider
     ) -> None:
         launch(register, provider)
         (register.folder / "c1.json").write_text("{")
@@ -121,7 +120,7 @@ class TestWhatIsEnded:
         assert len(done.complaints) == 1
 
     def test_what_turns_up_after_the_release_goes_and_is_paid(
-        self, register: Register, provider: LocalProvider
+        self, register: LeaseRegister, provider: LocalProvider
     ) -> None:
         launch(register, provider, record=WANTED)
         register.release("c1", time.time(), "launch failed")
@@ -132,13 +131,15 @@ class TestWhatIsEnded:
         assert lease.cost_usd(0) == pytest.approx(0.067 / 60)
 
     def test_machines_of_another_register_are_anothers_to_end(
-        self, register: Register, provider: LocalProvider
+        self, register: LeaseRegister, provider: LocalProvider
     ) -> None:
         launch(register, provider, record="", owner="somebody-else")
-        assert now(register, provider, later_s=10_000) == Reaped()
+        assert now(register, provider, later_s=10_000) == ReaperReport()
         assert len(provider.list()) == 1
 
-    def test_a_rehearsal_ends_and_writes_nothing(self, register: Register, provider: LocalProvider) -> None:
+    def test_a_rehearsal_ends_and_writes_nothing(
+        self, register: LeaseRegister, provider: LocalProvider
+    ) -> None:
         launch(register, provider, holder=DEAD)
         before = register.read("c1")
         done = now(register, provider, dry_run=True)
@@ -149,14 +150,14 @@ class TestWhatIsEnded:
 
 class TestMoney:
     def test_one_that_was_never_launched_costs_nothing(
-        self, register: Register, provider: LocalProvider
+        self, register: LeaseRegister, provider: LocalProvider
     ) -> None:
         want(register, provider, holder=DEAD)
         [lease] = now(register, provider).released
         assert lease.cost_usd(time.time()) == 0.0
 
     def test_one_that_may_have_lived_to_its_end_is_counted_until_then(
-        self, register: Register, provider: LocalProvider
+        self, register: LeaseRegister, provider: LocalProvider
     ) -> None:
         want(register, provider, holder=DEAD, lease_s=360)
         [lease] = now(register, provider, later_s=10_000).released
@@ -164,7 +165,7 @@ class TestMoney:
 
     @pytest.mark.parametrize("record", [UP, WANTED])
     def test_one_that_ended_by_itself_is_paid_until_then(
-        self, register: Register, provider: LocalProvider, record: str
+        self, register: LeaseRegister, provider: LocalProvider, record: str
     ) -> None:
         """Its switch wrote it down, whoever ended it; a folder that vanishes is this test's own clock."""
         launch(register, provider, record=record)
@@ -178,7 +179,7 @@ class TestMoney:
 
 class TestTrouble:
     def test_one_place_in_trouble_does_not_stop_the_others(
-        self, register: Register, provider: LocalProvider
+        self, register: LeaseRegister, provider: LocalProvider
     ) -> None:
         launch(register, provider, holder=DEAD)
 
@@ -191,7 +192,7 @@ class TestTrouble:
         assert len(done.ended) == len(done.released) == 1
 
     def test_a_machine_that_will_not_go_keeps_its_lease_until_it_does(
-        self, register: Register, provider: LocalProvider
+        self, register: LeaseRegister, provider: LocalProvider
     ) -> None:
         launch(register, provider, holder=DEAD)
         stubborn = Troubled(provider, failing(RunFailed("busy"), "terminate", times=1))
@@ -201,7 +202,9 @@ class TestTrouble:
         assert register.leases()[0].state == UP
         assert len(now(register, stubborn).released) == 1
 
-    def test_an_answer_that_was_lost_is_no_matter(self, register: Register, provider: LocalProvider) -> None:
+    def test_an_answer_that_was_lost_is_no_matter(
+        self, register: LeaseRegister, provider: LocalProvider
+    ) -> None:
         launch(register, provider, holder=DEAD)
         deaf = Troubled(provider, after=failing(RunFailed("timed out"), "terminate"))
         done = now(register, deaf)
@@ -209,15 +212,15 @@ class TestTrouble:
         assert [lease.state for lease in register.leases()] == [RELEASED]
         assert register.leases()[0].cost_usd(0) > 0
 
-    def test_several_at_once_release_once(self, register: Register, provider: LocalProvider) -> None:
+    def test_several_at_once_release_once(self, register: LeaseRegister, provider: LocalProvider) -> None:
         for number in range(4):
             launch(register, provider, f"c{number}", holder=DEAD)
-        done: list[Reaped] = []
+        done: list[ReaperReport] = []
         together = threading.Barrier(3)
 
         def work() -> None:
             together.wait()
-            done.append(reap(Register(register.home), [LocalProvider(register.home)], time.time()))
+            done.append(reap(LeaseRegister(register.home), [LocalProvider(register.home)], time.time()))
 
         threads = [threading.Thread(target=work) for _ in range(3)]
         for thread in threads:
@@ -230,7 +233,7 @@ class TestTrouble:
         assert all(lease.cost_usd(0) == pytest.approx(0.067 / 60) for lease in register.leases())
 
     def test_a_lease_that_is_written_while_it_looks_is_seen(
-        self, register: Register, provider: LocalProvider
+        self, register: LeaseRegister, provider: LocalProvider
     ) -> None:
         """A run records and launches between the reading of the register and the listing."""
 
@@ -239,12 +242,12 @@ class TestTrouble:
                 launch(register, provider)
 
         done = now(register, Troubled(provider, before=launching), grace_s=-1)
-        assert done == Reaped()
+        assert done == ReaperReport()
         assert len(provider.list()) == 1
 
 
 class TestPlaces:
-    def test_every_place_of_a_lease_is_looked_at(self, register: Register, tmp_path: Path) -> None:
+    def test_every_place_of_a_lease_is_looked_at(self, register: LeaseRegister, tmp_path: Path) -> None:
         prices = tmp_path / "prices.csv"
         prices.write_text("name,price_usd_per_h\nm3.medium,1.0\n")
         own = LocalProvider(tmp_path, prices)
@@ -256,12 +259,14 @@ class TestPlaces:
         assert [lease.cluster for lease in done.released] == ["c1"]
         assert done.released[0].cost_usd(0) == pytest.approx(1.0 / 60)
 
-    def test_this_computer_is_always_looked_at(self, register: Register) -> None:
-        found, complaints = places(register, time.time())
+    def test_this_computer_is_always_looked_at(self, register: LeaseRegister) -> None:
+        found, complaints = known_providers(register, time.time())
         assert [one.settings for one in found] == [{"local": ""}]
         assert complaints == ()
 
-    def test_a_place_that_cannot_be_made_is_told(self, register: Register, provider: LocalProvider) -> None:
+    def test_a_place_that_cannot_be_made_is_told(
+        self, register: LeaseRegister, provider: LocalProvider
+    ) -> None:
         launch(register, provider)
         lease = register.read("c1")
         assert lease is not None
@@ -269,18 +274,18 @@ class TestPlaces:
             lease, order=replace(lease.order, cluster="c2"), provider="hosts", settings={"hosts": "/no/file"}
         )
         register.want(elsewhere)
-        found, complaints = places(register, time.time())
+        found, complaints = known_providers(register, time.time())
         assert [one.name for one in found] == ["local"]
         assert len(complaints) == 1
         assert complaints[0].startswith("hosts: ")
 
         register.release("c2", time.time())
-        assert places(register, time.time())[1] == (), "nothing is expected there any more"
+        assert known_providers(register, time.time())[1] == (), "nothing is expected there any more"
 
 
 class TestStanding:
     def test_what_is_recorded_and_what_is_seen_are_shown_together(
-        self, register: Register, provider: LocalProvider
+        self, register: LeaseRegister, provider: LocalProvider
     ) -> None:
         launch(register, provider, "held")
         launch(register, provider, "left", holder=DEAD, record=WANTED)
@@ -289,7 +294,7 @@ class TestStanding:
         register.release("held", time.time())
         provider.terminate([one for one in provider.list() if one.cluster == "held"])
         now_s = time.time() + 3600
-        found, complaints = standing(register, [provider], now_s)
+        found, complaints = cluster_statuses(register, [provider], now_s)
         assert complaints == ()
         assert {one.cluster: (one.state, one.held) for one in found} == {
             "left": (WANTED, False),
@@ -300,10 +305,10 @@ class TestStanding:
             assert one.cost_usd == pytest.approx(0.067 * (now_s - one.machines[0].launched_s) / 3600)
 
     def test_a_place_that_cannot_be_looked_at_is_told(
-        self, register: Register, provider: LocalProvider
+        self, register: LeaseRegister, provider: LocalProvider
     ) -> None:
         launch(register, provider)
         dark = Troubled(provider, failing(RunFailed("no network"), "list"))
-        found, complaints = standing(register, [dark], time.time())
+        found, complaints = cluster_statuses(register, [dark], time.time())
         assert [one.cluster for one in found] == ["c1"]
         assert complaints == ("local: no network",)

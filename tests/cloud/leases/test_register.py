@@ -16,12 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prudent.cloud.bill import Bill
+from prudent.cloud.billing import Bill
 from prudent.cloud.home_folder import default_home
-from prudent.cloud.leases.holder import Holder
-from prudent.cloud.leases.lease import RELEASED, UP, WANTED, Lease, Rented
-from prudent.cloud.leases.register import LeaseLost, Register
-from prudent.cloud.providers.provider import Order
+from prudent.cloud.leases.lease import RELEASED, UP, WANTED, Lease, LeasedMachine, LeaseHolder
+from prudent.cloud.leases.register import LeaseLost, LeaseRegister
+from prudent.cloud.providers.provider import LaunchOrder
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.money import Price
 
@@ -29,8 +28,8 @@ PRICE = Price(3.6, "2025-01-01", "catalog", minimum_s=60)
 
 
 def lease(cluster: str = "c1", end_s: float = 1300.0, **other: object) -> Lease:
-    order = Order(cluster, "run-1", "me", "m5.large", 2, end_s)
-    made = Lease(order, "local", {"local": ""}, Holder.here(), 1000.0, end_s, PRICE)
+    order = LaunchOrder(cluster, "run-1", "me", "m5.large", 2, end_s)
+    made = Lease(order, "local", {"local": ""}, LeaseHolder.here(), 1000.0, end_s, PRICE)
     return replace(made, **other)  # type: ignore[arg-type]
 
 
@@ -42,27 +41,31 @@ class TestLease:
     def test_it_is_over_when_its_run_is_gone(self) -> None:
         ended = [sys.executable, "-c", "import os; print(os.getpid())"]
         child = subprocess.run(ended, capture_output=True, check=True)
-        gone = replace(Holder.here(), pid=int(child.stdout))
+        gone = replace(LeaseHolder.here(), pid=int(child.stdout))
         assert lease(holder=gone).over(1100.0) == "its run is gone"
 
     def test_a_number_that_is_used_again_is_another_process(self) -> None:
-        mistaken = replace(Holder.here(), started=Holder.here().started + "1")
+        mistaken = replace(LeaseHolder.here(), started=LeaseHolder.here().started + "1")
         assert mistaken.gone
 
     def test_of_a_run_elsewhere_only_the_lease_tells(self) -> None:
-        elsewhere = Holder(1, "boot:1", "another-computer pid:[1]")
+        elsewhere = LeaseHolder(1, "boot:1", "another-computer pid:[1]")
         assert elsewhere.alive is None
         assert lease(holder=elsewhere).over(1299.9) is None
         assert lease(holder=elsewhere).over(1300.0) == "its lease is over"
 
     def test_each_machine_is_paid_from_its_own_launch(self) -> None:
-        machines = (Rented("a", 1000.0, PRICE), Rented("b", 1100.0, PRICE))
+        machines = (LeasedMachine("a", 1000.0, PRICE), LeasedMachine("b", 1100.0, PRICE))
         up = lease(state=UP, machines=machines)
         assert up.cost_usd(1200.0) == pytest.approx(0.2 + 0.1)
         assert up.ended(1300.0, "", ()).cost_usd(9999.0) == pytest.approx(0.3 + 0.2)
 
     def test_a_machine_that_is_gone_is_paid_until_then(self) -> None:
-        machines = (Rented("a", 1000.0, PRICE), Rented("b", 1000.0, PRICE), Rented("c", 1000.0, PRICE))
+        machines = (
+            LeasedMachine("a", 1000.0, PRICE),
+            LeasedMachine("b", 1000.0, PRICE),
+            LeasedMachine("c", 1000.0, PRICE),
+        )
         left = lease(state=UP, machines=machines).with_ends({"b": 1100.0, "elsewhere": 1.0})
         assert left.cost_usd(1200.0) == pytest.approx(0.2 + 0.1 + 0.2)
         assert left.with_ends({"b": 1150.0}) == left, "what was told first stays"
@@ -72,48 +75,48 @@ class TestLease:
         assert Bill.of([ended]).total_usd(9999.0) == pytest.approx(0.65)
 
     def test_a_record_of_an_earlier_version_knows_of_no_machine_that_it_is_gone(self) -> None:
-        said = lease(state=UP, machines=(Rented("a", 1000.0, PRICE),)).to_dict()
+        said = lease(state=UP, machines=(LeasedMachine("a", 1000.0, PRICE),)).to_dict()
         del said["machines"][0]["gone_s"]
         assert Lease.from_dict(said).machines[0].gone_s is None
 
     def test_it_is_as_old_as_its_first_machine(self) -> None:
-        up = lease(state=UP, machines=(Rented("a", 1000.0, PRICE), Rented("b", 1001.0, PRICE)))
+        up = lease(state=UP, machines=(LeasedMachine("a", 1000.0, PRICE), LeasedMachine("b", 1001.0, PRICE)))
         assert up.launched_s == 1000.0
 
     def test_the_billing_minimum_is_per_machine(self) -> None:
-        assert lease(machines=(Rented("a", 1000.0, PRICE),)).cost_usd(1001.0) == pytest.approx(0.06)
+        assert lease(machines=(LeasedMachine("a", 1000.0, PRICE),)).cost_usd(1001.0) == pytest.approx(0.06)
         assert lease().cost_usd(2000.0) == 0.0
 
     def test_the_first_release_counts_and_late_machines_are_paid(self) -> None:
-        known, late = Rented("a", 1000.0, PRICE), Rented("b", 1000.0, PRICE)
+        known, late = LeasedMachine("a", 1000.0, PRICE), LeasedMachine("b", 1000.0, PRICE)
         once = lease(machines=(known,)).ended(1100.0, "done", ())
         assert once.ended(1200.0, "again", (known,)) == once
         assert once.ended(1200.0, "again", (late,)).cost_usd(0) == pytest.approx(0.4)
 
     def test_who_releases_ends_first_then_who_is_gone_then_the_time(self) -> None:
-        gone = replace(Holder.here(), started="another:1")
+        gone = replace(LeaseHolder.here(), started="another:1")
         assert lease(holder=gone).over(9999.0) == "its run is gone"
         assert lease(holder=gone).ended(1100.0, "", ()).over(9999.0) == "its lease was released"
         assert lease().ended(1100.0, "", ()).over(1000.0) == "its lease was released"
 
     def test_machines_are_in_order_and_stay_as_they_were_known(self) -> None:
         first, second, twin = (
-            Rented(name, at_s, PRICE) for name, at_s in (("z", 1000.0), ("b", 1010.0), ("a", 1010.0))
+            LeasedMachine(name, at_s, PRICE) for name, at_s in (("z", 1000.0), ("b", 1010.0), ("a", 1010.0))
         )
         up = lease(machines=(first,)).with_machines([second, replace(first, launched_s=5.0), twin])
         assert up.machines == (first, twin, second)
         assert (up.launched_s, lease().launched_s) == (1000.0, None)
 
     def test_before_its_launch_a_machine_costs_nothing(self) -> None:
-        assert lease(machines=(Rented("a", 1000.0, PRICE),)).cost_usd(900.0) == 0.0
+        assert lease(machines=(LeasedMachine("a", 1000.0, PRICE),)).cost_usd(900.0) == 0.0
 
     def test_a_late_machine_moves_the_end_and_nothing_else(self) -> None:
         once = lease().ended(1100.0, "done", ())
-        late = once.ended(1200.0, "again", (Rented("a", 1000.0, PRICE),))
+        late = once.ended(1200.0, "again", (LeasedMachine("a", 1000.0, PRICE),))
         assert (late.state, late.released_s, late.why) == (RELEASED, 1200.0, "done")
 
     def test_a_record_holds_all_of_a_lease(self) -> None:
-        whole = lease(state=UP, machines=(Rented("a", 1000.5, PRICE),)).ended(1100.5, "done", ())
+        whole = lease(state=UP, machines=(LeasedMachine("a", 1000.5, PRICE),)).ended(1100.5, "done", ())
         said = whole.to_dict()
         assert (said["state"], said["released_s"], said["why"]) == ("released", 1100.5, "done")
         assert Lease.from_dict(said) == whole
@@ -136,56 +139,62 @@ class TestLease:
 
     @given(st.text(min_size=1), st.floats(0, 1e10), st.booleans())
     def test_what_is_written_is_read(self, run: str, end_s: float, spot: bool) -> None:
-        made = lease(order=Order("c", run, "o", "t", 3, end_s, spot), machines=(Rented("x", end_s, PRICE),))
+        made = lease(
+            order=LaunchOrder("c", run, "o", "t", 3, end_s, spot),
+            machines=(LeasedMachine("x", end_s, PRICE),),
+        )
         assert Lease.from_dict(json.loads(json.dumps(made.to_dict()))) == made
 
 
 class TestHolder:
     def test_this_process_is_here_and_alive(self) -> None:
-        here = Holder.here()
+        here = LeaseHolder.here()
         assert here.pid == os.getpid()
         assert here.started
         assert here.realm.startswith(socket.gethostname())
         assert (here.alive, here.gone) == (True, False)
-        assert Holder.from_dict(json.loads(json.dumps(here.to_dict()))) == here
+        assert LeaseHolder.from_dict(json.loads(json.dumps(here.to_dict()))) == here
 
     def test_where_nobody_can_tell_it_is_not_taken_for_gone(self) -> None:
-        for unknown in (replace(Holder.here(), started=""), replace(Holder.here(), realm="elsewhere")):
+        for unknown in (
+            replace(LeaseHolder.here(), started=""),
+            replace(LeaseHolder.here(), realm="elsewhere"),
+        ):
             assert (unknown.alive, unknown.gone) == (None, False)
 
     def test_another_container_is_elsewhere(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        here = Holder.here()
+        here = LeaseHolder.here()
         monkeypatch.setattr(os, "readlink", lambda _: "pid:[1]")
-        assert Holder.here().realm == f"{socket.gethostname()} pid:[1]"
+        assert LeaseHolder.here().realm == f"{socket.gethostname()} pid:[1]"
         assert here.alive is None
 
         def fail(_: object) -> str:
             raise FileNotFoundError
 
         monkeypatch.setattr(os, "readlink", fail)
-        assert Holder.here().realm == socket.gethostname()
+        assert LeaseHolder.here().realm == socket.gethostname()
 
 
 class TestRegister:
     def test_a_lease_goes_from_wanted_to_up_to_released(self, tmp_path: Path) -> None:
-        register = Register(tmp_path)
+        register = LeaseRegister(tmp_path)
         assert register.want(lease()).state == WANTED
-        up = register.up("c1", [Rented("c1-0", 1001.0, PRICE)])
+        up = register.up("c1", [LeasedMachine("c1-0", 1001.0, PRICE)])
         assert (up.state, up.machines[0].id) == (UP, "c1-0")
         assert register.renew("c1", 1400.0).lease_end_s == 1400.0
         released = register.release("c1", 1361.0, "done")
         assert (released.state, released.released_s, released.why) == (RELEASED, 1361.0, "done")
-        assert Register(tmp_path).read("c1") == released
+        assert LeaseRegister(tmp_path).read("c1") == released
         assert released.cost_usd(0) == pytest.approx(0.36)
 
     def test_the_same_cluster_is_not_wanted_twice(self, tmp_path: Path) -> None:
-        register = Register(tmp_path)
+        register = LeaseRegister(tmp_path)
         register.want(lease())
         with pytest.raises(BadInput, match="already"):
             register.want(lease())
 
     def test_a_released_lease_cannot_be_renewed(self, tmp_path: Path) -> None:
-        register = Register(tmp_path)
+        register = LeaseRegister(tmp_path)
         register.want(lease())
         register.release("c1", 1100.0, "its lease is over")
         with pytest.raises(LeaseLost, match="its lease is over"):
@@ -196,28 +205,28 @@ class TestRegister:
             register.renew("c2", 2000.0)
 
     def test_the_owner_is_the_same_ever_after(self, tmp_path: Path) -> None:
-        owner = Register(tmp_path).owner
+        owner = LeaseRegister(tmp_path).owner
         assert re.fullmatch("prudent-[0-9a-f]{16}", owner)
-        assert Register(str(tmp_path)).owner == owner
-        assert Register(tmp_path).owner != Register(tmp_path / "other").owner
+        assert LeaseRegister(str(tmp_path)).owner == owner
+        assert LeaseRegister(tmp_path).owner != LeaseRegister(tmp_path / "other").owner
 
     @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x" * 101, "a b"])
     def test_a_name_that_is_no_file_name_is_refused(self, tmp_path: Path, name: str) -> None:
         with pytest.raises(BadInput):
-            Register(tmp_path).want(lease(name))
+            LeaseRegister(tmp_path).want(lease(name))
 
     @pytest.mark.parametrize("name", ["x" * 100, "A1_b.c-d", "9"])
     def test_other_names_are_not(self, tmp_path: Path, name: str) -> None:
-        assert Register(tmp_path).want(lease(name)).cluster == name
+        assert LeaseRegister(tmp_path).want(lease(name)).cluster == name
 
     def test_the_oldest_is_first(self, tmp_path: Path) -> None:
-        register = Register(tmp_path)
+        register = LeaseRegister(tmp_path)
         for name, wanted_s in (("a", 3.0), ("b", 1.0), ("c", 2.0)):
             register.want(lease(name, wanted_s=wanted_s))
         assert [one.cluster for one in register.leases()] == ["b", "c", "a"]
 
     def test_why_a_lease_is_lost_is_told(self, tmp_path: Path) -> None:
-        register = Register(tmp_path)
+        register = LeaseRegister(tmp_path)
         register.want(lease())
         register.release("c1", 1100.0)
         with pytest.raises(LeaseLost, match=r"c1 was released by another process; launch again\.$"):
@@ -226,7 +235,7 @@ class TestRegister:
             register.release("c2", 2000.0)
 
     def test_what_says_nothing_new_is_not_written(self, tmp_path: Path) -> None:
-        register = Register(tmp_path)
+        register = LeaseRegister(tmp_path)
         register.want(lease())
         register.release("c1", 1100.0)
         before = (register.folder / "c1.json").stat().st_ino
@@ -234,14 +243,14 @@ class TestRegister:
         assert (register.folder / "c1.json").stat().st_ino == before
 
     def test_what_is_no_number_is_not_written(self, tmp_path: Path) -> None:
-        register = Register(tmp_path)
+        register = LeaseRegister(tmp_path)
         before = register.want(lease())
         with pytest.raises(ValueError, match="JSON"):
             register.renew("c1", float("nan"))
         assert register.read("c1") == before
 
     def test_a_record_that_cannot_be_read_is_told(self, tmp_path: Path) -> None:
-        register = Register(tmp_path)
+        register = LeaseRegister(tmp_path)
         (register.folder / "c1.json").mkdir()
         with pytest.raises(RunFailed, match="see who may read it"):
             register.read("c1")
@@ -251,15 +260,15 @@ class TestRegister:
     def test_a_home_that_cannot_be_written_is_told(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         with pytest.raises(RunFailed, match=r"Cannot write .*leases \(Not a directory\).*PRUDENT_HOME"):
-            Register(tmp_path / "file")
-        register = Register(tmp_path / "home")
+            LeaseRegister(tmp_path / "file")
+        register = LeaseRegister(tmp_path / "home")
         register.folder.rmdir()
         with pytest.raises(RunFailed, match="no cluster is launched without a lease on disk"):
             register.want(lease())
 
     @pytest.mark.parametrize("text", ["", "{", "[]", '{"order": {}}', "null"])
     def test_a_damaged_record_hides_no_other(self, tmp_path: Path, text: str) -> None:
-        register = Register(tmp_path)
+        register = LeaseRegister(tmp_path)
         register.want(lease("good"))
         (register.folder / "bad.json").write_text(text)
         found, complaints = register.survey()
@@ -270,7 +279,7 @@ class TestRegister:
     def test_a_write_that_fails_leaves_the_old_record(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        register = Register(tmp_path)
+        register = LeaseRegister(tmp_path)
         before = register.want(lease())
 
         def full(*_: object) -> None:
@@ -283,7 +292,7 @@ class TestRegister:
         assert [path.name for path in register.folder.glob(".c1*")] == []
 
     def test_old_releases_are_forgotten(self, tmp_path: Path) -> None:
-        register = Register(tmp_path)
+        register = LeaseRegister(tmp_path)
         for number in range(3):
             register.want(lease(f"c{number}"))
         register.release("c0", 1000.0)
@@ -292,7 +301,7 @@ class TestRegister:
         assert [one.cluster for one in register.leases()] == ["c1", "c2"]
 
     def test_processes_that_write_at_once_lose_nothing(self, tmp_path: Path) -> None:
-        register = Register(tmp_path)
+        register = LeaseRegister(tmp_path)
         register.want(lease())
         context = multiprocessing.get_context("fork")
         several = [context.Process(target=_add_machines, args=(tmp_path, name)) for name in "abc"]
@@ -305,7 +314,7 @@ class TestRegister:
         assert len(found.machines) == 3 * 20
 
     def test_a_reader_never_sees_half_a_record(self, tmp_path: Path) -> None:
-        register = Register(tmp_path)
+        register = LeaseRegister(tmp_path)
         register.want(lease())
         writer = multiprocessing.get_context("fork").Process(target=_add_machines, args=(tmp_path, "a"))
         writer.start()
@@ -322,13 +331,13 @@ class TestRegister:
         )
         done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
         assert done.returncode == -9
-        Register(tmp_path).want(lease())  # would wait for ever
+        LeaseRegister(tmp_path).want(lease())  # would wait for ever
 
 
 def _add_machines(home: Path, name: str) -> None:
-    register = Register(home)
+    register = LeaseRegister(home)
     for number in range(20):
-        register.up("c1", [Rented(f"{name}{number}", 1000.0, PRICE)])
+        register.up("c1", [LeasedMachine(f"{name}{number}", 1000.0, PRICE)])
 
 
 def test_home_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -32,9 +32,9 @@ from prudent.cloud.providers.provider import (
     RUNNING,
     Instance,
     LaunchFailed,
-    Order,
+    LaunchOrder,
     Provider,
-    Remembering,
+    ReportsEnds,
 )
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.errors import BadInput, PrudentError, RunFailed
@@ -57,8 +57,8 @@ class Place:
     """What another process needs in its environment to reach the same place."""
 
 
-def order(place: Place, count: int = 1, lease_s: float = 600.0, **other: object) -> Order:
-    made = Order(
+def order(place: Place, count: int = 1, lease_s: float = 600.0, **other: object) -> LaunchOrder:
+    made = LaunchOrder(
         cluster=f"prudent-{uuid.uuid4().hex[:12]}",
         run="run-1",
         owner=OWNER,
@@ -220,7 +220,7 @@ class ProviderConformance(Placed):
         self, place: Place, provider: Provider
     ) -> None:
         launched = provider.ready(provider.launch(order(place, count=2)), place.ready_s)
-        if not isinstance(provider, Remembering):
+        if not isinstance(provider, ReportsEnds):
             return
         cluster = launched[0].cluster
         assert provider.ended_s(cluster) == {}

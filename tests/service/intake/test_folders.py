@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prudent.service.intake import folders as folder_module
-from prudent.service.intake.folders import MOST_RECEIVES, FolderFront, QueueFolderFront, put
+from prudent.service.intake.folders import MOST_RECEIVES, FolderSource, QueueFolderSource, put_message
 from prudent.service.intake.incoming import unpack
 from prudent.service.intake.refusal import Refused
-from prudent.service.intake.sources import Fronts, fronts_of
+from prudent.service.intake.sources import SourceThreads, sources_of
 from prudent.service.settings import Settings
 from prudent.service.store import runs
 from prudent.service.store.store import Store
@@ -42,11 +42,11 @@ class Clock:
         return self.now_s
 
 
-def _front(tmp_path: Path, store: Store, settings: Settings, clock: Any = None) -> FolderFront:
-    return FolderFront(tmp_path / "drop", store, settings, clock=clock or Clock())
+def _front(tmp_path: Path, store: Store, settings: Settings, clock: Any = None) -> FolderSource:
+    return FolderSource(tmp_path / "drop", store, settings, clock=clock or Clock())
 
 
-def _look(front: FolderFront, passed_s: float = 2.0) -> int:
+def _look(front: FolderSource, passed_s: float = 2.0) -> int:
     """Two looks, some time apart."""
     done = front.step()
     front.clock.now_s += passed_s  # type: ignore[attr-defined]
@@ -157,7 +157,7 @@ def test_the_same_document_may_be_dropped_again(tmp_path: Path, store: Store, se
 
 def test_two_watchers_take_each_document_once(tmp_path: Path, store: Store, settings: Settings) -> None:
     fronts = [
-        FolderFront(tmp_path / "drop", store, settings, settle_s=0.0, clock=time.monotonic) for _ in range(4)
+        FolderSource(tmp_path / "drop", store, settings, settle_s=0.0, clock=time.monotonic) for _ in range(4)
     ]
     for number in range(40):
         (tmp_path / "drop" / f"{number}.json").write_text(json.dumps({**GOOD, "name": f"run {number}"}))
@@ -208,7 +208,7 @@ front.step(); front.step()
 def test_a_database_that_is_away_loses_no_document(
     tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from prudent.service.store.store import Unavailable
+    from prudent.service.store.store import StoreUnavailable
 
     with Store(f"sqlite:///{tmp_path}/s.db") as store:
         front = _front(tmp_path, store, settings)
@@ -216,10 +216,10 @@ def test_a_database_that_is_away_loses_no_document(
         real = folder_module.receive
 
         def away(*_: Any) -> Any:
-            raise Unavailable("The database does not answer; try again.")
+            raise StoreUnavailable("The database does not answer; try again.")
 
         monkeypatch.setattr(folder_module, "receive", away)
-        with pytest.raises(Unavailable):
+        with pytest.raises(StoreUnavailable):
             _look(front)
         assert "cars.json" in _names(front.folder)
         monkeypatch.setattr(folder_module, "receive", real)
@@ -232,9 +232,9 @@ def test_a_database_that_is_away_loses_no_document(
 def test_messages_are_taken_in_order_and_deleted_when_kept(
     tmp_path: Path, store: Store, settings: Settings
 ) -> None:
-    front = QueueFolderFront(tmp_path / "queue", store, settings)
+    front = QueueFolderSource(tmp_path / "queue", store, settings)
     for number in range(5):
-        put(front.folder, "train", {**GOOD, "name": f"run {number}"})
+        put_message(front.folder, "train", {**GOOD, "name": f"run {number}"})
     assert front.step() == 5
     assert front.step() == 0
     titles = [run.title for run in store.read(runs.page).runs]
@@ -246,8 +246,8 @@ def test_messages_are_taken_in_order_and_deleted_when_kept(
 def test_wrong_messages_are_dead_letters_with_the_reason(
     tmp_path: Path, store: Store, settings: Settings
 ) -> None:
-    front = QueueFolderFront(tmp_path / "queue", store, settings)
-    put(front.folder, "trian", GOOD)
+    front = QueueFolderSource(tmp_path / "queue", store, settings)
+    put_message(front.folder, "trian", GOOD)
     (front.folder / "new" / "x.json").write_text("no json")
     assert front.step() == 2
     dead = _names(front.folder / "dead")
@@ -260,8 +260,8 @@ def test_wrong_messages_are_dead_letters_with_the_reason(
 def test_a_message_that_kills_its_receiver_is_tried_three_times(
     tmp_path: Path, store: Store, settings: Settings
 ) -> None:
-    front = QueueFolderFront(tmp_path / "queue", store, settings)
-    put(front.folder, "train", GOOD)
+    front = QueueFolderSource(tmp_path / "queue", store, settings)
+    put_message(front.folder, "train", GOOD)
     program = f"""
 import os, signal
 from pathlib import Path
@@ -284,9 +284,9 @@ queue_folder.QueueFolderFront(Path({str(front.folder)!r}), store, settings).step
 def test_receivers_side_by_side_take_each_message_once(
     tmp_path: Path, store: Store, settings: Settings
 ) -> None:
-    fronts = [QueueFolderFront(tmp_path / "queue", store, settings) for _ in range(4)]
+    fronts = [QueueFolderSource(tmp_path / "queue", store, settings) for _ in range(4)]
     for number in range(40):
-        put(fronts[0].folder, "train", {**GOOD, "name": f"run {number}"})
+        put_message(fronts[0].folder, "train", {**GOOD, "name": f"run {number}"})
     threads = [threading.Thread(target=front.step) for front in fronts]
     for thread in threads:
         thread.start()
@@ -299,8 +299,8 @@ def test_receivers_side_by_side_take_each_message_once(
 
 def test_fronts_run_by_themselves(tmp_path: Path, store: Store) -> None:
     settings = Settings(tmp_path / "home", watch=tmp_path / "drop", queue=(tmp_path / "queue").as_uri())
-    running = Fronts(fronts_of(settings, store)).start()
-    put(tmp_path / "queue", "train", GOOD)
+    running = SourceThreads(sources_of(settings, store)).start()
+    put_message(tmp_path / "queue", "train", GOOD)
     (tmp_path / "drop" / "a.json").write_text(json.dumps(GOOD))
     until_s = time.monotonic() + 60
     while _count(store) < 2 and time.monotonic() < until_s:

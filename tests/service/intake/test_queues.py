@@ -14,7 +14,7 @@ import pytest
 
 from prudent.core.errors import BadInput
 from prudent.service.intake import aws as sqs_module
-from prudent.service.intake.aws import SQS_MOST_RECEIVES, BucketFront, SqsFront, objects_of
+from prudent.service.intake.aws import SQS_MOST_RECEIVES, BucketSource, SqsSource, objects_of
 from prudent.service.settings import Settings
 from prudent.service.store import runs
 from prudent.service.store.store import Store
@@ -48,8 +48,8 @@ def queue(sqs: Any, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def front(queue: str, sqs: Any, store: Store, settings: Settings) -> SqsFront:
-    return SqsFront(queue, store, settings, sqs, wait_s=0, visible_s=60, again_s=0)
+def front(queue: str, sqs: Any, store: Store, settings: Settings) -> SqsSource:
+    return SqsSource(queue, store, settings, sqs, wait_s=0, visible_s=60, again_s=0)
 
 
 def _left(sqs: Any, url: str) -> int:
@@ -66,7 +66,7 @@ def _titles(store: Store) -> list[str]:
     return sorted(run.title for run in store.read(runs.page, 100).runs)
 
 
-def test_messages_are_deleted_when_their_request_is_kept(front: SqsFront, sqs: Any, store: Store) -> None:
+def test_messages_are_deleted_when_their_request_is_kept(front: SqsSource, sqs: Any, store: Store) -> None:
     for number in range(12):
         _send(sqs, front.url, {**GOOD, "name": f"run {number}"})
     taken = sum(front.step() for _ in range(6))
@@ -79,7 +79,7 @@ def test_messages_are_deleted_when_their_request_is_kept(front: SqsFront, sqs: A
     "body", ["no json", "[]", '{"domain": "x"}', '{"Records": 3}', '{"kind": "x", "request": {}}']
 )
 def test_wrong_messages_are_dead_after_three_receives_and_not_before(
-    body: str, front: SqsFront, sqs: Any, store: Store
+    body: str, front: SqsSource, sqs: Any, store: Store
 ) -> None:
     _send(sqs, front.url, body)
     for _ in range(SQS_MOST_RECEIVES - 1):
@@ -93,7 +93,7 @@ def test_wrong_messages_are_dead_after_three_receives_and_not_before(
     assert _titles(store) == []
 
 
-def test_the_queues_own_dead_letters_are_used(front: SqsFront, sqs: Any) -> None:
+def test_the_queues_own_dead_letters_are_used(front: SqsSource, sqs: Any) -> None:
     dead = sqs.create_queue(QueueName=front.url.rsplit("/", 1)[1][:60] + "-dlq")["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
 
@@ -112,7 +112,7 @@ def test_the_queues_own_dead_letters_are_used(front: SqsFront, sqs: Any) -> None
 
 
 def test_a_message_stays_hidden_while_it_is_worked_on(
-    front: SqsFront, sqs: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+    front: SqsSource, sqs: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long the work takes: it is hidden anew, again and again."""
     front.renew_s = 0.02
@@ -141,12 +141,12 @@ def test_a_message_stays_hidden_while_it_is_worked_on(
 
 
 def test_a_receiver_that_dies_before_deleting_loses_and_doubles_nothing(
-    front: SqsFront, sqs: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+    front: SqsSource, sqs: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     front.visible_s = 1
     _send(sqs, front.url, GOOD)
     with monkeypatch.context() as patch:
-        patch.setattr(SqsFront, "_reply", _killed(SqsFront._reply))
+        patch.setattr(SqsSource, "_reply", _killed(SqsSource._reply))
         with pytest.raises(KeyboardInterrupt):
             front.step()
     assert len(_titles(store)) == 1  # kept, but not deleted
@@ -160,7 +160,7 @@ def test_a_receiver_that_dies_before_deleting_loses_and_doubles_nothing(
 
 
 def _killed(real: Any) -> Any:
-    def reply(self: SqsFront, message: Any) -> Any:
+    def reply(self: SqsSource, message: Any) -> Any:
         real(self, message)
         raise KeyboardInterrupt
 
@@ -171,17 +171,17 @@ def _killed(real: Any) -> Any:
 
 
 @pytest.fixture
-def bucket(s3: Any, store: Store, settings: Settings, tmp_path: Path) -> BucketFront:
+def bucket(s3: Any, store: Store, settings: Settings, tmp_path: Path) -> BucketSource:
     name = f"b-{abs(hash(tmp_path))}"
     s3.create_bucket(Bucket=name)
-    return BucketFront(f"s3://{name}/requests", store, settings, s3)
+    return BucketSource(f"s3://{name}/requests", store, settings, s3)
 
 
 def _keys(s3: Any, name: str) -> list[str]:
     return [str(fact["Key"]) for fact in s3.list_objects_v2(Bucket=name).get("Contents", [])]
 
 
-def test_documents_in_a_bucket_are_taken_once_and_moved(bucket: BucketFront, s3: Any, store: Store) -> None:
+def test_documents_in_a_bucket_are_taken_once_and_moved(bucket: BucketSource, s3: Any, store: Store) -> None:
     for key in ("requests/a.json", "other/b.json", "requests/deeper/c.json", "requests/.hidden.json"):
         s3.put_object(Bucket=bucket.bucket, Key=key, Body=json.dumps({**GOOD, "name": key}).encode())
     s3.put_object(Bucket=bucket.bucket, Key="requests/wrong.json", Body=b'{"domain": "regresion"}')
@@ -205,12 +205,12 @@ def test_documents_in_a_bucket_are_taken_once_and_moved(bucket: BucketFront, s3:
 
 
 def test_watchers_of_a_bucket_side_by_side(
-    bucket: BucketFront, s3: Any, store: Store, settings: Settings
+    bucket: BucketSource, s3: Any, store: Store, settings: Settings
 ) -> None:
     for number in range(8):
         body = json.dumps({**GOOD, "name": f"run {number}"}).encode()
         s3.put_object(Bucket=bucket.bucket, Key=f"requests/{number}.json", Body=body)
-    others = [bucket, BucketFront(bucket.place, store, settings, s3)]
+    others = [bucket, BucketSource(bucket.reserve, store, settings, s3)]
     threads = [threading.Thread(target=other.step) for other in others]
     for thread in threads:
         thread.start()
@@ -222,7 +222,7 @@ def test_watchers_of_a_bucket_side_by_side(
 
 
 def test_a_watcher_that_dies_before_moving_takes_nothing_twice(
-    bucket: BucketFront, s3: Any, store: Store, monkeypatch: pytest.MonkeyPatch
+    bucket: BucketSource, s3: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     s3.put_object(Bucket=bucket.bucket, Key="requests/a.json", Body=json.dumps(GOOD).encode())
 
@@ -230,7 +230,7 @@ def test_a_watcher_that_dies_before_moving_takes_nothing_twice(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(BucketFront, "_move", killed)
+        patch.setattr(BucketSource, "_move", killed)
         with pytest.raises(KeyboardInterrupt):
             bucket.step()
     assert len(_titles(store)) == 1
@@ -239,7 +239,7 @@ def test_a_watcher_that_dies_before_moving_takes_nothing_twice(
 
 
 def test_a_bucket_tells_by_its_queue(
-    bucket: BucketFront, front: SqsFront, s3: Any, sqs: Any, store: Store
+    bucket: BucketSource, front: SqsSource, s3: Any, sqs: Any, store: Store
 ) -> None:
     """The paper's way in: put an object, and the bucket's own event brings it."""
     arn = sqs.get_queue_attributes(QueueUrl=front.url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
@@ -260,7 +260,7 @@ def test_a_bucket_tells_by_its_queue(
     assert _left(sqs, front.url) == 0
 
 
-def test_events_of_buckets_that_are_not_watched_are_refused(front: SqsFront, sqs: Any, store: Store) -> None:
+def test_events_of_buckets_that_are_not_watched_are_refused(front: SqsSource, sqs: Any, store: Store) -> None:
     _send(sqs, front.url, {"Records": [{"s3": {"bucket": {"name": "others"}, "object": {"key": "a.json"}}}]})
     for _ in range(SQS_MOST_RECEIVES):
         front.step()

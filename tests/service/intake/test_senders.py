@@ -12,11 +12,10 @@ import pytest
 
 from prudent.core.errors import BadInput
 from prudent.service.intake import admission
-from prudent.service.intake.incoming import Reply, receive
+from prudent.service.intake.incoming import DocumentReply, receive
 from prudent.service.intake.refusal import Refused
-from prudent.service.intake.sources import fronts_of
-from prudent.service.security.tokens import Access, make_token
-from prudent.service.security.tokens import hash_token
+from prudent.service.intake.sources import sources_of
+from prudent.service.security.tokens import AccessMode, hash_token, make_token
 from prudent.service.settings import Settings
 from prudent.service.store import users
 from prudent.service.store.store import Store
@@ -35,7 +34,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def dropped(store: Store, settings: Settings, kind: str, document: Any, key: str = "k") -> Reply:
+def dropped(store: Store, settings: Settings, kind: str, document: Any, key: str = "k") -> DocumentReply:
     return receive(store, settings, f"a.{kind}.json", json.dumps(document).encode(), FOLDER, "folder", key)
 
 
@@ -72,7 +71,7 @@ def test_a_role_that_is_taken_away_counts_at_once(store: Store, settings: Settin
 def test_whoever_sits_at_the_machine_may_be_named_where_it_is_open(tmp_path: Path) -> None:
     alone = Settings(tmp_path / "home", intake_user="local")
     alone.create()
-    access = Access(alone.home)
+    access = AccessMode(alone.home)
     access.choose(True)
     with Store(f"sqlite:///{tmp_path}/alone.db") as store:
         assert admission.sender_of(store, alone, FOLDER) == LOCAL
@@ -88,8 +87,8 @@ def test_whoever_sits_at_the_machine_may_be_named_where_it_is_open(tmp_path: Pat
 def test_a_name_without_an_account_is_told_at_the_start(store: Store, settings: Settings) -> None:
     watching = replace(settings, watch=settings.home / "inbox", intake_user="nobody")
     with pytest.raises(BadInput, match='"nobody", who has no account'):
-        fronts_of(watching, store)
-    assert len(fronts_of(replace(watching, intake_user="mia"), store)) == 1
+        sources_of(watching, store)
+    assert len(sources_of(replace(watching, intake_user="mia"), store)) == 1
 
 
 def test_only_buckets_that_are_named_are_read(settings: Settings) -> None:

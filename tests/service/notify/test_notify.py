@@ -31,14 +31,13 @@ from prudent.core.errors import RunFailed
 from prudent.service.intake.admission import prepare
 from prudent.service.intake.refusal import Refused
 from prudent.service.notify import mail, webhook
-from prudent.service.notify.notifier import Courier, announce, outbox_of, post
 from prudent.service.notify.mail import Undeliverable
 from prudent.service.notify.notice import EXHAUSTED, Notice, notice_of
-from prudent.service.notify.outbox import GIVE_UP_S, Outbox
+from prudent.service.notify.notifier import GIVE_UP_S, Notifier, Outbox, announce, enqueue, outbox_of
 from prudent.service.settings import Settings
 from prudent.service.store import charges, models, runs
-from prudent.service.store.models import Model
-from prudent.service.store.runs import NewRun, Run
+from prudent.service.store.models import StoredModel
+from prudent.service.store.runs import NewRun, RunRow
 from prudent.service.store.store import Store
 from prudent.service.store.tables import runs as table
 from prudent.service.store.users import User
@@ -119,7 +118,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield found
 
 
-def _ended(store: Store, status: str = "succeeded", error: str = "", **more: Any) -> Run:
+def _ended(store: Store, status: str = "succeeded", error: str = "", **more: Any) -> RunRow:
     document = {"domain": "regression", "emailAddress": "ada@example.org", **more}
     new = NewRun("train", "ada", document, "rest", "hash", title="regression on <cars>.csv")
     run, _ = store.write(runs.insert, new)
@@ -130,7 +129,7 @@ def _ended(store: Store, status: str = "succeeded", error: str = "", **more: Any
     )
     store.write(lambda connection: connection.execute(begun))
     found = [
-        Model(
+        StoredModel(
             f"{run.id}-{n}",
             run.id,
             "ada",
@@ -158,8 +157,8 @@ def test_a_mail_with_the_leaderboard_arrives(
     run = _ended(store)
     assert announce(store, settings, run.id) == 1
     assert announce(store, settings, run.id) == 0
-    assert Courier(settings).step() == 1
-    assert Courier(settings).step() == 0
+    assert Notifier(settings).step() == 1
+    assert Notifier(settings).step() == 0
     assert announce(store, settings, run.id) == 0  # after a take-over, say
     (letter,) = office[0].letters
     assert letter["to"] == "ada@example.org"
@@ -199,7 +198,7 @@ def test_each_end_has_its_letter(
 ) -> None:
     run = _ended(store, status, "The data have no rows; give some." if status == "failed" else "")
     announce(store, settings, run.id, exhausted)
-    Courier(settings).step()
+    Notifier(settings).step()
     if subject is None:  # whoever cancelled it knows
         assert office[0].letters == []
         return
@@ -243,7 +242,7 @@ def test_what_somebody_wrote_is_quoted_and_is_no_link(
 ) -> None:
     run = _ended(store, "failed", "Pay at https://evil.example/pay or write to boss@evil.example")
     title = "Your account: www.evil.example/login"
-    mail.send(mail.letter(replace(notice_of(run, (), (), settings), title=title), settings), settings)
+    mail.send(mail.mail_message(replace(notice_of(run, (), (), settings), title=title), settings), settings)
     (letter,) = office[0].letters
     for kind in ("plain", "html"):
         part = letter.get_body((kind,)).get_content()  # type: ignore[union-attr]
@@ -269,7 +268,7 @@ def test_trouble_is_tried_again_later_and_later_and_then_given_up(
     run = _ended(store)
     announce(store, settings, run.id)
     now_s, tries = time.time(), []
-    courier = Courier(settings, clock=lambda: now_s)
+    courier = Notifier(settings, clock=lambda: now_s)
     while outbox_of(settings).waiting():
         assert courier.step() == 0
         waiting = list((settings.home / "outbox" / "waiting").glob("*.json"))
@@ -286,9 +285,9 @@ def test_a_server_that_is_away_harms_nothing(settings: Settings, store: Store) -
     away = replace(settings, smtp_port=1)
     run = _ended(store)
     assert announce(store, away, run.id) == 1
-    assert Courier(away).step() == 0
+    assert Notifier(away).step() == 0
     assert outbox_of(away).waiting() == 1
-    late = Courier(away, clock=lambda: time.time() + GIVE_UP_S)
+    late = Notifier(away, clock=lambda: time.time() + GIVE_UP_S)
     late.step()
     assert outbox_of(away).waiting() == 0
     (failed,) = (settings.home / "outbox" / "failed").glob("*.json")
@@ -298,7 +297,7 @@ def test_a_server_that_is_away_harms_nothing(settings: Settings, store: Store) -
 def test_an_address_that_nobody_has_is_not_tried_again(settings: Settings, store: Store) -> None:
     run = _ended(store, emailAddress="nobody@example.org")
     announce(store, settings, run.id)
-    Courier(settings).step()
+    Notifier(settings).step()
     assert outbox_of(settings).waiting() == 0
     assert len(list((settings.home / "outbox" / "failed").glob("*.json"))) == 1
 
@@ -309,7 +308,7 @@ def test_a_wrong_password_is_not_told(
     run = _ended(store)
     wrong = replace(settings, smtp_password="another secret")
     announce(store, wrong, run.id)
-    assert Courier(wrong).step() == 0
+    assert Notifier(wrong).step() == 0
     assert "535" in caplog.text
     assert "another secret" not in caplog.text
 
@@ -319,7 +318,7 @@ def test_a_wrong_password_is_not_told(
 )
 def test_titles_do_no_harm(title: str, settings: Settings, store: Store, office: tuple[Post, int]) -> None:
     notice = replace(notice_of(_ended(store), (), (), settings), title=title)
-    mail.send(mail.letter(notice, settings), settings)
+    mail.send(mail.mail_message(notice, settings), settings)
     (letter,) = office[0].letters
     assert letter["bcc"] is None
     assert "<script" not in letter.get_body(("html",)).get_content()  # type: ignore[union-attr]
@@ -329,13 +328,13 @@ def test_addresses_that_are_none(settings: Settings, store: Store) -> None:
     notice = notice_of(_ended(store), (), (), settings)
     for to in ("", "a\r\nb@example.org", "no address", "a@b@c"):
         with pytest.raises((Undeliverable, RunFailed)):
-            mail.send(mail.letter(replace(notice, to=(to,)), settings), settings)
+            mail.send(mail.mail_message(replace(notice, to=(to,)), settings), settings)
 
 
 def test_starttls_without_a_certificate_sends_nothing(settings: Settings, store: Store) -> None:
     with pytest.raises(RunFailed, match="did not take"):
         mail.send(
-            mail.letter(notice_of(_ended(store), (), (), settings), settings),
+            mail.mail_message(notice_of(_ended(store), (), (), settings), settings),
             replace(settings, smtp_security="starttls"),
         )
 
@@ -393,12 +392,12 @@ def test_mail_by_starttls_with_a_login(settings: Settings, store: Store, certifi
         secure = replace(settings, smtp_port=port, smtp_security="starttls", smtp_ca=certificates / "ca.pem")
         run = _ended(store)
         assert announce(store, secure, run.id) == 1
-        assert Courier(secure).step() == 1
+        assert Notifier(secure).step() == 1
         (letter,) = post_office.letters
         assert letter["subject"] == "Done: “regression on <cars>.csv”"
         plain = replace(secure, smtp_security="none")
         with pytest.raises(RunFailed, match="did not take"):  # this server does want it
-            mail.send(mail.letter(notice_of(run, (), (), plain), plain), plain)
+            mail.send(mail.mail_message(notice_of(run, (), (), plain), plain), plain)
 
 
 @pytest.mark.parametrize(("certificate", "ca"), [("wrong", True), ("right", False)])
@@ -416,7 +415,7 @@ def test_a_certificate_that_is_not_trusted_gets_no_mail_and_harms_no_run(
         secure = replace(settings, smtp_port=port, smtp_security="starttls", smtp_ca=trusted)
         run = _ended(store)
         assert announce(store, secure, run.id) == 1
-        assert Courier(secure).step() == 0
+        assert Notifier(secure).step() == 0
         assert "The certificate of the mail server is not trusted" in caplog.text
         assert SECRET not in caplog.text
         assert post_office.letters == []
@@ -426,7 +425,7 @@ def test_a_certificate_that_is_not_trusted_gets_no_mail_and_harms_no_run(
         assert found.status == "succeeded"
         if not ca:  # the operator names the authority, and the letter goes
             mended = replace(secure, smtp_ca=certificates / "ca.pem")
-            assert Courier(mended, clock=lambda: time.time() + 60).step() == 1
+            assert Notifier(mended, clock=lambda: time.time() + 60).step() == 1
             assert len(post_office.letters) == 1
 
 
@@ -436,7 +435,7 @@ def test_certificates_that_are_none_are_told(settings: Settings, store: Store, t
     for name in ("empty.pem", "missing.pem"):
         secure = replace(settings, smtp_security="starttls", smtp_ca=tmp_path / name)
         with pytest.raises(RunFailed, match="correct smtp_ca"):
-            mail.send(mail.letter(notice, secure), secure)
+            mail.send(mail.mail_message(notice, secure), secure)
 
 
 class _Hook(http.server.BaseHTTPRequestHandler):
@@ -470,8 +469,8 @@ def test_a_webhook_is_signed_and_told_once(
     settings = Settings(tmp_path, webhook_url=hook[1], webhook_secret="hush")
     run = _ended(store)
     assert announce(store, settings, run.id) == 1
-    assert Courier(settings).step() == 1
-    assert Courier(settings).step() == 0
+    assert Notifier(settings).step() == 1
+    assert Notifier(settings).step() == 0
     ((headers, body),) = hook[0].got
     said = json.loads(body)
     assert (said["run"], said["event"], said["spent_usd"]) == (run.id, "succeeded", 0.42)
@@ -493,7 +492,7 @@ def test_a_webhook_that_may_come_back_is_tried_again(
     hook[0].status = status
     settings = Settings(tmp_path, webhook_url=hook[1])
     announce(store, settings, _ended(store).id)
-    assert Courier(settings).step() == 0
+    assert Notifier(settings).step() == 0
     assert outbox_of(settings).waiting() == waits
 
 
@@ -503,7 +502,7 @@ def test_a_courier_that_is_killed_leaves_the_letter_to_the_next(tmp_path: Path) 
     program = f"""
 import time
 from pathlib import Path
-from prudent.service.notify.outbox import Outbox
+from prudent.service.notify.notifier import Outbox
 def hang(name, letter):
     print("at it", flush=True)
     time.sleep(60)
@@ -521,7 +520,7 @@ Outbox(Path({str(tmp_path)!r})).step(hang, time.time() + 1)
 
 def test_a_courier_delivers_by_itself(hook: tuple[type[_Hook], str], tmp_path: Path, store: Store) -> None:
     settings = Settings(tmp_path, webhook_url=hook[1])
-    courier = Courier(settings, every_s=0.05).start()
+    courier = Notifier(settings, every_s=0.05).start()
     announce(store, settings, _ended(store).id)
     until_s = time.monotonic() + 60
     while not hook[0].got and time.monotonic() < until_s:
@@ -534,4 +533,4 @@ def test_notices_survive_json(settings: Settings, store: Store) -> None:
     notice = notice_of(_ended(store), (), store.read(models.of_run, "x"), settings, "time")
     assert notice.event == EXHAUSTED
     assert Notice.of_dict(json.loads(json.dumps(notice.to_dict()))) == notice
-    assert post(settings, notice) == 1
+    assert enqueue(settings, notice) == 1

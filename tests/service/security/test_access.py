@@ -17,8 +17,15 @@ from prudent.cli.serve import who_may
 from prudent.core.errors import BadInput
 from prudent.service.security import accounts as all_accounts
 from prudent.service.security import protection
-from prudent.service.security.tokens import MODE, TOKEN_FILE, Access, make_token, operator
-from prudent.service.security.tokens import hash_token, new_token
+from prudent.service.security.tokens import (
+    MODE,
+    TOKEN_FILE,
+    AccessMode,
+    hash_token,
+    make_token,
+    new_token,
+    operator,
+)
 from prudent.service.settings import Settings
 from prudent.service.store import users
 from prudent.service.store.store import Store
@@ -53,18 +60,18 @@ def _bearer(token: str) -> dict[str, str]:
 
 
 def test_a_home_is_closed_unless_it_was_opened(home: Path) -> None:
-    access = Access(home)
+    access = AccessMode(home)
     assert not access.is_open(())
     access.choose(True)
-    assert Access(home).is_open(())
+    assert AccessMode(home).is_open(())
     assert stat.S_IMODE((home / MODE).stat().st_mode) == 0o600
-    assert not Access(home, alone=False).is_open(())
+    assert not AccessMode(home, alone=False).is_open(())
     (home / MODE).write_text("opened, more or less")
     assert not access.is_open(())
 
 
 def test_the_first_user_closes_it_for_good_and_the_operator_does_not(home: Path) -> None:
-    access = Access(home)
+    access = AccessMode(home)
     access.choose(True)
     make_token(home)
     own = operator(home)
@@ -93,7 +100,7 @@ def test_what_would_let_strangers_in_is_not_started(home: Path, store: Store) ->
     elsewhere = replace(settings, host="0.0.0.0"), replace(settings, trusted_hosts=("prudent.example.org",))
     for reached in elsewhere:
         for said in (None, True):
-            with pytest.raises(BadInput, match="an open service asks nobody"):
+            with pytest.raises(BadInput, match="an open service requires no token"):
                 protection.check_access(reached, store, said)
     store.write(users.put, MIA)
     with pytest.raises(BadInput, match="There are users with tokens"):
@@ -124,11 +131,11 @@ def test_removing_the_last_account_opens_nothing(
 def test_a_user_closes_an_open_home_also_while_nothing_runs(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Access(home).choose(True)
+    AccessMode(home).choose(True)
     assert run(["users", "add", "mia", "--home", str(home)]) == 0
     assert "asks everybody for a token" in capsys.readouterr().out
     assert run(["users", "remove", "mia", "--home", str(home)]) == 0
-    assert not Access(home).chosen_open
+    assert not AccessMode(home).chosen_open
 
 
 @pytest.mark.usefixtures("at_once")

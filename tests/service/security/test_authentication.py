@@ -14,18 +14,25 @@ import pytest
 
 from prudent.core.errors import BadInput
 from prudent.service.security import protection
-from prudent.service.security.tokens import Access
 from prudent.service.security.accounts import FRESH_S, Accounts, merged, of_file
-from prudent.service.security.middleware import BodyLimit
-from prudent.service.security.authentication import Gate, address_of, is_api, is_free, needed
-from prudent.service.security.rate_limits import Rate
-from prudent.service.security.middleware import Message, Receive, Scope, Send
-from prudent.service.security.browser_sessions import COOKIE, LASTS_S, Sessions
-from prudent.service.security.middleware import PAGES, REPORTS, Shell, foreign
-from prudent.service.security.tokens import hash_token
+from prudent.service.security.authentication import AuthMiddleware, address_of, is_api, is_free, needed
+from prudent.service.security.browser_sessions import COOKIE, LASTS_S, BrowserSessions
+from prudent.service.security.middleware import (
+    PAGES,
+    REPORTS,
+    BodyLimitMiddleware,
+    Message,
+    OriginMiddleware,
+    Receive,
+    Scope,
+    Send,
+    foreign,
+)
+from prudent.service.security.rate_limits import RateLimit
+from prudent.service.security.tokens import AccessMode, hash_token
 from prudent.service.settings import Settings
 from prudent.service.store import users
-from prudent.service.store.store import Store, Unavailable
+from prudent.service.store.store import Store, StoreUnavailable
 from prudent.service.store.users import LOCAL, User
 
 ADA = User("ada", "admin", None, hash_token("a"))
@@ -102,22 +109,26 @@ class Door:
 
     accounts: tuple[User, ...] = (ADA, VERA, MIA)
     open: bool = False
-    rate: Rate | None = None
+    rate: RateLimit | None = None
     clock: Clock = field(default_factory=Clock)
-    sessions: Sessions = field(default_factory=lambda: Sessions(b"k" * 32))
-    misses: Rate = field(default_factory=lambda: Gate(None, None, None).misses)  # type: ignore[arg-type]
+    sessions: BrowserSessions = field(default_factory=lambda: BrowserSessions(b"k" * 32))
+    failed_attempts: RateLimit = field(
+        default_factory=lambda: AuthMiddleware(None, None, None).failed_attempts
+    )  # type: ignore[arg-type]
     away: bool = False
 
-    def __call__(self, app: Any) -> Gate:
+    def __call__(self, app: Any) -> AuthMiddleware:
         async def accounts() -> tuple[User, ...]:
             if self.away:
-                raise Unavailable("The database does not answer; try again.")
+                raise StoreUnavailable("The database does not answer; try again.")
             return self.accounts
 
         def is_open(accounts: Sequence[User]) -> bool:
             return self.open and not accounts
 
-        return Gate(app, accounts, self.sessions, is_open, self.rate, self.misses, self.clock)
+        return AuthMiddleware(
+            app, accounts, self.sessions, is_open, self.rate, self.failed_attempts, self.clock
+        )
 
     def cookie(self, user: User) -> str:
         return f"{COOKIE}={self.sessions.begin(user.name, user.token_hash or '', self.clock())}"
@@ -143,7 +154,10 @@ def test_a_gate_is_shut_unless_told_otherwise() -> None:
     async def nobody() -> tuple[User, ...]:
         return ()
 
-    answer = ask(lambda app: Gate(app, nobody, Sessions(b"k" * 32)), scope={"client": ("127.0.0.1", 1)})
+    answer = ask(
+        lambda app: AuthMiddleware(app, nobody, BrowserSessions(b"k" * 32)),
+        scope={"client": ("127.0.0.1", 1)},
+    )
     assert (answer.status, answer.scope) == (401, None)
 
 
@@ -162,7 +176,7 @@ def test_guessing_is_slowed_down_by_address_and_locks_nobody_out() -> None:
 
 
 def test_who_asks_too_often_waits_and_nobody_else() -> None:
-    door = Door(rate=Rate(per_s=1.0, burst=2))
+    door = Door(rate=RateLimit(per_s=1.0, burst=2))
     answers = [ask(door, authorization="Bearer m") for _ in range(3)]
     assert [answer.status for answer in answers] == [200, 200, 429]
     assert answers[-1].headers["retry-after"] == "1"
@@ -370,7 +384,7 @@ def test_whoever_sits_at_the_machine_needs_no_token_while_there_are_no_accounts(
     for shut in (replace(door, accounts=(ADA,)), replace(door, open=False)):
         assert ask(shut, path="/v1/runs").status == 401
         assert ask(shut, path="/v1/runs", cookie=cookie).status == 401
-    forged = replace(door, sessions=Sessions(b"j" * 32)).cookie(LOCAL)
+    forged = replace(door, sessions=BrowserSessions(b"j" * 32)).cookie(LOCAL)
     assert ask(door, "POST", "/submit", cookie=forged, x_csrf_token=token).status == 403
 
 
@@ -380,7 +394,7 @@ def test_a_proxy_brings_people_with_accounts() -> None:
     assert ask(door, path="/runs", cookie=door.cookie(ADA), x_forwarded_for="203.0.113.7").status == 200
 
 
-@pytest.mark.parametrize("layer", [Door(), lambda app: BodyLimit(app, 1), Shell])
+@pytest.mark.parametrize("layer", [Door(), lambda app: BodyLimitMiddleware(app, 1), OriginMiddleware])
 def test_what_is_no_request_passes(layer: Any) -> None:
     assert ask(layer, scope={"type": "lifespan"}).status == 200
 
@@ -398,8 +412,8 @@ def test_a_removed_user_is_a_stranger_soon_and_not_at_once(store: Store) -> None
     clock = Clock()
     accounts = Accounts(store, clock=clock)
 
-    def gate(app: Any) -> Gate:
-        return Gate(app, accounts, Sessions(b"k" * 32))
+    def gate(app: Any) -> AuthMiddleware:
+        return AuthMiddleware(app, accounts, BrowserSessions(b"k" * 32))
 
     store.write(users.put, ADA)
     store.write(users.put, User("ben", "member", None, None))  # has no token, and none fits
@@ -426,9 +440,9 @@ class _Broken:
     def __init__(self) -> None:
         self.asked = 0
 
-    async def read_soon(self, question: Any) -> Any:
+    async def read_async(self, question: Any) -> Any:
         self.asked += 1
-        raise Unavailable("away; wait.")
+        raise StoreUnavailable("away; wait.")
 
 
 def test_who_was_known_a_minute_ago_still_is_while_the_database_is_away(store: Store) -> None:
@@ -440,17 +454,17 @@ def test_who_was_known_a_minute_ago_still_is_while_the_database_is_away(store: S
     clock.now_s += 60.0
     assert asyncio.run(_known(accounts)) == (ADA,)
     clock.now_s += 0.1
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         asyncio.run(_known(accounts))
     assert broken.asked == 2
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         asyncio.run(_known(Accounts(broken)))  # type: ignore[arg-type]
 
 
 def test_many_requests_at_once_look_up_once(store: Store) -> None:
     clock, asked = Clock(), []
     accounts = Accounts(store, clock=clock)
-    real = store.read_soon
+    real = store.read_async
 
     async def counted(question: Any) -> Any:
         asked.append(question)
@@ -459,7 +473,7 @@ def test_many_requests_at_once_look_up_once(store: Store) -> None:
     async def all_at_once() -> None:
         await asyncio.gather(*(accounts() for _ in range(10)))
 
-    store.read_soon = counted  # type: ignore[method-assign, assignment]
+    store.read_async = counted  # type: ignore[method-assign, assignment]
     asyncio.run(all_at_once())
     assert len(asked) == 1
 
@@ -505,7 +519,7 @@ def test_a_file_of_accounts(tmp_path: Path) -> None:
 
 
 def shell(hosts: tuple[str, ...] = (), origins: tuple[str, ...] = ()) -> Any:
-    return lambda app: Shell(app, frozenset(hosts), frozenset(origins))
+    return lambda app: OriginMiddleware(app, frozenset(hosts), frozenset(origins))
 
 
 def test_a_service_is_known_by_its_names() -> None:
@@ -594,12 +608,12 @@ def test_headers_that_browsers_heed() -> None:
 
 
 def test_what_the_application_says_itself_is_not_said_twice() -> None:
-    def layer(_: Any) -> Shell:
+    def layer(_: Any) -> OriginMiddleware:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             lines = [(b"Cache-Control", b"max-age=60")]
             await send({"type": "http.response.start", "status": 200, "headers": lines})
 
-        return Shell(app)
+        return OriginMiddleware(app)
 
     answer = ask(layer, host="here")
     assert answer.headers["Cache-Control"] == "max-age=60"
@@ -615,7 +629,7 @@ def test_no_other_protocol_is_spoken() -> None:
     async def never(*_: Any) -> Any:
         raise AssertionError
 
-    asyncio.run(Shell(never)({"type": "websocket", "headers": []}, never, send))
+    asyncio.run(OriginMiddleware(never)({"type": "websocket", "headers": []}, never, send))
     assert said == [{"type": "websocket.close", "code": 1008}]
 
 
@@ -623,7 +637,7 @@ def test_no_other_protocol_is_spoken() -> None:
 
 
 def limited(most_bytes: int = 10) -> Any:
-    return lambda app: BodyLimit(app, most_bytes)
+    return lambda app: BodyLimitMiddleware(app, most_bytes)
 
 
 @pytest.mark.parametrize(
@@ -667,7 +681,7 @@ def test_an_answer_made_of_half_a_body_is_replaced() -> None:
             await send({"type": "http.response.start", "status": 202, "headers": []})
             await receive()
 
-        return lambda _: BodyLimit(late if early else app, 3)
+        return lambda _: BodyLimitMiddleware(late if early else app, 3)
 
     for swallows in (True, False):
         answer = ask(layer(swallows), "POST", parts=(b"12", b"34"))
@@ -676,11 +690,11 @@ def test_an_answer_made_of_half_a_body_is_replaced() -> None:
 
 
 def test_errors_of_the_application_are_its_own() -> None:
-    def layer(_: Any) -> BodyLimit:
+    def layer(_: Any) -> BodyLimitMiddleware:
         async def app(*_: Any) -> None:
             raise ValueError("its own")
 
-        return BodyLimit(app, 3)
+        return BodyLimitMiddleware(app, 3)
 
     with pytest.raises(ValueError, match="its own"):
         ask(layer, "POST", parts=(b"1",))
@@ -690,7 +704,7 @@ def test_the_time_of_a_body_ends_with_it() -> None:
     """Who listens for the end of a connection after the body waits as long as they like."""
     waits: list[float] = []
 
-    def layer(_: Any) -> BodyLimit:
+    def layer(_: Any) -> BodyLimitMiddleware:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             await receive()
             loop = asyncio.get_running_loop()
@@ -699,7 +713,7 @@ def test_the_time_of_a_body_ends_with_it() -> None:
             waits.append(len((await receive())["body"]))
             await send({"type": "http.response.start", "status": 200, "headers": []})
 
-        return BodyLimit(app, 3, longest_s=3600)
+        return BodyLimitMiddleware(app, 3, longest_s=3600)
 
     assert ask(layer, "POST", parts=(b"1",)).status == 200
     assert waits == [0]
@@ -722,10 +736,10 @@ def test_under_which_names_a_service_is_known(tmp_path: Path) -> None:
         (Settings(tmp_path, trusted_hosts=("a.example",)), loopback | {"a.example"}),
     ):
         assert protection.hosts_of(settings) == names, settings
-    assert protection.for_one(Settings(tmp_path))
-    assert protection.for_one(Settings(tmp_path, trusted_hosts=("localhost",)))
-    assert not protection.for_one(Settings(tmp_path, trusted_hosts=("a.example",)))
-    assert not protection.for_one(Settings(tmp_path, host="0.0.0.0"))
+    assert protection.is_local_only(Settings(tmp_path))
+    assert protection.is_local_only(Settings(tmp_path, trusted_hosts=("localhost",)))
+    assert not protection.is_local_only(Settings(tmp_path, trusted_hosts=("a.example",)))
+    assert not protection.is_local_only(Settings(tmp_path, host="0.0.0.0"))
 
 
 def test_layers_are_put_around_in_order_with_what_the_operator_set(tmp_path: Path, store: Store) -> None:
@@ -739,7 +753,7 @@ def test_layers_are_put_around_in_order_with_what_the_operator_set(tmp_path: Pat
     settings = Settings(tmp_path, rate_per_s=5.0, body_mb=0.5, cors_origins=("https://friend",))
     sessions = protection.install(App(), settings, store)
     (gate, at_gate), (body, at_body), (outer, at_shell) = added
-    assert (gate, body, outer) == (Gate, BodyLimit, Shell)
+    assert (gate, body, outer) == (AuthMiddleware, BodyLimitMiddleware, OriginMiddleware)
     assert at_gate["sessions"] is sessions
     assert sessions.key == (tmp_path / "session.key").read_bytes()
     assert (at_gate["rate"].per_s, at_gate["rate"].burst) == (5.0, 20.0)
@@ -747,7 +761,7 @@ def test_layers_are_put_around_in_order_with_what_the_operator_set(tmp_path: Pat
     assert at_shell == {"hosts": protection.hosts_of(settings), "origins": frozenset({"https://friend"})}
     protection.install(App(), replace(settings, rate_per_s=30.0, host="0.0.0.0"), store)
     assert added[3][1]["rate"].burst == 60.0
-    Access(tmp_path).choose(True)
+    AccessMode(tmp_path).choose(True)
     assert (at_gate["open"](()), added[3][1]["open"](())) == (True, False)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from prudent.core.errors import BadInput
-from prudent.service.security.middleware import BodyLimit
 from prudent.service.security.data_locations import policy_of
+from prudent.service.security.middleware import BodyLimitMiddleware
 
 
 def _ask(parts: list[bytes], most_bytes: int = 10, longest_s: float = 60.0, gone_after_s: float = 0.0) -> Any:
@@ -37,7 +37,7 @@ def _ask(parts: list[bytes], most_bytes: int = 10, longest_s: float = 60.0, gone
             read.append(await receive())
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
-    limit = BodyLimit(app, most_bytes=most_bytes, longest_s=longest_s)
+    limit = BodyLimitMiddleware(app, most_bytes=most_bytes, longest_s=longest_s)
     asyncio.run(limit({"type": "http", "method": "POST", "path": "/", "headers": []}, receive, send))
     return said[0]["status"], b"".join(message.get("body", b"") for message in read)
 
@@ -60,7 +60,7 @@ def test_a_body_that_does_not_come_is_waited_for_in_vain() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await receive()
 
-    limit = BodyLimit(app, most_bytes=10, longest_s=0.01)
+    limit = BodyLimitMiddleware(app, most_bytes=10, longest_s=0.01)
     scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
     asyncio.run(limit(scope, asyncio.Event().wait, send))  # type: ignore[arg-type]
     assert said[0]["status"] == 408
@@ -82,12 +82,12 @@ def test_who_waits_for_a_turn_is_not_slow() -> None:
     async def send(message: Any) -> None:
         said.append(message)
 
-    limit = BodyLimit(app, most_bytes=10, longest_s=0.2)
+    limit = BodyLimitMiddleware(app, most_bytes=10, longest_s=0.2)
     asyncio.run(limit({"type": "http", "method": "POST", "path": "/", "headers": []}, receive, send))
     assert (said[0]["status"], said[0]["read"]) == (200, b"12")
 
 
-def _hold(limit: BodyLimit, user: str, size: int, done: asyncio.Event, read: list[str]) -> Any:
+def _hold(limit: BodyLimitMiddleware, user: str, size: int, done: asyncio.Event, read: list[str]) -> Any:
     """A body of that size, which its application holds until it is done."""
     scope = {"type": "http", "headers": [(b"content-length", str(size).encode())], "user": user, "done": done}
 
@@ -118,7 +118,7 @@ def test_a_user_holds_a_few_large_bodies_at_a_time() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
     async def run() -> None:
-        limit, done = BodyLimit(app, most_bytes=size), asyncio.Event()
+        limit, done = BodyLimitMiddleware(app, most_bytes=size), asyncio.Event()
         held = [asyncio.ensure_future(_hold(limit, "ada", size, done, read)) for _ in range(4)]
         await asyncio.sleep(0)
         assert await _hold(limit, "ada", size, done, read) == 429
@@ -152,7 +152,7 @@ def test_a_client_that_goes_before_its_body_is_whole_is_told_apart() -> None:
             raise AssertionError("There is nobody to answer.")
 
         scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
-        await BodyLimit(app, most_bytes=10, longest_s=60.0)(scope, receive, send)
+        await BodyLimitMiddleware(app, most_bytes=10, longest_s=60.0)(scope, receive, send)
         return seen
 
     assert asyncio.run(run()) == ["http.disconnect"] * 2
@@ -174,5 +174,5 @@ def test_a_body_has_a_minute_and_a_form_a_megabyte() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         raise AssertionError
 
-    limit = BodyLimit(app, most_bytes=10)
+    limit = BodyLimitMiddleware(app, most_bytes=10)
     assert (limit.longest_s, limit.most_form_bytes) == (60.0, 1_000_000)

@@ -15,11 +15,9 @@ import pytest
 from fastapi import FastAPI
 
 from prudent.cli.main import run
-from prudent.service.security.tokens import Access, make_token
 from prudent.service.security.checklist import PARTS as CHECKS
-from prudent.service.security.checklist import checked
-from prudent.service.security.checklist import Running, tell
-from prudent.service.security.tokens import hash_token
+from prudent.service.security.checklist import ServiceFile, run_checklist, write_service_file
+from prudent.service.security.tokens import AccessMode, hash_token, make_token
 from prudent.service.settings import Settings
 from prudent.service.store import users
 from prudent.service.store.store import Store
@@ -44,12 +42,12 @@ def service(
         with serving(create_app(settings, store)) as client:
             settings.create()
             address = str(client.base_url).rstrip("/")
-            tell(settings, address, has_bubblewrap())
+            write_service_file(settings, address, has_bubblewrap())
             yield settings, address
 
 
 def _problems(home: Path) -> dict[str, tuple[str, ...]]:
-    found = dict(checked(home))
+    found = dict(run_checklist(home))
     if os.geteuid() == 0 and has_bubblewrap():  # where tests run as root, so does the service
         assert found["commands"][:1] == (
             "It runs as root; start it as an account of its own, or set run_as.",
@@ -62,7 +60,7 @@ def _problems(home: Path) -> dict[str, tuple[str, ...]]:
 def test_a_good_one_has_nothing_wrong(service: tuple[Settings, str]) -> None:
     settings, address = service
     assert _problems(settings.home) == dict.fromkeys(PARTS, ())
-    tell(replace(settings, **BEHIND_A_PROXY), address, True)  # type: ignore[arg-type]
+    write_service_file(replace(settings, **BEHIND_A_PROXY), address, True)  # type: ignore[arg-type]
     assert _problems(settings.home) == dict.fromkeys(PARTS, ())
     assert "hush-hush" not in (settings.home / "service.json").read_text()
 
@@ -100,8 +98,8 @@ def test_settings_that_are_not_safe(
     service: tuple[Settings, str], changes: dict[str, Any], part: str, said: str
 ) -> None:
     settings, address = service
-    tell(replace(settings, **changes), address, True)
-    assert said in " ".join(dict(checked(settings.home))[part])
+    write_service_file(replace(settings, **changes), address, True)
+    assert said in " ".join(dict(run_checklist(settings.home))[part])
 
 
 @pytest.mark.parametrize(
@@ -114,8 +112,8 @@ def test_settings_that_are_not_safe(
 )
 def test_settings_that_are_safe(service: tuple[Settings, str], changes: dict[str, Any], part: str) -> None:
     settings, address = service
-    file = tell(replace(settings, **changes), address, True)
-    assert dict(checked(settings.home))[part] == ()
+    file = write_service_file(replace(settings, **changes), address, True)
+    assert dict(run_checklist(settings.home))[part] == ()
     assert "hush-hush" not in file.read_text()
 
 
@@ -125,26 +123,26 @@ def test_data_folders_that_would_show_the_home(service: tuple[Settings, str], tm
     (tmp_path / "link").symlink_to(settings.home)
     (tmp_path / "ours" / "smtp").write_text("hush")
     for folder in (tmp_path, settings.home, settings.runs, tmp_path / "link"):
-        tell(replace(settings, data=(folder,)), address, True)
-        (said,) = dict(checked(settings.home))["data"]
+        write_service_file(replace(settings, data=(folder,)), address, True)
+        (said,) = dict(run_checklist(settings.home))["data"]
         assert f'Requests may read "{settings.home.resolve()}"' in said
         assert "name a folder of data alone" in said
     for folder in (tmp_path / "ours", settings.home / "data" / "cars"):
-        tell(replace(settings, data=(folder,)), address, True)
-        assert dict(checked(settings.home))["data"] == ()
+        write_service_file(replace(settings, data=(folder,)), address, True)
+        assert dict(run_checklist(settings.home))["data"] == ()
     secret = (tmp_path / "ours" / "smtp",)
-    tell(replace(settings, data=(tmp_path / "ours",), secret_files=secret), address, True)
-    assert "ours/smtp" in dict(checked(settings.home))["data"][0]
+    write_service_file(replace(settings, data=(tmp_path / "ours",), secret_files=secret), address, True)
+    assert "ours/smtp" in dict(run_checklist(settings.home))["data"][0]
 
 
 def test_secret_files_that_others_may_read(service: tuple[Settings, str], tmp_path: Path) -> None:
     settings, address = service
     file = tmp_path / "smtp"
     file.write_text("hush-hush")
-    tell(replace(settings, secret_files=(file, tmp_path / "gone")), address, True)
+    write_service_file(replace(settings, secret_files=(file, tmp_path / "gone")), address, True)
     for mode, count in ((0o600, 0), (0o400, 0), (0o640, 1), (0o604, 1)):
         file.chmod(mode)
-        said = dict(checked(settings.home))["modes"]
+        said = dict(run_checklist(settings.home))["modes"]
         assert [f'"{file}"; chmod 600' in text for text in said] == [True] * count
 
 
@@ -152,7 +150,7 @@ def test_a_parent_of_the_home_that_others_may_write_to(service: tuple[Settings, 
     home = service[0].home
     for mode, count in ((0o755, 0), (0o777, 1), (0o1777, 0), (0o700, 0)):
         tmp_path.chmod(mode)
-        said = dict(checked(home))["modes"]
+        said = dict(run_checklist(home))["modes"]
         assert [f'chmod go-w "{tmp_path}"' in text for text in said] == [True] * count
 
 
@@ -161,7 +159,7 @@ def test_a_group_that_may_write_there(service: tuple[Settings, str], tmp_path: P
     tmp_path.chmod(0o770)
     for group, count in ((0, 0), (65534, 1)):  # the owner's own, and another
         os.chown(tmp_path, -1, group)
-        assert len(dict(checked(service[0].home))["modes"]) == count
+        assert len(dict(run_checklist(service[0].home))["modes"]) == count
 
 
 @pytest.mark.parametrize(
@@ -185,7 +183,7 @@ def test_a_database_that_asks_for_no_password(
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE", "PGSSLCERT"):
         monkeypatch.delenv(name, raising=False)
-    running = Running("http://127.0.0.1:9", os.getpid(), Settings(tmp_path, database_url=url))
+    running = ServiceFile("http://127.0.0.1:9", os.getpid(), Settings(tmp_path, database_url=url))
     said = list(dict(CHECKS)["database"](running, ()))
     assert ["have the server ask for one" in text for text in said] == [True] * count
     monkeypatch.setenv("PGPASSWORD", "hush")
@@ -205,7 +203,7 @@ def test_a_home_that_is_not_closed(service: tuple[Settings, str]) -> None:
     (home / "operator.token").write_text("short")
     (home / "operator.token").chmod(0o600)
     assert "can be guessed" in _problems(home)["tokens"][0]
-    Access(home).choose(True)
+    AccessMode(home).choose(True)
     assert "--no-open" in _problems(home)["tokens"][0]
 
 
@@ -222,7 +220,7 @@ def test_tokens_that_others_may_write_and_users_without_one(
     file = tmp_path / "tokens.yaml"
     file.write_text(f"ada: {{token_hash: {hash_token('ada')}}}")
     file.chmod(0o666)
-    tell(replace(settings, tokens=file), address, True)
+    write_service_file(replace(settings, tokens=file), address, True)
     with Store(settings.database) as store:
         store.write(users.put, User("old", "member", None, None))
     writable, without = _problems(settings.home)["tokens"]
@@ -233,7 +231,7 @@ def test_tokens_that_others_may_write_and_users_without_one(
 @pytest.mark.skipif(not has_bubblewrap(), reason="needs bubblewrap")
 def test_a_wall_that_came_after_the_start_is_none(service: tuple[Settings, str]) -> None:
     settings, address = service
-    tell(settings, address, False)
+    write_service_file(settings, address, False)
     assert "start it again" in _problems(settings.home)["commands"][0]
 
 
@@ -241,7 +239,7 @@ def test_what_does_not_answer_and_what_never_ran(
     service: tuple[Settings, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings, _ = service
-    tell(settings, "http://127.0.0.1:9", True)
+    write_service_file(settings, "http://127.0.0.1:9", True)
     assert run(["check", "--service", str(settings.home), "--json"]) == 2
     answer = json.loads(capsys.readouterr().out)
     found = {each["subject"].rpartition(", ")[2]: each["problems"] for each in answer["checked"]}
@@ -258,5 +256,5 @@ def test_a_service_that_lets_strangers_in_is_noticed(
     other = FastAPI()
     other.get("/v1/runs")(lambda: {})
     with serving(other) as client:
-        tell(settings, str(client.base_url).rstrip("/"), True)
+        write_service_file(settings, str(client.base_url).rstrip("/"), True)
         assert len(_problems(settings.home)["strangers"]) == 3

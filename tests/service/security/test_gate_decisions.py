@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from prudent.service.security.authentication import Gate, address_of, is_api, is_free, needed
-from prudent.service.security.rate_limits import Rate
-from prudent.service.security.browser_sessions import COOKIE, LASTS_S, Sessions, cookie_of
+from prudent.service.security.authentication import AuthMiddleware, address_of, is_api, is_free, needed
+from prudent.service.security.browser_sessions import COOKIE, LASTS_S, BrowserSessions, cookie_of
+from prudent.service.security.rate_limits import RateLimit
 from prudent.service.security.tokens import hash_token, new_token
-from prudent.service.store.store import Unavailable
+from prudent.service.store.store import StoreUnavailable
 from prudent.service.store.users import LOCAL, MEMBER, VIEWER, User
 
 ADA, VIC = new_token(), new_token()
@@ -39,14 +39,14 @@ class Entrance:
 
     users: Sequence[User] = USERS
     open: bool = False
-    rate: Rate | None = None
+    rate: RateLimit | None = None
     now_s: float = 1000.0
     down: bool = False
     entered: list[tuple[User | None, str, bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.sessions = Sessions(b"key" * 11)
-        self.gate = Gate(
+        self.sessions = BrowserSessions(b"key" * 11)
+        self.gate = AuthMiddleware(
             self._app, self._accounts, self.sessions, self._is_open, self.rate, clock=lambda: self.now_s
         )
 
@@ -55,7 +55,7 @@ class Entrance:
 
     async def _accounts(self) -> Sequence[User]:
         if self.down:
-            raise Unavailable("The store does not answer; wait.")
+            raise StoreUnavailable("The store does not answer; wait.")
         return self.users
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
@@ -108,7 +108,7 @@ def bearer(token: str) -> dict[str, str]:
 
 class TestHowOften:
     def test_who_asks_too_often_waits_as_long_as_told(self) -> None:
-        door = Entrance(rate=Rate(per_s=0.5, burst=3))
+        door = Entrance(rate=RateLimit(per_s=0.5, burst=3))
         assert [door.ask("/v1/runs", bearer(ADA)).status for _ in range(4)] == [200, 200, 200, 429]
         assert door.ask("/v1/runs", bearer(ADA)).headers["retry-after"] == "2"
         assert door.ask("/v1/runs", bearer(VIC)).status == 200  # another's turns are another's
@@ -116,7 +116,7 @@ class TestHowOften:
         assert [door.ask("/v1/runs", bearer(ADA)).status for _ in range(2)] == [200, 429]
 
     def test_whether_it_is_well_may_be_asked_at_any_time(self) -> None:
-        door = Entrance(rate=Rate(per_s=0.1, burst=1))
+        door = Entrance(rate=RateLimit(per_s=0.1, burst=1))
         paths = ("/health", "/ready") * 5
         assert {door.ask(path).status for path in paths} == {200}
         assert [door.ask("/sign-in").status for _ in range(2)] == [200, 429]

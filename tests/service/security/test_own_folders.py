@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from prudent.core.errors import BadInput
-from prudent.service.security.data_locations import inside
+from prudent.service.security.data_locations import resolve_in_folders
 from prudent.service.security.protection import folders_for, with_own_folders
 from prudent.service.settings import Settings
 
@@ -32,8 +32,8 @@ def settled(here: Path, **changes: object) -> Settings:
 @pytest.mark.parametrize("name", ["local", "operator"])
 def test_ones_own_service_reads_ones_own_files(here: Path, name: str) -> None:
     folders = folders_for(settled(here), name)
-    assert inside(str(here / "rows.csv"), folders) == (here / "rows.csv").resolve()
-    assert inside("rows.csv", folders) == (here / "rows.csv").resolve()
+    assert resolve_in_folders(str(here / "rows.csv"), folders) == (here / "rows.csv").resolve()
+    assert resolve_in_folders("rows.csv", folders) == (here / "rows.csv").resolve()
 
 
 @pytest.mark.parametrize("name", ["ada", "folder", "nobody", ""])
@@ -47,7 +47,7 @@ def test_but_for_nobody_else(here: Path, name: str) -> None:
 )
 def test_and_nothing_hidden_and_nothing_of_the_system(here: Path, path: str) -> None:
     with pytest.raises(BadInput):
-        inside(path, folders_for(settled(here), "operator"))
+        resolve_in_folders(path, folders_for(settled(here), "operator"))
 
 
 def test_folders_that_are_named_are_the_only_ones(here: Path, tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prudent.core.errors import BadInput, RunFailed
-from prudent.service.security.tokens import Access
-from prudent.service.security.data_locations import check_place, policy_of, within
+from prudent.service.security.data_locations import check_location, policy_of, within
+from prudent.service.security.tokens import AccessMode
 from prudent.service.settings import Settings
 from prudent.service.store import runs
 from prudent.service.store.store import Store
@@ -76,30 +76,30 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("place", ["", None, 3, "a" * 4097])
 def test_data_have_a_place(place: Any) -> None:
     with pytest.raises(BadInput, match="1 to 4096 characters"):
-        check_place(place, policy_of())
+        check_location(place, policy_of())
 
 
 @pytest.mark.parametrize("path", CLIMBS)
 def test_no_path_leaves_its_folder(path: str, folder: Path) -> None:
     policy = policy_of(roots=[folder])
-    if path != "./":  # the folder itself is no way out
+    if path != "./":  # the folder itself is not a way out
         with pytest.raises(BadInput):
-            check_place(path, policy)
+            check_location(path, policy)
     if "\0" not in path:
         try:
-            found = check_place(f"{folder}/{path}", policy)
+            found = check_location(f"{folder}/{path}", policy)
         except BadInput:
             return
         assert Path(found).resolve().is_relative_to(folder)
     with pytest.raises(BadInput):
-        check_place(path, SERVICE)
+        check_location(path, SERVICE)
 
 
 def test_paths_below_an_allowed_folder_are_read(folder: Path, tmp_path: Path) -> None:
     policy = policy_of(roots=[folder, tmp_path / "other"])
     wanted = folder / "deep" / "a.csv"
     for place in ("deep/a.csv", str(wanted), wanted.as_uri(), f"file:{wanted}", "./deep//a.csv"):
-        assert check_place(place, policy) == str(wanted)
+        assert check_location(place, policy) == str(wanted)
     assert within("new.csv", [folder]) == folder / "new.csv"
     with pytest.raises(BadInput, match="none may be read"):
         within("deep/a.csv", [])
@@ -119,14 +119,14 @@ def test_whatever_is_said_stays_inside(tmp_path_factory: pytest.TempPathFactory,
 @pytest.mark.parametrize("place", SCHEMES)
 def test_only_http_and_s3_with_a_host_are_addresses(place: str) -> None:
     with pytest.raises(BadInput):
-        check_place(place, SERVICE)
+        check_location(place, SERVICE)
 
 
 @pytest.mark.parametrize("host", PRIVATE)
 def test_no_spelling_of_a_private_address_is_taken(host: str) -> None:
     for scheme in ("http", "https", "HTTP"):
         with pytest.raises(BadInput, match="private network"):
-            check_place(f"{scheme}://{host}:8080/data.csv", SERVICE)
+            check_location(f"{scheme}://{host}:8080/data.csv", SERVICE)
 
 
 @pytest.mark.parametrize("host", PRIVATE)
@@ -148,16 +148,16 @@ def test_no_spelling_of_a_private_address_is_connected_to(host: str, tmp_path: P
     ],
 )
 def test_public_places_are_taken(place: str) -> None:
-    assert check_place(place, SERVICE).partition("://")[2] == place.partition("://")[2]
+    assert check_location(place, SERVICE).partition("://")[2] == place.partition("://")[2]
 
 
 def test_what_the_operator_allows_is_read() -> None:
     policy = policy_of(networks=["10.1.0.0/16"], buckets=["ours"])
-    assert check_place("http://10.1.2.3/a.csv", policy)
-    assert check_place("s3://ours/a.csv", policy)
+    assert check_location("http://10.1.2.3/a.csv", policy)
+    assert check_location("s3://ours/a.csv", policy)
     for place in ("http://10.2.2.3/a.csv", "http://127.0.0.1/", "s3://others/a.csv"):
         with pytest.raises(BadInput):
-            check_place(place, policy)
+            check_location(place, policy)
     with pytest.raises(BadInput, match="no network"):
         policy_of(networks=["10.1"])
 
@@ -168,7 +168,7 @@ def test_a_request_that_names_any_of_them_is_refused_by_rest(
     """Everything above once more, from outside: as the data of a request, with the reason at its place."""
     settings = Settings(tmp_path / "home", rate_per_s=1e6)
     settings.create()
-    Access(settings.home).choose(True)
+    AccessMode(settings.home).choose(True)
     (settings.home / "data" / "link").symlink_to(tmp_path)
     (tmp_path / "secret").write_text("x")
     places = [*CLIMBS, *SCHEMES, *(f"http://{host}/data.csv" for host in PRIVATE)]

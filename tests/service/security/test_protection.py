@@ -19,9 +19,8 @@ from fastapi.responses import HTMLResponse
 
 from prudent.core.errors import BadInput
 from prudent.service.security import protection
-from prudent.service.security.tokens import Access
-from prudent.service.security.browser_sessions import COOKIE, Sessions
-from prudent.service.security.tokens import hash_token, new_token
+from prudent.service.security.browser_sessions import COOKIE, BrowserSessions
+from prudent.service.security.tokens import AccessMode, hash_token, new_token
 from prudent.service.settings import Settings
 from prudent.service.store import users
 from prudent.service.store.store import Store
@@ -36,7 +35,7 @@ class Site:
     url: str
     port: int
     store: Store
-    sessions: Sessions
+    sessions: BrowserSessions
     client: httpx.Client
 
     def get(self, path: str, **headers: str) -> httpx.Response:
@@ -143,7 +142,7 @@ def site(settings: Settings) -> Iterator[Site]:
 @pytest.fixture(scope="module")
 def open_site(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     home = tmp_path_factory.mktemp("open")
-    Access(home).choose(True)
+    AccessMode(home).choose(True)
     with Store(f"sqlite:///{home}/b.db") as store:
         yield from _serve(replace(settings, home=home), store)
 
@@ -202,7 +201,7 @@ def test_a_session_needs_its_form_token_to_change_anything(site: Site) -> None:
 def test_forged_and_ended_sessions_are_no_sessions(site: Site) -> None:
     good = hash_token(TOKENS["ada"])
     forged = [
-        Sessions(b"x" * 32).begin("ada", good, time.time()),
+        BrowserSessions(b"x" * 32).begin("ada", good, time.time()),
         site.sessions.begin("ada", hash_token("old"), time.time()),
         site.sessions.begin("ada", good, time.time() - 86400),
         site.sessions.begin("nobody", good, time.time()),
@@ -319,7 +318,7 @@ def test_odd_lengths_do_no_harm(site: Site, length: str) -> None:
 
 
 def test_a_body_that_never_comes_is_given_up() -> None:
-    from prudent.service.security.middleware import BodyLimit
+    from prudent.service.security.middleware import BodyLimitMiddleware
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         try:
@@ -335,7 +334,7 @@ def test_a_body_that_never_comes_is_given_up() -> None:
     async def send(message: Any) -> None:
         said.append(message)
 
-    limit = BodyLimit(app, most_bytes=10, longest_s=0.05)
+    limit = BodyLimitMiddleware(app, most_bytes=10, longest_s=0.05)
     asyncio.run(limit({"type": "http", "method": "POST", "path": "/", "headers": []}, never, send))
     assert said[0]["status"] == 408
 
@@ -353,7 +352,7 @@ def test_nobody_serves_others_without_tokens(tmp_path: Path) -> None:
 
 def test_a_service_for_others_is_never_open(tmp_path: Path) -> None:
     """Also when the last user is removed while it runs, and where its home was open before."""
-    Access(tmp_path).choose(True)
+    AccessMode(tmp_path).choose(True)
     with Store(f"sqlite:///{tmp_path}/f.db") as store:
         for site in _serve(Settings(tmp_path, host="0.0.0.0"), store):
             assert site.get("/v1/runs").status_code == 401

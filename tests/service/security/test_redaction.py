@@ -19,8 +19,8 @@ from prudent.service.store.runs import NewRun
 from prudent.service.store.store import Store
 from prudent.service.store.users import User
 from prudent.service.web.app import create_app
-from prudent.service.worker.child import without_secrets
-from prudent.service.worker.messages import Ended, Failed, Noted, Progress
+from prudent.service.worker.child import redact_message
+from prudent.service.worker.messages import FailedMessage, NoteMessage, ProgressMessage, TrialEndMessage
 
 SIGNED = (
     "https://bucket.s3.amazonaws.com/cars.csv?X-Amz-Credential=AKIAIOSFODNN7EXAMPLE&X-Amz-Signature=c0ffee"
@@ -85,16 +85,16 @@ def test_short_values_and_other_words_stay() -> None:
 
 def test_what_a_process_says_is_redacted_before_anybody_hears_it() -> None:
     redaction = Redaction.of({"environment": {"KEY": "hush-hush"}})
-    assert without_secrets(Failed("no key hush-hush"), redaction) == Failed("no key ***")
-    ended = Ended(1, "a", {"x": "hush-hush"}, "failed", details={"why": "hush-hush", "n": 1})
-    assert without_secrets(ended, redaction) == Ended(
+    assert redact_message(FailedMessage("no key hush-hush"), redaction) == FailedMessage("no key ***")
+    ended = TrialEndMessage(1, "a", {"x": "hush-hush"}, "failed", details={"why": "hush-hush", "n": 1})
+    assert redact_message(ended, redaction) == TrialEndMessage(
         1, "a", {"x": "hush-hush"}, "failed", details={"why": "***", "n": 1}
     )
-    assert without_secrets(Noted("x", {"text": "hush-hush", "n": 1}), redaction).data == {  # type: ignore[union-attr]
+    assert redact_message(NoteMessage("x", {"text": "hush-hush", "n": 1}), redaction).data == {  # type: ignore[union-attr]
         "text": "***",
         "n": 1,
     }
-    assert without_secrets(Progress(0.5), redaction) == Progress(0.5)
+    assert redact_message(ProgressMessage(0.5), redaction) == ProgressMessage(0.5)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from prudent.core.errors import BadInput
-from prudent.service.security.checklist import FILE, Running, tell
+from prudent.service.security.checklist import FILE, ServiceFile, write_service_file
 from prudent.service.settings import Settings
 
 URL = "postgresql://ada:hidden@127.0.0.1/prudent"
@@ -22,29 +22,29 @@ def _no_database_of_mine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_was_told_is_read(tmp_path: Path) -> None:
     settings = Settings(tmp_path, heartbeat_s=3.0)
-    path = tell(settings, "http://127.0.0.1:8080", walled=False)
+    path = write_service_file(settings, "http://127.0.0.1:8080", sandboxed=False)
     assert path.stat().st_mode & 0o777 == 0o600
-    found = Running.read(tmp_path)
-    assert (found.address, found.pid, found.walled) == ("http://127.0.0.1:8080", os.getpid(), False)
+    found = ServiceFile.read(tmp_path)
+    assert (found.address, found.pid, found.sandboxed) == ("http://127.0.0.1:8080", os.getpid(), False)
     assert (found.settings.home, found.settings.heartbeat_s) == (tmp_path, 3.0)
     assert found.secrets == frozenset()
 
 
 def test_a_database_elsewhere_is_named_and_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tell(Settings(tmp_path, database_url=URL), "http://127.0.0.1:8080", walled=True)
+    path = write_service_file(Settings(tmp_path, database_url=URL), "http://127.0.0.1:8080", sandboxed=True)
     assert "hidden" not in path.read_text()
     with pytest.raises(BadInput, match="set PRUDENT_DATABASE_URL as for the service"):
-        Running.read(tmp_path)
+        ServiceFile.read(tmp_path)
     monkeypatch.setenv("PRUDENT_DATABASE_URL", URL)
-    found = Running.read(tmp_path)
+    found = ServiceFile.read(tmp_path)
     assert found.settings.database_url == URL
     assert found.secrets == {"database_url"}
 
 
 def test_where_nothing_ran_or_its_file_is_damaged_one_is_told(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="No service has run"):
-        Running.read(tmp_path)
+        ServiceFile.read(tmp_path)
     for text in ("", "[]", "{}"):
         (tmp_path / FILE).write_text(text)
         with pytest.raises(BadInput, match="cannot be read"):
-            Running.read(tmp_path)
+            ServiceFile.read(tmp_path)

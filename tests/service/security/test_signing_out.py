@@ -14,7 +14,7 @@ import pytest
 from fastapi import FastAPI
 
 from prudent.cli.main import run
-from prudent.service.security.browser_sessions import COOKIE, LASTS_S, Sessions, SignedOut
+from prudent.service.security.browser_sessions import COOKIE, LASTS_S, BrowserSessions, RevokedSessions
 from prudent.service.security.tokens import hash_token, new_token
 from prudent.service.settings import Settings
 from prudent.service.store import users
@@ -56,7 +56,7 @@ def _runs(client: httpx.Client, cookie: str) -> int:
 
 
 def test_what_has_run_out_is_forgotten(tmp_path: Path) -> None:
-    sessions = Sessions(b"k" * 32, SignedOut(tmp_path / "signed-out"))
+    sessions = BrowserSessions(b"k" * 32, RevokedSessions(tmp_path / "signed-out"))
     old = [sessions.begin("mia", "", 1000.0) for _ in range(5)]
     for value in old:
         sessions.end(value, 1000.0)
@@ -66,7 +66,7 @@ def test_what_has_run_out_is_forgotten(tmp_path: Path) -> None:
     fresh = sessions.begin("mia", "", late_s)
     sessions.end(fresh, late_s)
     assert len((tmp_path / "signed-out").read_text().splitlines()) == 1
-    assert not Sessions(b"k" * 32, SignedOut(tmp_path / "signed-out")).valid(fresh, "")
+    assert not BrowserSessions(b"k" * 32, RevokedSessions(tmp_path / "signed-out")).valid(fresh, "")
     assert stat.S_IMODE((tmp_path / "signed-out").stat().st_mode) == 0o600
 
 

@@ -9,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prudent.core.errors import BadInput
-from prudent.service.security.rate_limits import Rate
-from prudent.service.security.browser_sessions import LASTS_S, Sessions, cookie_of, session_key, set_cookie
+from prudent.service.security.browser_sessions import (
+    LASTS_S,
+    BrowserSessions,
+    cookie_of,
+    session_key,
+    set_cookie,
+)
+from prudent.service.security.rate_limits import RateLimit
 from prudent.service.security.tokens import checked_name, hash_token, identify, new_token
 from prudent.service.store.users import User
 
@@ -34,13 +40,13 @@ def test_names_that_could_do_harm_are_refused(name: str) -> None:
 
 
 def test_a_session_is_its_users_until_it_ends_or_the_token_changes() -> None:
-    sessions = Sessions(b"k" * 32)
+    sessions = BrowserSessions(b"k" * 32)
     value = sessions.begin("ada", "hash", 1000.0)
     assert sessions.name(value, 1000.0) == "ada"
     assert sessions.valid(value, "hash")
     assert sessions.name(value, 1001.0 + LASTS_S) is None
     assert not sessions.valid(value, "other hash")
-    assert not Sessions(b"j" * 32).valid(value, "hash")
+    assert not BrowserSessions(b"j" * 32).valid(value, "hash")
     assert sessions.is_form_token(value, sessions.form_token(value))
     other = sessions.begin("ada", "hash", 1000.0)
     assert not sessions.is_form_token(other, sessions.form_token(value))
@@ -48,7 +54,7 @@ def test_a_session_is_its_users_until_it_ends_or_the_token_changes() -> None:
 
 @given(st.text(max_size=80), st.integers(0, 200), st.characters())
 def test_no_altered_cookie_is_valid(garbage: str, place: int, letter: str) -> None:
-    sessions = Sessions(b"k" * 32)
+    sessions = BrowserSessions(b"k" * 32)
     value = sessions.begin("ada", "hash", 1000.0)
     altered = value[: place % len(value)] + letter + value[place % len(value) + 1 :]
     for wrong in (garbage, altered):
@@ -76,7 +82,7 @@ def test_the_key_is_made_once_and_is_its_owners(tmp_path: Path) -> None:
 
 @given(st.lists(st.floats(0, 3), max_size=60), st.floats(0.5, 10), st.integers(1, 10))
 def test_no_more_turns_than_burst_and_pace(gaps: list[float], per_s: float, burst: int) -> None:
-    rate, now_s, taken = Rate(per_s, burst), 0.0, 0
+    rate, now_s, taken = RateLimit(per_s, burst), 0.0, 0
     for gap in gaps:
         now_s += gap
         taken += rate.wait_s("ada", now_s) == 0.0
@@ -84,7 +90,7 @@ def test_no_more_turns_than_burst_and_pace(gaps: list[float], per_s: float, burs
 
 
 def test_who_waits_as_told_gets_a_turn_and_strangers_fill_no_memory() -> None:
-    rate = Rate(per_s=2, burst=1, most_keys=100)
+    rate = RateLimit(per_s=2, burst=1, most_keys=100)
     assert rate.wait_s("ada", 0.0) == 0.0
     wait_s = rate.wait_s("ada", 0.1)
     assert wait_s == pytest.approx(0.4)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from prudent.service.security.authentication import Gate
-from prudent.service.security.browser_sessions import Sessions
+from prudent.service.security.authentication import AuthMiddleware
+from prudent.service.security.browser_sessions import BrowserSessions
+from prudent.service.security.rate_limits import ConcurrencyLimit, TooManyWaiting
 from prudent.service.security.tokens import hash_token, new_token
-from prudent.service.security.rate_limits import TooMany, Turns
 from prudent.service.store.users import MEMBER, User
 
 TOKENS = {"ada": new_token(), "eve": new_token()}
@@ -27,12 +27,12 @@ async def settled() -> None:
 class Office:
     """A gate before an application that answers when the test says so."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: ConcurrencyLimit) -> None:
         self.begun: list[str] = []
         self.answers: list[asyncio.Future[None]] = []
         self.statuses: list[tuple[str, int]] = []
         self.more = asyncio.Event()
-        self.gate = Gate(self._app, self._accounts, Sessions(b"key" * 11), turns=turns)
+        self.gate = AuthMiddleware(self._app, self._accounts, BrowserSessions(b"key" * 11), concurrency=turns)
 
     async def _accounts(self) -> Sequence[User]:
         return USERS
@@ -64,7 +64,7 @@ class Office:
         self.answers.pop(0).set_result(None)
 
 
-def run(play: Callable[[Office], Coroutine[Any, Any, None]], turns: Turns) -> None:
+def run(play: Callable[[Office], Coroutine[Any, Any, None]], turns: ConcurrencyLimit) -> None:
     async def played() -> None:
         await play(Office(turns))
 
@@ -82,7 +82,7 @@ def test_one_user_has_some_turns_and_others_have_theirs() -> None:
         await settled()
         assert office.begun[3:] == ["eve /2"], "first come, first served"
 
-    run(play, Turns(at_once=2))
+    run(play, ConcurrencyLimit(at_once=2))
 
 
 def test_more_than_may_wait_are_asked_to_come_later() -> None:
@@ -93,7 +93,7 @@ def test_more_than_may_wait_are_asked_to_come_later() -> None:
         assert office.statuses == [("eve", 429), ("eve", 429)]
         assert office.begun == ["eve /0"]
 
-    run(play, Turns(at_once=1, waiting=2))
+    run(play, ConcurrencyLimit(at_once=1, waiting=2))
 
 
 def test_what_is_still_sent_takes_no_turn() -> None:
@@ -107,7 +107,7 @@ def test_what_is_still_sent_takes_no_turn() -> None:
         assert not stream.done()
         assert office.begun == ["eve /stream", "eve /next"]
 
-    run(play, Turns(at_once=1))
+    run(play, ConcurrencyLimit(at_once=1))
 
 
 def test_who_sends_can_look_meanwhile() -> None:
@@ -118,16 +118,16 @@ def test_who_sends_can_look_meanwhile() -> None:
         await settled()
         assert office.begun == ["eve /v1/runs/train", "eve /v1/runs"]
 
-    run(play, Turns(at_once=1))
+    run(play, ConcurrencyLimit(at_once=1))
 
 
 def test_who_leaves_the_line_takes_no_turn_with_them_and_is_forgotten() -> None:
     async def play() -> None:
-        turns = Turns(at_once=1, waiting=5)
+        turns = ConcurrencyLimit(at_once=1, waiting=5)
         order: list[str] = []
 
         async def work(name: str, go: asyncio.Event) -> None:
-            async with turns.turn("eve"):
+            async with turns.slot("eve"):
                 order.append(name)
                 await go.wait()
 
@@ -146,7 +146,7 @@ def test_who_leaves_the_line_takes_no_turn_with_them_and_is_forgotten() -> None:
         await first  # in this moment the turn is handed to the second
         second.cancel()
         await asyncio.gather(second, return_exceptions=True)
-        async with turns.turn("eve"):
+        async with turns.slot("eve"):
             pass
         assert not turns._taken
         assert not turns._lines
@@ -156,10 +156,10 @@ def test_who_leaves_the_line_takes_no_turn_with_them_and_is_forgotten() -> None:
 
 def test_an_empty_line_refuses_at_once() -> None:
     async def play() -> None:
-        turns = Turns(at_once=1, waiting=0)
-        async with turns.turn("eve"):
-            with pytest.raises(TooMany):
-                async with turns.turn("eve"):
+        turns = ConcurrencyLimit(at_once=1, waiting=0)
+        async with turns.slot("eve"):
+            with pytest.raises(TooManyWaiting):
+                async with turns.slot("eve"):
                     raise AssertionError
 
     asyncio.run(play())

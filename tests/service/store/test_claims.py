@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from prudent.service.store import charges, claims, charges, runs, workers
+from prudent.service.store import charges, claims, runs, workers
 from prudent.service.store.charges import Charge
-from prudent.service.store.runs import NewRun, Stale
+from prudent.service.store.runs import NewRun, StaleClaim
 from prudent.service.store.store import Store
-from prudent.service.store.workers import Worker
+from prudent.service.store.workers import WorkerRow
 from prudent.service.worker.claimed_run import _may_spend
 
 
@@ -21,11 +21,11 @@ def submit(store: Store, user: str, count: int = 1, **others: object) -> list[st
 
 
 def alive(store: Store, name: str) -> None:
-    store.write(workers.beat, Worker(name, "host", 1, 0.0, 0.0, "alive", 2, 0))
+    store.write(workers.record_heartbeat, WorkerRow(name, "host", 1, 0.0, 0.0, "alive", 2, 0))
 
 
-def take(store: Store, worker: str = "w", per_user: int = 100, **others: object) -> runs.Run | None:
-    return store.write(claims.take, worker, per_user, **others)  # type: ignore[arg-type]
+def take(store: Store, worker: str = "w", per_user: int = 100, **others: object) -> runs.RunRow | None:
+    return store.write(claims.claim, worker, per_user, **others)  # type: ignore[arg-type]
 
 
 def test_users_take_turns(store: Store) -> None:
@@ -111,7 +111,7 @@ def test_a_run_that_is_taken_over_has_money_put_aside_once(store: Store) -> None
     (first,) = asking(store, "ada", "$0.80")
     assert take(store, "dead", daily_usd={"ada": 1.0}) is not None
     store.write(charges.record, Charge(first, "trial 1", "ada", "tune", 0.3))
-    store.write(claims.bury, -1.0, 3)
+    store.write(claims.release_dead, -1.0, 3)
     assert store.read(charges.reserved_usd_of_user, "ada") == 0.0
     assert take(store, "other", daily_usd={"ada": 1.0}) is not None
     assert store.read(_may_spend, first) == pytest.approx(0.8)
@@ -148,17 +148,17 @@ def test_a_dead_workers_runs_go_to_another_and_it_is_refused(store: Store) -> No
     submit(store, "ada")
     run = take(store, "dead")
     assert run is not None
-    assert store.write(claims.bury, 100.0, 3) == []
-    assert store.write(claims.bury, -1.0, 3) == [run.id]
+    assert store.write(claims.release_dead, 100.0, 3) == []
+    assert store.write(claims.release_dead, -1.0, 3) == [run.id]
     assert store.read(workers.all_) == []
-    with pytest.raises(Stale):
+    with pytest.raises(StaleClaim):
         store.write(runs.finish, run.id, run.fence, "succeeded")
     again = take(store, "other")
     assert again is not None
     assert (again.id, again.attempts) == (run.id, 2)
     assert again.fence > run.fence
     assert again.started_s == run.started_s
-    with pytest.raises(Stale):
+    with pytest.raises(StaleClaim):
         store.write(runs.progress, run.id, run.fence, 0.9)
 
 
@@ -167,7 +167,7 @@ def test_poison_stops_after_three(store: Store) -> None:
     for _ in range(3):
         alive(store, "w")
         assert take(store) is not None
-        store.write(claims.bury, -1.0, 3)
+        store.write(claims.release_dead, -1.0, 3)
     found = store.read(runs.get, name)
     assert found is not None
     assert found.status == "failed"
@@ -188,9 +188,9 @@ def test_attempts_within_a_worker_count_too(store: Store) -> None:
     submit(store, "ada")
     run = take(store)
     assert run is not None
-    assert store.write(claims.again, run.id, run.fence, 3, "it was killed")
-    assert store.write(claims.again, run.id, run.fence, 3, "it was killed")
-    assert not store.write(claims.again, run.id, run.fence, 3, "it was killed")
+    assert store.write(claims.retry, run.id, run.fence, 3, "it was killed")
+    assert store.write(claims.retry, run.id, run.fence, 3, "it was killed")
+    assert not store.write(claims.retry, run.id, run.fence, 3, "it was killed")
     found = store.read(runs.get, run.id)
     assert found is not None
     assert (found.status, found.attempts) == ("failed", 3)
@@ -203,7 +203,7 @@ def test_cancelled_while_its_worker_was_dead_ends_it(store: Store) -> None:
     assert run is not None
     store.write(runs.cancel, run.id)
     assert store.read(claims.cancelled, "w") == [run.id]
-    store.write(claims.bury, -1.0, 3)
+    store.write(claims.release_dead, -1.0, 3)
     found = store.read(runs.get, run.id)
     assert found is not None
     assert found.status == "cancelled"

@@ -19,14 +19,14 @@ from prudent.core.errors import RunFailed
 from prudent.service.intake.admission import policy_for
 from prudent.service.settings import Settings
 from prudent.service.store import claims, disk, events, runs, workers
-from prudent.service.store.runs import NewRun, Run
+from prudent.service.store.runs import NewRun, RunRow
 from prudent.service.store.store import DiskFull, Store
 from prudent.service.web.app import create_app
 from prudent.service.worker.artifacts import REPORT, RESULT
-from prudent.service.worker.child import Child, Terms
-from prudent.service.worker.claimed_run import HandedOver, Session
-from prudent.service.worker.heartbeat import Pulse
-from prudent.service.worker.messages import Done, Failed, Postponed, Task
+from prudent.service.worker.child import ChildProcess, ProcessOptions
+from prudent.service.worker.claimed_run import ClaimedRun, HandedOver
+from prudent.service.worker.heartbeat import Heartbeat
+from prudent.service.worker.messages import DoneMessage, FailedMessage, PostponedMessage, RunTask
 from prudent.service.worker.worker import Worker
 from prudent.training.data import fetch
 
@@ -75,7 +75,7 @@ def _unrestricted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "_in_force", None)
 
 
-def new_run(store: Store, **more: Any) -> Run:
+def new_run(store: Store, **more: Any) -> RunRow:
     return store.write(runs.insert, NewRun("train", "ada", {"domain": "x"}, "rest", "hash", **more))[0]
 
 
@@ -114,34 +114,34 @@ def test_nothing_new_is_taken_when_the_disk_is_nearly_full(
         assert client.post("/v1/runs/train", json=DOCUMENT).status_code == 507
         assert client.get("/ready").status_code == 503
     worker = Worker(settings, store)
-    monkeypatch.setattr(worker.hands, "ready", lambda: True)
+    monkeypatch.setattr(worker.pool, "ready", lambda: True)
     assert worker.step() == 0
     found = store.read(runs.get, run.id)
     assert found is not None
     assert (found.status, found.attempts) == ("queued", 0)
-    worker.hands.close()
+    worker.pool.close()
 
 
 def test_a_claim_that_cannot_be_written_counts_no_attempt(store: Store, full: Full) -> None:
     run = new_run(store)
     full.fill()
     with pytest.raises(DiskFull):
-        store.write(claims.take, "worker-" + "x" * 10_000, 8)  # more than fits into the pages that are there
+        store.write(claims.claim, "worker-" + "x" * 10_000, 8)  # more than fits into the pages that are there
     full.make_room()
     found = store.read(runs.get, run.id)
     assert found is not None
     assert (found.status, found.attempts, found.fence) == ("queued", 0, 0)
 
 
-def taken(store: Store) -> Run:
+def taken(store: Store) -> RunRow:
     new_run(store)
-    run = store.write(claims.take, "worker", 8)
+    run = store.write(claims.claim, "worker", 8)
     assert run is not None
     return run
 
 
-def session_of(run: Run, store: Store, settings: Settings, **more: Any) -> Session:
-    return Session(run, store, settings, None, 1, **more)  # type: ignore[arg-type]
+def session_of(run: RunRow, store: Store, settings: Settings, **more: Any) -> ClaimedRun:
+    return ClaimedRun(run, store, settings, None, 1, **more)  # type: ignore[arg-type]
 
 
 def test_what_was_done_is_kept_when_there_is_room_again(
@@ -174,7 +174,7 @@ def test_a_run_that_is_postponed_waits_without_blame(store: Store, settings: Set
     run, left, paused = taken(store), [], []
     session = session_of(run, store, settings, leave=left.append, pause=lambda: paused.append(1))
     with pytest.raises(HandedOver):
-        session._ended(Postponed("The disk is full."), ())
+        session._ended(PostponedMessage("The disk is full."), ())
     session.close()
     assert (left, paused) == ([run.id], [1])  # once: it may be this worker's again by now
     found = store.read(runs.get, run.id)
@@ -200,9 +200,9 @@ def test_a_walled_run_is_believed_if_the_disk_is_seen_to_be_full(
     settings.folder_of(run.id).mkdir()
     monkeypatch.setattr(disk, "LEAST_MB", least_mb)
     session = session_of(run, store, replace(settings, tries=1))
-    session.hands = session._hand = Walled()  # type: ignore[assignment]
+    session.pool = session._process = Walled()  # type: ignore[assignment]
     with nullcontext() if status == "failed" else pytest.raises(HandedOver):
-        assert session._ended(Postponed("The disk is full."), ()).recorded
+        assert session._ended(PostponedMessage("The disk is full."), ()).recorded
     found = store.read(runs.get, run.id)
     assert found is not None
     assert found.status == status
@@ -211,22 +211,22 @@ def test_a_walled_run_is_believed_if_the_disk_is_seen_to_be_full(
 def test_results_that_find_no_room_without_their_secrets_are_made_again(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terms = Terms(1, 600.0, (), policy_for(settings, ()), tmp_path / "warm", warm=False, nice=0)
-    child = Child(Line(), terms)  # type: ignore[arg-type]
+    terms = ProcessOptions(1, 600.0, (), policy_for(settings, ()), tmp_path / "warm", warm=False, nice=0)
+    child = ChildProcess(Line(), terms)  # type: ignore[arg-type]
     written = [tmp_path / "r" / name for name in (RESULT, REPORT)]
 
     def no_room(*_: Any, **__: Any) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    def perform(task: Task) -> Done:
+    def perform(task: RunTask) -> DoneMessage:
         for path in written:
             path.write_text("hush-hush")
         monkeypatch.setattr(Path, "write_text", no_room)
-        return Done()
+        return DoneMessage()
 
     monkeypatch.setattr(child, "_perform", perform)
     document = {"environment": {"KEY": "hush-hush"}}
-    assert isinstance(child._done(Task("r", "train", document, tmp_path / "r")), Postponed)
+    assert isinstance(child._done(RunTask("r", "train", document, tmp_path / "r")), PostponedMessage)
     assert not any(path.exists() for path in written)
 
 
@@ -235,21 +235,21 @@ def test_a_heartbeat_that_cannot_be_written_still_keeps_work_going(
 ) -> None:
     """Nobody can take over while nobody can write; without a sign from its worker a run would end."""
     ticks: list[int] = []
-    me = workers.Worker("w", "host", 1, 0.0, 0.0, workers.ALIVE, 1, 0)
-    pulse = Pulse(store, settings, lambda: me, set, lambda: ticks.append(1))
+    me = workers.WorkerRow("w", "host", 1, 0.0, 0.0, workers.ALIVE, 1, 0)
+    pulse = Heartbeat(store, settings, lambda: me, set, lambda: ticks.append(1))
 
     def no_room(*_: Any) -> None:
         raise DiskFull("full")
 
     monkeypatch.setattr(store, "write", no_room)
     with pytest.raises(DiskFull):
-        pulse.beat()
+        pulse.send_heartbeat()
     assert ticks == [1]
 
 
 def test_a_stray_of_a_full_disk_is_freed_without_blame(store: Store) -> None:
     run = taken(store)
-    assert store.write(claims.free, "worker", 1, (), False) == [run.id]
+    assert store.write(claims.release_worker, "worker", 1, (), False) == [run.id]
     found = store.read(runs.get, run.id)
     assert found is not None
     assert (found.status, found.attempts) == ("queued", 0)
@@ -265,38 +265,38 @@ class Line:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), Postponed),
-        (OSError(errno.EDQUOT, "Disk quota exceeded"), Postponed),
-        (OSError(errno.EACCES, "Permission denied"), Failed),
-        (RunFailed("wrapped"), Failed),
+        (OSError(errno.ENOSPC, "No space left on device"), PostponedMessage),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), PostponedMessage),
+        (OSError(errno.EACCES, "Permission denied"), FailedMessage),
+        (RunFailed("wrapped"), FailedMessage),
     ],
 )
 def test_a_run_that_finds_no_room_is_postponed(
     error: Exception, said: type, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terms = Terms(1, 600.0, (), policy_for(settings, ()), tmp_path / "warm", warm=False, nice=0)
-    child = Child(Line(), terms)  # type: ignore[arg-type]
+    terms = ProcessOptions(1, 600.0, (), policy_for(settings, ()), tmp_path / "warm", warm=False, nice=0)
+    child = ChildProcess(Line(), terms)  # type: ignore[arg-type]
 
-    def perform(task: Task) -> Any:
+    def perform(task: RunTask) -> Any:
         raise RunFailed("It could not be written; make room.") from error
 
     monkeypatch.setattr(child, "_perform", perform)
-    assert type(child._done(Task("r", "train", {}, tmp_path / "r"))) is said
+    assert type(child._done(RunTask("r", "train", {}, tmp_path / "r"))) is said
 
 
 def test_a_run_over_its_memory_is_told_so_and_wears_its_process(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terms = Terms(
+    terms = ProcessOptions(
         1, 600.0, (), policy_for(settings, ()), tmp_path / "warm", warm=False, nice=0, memory_mb=700
     )
-    child = Child(Line(), terms)  # type: ignore[arg-type]
+    child = ChildProcess(Line(), terms)  # type: ignore[arg-type]
 
-    def perform(task: Task) -> Any:
+    def perform(task: RunTask) -> Any:
         raise MemoryError
 
     monkeypatch.setattr(child, "_perform", perform)
-    said = child._done(Task("r", "train", {}, tmp_path / "r"))
-    assert isinstance(said, Failed)
+    said = child._done(RunTask("r", "train", {}, tmp_path / "r"))
+    assert isinstance(said, FailedMessage)
     assert said.worn
     assert "more than the 700 MB of memory" in said.error

@@ -10,13 +10,13 @@ import pytest
 from prudent.core.errors import BadInput
 from prudent.service.store import charges, events, models, runs, trials, users, workers
 from prudent.service.store.charges import Charge
-from prudent.service.store.models import Model
-from prudent.service.store.runs import KeyTaken, NewRun, Stale
+from prudent.service.store.models import StoredModel
+from prudent.service.store.runs import IdempotencyConflict, NewRun, StaleClaim
 from prudent.service.store.store import Store
 from prudent.service.store.tables import runs as table
-from prudent.service.store.trials import Trial
+from prudent.service.store.trials import TrialRow
 from prudent.service.store.users import User
-from prudent.service.store.workers import Worker
+from prudent.service.store.workers import WorkerRow
 
 
 def new(user: str = "ada", **others: object) -> NewRun:
@@ -43,7 +43,7 @@ def test_fifty_at_once_with_one_key_give_one_run(store: Store) -> None:
         answers = list(pool.map(lambda _: store.write(runs.insert, new(key_hash="k")), range(50)))
     assert len({run.id for run, _ in answers}) == 1
     assert sum(created for _, created in answers) == 1
-    with pytest.raises(KeyTaken):
+    with pytest.raises(IdempotencyConflict):
         store.write(runs.insert, NewRun("tune", "ada", {}, "rest", "another body", key_hash="k"))
 
 
@@ -91,12 +91,12 @@ def test_listing_by_user_status_and_kind(store: Store) -> None:
 def test_a_zombie_is_refused(store: Store) -> None:
     run = running(store, fence=2)
     for late in (
-        lambda c: trials.record(c, Trial(run, 1, "ridge", {}, "finished"), 1),
+        lambda c: trials.record(c, TrialRow(run, 1, "ridge", {}, "finished"), 1),
         lambda c: runs.progress(c, run, 1, 0.5),
         lambda c: runs.finish(c, run, 1, "succeeded"),
         lambda c: models.record(c, [], run, 1),
     ):
-        with pytest.raises(Stale):
+        with pytest.raises(StaleClaim):
             store.write(late)
     assert store.read(trials.of_run, run) == []
     found = store.read(runs.get, run)
@@ -106,11 +106,11 @@ def test_a_zombie_is_refused(store: Store) -> None:
 
 def test_a_trial_is_recorded_once(store: Store) -> None:
     run = running(store)
-    assert store.write(trials.record, Trial(run, 1, "ridge", {"alpha": 1}, "running"), 1)
-    assert store.write(trials.record, Trial(run, 1, "ridge", {"alpha": 1}, "finished", 0.9), 1)
-    assert not store.write(trials.record, Trial(run, 1, "ridge", {"alpha": 1}, "failed"), 1)
+    assert store.write(trials.record, TrialRow(run, 1, "ridge", {"alpha": 1}, "running"), 1)
+    assert store.write(trials.record, TrialRow(run, 1, "ridge", {"alpha": 1}, "finished", 0.9), 1)
+    assert not store.write(trials.record, TrialRow(run, 1, "ridge", {"alpha": 1}, "failed"), 1)
     assert [(t.status, t.score) for t in store.read(trials.of_run, run)] == [("finished", 0.9)]
-    store.write(trials.record, Trial(run, 2, "ridge", {}, "running"), 1)
+    store.write(trials.record, TrialRow(run, 2, "ridge", {}, "running"), 1)
     assert store.write(trials.drop_unfinished, run, 1) == 1
     assert store.read(trials.ended, run) == {1}
 
@@ -125,7 +125,7 @@ def test_nothing_is_paid_twice(store: Store) -> None:
     assert found.spent_usd == 0.25
     assert store.read(charges.spent_usd, "ada") == 0.25
     assert store.read(charges.spent_usd, "bob") == 0.0
-    assert [(s.user, s.kind, s.usd, s.runs) for s in store.read(charges.sums, "2000-01-01")] == [
+    assert [(s.user, s.kind, s.usd, s.runs) for s in store.read(charges.totals, "2000-01-01")] == [
         ("ada", "tune", 0.25, 1)
     ]
 
@@ -160,7 +160,9 @@ def test_events_are_numbered_and_followed(store: Store) -> None:
 
 def test_models_users_and_workers_are_kept(store: Store) -> None:
     run = running(store)
-    made = [Model(f"{run}-{rank}", run, "ada", rank, "ridge", 0.5, "r2", 0.5, "/m", 1.0) for rank in (1, 2)]
+    made = [
+        StoredModel(f"{run}-{rank}", run, "ada", rank, "ridge", 0.5, "r2", 0.5, "/m", 1.0) for rank in (1, 2)
+    ]
     store.write(models.record, made, run, 1)
     store.write(models.record, made, run, 1)
     assert store.read(models.of_run, run) == made
@@ -168,10 +170,10 @@ def test_models_users_and_workers_are_kept(store: Store) -> None:
     store.write(users.put, User("ada", "member", 5.0, "hash"))
     store.write(users.put, User("ada", "admin", None, "hash"))
     assert store.read(users.by_token_hash, "hash") == User("ada", "admin", None, "hash")
-    store.write(workers.beat, Worker("w", "host", 1, 0.0, 0.0, "alive", 2, 0))
+    store.write(workers.record_heartbeat, WorkerRow("w", "host", 1, 0.0, 0.0, "alive", 2, 0))
     assert [worker.id for worker in store.read(workers.all_)] == ["w"]
-    assert store.read(workers.silent, 10.0) == []
-    assert store.read(workers.silent, -1.0) == ["w"]
+    assert store.read(workers.silent_workers, 10.0) == []
+    assert store.read(workers.silent_workers, -1.0) == ["w"]
 
 
 def test_a_removed_run_leaves_its_charges(store: Store) -> None:

@@ -18,17 +18,17 @@ from typing import Any
 import httpx
 import pytest
 
-from prudent.service.intake.backlog import Full, Waiting
-from prudent.service.intake.folders import FolderFront, QueueFolderFront, put
+from prudent.service.intake.backlog import Backlog, BacklogFull
+from prudent.service.intake.folders import FolderSource, QueueFolderSource, put_message
 from prudent.service.intake.refusal import Refused
 from prudent.service.settings import Settings
 from prudent.service.store import claims, runs
 from prudent.service.store.runs import NewRun
 from prudent.service.store.store import Store
 from prudent.service.store.users import LOCAL, User
-from prudent.service.web import checking, forms
+from prudent.service.web import forms, submission
 from prudent.service.web.app import create_app
-from prudent.service.web.checking import Checker, Order
+from prudent.service.web.submission import DocumentChecker, Submission
 
 TRAIN: dict[str, Any] = {"domain": "misc-functions", "budget": "3 trials"}
 
@@ -68,9 +68,9 @@ def test_more_than_may_wait_is_asked_to_come_later(serving: Any, settings: Setti
     assert store.read(runs.counts)["queued"] == 3
 
 
-def taken(waiting: Waiting, user: str, size: int) -> None:
+def taken(waiting: Backlog, user: str, size: int) -> None:
     async def take() -> None:
-        async with waiting.place(user, size):
+        async with waiting.reserve(user, size):
             pass
 
     asyncio.run(take())
@@ -85,7 +85,7 @@ class Clock:
 
 def test_room_is_for_each_and_for_all_and_comes_back(settings: Settings, store: Store) -> None:
     clock = Clock()
-    waiting = Waiting(store, replace(settings, waiting_per_user=2, waiting=3), clock)
+    waiting = Backlog(store, replace(settings, waiting_per_user=2, waiting=3), clock)
 
     def take(user: str) -> None:
         taken(waiting, user, 100)
@@ -98,7 +98,7 @@ def test_room_is_for_each_and_for_all_and_comes_back(settings: Settings, store: 
     take("bob")
     with pytest.raises(Refused, match="As much waits here as may"):
         take("eve")
-    assert store.write(claims.take, "worker", 8) is not None
+    assert store.write(claims.claim, "worker", 8) is not None
     clock.now_s = 5.0
     take("eve")
     with pytest.raises(Refused, match="As much waits"):
@@ -106,7 +106,7 @@ def test_room_is_for_each_and_for_all_and_comes_back(settings: Settings, store: 
 
 
 def test_large_documents_count_by_their_size(settings: Settings, store: Store) -> None:
-    waiting = Waiting(store, replace(settings, waiting_mb_per_user=0.2, waiting_mb=0.4))
+    waiting = Backlog(store, replace(settings, waiting_mb_per_user=0.2, waiting_mb=0.4))
     taken(waiting, "ada", 150_000)
     for _ in range(5):
         taken(waiting, "ada", 1000)  # small ones do not
@@ -129,12 +129,12 @@ def test_large_documents_count_by_their_size(settings: Settings, store: Store) -
 def test_documents_count_while_they_are_checked(settings: Settings, store: Store) -> None:
     """However long that takes, and however often the database is asked, which does not know them yet."""
     clock = Clock()
-    waiting = Waiting(store, replace(settings, waiting_mb_per_user=0.2), clock)
+    waiting = Backlog(store, replace(settings, waiting_mb_per_user=0.2), clock)
 
     async def two_at_a_time() -> None:
-        async with waiting.place("ada", 150_000):
+        async with waiting.reserve("ada", 150_000):
             clock.now_s += 60.0
-            async with waiting.place("ada", 150_000):
+            async with waiting.reserve("ada", 150_000):
                 pytest.fail("There is no room for both.")
 
     with pytest.raises(Refused, match=r"documents of more than 0\.2 MB"):
@@ -147,21 +147,21 @@ def test_what_lies_in_a_folder_or_queue_stays_there_until_there_is_room(
 ) -> None:
     settings = replace(settings, waiting_per_user=1)
     clock = Clock()
-    folder = FolderFront(tmp_path / "drop", store, settings, clock=clock)
+    folder = FolderSource(tmp_path / "drop", store, settings, clock=clock)
     for name in ("a", "b"):
         (tmp_path / "drop" / f"{name}.train.json").write_text(json.dumps(TRAIN))
-        put(tmp_path / "queue", "train", TRAIN)
+        put_message(tmp_path / "queue", "train", TRAIN)
     folder.step()
     clock.now_s = 5.0
-    with pytest.raises(Full):
+    with pytest.raises(BacklogFull):
         folder.step()
-    queue = QueueFolderFront(tmp_path / "queue", store, settings)
+    queue = QueueFolderSource(tmp_path / "queue", store, settings)
     for _ in range(5):  # more often than a message may be received in vain
-        with pytest.raises(Full):
+        with pytest.raises(BacklogFull):
             queue.step()
     assert store.read(runs.waiting)[0] == {"folder": 1, "queue": 1}
     for _ in range(2):
-        assert store.write(claims.take, "worker", 8) is not None
+        assert store.write(claims.claim, "worker", 8) is not None
     assert (folder.step(), queue.step()) == (1, 1)
     assert store.read(runs.counts)["queued"] == 2
     assert not list((tmp_path / "queue" / "dead").iterdir())
@@ -184,20 +184,22 @@ def test_a_large_document_without_room_is_refused_before_it_is_read(
 # Large documents
 
 
-def order(settings: Settings, document: Any, user: User = LOCAL, kind: str = "tune", **more: Any) -> Order:
-    return Order(settings, kind, user, "rest", json.dumps(document).encode(), **more)
+def order(
+    settings: Settings, document: Any, user: User = LOCAL, kind: str = "tune", **more: Any
+) -> Submission:
+    return Submission(settings, kind, user, "rest", json.dumps(document).encode(), **more)
 
 
 @pytest.fixture(scope="module")
-def checker() -> Iterator[Checker]:
-    with closing(Checker(memory_mb=300)) as made:
+def checker() -> Iterator[DocumentChecker]:
+    with closing(DocumentChecker(memory_mb=300)) as made:
         yield made
 
 
 def test_a_large_document_is_checked_elsewhere_and_kept_as_it_is(
     serving: Any, settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Order, "prepared", lambda self: pytest.fail("It was checked here."))
+    monkeypatch.setattr(Submission, "prepared", lambda self: pytest.fail("It was checked here."))
     with serving(create_app(settings, store)) as client:
         answer = submit(client, large(), "tune")
         assert answer.status_code == 202, answer.text
@@ -210,7 +212,7 @@ def test_a_large_document_is_checked_elsewhere_and_kept_as_it_is(
 
 @pytest.mark.parametrize(("user", "is_read"), [(LOCAL, True), (User("ada", "admin"), False)])
 def test_files_are_read_there_for_whom_they_are_read_here(
-    settings: Settings, checker: Checker, tmp_path: Path, user: User, is_read: bool
+    settings: Settings, checker: DocumentChecker, tmp_path: Path, user: User, is_read: bool
 ) -> None:
     """The operator's own folders are for nobody else, however large a document is."""
     (tmp_path / "own").mkdir()
@@ -227,9 +229,9 @@ def test_files_are_read_there_for_whom_they_are_read_here(
 
 
 def test_one_that_takes_too_much_memory_is_refused_and_the_next_is_not(
-    settings: Settings, checker: Checker
+    settings: Settings, checker: DocumentChecker
 ) -> None:
-    bomb = Order(settings, "tune", LOCAL, "rest", b"[" + b"[]," * 3_500_000 + b"[]]")
+    bomb = Submission(settings, "tune", LOCAL, "rest", b"[" + b"[]," * 3_500_000 + b"[]]")
     with pytest.raises(Refused, match="more than 300 MB of memory") as error:
         asyncio.run(checker.prepared(bomb))
     assert error.value.status == 413
@@ -238,7 +240,7 @@ def test_one_that_takes_too_much_memory_is_refused_and_the_next_is_not(
 
 
 def test_one_that_takes_too_long_is_refused(
-    settings: Settings, checker: Checker, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, checker: DocumentChecker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checker, "_longest_s", 0.0)
     checker._begun()
@@ -248,9 +250,9 @@ def test_one_that_takes_too_long_is_refused(
         asyncio.run(checker.prepared(order(settings, large())))
 
 
-def test_a_user_may_have_a_few_under_way(settings: Settings, checker: Checker) -> None:
+def test_a_user_may_have_a_few_under_way(settings: Settings, checker: DocumentChecker) -> None:
     async def all_at_once() -> list[Any]:
-        orders = [order(settings, large(), User("ada", "member")) for _ in range(checking.PER_USER + 2)]
+        orders = [order(settings, large(), User("ada", "member")) for _ in range(submission.PER_USER + 2)]
         orders.append(order(settings, large(), User("bob", "member")))
         return await asyncio.gather(*(checker.prepared(each) for each in orders), return_exceptions=True)
 
@@ -261,7 +263,7 @@ def test_a_user_may_have_a_few_under_way(settings: Settings, checker: Checker) -
 
 
 def test_the_process_ends_with_the_checker(settings: Settings) -> None:
-    with closing(Checker()) as made:
+    with closing(DocumentChecker()) as made:
         made._begun()
         assert made._process is not None
         pid = made._process.pid
@@ -272,8 +274,8 @@ def test_the_process_ends_with_the_checker(settings: Settings) -> None:
 def test_yaml_of_a_form_is_read_elsewhere(settings: Settings) -> None:
     text = "domain: misc-functions\nbudget: 3 trials\n"
     fields = {"document": [text + "#" * 5000], "key": [""]}
-    assert Order(settings, "train", LOCAL, "form", fields=fields).is_large
-    small = Order(settings, "train", LOCAL, "form", fields={"document": [text]})
+    assert Submission(settings, "train", LOCAL, "form", fields=fields).is_large
+    small = Submission(settings, "train", LOCAL, "form", fields={"document": [text]})
     assert not small.is_large
     assert small.prepared().document == TRAIN
 
@@ -304,7 +306,7 @@ def test_a_large_form_is_decoded_elsewhere_and_shown_again(
 def test_a_large_form_beyond_those_under_way_is_not_even_decoded(
     serving: Any, settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checking, "PER_USER", 0)
+    monkeypatch.setattr(submission, "PER_USER", 0)
     monkeypatch.setattr(forms, "decoded", None)
     with serving(create_app(settings, store)) as client:
         token = re.findall(r'name="csrf" value="([^"]+)"', client.get("/submit/train").text)[0]

@@ -13,13 +13,13 @@ from typing import Any
 import httpx
 import pytest
 
-from prudent.service.security.tokens import Access
+from prudent.service.security.tokens import AccessMode
 from prudent.service.settings import Settings
 from prudent.service.store import events, models, runs, trials
-from prudent.service.store.models import Model
+from prudent.service.store.models import StoredModel
 from prudent.service.store.store import Store
 from prudent.service.store.tables import runs as table
-from prudent.service.store.trials import Trial
+from prudent.service.store.trials import TrialRow
 from prudent.service.web.app import create_app
 
 TRAIN = {"domain": "misc-functions", "budget": "3 trials"}
@@ -42,7 +42,7 @@ def idle(tmp_path_factory: pytest.TempPathFactory, serving: Any) -> Iterator[htt
     """A service in which nothing is, and stays so: for tests that submit nothing that is taken."""
     settings = Settings(tmp_path_factory.mktemp("idle"))
     settings.create()
-    Access(settings.home).choose(True)
+    AccessMode(settings.home).choose(True)
     with Store(settings.database) as store, serving(create_app(settings, store)) as found:
         yield found
         assert store.read(runs.page).runs == ()
@@ -170,7 +170,7 @@ def test_results_come_when_there_are_some(client: httpx.Client, store: Store, se
     (folder / "result.json").write_text('{"best": 1}')
     (folder / "report.html").write_text("<h1>Report</h1>")
     taken(store, run["id"])
-    store.write(trials.record, Trial(run["id"], 1, "f", {"x": 1}, "finished", 0.5), 1)
+    store.write(trials.record, TrialRow(run["id"], 1, "f", {"x": 1}, "finished", 0.5), 1)
     store.write(runs.finish, run["id"], 1, "succeeded")
     assert client.get(f"{run['url']}/result").json() == {"best": 1, "models": []}
     report = client.get(f"{run['url']}/report")
@@ -200,7 +200,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_models_are_listed_downloaded_and_used(client: httpx.Client, store: Store, trained: Path) -> None:
     run = submitted(client)
     taken(store, run["id"])
-    model = Model(f"{run['id']}-1", run["id"], "local", 1, "x", 0.9, "accuracy", 0.9, str(trained), 1.0)
+    model = StoredModel(f"{run['id']}-1", run["id"], "local", 1, "x", 0.9, "accuracy", 0.9, str(trained), 1.0)
     store.write(models.record, [model], run["id"], 1)
     (listed,) = client.get("/v1/models").json()["models"]
     assert listed["id"] == model.id

@@ -326,7 +326,7 @@ def test_people_sign_in_and_see_what_their_role_may(page: Chrome, team: str) -> 
 
     _sign_in(page, new_token())
     page.until("!!document.querySelector('#token-error')")
-    assert "Nobody has this token" in page.text("#token-error")
+    assert "This token is not valid" in page.text("#token-error")
     assert page.run("document.querySelector('#token').value") == ""  # it is not shown again
 
     _sign_in(page, TOKENS["vera"])

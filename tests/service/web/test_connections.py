@@ -18,7 +18,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from prudent.service.web.connections import Front, connection_type
+from prudent.service.web.connections import GradualServer, connection_type
 
 HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 ANSWER = [
@@ -202,7 +202,7 @@ def test_a_crowd_is_let_in_a_few_at_a_time() -> None:
             for _ in range(50):
                 lines.enter_context(socket.create_connection(listening.getsockname(), timeout=120))
             config = uvicorn.Config(app, http=Noting, lifespan="off", log_level="error", backlog=200)
-            server = Front(config)
+            server = GradualServer(config)
             tick()
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             while len(made) < 50:

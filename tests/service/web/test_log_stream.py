@@ -11,7 +11,7 @@ import sys
 SCRIPT = """
 import logging, os, subprocess, sys, threading, warnings
 from dbos._logger import init_logger
-from prudent.service.web.log_stream import json_lines
+from prudent.service.logs import json_lines
 
 def fail():
     raise ValueError("in a thread")

@@ -17,7 +17,7 @@ from prudent.service.intake.admission import read_json
 from prudent.service.intake.refusal import Refused
 from prudent.service.settings import Settings
 from prudent.service.store import models, runs
-from prudent.service.store.models import Model
+from prudent.service.store.models import StoredModel
 from prudent.service.store.runs import NewRun
 from prudent.service.store.store import Store
 from prudent.service.store.tables import runs as table
@@ -66,7 +66,7 @@ def model(store: Store, make_model: Callable[..., Path]) -> str:
     run, _ = store.write(runs.insert, NewRun("train", "local", {}, "rest", "hash"))
     begun = table.update().where(table.c.id == run.id).values(status="running", fence=1)
     store.write(lambda connection: connection.execute(begun))
-    kept = Model(f"{run.id}-1", run.id, "local", 1, "x", 0.9, "rmse", 0.9, str(make_model(())), 1.0)
+    kept = StoredModel(f"{run.id}-1", run.id, "local", 1, "x", 0.9, "rmse", 0.9, str(make_model(())), 1.0)
     store.write(models.record, [kept], run.id, 1)
     return kept.id
 

@@ -20,21 +20,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prudent.cli.main import run as run_command
-from prudent.cloud.spending import Spending
-from prudent.service.security.tokens import Access
-from prudent.service.security.tokens import hash_token, new_token
+from prudent.cloud.spending import SpendingLog
+from prudent.service.security.tokens import AccessMode, hash_token, new_token
 from prudent.service.settings import Settings
 from prudent.service.store import charges, models, runs, trials, users, workers
-from prudent.service.store.models import Model
-from prudent.service.store.runs import NewRun, Run
+from prudent.service.store.models import StoredModel
+from prudent.service.store.runs import NewRun, RunRow
 from prudent.service.store.store import Store
 from prudent.service.store.tables import runs as table
-from prudent.service.store.trials import Trial
+from prudent.service.store.trials import TrialRow
 from prudent.service.store.users import User
-from prudent.service.web import drawing, forms
+from prudent.service.web import display, forms
 from prudent.service.web.app import create_app
+from prudent.service.web.display import rough_money
 from prudent.service.web.sign_in import local
-from prudent.service.web.words import rough_money
 from prudent.training.request.errors import RequestError
 
 TOKENS = {name: new_token() for name in ("vera", "mia", "ada")}
@@ -59,7 +58,7 @@ def idle(tmp_path_factory: pytest.TempPathFactory, serving: Serving) -> Iterator
     """A service in which nothing is, and stays so: for tests that submit nothing that is taken."""
     settings = Settings(tmp_path_factory.mktemp("idle"))
     settings.create()
-    Access(settings.home).choose(True)
+    AccessMode(settings.home).choose(True)
     with Store(settings.database) as store, serving(create_app(settings, store)) as found:
         yield found
         assert store.read(runs.page).runs == ()
@@ -74,26 +73,28 @@ def team(settings: Settings, store: Store, serving: Serving) -> Iterator[httpx.C
         yield found
 
 
-def _run(store: Store, kind: str = "train", user: str = "local", title: str = "cars", **document: Any) -> Run:
+def _run(
+    store: Store, kind: str = "train", user: str = "local", title: str = "cars", **document: Any
+) -> RunRow:
     run, _ = store.write(runs.insert, NewRun(kind, user, document, "rest", "hash", title=title))
     return run
 
 
-def _change(store: Store, run: Run, **values: Any) -> None:
+def _change(store: Store, run: RunRow, **values: Any) -> None:
     store.write(
         lambda connection: connection.execute(table.update().where(table.c.id == run.id).values(**values))
     )
 
 
-def _begin(store: Store, run: Run, **values: Any) -> None:
+def _begin(store: Store, run: RunRow, **values: Any) -> None:
     _change(store, run, status="running", fence=1, started_s=time.time() - 30, **values)
 
 
-def _tried(store: Store, run: Run, count: int = 5) -> None:
+def _tried(store: Store, run: RunRow, count: int = 5) -> None:
     for number in range(1, count + 1):
         value = 10.0 / number
         details = {"metric": "rmse", "value": value}
-        trial = Trial(
+        trial = TrialRow(
             run.id,
             number,
             f"algorithm-{number}",
@@ -217,7 +218,7 @@ def test_a_study_shows_what_keeps_the_goal(client: httpx.Client, store: Store) -
     run = _run(store, "tune", goal="minimise cost_usd subject to time_s <= 300")
     _begin(store, run)
     for number, (cost, feasible) in enumerate([(0.3, True), (0.1, False), (0.2, True)], start=1):
-        trial = Trial(
+        trial = TrialRow(
             run.id, number, "", {"workers": number}, "finished", cost, cost, 9.0, cost, {"feasible": feasible}
         )
         store.write(trials.record, trial, 1)
@@ -230,7 +231,7 @@ def test_a_study_shows_what_keeps_the_goal(client: httpx.Client, store: Store) -
 def test_a_plan_is_drawn_over_time(client: httpx.Client, store: Store, settings: Settings) -> None:
     run = _run(store, "schedule", workflow="x", fleet="2*m3.medium")
     _begin(store, run)
-    store.write(trials.record, Trial(run.id, 1, "heft", {}, "finished", 9.0, 0.1, 9.0), 1)
+    store.write(trials.record, TrialRow(run.id, 1, "heft", {}, "finished", 9.0, 0.1, 9.0), 1)
     store.write(runs.finish, run.id, 1, "succeeded")
     places = {f"a_ID{n}": {"vm": f"m{n % 2}", "slot": 0, "start_s": n, "finish_s": n + 2} for n in range(6)}
     settings.folder_of(run.id).mkdir(parents=True)
@@ -259,11 +260,14 @@ def test_names_and_errors_of_others_are_only_text(
 ) -> None:
     run = _run(store, title=EVIL, domain=EVIL, name=EVIL)
     _begin(store, run, waiting=EVIL)
-    trial = Trial(run.id, 1, EVIL, {EVIL: EVIL}, "failed", details={"why": EVIL, "metric": EVIL})
+    trial = TrialRow(run.id, 1, EVIL, {EVIL: EVIL}, "failed", details={"why": EVIL, "metric": EVIL})
     store.write(trials.record, trial, 1)
     store.write(charges.record, charges.Charge(run.id, EVIL, EVIL, EVIL, 1.0, 1.0, EVIL))
     store.write(
-        models.record, [Model(f"{run.id}-1", run.id, EVIL, 1, EVIL, 1.0, EVIL, 1.0, "/x", 1.0)], run.id, 1
+        models.record,
+        [StoredModel(f"{run.id}-1", run.id, EVIL, 1, EVIL, 1.0, EVIL, 1.0, "/x", 1.0)],
+        run.id,
+        1,
     )
     settings.folder_of(run.id).mkdir(parents=True)
     (settings.folder_of(run.id) / "log.txt").write_text(json.dumps({"at_s": 1, "message": EVIL}) + "\n")
@@ -399,7 +403,7 @@ def test_signing_in_and_out(team: httpx.Client) -> None:
     assert there.headers["location"] == "/sign-in?next=/runs%3Fstatus%3Dfailed"
     wrong = team.post("/sign-in", data={"token": "prudent_x", "next": "/money"})
     assert wrong.status_code == 401
-    assert "Nobody has this token" in wrong.text
+    assert "This token is not valid" in wrong.text
     assert team.get("/session").status_code == 401
     right = team.post("/sign-in", data={"token": TOKENS["mia"], "next": "/money"})
     assert (right.status_code, right.headers["location"]) == (303, "/money")
@@ -483,7 +487,7 @@ def test_a_run_that_no_worker_will_take_says_so(client: httpx.Client, store: Sto
     run = _run(store)
     for path in ("/runs", "/runs/live", f"/runs/{run.id}", f"/runs/{run.id}/live"):
         assert "No worker is there" in client.get(path).text, path
-    store.write(workers.beat, workers.Worker("one", "alpha", 1, 0, 0, "alive", 2, 1))
+    store.write(workers.record_heartbeat, workers.WorkerRow("one", "alpha", 1, 0, 0, "alive", 2, 1))
     assert "No worker is there" not in client.get("/runs").text
     assert "A worker takes it as soon as one is free." in client.get(f"/runs/{run.id}").text
 
@@ -492,7 +496,7 @@ def test_a_run_that_no_worker_will_take_says_so(client: httpx.Client, store: Sto
 
 
 def test_workers_that_fell_silent_are_seen(client: httpx.Client, store: Store, settings: Settings) -> None:
-    store.write(workers.beat, workers.Worker("one", "alpha", 1, 0, 0, "alive", 2, 1))
+    store.write(workers.record_heartbeat, workers.WorkerRow("one", "alpha", 1, 0, 0, "alive", 2, 1))
     page = client.get("/machines").text
     assert "alpha" in page
     assert "1 of 2" in page
@@ -505,19 +509,18 @@ def test_workers_that_fell_silent_are_seen(client: httpx.Client, store: Store, s
 
 def test_rented_machines_are_shown_with_their_leases(client: httpx.Client, settings: Settings) -> None:
     from prudent.cloud.catalog import Catalog
-    from prudent.cloud.leases.holder import Holder
-    from prudent.cloud.leases.lease import Lease, Rented
-    from prudent.cloud.leases.register import Register
-    from prudent.cloud.providers.provider import Order
+    from prudent.cloud.leases.lease import Lease, LeasedMachine, LeaseHolder
+    from prudent.cloud.leases.register import LeaseRegister
+    from prudent.cloud.providers.provider import LaunchOrder
 
     price = Catalog.load()["m5.large"].price
     now_s = time.time()
-    order = Order(
+    order = LaunchOrder(
         cluster="prudent-1", run="a" * 26, owner="me", type="m5.large", count=2, lease_end_s=now_s + 1800
     )
-    register = Register(settings.home)
-    register.want(Lease(order, "ec2", {}, Holder.here(), now_s - 3600, now_s + 1800, price))
-    register.up("prudent-1", [Rented(f"i-{n}", now_s - 3600, price) for n in range(2)])
+    register = LeaseRegister(settings.home)
+    register.want(Lease(order, "ec2", {}, LeaseHolder.here(), now_s - 3600, now_s + 1800, price))
+    register.up("prudent-1", [LeasedMachine(f"i-{n}", now_s - 3600, price) for n in range(2)])
     page = client.get("/machines").text
     assert "prudent-1" in page
     assert "2*m5.large" in page
@@ -552,7 +555,7 @@ def test_admins_see_what_other_commands_on_the_computer_have_spent(
         ("train", "grapes", 0.5, None),
         ("execute", EVIL, 3.0, 3.5),
     ):
-        Spending().tell(kind, project, f"{project}#1", usd, forecast_usd)
+        SpendingLog().tell(kind, project, f"{project}#1", usd, forecast_usd)
     assert run_command(["money", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     _as(team, "ada")
@@ -579,8 +582,8 @@ def test_admins_see_what_other_commands_on_the_computer_have_spent(
     st.booleans(),
 )
 def test_curves_stay_in_their_frame_and_only_get_better(values: list[float], larger: bool) -> None:
-    points = [drawing.Point(number, value, "x") for number, value in enumerate(values, start=1)]
-    found = drawing.curve(points, larger)
+    points = [display.CurvePoint(number, value, "x") for number, value in enumerate(values, start=1)]
+    found = display.curve(points, larger)
     assert found is not None
     assert found.low <= min(values)
     assert found.high >= max(values)
@@ -593,7 +596,7 @@ def test_curves_stay_in_their_frame_and_only_get_better(values: list[float], lar
 
 @given(st.floats(-5, 5))
 def test_meters_stay_in_their_frame(share: float) -> None:
-    width = re.search(r'width="([\d.]+)%"', drawing.meter(share))
+    width = re.search(r'width="([\d.]+)%"', display.meter(share))
     assert width is not None
     assert 0 <= float(width[1]) <= 100
 

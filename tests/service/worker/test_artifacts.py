@@ -57,9 +57,9 @@ def names(s3: Any) -> set[str]:
 
 def test_results_in_a_bucket(s3: Any, tmp_path: Path) -> None:
     cache, first, second = tmp_path / "cache", run_folder(tmp_path, "01a"), run_folder(tmp_path, "01b")
-    place = artifacts.keep(PLACE, "01a", first)
-    assert artifacts.keep(PLACE, "01a", first) == place == "s3://kept/results/01a"
-    artifacts.keep(PLACE, "01b", second)
+    place = artifacts.store_results(PLACE, "01a", first)
+    assert artifacts.store_results(PLACE, "01a", first) == place == "s3://kept/results/01a"
+    artifacts.store_results(PLACE, "01b", second)
     assert names(s3) == {f"results/{run}/{name}" for run in ("01a", "01b") for name in FILES}
 
     report = artifacts.local(place, "report.html", cache)
@@ -93,7 +93,7 @@ def test_no_name_in_a_bucket_leads_out_of_the_copys_folder(s3: Any, tmp_path: Pa
 def test_a_bucket_that_is_not_there_is_told_in_a_sentence(s3: Any, tmp_path: Path) -> None:
     folder = run_folder(tmp_path, "01a")
     with pytest.raises(RunFailed, match=r"The bucket gone .*check that it is there"):
-        artifacts.keep("s3://gone/x", "01a", folder)
+        artifacts.store_results("s3://gone/x", "01a", folder)
     with pytest.raises(RunFailed, match="The bucket gone"):
         artifacts.local_folder("s3://gone/x/01a/models/1-tree", tmp_path / "cache")
 
@@ -128,7 +128,7 @@ def test_a_pruned_run_is_gone_from_the_bucket(
 
 @pytest.mark.parametrize("place", ["s3://", "gs://bucket/x"])
 def test_what_is_no_place_for_results(place: str) -> None:
-    with pytest.raises(BadInput, match="is no place for results"):
+    with pytest.raises(BadInput, match="is not a place for results"):
         artifacts.check(place)
 
 
@@ -142,5 +142,5 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
     (folder / artifacts.MODELS).symlink_to(tmp_path)
     assert artifacts.local(str(folder), artifacts.REPORT, tmp_path / "cache") is None
     assert artifacts.local(str(folder), artifacts.RESULT, tmp_path / "cache") is not None
-    place = artifacts.keep(str(tmp_path / "kept"), "r", folder)
+    place = artifacts.store_results(str(tmp_path / "kept"), "r", folder)
     assert [path.name for path in Path(place).iterdir()] == [artifacts.RESULT]

@@ -23,7 +23,7 @@ import pytest
 from prudent.cli.main import run
 from prudent.core.errors import BadInput
 from prudent.core.memory import process_tree
-from prudent.core.processes import WORK
+from prudent.core.processes import WORK_NICE
 from prudent.service.intake.admission import policy_for
 from prudent.service.security.tokens import make_token
 from prudent.service.settings import Settings, load
@@ -31,25 +31,32 @@ from prudent.service.store import runs, users
 from prudent.service.store.runs import NewRun
 from prudent.service.store.store import Store
 from prudent.service.worker import artifacts, sandbox
-from prudent.service.worker.child import Terms
+from prudent.service.worker.child import ProcessOptions
 from prudent.service.worker.claimed_run import runs_programs
 from prudent.service.worker.messages import (
-    Done,
-    Ended,
-    Failed,
-    Interrupted,
-    Made,
-    Noted,
-    Postponed,
-    Progress,
-    Said,
-    Suspect,
-    Task,
-    read,
-    written,
+    DoneMessage,
+    ExportedModel,
+    FailedMessage,
+    InterruptedMessage,
+    MalformedMessage,
+    NoteMessage,
+    PostponedMessage,
+    ProcessMessage,
+    ProgressMessage,
+    RunTask,
+    TrialEndMessage,
+    decode_message,
+    encode_message,
 )
-from prudent.service.worker.sandbox import ACCOUNT, BUBBLEWRAP, Limits, Wall, has_bubblewrap, wall_of
-from prudent.service.worker.work_process import LAST_WORDS, Hand, TooLarge
+from prudent.service.worker.sandbox import (
+    ACCOUNT,
+    BUBBLEWRAP,
+    ProcessLimits,
+    Sandbox,
+    has_bubblewrap,
+    sandbox_of,
+)
+from prudent.service.worker.work_process import LAST_WORDS, LimitExceeded, WorkProcess
 
 pytestmark = pytest.mark.timeout(600)
 needs_bubblewrap = pytest.mark.skipif(not has_bubblewrap(), reason="needs bubblewrap")
@@ -82,26 +89,28 @@ def settings(folder: Path) -> Settings:
     return found
 
 
-def _task(settings: Settings, command: str) -> Task:
+def _task(settings: Settings, command: str) -> RunTask:
     document = {"command": command, "parameters": {"n": [1]}, "goal": "minimise time_s", "max_trials": 1}
-    return Task("r", "tune", document, settings.folder_of("r"))
+    return RunTask("r", "tune", document, settings.folder_of("r"))
 
 
-def _hand(settings: Settings) -> Hand:
-    wall = wall_of(settings)
+def _hand(settings: Settings) -> WorkProcess:
+    wall = sandbox_of(settings)
     assert wall is not None
     folders = settings.data_folders
-    terms = Terms(1, 600.0, folders, policy_for(settings, folders), settings.home / "warm", settings.home)
-    return Hand(replace(terms, memory_mb=settings.run_memory_mb), wall, settings.folder_of("r"))
+    terms = ProcessOptions(
+        1, 600.0, folders, policy_for(settings, folders), settings.home / "warm", settings.home
+    )
+    return WorkProcess(replace(terms, memory_mb=settings.run_memory_mb), wall, settings.folder_of("r"))
 
 
-def _last(hand: Hand) -> list[Said]:
-    said: list[Said] = []
+def _last(hand: WorkProcess) -> list[ProcessMessage]:
+    said: list[ProcessMessage] = []
     until_s = time.monotonic() + 240
     while not said or not isinstance(said[-1], LAST_WORDS):
         assert time.monotonic() < until_s, said
-        hand.tick()
-        message = hand.hear(0.5)
+        hand.keep_alive()
+        message = hand.receive(0.5)
         said += [message] if message is not None else []
     return said
 
@@ -133,9 +142,9 @@ def _held(settings: Settings) -> Path:
     """Do the attack; answers the run's folder after asserting what holds for every wall."""
     token = (settings.home / "operator.token").read_text().strip()
     with closing(_hand(settings)) as hand:
-        hand.give(_task(settings, _attack(settings)))
+        hand.start_run(_task(settings, _attack(settings)))
         said = _last(hand)
-    assert isinstance(said[-1], Done), said[-1]
+    assert isinstance(said[-1], DoneMessage), said[-1]
     found = settings.folder_of("r")
     assert (found / "rows.txt").read_text() == "rows", "data are there to be read"
     everything = b"".join(path.read_bytes() for path in found.rglob("*") if artifacts.is_plain(path))
@@ -172,7 +181,7 @@ def _another_account() -> str:
     if os.geteuid() != 0:
         pytest.skip("needs root")
     try:
-        wall_of(Settings(Path("/nonexistent"), run_as="nobody"))
+        sandbox_of(Settings(Path("/nonexistent"), run_as="nobody"))
     except BadInput:
         pytest.skip("needs an account that can run this Python")
     return "nobody"
@@ -193,7 +202,7 @@ def test_another_account_keeps_a_hostile_command_out(
 def test_another_account_passes_through_the_home_and_no_more(settings: Settings) -> None:
     """As above, without Python: that of a developer often lies where no other account can read it."""
     home, folder = settings.home, settings.folder_of("r")
-    wall = Wall(ACCOUNT, Limits(1000.0, 60.0, 700, 1.0), home, (home / "data",), account="nobody")
+    wall = Sandbox(ACCOUNT, ProcessLimits(1000.0, 60.0, 700, 1.0), home, (home / "data",), account="nobody")
     wall.prepare(folder)
     tried = f"cat {home}/operator.token; ls {home}; ls {home}/runs; echo x > {home}/mode; cat /proc/1/environ"
     seen = f"cat {home}/data/rows.txt > rows.txt; env > env.txt; id -u > uid.txt"
@@ -219,7 +228,7 @@ def test_another_account_passes_through_the_home_and_no_more(settings: Settings)
 @needs_bubblewrap
 def test_a_walled_command_is_ended_with_a_last_word(settings: Settings) -> None:
     with closing(_hand(settings)) as hand:
-        hand.give(_task(settings, "touch $PRUDENT_HOME/../began; exec sleep 1000"))
+        hand.start_run(_task(settings, "touch $PRUDENT_HOME/../began; exec sleep 1000"))
         until_s = time.monotonic() + 240
         while not (settings.folder_of("r") / "began").exists():
             assert time.monotonic() < until_s
@@ -227,18 +236,18 @@ def test_a_walled_command_is_ended_with_a_last_word(settings: Settings) -> None:
         inside = _processes(settings.folder_of("r"))
         assert inside
         hand.interrupt()
-        assert isinstance(_last(hand)[-1], Interrupted)
+        assert isinstance(_last(hand)[-1], InterruptedMessage)
     until_s = time.monotonic() + 60
     while left := _processes(settings.folder_of("r")):
         assert time.monotonic() < until_s, left
         time.sleep(0.05)
 
 
-def _watch(hand: Hand) -> None:
+def _watch(hand: WorkProcess) -> None:
     until_s = time.monotonic() + 240
     while time.monotonic() < until_s:
-        hand.tick()
-        hand.hear(0.2)
+        hand.keep_alive()
+        hand.receive(0.2)
         hand.check_limits()
 
 
@@ -258,8 +267,8 @@ def test_a_walled_run_keeps_both_limits_of_memory(
     folder = settings.folder_of("r")
     command = f"cat /proc/self/limits > $PRUDENT_HOME/../limits.txt; {hogs}"
     with closing(_hand(settings)) as hand:
-        hand.give(_task(settings, command))
-        with pytest.raises(TooLarge, match="600 MB"):
+        hand.start_run(_task(settings, command))
+        with pytest.raises(LimitExceeded, match="600 MB"):
             _watch(hand)
     limits = (folder / "limits.txt").read_text().splitlines()
     (line,) = [line for line in limits if line.startswith("Max data size")]
@@ -275,8 +284,8 @@ def test_a_command_that_starts_too_many_processes_is_ended(settings: Settings) -
     """Also for root, for whom the kernel's own limit of processes does not hold; none of them is left."""
     command = "setsid sleep 1000 & n=0; while [ $n -lt 60 ]; do sleep 1000 & n=$((n+1)); done; wait"
     with closing(_hand(replace(settings, command_processes=40))) as hand:
-        hand.give(_task(settings, command))
-        with pytest.raises(TooLarge, match="more than the 40 processes"):
+        hand.start_run(_task(settings, command))
+        with pytest.raises(LimitExceeded, match="more than the 40 processes"):
             _watch(hand)
         until_s = time.monotonic() + 60
         while left := _processes(settings.folder_of("r")):
@@ -290,14 +299,14 @@ def test_sessions_that_a_command_begins_give_way_too(settings: Settings) -> None
     """Each would have as much of the processor as the service that answers."""
     folder = settings.folder_of("r")
     with closing(_hand(settings)) as hand:
-        hand.give(_task(settings, "setsid sleep 1000 & wait"))
+        hand.start_run(_task(settings, "setsid sleep 1000 & wait"))
         until_s = time.monotonic() + 240
         while not _sleeping(folder):
             assert time.monotonic() < until_s
-            hand.tick()
-            hand.hear(0.05)
+            hand.keep_alive()
+            hand.receive(0.05)
         until_s = time.monotonic() + 60
-        while any(f"nice {WORK}" not in text for text in _groups(hand.pid)):
+        while any(f"nice {WORK_NICE}" not in text for text in _groups(hand.pid)):
             assert time.monotonic() < until_s, _groups(hand.pid)
             hand.check_limits()
             time.sleep(0.05)
@@ -321,10 +330,13 @@ def _sleeping(folder: Path) -> bool:
 
 
 def test_the_setting_that_is_in_the_way_is_named(settings: Settings) -> None:
-    terms = Terms(1, 600.0, (), policy_for(settings, ()), settings.home, memory_mb=700.0)
+    terms = ProcessOptions(1, 600.0, (), policy_for(settings, ()), settings.home, memory_mb=700.0)
     assert terms.narrowest == (700.0, "memory_mb")
-    assert replace(terms, limits=Limits(650.0, 60.0, 700, 1.0)).narrowest == (650.0, "command_memory_mb")
-    assert replace(terms, limits=Limits(750.0, 60.0, 700, 1.0)).narrowest == (700.0, "memory_mb")
+    assert replace(terms, limits=ProcessLimits(650.0, 60.0, 700, 1.0)).narrowest == (
+        650.0,
+        "command_memory_mb",
+    )
+    assert replace(terms, limits=ProcessLimits(750.0, 60.0, 700, 1.0)).narrowest == (700.0, "memory_mb")
 
 
 def _processes(folder: Path) -> list[str]:
@@ -363,7 +375,7 @@ class _Evil:
     "data",
     [
         pickle.dumps(_Evil()),
-        pickle.dumps(Done()),
+        pickle.dumps(DoneMessage()),
         b"",
         b"[]",
         b'"text"',
@@ -376,19 +388,28 @@ class _Evil:
 )
 def test_what_is_no_message_is_not_even_built(data: bytes) -> None:
     """A command may get hold of the line to the worker, which is outside of the wall."""
-    with pytest.raises(Suspect):
-        read(data)
+    with pytest.raises(MalformedMessage):
+        decode_message(data)
     assert not Path("/tmp/prudent-owned").exists()
 
 
 def test_messages_are_read() -> None:
-    made = Made(1, "k-means", 0.5, "silhouette", 0.5, "1-k-means")
-    ended = Ended(1, "a", {"x": [1, {"y": 2.0}], "é": None}, "finished", score=1.5)
-    last = (Done((made,), "the budget"), Failed("too large", worn=True), Postponed("full"), Interrupted())
-    for said in (Progress(0.5, 3.0), ended, *last, Noted("a", {"b": 1})):
-        assert read(written(said)) == said
-    odd = read(written(Ended(1, "a", {"x": np.float64(0.5), "n": np.int64(3)}, "failed", float("nan"))))
-    assert isinstance(odd, Ended)
+    made = ExportedModel(1, "k-means", 0.5, "silhouette", 0.5, "1-k-means")
+    ended = TrialEndMessage(1, "a", {"x": [1, {"y": 2.0}], "é": None}, "finished", score=1.5)
+    last = (
+        DoneMessage((made,), "the budget"),
+        FailedMessage("too large", worn=True),
+        PostponedMessage("full"),
+        InterruptedMessage(),
+    )
+    for said in (ProgressMessage(0.5, 3.0), ended, *last, NoteMessage("a", {"b": 1})):
+        assert decode_message(encode_message(said)) == said
+    odd = decode_message(
+        encode_message(
+            TrialEndMessage(1, "a", {"x": np.float64(0.5), "n": np.int64(3)}, "failed", float("nan"))
+        )
+    )
+    assert isinstance(odd, TrialEndMessage)
     assert odd.configuration == {"x": 0.5, "n": 3}
 
 
@@ -412,7 +433,7 @@ def test_which_runs_are_walled(kind: str, document: dict[str, Any], programs: bo
 
 
 def test_without_either_there_is_no_wall(tmp_path: Path) -> None:
-    assert wall_of(Settings(tmp_path, bubblewrap=False)) is None
+    assert sandbox_of(Settings(tmp_path, bubblewrap=False)) is None
 
 
 @pytest.mark.parametrize(
@@ -421,7 +442,7 @@ def test_without_either_there_is_no_wall(tmp_path: Path) -> None:
 )
 def test_an_account_that_would_be_no_wall_is_refused(name: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=said):
-        wall_of(Settings(tmp_path, run_as=name))
+        sandbox_of(Settings(tmp_path, run_as=name))
 
 
 @pytest.mark.parametrize("bubblewrap", [True, False])
@@ -440,7 +461,7 @@ def test_no_secret_of_the_service_is_passed_to_commands(name: str, bubblewrap: b
     url = "postgresql://me@host/db"
     settings = Settings(tmp_path, database_url=url, bubblewrap=bubblewrap, command_environment=("TZ", name))
     with pytest.raises(BadInput, match=f"passes {name} to commands.*leave it out"):
-        wall_of(settings)
+        sandbox_of(settings)
 
 
 @pytest.mark.parametrize(
@@ -451,7 +472,7 @@ def test_nor_under_another_name(value: str, tmp_path: Path, monkeypatch: pytest.
     url = "postgresql://me:s3%23cret@host/db"
     settings = Settings(tmp_path, database_url=url, smtp_password="hush", command_environment=("TEAM_DB",))
     with pytest.raises(BadInput, match="passes TEAM_DB to commands") as refused:
-        wall_of(settings)
+        sandbox_of(settings)
     assert value not in str(refused.value)
 
 
@@ -459,7 +480,9 @@ def test_credentials_of_commands_are_passed(tmp_path: Path, monkeypatch: pytest.
     """Their database may be PostgreSQL where the service's is not."""
     monkeypatch.setenv("PGPASSWORD", "theirs")
     monkeypatch.setenv("TEAM_DB", "")
-    wall_of(Settings(tmp_path, smtp_password="hush", command_environment=("PGPASSWORD", "TEAM_DB", "NONE")))
+    sandbox_of(
+        Settings(tmp_path, smtp_password="hush", command_environment=("PGPASSWORD", "TEAM_DB", "NONE"))
+    )
 
 
 def test_a_start_that_would_pass_a_secret_ends_with_2(
@@ -477,14 +500,14 @@ def test_no_link_in_the_folder_of_a_run_is_written_through(settings: Settings) -
     folder = settings.folder_of("r")
     folder.mkdir()
     (folder / "private").symlink_to(settings.home)
-    Wall(BUBBLEWRAP, Limits(1000.0, 60.0, 700, 1.0), settings.home).prepare(folder)
+    Sandbox(BUBBLEWRAP, ProcessLimits(1000.0, 60.0, 700, 1.0), settings.home).prepare(folder)
     assert not (folder / "private").is_symlink()
     assert not (settings.home / "home").exists()
     assert (settings.home / "operator.token").exists()
     (folder / "private" / "home").rename(folder / "private" / "old")
     (folder / "private" / "home").symlink_to(settings.home)
     (folder / "private" / "leases").mkdir()
-    Wall(BUBBLEWRAP, Limits(1000.0, 60.0, 700, 1.0), settings.home).prepare(folder)
+    Sandbox(BUBBLEWRAP, ProcessLimits(1000.0, 60.0, 700, 1.0), settings.home).prepare(folder)
     assert not (folder / "private" / "home").is_symlink()
     assert (settings.home / "operator.token").exists()
     assert (folder / "private" / "leases").is_dir(), "what was rented is not forgotten"
@@ -496,7 +519,7 @@ def test_files_of_secrets_are_hidden(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("smtp_password_file: smtp\n")
     settings = load({"home": tmp_path / "home"}, tmp_path / "s.yaml", {})
     assert (settings.smtp_password, settings.secret_files) == ("hush", (tmp_path / "smtp",))
-    wall: Wall | None = wall_of(settings)
+    wall: Sandbox | None = sandbox_of(settings)
     assert wall is not None
     words = wall.command(["cat", str(tmp_path / "smtp")], tmp_path / "run")
     (tmp_path / "run").mkdir()

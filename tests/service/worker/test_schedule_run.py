@@ -11,8 +11,8 @@ import pytest
 from prudent.core.errors import BadInput, RunFailed
 from prudent.service.intake.refusal import Refused
 from prudent.service.intake.schedule_request import ScheduleRequest
-from prudent.service.worker.messages import Task
-from prudent.service.worker.schedule_run import perform
+from prudent.service.worker.messages import RunTask
+from prudent.service.worker.schedule_run import perform_schedule
 from prudent.workflows import Activation, Workflow
 
 FLEET = "2*m3.medium"
@@ -30,7 +30,7 @@ def test_limits_are_kept_and_told(document: dict[str, Any], tmp_path: Path) -> N
 
     def follow(**execute: Any) -> None:
         said = {**document, "execute": {"replay": 1e-4, **execute}}
-        perform(Task("r1", "schedule", said, tmp_path), lambda message: None, ())
+        perform_schedule(RunTask("r1", "schedule", said, tmp_path), lambda message: None, ())
 
     with pytest.raises(BadInput, match=r"more than the budget of \$0\.001;"):
         follow(budget=0.001)

@@ -13,7 +13,7 @@ from prudent.core.errors import BadInput
 from prudent.core.parameters import Constant
 from prudent.training.algorithms.algorithm import domain, domains
 from prudent.training.algorithms.hyperparameter import CHOICE, INTEGER, REAL, Hyperparameter
-from prudent.training.algorithms.registry import algorithm, algorithms, of_domain, sensible
+from prudent.training.algorithms.registry import algorithm, algorithms, algorithms_of, default_algorithms
 
 PAPER = [
     "linear-regression",
@@ -80,18 +80,18 @@ def test_parameters_have_their_names_in_spark(name: str, parameters: str) -> Non
 
 @pytest.mark.parametrize("name", domains())
 def test_every_domain_has_algorithms_of_its_task_and_a_metric(name: str) -> None:
-    assert of_domain(name)
-    assert {found.task for found in of_domain(name)} == {domain(name).task}
-    assert sensible(name)
+    assert algorithms_of(name)
+    assert {found.task for found in algorithms_of(name)} == {domain(name).task}
+    assert default_algorithms(name)
     assert domain(name).metric_for(2) in domain(name).metrics
     assert domain(name).metric_for(5) in domain(name).metrics
 
 
 def test_what_tells_only_two_classes_apart_is_not_sensible_for_three() -> None:
-    names = [found.name for found in sensible("classification", 3)]
+    names = [found.name for found in default_algorithms("classification", 3)]
     assert "linear-support-vector-machine" not in names
     assert "multinomial-logistic-regression" in names
-    two = [found.name for found in sensible("classification", 2)]
+    two = [found.name for found in default_algorithms("classification", 2)]
     assert "binomial-logistic-regression" in two
     assert "multinomial-logistic-regression" not in two
 

@@ -17,7 +17,7 @@ from pyarrow import parquet
 from prudent.core.errors import BadInput
 from prudent.training.data import dataset, features, fetch, libsvm_files, read_dataset, record_files
 from prudent.training.data.dataset import Column
-from prudent.training.data.fetch import OPEN
+from prudent.training.data.fetch import UNRESTRICTED
 
 Restrict = Callable[..., None]
 
@@ -27,7 +27,7 @@ def restrict(monkeypatch: pytest.MonkeyPatch) -> Restrict:
     """Limits of this process, as a service's processes have them."""
 
     def now(**limits: Any) -> None:
-        monkeypatch.setattr(fetch, "_in_force", replace(OPEN, **limits))
+        monkeypatch.setattr(fetch, "_in_force", replace(UNRESTRICTED, **limits))
 
     return now
 
@@ -119,6 +119,14 @@ def test_a_line_without_end_is_refused(name: str, tmp_path: Path, monkeypatch: p
 def test_a_first_line_without_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"a," * (1 << 18))
     with pytest.raises(BadInput, match=r"first line .* longer than 256 kB"):
+        read_dataset(tmp_path / "a.csv", cache=tmp_path / "cache")
+
+
+@pytest.mark.parametrize("before", [b"", b"\n"])
+def test_a_header_that_is_too_long_is_not_told_as_no_rows(before: bytes, tmp_path: Path) -> None:
+    header = ",".join(f"feature{number}" for number in range(30_000)).encode()
+    (tmp_path / "a.csv").write_bytes(before + header + b"\n" + b",".join([b"1"] * 30_000) + b"\n")
+    with pytest.raises(BadInput, match=r"256 kB; write one row per line"):
         read_dataset(tmp_path / "a.csv", cache=tmp_path / "cache")
 
 

@@ -280,7 +280,7 @@ def test_clustering_has_no_target(read: Read) -> None:
         ("a,label\n1,2\n", {"features": ["aa"]}, 'Unknown feature "aa". Did you mean "a"'),
         ("a,label\n1,2\n3,2\n", {}, 'The target "label" is 2 in every row'),
         ("a,label\n1,x\n3,x\n", {"domain": "classification"}, "is 'x' in every row"),
-        ("a,label\n1,2\n3,x\n", {}, 'row 2 of "data.csv", column "label": "x" is no number'),
+        ("a,label\n1,2\n3,x\n", {}, 'row 2 of "data.csv", column "label": "x" is not a number'),
         ("a,label\n1,2\n3,\n", {}, 'row 2 of "data.csv", column "label": the target has no value'),
         ("a,label\n1,2\n3,nan\n", {"domain": "classification"}, 'row 2 .*column "label": the target has no'),
         ("a,label\n1,2\n1e300,3\n", {}, 'row 2 of "data.csv", column "a": 1e.?300 is beyond'),
@@ -311,7 +311,7 @@ def test_a_class_for_every_row_is_no_classification(read: Read) -> None:
 def test_one_word_among_numbers_is_a_slip_that_is_named(read: Read) -> None:
     rows = [f"{n},{n}" for n in range(1000)]
     rows[641] = "12a,641"
-    with pytest.raises(BadInput, match=r'row 642 of "data\.csv", column "age": "12a" is no number'):
+    with pytest.raises(BadInput, match=r'row 642 of "data\.csv", column "age": "12a" is not a number'):
         read("age,label\n" + "\n".join(rows) + "\n")
 
 
@@ -334,8 +334,8 @@ def test_bytes_that_are_not_utf8(read: Read) -> None:
     [
         (b"PAR1 no", "data.parquet", "cannot be read as Parquet"),
         (b"Obj\x01 no", "data.avro", "cannot be read as Avro"),
-        (b'{"a": 1, "label": 2}\n{"a": \n', "data.jsonl", 'Line 2 of "data.jsonl" is no JSON'),
-        (b"[1, 2]\n", "data.jsonl", 'Line 1 of "data.jsonl" is no JSON object'),
+        (b'{"a": 1, "label": 2}\n{"a": \n', "data.jsonl", 'Line 2 of "data.jsonl" is not valid JSON'),
+        (b"[1, 2]\n", "data.jsonl", 'Line 1 of "data.jsonl" is not valid JSON object'),
         (b'{"a": [1, 2], "label": 2}\n', "data.jsonl", 'column "a" of "data.jsonl" holds list'),
         (b'{"a": 1, "label": 2}\n{"a": {"b": 1}, "label": 2}\n', "data.jsonl", 'row 2 .*column "a": a value'),
         (b'{"a": 1, "label": null}\n', "data.jsonl", 'row 1 of "data.jsonl", column "label"'),

@@ -203,11 +203,11 @@ def test_which_addresses_are_public(address: str, public: bool) -> None:
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("ftp://host/data.csv", "ftp is no place for data"),
+        ("ftp://host/data.csv", "ftp is not a place for data"),
         ("http:///data.csv", "names no host"),
         ("http://user:word@host/data.csv", "has a user name"),
         ("http://host/a b.csv", "has spaces"),
-        ("http://host:99999/x", "no web address"),
+        ("http://host:99999/x", "not a web address"),
         ("s3://bucket", "names no file"),
     ],
 )
@@ -228,7 +228,7 @@ def test_a_policy_keeps_local_files_within_its_folders(tmp_path: Path) -> None:
     for path in (outside / "data.csv", inside / ".." / "out" / "data.csv", inside / "link.csv", inside):
         with pytest.raises(BadInput, match="outside the folders"):
             local_parts(path, tmp_path / "c", policy)
-    with pytest.raises(BadInput, match="file is no place for data"):
+    with pytest.raises(BadInput, match="file is not a place for data"):
         local_parts(inside / "data.csv", tmp_path / "c", STRICT)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import prudent
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.local.provider import LocalProvider
 
 pytest.importorskip("pyspark")
@@ -84,7 +84,7 @@ def test_machines_parameters_and_data_are_searched_together(tmp_path: Path) -> N
     assert board["recommended"]["machines"] in ("1*small", "1*large")
     assert board["ended"] == "everything was tried"
 
-    register = Register(home)
+    register = LeaseRegister(home)
     leases = register.leases()
     assert [lease.order.type for lease in leases] in (
         ["small", "large"],

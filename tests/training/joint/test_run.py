@@ -15,15 +15,15 @@ import pytest
 from prudent.cloud.meter import Meter
 from prudent.core.money import Price
 from prudent.training.engines.engine import TrialSpec
-from prudent.training.joint.cluster import Kind, Site
+from prudent.training.joint.cluster import ClusterSize, SharedCluster
 from prudent.training.joint.job import JointRun
-from prudent.tuning.crew import LimitReached, LiveTrials
 from prudent.tuning.jobs.job import LiveRun
-from prudent.tuning.limits import NEVER, Limit
+from prudent.tuning.study.active_trials import LimitReached, LiveTrials
+from prudent.tuning.study.limits import NEVER, Limit
 from prudent.tuning.trial import CUT, FINISHED, Outcome, Progress
 
 LONG_S = 60.0
-KIND = Kind("small", 1, Price(0.36, "", "test"))
+KIND = ClusterSize("small", 1, Price(0.36, "", "test"))
 SPEC = TrialSpec(1, "any", {}, {}, 1.0, 0, Path("nowhere"))
 
 
@@ -68,9 +68,9 @@ def inner() -> Said:
 def run(inner: Said) -> Iterator[JointRun]:
     session: Any = SimpleNamespace(start=lambda spec: inner, __exit__=lambda *error: None)
     cluster: Any = SimpleNamespace(trouble=None, abort=lambda: None)
-    site = Site(lambda kind, number: (cluster, lambda: session), Meter())
-    yield JointRun(site, KIND, SPEC)
-    site.close()
+    shared_cluster = SharedCluster(lambda kind, number: (cluster, lambda: session), Meter())
+    yield JointRun(shared_cluster, KIND, SPEC)
+    shared_cluster.close()
 
 
 def test_it_is_cut_at_its_limit_beside_eight_that_never_stop_talking(run: JointRun) -> None:
@@ -111,11 +111,11 @@ def test_it_rings_when_its_machines_are_there_and_when_its_model_has_something_t
 
 def test_a_trial_that_waits_for_its_machines_ends_when_its_time_is_over(inner: Said) -> None:
     cluster: Any = SimpleNamespace(trouble=None, abort=lambda: None)
-    site = Site(lambda kind, number: (cluster, lambda: inner), Meter())  # type: ignore[arg-type, return-value]
+    shared_cluster = SharedCluster(lambda kind, number: (cluster, lambda: inner), Meter())  # type: ignore[arg-type, return-value]
     crew = LiveTrials()
-    crew.add(1, JointRun(site, KIND, SPEC, left_s=0.05), 0.0)
+    crew.add(1, JointRun(shared_cluster, KIND, SPEC, left_s=0.05), 0.0)
     happened = crew.wait(lambda number: NEVER)
     assert happened is not None
     assert isinstance(happened[1], Outcome)
     assert (happened[1].status, happened[1].time_s) == (CUT, 0.05)
-    site.close()
+    shared_cluster.close()

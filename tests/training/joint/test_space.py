@@ -37,7 +37,7 @@ def test_every_configuration_means_another_run() -> None:
     listed = list(SPACE.configurations())
     # Two types, two counts, two shares and two sizes of PCA, with three and with four settings.
     assert SPACE.size == len(listed) == 16 * (3 + 4)
-    meant = [SPACE.choice(configuration) for configuration in listed]
+    meant = [SPACE.settings_of(configuration) for configuration in listed]
     runs = {
         (c.plan.algorithm.name, str(c.hyperparameters), str(c.transforms), c.fraction, c.machines)
         for c in meant
@@ -51,10 +51,10 @@ def test_parameters_of_other_methods_do_not_count() -> None:
     own = {"linear-regression.regParam": 0.2}
     one = SPACE.check({**asked, **own, "decision-tree-regression.maxDepth": 2})
     assert one == SPACE.check({**asked, **own, "decision-tree-regression.maxDepth": 4})
-    choice = SPACE.choice(one)
-    assert choice.plan.algorithm.name == "linear-regression"
-    assert (choice.hyperparameters, choice.transforms) == ({"regParam": 0.2}, {"pca": {"k": 3}})
-    assert (choice.fraction, choice.machines, SPACE.machines_of(one)) == (
+    settings = SPACE.settings_of(one)
+    assert settings.plan.algorithm.name == "linear-regression"
+    assert (settings.hyperparameters, settings.transforms) == ({"regParam": 0.2}, {"pca": {"k": 3}})
+    assert (settings.fraction, settings.machines, SPACE.machines_of(one)) == (
         0.3,
         "2*m5.xlarge",
         (2, "m5.xlarge"),
@@ -93,7 +93,7 @@ def test_one_algorithm_may_come_twice_and_ranges_have_no_end() -> None:
         for depth in (2, 9)
     ]
     space = space_of(tree)
-    depths = {space.choice(c).hyperparameters["maxDepth"] for c in space.configurations()}
+    depths = {space.settings_of(c).hyperparameters["maxDepth"] for c in space.configurations()}
     assert depths == {2, 9}
     endless = {"param": "regParam", "range": [1e-4, 1], "scale": "log"}
     space = space_of([METHODS[1], {"algorithm": "linear-regression", "hyperparameters": [endless]}])

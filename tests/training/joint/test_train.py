@@ -20,18 +20,24 @@ import numpy as np
 import pytest
 
 from prudent.cloud.clusters.rental import Rental
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.meter import RELEASE_S, Meter
 from prudent.cloud.providers.local.provider import LocalProvider
 from prudent.core.errors import BadInput, RunFailed
 from prudent.training.engines.engine import TrainingSession
 from prudent.training.engines.local.engine import LocalEngine, open_pool
 from prudent.training.engines.local.pool import Pool
-from prudent.training.joint.board import Story
-from prudent.training.joint.cluster import Cluster, Kind, Site
+from prudent.training.joint.board import StudyBoard
+from prudent.training.joint.cluster import ClusterHandle, ClusterSize, SharedCluster
 from prudent.training.joint.job import JointJob
 from prudent.training.joint.space import ALGORITHM
-from prudent.training.joint.train import fractions_of, goal_of, joint_space, strategy_of, train_jointly
+from prudent.training.joint.train import (
+    joint_fractions,
+    joint_goal,
+    joint_space,
+    joint_strategy,
+    train_jointly,
+)
 from prudent.training.leaderboard import SpendingUpdated, TrainingEvent
 from prudent.training.request.errors import BadRequest
 from prudent.training.request.request import TrainingRequest
@@ -136,16 +142,16 @@ def test_without_methods_only_those_are_tried_that_tell_any_number_of_classes_ap
 def test_a_search_has_shares_of_the_data_where_it_begins_on_parts() -> None:
     plain = {"parameterSearch": None, "fractions": None}
     asked = request(**plain)
-    assert (strategy_of(asked), fractions_of(asked), goal_of(asked)) == (
+    assert (joint_strategy(asked), joint_fractions(asked), joint_goal(asked)) == (
         "nephele",
         (0.1, 0.3, 1.0),
         "maximise score",
     )
-    assert fractions_of(request(fractions=None)) == (1.0,)
-    assert strategy_of(request(parameterSearch=None, fractions=[1])) == "lynceus"
+    assert joint_fractions(request(fractions=None)) == (1.0,)
+    assert joint_strategy(request(parameterSearch=None, fractions=[1])) == "lynceus"
     foretelling = request(parameterSearch="fabulinus", fractions=None)
-    assert goal_of(foretelling) == "maximise score at full data"
-    assert goal_of(request(goal="minimise cost_usd subject to score >= 0.9")).startswith("minimise cost")
+    assert joint_goal(foretelling) == "maximise score at full data"
+    assert joint_goal(request(goal="minimise cost_usd subject to score >= 0.9")).startswith("minimise cost")
 
 
 def test_what_is_left_open_is_part_of_what_is_asked() -> None:
@@ -197,16 +203,16 @@ class Bench:
         return LocalProvider(self.folder / "home", self.folder / "prices.csv")
 
     @property
-    def register(self) -> Register:
-        return Register(self.folder / "home")
+    def register(self) -> LeaseRegister:
+        return LeaseRegister(self.folder / "home")
 
     def bill_usd(self) -> float:
         return sum(lease.cost_usd(math.inf) for lease in self.register.leases())
 
-    def opening(
+    def cluster_opener(
         self, asked: TrainingRequest, meter: Meter
-    ) -> Callable[[Kind, int], tuple[Cluster, Callable[[], TrainingSession]]]:
-        def rent(kind: Kind, number: int) -> tuple[Cluster, Callable[[], TrainingSession]]:
+    ) -> Callable[[ClusterSize, int], tuple[ClusterHandle, Callable[[], TrainingSession]]]:
+        def rent(kind: ClusterSize, number: int) -> tuple[ClusterHandle, Callable[[], TrainingSession]]:
             rented = Rented(
                 Rental(
                     self.provider, kind.type, kind.count, run="joint", register=self.register, lease_s=60.0
@@ -232,19 +238,19 @@ class Bench:
         space = joint_space(asked, self.provider)
         trials = self.folder / "trials"
         trials.mkdir(exist_ok=True)
-        self.story = Story(
+        self.study_board = StudyBoard(
             space, trials, lambda: "mcc", lambda event: None, lambda elapsed_s: left_s - elapsed_s
         )
         meter = Meter(asked.budget.usd, self.bill_usd(), self.ending_s)
-        site = Site(self.opening(asked, meter), meter)
-        job = JointJob(asked, space, self.provider, site, trials, self.story.left_s)
+        shared_cluster = SharedCluster(self.cluster_opener(asked, meter), meter)
+        job = JointJob(asked, space, self.provider, shared_cluster, trials, self.study_board.left_s)
         assert isinstance(job, Job)
         assert isinstance(job, RentingJob)
         result = tune(
-            job, goal_of(asked), asked.budget.usd, strategy_of(asked), seed=1, max_trials=most,
-            journal=self.folder / "joint.jsonl", resume=True, watch=self.story.watch,
+            job, joint_goal(asked), asked.budget.usd, joint_strategy(asked), seed=1, max_trials=most,
+            journal=self.folder / "joint.jsonl", resume=True, watch=self.study_board.watch,
         )  # fmt: skip
-        self.story.complete(result.trials)
+        self.study_board.complete(result.trials)
         assert self.provider.list() == ()
         assert meter.spent_usd() == pytest.approx(self.bill_usd())
         return result
@@ -314,13 +320,13 @@ def test_all_is_searched_machines_are_kept_and_nothing_is_paid_twice(bench: Benc
         "1*small",
         "1*large",
     }
-    entries = bench.story.entries
+    entries = bench.study_board.entries
     assert len(entries) == 6
     assert {entry.fraction for entry in entries} == {0.3, 1.0}
     assert len({(entry.algorithm, str(entry.hyperparameters)) for entry in entries}) > 2
     assert all((Path(entry.model_path) / "model.onnx").exists() for entry in entries)
     assert result.spent_usd == pytest.approx(bench.bill_usd(), abs=1e-5)
-    assert bench.story.ended(result, 6) == "6 trials were made"
+    assert bench.study_board.ended(result, 6) == "6 trials were made"
 
 
 def test_the_budget_holds_for_all_that_machines_cost(bench: Bench) -> None:
@@ -337,7 +343,7 @@ def test_the_budget_holds_for_all_that_machines_cost(bench: Bench) -> None:
     assert 1.0 * 0.72 / 3600 <= bill_usd <= budget_usd  # it was used, for as long as somebody looked
     assert result.spent_usd == pytest.approx(bill_usd, abs=1e-5)
     assert {trial.status for trial in result.trials} == {"cut"}
-    assert "is spent" in bench.story.ended(result, None)
+    assert "is spent" in bench.study_board.ended(result, None)
 
 
 def test_the_leaderboard_of_a_request_tells_what_its_machines_cost(
@@ -345,9 +351,11 @@ def test_the_leaderboard_of_a_request_tells_what_its_machines_cost(
 ) -> None:
     def on_machines(request: TrainingRequest, *said: Any) -> Any:
         *_, meter, _, told = said
-        rent = bench.opening(request, meter)
+        rent = bench.cluster_opener(request, meter)
 
-        def opening(kind: Kind, number: int) -> tuple[Cluster, Callable[[], TrainingSession]]:
+        def cluster_opener(
+            kind: ClusterSize, number: int
+        ) -> tuple[ClusterHandle, Callable[[], TrainingSession]]:
             cluster, begin = rent(kind, number)
 
             def opened() -> TrainingSession:
@@ -357,9 +365,9 @@ def test_the_leaderboard_of_a_request_tells_what_its_machines_cost(
 
             return cluster, opened
 
-        return opening
+        return cluster_opener
 
-    monkeypatch.setattr("prudent.training.joint.train.OnSpark", on_machines)
+    monkeypatch.setattr("prudent.training.joint.train.SparkClusterOpener", on_machines)
     events: list[TrainingEvent] = []
     out, place = bench.folder / "out", f"local:{bench.folder / 'prices.csv'}"
     asked = asked_of(bench, budget={"usd": 1.0, "trials": 2})
@@ -390,8 +398,8 @@ def test_when_the_time_is_up_the_trial_is_cut_and_none_follows(bench: Bench) -> 
     bench.hanging = True
     result = bench.study(asked_of(bench), left_s=0.5)
     assert [trial.why for trial in result.trials] == [TIME_UP]
-    assert bench.story.ended(result, None) == "the time was up"
-    assert [failure.cut for failure in bench.story.failures] == [True]
+    assert bench.study_board.ended(result, None) == "the time was up"
+    assert [failure.cut for failure in bench.study_board.failures] == [True]
 
 
 def test_wrong_data_end_the_request_and_not_ten_trials(bench: Bench) -> None:

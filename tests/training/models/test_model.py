@@ -68,7 +68,7 @@ def test_labels_are_as_the_user_has_them(classes: tuple[Any, ...], make_model: M
 def test_a_regression_answers_values_and_tells_no_probabilities(make_model: Make) -> None:
     model = load(make_model(()))
     assert model.predict(DICTS).tolist() == [132.5, 120.0, 20.0, 151.0]
-    with pytest.raises(BadInput, match="linear-regression tells no probabilities"):
+    with pytest.raises(BadInput, match="linear-regression gives no probabilities"):
         model.predict_proba(DICTS)
 
 
@@ -120,11 +120,11 @@ def test_the_folder_of_a_request_is_its_best_model(make_model: Make, tmp_path: P
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"age": "old", "colour": "red", "weight": 1}], "Row 1, \"age\": 'old' is no finite number"),
-        ([{"age": 1e300, "colour": "red", "weight": 1}], 'Row 1, "age": 1e.300 is no finite'),
+        ([{"age": "old", "colour": "red", "weight": 1}], "Row 1, \"age\": 'old' is not a finite number"),
+        ([{"age": 1e300, "colour": "red", "weight": 1}], 'Row 1, "age": 1e.300 is not a finite'),
         ([{"Age": 1, "colour": "red", "weight": 1}], 'No row has "age".* Did you mean "Age"'),
         ([[1, "red"]], "Row 1 has 2 values, but the model takes 3: age, colour, weight"),
-        ([{"age": 1, "colour": "red", "weight": 1}, [1, 2, 3]], "Row 2 is no dict"),
+        ([{"age": 1, "colour": "red", "weight": 1}, [1, 2, 3]], "Row 2 is not a dict"),
         ([1, 2, 3], "Row 1 is int, not a list"),
         (np.zeros((2, 5)), "The array has 5 values"),
         (np.zeros(3), "The array has"),

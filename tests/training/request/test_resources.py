@@ -7,17 +7,23 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.clusters.autoscaling import Kind, Wish
+from prudent.cloud.clusters.autoscaling import ClusterRequest, MachineRange
 from prudent.cloud.clusters.rental import Rental
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.local.provider import LocalProvider
 from prudent.core.errors import BadInput
 from prudent.training.request.request import Resources, TrainingRequest
-from prudent.training.request.resources import cluster_for_request, paid_before, parallelism_of, cluster_trial_price, machines_requested
+from prudent.training.request.resources import (
+    cluster_for_request,
+    cluster_trial_price,
+    machines_requested,
+    paid_before,
+    parallelism_of,
+)
 from prudent.training.train import train
 
 
-def wish(tmp_path: Path, **said: Any) -> Wish:
+def wish(tmp_path: Path, **said: Any) -> ClusterRequest:
     return machines_requested(Resources.model_validate(said), LocalProvider(tmp_path))
 
 
@@ -27,11 +33,13 @@ def test_cheapest_types_come_first_and_limits_are_kept(tmp_path: Path) -> None:
         {"ec2Instance": "m5.large", "minInstances": 1},
     ]
     found = wish(tmp_path, instances=instances, minTotalInstances=2, maxTotalInstances=3)
-    assert found == Wish((Kind("m5.large", 1, None), Kind("m5.xlarge", 0, 4)), 2, 3)
+    assert found == ClusterRequest((MachineRange("m5.large", 1, None), MachineRange("m5.xlarge", 0, 4)), 2, 3)
 
 
 def test_without_a_maximum_nothing_is_rented_beyond_the_minimum(tmp_path: Path) -> None:
-    assert wish(tmp_path, instances=[{"ec2Instance": "m5.large"}]) == Wish((Kind("m5.large"),), 1, 1)
+    assert wish(tmp_path, instances=[{"ec2Instance": "m5.large"}]) == ClusterRequest(
+        (MachineRange("m5.large"),), 1, 1
+    )
     found = wish(tmp_path, instances=[{"ec2Instance": "m5.large", "minInstances": 2, "maxInstances": 5}])
     assert (found.least, found.most) == (2, 5)
 
@@ -80,11 +88,15 @@ def test_machines_are_for_spark_alone(tmp_path: Path) -> None:
 
 def test_a_cluster_in_words_comes_before_the_request(tmp_path: Path) -> None:
     asked = request(tmp_path, computationalResources={"maxTotalInstances": 9})
-    found = cluster_for_request(asked, "spark", None, "3*m5.large", "local", tmp_path / "out", tmp_path / "home")
+    found = cluster_for_request(
+        asked, "spark", None, "3*m5.large", "local", tmp_path / "out", tmp_path / "home"
+    )
     assert found is not None
-    assert found.wish == Wish.exactly(3, "m5.large")
+    assert found.wish == ClusterRequest.exactly(3, "m5.large")
     assert parallelism_of(found) == 6
-    assert cluster_trial_price(found, 6).usd_per_h == pytest.approx(found.offer("m5.large").price.usd_per_h / 2)
+    assert cluster_trial_price(found, 6).usd_per_h == pytest.approx(
+        found.offer("m5.large").price.usd_per_h / 2
+    )
     assert found.held == {}
     with pytest.raises(BadInput):
         cluster_for_request(asked, "spark", None, "3*m5.larg", "local", tmp_path / "out", tmp_path / "home")
@@ -100,11 +112,11 @@ def test_a_slip_in_the_path_of_the_data_costs_no_machine(tmp_path: Path) -> None
     (tmp_path / "data.csv").write_text("x,y\n1,2\n2,4\n")
     with pytest.raises(BadInput, match=r"data\.csv"):
         train(asked, engine="spark", out=tmp_path / "out", home=tmp_path / "home")
-    assert Register(tmp_path / "home").leases() == ()
+    assert LeaseRegister(tmp_path / "home").leases() == ()
 
 
 def test_what_earlier_sessions_of_a_request_have_paid_is_counted(tmp_path: Path) -> None:
-    provider, register = LocalProvider(tmp_path / "home"), Register(tmp_path / "home")
+    provider, register = LocalProvider(tmp_path / "home"), LeaseRegister(tmp_path / "home")
 
     def rent(run: str) -> float:
         with Rental(provider, "m5.large", run=run, register=register) as rental:

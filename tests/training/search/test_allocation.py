@@ -11,11 +11,11 @@ from prudent.training.search.methods import MethodProgress, choose_method
 
 
 def ran(*trials: tuple[float, float | None]) -> MethodProgress:
-    standing = MethodProgress()
+    method_progress = MethodProgress()
     for time_s, score in trials:
-        standing.started += 1
-        standing.note(time_s, score)
-    return standing
+        method_progress.started += 1
+        method_progress.record(time_s, score)
+    return method_progress
 
 
 def shares(standings: list[MethodProgress]) -> Counter[int]:

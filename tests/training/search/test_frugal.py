@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prudent.core.parameters import Categorical, Constant, Integer, Ordinal, Parameter, Real
+from prudent.core.parameters import Categorical, Constant, Ordinal, Parameter
+from prudent.core.ranges import Integer, Real
 from prudent.core.space import Space
 from prudent.training.search.frugal import FrugalOptions, FrugalSearch
 from prudent.tuning.goal import Goal

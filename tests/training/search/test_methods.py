@@ -37,9 +37,9 @@ PAPER = method(
 def test_the_papers_example_has_twelve_combinations_of_which_random_takes_four() -> None:
     [plan] = method_plans(request(methods=[PAPER], parameterSearch="random"))
     assert plan.space.size == 12
-    assert plan.enough == 4
+    assert plan.default_trials == 4
     [grid] = method_plans(request(methods=[PAPER], parameterSearch="grid"))
-    assert grid.enough == 12
+    assert grid.default_trials == 12
 
 
 def test_without_methods_sensible_ones_are_searched_by_the_number_of_classes() -> None:
@@ -66,7 +66,7 @@ def test_under_grid_or_with_an_empty_list_it_is_trained_once_with_defaults() -> 
     [empty] = method_plans(request(methods=[method("random-forest-regression")], parameterSearch="random"))
     for plan in (grid, empty):
         assert plan.space.size == 1
-        chosen, _, _ = plan.parts(next(plan.space.configurations()))
+        chosen, _, _ = plan.split(next(plan.space.configurations()))
         assert plan.algorithm.complete(chosen) == plan.algorithm.defaults
 
 
@@ -96,7 +96,7 @@ def test_parts_of_a_configuration_go_where_they_belong() -> None:
     )
     [plan] = method_plans(asked, DataShape(10_000, 5, 0, ""))
     [configuration] = plan.space.sample(1, np.random.default_rng(0))
-    chosen, transforms, share = plan.parts({**configuration, "fraction": 1 / 9})
+    chosen, transforms, share = plan.split({**configuration, "fraction": 1 / 9})
     assert set(chosen) == {"maxIter", "regParam", "elasticNetParam"}
     assert list(transforms) == ["scale", "impute"]
     assert transforms["impute"] == {"strategy": "mean"}
@@ -184,7 +184,7 @@ def test_what_was_told_is_known_after_a_restart_and_not_asked_again(search: str,
         first.tell(wish, Outcome(FINISHED, 1.0, {"score": float(number)}), [], 0.5)
     first.close()
     second = made(search, tmp_path, resume=True)
-    earlier = list(second.earlier())
+    earlier = list(second.earlier_trials())
     assert [known.configuration for known in earlier] == told
     assert [known.outcome.measures["score"] for known in earlier] == [0.0, 1.0, 2.0, 3.0]
     wish = second.ask()

@@ -82,7 +82,7 @@ class Early:
 
 
 @pytest.fixture
-def listener() -> Iterator[TrialMonitor]:
+def monitor() -> Iterator[TrialMonitor]:
     due_s = time.monotonic() + LONG_S
 
     def in_vain() -> None:
@@ -93,49 +93,49 @@ def listener() -> Iterator[TrialMonitor]:
     made.close()
 
 
-def member(number: int, run: Telling | Early, limit_s: float = math.inf) -> TrialInProgress:
+def trial(number: int, run: Telling | Early, limit_s: float = math.inf) -> TrialInProgress:
     return TrialInProgress(number, 0, TrialProposal(number, {}, ""), run, time.monotonic(), limit_s)
 
 
-def test_nobody_is_asked_while_nothing_happens(listener: TrialMonitor) -> None:
+def test_nobody_is_asked_while_nothing_happens(monitor: TrialMonitor) -> None:
     """Four silent runs for half a second: each is asked before it is waited for, and at the first limit."""
     runs = [Telling() for _ in range(4)]
     for number, run in enumerate(runs):
-        listener.add(member(number, run, 0.5 if number == 3 else math.inf))
-    late, event = listener.hear()
+        monitor.add(trial(number, run, 0.5 if number == 3 else math.inf))
+    late, event = monitor.next_event()
     assert (late.number, event) == (3, None)
     assert late.age_s >= 0.5
     assert max(run.asked for run in runs) <= 4
 
 
-def test_who_says_something_is_heard_at_once_and_in_turn(listener: TrialMonitor) -> None:
+def test_who_says_something_is_heard_at_once_and_in_turn(monitor: TrialMonitor) -> None:
     runs = [Telling() for _ in range(3)]
     for number, run in enumerate(runs):
-        listener.add(member(number, run))
+        monitor.add(trial(number, run))
     threading.Timer(0.05, runs[1].say).start()
-    assert listener.hear()[0].number == 1
+    assert monitor.next_event()[0].number == 1
     for run in runs:
         run.say()
         run.say()
-    assert [listener.hear()[0].number for _ in range(6)] == [0, 2, 1, 0, 2, 1]
+    assert [monitor.next_event()[0].number for _ in range(6)] == [0, 2, 1, 0, 2, 1]
 
 
-def test_a_limit_comes_before_what_others_say(listener: TrialMonitor) -> None:
+def test_a_limit_comes_before_what_others_say(monitor: TrialMonitor) -> None:
     """However much eight others talk: whoever is past its limit is the next to be heard of."""
     for number in range(8):
-        listener.add(member(number, Chatty()))
-    quiet = member(8, Telling(), 0.1)
-    listener.add(quiet)
+        monitor.add(trial(number, Chatty()))
+    quiet = trial(8, Telling(), 0.1)
+    monitor.add(quiet)
     while quiet.age_s < 0.1:
-        listener.hear()
-    assert listener.hear() == (quiet, None)
+        monitor.next_event()
+    assert monitor.next_event() == (quiet, None)
 
 
-def test_what_is_told_for_a_moment_to_come_is_heard_then(listener: TrialMonitor) -> None:
+def test_what_is_told_for_a_moment_to_come_is_heard_then(monitor: TrialMonitor) -> None:
     ours, theirs = os.pipe()
     try:
-        listener.add(member(1, Early(ours)))
-        heard = listener.hear()[1]
+        monitor.add(trial(1, Early(ours)))
+        heard = monitor.next_event()[1]
         assert isinstance(heard, Outcome)
         assert heard.status == FINISHED
     finally:
@@ -143,38 +143,38 @@ def test_what_is_told_for_a_moment_to_come_is_heard_then(listener: TrialMonitor)
         os.close(theirs)
 
 
-def test_one_that_takes_its_time_to_end_makes_nobody_wait(listener: TrialMonitor) -> None:
+def test_one_that_takes_its_time_to_end_makes_nobody_wait(monitor: TrialMonitor) -> None:
     slow, other = Telling(), Telling()
     slow.may_end.clear()
-    ending = member(1, slow)
-    listener.add(ending)
-    listener.add(member(2, other))
-    listener.end_aside(ending, lambda: slow.cut(0.1, "it is time"))
+    ending = trial(1, slow)
+    monitor.add(ending)
+    monitor.add(trial(2, other))
+    monitor.end_in_thread(ending, lambda: slow.cut(0.1, "it is time"))
     other.say()
-    assert listener.hear()[0].number == 2
+    assert monitor.next_event()[0].number == 2
     slow.may_end.set()
-    ended, outcome = listener.hear()
+    ended, outcome = monitor.next_event()
     assert (ended, outcome) == (ending, Outcome(CUT, 0.1, {}, "it is time"))
 
 
-def test_an_end_that_fails_is_told_to_who_waits(listener: TrialMonitor) -> None:
+def test_an_end_that_fails_is_told_to_who_waits(monitor: TrialMonitor) -> None:
     def fail() -> Outcome:
         raise OSError("the disk is full")
 
-    ending = member(1, Telling())
-    listener.add(ending)
-    listener.end_aside(ending, fail)
+    ending = trial(1, Telling())
+    monitor.add(ending)
+    monitor.end_in_thread(ending, fail)
     with pytest.raises(OSError, match="disk is full"):
-        listener.hear()
-    assert listener.end_of(ending) is None
+        monitor.next_event()
+    assert monitor.wait_for_end(ending) is None
 
 
-def test_an_end_under_way_is_waited_for(listener: TrialMonitor) -> None:
+def test_an_end_under_way_is_waited_for(monitor: TrialMonitor) -> None:
     run = Telling()
     run.may_end.clear()
-    ending = member(1, run)
-    listener.add(ending)
-    assert listener.end_of(ending) is None
-    listener.end_aside(ending, lambda: run.cut(0.1, "it is time"))
+    ending = trial(1, run)
+    monitor.add(ending)
+    assert monitor.wait_for_end(ending) is None
+    monitor.end_in_thread(ending, lambda: run.cut(0.1, "it is time"))
     threading.Timer(0.05, run.may_end.set).start()
-    assert listener.end_of(ending) == Outcome(CUT, 0.1, {}, "it is time")
+    assert monitor.wait_for_end(ending) == Outcome(CUT, 0.1, {}, "it is time")

@@ -33,7 +33,7 @@ from prudent.training.models.description import read_description, write_facts
 from prudent.training.search.monitor import LONGEST_S
 from prudent.training.search.results import TIME_UP, TOO_LONG
 from prudent.training.search.search import INTERRUPTED
-from prudent.training.search.stopping import SAFE_SHARE, SLACK, TURN
+from prudent.training.search.stopping import SAFE_SHARE, SLACK, TRIAL_SHARE
 from prudent.training.train import train
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
 
@@ -373,7 +373,7 @@ def test_a_grid_comes_back_to_what_was_cut_while_time_lasts(tmp_path: Path, cloc
     engine, rate = Timed(clock, 60.0, slow_s=1750.0), 0.096 / 3600.0
     board = train(request, engine, tmp_path / "out")
     spans = [run.ended_s - run.began_s for run in engine.runs]
-    assert spans == pytest.approx([60.0, SLACK * TURN * 3540, 60.0, 1750.0], abs=LONGEST_S)
+    assert spans == pytest.approx([60.0, SLACK * TRIAL_SHARE * 3540, 60.0, 1750.0], abs=LONGEST_S)
     assert sorted(settings_of(board)) == [0.0, 9.0, 10.0]
     assert board.failures == ()
     assert board.ended == "everything was tried"

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from prudent.cloud.leases.lease import RELEASED
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.machine_parameter import MachineParameter
 from prudent.cloud.providers.local.provider import LocalProvider
 from prudent.cloud.providers.ssh.provider import HostsProvider
@@ -58,7 +58,7 @@ class Study:
         self.folder = folder / "work"
         self.folder.mkdir()
         self.provider = provider
-        self.register = Register(folder / "home")
+        self.register = LeaseRegister(folder / "home")
         self.jobs: list[ClusterCommandJob] = []
 
     def job(self, command: Any, measures: tuple[str, ...] = (), **more: Any) -> ClusterCommandJob:
@@ -312,10 +312,10 @@ def test_wrong_job_files_say_where(tmp_path: Path, inventory: Path) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"where": "hots"}, 'where: Unknown place "hots". Did you mean "hosts"'),
         ({"where": {"hosts": "no.yaml"}}, "There is no inventory"),
-        ({"where": 3}, "is no place"),
+        ({"where": 3}, "is not a place"),
         ({"setup": "3 s"}, "setup: Rented machines"),
         ({"lease": "1 s"}, "over before it is renewed"),
-        *(({"fetch": [path]}, "no path to fetch") for path in ("../x", "/x", "", ".")),
+        *(({"fetch": [path]}, "not a path to fetch") for path in ("../x", "/x", "", ".")),
         ({"price": 3.6}, "price: The price comes from"),
         ({"parameters": {"n": [1, 2]}}, "names no machines"),
         ({"parameters": {"cluster": {"machine": {"types": ["m5.lagre"]}}}}, 'Did you mean "m5.large"'),

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from prudent.cloud.leases.lease import RELEASED
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.machine_parameter import MachineParameter
 from prudent.cloud.providers.local.provider import LocalProvider
 from prudent.core.space import Space
-from prudent.tuning.jobs import rentals
+from prudent.tuning.jobs import cluster_pool as rentals
 from prudent.tuning.jobs.cluster_command import ClusterCommandJob
 from prudent.tuning.jobs.cluster_run import ClusterRun
-from prudent.tuning.limits import OUT_OF_MONEY
+from prudent.tuning.study.limits import OUT_OF_MONEY
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome
 
 MINUTE_USD = 0.067 / 60
@@ -71,7 +71,7 @@ def start(tmp_path: Path, provider: Slow) -> Iterator[Callable[..., ClusterRun]]
             command,
             space,
             provider,
-            register=Register(tmp_path / "home"),
+            register=LeaseRegister(tmp_path / "home"),
             directory=tmp_path / "job",
             grace_s=0.5,
         )
@@ -130,7 +130,7 @@ def test_nothing_is_ordered_again_that_the_money_does_not_pay_for(
     assert (outcome.status, outcome.bill_usd) == (CUT, pytest.approx(MINUTE_USD))
     run._thread.join(60.0)
     assert not run._thread.is_alive()
-    [lease] = Register(tmp_path / "home").leases()
+    [lease] = LeaseRegister(tmp_path / "home").leases()
     assert len(lease.machines) == 1
 
 
@@ -139,20 +139,22 @@ def test_three_losses_are_a_failure_and_are_paid_for(
 ) -> None:
     run = start("sleep 1000")
     for losses in range(3):
-        wait_for(lambda n=losses: len(run._processes) and len(Register(tmp_path / "home").leases()) == n + 1)
+        wait_for(
+            lambda n=losses: len(run._processes) and len(LeaseRegister(tmp_path / "home").leases()) == n + 1
+        )
         provider.preempt(*provider.list())
         wait_for(lambda n=losses: run._lost_usd == pytest.approx((n + 1) * MINUTE_USD))
     outcome = ended(run)
     assert (outcome.status, outcome.bill_usd) == (FAILED, pytest.approx(3 * MINUTE_USD))
     assert outcome.why.startswith("its machines were lost 3 times: ")
-    assert len(Register(tmp_path / "home").leases()) == 3
+    assert len(LeaseRegister(tmp_path / "home").leases()) == 3
 
 
 def test_what_was_charged_for_a_machine_that_was_gone_is_taken_off_later_bills(
     provider: Slow, tmp_path: Path
 ) -> None:
     write_price(tmp_path / "prices.csv", 1e5, minimum_s=0.0)
-    register = Register(tmp_path / "home")
+    register = LeaseRegister(tmp_path / "home")
     clusters = rentals.ClusterPool(provider, register, 60.0, 300.0)
     held = clusters.take("m3.medium", 1, "run", provider.offer("m3.medium").price)
     clusters.boot(held, threading.Event(), lambda: float("inf"))
@@ -187,7 +189,7 @@ def test_cut_while_it_ends_it_has_the_same_bill(start: Callable[..., ClusterRun]
 
 
 def bill_usd(tmp_path: Path) -> float:
-    return sum(lease.cost_usd(time.time()) for lease in Register(tmp_path / "home").leases())
+    return sum(lease.cost_usd(time.time()) for lease in LeaseRegister(tmp_path / "home").leases())
 
 
 def test_a_price_that_rises_between_offer_and_launch_is_not_paid(
@@ -209,11 +211,11 @@ def test_nothing_is_ordered_before_it_is_known_what_it_may_cost(
 ) -> None:
     run = start("sleep 60", usd=None)
     time.sleep(0.15)
-    assert Register(tmp_path / "home").leases() == ()
+    assert LeaseRegister(tmp_path / "home").leases() == ()
     run.lasts_s(0.9 * MINUTE_USD)
     time.sleep(0.15)
     assert run.cut(0.8, OUT_OF_MONEY).bill_usd == 0.0
-    assert Register(tmp_path / "home").leases() == ()
+    assert LeaseRegister(tmp_path / "home").leases() == ()
 
 
 def test_what_it_takes_to_end_machines_is_kept_back(
@@ -228,5 +230,5 @@ def test_what_it_takes_to_end_machines_is_kept_back(
     wait_for(lambda: run.lasts_s(usd) <= run._timeline.now_s() + 0.01)
     run.cut(run._timeline.now_s(), OUT_OF_MONEY)
     # Not kept for another run either: there is nothing left to pay for that.
-    wait_for(lambda: Register(tmp_path / "home").leases()[0].state == RELEASED)
+    wait_for(lambda: LeaseRegister(tmp_path / "home").leases()[0].state == RELEASED)
     assert 1.0 * 0.067 / 3600 < bill_usd(tmp_path) <= usd

@@ -18,8 +18,8 @@ from prudent.core.errors import BadInput
 from prudent.core.money import Price
 from prudent.tuning.jobs import cluster_run
 from prudent.tuning.jobs.cluster_run import ClusterRun, ClusterTask
-from prudent.tuning.jobs.logs import TrialLog
-from prudent.tuning.limits import OUT_OF_MONEY
+from prudent.tuning.jobs.run_output import TrialLog
+from prudent.tuning.study.limits import OUT_OF_MONEY
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
 
 PRICE = Price(3.6, "", "the test")

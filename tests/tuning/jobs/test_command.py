@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.procfs import ProcessInfo
+from prudent.cloud.processes import ProcessInfo
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.space import Space
-from prudent.tuning.jobs import leftovers
+from prudent.tuning.jobs import pid_files as leftovers
 from prudent.tuning.jobs.command import CommandJob, CommandRun
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
 
@@ -144,7 +144,7 @@ def test_without_logs_nothing_is_kept_and_all_is_read(tmp_path: Path, follow: Fo
         ("echo 'PRUDENT [1]'", "it printed a PRUDENT line that is no JSON object"),
         (report(eror=3), 'Is it what was called "eror"?'),
         ("echo 'PRUDENT {{\"error\": null}}'", "reported no error"),
-        ('echo \'PRUDENT {{"error": "low"}}\'', "it gave error as 'low', which is no number"),
+        ('echo \'PRUDENT {{"error": "low"}}\'', "it gave error as 'low', which is not a number"),
         ("echo 'PRUDENT {{\"error\": NaN}}'", "reported error as nan; make it a finite number."),
     ],
 )
@@ -217,11 +217,11 @@ def test_it_fails_after_its_time_out(tmp_path: Path) -> None:
         ("A=1 no-such-program", 'There is no command "no-such-program"'),
         (["no such", "{depth}"], 'There is no command "no such"'),
         ("script.sh {depth}", "Did you mean ./script.sh?"),
-        ("  ", "is no command"),
-        ([], "is no command"),
-        (5.0, "is no command"),
-        (True, "is no command"),
-        (["true", 3], "is no command"),
+        ("  ", "is not a command"),
+        ([], "is not a command"),
+        (5.0, "is not a command"),
+        (True, "is not a command"),
+        (["true", 3], "is not a command"),
         ("true \0", "NUL"),
     ],
 )
@@ -251,7 +251,7 @@ def test_a_command_that_the_shell_must_judge_is_accepted(command: Any, tmp_path:
     ("more", "remedy"),
     [
         ({"directory": "/no/such"}, 'There is no folder "/no/such"'),
-        ({"environment": {"A": 3}}, "A=3 is no text"),
+        ({"environment": {"A": 3}}, "A=3 is not text"),
         ({"timeout_s": -1}, "time-out cannot be -1"),
         ({"grace_s": "x"}, "grace time cannot be 'x'"),
     ],

@@ -131,7 +131,7 @@ def test_numbers_of_every_kind(answer: Any, follow: Follow) -> None:
         ({"eror": 0.5}, 'reported no error. Is it what was called "eror"?'),
         ({"error": float("nan")}, "reported error as nan; make it a finite number."),
         ({"error": float("inf")}, "reported error as inf"),
-        ({"error": "0.5"}, "it gave error as '0.5', which is no number"),
+        ({"error": "0.5"}, "it gave error as '0.5', which is not a number"),
         (None, "reported no error"),
         ([0.5], 'gave a list instead of its measures; return a mapping like {"error": 0.5}'),
     ],
@@ -306,11 +306,11 @@ def test_prices_in_every_form(said: Any, meant: float) -> None:
         ({"setup_s": -1.0}, "set-up time cannot be -1"),
         ({"grace_s": float("nan")}, "grace time cannot be nan"),
         ({"fraction": "shar"}, 'Unknown parameter "shar"'),
-        ({"fraction": "depth"}, "no share of the data"),
+        ({"fraction": "depth"}, "not a share of the data"),
         ({"price": -1.0}, "price -1"),
         ({"measures": ("error", "error")}, "named twice"),
         ({"measures": ("progress",)}, "another name"),
-        ({"measures": ("",)}, "no name"),
+        ({"measures": ("",)}, "not a name"),
     ],
 )
 def test_wrong_options_are_refused_at_once(more: dict[str, Any], remedy: str) -> None:
@@ -319,7 +319,7 @@ def test_wrong_options_are_refused_at_once(more: dict[str, Any], remedy: str) ->
 
 
 def test_no_share_of_the_data_is_nothing() -> None:
-    with pytest.raises(BadInput, match=r"can be 0\.0, which is no share"):
+    with pytest.raises(BadInput, match=r"can be 0\.0, which is not a share"):
         FunctionJob(by_name, Space.parse({"share": [0.0, 0.5, 1.0]}), "error", fraction="share")
 
 

@@ -14,8 +14,7 @@ from prudent.cloud.machine_parameter import MachineParameter
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
 from prudent.core.space import Space
-from prudent.tuning.jobs.formula import Formula
-from prudent.tuning.jobs.pricing import pricing
+from prudent.tuning.jobs.pricing import Formula, pricing
 
 SPACE = Space.parse(
     {"workers": {"integer": [0, 8]}, "vm": ["m5.large", "c5.xlarge"], "rate": {"real": [0, 1]}}
@@ -88,18 +87,18 @@ def test_own_prices_are_used(tmp_path: Path) -> None:
     [
         (-1, "price -1"),
         (float("nan"), "price nan"),
-        (True, "is no price"),
-        ([1], "is no price"),
+        (True, "is not a price"),
+        ([1], "is not a price"),
         ("0.05 * worker", 'Unknown name "worker". Did you mean "workers"'),
         ("0.05 *", "cannot be read"),
         ("", "cannot be read"),
-        ("workers ** 9", "is no arithmetic"),
-        ("workers < 3", "is no arithmetic"),
-        ("'a' * 3", "is no arithmetic"),
-        ("True", "is no arithmetic"),
+        ("workers ** 9", "is not arithmetic"),
+        ("workers < 3", "is not arithmetic"),
+        ("'a' * 3", "is not arithmetic"),
+        ("True", "is not arithmetic"),
         ("eval(workers)", 'Unknown function "eval"'),
-        ("max()", "is no arithmetic"),
-        ("__import__('os').getpid()", "is no arithmetic"),
+        ("max()", "is not arithmetic"),
+        ("__import__('os').getpid()", "is not arithmetic"),
         ({"machine": "m5.lagre"}, 'Did you mean "m5.large"'),
         ({"machine": "rate"}, "lists no machine types"),
         ({"machine": "workers"}, 'Unknown machine type "0"'),
@@ -125,8 +124,8 @@ def test_a_cluster_already_knows_its_count() -> None:
         ("1 / (workers - 4)", "has no value at .*division by zero"),
         ("2 * vm", "vm is 'c5.xlarge'"),
         ("vm", "the result is 'c5.xlarge'"),
-        ({"machine": "m5.large", "count": "workers / 3"}, "no number of machines"),
-        ({"machine": "m5.large", "count": "-workers"}, "no number of machines"),
+        ({"machine": "m5.large", "count": "workers / 3"}, "not a number of machines"),
+        ({"machine": "m5.large", "count": "-workers"}, "not a number of machines"),
         (lambda c: "cheap", "answered 'cheap'"),
         (lambda c: c["worker"], "KeyError: 'worker'"),
         (lambda c: -1.0, "price -1"),

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.procfs import ProcessIdentity, ProcessInfo, processes_of_run
+from prudent.cloud.processes import ProcessIdentity, ProcessInfo, processes_of_run
 from prudent.core.space import Space
-from prudent.tuning.jobs import leftovers
+from prudent.tuning.jobs import pid_files as leftovers
 from prudent.tuning.jobs.command import CommandJob, CommandRun
-from prudent.tuning.jobs.leftovers import PidFile
+from prudent.tuning.jobs.pid_files import PidFile
 from prudent.tuning.trial import CUT, FINISHED, Outcome, Progress
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")

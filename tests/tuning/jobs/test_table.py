@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
 from prudent.core.space import Space
-from prudent.tuning.jobs.records import MeasuredRun
-from prudent.tuning.jobs.table import ReplayedRun, TableJob
+from prudent.tuning.jobs.table import MeasuredRun, ReplayedRun, TableJob
 from prudent.tuning.trial import CUT, FINISHED, Outcome, Progress
 
 Follow = Callable[..., tuple[list[Progress], Outcome]]
@@ -124,12 +123,12 @@ def test_a_word_that_looks_like_no_finite_number_is_a_word(tmp_path: Path) -> No
             'Unknown column of runs.csv "accuracy". Did you mean "acuracy"?',
         ),
         (RUNS.replace("id,", "vm,"), 'two columns "vm"'),
-        (RUNS.replace("100", "fast"), 'Line 2 of .*, column "time_s": "fast" is no number'),
-        (RUNS.replace("100", "nan"), 'column "time_s": "nan" is no number'),
+        (RUNS.replace("100", "fast"), 'Line 2 of .*, column "time_s": "fast" is not a number'),
+        (RUNS.replace("100", "nan"), 'column "time_s": "nan" is not a number'),
         (RUNS.replace("100", "-1"), 'Line 2 of .*time "-1"'),
         (RUNS.replace("3.6", "-3.6"), 'Line 2 of .*price "-3.6"'),
         (RUNS.replace("3.6", ""), "Line 2 of .*must be numbers of 0 or more"),
-        (RUNS.replace("0.9,", "NaN,"), 'Line 3 of .*, column "accuracy": "NaN" is no number'),
+        (RUNS.replace("0.9,", "NaN,"), 'Line 3 of .*, column "accuracy": "NaN" is not a number'),
         (RUNS.replace("b,small,2", "b,,2"), 'Line 3 of .*, column "vm": the parameter has no value'),
         (RUNS.replace("b,small,2", "b,small"), "Line 3 of .*has not 7 fields"),
         (RUNS.replace("b,small,2", "b,small,2,3"), "Line 3 of .*has not 7 fields"),
@@ -223,7 +222,7 @@ def test_progress_may_say_how_far_it_is(tmp_path: Path) -> None:
         ("id,seconds,accuracy\na,1,1\n", 'Unknown column of checks.csv "elapsed_s"'),
         ("id,elapsed_s,accuracy\na,,1\n", 'Line 2 of .* has "" as elapsed_s'),
         ("id,elapsed_s,accuracy\na,-1,1\n", 'Line 2 of .* has "-1" as elapsed_s'),
-        ("id,elapsed_s,accuracy\na,1,x\n", 'Line 2 of .*column "accuracy": "x" is no number'),
+        ("id,elapsed_s,accuracy\na,1,x\n", 'Line 2 of .*column "accuracy": "x" is not a number'),
         ("id,elapsed_s,accuracy\nz,1,1\n", "No run of .* by the column"),
     ],
 )

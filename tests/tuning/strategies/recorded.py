@@ -25,10 +25,10 @@ from prudent.core.space import Space
 from prudent.tuning.goal import Goal
 from prudent.tuning.history import History
 from prudent.tuning.problem import Problem
+from prudent.tuning.strategies.candidates import candidate_pool
 from prudent.tuning.strategies.fabulinus import Fabolas
+from prudent.tuning.strategies.goal_posterior import bill_usd
 from prudent.tuning.strategies.lynceus import Lynceus
-from prudent.tuning.strategies.pool import candidate_pool
-from prudent.tuning.strategies.prospect import bill_usd
 from prudent.tuning.strategies.registry import build
 from prudent.tuning.strategies.strategy import PredictiveStrategy
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Proposal, Trial

@@ -19,11 +19,11 @@ from prudent.tuning.strategies.beliefs import (
     RegressionTargets,
     ShiftedBelief,
     SurrogateFitter,
+    TreesBelief,
     last_refit,
     price_slope,
 )
-from prudent.tuning.strategies.bohb import LEAST_WIDTH, log_density
-from prudent.tuning.strategies.brackets import Rung, brackets, rank_key, time_exponent
+from prudent.tuning.strategies.candidates import FractionGrid
 from prudent.tuning.strategies.extrapolation import (
     LOG,
     LOGIT,
@@ -32,11 +32,17 @@ from prudent.tuning.strategies.extrapolation import (
     TreesCurve,
     warp_for,
 )
-from prudent.tuning.strategies.forest import TreesBelief
+from prudent.tuning.strategies.hyperband import (
+    LEAST_WIDTH,
+    Rung,
+    brackets,
+    log_density,
+    rank_key,
+    time_exponent,
+)
 from prudent.tuning.strategies.lynceus import first_cap_usd
 from prudent.tuning.strategies.margins import MeasureScale, margins_of
 from prudent.tuning.strategies.nephele import dropped
-from prudent.tuning.strategies.subsampling import FractionGrid
 from prudent.tuning.surrogates.product_gp import FractionSamples, power_law
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Trial
 

@@ -13,10 +13,10 @@ import pytest
 from prudent.core.errors import BadInput
 from prudent.core.space import Space
 from prudent.tuning.history import History
-from prudent.tuning.strategies import pool
+from prudent.tuning.strategies import candidates as pool
 from prudent.tuning.strategies.registry import build, strategies
 from prudent.tuning.strategies.strategy import Strategy
-from prudent.tuning.study import Study
+from prudent.tuning.study.study import Study
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Outcome
 from prudent.tuning.tune import tune
 

@@ -13,6 +13,7 @@ from prudent.core.space import Space
 from prudent.tuning.goal import Goal
 from prudent.tuning.history import History
 from prudent.tuning.problem import Problem
+from prudent.tuning.strategies.candidates import FractionCandidates, FractionGrid
 from prudent.tuning.strategies.entropy import (
     FAR,
     PosteriorDraws,
@@ -22,10 +23,16 @@ from prudent.tuning.strategies.entropy import (
     joint_nodes,
 )
 from prudent.tuning.strategies.extrapolation import LOGIT, PLAIN
-from prudent.tuning.strategies.foretelling import INTERVAL_Z, prediction_of
-from prudent.tuning.strategies.prospect import ScaledMeasure, FeasibleInterval, GoalPosterior, bill_usd, goal_posterior
-from prudent.tuning.strategies.subsampling import FractionCandidates, FractionGrid
-from prudent.tuning.surrogates.product_gp import ProductProcess, FractionSamples, FractionShape
+from prudent.tuning.strategies.goal_posterior import (
+    INTERVAL_Z,
+    FeasibleInterval,
+    GoalPosterior,
+    ScaledMeasure,
+    bill_usd,
+    goal_posterior,
+    prediction_of,
+)
+from prudent.tuning.surrogates.product_gp import FractionSamples, FractionShape, ProductProcess
 
 
 def cdf(z: float) -> float:
@@ -271,7 +278,9 @@ def test_the_recommended_place_is_the_best_that_is_sure_else_the_likeliest_else_
     assert said.recommended(places, 0.5) == 1
     assert said.recommended(places, 0.99) == 2
     assert said.recommended(places, 0.9999) == 2
-    hopeless = GoalPosterior(said.objective, 1.0, (FeasibleInterval(COST, none + 1.0, none + math.inf),), np.ones(4))
+    hopeless = GoalPosterior(
+        said.objective, 1.0, (FeasibleInterval(COST, none + 1.0, none + math.inf),), np.ones(4)
+    )
     assert hopeless.recommended(places, 0.5) == 3
     assert hopeless.recommended(np.array([0, 1]), 0.5) == 1
     # With a chance of a hundredth it is the likeliest, below it the nearest.
@@ -280,7 +289,10 @@ def test_the_recommended_place_is_the_best_that_is_sure_else_the_likeliest_else_
         bound = np.full(2, -math.inf), np.array([-2.5, 3.0 - 9.0 * 2.3263478740408408 + 9.0 * shift])
         assert (
             GoalPosterior(
-                ScaledMeasure(spread, PLAIN, np.zeros(2)), 1.0, (FeasibleInterval(spread, *bound),), np.ones(2)
+                ScaledMeasure(spread, PLAIN, np.zeros(2)),
+                1.0,
+                (FeasibleInterval(spread, *bound),),
+                np.ones(2),
             ).recommended(np.arange(2), 0.99)
             == place
         )

@@ -15,9 +15,9 @@ from prudent.core.money import Price
 from prudent.core.space import Space
 from prudent.tuning.confirm import confirm
 from prudent.tuning.goal import Goal
-from prudent.tuning.jobs.records import MeasuredRun
-from prudent.tuning.jobs.table import TableJob
+from prudent.tuning.jobs.table import MeasuredRun, TableJob
 from prudent.tuning.problem import Problem
+from prudent.tuning.strategies.candidates import FractionGrid
 from prudent.tuning.strategies.entropy import (
     FAR,
     PosteriorDraws,
@@ -27,11 +27,10 @@ from prudent.tuning.strategies.entropy import (
     joint_nodes,
 )
 from prudent.tuning.strategies.extrapolation import LOG, LOGIT, PLAIN, GPCurve, warp_for
-from prudent.tuning.strategies.prospect import ScaledMeasure, FeasibleInterval, GoalPosterior, incumbent
+from prudent.tuning.strategies.goal_posterior import FeasibleInterval, GoalPosterior, ScaledMeasure, incumbent
 from prudent.tuning.strategies.strategy import PredictiveStrategy
-from prudent.tuning.strategies.subsampling import FractionGrid
-from prudent.tuning.study import Study
-from prudent.tuning.surrogates.product_gp import ProductProcess, FractionSamples, FractionShape
+from prudent.tuning.study.study import Study
+from prudent.tuning.surrogates.product_gp import FractionSamples, FractionShape, ProductProcess
 
 GOAL = "maximise accuracy at full data subject to cost_usd <= 0.05 at full data"
 FRACTIONS = (0.02, 0.1, 0.3, 1.0)
@@ -102,7 +101,9 @@ def gaussian_draws(count: int, seed: int = 0) -> tuple[PosteriorDraws, np.ndarra
     variance = cov[0, 0] + noise
     gain = cov[:, 0] / variance
     far = np.full(2, FAR)
-    draws = PosteriorDraws(values, outcomes[None], gain[None], mean[:1], np.array([math.sqrt(variance)]), -far, far)
+    draws = PosteriorDraws(
+        values, outcomes[None], gain[None], mean[:1], np.array([math.sqrt(variance)]), -far, far
+    )
     return draws, mean, cov, noise
 
 
@@ -200,7 +201,9 @@ def test_cea_is_what_the_incumbent_of_a_refit_promises() -> None:
     tests, targets = np.arange(4), np.array([4, 5, 6, 7])
     none = np.zeros(8)
     upper = none + float(cost.mean[targets].mean()) + 1.5 * float(cost.std[targets].mean())
-    prospect = GoalPosterior(ScaledMeasure(quality, LOGIT, none), 1.0, (FeasibleInterval(cost, none - np.inf, upper),), np.ones(8))
+    prospect = GoalPosterior(
+        ScaledMeasure(quality, LOGIT, none), 1.0, (FeasibleInterval(cost, none - np.inf, upper),), np.ones(8)
+    )
     found = prospect.cea(tests, targets, 0.9)
     for row, test in enumerate(tests):
         inner, means = np.zeros(4), []

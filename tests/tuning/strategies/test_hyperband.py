@@ -14,9 +14,15 @@ from hypothesis import strategies as st
 from prudent.core.errors import BadInput
 from prudent.core.space import Space
 from prudent.tuning.goal import Goal
-from prudent.tuning.strategies.bohb import LEAST_WIDTH, log_density
-from prudent.tuning.strategies.brackets import Rung, brackets, rank_key, time_exponent
-from prudent.tuning.study import Study
+from prudent.tuning.strategies.hyperband import (
+    LEAST_WIDTH,
+    Rung,
+    brackets,
+    log_density,
+    rank_key,
+    time_exponent,
+)
+from prudent.tuning.study.study import Study
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Outcome, Trial
 
 GOAL = "maximise accuracy at full data subject to cost_usd <= 0.5 at full data"

@@ -18,12 +18,12 @@ from prudent.tuning.goal import Constraint, Goal
 from prudent.tuning.history import History
 from prudent.tuning.problem import Problem
 from prudent.tuning.strategies.beliefs import SurrogateFitter
-from prudent.tuning.strategies.halving import balanced_rows
+from prudent.tuning.strategies.initial_design import balanced_rows
 from prudent.tuning.strategies.lookahead import Acquisition, LookaheadSettings, choose, probability_kept
 from prudent.tuning.strategies.margins import MeasureScale, margins_of
 from prudent.tuning.strategies.nephele import dropped
 from prudent.tuning.strategies.registry import build
-from prudent.tuning.study import Study
+from prudent.tuning.study.study import Study
 from prudent.tuning.surrogates.gp import GaussianProcess
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Outcome, Trial
 

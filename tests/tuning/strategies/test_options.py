@@ -15,8 +15,8 @@ from prudent.core.space import Space
 from prudent.tuning.goal import Goal
 from prudent.tuning.problem import Problem
 from prudent.tuning.strategies import registry
-from prudent.tuning.strategies.options import read_options
 from prudent.tuning.strategies.registry import build, default_strategy, register, strategies
+from prudent.tuning.strategies.strategy import read_options
 
 LYNCEUS = {
     "lookahead": 0, "nodes": 3, "gamma": 0.9, "epsilon": 0.0, "start": "price", "start_trials": 4,

@@ -15,9 +15,16 @@ from typing import Any
 import numpy as np
 
 from prudent.core.seeds import rng_for
-from prudent.tuning.surrogates.ensemble import stratified_normals, stretch_moves
 from prudent.tuning.surrogates.gp import weigh_hyperparameters
-from prudent.tuning.surrogates.product_gp import ProductProcess, FractionSamples, FractionShape, draw_hyperparameters, saturating
+from prudent.tuning.surrogates.product_gp import (
+    FractionSamples,
+    FractionShape,
+    ProductProcess,
+    draw_hyperparameters,
+    saturating,
+    stratified_normals,
+    stretch_moves,
+)
 from prudent.tuning.surrogates.trees import CUTS, Trees
 
 Array = np.ndarray[Any, Any]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from prudent.tuning.surrogates.censored import pseudo_observations
-from prudent.tuning.surrogates.gp_kernels import matern52
+from prudent.tuning.surrogates.gp import pseudo_observations
+from prudent.tuning.surrogates.kernels import matern52
 
 Array = np.ndarray[Any, Any]
 SCALES = np.array([0.5])

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prudent.tuning.surrogates import gp_kernels
+from prudent.tuning.surrogates import kernels as gp_kernels
 from prudent.tuning.surrogates.gp import (
-    GPComponent,
     GaussianProcess,
-    Standardization,
+    GPComponent,
     GPHyperparameters,
+    Standardization,
     safe_cholesky,
     weigh_hyperparameters,
 )
@@ -149,7 +149,9 @@ def test_the_belief_is_the_mixture_of_its_settings() -> None:
 
 def test_settings_that_weigh_next_to_nothing_are_left_out() -> None:
     (X, y), weights = data(4), np.array([1e-3, 0.9979, 0.0011])
-    belief = GaussianProcess.fit(X, y, X, GROUPS, 1, GPHyperparameters(SETTINGS.scales, SETTINGS.noise, weights))
+    belief = GaussianProcess.fit(
+        X, y, X, GROUPS, 1, GPHyperparameters(SETTINGS.scales, SETTINGS.noise, weights)
+    )
     assert [part.noise for part in belief.components] == [0.05, 0.2]
     assert [part.weight for part in belief.components] == [0.9979, 0.0011]
 

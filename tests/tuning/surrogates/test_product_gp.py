@@ -10,19 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prudent.tuning.surrogates import product_kernels as kernels
-from prudent.tuning.surrogates.ensemble import stratified_normals, stretch_moves
+from prudent.tuning.surrogates import kernels
 from prudent.tuning.surrogates.gp import Standardization
-from prudent.tuning.surrogates.gp_kernels import PRIOR_SCALE, PRIOR_SHAPE
+from prudent.tuning.surrogates.kernels import PRIOR_SCALE, PRIOR_SHAPE
 from prudent.tuning.surrogates.product_gp import (
-    ProductProcess,
     FractionSamples,
-    ProductHyperparameters,
     FractionShape,
+    ProductHyperparameters,
+    ProductProcess,
     draw_hyperparameters,
     power_law,
     proportional,
     saturating,
+    stratified_normals,
+    stretch_moves,
 )
 
 GROUPS = [slice(0, 1), slice(1, 3)]
@@ -38,7 +39,9 @@ def samples(count: int, seed: int = 0) -> FractionSamples:
 
 
 def one_setting(width: int = 3) -> ProductHyperparameters:
-    return ProductHyperparameters(np.full((1, width), 0.7), np.array([[1.0, -0.3, 0.6]]), np.array([0.2]), np.array([0.01]))
+    return ProductHyperparameters(
+        np.full((1, width), 0.7), np.array([[1.0, -0.3, 0.6]]), np.array([0.2]), np.array([0.01])
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -296,7 +299,9 @@ def test_the_belief_mixes_its_settings_evenly_and_adds_the_power_expected() -> N
 
 
 def test_the_first_samples_are_the_first_of_everything() -> None:
-    some = FractionSamples(*(np.arange(12.0).reshape(4, 3), np.arange(4.0), np.arange(4.0) + 1, np.arange(4.0) + 2))
+    some = FractionSamples(
+        *(np.arange(12.0).reshape(4, 3), np.arange(4.0), np.arange(4.0) + 1, np.arange(4.0) + 2)
+    )
     few = some.first(2)
     assert (len(few.X), few.s.tolist(), few.y.tolist(), few.extra_noise.tolist()) == (
         2,

@@ -83,10 +83,10 @@ def site() -> Iterator[Site]:
 
     from prudent.workflows.execute.workers import _local_workers
 
-    with _local_workers({"v1": 2, "v2": 1}) as crew:
-        found = crew._client.run(os.getpid)
-        pids = {vm: found[address] for vm, address in crew._addresses.items()}
-        security, place = crew._client.security, "distributed.comm.tls"
+    with _local_workers({"v1": 2, "v2": 1}) as workers:
+        found = workers._client.run(os.getpid)
+        pids = {vm: found[address] for vm, address in workers._addresses.items()}
+        security, place = workers._client.security, "distributed.comm.tls"
         certificates = {
             f"{place}.ca-file": security.tls_ca_file,
             f"{place}.client.cert": security.tls_client_cert,
@@ -95,7 +95,7 @@ def site() -> Iterator[Site]:
             f"{place}.worker.key": security.tls_worker_key,
         }
         with dask.config.set(certificates):
-            yield Site(crew._client.scheduler.address, pids, certificates)
+            yield Site(workers._client.scheduler.address, pids, certificates)
 
 
 def _dead(pid: int) -> bool:

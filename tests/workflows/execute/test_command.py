@@ -20,7 +20,7 @@ from prudent.cloud import process_guard as guards
 from prudent.cloud.process_guard import process_guard
 from prudent.core.errors import BadInput
 from prudent.workflows import Activation, File, Workflow
-from prudent.workflows.execute.command import ActivationCommand, run_activation, stop_run
+from prudent.workflows.execute.command import ActivationRequest, run_activation, stop_run
 from prudent.workflows.execute.journal import VERSION, ExecutionJournal, read_facts
 from prudent.workflows.execute.resume import command_digest, rerun_reasons
 from prudent.workflows.execute.work_folder import (
@@ -43,8 +43,8 @@ def guarded() -> Iterator[None]:
     guards._guards.clear()
 
 
-def order(folder: Path, script: str, run: str = "r", **said: Any) -> ActivationCommand:
-    return ActivationCommand(
+def order(folder: Path, script: str, run: str = "r", **said: Any) -> ActivationRequest:
+    return ActivationRequest(
         run, "a", 1, "v1", 0, str(folder), str(folder / "logs" / "a.1"), ("sh", "-c", script), **said
     )
 
@@ -137,10 +137,11 @@ def test_a_killed_worker_takes_its_commands_with_it(tmp_path: Path, dead: Dead) 
     """The guard ends the whole group, also children that the command started."""
     code = (
         "import sys; from pathlib import Path\n"
-        "from prudent.workflows.execute.command import ActivationCommand, run_activation\n"
+        "from prudent.workflows.execute.command import ActivationRequest, run_activation\n"
         "here = sys.argv[1]\n"
         "script = 'sleep 654 & echo $! > child; echo $$ > pid; wait'\n"
-        "carry_out(Order('r', 'a', 1, 'v', 0, here, here + '/a', ('sh', '-c', script)), print)\n"
+        "script = ('sh', '-c', script)\n"
+        "run_activation(ActivationRequest('r', 'a', 1, 'v', 0, here, here + '/a', script), print)\n"
     )
     worker = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.DEVNULL)
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
@@ -165,7 +166,7 @@ def test_threads_that_begin_at_once_share_one_guard(monkeypatch: pytest.MonkeyPa
         def close(self) -> None: ...
 
     monkeypatch.setattr(guards, "_guards", {})
-    monkeypatch.setattr(guards, "Guard", Slow)
+    monkeypatch.setattr(guards, "ProcessGuard", Slow)
     found: list[object] = []
     threads = [threading.Thread(target=lambda: (met.wait(), found.append(process_guard()))) for _ in range(4)]
     for thread in threads:

@@ -56,9 +56,9 @@ def test_a_failure_is_tried_again_on_its_lane_and_then_blocks_only_what_is_behin
 def test_a_lost_vm_leaves_orphans_until_they_are_placed() -> None:
     dispatcher = Dispatcher(chain(), {A: ["a", "b", "d"], B: ["c"]})
     dispatcher.starts()
-    assert dispatcher.lose("v1") == ["a"]
+    assert dispatcher.lose_vm("v1") == ["a"]
     assert dispatcher.orphaned == ["a", "b", "d"]
-    dispatcher.place({B: ["a", "b", "c", "d"]})
+    dispatcher.replace_queues({B: ["a", "b", "c", "d"]})
     assert dispatcher.orphaned == []
     assert dispatcher.starts() == [ActivationStart("a", B, 2)]
 
@@ -66,7 +66,7 @@ def test_a_lost_vm_leaves_orphans_until_they_are_placed() -> None:
 def test_a_new_plan_that_forgets_somebody_is_refused() -> None:
     dispatcher = Dispatcher(chain(), {A: ["a", "b", "d"], B: ["c"]})
     with pytest.raises(AssertionError, match="hold"):
-        dispatcher.place({B: ["a", "b", "c"]})
+        dispatcher.replace_queues({B: ["a", "b", "c"]})
 
 
 def test_an_activation_that_takes_its_vms_down_is_given_up() -> None:
@@ -74,9 +74,9 @@ def test_an_activation_that_takes_its_vms_down_is_given_up() -> None:
     dispatcher = Dispatcher(chain(), {(vms[0], 0): ["a", "b", "c", "d"]})
     for at, vm in enumerate(vms):
         assert dispatcher.starts()[0].activation == "a"
-        dispatcher.lose(vm)
+        dispatcher.lose_vm(vm)
         if at + 1 < len(vms):
-            dispatcher.place({(vms[at + 1], 0): dispatcher.waiting})
+            dispatcher.replace_queues({(vms[at + 1], 0): dispatcher.waiting})
     assert dispatcher.given_up == {"a"}
     assert set(dispatcher.blocked) == {"b", "c", "d"}
     assert dispatcher.over
@@ -111,10 +111,10 @@ def test_any_order_of_ends_failures_and_losses_leads_to_an_end(
         what = data.draw(st.sampled_from(["end"] * 6 + ["fail", "lose"]))
         if what == "lose" and len(alive) > 1:
             gone = alive.pop(data.draw(st.integers(0, len(alive) - 1)))
-            dispatcher.lose(gone.name)
+            dispatcher.lose_vm(gone.name)
             if dispatcher.orphaned:
                 running = {name: (lane, 0.5) for name, lane in dispatcher.running.items()}
-                dispatcher.place(
+                dispatcher.replace_queues(
                     replan(workflow, Fleet(tuple(alive)), World(), set(dispatcher.waiting), running)
                 )
             continue

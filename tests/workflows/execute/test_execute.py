@@ -467,7 +467,7 @@ class TestBadInput:
     ) -> None:
         manner: dict[str, Any] = {"directory": ground, "address": site.address, "replay": 0.01}
         execute(plan_for(letters), letters, tmp_path / "run", **manner)
-        with pytest.raises(BadInput, match=r"There is a run .* already; go on with --resume"):
+        with pytest.raises(BadInput, match=r"There is a run .* already; continue with --resume"):
             execute(plan_for(letters), letters, tmp_path / "run", directory=ground, replay=0.01)
         with pytest.raises(BadInput, match="is a rehearsal; go on in the same way"):
             execute(plan_for(letters), letters, tmp_path / "run", directory=ground, resume=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prudent.cloud.leases.machine_delays import Delay, Delays
+from prudent.cloud.leases.machine_delays import Delay, DelayRecords
 from prudent.core.money import Price
 from prudent.workflows import Activation, Fleet, Vm, Workflow, World, schedule
 from prudent.workflows.execute.forecast import GUESSED, LEARNED, Forecast, Interval, Uncertainty, forecast
@@ -122,14 +122,14 @@ def test_nine_of_ten_outcomes_lie_within_the_interval() -> None:
 
 
 def test_a_provider_s_delays_are_those_that_were_measured(tmp_path: Path) -> None:
-    delays = Delays(tmp_path)
+    delays = DelayRecords(tmp_path)
     usual = delays.of("ec2", "boot")
     (tmp_path / "leases").mkdir()
     for _ in range(60):
         delays.note("ec2", "boot", 200.0)
     with (tmp_path / "leases" / "delays.jsonl").open("a") as file:
         file.write('{"torn')
-    measured = Delays(tmp_path).of("ec2", "boot")
+    measured = DelayRecords(tmp_path).of("ec2", "boot")
     assert usual.median_s < 100 < measured.median_s < 200
     assert measured.sigma < usual.sigma
     assert measured.high_s > measured.median_s

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.hold import RentalPeriod, affordable_s
+from prudent.cloud.billing import RentalPeriod, affordable_s
 from prudent.cloud.leases.machine_delays import Delay
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.money import Price
@@ -51,7 +51,7 @@ def _times(workflow: Workflow, fleet: Fleet, longer: Callable[[str], float]) -> 
 
 
 class Played:
-    """A plan followed on simulated machines; `crew` counts what is really paid."""
+    """A plan followed on simulated machines; `workers` counts what is really paid."""
 
     def __init__(
         self,
@@ -66,13 +66,15 @@ class Played:
         own = {vm.name: Price(vm.usd_per_h, "", "plan") for vm in plan.fleet.vms}
         prices = {vm: price for vm, price in (prices or own).items() if vm in used}
         self.plan, self.workflow, self.prices = plan, workflow, prices
-        self.crew = SimulatedVmWorkers(prices, _times(workflow, plan.fleet, longer), BOOT_S, GONE_S, lost_s)
-        keeper = LimitGuard(limits, SimulatedCostMeter(self.crew, 1.5 * GONE_S), self.foresee)
+        self.workers = SimulatedVmWorkers(
+            prices, _times(workflow, plan.fleet, longer), BOOT_S, GONE_S, lost_s
+        )
+        guard = LimitGuard(limits, SimulatedCostMeter(self.workers, 1.5 * GONE_S), self.forecast_after)
         self.facts: Facts = []
         with suppress(RunFailed):  # where the last machine is lost, nothing can go on
-            self.facts = execute_simulated(plan, workflow, self.crew, keeper)
+            self.facts = execute_simulated(plan, workflow, self.workers, guard)
 
-    def foresee(
+    def forecast_after(
         self, workflow: Workflow, queues: Mapping[Any, Sequence[str]], facts: Any, now_s: float
     ) -> Forecast:
         del facts, now_s
@@ -107,11 +109,11 @@ class TestGivingBack:
         fleet = Fleet((Vm("v1", "m", usd_per_h=3600), Vm("v2", "m", usd_per_h=3600)))
         plan = schedule(workflow, fleet, STILL, scheduler="heft")
         played = Played(plan, workflow, RunLimits())
-        assert played.crew.paid == {
+        assert played.workers.paid == {
             plan.assignments["aside"].vm: pytest.approx(BOOT_S + 50 + GONE_S),
             plan.assignments["s3"].vm: pytest.approx(BOOT_S + 400 + GONE_S),
         }
-        assert played.crew.cost_usd() == pytest.approx(2 * (BOOT_S + GONE_S) + 450)
+        assert played.workers.cost_usd() == pytest.approx(2 * (BOOT_S + GONE_S) + 450)
 
     def test_a_lost_machine_is_not_paid_until_the_end(self) -> None:
         workflow = _bag(6)
@@ -120,7 +122,7 @@ class TestGivingBack:
             schedule(workflow, fleet, STILL, scheduler="heft"), workflow, RunLimits(), lost_s={"v2": 40}
         )
         assert _done(played.facts) == set(workflow.index)
-        assert played.crew.paid["v2"] == pytest.approx(40 + GONE_S)
+        assert played.workers.paid["v2"] == pytest.approx(40 + GONE_S)
 
 
 class TestBudget:
@@ -144,7 +146,7 @@ class TestBudget:
         wrong = {name: luck.lognormvariate(0.2, 0.6) for name in workflow.index}
         lost_s = {fleet.vms[0].name: luck.uniform(40, 200)} if seed % 3 == 0 else None
         played = Played(plan, workflow, RunLimits(budget_usd), wrong.__getitem__, prices, lost_s)
-        assert played.crew.cost_usd() <= budget_usd + 1e-9
+        assert played.workers.cost_usd() <= budget_usd + 1e-9
         if played.facts:
             stopped = _named(played.facts, "stopped")
             assert bool(stopped) == (_done(played.facts) != set(workflow.index))
@@ -154,11 +156,11 @@ class TestBudget:
         plan = schedule(workflow, four, STILL, scheduler="heft")
         assert "dear" in {assignment.vm for assignment in plan.assignments.values()}
         free = Played(plan, workflow, RunLimits(), lambda name: 1.5)
-        tight = Played(plan, workflow, RunLimits(0.75 * free.crew.cost_usd()), lambda name: 1.5)
+        tight = Played(plan, workflow, RunLimits(0.75 * free.workers.cost_usd()), lambda name: 1.5)
         assert _done(tight.facts) == set(workflow.index)
-        assert tight.crew.cost_usd() <= 0.75 * free.crew.cost_usd()
+        assert tight.workers.cost_usd() <= 0.75 * free.workers.cost_usd()
         assert {fact["why"] for fact in _named(tight.facts, "replanned")} == {"budget"}
-        assert tight.crew.paid["dear"] < free.crew.paid["dear"]
+        assert tight.workers.paid["dear"] < free.workers.paid["dear"]
 
     def test_what_cannot_be_paid_to_its_end_is_not_begun(self, four: Fleet) -> None:
         """So nothing is paid for that is thrown away, where times are as expected."""
@@ -183,7 +185,7 @@ class TestBudget:
         left = Workflow("bag", tuple(a for a in workflow.activations if a.id not in _done(first.facts)))
         rest = Played(schedule(left, four, STILL, scheduler="heft"), left, RunLimits())
         told_usd = float(stopped["sentence"].rpartition("$")[2].rstrip("."))
-        assert first.crew.cost_usd() + rest.crew.cost_usd() <= told_usd
+        assert first.workers.cost_usd() + rest.workers.cost_usd() <= told_usd
 
 
 class TestDeadline:
@@ -195,7 +197,7 @@ class TestDeadline:
         assert stopped["why"] == "deadline"
         assert '--deadline "' in stopped["sentence"]
         assert 0 < max(fact["finish_s"] for fact in _named(played.facts, "ended")) <= 300.0
-        assert max(played.crew.paid.values()) <= 300.0 + GONE_S
+        assert max(played.workers.paid.values()) <= 300.0 + GONE_S
 
     def test_short_time_spreads_work_anew(self) -> None:
         """A plan that left a machine idle, followed to the letter, takes twice the deadline."""

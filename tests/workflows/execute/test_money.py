@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.bill import Bill
-from prudent.cloud.leases.holder import Holder
-from prudent.cloud.leases.lease import Lease, Rented
-from prudent.cloud.leases.machine_delays import Delays
-from prudent.cloud.leases.register import Register
+from prudent.cloud.billing import Bill
+from prudent.cloud.leases.lease import Lease, LeasedMachine, LeaseHolder
+from prudent.cloud.leases.machine_delays import DelayRecords
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.local.provider import LocalProvider
-from prudent.cloud.providers.provider import LaunchFailed, Offer, Order
+from prudent.cloud.providers.provider import LaunchFailed, LaunchOrder, Offer
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.money import Price
@@ -82,7 +81,7 @@ def test_a_run_stops_before_its_budget_is_passed_and_goes_on_with_more(
     )
     plan, folder = _plan(workflow), tmp_path / "run"
     for _ in range(50):  # so slow is this computer said to be, that it is early enough on any
-        Delays(Register(home).home).note("local", "give_back", 5.0)
+        DelayRecords(LeaseRegister(home).home).note("local", "give_back", 5.0)
     again: dict[str, Any] = {"directory": ground, "on": dollar_a_second, "home": home, "check": False}
     run = execute(plan, workflow, folder, budget_usd=24.0, anyway=True, **again)
     assert run.stopped is not None
@@ -91,7 +90,7 @@ def test_a_run_stops_before_its_budget_is_passed_and_goes_on_with_more(
     assert run.cost_usd == pytest.approx(_leased_usd(home))
     assert 0 < run.cost_usd <= 24.0
     assert run.over_usd == 0
-    [lease] = Register(home).leases()
+    [lease] = LeaseRegister(home).leases()
     assert lease.machines[0].launched_s < float((ground / "alive").read_text()) <= (lease.released_s or 0.0)
     # The run's clock counts the boot: the first command began when its own clock says so, since the order.
     began_s = float(clock.read_text()) - lease.machines[0].launched_s
@@ -99,14 +98,14 @@ def test_a_run_stops_before_its_budget_is_passed_and_goes_on_with_more(
     assert began_s > 0.2
     with pytest.raises(BadInput, match="--budget"):
         execute(plan, workflow, folder, budget_usd=run.cost_usd + 1.0, resume=True, **again)
-    assert len(Register(home).leases()) == 1, "nothing is rented before the forecast"
+    assert len(LeaseRegister(home).leases()) == 1, "nothing is rented before the forecast"
     go.touch()
     run = execute(plan, workflow, folder, budget_usd=500.0, resume=True, **again)
     assert run.succeeded
     assert run.skipped == 1
-    assert len(Register(home).leases()) == 2
+    assert len(LeaseRegister(home).leases()) == 2
     assert run.cost_usd == pytest.approx(_leased_usd(home))
-    assert [rent.vm for rent in run.rents] == ["v1", "v1"]
+    assert [rent.vm for rent in run.vm_usage] == ["v1", "v1"]
     assert run.forecast is not None
 
 
@@ -119,7 +118,7 @@ def test_what_is_forecast_to_be_too_dear_rents_nothing(
         execute(plan, letters, tmp_path / "run", budget_usd=0.5, **told)
     with pytest.raises(BadInput, match=r"expected to take .*give --deadline \"1 min\""):
         execute(plan, letters, tmp_path / "run", deadline_s=0.5, **told)
-    assert Register(home).leases() == ()
+    assert LeaseRegister(home).leases() == ()
     with pytest.raises(BadInput, match="leave out"):
         execute(plan, letters, tmp_path / "run", budget_usd=0.5, replay=0.1, **told)
 
@@ -134,7 +133,7 @@ def test_less_than_the_shortest_use_of_its_machines_rents_none(
             _plan(letters, 2), letters, tmp_path / "run", directory=ground, home=home, anyway=True,
             on=f"local:{tmp_path / 'prices.csv'}", budget_usd=71.0,
         )  # fmt: skip
-    assert Register(home).leases() == ()
+    assert LeaseRegister(home).leases() == ()
 
 
 def test_machines_that_do_not_come_up_in_time_are_given_back(
@@ -190,7 +189,7 @@ def test_what_a_killed_program_had_rented_is_on_the_bill(
     plan = tmp_path / "plan.json"
     _plan(workflow).save(plan)
     words = [sys.executable, "-m", "prudent.cli.main", "execute", plan, tmp_path / "w.json", "--resume"]
-    words += ["--on", dollar_a_second, "--directory", ground, "--json"]
+    words += ["--where", dollar_a_second, "--directory", ground, "--json"]
     told: dict[str, Any] = {"env": {**os.environ, "PRUDENT_HOME": str(home)}, "stdout": subprocess.PIPE}
     with subprocess.Popen(words, **told) as first:
         while not begun.exists():
@@ -202,7 +201,7 @@ def test_what_a_killed_program_had_rented_is_on_the_bill(
     assert WorkflowRun.read(plan.with_suffix(".run")).cost_usd == pytest.approx(_leased_usd(home))
     go.touch()
     done = subprocess.run(words, **told, check=True)
-    assert len(Register(home).leases()) == 2
+    assert len(LeaseRegister(home).leases()) == 2
     assert json.loads(done.stdout)["cost_usd"] == pytest.approx(_leased_usd(home))
 
 
@@ -210,16 +209,16 @@ class TestBill:
     price = Price(3.6, "2025-01-01", "catalog", minimum_s=60)
 
     def lease(self, run: str, cluster: str, launched_s: float, released_s: float | None) -> Lease:
-        order = Order(cluster, run, "me", TYPE, 1, 0.0)
-        machine = Rented(f"{cluster}-0", launched_s, self.price)
+        order = LaunchOrder(cluster, run, "me", TYPE, 1, 0.0)
+        machine = LeasedMachine(f"{cluster}-0", launched_s, self.price)
         state = "up" if released_s is None else "released"
         return Lease(
-            order, "local", {"local": ""}, Holder.here(), launched_s, launched_s + 300, self.price, state,
+            order, "local", {"local": ""}, LeaseHolder.here(), launched_s, launched_s + 300, self.price, state,
             (machine,), released_s,
         )  # fmt: skip
 
     def test_only_the_run_s_own_machines_are_on_it(self, home: Path) -> None:
-        register = Register(home)
+        register = LeaseRegister(home)
         for lease in (
             self.lease("mine", "a", 1000.0, 1100.0),
             self.lease("mine", "b", 1000.0, 1010.0),
@@ -232,7 +231,7 @@ class TestBill:
 
     def test_what_a_killed_session_rented_is_paid_for(self, home: Path) -> None:
         """Its journal has no bill, but the register has its leases, also those that the reaper ended."""
-        register = Register(home)
+        register = LeaseRegister(home)
         register.want(self.lease("run", "killed", 1005.0, 1105.0))
         facts: list[dict[str, Any]] = [
             {"fact": "run"},
@@ -246,7 +245,7 @@ class TestBill:
         assert (row["vm"], row["from_s"], row["until_s"]) == ("v1", 5.0, 105.0)
 
     def test_what_the_register_forgot_stays_on_the_bill(self, home: Path) -> None:
-        register = Register(home)
+        register = LeaseRegister(home)
         register.want(self.lease("run", "old", 1000.0, 1100.0))
         first = bill_fact(Bill.of_run(register, "run"), [])
         register.forget(time.time())

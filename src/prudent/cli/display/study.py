@@ -14,11 +14,10 @@ from rich.text import Text
 from prudent.cli.console import configuration_text, measure_text, value_text
 from prudent.core.units import format_duration, format_money
 from prudent.reports.formatting import counted_trials, share
-from prudent.tuning.charges import INTERRUPTED
 from prudent.tuning.dry_run import DryRun
 from prudent.tuning.goal import COST, TIME, Constraint
-from prudent.tuning.recommendation import PredictedMeasure, Recommendation, untested_recommendation
-from prudent.tuning.result import Result
+from prudent.tuning.result import PredictedMeasure, Recommendation, Result, untested_recommendation
+from prudent.tuning.study.settlement import INTERRUPTED
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Trial
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def answer(result: Result, confirming: bool = False) -> list[RenderableType]:
         lines.append(
             Text(
                 "Interrupted. What was running has been stopped; its time was paid and is charged. It starts "
-                "again from its beginning when you go on with --resume.",
+                "again from its beginning when you continue with --resume.",
                 style="yellow",
             )
         )
@@ -174,7 +173,7 @@ def _nearest(result: Result, nearest: Trial) -> Iterator[str]:
         return
     yield "No configuration that was tried keeps every constraint."
     yield f"Nearest was trial #{nearest.number}: " + "; ".join(misses) + "."
-    yield f"Loosen {_these(misses)} with another goal, widen the space, or go on with --resume --budget."
+    yield f"Loosen {_these(misses)} with another goal, widen the space, or continue with --resume --budget."
 
 
 def hopeless(result: Result, recommended: Recommendation) -> Iterator[str]:
@@ -183,7 +182,7 @@ def hopeless(result: Result, recommended: Recommendation) -> Iterator[str]:
     if not missed:
         yield (
             "No configuration is likely to come to its end on the full data: too many runs failed; "
-            "read why in the report, and mend the job."
+            "read why in the report, and fix the job."
         )
         return
     yield "No configuration is expected to keep every constraint on the full data."
@@ -192,7 +191,7 @@ def hopeless(result: Result, recommended: Recommendation) -> Iterator[str]:
         for bound, e in missed
     ]
     yield f"Nearest, with a chance of {share(recommended.chance)}: " + "; ".join(told) + "."
-    yield f"Loosen {_these(told)} with another goal, widen the space, or go on with --resume --budget."
+    yield f"Loosen {_these(told)} with another goal, widen the space, or continue with --resume --budget."
 
 
 def _these(misses: list[str]) -> str:

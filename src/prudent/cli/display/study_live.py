@@ -16,8 +16,8 @@ from prudent.cli.display.live import LineView, LiveView, ScreenView, SilentView,
 from prudent.cli.display.trials_table import trials_table, varying
 from prudent.core.units import format_duration, format_money
 from prudent.tuning.goal import Goal
-from prudent.tuning.limits import OUT_OF_MONEY, Limit
-from prudent.tuning.study import Study
+from prudent.tuning.study.limits import OUT_OF_MONEY, Limit
+from prudent.tuning.study.study import Study
 from prudent.tuning.trial import Configuration, PendingTrial, Trial
 from prudent.tuning.tune import Event, TrialEnded, TrialExtended, TrialReported, TrialStarted
 

@@ -31,7 +31,7 @@ from prudent.tuning.trial import Progress
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from prudent.training.joint.train import JointOutlook
+    from prudent.training.joint.train import JointPreview
     from prudent.training.leaderboard import Leaderboard, TrialFailure
     from prudent.training.search.preview import RequestPreview
 
@@ -78,12 +78,17 @@ def _flat(transforms: object) -> dict[str, object]:
 
 def answer_lines(board: Leaderboard, report: Path | None) -> list[RenderableType]:
     """The best model, those after it, what failed and why, and where everything is."""
+    from prudent.reports.training import guessing_note
+
     lines: list[RenderableType] = []
     best = board.best
     if best is None:
         lines.append(Text(f"No model: {board.ended}, and no trial gave one.", style="yellow"))
     else:
         lines += [_best(best, board), ""]
+        guessing = guessing_note(board)
+        if guessing:
+            lines += [Text(f"{guessing} Give data with other features, or more rows.", style="yellow"), ""]
         if len(board.entries) > 1:
             lines += [ranking(board.entries[:TOP]), ""]
     lines += _failed(board.failures)
@@ -133,7 +138,7 @@ def _best(best: LeaderboardEntry, board: Leaderboard) -> Table:
     table.add_row(
         Text("  predicts", style="dim"), Text(f"a row in {format_duration(best.predict_ms / 1000)}")
     )
-    table.add_row(Text("  lies in", style="dim"), Text(best.model_path))
+    table.add_row(Text("  saved in", style="dim"), Text(best.model_path))
     return table
 
 
@@ -180,7 +185,7 @@ def plan_lines(seen: RequestPreview) -> list[RenderableType]:
     return lines
 
 
-def joint_lines(seen: JointOutlook) -> list[RenderableType]:
+def joint_lines(seen: JointPreview) -> list[RenderableType]:
     """What would be tried, where the machines are left open too."""
     size = "no end of" if seen.combinations is None else f"{seen.combinations:,}"
     lines: list[RenderableType] = [

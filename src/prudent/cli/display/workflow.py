@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from prudent.workflows.workflow import Workflow
 
 _LABEL = 12
+_ENOUGH_FOR_A_QUANTILE = 20
+"""Fewer worlds say nothing of the slowest 5 %."""
 
 
 def planned(
@@ -40,7 +42,7 @@ def planned(
     facts.add_row("Cost", f"{format_money(plan.cost_usd)} for {used} of {len(plan.fleet)} machines")
     busy = plan.busy_s / (plan.makespan_s * len(plan.fleet.lanes)) if plan.makespan_s else 0.0
     facts.add_row("Busy", f"{format_duration(plan.busy_s)} in all, {busy:.0%} of the slots' time")
-    facts.add_row("By", f"{plan.scheduler}, seed {plan.seed}, followed {_followed(plan)}")
+    facts.add_row("By", f"{plan.scheduler}, seed {plan.seed}; {_followed(plan)}")
     yield facts
     yield ""
     yield _beside(plan, beside)
@@ -53,9 +55,9 @@ def planned(
 
 def _followed(plan: Plan) -> str:
     return {
-        "static": "to the letter",
-        "adaptive": "until times differ, then by rank",
-        "frugal": "until times differ, then by rank on the same machines",
+        "static": "followed exactly",
+        "adaptive": "if run times differ from it, the rest is assigned anew in order of rank",
+        "frugal": "if run times differ from it, the rest is assigned anew to the same machines",
     }[plan.policy]
 
 
@@ -106,11 +108,16 @@ def judged(runs: Sequence[Execution]) -> Iterator[RenderableType]:
     makespans = np.array([run.makespan_s for run in runs])
     done = sum(run.succeeded for run in runs)
     facts = _grid()
-    facts.add_row("Worlds", f"{len(runs)}, finished in {done}")
+    facts.add_row("Worlds", f"{len(runs)}, finished in {done} of them")
     facts.add_row(
         "Makespan", Text(f"{format_duration(float(makespans.mean()))} on average", style="bold green")
     )
-    facts.add_row("", f"{format_duration(float(np.quantile(makespans, 0.95)))} in 95 of 100 worlds at most")
+    if len(runs) >= _ENOUGH_FOR_A_QUANTILE:
+        facts.add_row(
+            "", f"{format_duration(float(np.quantile(makespans, 0.95)))} or less in 95 % of the worlds"
+        )
+    else:
+        facts.add_row("", f"{format_duration(float(makespans.max()))} in the slowest of them")
     facts.add_row("Cost", f"{format_money(float(np.mean([run.cost_usd for run in runs])))} on average")
     facts.add_row("Retries", f"{float(np.mean([run.retries for run in runs])):.3g} on average")
     yield facts
@@ -129,13 +136,8 @@ def executed(run: WorkflowRun, report: Path | None) -> Iterator[RenderableType]:
     facts.add_row(
         "Done", Text(f"{done} of {len(run.workflow)}", style="bold green" if run.succeeded else "yellow")
     )
-    ratio = execution.makespan_s / run.plan.makespan_s if run.plan.makespan_s else 1.0
-    facts.add_row(
-        "Makespan",
-        f"{format_duration(execution.makespan_s)}, planned {format_duration(run.plan.makespan_s)} "
-        f"({ratio - 1:+.0%})",
-    )
-    rented = " for machines from order to give-back" if run.rents else " at the machines' prices"
+    facts.add_row("Makespan", _makespan(run))
+    rented = " for machines from order to give-back" if run.vm_usage else " at the machines' prices"
     budget = "" if run.budget_usd is None else f", of a budget of {format_money(run.budget_usd)}"
     facts.add_row("Cost", f"{format_money(run.cost_usd)}{rented}{budget}")
     if run.forecast is not None:
@@ -150,13 +152,30 @@ def executed(run: WorkflowRun, report: Path | None) -> Iterator[RenderableType]:
     if run.failures:
         facts.add_row("Failed", ", ".join(failure.activation for failure in run.failures[:6]))
     if run.stopped is not None:
-        facts.add_row("Stopped", f"{len(execution.unfinished)} remain; go on with --resume")
+        facts.add_row("Stopped", f"{len(execution.unfinished)} remain; continue with --resume")
     elif run.blocked and not run.succeeded:
         facts.add_row("Not run", f"{len(run.blocked)} that depend on others")
     yield facts
     yield _files((("Run", run.folder), ("Report", report)))
     if run.succeeded and run.replay is None:
         yield Text(f"Plan better with what was measured: --learn-from {shown(run.folder)}", style="dim")
+
+
+def _makespan(run: WorkflowRun) -> str:
+    """How long it took against the plan; of a rehearsal, what of it was the rehearsal's own overhead.
+
+    Starting an activation takes milliseconds; in the plan's seconds that is multiplied by 1 / scale, which
+    says nothing about the plan.
+    """
+    planned_s, took_s = run.plan.makespan_s, run.execution.makespan_s
+    if run.replay is not None:
+        due_s, real_s = planned_s * run.replay, took_s * run.replay
+        return (
+            f"{format_duration(planned_s)} planned; rehearsed in {format_duration(real_s)}, of which "
+            f"{format_duration(max(real_s - due_s, 0.0))} were overhead of the rehearsal"
+        )
+    more = took_s / planned_s - 1 if planned_s else 0.0
+    return f"{format_duration(took_s)}, planned {format_duration(planned_s)} ({more:+.0%})"
 
 
 def description(workflow: Workflow) -> dict[str, Any]:
@@ -195,13 +214,13 @@ def described(workflow: Workflow) -> Iterator[RenderableType]:
     levels = told["levels"]
     facts.add_row("Levels", f"{len(levels)}, the widest with {max(levels):,} activations")
     facts.add_row("Work", f"{format_duration(told['work_s'])} at the reference speed")
-    facts.add_row("Longest way", format_duration(told["longest_path_s"]))
+    facts.add_row("Longest path", format_duration(told["longest_path_s"]))
     facts.add_row(
         "Files", f"{told['files']:,} ({format_size(told['bytes'] / 1e6)}), {told['given_files']:,} given"
     )
     commands = told["with_commands"]
     facts.add_row(
-        "Commands", "none: it can be planned and rehearsed, not run" if not commands else f"{commands:,}"
+        "Commands", "none: it can be planned and rehearsed, but not run" if not commands else f"{commands:,}"
     )
     yield facts
     yield ""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from prudent.core.errors import BadInput
+from prudent.core.errors import BadInput, PrudentError
+
+if TYPE_CHECKING:
+    from prudent.cloud.clusters.spark_cluster import SparkCluster
 
 
 @dataclass(frozen=True)
-class Kind:
+class MachineRange:
     """Machines of one type: at least and at most so many (None: as many as there may be in all)."""
 
     type: str
@@ -18,7 +24,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Wish:
+class ClusterRequest:
     """Types in the order in which they are taken, and how many machines in all, from `least` to `most`.
 
     >>> wish = Wish((Kind("m5.large", most=2), Kind("m5.xlarge")), least=2, most=4)
@@ -26,7 +32,7 @@ class Wish:
     (('m5.large', 2), None, 'm5.xlarge')
     """
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[MachineRange, ...]
     least: int
     most: int
 
@@ -35,7 +41,7 @@ class Wish:
             raise BadInput("The cluster has no machine type; name one, like 3*m5.large.")
         if not 1 <= self.least <= self.most:
             raise BadInput(
-                f"A cluster of {self.least} to {self.most} machines cannot be; give at least 1, and no "
+                f"A cluster of {self.least} to {self.most} machines is not possible; give at least 1, and no "
                 "more at least than at most."
             )
         if sum(kind.least for kind in self.kinds) > self.most:
@@ -45,9 +51,9 @@ class Wish:
             )
 
     @classmethod
-    def exactly(cls, count: int, type_name: str) -> Wish:
+    def exactly(cls, count: int, type_name: str) -> ClusterRequest:
         """So many of one type, no more, no fewer."""
-        return cls((Kind(type_name),), count, count)
+        return cls((MachineRange(type_name),), count, count)
 
     def smallest(self) -> dict[str, int]:
         """The machines that work begins with, by type, if all can be had.
@@ -98,7 +104,7 @@ class Wish:
             return []
         return [kind.type for kind in reversed(self.kinds) if held.get(kind.type, 0) > kind.least]
 
-    def _room(self, kind: Kind, held: Mapping[str, int]) -> int:
+    def _room(self, kind: MachineRange, held: Mapping[str, int]) -> int:
         own = self.most if kind.most is None else kind.most
         # What others are still owed is kept free for them.
         owed = sum(max(each.least - held.get(each.type, 0), 0) for each in self.kinds if each != kind)
@@ -106,20 +112,20 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Step:
+class ScalingStep:
     """One machine more (`add`) or less of a type."""
 
     type: str
     add: bool
 
 
-def step(
-    wish: Wish,
+def scaling_step(
+    wish: ClusterRequest,
     held: Mapping[str, int],
     cores: Mapping[str, int],
     trials: int,
     refused: Collection[str] = (),
-) -> Step | None:
+) -> ScalingStep | None:
     """What to do about the machines, with so many trials under way; None if all is well.
 
     A trial keeps a core busy. While there are more trials than cores, some wait for others and a machine is
@@ -136,8 +142,64 @@ def step(
     total = sum(count * cores[name] for name, count in held.items())
     if sum(held.values()) < wish.least or trials > total:
         name = wish.another(held, refused)
-        return None if name is None else Step(name, True)
+        return None if name is None else ScalingStep(name, True)
     for name in wish.spare(held):
         if trials <= total - cores[name]:
-            return Step(name, False)
+            return ScalingStep(name, False)
     return None
+
+
+WAIT_S = 1.0
+"""Trials that wait so long get another machine."""
+
+IDLE_S = 15.0
+"""A machine that is not needed for so long is given back: to start it again would cost as much."""
+
+_LOOK_S = 0.25
+_AGAIN_S = 60.0
+
+
+class Autoscaler:
+    """Looks after a cluster until it is closed; `trials` tells how many are under way."""
+
+    def __init__(
+        self,
+        cluster: SparkCluster,
+        trials: Callable[[], int],
+        wait_s: float = WAIT_S,
+        idle_s: float = IDLE_S,
+    ) -> None:
+        self._cluster, self._trials = cluster, trials
+        self._wait_s, self._idle_s = wait_s, idle_s
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look_after, name="elastic Spark", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop looking; what is being done at the moment is stopped by closing the cluster."""
+        self._over.set()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def _look_after(self) -> None:
+        cores, wanted, since_s, refused_s = self._cluster.cores(), None, 0.0, 0.0
+        while not self._over.wait(_LOOK_S):
+            try:
+                self._cluster.mend()
+                now_s = time.monotonic()
+                if self._cluster.refused and now_s - refused_s > _AGAIN_S:
+                    refused_s = now_s
+                    self._cluster.refused.clear()
+                held, refused = self._cluster.held, self._cluster.refused
+                found = scaling_step(self._cluster.wish, held, cores, self._trials(), refused)
+                if found != wanted:
+                    wanted, since_s = found, now_s
+                elif found is not None and now_s - since_s >= (self._wait_s if found.add else self._idle_s):
+                    self._take(found)
+                    wanted = None
+            except PrudentError:
+                continue  # a provider in trouble: look again
+
+    def _take(self, found: ScalingStep) -> None:
+        (self._cluster.grow if found.add else self._cluster.shrink)(found.type)

@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from prudent.cloud.clusters.closing import Closing
-from prudent.cloud.clusters.dask_node import TOLD
-from prudent.cloud.clusters.rental import LEASE_S, READY_S, Rental
-from prudent.cloud.clusters.rental_pool import each
-from prudent.cloud.clusters.spark_host import ask, door, own_address
+from prudent.cloud.clusters.cluster_host import callback_port, own_address, probe
+from prudent.cloud.clusters.dask_node import WORKER_ARGUMENTS
+from prudent.cloud.clusters.rental import LEASE_S, READY_S, ClosedOnExit, Rental
+from prudent.cloud.clusters.rental_pool import concurrently
 from prudent.cloud.leases.lease import Lease
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.channel import Channel, RemoteProcess
 from prudent.cloud.providers.provider import Instance, Provider
 from prudent.core.errors import PrudentError, RunFailed
@@ -27,7 +26,7 @@ _PACKAGE = "prudent[workflows]"
 
 
 @dataclass(frozen=True)
-class Seat:
+class DaskWorkerSpec:
     """A worker that is wanted: its name, its machine's type, and how many tasks it takes at once.
 
     At a price above `most_usd_per_h` its machine is not launched.
@@ -44,7 +43,7 @@ class Seat:
 class DaskHost:
     """The machine of one seat."""
 
-    seat: Seat
+    seat: DaskWorkerSpec
     instance: Instance
     channel: Channel
     python: str
@@ -52,7 +51,7 @@ class DaskHost:
     caller: str
 
 
-class DaskCluster(Closing):
+class DaskCluster(ClosedOnExit):
     """Machines for some seats, and a Dask worker on each; all gone at the end of the `with` block.
 
     The scheduler is the caller's: it listens at `here`, the address of this computer in the network of the
@@ -62,10 +61,10 @@ class DaskCluster(Closing):
     def __init__(
         self,
         provider: Provider,
-        seats: Sequence[Seat],
+        seats: Sequence[DaskWorkerSpec],
         *,
         run: str,
-        register: Register,
+        register: LeaseRegister,
         lease_s: float = LEASE_S,
         ready_s: float = READY_S,
     ) -> None:
@@ -100,7 +99,7 @@ class DaskCluster(Closing):
         try:
             for name, spot in dict.fromkeys((seat.type, seat.spot) for seat in self.seats):
                 self.provider.offer(name, spot)  # an unknown type, before anything is paid
-            for host in each(self._rented, list(self._rentals)):
+            for host in concurrently(self._rented, list(self._rentals)):
                 self.hosts[host.seat.name] = host
         except BaseException:
             self.close()
@@ -110,8 +109,8 @@ class DaskCluster(Closing):
     def _rented(self, rental: Rental) -> DaskHost:
         seat = self._rentals[rental]
         [instance] = rental.launch(seat.most_usd_per_h).wait_ready().instances
-        with door(instance.address) as knocked:
-            found = ask(instance, rental.channel(), knocked, {}, _MODULES, _PACKAGE)
+        with callback_port(instance.address) as knocked:
+            found = probe(instance, rental.channel(), knocked, {}, _MODULES, _PACKAGE)
         place = found["python"], found["address"], found["caller"]
         return DaskHost(seat, instance, rental.channel(), *place)
 
@@ -124,10 +123,10 @@ class DaskCluster(Closing):
             told |= {"host": host.address, "certificates": dict(certificates)}
             command = f"exec {shlex.quote(host.python)} -m prudent.cloud.clusters.dask_node > {_LOG} 2>&1"
             # No file of the machine holds the key, nor can others see it: it ends with the worker.
-            return host.channel.start(command, {TOLD: json.dumps(told)})
+            return host.channel.start(command, {WORKER_ARGUMENTS: json.dumps(told)})
 
         hosts = list(self.hosts.values())
-        for host, process in zip(hosts, each(start, hosts), strict=True):
+        for host, process in zip(hosts, concurrently(start, hosts), strict=True):
             self._processes[host.seat.name] = process
 
     def check(self) -> None:
@@ -154,8 +153,8 @@ class DaskCluster(Closing):
     def close(self) -> None:
         """End the workers with all that they started, then the machines."""
         processes = list(self._processes.values())
-        each(_ended, processes)
-        errors = [error for error in each(_released, list(self._rentals)) if error is not None]
+        concurrently(_ended, processes)
+        errors = [error for error in concurrently(_released, list(self._rentals)) if error is not None]
         if errors:
             raise errors[0]
 

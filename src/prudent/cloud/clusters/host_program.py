@@ -137,7 +137,7 @@ def _caller(port: int, candidates: list[str]) -> str:
     return ""
 
 
-def meet(told: dict[str, Any]) -> dict[str, Any]:
+def find_addresses(told: dict[str, Any]) -> dict[str, Any]:
     """Which Python this is, and under which addresses this machine and the calling computer are reached."""
     caller = _caller(int(told["port"]), list(told["callers"]))
     return {
@@ -164,7 +164,7 @@ def prepare(told: dict[str, Any]) -> dict[str, Any]:
     if home:
         exec((Path(home) / "version.py").read_text(), version)
     return {
-        **meet(told),
+        **find_addresses(told),
         "work": str(work.absolute()),
         "spark": str(version.get("__version__", "")),
         "spark_home": home,
@@ -176,4 +176,4 @@ def prepare(told: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     asked = json.loads(os.environ["PRUDENT_ASKED"])
-    sys.stdout.write(json.dumps(prepare(asked) if "work" in asked else meet(asked)) + "\n")
+    sys.stdout.write(json.dumps(prepare(asked) if "work" in asked else find_addresses(asked)) + "\n")

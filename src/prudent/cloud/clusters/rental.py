@@ -6,20 +6,20 @@ import contextlib
 import secrets
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from prudent.cloud.cluster import cluster_text
-from prudent.cloud.leases.holder import Holder
-from prudent.cloud.leases.lease import Lease, Rented
-from prudent.cloud.leases.register import LeaseLost, Register
+from prudent.cloud.catalog import cluster_text
+from prudent.cloud.leases.lease import Lease, LeasedMachine, LeaseHolder
+from prudent.cloud.leases.register import LeaseLost, LeaseRegister
 from prudent.cloud.providers.channel import Channel
-from prudent.cloud.providers.provider import Instance, LaunchFailed, Order, Provider, Remembering
+from prudent.cloud.providers.provider import Instance, LaunchFailed, LaunchOrder, Provider, ReportsEnds
 from prudent.core.errors import BadInput, PrudentError, RunFailed
 from prudent.core.money import Price
-from prudent.core.points import kill_point
+from prudent.core.processes import kill_point
 
 LEASE_S = 300.0
 """How long machines outlive a run that dies where no reaper comes by."""
@@ -49,7 +49,7 @@ class Rental:
         count: int = 1,
         *,
         run: str,
-        register: Register,
+        register: LeaseRegister,
         lease_s: float = LEASE_S,
         renew_s: float | None = None,
         ready_s: float = READY_S,
@@ -73,7 +73,7 @@ class Rental:
         self.renew_s = lease_s / 3 if renew_s is None else renew_s
         self._ready_s = ready_s
         self._clock = clock
-        self._order = Order(self.cluster, run, register.owner, type_name, count, 0.0, spot)
+        self._order = LaunchOrder(self.cluster, run, register.owner, type_name, count, 0.0, spot)
         self._lease: Lease | None = None
         self._gone_s: float | None = None
         self._instances: tuple[Instance, ...] = ()
@@ -191,7 +191,7 @@ class Rental:
             order=order,
             provider=self.provider.name,
             settings=self.provider.settings,
-            holder=Holder.here(),
+            holder=LeaseHolder.here(),
             wanted_s=now_s,
             lease_end_s=order.lease_end_s,
             price=offer.price,
@@ -206,7 +206,7 @@ class Rental:
             kill_point("launch.accepted")
             self._instances = instances
             with self._lease_lock:
-                self._lease = self.register.up(self.cluster, map(Rented.of, instances))
+                self._lease = self.register.up(self.cluster, map(LeasedMachine.of, instances))
             kill_point("launch.up")
         except BaseException as error:
             self._release_after(error)
@@ -255,7 +255,7 @@ class Rental:
         begun_s = self._clock()
         found = self._terminate()
         kill_point("release.terminated")
-        rented, gone_s = [Rented.of(one) for one in found], self._gone_s
+        rented, gone_s = [LeasedMachine.of(one) for one in found], self._gone_s
         assert gone_s is not None
         # What ended because of us is paid until we know; what was taken away before, until its provider says.
         ends_s = {name: end_s for name, end_s in self._ends_s().items() if end_s < begun_s}
@@ -302,7 +302,7 @@ class Rental:
 
     def _ends_s(self) -> Mapping[str, float]:
         """When machines of it were gone, by their ids, as far as the provider knows."""
-        if isinstance(self.provider, Remembering):
+        if isinstance(self.provider, ReportsEnds):
             with contextlib.suppress(PrudentError, OSError):
                 return self.provider.ended_s(self.cluster)
         return {}
@@ -345,3 +345,20 @@ class Rental:
             self.provider.renew(self._instances, end_s)
         self._safe_until_s = end_s
         kill_point("renew.done")
+
+
+class ClosedOnExit(ABC):
+    """Closed when its block ends. Trouble while closing is told, but what went wrong first comes first."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except PrudentError as trouble:
+            if error is None:
+                raise
+            error.add_note(str(trouble))

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from prudent.cloud.clusters.rental import Rental
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.meter import Meter
 from prudent.cloud.providers.provider import Offer, Provider
 from prudent.core.errors import PrudentError, RunFailed
@@ -21,7 +21,7 @@ B = TypeVar("B")
 _AT_ONCE = 16
 
 
-class Rentals:
+class RentalPool:
     """Rented machines by type. A machine counts from before it is asked for until it is certainly gone.
 
     Each has a lease of its own: one that is lost or given back must not concern the leases of the others.
@@ -31,7 +31,7 @@ class Rentals:
     def __init__(
         self,
         provider: Provider,
-        register: Register,
+        register: LeaseRegister,
         run: str,
         spot: bool,
         lease_s: float,
@@ -105,7 +105,7 @@ class Rentals:
         with self._lock:
             self._closed = True
             rentals = list(self._all)
-        errors = [error for error in each(_released, rentals) if error is not None]
+        errors = [error for error in concurrently(_released, rentals) if error is not None]
         with self._lock:
             self._holding.clear()
         if errors:
@@ -116,7 +116,7 @@ class Rentals:
             raise RunFailed("The cluster is being closed; start it again.")
 
 
-def each(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
+def concurrently(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
     """The answers in order; it is other machines that work, so all are asked side by side."""
     if len(items) <= 1:
         return [work(item) for item in items]

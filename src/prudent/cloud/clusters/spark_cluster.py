@@ -13,16 +13,23 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from prudent.cloud.clusters import class_archive
-from prudent.cloud.clusters.autoscaling import Wish
-from prudent.cloud.clusters.closing import Closing
+from prudent.cloud.clusters import spark_java
+from prudent.cloud.clusters.autoscaling import ClusterRequest
+from prudent.cloud.clusters.cluster_host import (
+    DistributedFiles,
+    SparkHost,
+    callback_port,
+    host_sees_files,
+    host_shares_folder,
+    is_loopback,
+    own_address,
+    prepare,
+)
 from prudent.cloud.clusters.host_program import PYTHON
-from prudent.cloud.clusters.rental import LEASE_S, READY_S, Rental
-from prudent.cloud.clusters.rental_pool import Rentals, each
-from prudent.cloud.clusters.spark_data import Carried, sees, shares
-from prudent.cloud.clusters.spark_host import SparkHost, door, is_loopback, own_address, prepare
-from prudent.cloud.clusters.spark_java import AT, REGISTERED, UI, Daemon, start_master, start_worker
-from prudent.cloud.leases.register import Register
+from prudent.cloud.clusters.rental import LEASE_S, READY_S, ClosedOnExit, Rental
+from prudent.cloud.clusters.rental_pool import RentalPool, concurrently
+from prudent.cloud.clusters.spark_java import AT, REGISTERED, UI, SparkDaemon, start_master, start_worker
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.meter import Meter
 from prudent.cloud.providers.channel import LOST
 from prudent.cloud.providers.provider import CAPACITY, QUOTA, LaunchFailed, Offer, Provider
@@ -50,11 +57,11 @@ _NO_ORDERS = {"spark.master.rest.enabled": "false", "spark.master.ui.decommissio
 class _Worker:
     host: SparkHost
     rental: Rental
-    daemon: Daemon
+    daemon: SparkDaemon
     restarts: int = 0
 
 
-class SparkCluster(Closing):
+class SparkCluster(ClosedOnExit):
     """A master and workers on machines of a provider, as many as a wish says.
 
         wish = Wish.exactly(3, "m5.large")
@@ -69,10 +76,10 @@ class SparkCluster(Closing):
     def __init__(
         self,
         provider: Provider,
-        wish: Wish,
+        wish: ClusterRequest,
         *,
         run: str,
-        register: Register,
+        register: LeaseRegister,
         logs: Path,
         spot: bool = False,
         lease_s: float = LEASE_S,
@@ -84,13 +91,13 @@ class SparkCluster(Closing):
         self.stop_driver: Callable[[], None] | None = None
         """What ends a driver that waits for these machines, while it could wait for them in vain."""
         self._logs = Path(logs)
-        self._rentals = Rentals(provider, register, run, spot, lease_s, ready_s, self.meter)
+        self._rentals = RentalPool(provider, register, run, spot, lease_s, ready_s, self.meter)
         self._secret = secrets.token_hex(32)
         self._workers: list[_Worker] = []
-        self._master: Daemon | None = None
+        self._master: SparkDaemon | None = None
         self._first: SparkHost | None = None
         self._first_rental: Rental | None = None
-        self._carried: Carried | None = None
+        self._carried: DistributedFiles | None = None
         self.refused: dict[str, str] = {}
         self._closing = threading.Event()
         self._lock = threading.RLock()
@@ -163,8 +170,8 @@ class SparkCluster(Closing):
         heap_mb = min([worker.host.heap_mb for worker in self._workers], default=self._first.heap_mb)
         java = "-XX:-UsePerfData -Djava.io.tmpdir=."
         if self.here:
-            kept = class_archive.kept_at(self._first.java_home, self._first.spark_home)
-            java = f"{java} {class_archive.options(kept)}".strip()
+            kept = spark_java.class_archive_path(self._first.java_home, self._first.spark_home)
+            java = f"{java} {spark_java.class_archive_options(kept)}".strip()
         options = {
             **_COMMON,
             "spark.driver.host": caller,
@@ -259,15 +266,15 @@ class SparkCluster(Closing):
         """
         with self._changing:
             hosts = [worker.host for worker in self._workers]
-            if all(each(lambda host: sees(host, parts), hosts)):
+            if all(concurrently(lambda host: host_sees_files(host, parts), hosts)):
                 return list(parts)
-            self._carried = Carried(parts, work)
-            each(self._carried.bring, hosts)
+            self._carried = DistributedFiles(parts, work)
+            concurrently(self._carried.bring, hosts)
             return self._carried.paths
 
     def shares(self, folder: Path) -> bool:
         """Whether what a machine writes to a folder is written to that folder here."""
-        return all(each(lambda worker: shares(worker.host, folder), list(self._workers)))
+        return all(concurrently(lambda worker: host_shares_folder(worker.host, folder), list(self._workers)))
 
     def close(self) -> None:
         """End everything. Whoever is starting something meanwhile is stopped, and waited for."""
@@ -295,11 +302,11 @@ class SparkCluster(Closing):
             self._workers.clear()
         # At once, and before the machines: they would give each Java time for a farewell.
         daemons = [worker.daemon for worker in workers]
-        each(lambda one: one.end(), [*daemons, *([self._master] if self._master else [])])
+        concurrently(lambda one: one.end(), [*daemons, *([self._master] if self._master else [])])
         if (carried := self._carried) is not None:
             carried.close()
             with contextlib.suppress(PrudentError):
-                each(lambda worker: carried.forget(worker.host), workers)
+                concurrently(lambda worker: carried.forget(worker.host), workers)
         self._rentals.close()
 
     def __enter__(self) -> Self:
@@ -314,7 +321,7 @@ class SparkCluster(Closing):
             # An unknown type is told here, before anything is written or paid.
             most_usd_per_h = self._rentals.ceiling(type_name, count)
             attempt = partial(self._attempt, most_usd_per_h=most_usd_per_h)
-            for answer in each(attempt, [type_name] * count):
+            for answer in concurrently(attempt, [type_name] * count):
                 if isinstance(answer, Rental):
                     rented.append(answer)
                 elif answer.kind in (CAPACITY, QUOTA):
@@ -327,7 +334,7 @@ class SparkCluster(Closing):
                 f"{self.wish.least} machines are needed at least, and could not be had: {why}; ask for "
                 "fewer, or name other types."
             )
-        return each(self._prepared, rented)
+        return concurrently(self._prepared, rented)
 
     def _attempt(self, type_name: str, most_usd_per_h: float | None) -> Rental | LaunchFailed:
         try:
@@ -342,7 +349,7 @@ class SparkCluster(Closing):
         # Machines on one computer share its memory, whatever their types say.
         sharing = self.wish.most if only_here else 1
         try:
-            with door(instance.address) as knocked:
+            with callback_port(instance.address) as knocked:
                 host = prepare(instance, rental.channel(), offer, knocked, sharing)
             if self._workers:
                 least_mb = min(worker.host.heap_mb for worker in self._workers)
@@ -370,7 +377,7 @@ class SparkCluster(Closing):
                 self._rentals.give_back(rental)
             raise
 
-    def _worker(self, host: SparkHost) -> Daemon:
+    def _worker(self, host: SparkHost) -> SparkDaemon:
         self._numbers += 1
         return start_worker(
             host, self.master, self._secret, self._settings(), self._log(f"worker-{self._numbers}")

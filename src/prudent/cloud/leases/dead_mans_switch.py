@@ -25,7 +25,9 @@ def script() -> str:
     return resources.files("prudent.cloud.leases").joinpath("switch.sh").read_text(encoding="utf-8")
 
 
-def marks(cluster: str, machine: str, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+def cluster_environment(
+    cluster: str, machine: str, environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """The variables for a command's environment; inside another cluster both are carried.
 
     >>> marks("c1", "c1-0", {"PRUDENT_CLUSTER": "c0"})

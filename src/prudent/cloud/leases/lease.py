@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from prudent.cloud.hold import RentalPeriod, cost_usd
-from prudent.cloud.leases.holder import Holder
-from prudent.cloud.providers.provider import Instance, Order
+from prudent.cloud.billing import RentalPeriod, cost_usd
+from prudent.cloud.processes import ProcessIdentity
+from prudent.cloud.providers.provider import Instance, LaunchOrder
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
 
@@ -17,7 +19,7 @@ WANTED, UP, RELEASED = "wanted", "up", "released"
 
 
 @dataclass(frozen=True)
-class Rented:
+class LeasedMachine:
     """One machine of a lease: since when, and at which price, it is paid for.
 
     `gone_s` is known of one that was taken away, or ended by itself, before its lease was released.
@@ -29,7 +31,7 @@ class Rented:
     gone_s: float | None = None
 
     @classmethod
-    def of(cls, instance: Instance) -> Rented:
+    def of(cls, instance: Instance) -> LeasedMachine:
         return cls(instance.id, instance.launched_s, instance.price)
 
 
@@ -41,15 +43,15 @@ class Lease:
     `provider_of`), so that another process can end what this one has launched.
     """
 
-    order: Order
+    order: LaunchOrder
     provider: str
     settings: Mapping[str, str]
-    holder: Holder
+    holder: LeaseHolder
     wanted_s: float
     lease_end_s: float
     price: Price
     state: str = WANTED
-    machines: tuple[Rented, ...] = ()
+    machines: tuple[LeasedMachine, ...] = ()
     released_s: float | None = None
     why: str = ""
 
@@ -95,7 +97,7 @@ class Lease:
             return self.holds
         return (RentalPeriod(self.cluster, self.price, self.wanted_s),) * self.order.count
 
-    def with_machines(self, machines: Iterable[Rented]) -> Lease:
+    def with_machines(self, machines: Iterable[LeasedMachine]) -> Lease:
         """With machines that were not known before; what is known stays as it was."""
         known = {one.id: one for one in machines} | {one.id: one for one in self.machines}
         return replace(self, machines=tuple(sorted(known.values(), key=lambda one: (one.launched_s, one.id))))
@@ -109,7 +111,7 @@ class Lease:
         self,
         released_s: float,
         why: str,
-        machines: Iterable[Rented],
+        machines: Iterable[LeasedMachine],
         ends_s: Mapping[str, float] | None = None,
     ) -> Lease:
         """Released, with the machines that nobody had recorded. Done twice, the first time counts.
@@ -151,10 +153,10 @@ class Lease:
         """The lease that `to_dict` wrote."""
         try:
             return cls(
-                order=Order(**said["order"]),
+                order=LaunchOrder(**said["order"]),
                 provider=str(said["provider"]),
                 settings={str(name): str(value) for name, value in said["settings"].items()},
-                holder=Holder.from_dict(said["holder"]),
+                holder=LeaseHolder.from_dict(said["holder"]),
                 wanted_s=float(said["wanted_s"]),
                 lease_end_s=float(said["lease_end_s"]),
                 price=Price.from_dict(said["price"]),
@@ -167,9 +169,9 @@ class Lease:
             raise BadInput(f"A lease is damaged ({error}): remove the file, then reap.") from error
 
 
-def _rented(said: Mapping[str, Any]) -> Rented:
+def _rented(said: Mapping[str, Any]) -> LeasedMachine:
     price = Price.from_dict(said["price"])
-    return Rented(str(said["id"]), float(said["launched_s"]), price, _moment(said.get("gone_s")))
+    return LeasedMachine(str(said["id"]), float(said["launched_s"]), price, _moment(said.get("gone_s")))
 
 
 def _moment(said: Any) -> float | None:
@@ -180,3 +182,49 @@ def _state(word: object) -> str:
     if word not in (WANTED, UP, RELEASED):
         raise ValueError(f"state {word!r}")
     return str(word)
+
+
+@dataclass(frozen=True)
+class LeaseHolder:
+    """A process and where it runs.
+
+    `realm` is the computer and, on Linux, the namespace that numbers its processes: two containers
+    that share a folder of leases must not take each other's processes for dead.
+    """
+
+    pid: int
+    started: str
+    realm: str
+
+    @classmethod
+    def here(cls) -> LeaseHolder:
+        """This process."""
+        identity = ProcessIdentity.of(os.getpid())
+        return cls(os.getpid(), identity.started if identity else "", _realm())
+
+    @property
+    def alive(self) -> bool | None:
+        """Whether it lives; None for one elsewhere, of which nobody here can tell."""
+        if self.realm != _realm() or not self.started:
+            return None
+        return ProcessIdentity(self.pid, self.started).alive
+
+    @property
+    def gone(self) -> bool:
+        """Whether it surely lives no more; where nobody can tell, the end of the lease decides."""
+        return self.alive is False
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"pid": self.pid, "started": self.started, "realm": self.realm}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> LeaseHolder:
+        return cls(int(values["pid"]), str(values["started"]), str(values["realm"]))
+
+
+def _realm() -> str:
+    try:
+        space = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        space = ""
+    return f"{socket.gethostname()} {space}".strip()

@@ -19,7 +19,7 @@ import numpy as np
 
 from prudent.cloud.home_folder import default_home
 
-What = Literal["boot", "give_back"]
+DelayKind = Literal["boot", "give_back"]
 _FILE = "delays.jsonl"
 _REMEMBERED = 50
 _TAIL_BYTES = 65_536
@@ -28,12 +28,12 @@ _PSEUDO = 2.0
 _SIGMA = 0.4
 _SPREADS = 2.0
 """So many deviations above the median, a delay is hardly ever longer."""
-_USUAL_S: Mapping[str, Mapping[What, float]] = {
+_USUAL_S: Mapping[str, Mapping[DelayKind, float]] = {
     "local": {"boot": 4.0, "give_back": 2.0},
     "hosts": {"boot": 6.0, "give_back": 4.0},
     "ec2": {"boot": 75.0, "give_back": 15.0},
 }
-_ELSEWHERE: Mapping[What, float] = {"boot": 75.0, "give_back": 15.0}
+_ELSEWHERE: Mapping[DelayKind, float] = {"boot": 75.0, "give_back": 15.0}
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class Delay:
         return np.asarray(self.median_s * np.exp(self.sigma * rng.normal(size=size)))
 
 
-AT_ONCE = Delay(0.0)
+NO_DELAY = Delay(0.0)
 
 
-def fitted(measured_s: Iterable[float], usual_s: float) -> Delay:
+def fit_delay(measured_s: Iterable[float], usual_s: float) -> Delay:
     """The delay that measurements tell, drawn towards the usual one while there are few.
 
     >>> fitted([], 4.0)
@@ -71,22 +71,22 @@ def fitted(measured_s: Iterable[float], usual_s: float) -> Delay:
     return Delay(math.exp(middle), math.sqrt(squares / (count + _PSEUDO)))
 
 
-class Delays:
+class DelayRecords:
     """The measurements of one home folder; a file that cannot be read or written is no reason to fail."""
 
     def __init__(self, home: Path | None = None) -> None:
         self._path = (home or default_home()) / "leases" / _FILE
 
-    def note(self, provider: str, what: What, seconds: float) -> None:
+    def note(self, provider: str, what: DelayKind, seconds: float) -> None:
         """Remember one measurement."""
         line = json.dumps({"provider": provider, "what": what, "s": round(seconds, 3)}) + "\n"
         with contextlib.suppress(OSError), self._path.open("a", encoding="utf-8") as file:
             file.write(line)
 
-    def of(self, provider: str, what: What, usual_s: float = 0.0) -> Delay:
+    def of(self, provider: str, what: DelayKind, usual_s: float = 0.0) -> Delay:
         """What to expect at a provider; `usual_s` is what its price list says, if it does."""
         usual_s = usual_s or _USUAL_S.get(provider, _ELSEWHERE)[what]
-        return fitted(self._measured_s()[provider, what][-_REMEMBERED:], usual_s)
+        return fit_delay(self._measured_s()[provider, what][-_REMEMBERED:], usual_s)
 
     def _measured_s(self) -> defaultdict[tuple[str, str], list[float]]:
         found: defaultdict[tuple[str, str], list[float]] = defaultdict(list)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from prudent.cloud.leases.lease import RELEASED, WANTED, Lease, Rented
-from prudent.cloud.leases.register import KEPT_S, Register
-from prudent.cloud.providers.provider import Instance, Provider, Remembering
+from prudent.cloud.leases.lease import RELEASED, WANTED, Lease, LeasedMachine
+from prudent.cloud.leases.register import KEPT_S, LeaseRegister
+from prudent.cloud.providers.provider import Instance, Provider, ReportsEnds
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.errors import PrudentError
 
@@ -27,7 +27,7 @@ _LATELY_S = 24 * 3600.0
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedMachine:
     """A machine that the reaper has ended (or would), why, and what it has cost."""
 
     instance: Instance
@@ -36,22 +36,22 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Reaped:
+class ReaperReport:
     """What a round of the reaper did; `complaints` are about what it could not do."""
 
-    ended: tuple[Ended, ...] = ()
+    ended: tuple[EndedMachine, ...] = ()
     released: tuple[Lease, ...] = ()
     complaints: tuple[str, ...] = ()
 
 
 def reap(
-    register: Register,
+    register: LeaseRegister,
     providers: Iterable[Provider],
     now_s: float,
     grace_s: float = GRACE_S,
     dry_run: bool = False,
     abandoned: bool = False,
-) -> Reaped:
+) -> ReaperReport:
     """End what has an expired lease, no live run, or no record; release the leases of what is gone.
 
     One provider in trouble does not keep the others waiting: it is reported, and its leases stay as
@@ -60,14 +60,16 @@ def reap(
     """
     leases, complaints = register.survey()
     clock, said = _clock(now_s), list(complaints)
-    ended: list[Ended] = []
+    ended: list[EndedMachine] = []
     released: list[Lease] = []
     seen: dict[str, dict[str, Instance]] = defaultdict(dict)
     gone_s: dict[str, float] = {}
     for provider in _distinct(providers):
         own = [lease for lease in leases if _at(lease, provider)]
         try:
-            rounds = _Round(register, provider, now_s, grace_s, dry_run, abandoned, seen, gone_s, clock)
+            rounds = _ProviderRound(
+                register, provider, now_s, grace_s, dry_run, abandoned, seen, gone_s, clock
+            )
             ended += rounds.end()
             released += rounds.release(own)
             said += rounds.complaints
@@ -75,25 +77,25 @@ def reap(
             said.append(f"{provider.name}: {error}")
     if not dry_run:
         register.forget(now_s - KEPT_S)
-    return Reaped(tuple(ended), tuple(released), tuple(said))
+    return ReaperReport(tuple(ended), tuple(released), tuple(said))
 
 
 def reap_all(
-    register: Register,
+    register: LeaseRegister,
     now_s: float,
     also: Iterable[Provider] = (),
     grace_s: float = GRACE_S,
     dry_run: bool = False,
     abandoned: bool = False,
-) -> Reaped:
+) -> ReaperReport:
     """`reap` at every place that the register knows of, and those in `also`."""
-    providers, complaints = places(register, now_s, also)
+    providers, complaints = known_providers(register, now_s, also)
     done = reap(register, providers, now_s, grace_s, dry_run, abandoned)
     return replace(done, complaints=(*complaints, *done.complaints))
 
 
-def places(
-    register: Register, now_s: float, also: Iterable[Provider] = ()
+def known_providers(
+    register: LeaseRegister, now_s: float, also: Iterable[Provider] = ()
 ) -> tuple[Sequence[Provider], tuple[str, ...]]:
     """A provider for each place where the register has machines, or had some lately; and what is wrong.
 
@@ -113,10 +115,10 @@ def places(
 
 
 @dataclass
-class _Round:
+class _ProviderRound:
     """One provider's share of the work."""
 
-    register: Register
+    register: LeaseRegister
     provider: Provider
     now_s: float
     grace_s: float
@@ -136,7 +138,7 @@ class _Round:
                 self._found[one.cluster].append(one)
                 self.seen[one.cluster][one.id] = one
 
-    def end(self) -> list[Ended]:
+    def end(self) -> list[EndedMachine]:
         """End the machines that should not be there, cluster by cluster."""
         ended = []
         for cluster, machines in self._found.items():
@@ -150,7 +152,7 @@ class _Round:
             except (PrudentError, OSError) as error:
                 self.complaints.append(f"{self.provider.name}: {cluster} could not be ended: {error}")
                 continue
-            ended += [Ended(one, why, self._cost_usd(one)) for one in machines]
+            ended += [EndedMachine(one, why, self._cost_usd(one)) for one in machines]
         return ended
 
     def release(self, leases: Iterable[Lease]) -> list[Lease]:
@@ -164,21 +166,21 @@ class _Round:
             if lease.cluster in there:
                 self.complaints.append(f"{self.provider.name}: {lease.cluster} is still there; reap again.")
                 continue
-            found = [Rented.of(one) for one in self.seen[lease.cluster].values()]
+            found = [LeasedMachine.of(one) for one in self.seen[lease.cluster].values()]
             try:
                 done.append(self._release(lease, found))
             except (PrudentError, OSError) as error:
                 self.complaints.append(str(error))
         return done
 
-    def _release(self, lease: Lease, found: Sequence[Rented]) -> Lease:
+    def _release(self, lease: Lease, found: Sequence[LeasedMachine]) -> Lease:
         why = self._over(lease) or ""
-        known = self.provider.ended_s(lease.cluster) if isinstance(self.provider, Remembering) else {}
+        known = self.provider.ended_s(lease.cluster) if isinstance(self.provider, ReportsEnds) else {}
         if not found and lease.state == WANTED and (known or lease.lease_end_s < self.now_s):
             # Nobody ever saw its machines. Those of which only the end is known, or all if the lease is
             # over, are taken for launched: money that may have been spent is counted as spent.
             ids = sorted(known) or [f"{lease.cluster}-{index}" for index in range(lease.order.count)]
-            found = [Rented(name, lease.wanted_s, lease.price) for name in ids]
+            found = [LeasedMachine(name, lease.wanted_s, lease.price) for name in ids]
         return self.register.release(lease.cluster, self._end_s(lease, known), why, found, known)
 
     def _end_s(self, lease: Lease, known: Mapping[str, float]) -> float:

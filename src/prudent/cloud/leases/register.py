@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from prudent.cloud.home_folder import default_home
-from prudent.cloud.leases.lease import RELEASED, UP, Lease, Rented
+from prudent.cloud.leases.lease import RELEASED, UP, Lease, LeasedMachine
 from prudent.core.errors import BadInput, PrudentError, RunFailed
 
 KEPT_S = 30 * 24 * 3600.0
@@ -31,7 +31,7 @@ class LeaseLost(RunFailed):
     """The lease was released by somebody else (the reaper, after it was over); its machines are gone."""
 
 
-class Register:
+class LeaseRegister:
     """All leases of one home folder. Safe for several threads and processes at once."""
 
     def __init__(self, home: Path | str | None = None) -> None:
@@ -63,7 +63,7 @@ class Register:
             self._write(path, _text(lease))
         return lease
 
-    def up(self, cluster: str, machines: Iterable[Rented]) -> Lease:
+    def up(self, cluster: str, machines: Iterable[LeasedMachine]) -> Lease:
         """Record which machines came of a lease."""
         known = tuple(machines)
         return self._change(cluster, lambda lease: replace(lease.with_machines(known), state=UP))
@@ -81,7 +81,7 @@ class Register:
         cluster: str,
         released_s: float,
         why: str = "",
-        machines: Iterable[Rented] = (),
+        machines: Iterable[LeasedMachine] = (),
         ends_s: Mapping[str, float] | None = None,
     ) -> Lease:
         """Record that no machine of it is left; see `Lease.ended`. `ends_s`: of those gone before."""
@@ -132,7 +132,7 @@ class Register:
 
     def _path(self, cluster: str) -> Path:
         if not _NAME.fullmatch(cluster):
-            raise BadInput(f'"{cluster}" is no name of a cluster: use letters, digits, "-", "_" and ".".')
+            raise BadInput(f'"{cluster}" is not a name of a cluster: use letters, digits, "-", "_" and ".".')
         return self.folder / f"{cluster}.json"
 
     def _read(self, path: Path) -> Lease | None:
@@ -186,5 +186,5 @@ def _text(lease: Lease) -> str:
 def _cannot_write(path: Path, error: OSError) -> RunFailed:
     return RunFailed(
         f"Cannot write {path} ({error.strerror}), and no cluster is launched without a lease on disk; "
-        "make room, or name another folder with PRUDENT_HOME."
+        "free some disk space, or name another folder with PRUDENT_HOME."
     )

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from prudent.cloud.cluster import cluster_text
+from prudent.cloud.catalog import cluster_text
 from prudent.cloud.leases.lease import RELEASED, Lease
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.provider import Instance, Provider
 from prudent.core.errors import PrudentError
 
@@ -18,7 +18,7 @@ UNRECORDED, FOREIGN = "unrecorded", "foreign"
 
 
 @dataclass(frozen=True)
-class Standing:
+class ClusterStatus:
     """One cluster: its lease, if there is one, and its machines, as far as anybody sees them."""
 
     cluster: str
@@ -69,9 +69,9 @@ class Standing:
         }
 
 
-def standing(
-    register: Register, providers: Iterable[Provider], now_s: float
-) -> tuple[tuple[Standing, ...], tuple[str, ...]]:
+def cluster_statuses(
+    register: LeaseRegister, providers: Iterable[Provider], now_s: float
+) -> tuple[tuple[ClusterStatus, ...], tuple[str, ...]]:
     """Every cluster that is recorded or seen and not gone, oldest first; and what could not be looked at."""
     leases, complaints = register.survey()
     said = list(complaints)
@@ -91,10 +91,10 @@ def standing(
     return tuple(sorted(found, key=lambda one: (one.since_s, one.cluster))), tuple(said)
 
 
-def _recorded(lease: Lease, machines: tuple[Instance, ...], now_s: float) -> Standing:
+def _recorded(lease: Lease, machines: tuple[Instance, ...], now_s: float) -> ClusterStatus:
     known = {one.id for one in lease.machines}
     late_usd = sum(_cost_usd(one, now_s) for one in machines if one.id not in known)
-    return Standing(
+    return ClusterStatus(
         cluster=lease.cluster,
         run=lease.run,
         place=lease.provider,
@@ -110,9 +110,9 @@ def _recorded(lease: Lease, machines: tuple[Instance, ...], now_s: float) -> Sta
     )
 
 
-def _unrecorded(owner: str, machines: tuple[Instance, ...], now_s: float) -> Standing:
+def _unrecorded(owner: str, machines: tuple[Instance, ...], now_s: float) -> ClusterStatus:
     first = min(machines, key=lambda one: one.index)
-    return Standing(
+    return ClusterStatus(
         cluster=first.cluster,
         run=first.run,
         place=first.provider,

@@ -40,7 +40,7 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Order:
+class LaunchOrder:
     """Machines wanted. `cluster` is made by whoever orders, before the launch: the same order twice is one.
 
     `lease_end_s` is a moment in seconds since 1970. Everything here ends up as tags on every machine, but for
@@ -122,10 +122,10 @@ class Provider(Protocol):
     def offer(self, type_name: str, spot: bool = False) -> Offer:
         """What a type costs; BadInput if there is no such type here."""
 
-    def launch(self, order: Order) -> tuple[Instance, ...]:
+    def launch(self, order: LaunchOrder) -> tuple[Instance, ...]:
         """All machines of an order, or `LaunchFailed` and none. The same cluster again: the same machines.
 
-        None is launched at a price above the order's (see `Order.check_price`). It returns when they were
+        None is launched at a price above the order's (see `LaunchOrder.check_price`). It returns when they were
         accepted, not when they can be used: see `ready`.
         """
 
@@ -149,7 +149,7 @@ class Provider(Protocol):
 
 
 @runtime_checkable
-class Remembering(Protocol):
+class ReportsEnds(Protocol):
     """A provider that can tell when machines were gone that it had."""
 
     def ended_s(self, cluster: str) -> Mapping[str, float]:

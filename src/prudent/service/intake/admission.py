@@ -14,21 +14,21 @@ from typing import Any
 
 from prudent.core.errors import BadInput
 from prudent.service.intake import tune_request
-from prudent.service.intake.refusal import CONFLICT, FORBIDDEN, MALFORMED, Refused, refused
+from prudent.service.intake.refusal import CONFLICT, FORBIDDEN, MALFORMED, Refused, refusal
 from prudent.service.intake.schedule_request import ScheduleRequest
 from prudent.service.notify.notice import may_write_to
-from prudent.service.security.accounts import known
-from prudent.service.security.data_locations import check_place, inside, policy_of, scheme_of
+from prudent.service.security.accounts import all_accounts
+from prudent.service.security.data_locations import check_location, policy_of, resolve_in_folders, scheme_of
 from prudent.service.security.protection import access_of, folders_for
 from prudent.service.settings import Settings
 from prudent.service.store import runs
-from prudent.service.store.runs import KeyTaken, NewRun, Run
+from prudent.service.store.runs import IdempotencyConflict, NewRun, RunRow
 from prudent.service.store.store import Store
 from prudent.service.store.users import COMMANDER, LOCAL, MEMBER, User
-from prudent.training.data.fetch import Policy
+from prudent.training.data.fetch import AccessPolicy
 from prudent.training.request.errors import BadRequest, RequestError
 
-__all__ = ["Accepted", "Refused", "prepare", "read_json", "sender_of", "submit", "submit_soon"]
+__all__ = ["AcceptedRequest", "Refused", "prepare", "read_json", "sender_of", "submit", "submit_async"]
 
 HIGHEST = 9
 DEEPEST = 100
@@ -38,10 +38,10 @@ _log = logging.getLogger("prudent.door")
 
 
 @dataclass(frozen=True)
-class Accepted:
+class AcceptedRequest:
     """A request that was taken; `created` is False when its key was known and this is the run of then."""
 
-    run: Run
+    run: RunRow
     created: bool
 
 
@@ -54,20 +54,20 @@ def submit(
     front: str,
     idempotency_key: str | None = None,
     priority: int = 0,
-) -> Accepted:
+) -> AcceptedRequest:
     """Check a request and keep it; when this returns it is on the disk. Refused if it is wrong."""
     new = prepare(settings, kind, document, user, front, idempotency_key, priority)
     try:
-        return Accepted(*store.write(runs.insert, new))
-    except KeyTaken as error:
+        return AcceptedRequest(*store.write(runs.insert, new))
+    except IdempotencyConflict as error:
         raise _conflict(error) from None
 
 
-async def submit_soon(store: Store, new: NewRun) -> Accepted:
+async def submit_async(store: Store, new: NewRun) -> AcceptedRequest:
     """Keep what `prepare` has checked, without blocking."""
     try:
-        return Accepted(*await store.write_soon(runs.insert, new))
-    except KeyTaken as error:
+        return AcceptedRequest(*await store.write_async(runs.insert, new))
+    except IdempotencyConflict as error:
         raise _conflict(error) from None
 
 
@@ -82,13 +82,13 @@ def prepare(
 ) -> NewRun:
     """Check a request without keeping it: the kind, who asks, and every part of the document."""
     if kind not in runs.KINDS:
-        raise refused(f'There is no kind "{kind[:40]}"; use one of: {", ".join(runs.KINDS)}.', "kind", 404)
+        raise refusal(f'There is no kind "{kind[:40]}"; use one of: {", ".join(runs.KINDS)}.', "kind", 404)
     if not user.may(MEMBER):
         raise _forbidden(f"{user.name} may look but not submit; ask for another role.")
     if not isinstance(document, Mapping):
-        raise refused("The document is no JSON object; begin with {.", status=MALFORMED)
+        raise refusal("The document is not valid JSON object; begin with {.", status=MALFORMED)
     if type(priority) is not int or not -HIGHEST <= priority <= HIGHEST:
-        raise refused(f"Give a whole number from {-HIGHEST} to {HIGHEST}.", "priority")
+        raise refusal(f"Give a whole number from {-HIGHEST} to {HIGHEST}.", "priority")
     text = _canonical(document)
     _check(settings, kind, document, user)
     return NewRun(
@@ -104,7 +104,7 @@ def prepare(
 
 
 def read_json(body: bytes | str) -> Any:
-    """A document of its text; Refused tells where it is no JSON, or says one thing twice.
+    """A document of its text; Refused tells where it is not valid JSON, or says one thing twice.
 
     What leaves here can be kept and answered: its numbers are finite and its texts whole.
     """
@@ -119,11 +119,11 @@ def read_json(body: bytes | str) -> Any:
             raise RecursionError
         return found
     except UnicodeDecodeError:
-        raise refused("It is no text in UTF-8; send it so.", status=MALFORMED) from None
+        raise refusal("It is not text in UTF-8; send it so.", status=MALFORMED) from None
     except RecursionError:
-        raise refused("It is nested too deeply; make it flatter.", status=MALFORMED) from None
+        raise refusal("It is nested too deeply; make it flatter.", status=MALFORMED) from None
     except ValueError as error:
-        raise refused(f"It is no JSON ({error}); mend it there.", status=MALFORMED) from None
+        raise refusal(f"It is not valid JSON ({error}); correct it.", status=MALFORMED) from None
 
 
 def title_of(kind: str, document: Mapping[str, Any]) -> str:
@@ -165,11 +165,11 @@ def _check(settings: Settings, kind: str, document: Mapping[str, Any], user: Use
     except BadRequest as error:
         raise Refused(error.errors) from None
     except BadInput as error:
-        raise refused(str(error)) from None
+        raise refusal(str(error)) from None
     except Exception as error:  # what the checks do not understand must not pass, nor end the service
         _log.exception("A %s request could not be checked", kind)
         said = type(error).__name__
-        raise refused(f"It cannot be understood ({said}); compare it with the reference.") from error
+        raise refusal(f"It cannot be understood ({said}); compare it with the reference.") from error
 
 
 def _train(settings: Settings, document: Mapping[str, Any], user: User) -> None:
@@ -203,12 +203,12 @@ def _where_mail_goes(settings: Settings) -> str:
 
 def _place(settings: Settings, path: str, folders: Sequence[Path]) -> None:
     if scheme_of(path) == "file":
-        inside(path, folders)
+        resolve_in_folders(path, folders)
     else:
-        check_place(path, policy_for(settings, folders))
+        check_location(path, policy_for(settings, folders))
 
 
-def policy_for(settings: Settings, folders: Sequence[Path]) -> Policy:
+def policy_for(settings: Settings, folders: Sequence[Path]) -> AccessPolicy:
     """What may be read for a request; the process that does the work is restricted to it."""
     return policy_of(
         folders,
@@ -226,13 +226,13 @@ def sender_of(store: Store, settings: Settings, otherwise: User) -> User:
     name = settings.intake_user
     if name is None:
         return otherwise
-    accounts = known(store, settings)
+    accounts = all_accounts(store, settings)
     if name == LOCAL.name and access_of(settings).is_open(accounts):
         return LOCAL
     for account in accounts:
         if account.name == name:
             return account
-    raise refused(
+    raise refusal(
         f'Documents dropped here are those of "{name[:64]}", who has no account; let the operator add '
         'one with "prudent users add", or change intake_user.',
         status=FORBIDDEN,
@@ -244,13 +244,13 @@ def _canonical(document: Mapping[str, Any]) -> str:
         text = json.dumps(document, sort_keys=True, allow_nan=False, ensure_ascii=False)
         text.encode()
     except RecursionError:
-        raise refused("It is nested too deeply; make it flatter.", status=MALFORMED) from None
+        raise refusal("It is nested too deeply; make it flatter.", status=MALFORMED) from None
     except UnicodeEncodeError:
-        raise refused(
-            "It has half of a character in it (a lone surrogate); mend it.", status=MALFORMED
+        raise refusal(
+            "It contains a lone surrogate (half of a character); correct it.", status=MALFORMED
         ) from None
     except (TypeError, ValueError):
-        raise refused(
+        raise refusal(
             "It has values that JSON does not have; use finite numbers.", status=MALFORMED
         ) from None
     return text
@@ -258,7 +258,7 @@ def _canonical(document: Mapping[str, Any]) -> str:
 
 def _key_hash(user: str, key: str) -> str:
     if not key or len(key) > _LONGEST_KEY or not key.isprintable():
-        raise refused(
+        raise refusal(
             f"The Idempotency-Key must have 1 to {_LONGEST_KEY} printable characters; choose another.",
             "Idempotency-Key",
             MALFORMED,
@@ -271,7 +271,7 @@ def _digest(*parts: str) -> str:
 
 
 def _no_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a number of JSON")
 
 
 def _is_deep(found: Any) -> bool:
@@ -300,13 +300,13 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"the key {twice[:40]!a} stands there twice")
+        raise ValueError(f"the key {twice[:40]!a} is given twice")
     return found
 
 
 def _forbidden(message: str) -> Refused:
-    return refused(message, status=FORBIDDEN, title="Not allowed")
+    return refusal(message, status=FORBIDDEN, title="Not allowed")
 
 
-def _conflict(error: KeyTaken) -> Refused:
-    return refused(str(error), "Idempotency-Key", CONFLICT, "The key is taken")
+def _conflict(error: IdempotencyConflict) -> Refused:
+    return refusal(str(error), "Idempotency-Key", CONFLICT, "The key is taken")

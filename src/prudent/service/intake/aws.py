@@ -15,15 +15,15 @@ from urllib.parse import unquote_plus
 from prudent.core.errors import BadInput
 from prudent.service.intake.backlog import check_room
 from prudent.service.intake.folders import ACCEPTED, REJECTED
-from prudent.service.intake.incoming import ENDINGS, Reply, check_store, receive
-from prudent.service.intake.refusal import MALFORMED, refused
+from prudent.service.intake.incoming import ENDINGS, DocumentReply, check_store, receive
+from prudent.service.intake.refusal import MALFORMED, refusal
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
 from prudent.service.store.users import MEMBER, User
 
 
 @dataclass
-class BucketFront:
+class BucketSource:
     """Takes documents below `s3://bucket/prefix`, seen by listing, or told of by the bucket's events.
 
     A put is whole or not there, so nothing is waited for. The key of a request is made of the object's name,
@@ -41,7 +41,7 @@ class BucketFront:
     def __post_init__(self) -> None:
         bucket, _, prefix = self.place.removeprefix("s3://").partition("/")
         if not self.place.startswith("s3://") or not bucket:
-            raise BadInput(f'"{self.place}" is no bucket; write it as s3://bucket/prefix.')
+            raise BadInput(f'"{self.place}" is not a bucket; write it as s3://bucket/prefix.')
         self.bucket, self.prefix = bucket, f"{prefix.strip('/')}/" if prefix.strip("/") else ""
 
     def step(self) -> int:
@@ -73,15 +73,15 @@ class BucketFront:
         self._move(key, name, found["ETag"], self._reply(name, body, mark))
         return True
 
-    def _reply(self, name: str, body: bytes, mark: str) -> Reply:
+    def _reply(self, name: str, body: bytes, mark: str) -> DocumentReply:
         if not name.endswith(ENDINGS):
-            return Reply(
-                None, refused(f"Documents end in {', '.join(ENDINGS)}; rename it.", status=MALFORMED)
+            return DocumentReply(
+                None, refusal(f"Documents end in {', '.join(ENDINGS)}; rename it.", status=MALFORMED)
             )
         key = f"bucket:{hashlib.sha256(mark.encode()).hexdigest()}"
         return receive(self.store, self.settings, name, body, self.user, self.name, key)
 
-    def _move(self, key: str, name: str, etag: str, reply: Reply) -> None:
+    def _move(self, key: str, name: str, etag: str, reply: DocumentReply) -> None:
         """Answer, copy, delete, in this order: whatever happens in between, the next look mends it."""
         part, ending = (ACCEPTED, "RUN") if reply.refusal is None else (REJECTED, "REASON")
         target = f"{self.prefix}{part}/{name}"
@@ -113,7 +113,7 @@ _log = logging.getLogger("prudent.sqs")
 
 
 @dataclass
-class SqsFront:
+class SqsSource:
     """Takes messages; one is deleted only when its request is kept (or it can never be one).
 
     While a message is worked on its visibility is renewed, so that it comes to nobody else. What is refused
@@ -125,7 +125,7 @@ class SqsFront:
     store: Store
     settings: Settings
     client: Any
-    bucket: BucketFront | None = None
+    bucket: BucketSource | None = None
     user: User = User("queue", MEMBER)  # noqa: RUF009 - it is frozen
     wait_s: int = 10
     visible_s: int = 60
@@ -156,8 +156,8 @@ class SqsFront:
         handle = message["ReceiptHandle"]
         receives = int(message["Attributes"]["ApproximateReceiveCount"])
         if receives > SQS_MOST_RECEIVES:  # it ended its receiver each time
-            self._bury(
-                message, refused(f"It was received {receives - 1} times in vain.", status=500).to_dict()
+            self._to_dead_letters(
+                message, refusal(f"It was received {receives - 1} times in vain.", status=500).to_dict()
             )
             return True
         reply = self._reply(message)
@@ -165,7 +165,7 @@ class SqsFront:
             self.client.delete_message(QueueUrl=self.url, ReceiptHandle=handle)
             return True
         if receives >= SQS_MOST_RECEIVES:
-            self._bury(message, reply.refusal.to_dict())
+            self._to_dead_letters(message, reply.refusal.to_dict())
             return True
         wait_s = self.again_s * receives
         self.client.change_message_visibility(
@@ -173,7 +173,7 @@ class SqsFront:
         )
         return False
 
-    def _reply(self, message: Mapping[str, Any]) -> Reply | None:
+    def _reply(self, message: Mapping[str, Any]) -> DocumentReply | None:
         """What became of it; None for a bucket's word, whose answer lies in the bucket."""
         body = str(message["Body"])
         objects = objects_of(body)
@@ -184,11 +184,13 @@ class SqsFront:
             )
         for bucket, name in objects:
             if self.bucket is None or bucket != self.bucket.bucket:
-                return Reply(None, refused(f"The bucket {bucket} is not watched here; set bucket to it."))
+                return DocumentReply(
+                    None, refusal(f"The bucket {bucket} is not watched here; set bucket to it.")
+                )
             self.bucket.take(name)
         return None
 
-    def _bury(self, message: Mapping[str, Any], why: Mapping[str, Any]) -> None:
+    def _to_dead_letters(self, message: Mapping[str, Any], why: Mapping[str, Any]) -> None:
         reason = {"reason": {"DataType": "String", "StringValue": json.dumps(why)[:60_000]}}
         self.client.send_message(QueueUrl=self._dead, MessageBody=message["Body"], MessageAttributes=reason)
         self.client.delete_message(QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"])
@@ -229,7 +231,7 @@ class SqsFront:
             if int(policy["maxReceiveCount"]) < 2:
                 raise BadInput(
                     "The queue gives a message up after one receive, so a crash would lose it; set its "
-                    f"maxReceiveCount to {MOST_RECEIVES} or more."
+                    f"maxReceiveCount to {SQS_MOST_RECEIVES} or more."
                 )
             name = policy["deadLetterTargetArn"].rsplit(":", 1)[1]
         try:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from prudent.core.errors import RunFailed
-from prudent.service.intake.refusal import refused
+from prudent.service.intake.refusal import refusal
 from prudent.service.settings import Settings
 from prudent.service.store import runs
 from prudent.service.store.store import Store
@@ -21,7 +21,7 @@ _LATER_S = 30.0
 _MB = 1e6
 
 
-class Full(RunFailed):
+class BacklogFull(RunFailed):
     """As much waits as may; what comes by a folder, queue or bucket stays there until there is room."""
 
 
@@ -30,11 +30,11 @@ def check_room(store: Store, settings: Settings, user: User) -> None:
     counts, sizes = store.read(runs.waiting)
     why = _over(settings, settings.intake_user or user.name, counts, sizes)
     if why:
-        raise Full(why)
+        raise BacklogFull(why)
 
 
 @dataclass
-class Waiting:
+class Backlog:
     """What waits, asked for once a second at most; what was taken since is counted here.
 
     So a submission costs no question to the database. A run that began since still counts for a second.
@@ -59,7 +59,7 @@ class Waiting:
             self._check(user, size)
 
     @asynccontextmanager
-    async def place(self, user: str, size: int) -> AsyncIterator[None]:
+    async def reserve(self, user: str, size: int) -> AsyncIterator[None]:
         """A place for one more of a user's, to be kept in the block; Refused (429) if as much waits as may.
 
         It counts from here on, however long it takes to check and to keep it, unless the block fails.
@@ -81,7 +81,7 @@ class Waiting:
 
     async def _look(self) -> None:
         if self._is_due():
-            self._learn(*await self.store.read_soon(runs.waiting))
+            self._learn(*await self.store.read_async(runs.waiting))
 
     def _check(self, user: str, size: int) -> None:
         counts, sizes = Counter(self._counts), Counter(self._sizes)
@@ -90,7 +90,7 @@ class Waiting:
         sizes[user] += size if size >= runs.LARGE else 0
         why = _over(self.settings, user, counts, sizes)
         if why:
-            error = refused(why, status=429, title="Too much waits")
+            error = refusal(why, status=429, title="Too much waits")
             error.retry_s = _LATER_S
             raise error
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from prudent.service.intake.backlog import check_room
-from prudent.service.intake.incoming import ENDINGS, Reply, check_store, read_document, receive
-from prudent.service.intake.refusal import MALFORMED, Refused, refused
+from prudent.service.intake.incoming import ENDINGS, DocumentReply, check_store, read_document, receive
+from prudent.service.intake.refusal import MALFORMED, Refused, refusal
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
 from prudent.service.store.users import MEMBER, User
@@ -27,7 +27,7 @@ _UNFINISHED = (".part", ".tmp", ".temp", ".crdownload", ".filepart", ".swp", "~"
 
 
 @dataclass(frozen=True)
-class _Look:
+class _FileState:
     """How a file looked, and since when it does."""
 
     size: int
@@ -36,7 +36,7 @@ class _Look:
 
 
 @dataclass
-class FolderFront:
+class FolderSource:
     """Takes what is dropped into a folder; any number of watchers may look at the same one.
 
     A file that still grows is waited for, and one that is no whole JSON for `patience_s` longer: its writer
@@ -53,7 +53,7 @@ class FolderFront:
     patience_s: float = 30.0
     clock: Callable[[], float] = time.monotonic
     name: str = "folder"
-    _looks: dict[str, _Look] = field(default_factory=dict, repr=False)
+    _looks: dict[str, _FileState] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for part in (ACCEPTED, REJECTED):
@@ -69,7 +69,7 @@ class FolderFront:
         still_s = self._still_s(name)
         if still_s is None or still_s < self.settle_s:
             return False
-        with _held(self.folder / name) as handle:
+        with _locked_file(self.folder / name) as handle:
             if handle is None:
                 return False
             before = os.fstat(handle)
@@ -82,10 +82,10 @@ class FolderFront:
             self._move(name, self._reply(name, body, before.st_mtime_ns))
         return True
 
-    def _reply(self, name: str, body: bytes, changed_ns: int) -> Reply:
+    def _reply(self, name: str, body: bytes, changed_ns: int) -> DocumentReply:
         if not name.endswith(ENDINGS):
-            return Reply(
-                None, refused(f"Documents end in {', '.join(ENDINGS)}; rename it.", status=MALFORMED)
+            return DocumentReply(
+                None, refusal(f"Documents end in {', '.join(ENDINGS)}; rename it.", status=MALFORMED)
             )
         digest = hashlib.sha256(body).hexdigest()
         key = f"{self.name}:{hashlib.sha256(f'{name}:{digest}:{changed_ns}'.encode()).hexdigest()}"
@@ -99,11 +99,11 @@ class FolderFront:
             return None
         now_s, before = self.clock(), self._looks.get(name)
         if before is None or (before.size, before.changed_ns) != (found.st_size, found.st_mtime_ns):
-            self._looks[name] = _Look(found.st_size, found.st_mtime_ns, now_s)
+            self._looks[name] = _FileState(found.st_size, found.st_mtime_ns, now_s)
             return 0.0
         return now_s - before.since_s
 
-    def _move(self, name: str, reply: Reply) -> None:
+    def _move(self, name: str, reply: DocumentReply) -> None:
         """The answer first, so that whoever sees the document finds it."""
         part, ending = (ACCEPTED, "RUN") if reply.refusal is None else (REJECTED, "REASON")
         target = _free(self.folder / part, name)
@@ -140,7 +140,7 @@ def _free(folder: Path, name: str) -> Path:
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[int | None]:
+def _locked_file(path: Path) -> Iterator[int | None]:
     """A file that no other watcher takes at this moment, open; or None."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -170,7 +170,7 @@ MOST_RECEIVES = 3
 """A message that ended its receiver so often is dead. Never 1: a crash of another cause must lose nothing."""
 
 
-def put(folder: Path, kind: str, document: Mapping[str, Any]) -> str:
+def put_message(folder: Path, kind: str, document: Mapping[str, Any]) -> str:
     """Put a request into the queue; answers the message's id. It is on the disk when this returns."""
     (folder / "new").mkdir(parents=True, exist_ok=True)
     message = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
@@ -184,7 +184,7 @@ def put(folder: Path, kind: str, document: Mapping[str, Any]) -> str:
 
 
 @dataclass
-class QueueFolderFront:
+class QueueFolderSource:
     """Takes messages in the order of their names; those that are refused or poison go to `dead/`."""
 
     folder: Path
@@ -205,14 +205,14 @@ class QueueFolderFront:
         return sum(self._take(path) for path in found)
 
     def _take(self, path: Path) -> bool:
-        with _received(path) as held:
+        with _locked_message(path) as held:
             if not held:
                 return False
             check_room(self.store, self.settings, self.user)  # before it counts as received
             receives = self._counted(path)
             if receives > MOST_RECEIVES:
                 said = f"It ended its receiver {MOST_RECEIVES} times; look at the service's log."
-                self._bury(path, refused(said, status=500).to_dict())
+                self._to_dead_letters(path, refusal(said, status=500).to_dict())
                 return True
             reply = receive(
                 self.store,
@@ -224,7 +224,7 @@ class QueueFolderFront:
                 f"queue:{path.stem}",
             )
             if reply.refusal is not None:
-                self._bury(path, reply.refusal.to_dict())
+                self._to_dead_letters(path, reply.refusal.to_dict())
             else:
                 self._forget(path)
             return True
@@ -238,7 +238,7 @@ class QueueFolderFront:
             os.fsync(file.fileno())
             return file.tell()
 
-    def _bury(self, path: Path, why: Mapping[str, Any]) -> None:
+    def _to_dead_letters(self, path: Path, why: Mapping[str, Any]) -> None:
         reason = self.folder / "dead" / f"{path.name}.REASON"
         reason.write_text(json.dumps(why, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         path.rename(self.folder / "dead" / path.name)
@@ -250,7 +250,7 @@ class QueueFolderFront:
 
 
 @contextmanager
-def _received(path: Path) -> Iterator[bool]:
+def _locked_message(path: Path) -> Iterator[bool]:
     """Whether the message is this receiver's; the lock ends with the process."""
     handle = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     held = False

@@ -9,12 +9,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from prudent.core.documents import read_yaml
 from prudent.core.errors import BadInput
-from prudent.core.yaml_text import read_yaml
 from prudent.service.intake.admission import read_json, sender_of, submit
-from prudent.service.intake.refusal import MALFORMED, Refused, refused
+from prudent.service.intake.refusal import MALFORMED, Refused, refusal
 from prudent.service.settings import Settings
-from prudent.service.store.runs import KINDS, Run
+from prudent.service.store.runs import KINDS, RunRow
 from prudent.service.store.store import Store
 from prudent.service.store.users import User
 
@@ -23,10 +23,10 @@ _TELLING = {"domain": "train", "fleet": "schedule", "goal": "tune"}
 
 
 @dataclass(frozen=True)
-class Reply:
+class DocumentReply:
     """What became of a document: its run, or why there is none."""
 
-    run: Run | None
+    run: RunRow | None
     refusal: Refused | None = None
 
     def text(self, settings: Settings) -> str:
@@ -41,21 +41,21 @@ class Reply:
 
 def receive(
     store: Store, settings: Settings, name: str, body: bytes, user: User, front: str, key: str
-) -> Reply:
+) -> DocumentReply:
     """Take a document; one that is wrong is answered, not raised. With the same `key`, twice is once.
 
     It is `user`'s, unless the operator says whose such documents are (`intake_user`).
     """
     try:
         if len(body) > settings.body_mb * 1e6:
-            raise refused(
+            raise refusal(
                 f"It is larger than {settings.body_mb:g} MB; send less, or name a file.", status=413
             )
         kind, document = unpack(name, body)
         user = sender_of(store, settings, user)
-        return Reply(submit(store, settings, kind, document, user, front, key).run)
+        return DocumentReply(submit(store, settings, kind, document, user, front, key).run)
     except Refused as error:
-        return Reply(None, error)
+        return DocumentReply(None, error)
 
 
 def check_store(store: Store) -> None:
@@ -81,7 +81,7 @@ def unpack(name: str, body: bytes) -> tuple[str, Any]:
     for word, kind in _TELLING.items():
         if isinstance(document, Mapping) and word in document:
             return kind, document
-    raise refused(
+    raise refusal(
         'It does not tell its kind; send {"kind": "train", "request": {…}}, or tune or schedule.',
         "kind",
         MALFORMED,
@@ -96,7 +96,9 @@ def read_document(name: str, body: bytes) -> Any:
         found = read_yaml(body.decode())
         json.dumps(found, allow_nan=False)
     except UnicodeDecodeError:
-        raise refused("It is no text in UTF-8; send it so.", status=MALFORMED) from None
+        raise refusal("It is not text in UTF-8; send it so.", status=MALFORMED) from None
     except (BadInput, TypeError, ValueError, RecursionError) as error:
-        raise refused(f"It is no YAML that JSON could say ({error}); mend it.", status=MALFORMED) from None
+        raise refusal(
+            f"It is not YAML that JSON could say ({error}); correct it.", status=MALFORMED
+        ) from None
     return found

@@ -48,7 +48,7 @@ class Refused(BadInput):
         }
 
 
-def refused(
+def refusal(
     message: str, path: str = "", status: int = INVALID, title: str = "The request is wrong"
 ) -> Refused:
     """One reason."""

@@ -11,7 +11,7 @@ from typing import Any
 from prudent.core.errors import BadInput, did_you_mean, unknown
 from prudent.core.units import SECONDS, USD, parse_in
 from prudent.service.intake.refusal import Refused
-from prudent.service.security.data_locations import inside
+from prudent.service.security.data_locations import resolve_in_folders
 from prudent.training.request.errors import RequestError
 from prudent.workflows.fleet import Fleet
 from prudent.workflows.schedulers.registry import scheduler_named, schedulers
@@ -77,7 +77,7 @@ def read_workflow(said: Any, folders: Sequence[Path], name: str = "workflow") ->
         return wfformat.parse(json.dumps(said), name=name)
     if said.lstrip("\ufeff \t\r\n").startswith("<"):
         return dax.parse(said, name=name)
-    return Workflow.read(inside(said, folders))
+    return Workflow.read(resolve_in_folders(said, folders))
 
 
 def _wrong(document: Mapping[str, Any], folders: Sequence[Path]) -> Iterator[tuple[str, str]]:
@@ -102,7 +102,7 @@ def _workflow(said: Any, folders: Sequence[Path]) -> Iterator[tuple[str, str]]:
         return
     try:
         if isinstance(said, str) and not said.lstrip("\ufeff \t\r\n").startswith("<"):
-            inside(said, folders)  # read when it is its turn: it may be large
+            resolve_in_folders(said, folders)  # read when it is its turn: it may be large
         else:
             read_workflow(said, folders)
     except BadInput as error:

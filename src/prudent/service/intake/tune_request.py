@@ -8,8 +8,8 @@ from typing import Any
 
 from prudent.core.documents import KeyPath
 from prudent.core.errors import BadInput
-from prudent.service.intake.refusal import Refused, refused
-from prudent.service.security.data_locations import inside
+from prudent.service.intake.refusal import Refused, refusal
+from prudent.service.security.data_locations import resolve_in_folders
 from prudent.training.request.errors import RequestError
 from prudent.tuning.job_file import JobFile
 
@@ -44,7 +44,7 @@ def parse(document: Mapping[str, Any], folders: Sequence[Path], keep: Path | Non
     directory = said.get("directory")
     if isinstance(directory, str):
         try:
-            said["directory"] = str(inside(directory, folders))
+            said["directory"] = str(resolve_in_folders(directory, folders))
         except BadInput as error:
             wrong.append(RequestError("directory", str(error)))
     place = said.get("where")
@@ -71,19 +71,19 @@ def _file(said: Any, key: str, folders: Sequence[Path], keep: Path | None) -> st
     if isinstance(said, Mapping):
         text = said.get("csv")
         if not isinstance(text, str) or set(said) != {"csv"}:
-            raise refused('Give {"csv": "…"} or the name of a file in a data folder.')
+            raise refusal('Give {"csv": "…"} or the name of a file in a data folder.')
         if keep is None:
             return f"{key}.csv"
         (keep / f"{key}.csv").write_text(text, encoding="utf-8")
         return str((keep / f"{key}.csv").resolve())
     if not isinstance(said, str) or not said:
-        raise refused('Give {"csv": "…"} or the name of a file in a data folder.')
-    return str(inside(said, folders))
+        raise refusal('Give {"csv": "…"} or the name of a file in a data folder.')
+    return str(resolve_in_folders(said, folders))
 
 
 def _of_place(said: Any, folders: Sequence[Path]) -> Any:
     """The file that tells of a place's machines."""
-    return str(inside(said, folders)) if isinstance(said, str) and said else said
+    return str(resolve_in_folders(said, folders)) if isinstance(said, str) and said else said
 
 
 def _catalogs(said: Mapping[str, Any]) -> list[str]:

@@ -32,7 +32,7 @@ class Undeliverable(RunFailed):
     """Nobody will ever take this; trying again is of no use."""
 
 
-def letter(notice: Notice, settings: Settings) -> EmailMessage:
+def mail_message(notice: Notice, settings: Settings) -> EmailMessage:
     """The mail about a run. Its id is the same whenever it is made: a mail client shows a second one once."""
     message = EmailMessage()
     word = _WORDS[notice.event]
@@ -88,12 +88,12 @@ def send(message: EmailMessage, settings: Settings) -> None:
     except ssl.SSLCertVerificationError as error:
         raise RunFailed(
             f"The certificate of the mail server is not trusted ({error.verify_message.rstrip('.')}); "
-            "it is tried again: mend it, or name its authority as smtp_ca."
+            "it will be tried again; correct it, or name its authority as smtp_ca."
         ) from None
     except (OSError, smtplib.SMTPException) as error:
         # The server's words could repeat what we sent it, so only the kind and the number are told.
         said = getattr(error, "smtp_code", None) or type(error).__name__
-        raise RunFailed(f"The mail server did not take the mail ({said}); it is tried again.") from None
+        raise RunFailed(f"The mail server did not take the mail ({said}); it will be tried again.") from None
 
 
 def _line_to(settings: Settings) -> smtplib.SMTP:
@@ -121,7 +121,7 @@ def _trust(settings: Settings) -> ssl.SSLContext:
         except (OSError, ssl.SSLError) as error:
             raise RunFailed(
                 f'The certificates "{settings.smtp_ca}" cannot be read ({error.strerror or "no PEM"}); '
-                "it is tried again: correct smtp_ca."
+                "it will be tried again; correct smtp_ca."
             ) from None
     return context
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from email.utils import parseaddr
 from typing import Any
 
 from prudent.core.units import format_duration, format_money
 from prudent.service.settings import Settings
-from prudent.service.store.models import Model
-from prudent.service.store.runs import CANCELLED, FAILED, SUCCEEDED, Run
-from prudent.service.store.trials import Trial
-
-from email.utils import parseaddr
-
-from prudent.service.settings import Settings
+from prudent.service.store.models import StoredModel
+from prudent.service.store.runs import CANCELLED, FAILED, SUCCEEDED, RunRow
+from prudent.service.store.trials import TrialRow
 from prudent.service.store.users import LOCAL, OPERATOR
 
 EXHAUSTED = "exhausted"
@@ -55,7 +52,11 @@ class Notice:
 
 
 def notice_of(
-    run: Run, trials: Sequence[Trial], models: Sequence[Model], settings: Settings, exhausted: str = ""
+    run: RunRow,
+    trials: Sequence[TrialRow],
+    models: Sequence[StoredModel],
+    settings: Settings,
+    exhausted: str = "",
 ) -> Notice:
     """The news of a run that has ended; `exhausted` says which limit ended it, if one did."""
     event = EXHAUSTED if exhausted and run.status == SUCCEEDED else run.status
@@ -77,7 +78,7 @@ def notice_of(
     )
 
 
-def recipients(run: Run, settings: Settings) -> tuple[str, ...]:
+def recipients(run: RunRow, settings: Settings) -> tuple[str, ...]:
     """Whom to tell: the address in the request if it may be written to, or the user whose name is one."""
     said = run.document.get("emailAddress")
     if isinstance(said, str) and "@" in said:
@@ -85,7 +86,7 @@ def recipients(run: Run, settings: Settings) -> tuple[str, ...]:
     return (run.user,) if "@" in run.user else ()
 
 
-def _headline(run: Run, event: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _headline(run: RunRow, event: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     if event == FAILED:
         return "It failed."
     if event == CANCELLED:
@@ -100,7 +101,7 @@ def _headline(run: Run, event: str, columns: Sequence[str], rows: Sequence[Seque
     return f"The plan is ready: {best}."
 
 
-def _facts(run: Run, trials: Sequence[Trial], exhausted: str) -> tuple[tuple[str, str], ...]:
+def _facts(run: RunRow, trials: Sequence[TrialRow], exhausted: str) -> tuple[tuple[str, str], ...]:
     ended = [trial for trial in trials if trial.status != "running"]
     failed = sum(trial.status == "failed" for trial in ended)
     found = [("Cost", format_money(run.spent_usd))]
@@ -114,7 +115,7 @@ def _facts(run: Run, trials: Sequence[Trial], exhausted: str) -> tuple[tuple[str
 
 
 def _board(
-    run: Run, trials: Sequence[Trial], models: Sequence[Model]
+    run: RunRow, trials: Sequence[TrialRow], models: Sequence[StoredModel]
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     if run.kind == "train":
         return _models(models)
@@ -130,7 +131,7 @@ def _board(
     return ("", "Plan", "Cost", "Makespan"), _numbered(lines)
 
 
-def _models(models: Sequence[Model]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+def _models(models: Sequence[StoredModel]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     metric = models[0].metric if models else "score"
     best = sorted(models, key=lambda model: model.rank)[:_TOP]
     values = [model.value if model.value is not None else model.score for model in best]
@@ -157,7 +158,7 @@ def _time(seconds: float | None) -> str:
     return "—" if seconds is None else format_duration(seconds)
 
 
-def _links(run: Run, models: Sequence[Model], settings: Settings) -> tuple[tuple[str, str], ...]:
+def _links(run: RunRow, models: Sequence[StoredModel], settings: Settings) -> tuple[tuple[str, str], ...]:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     base = (settings.public_url or f"http://{host}:{settings.port}").rstrip("/")
     found = [("Open the run", f"{base}/runs/{run.id}")]

@@ -1,18 +1,23 @@
-"""The courier: puts the news of a run into the outbox, and delivers what is there."""
+"""The notifier: puts the news of a run into the outbox, and delivers what is there."""
 
 from __future__ import annotations
 
+import fcntl
+import json
 import logging
+import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from prudent.core.errors import BadInput
+from prudent.core.errors import BadInput, PrudentError
 from prudent.service.notify import mail, webhook
+from prudent.service.notify.mail import Undeliverable
 from prudent.service.notify.notice import Notice, notice_of
-from prudent.service.notify.outbox import Outbox
 from prudent.service.settings import Settings
 from prudent.service.store import models, runs, trials
 from prudent.service.store.runs import CANCELLED
@@ -32,13 +37,13 @@ def announce(store: Store, settings: Settings, run_id: str, exhausted: str = "")
         if run is None or not run.ended:
             return 0
         found = store.read(trials.of_run, run_id), store.read(models.of_run, run_id)
-        return post(settings, notice_of(run, *found, settings, exhausted))
+        return enqueue(settings, notice_of(run, *found, settings, exhausted))
     except Exception:  # noqa: BLE001 - whatever it is, the run has ended well
         _log.exception("The end of run %s could not be announced", run_id)
         return 0
 
 
-def post(settings: Settings, notice: Notice) -> int:
+def enqueue(settings: Settings, notice: Notice) -> int:
     """Put a notice into the outbox, for each way there is to tell it."""
     outbox, count = outbox_of(settings), 0
     if settings.smtp_host is not None and notice.to and notice.event != CANCELLED:
@@ -53,8 +58,8 @@ def outbox_of(settings: Settings) -> Outbox:
 
 
 @dataclass
-class Courier:
-    """Delivers in a thread of its own. Any number of processes may have one: a letter is one courier's."""
+class Notifier:
+    """Delivers in a thread of its own. Any number of processes may have one: a letter is one notifier's."""
 
     settings: Settings
     every_s: float = 1.0
@@ -66,13 +71,13 @@ class Courier:
         """Deliver what is due now; answers how many."""
         return outbox_of(self.settings).step(self._deliver, self.clock())
 
-    def start(self) -> Courier:
-        self._thread = threading.Thread(target=self._run, name="courier", daemon=True)
+    def start(self) -> Notifier:
+        self._thread = threading.Thread(target=self._run, name="notifier", daemon=True)
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Finish the letter at hand; the rest waits for the next courier."""
+        """Finish the letter at hand; the rest waits for the next notifier."""
         self._end.set()
         if self._thread is not None:
             self._thread.join(timeout=60)
@@ -82,13 +87,127 @@ class Courier:
             try:
                 self.step()
             except Exception:  # noqa: BLE001 - the next round may do better
-                _log.exception("The courier stumbled")
+                _log.exception("The notifier stumbled")
 
     def _deliver(self, name: str, said: Mapping[str, Any]) -> None:
         notice = Notice.of_dict(said)
         if name.endswith(".mail"):
-            mail.send(mail.letter(notice, self.settings), self.settings)
+            mail.send(mail.mail_message(notice, self.settings), self.settings)
         elif self.settings.webhook_url is not None:
             webhook.post(self.settings.webhook_url, self.settings.webhook_secret, notice, self.clock())
         else:
-            raise BadInput("There is no webhook any more; set webhook_url.")
+            raise BadInput("The webhook is not set any more; set webhook_url.")
+
+
+_FIRST_S, _LONGEST_S = 2.0, 3600.0
+GIVE_UP_S = 3 * 86400.0
+_KEEP_SENT_S = 30 * 86400.0
+_outbox_log = logging.getLogger("prudent.notify")
+
+
+@dataclass(frozen=True)
+class Outbox:
+    """A folder of letters. Whoever delivers one holds a lock on it, which ends with the process.
+
+    A letter has a name, and is written once: telling the same thing again, after a take-over, does nothing.
+    """
+
+    folder: Path
+
+    def put(self, name: str, letter: Mapping[str, Any], now_s: float | None = None) -> bool:
+        """Keep a letter until it is delivered; False if it is there or was sent already."""
+        for place in ("waiting", "sent", "failed"):
+            (self.folder / place).mkdir(parents=True, exist_ok=True)
+            if (self.folder / place / f"{name}.json").exists():
+                return False
+        moment = time.time() if now_s is None else now_s
+        entry = {"letter": dict(letter), "since_s": moment, "tries": 0, "next_s": moment}
+        return _write(self.folder / "waiting" / f"{name}.json", entry, new=True)
+
+    def step(self, deliver: Callable[[str, Mapping[str, Any]], None], now_s: float) -> int:
+        """Try what is due; answers how many were delivered. No trouble of a letter leaves this function."""
+        delivered = 0
+        for path in sorted((self.folder / "waiting").glob("*.json")):
+            with _held(path) as entry:
+                if entry is not None and entry["next_s"] <= now_s:
+                    delivered += self._try(path, entry, deliver, now_s)
+        self._prune(now_s)
+        return delivered
+
+    def waiting(self) -> int:
+        """How many are still to be delivered."""
+        return len(list((self.folder / "waiting").glob("*.json")))
+
+    def _try(
+        self,
+        path: Path,
+        entry: dict[str, Any],
+        deliver: Callable[[str, Mapping[str, Any]], None],
+        now_s: float,
+    ) -> bool:
+        entry["tries"] += 1
+        try:
+            deliver(path.stem, entry["letter"])
+        except Exception as error:  # noqa: BLE001 - a letter must not end the notifier, let alone a run
+            why = str(error) if isinstance(error, PrudentError) else type(error).__name__
+            _outbox_log.warning("Not delivered: %s (try %d): %s", path.stem, entry["tries"], why)
+            self._later(path, entry, why, isinstance(error, Undeliverable), now_s)
+            return False
+        _write(self.folder / "sent" / path.name, {"sent_s": now_s, "tries": entry["tries"]})
+        path.unlink()
+        return True
+
+    def _later(self, path: Path, entry: dict[str, Any], why: str, never: bool, now_s: float) -> None:
+        entry["why"] = why
+        entry["next_s"] = now_s + min(_FIRST_S * 2.0 ** (entry["tries"] - 1), _LONGEST_S)
+        if never or entry["next_s"] - entry["since_s"] > GIVE_UP_S:
+            _write(self.folder / "failed" / path.name, entry)
+            path.unlink()
+        else:
+            _write(path, entry)
+
+    def _prune(self, now_s: float) -> None:
+        for path in (self.folder / "sent").glob("*.json"):
+            if now_s - path.stat().st_mtime > _KEEP_SENT_S:
+                path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[dict[str, Any] | None]:
+    """A letter that nobody else tries at this moment, or None."""
+    lock = path.with_suffix(".lock")
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        yield _locked(path, handle)
+        if not path.exists():
+            lock.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+
+
+def _locked(path: Path, handle: int) -> dict[str, Any] | None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        entry: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (BlockingIOError, FileNotFoundError):
+        return None
+    return entry
+
+
+def _write(path: Path, entry: Mapping[str, Any], new: bool = False) -> bool:
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump(entry, file, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        if new:
+            os.link(part, path)
+            part.unlink()
+        else:
+            part.replace(path)
+    except FileExistsError:
+        part.unlink()
+        return False
+    return True

@@ -52,7 +52,7 @@ def post(url: str, secret: str | None, notice: Notice, now_s: float) -> None:
     """Send it; RunFailed if it was not taken now, Undeliverable if it never will be."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise BadInput("The webhook's address is none; write it as https://host/path.")
+        raise BadInput("The address of the webhook is not valid; write it as https://host/path.")
     body, moment = body_of(notice), int(now_s)
     headers = {
         "Content-Type": "application/json",
@@ -82,6 +82,8 @@ def _status(scheme: str, place: str, path: str, query: str, body: bytes, headers
         line.request("POST", path + (f"?{query}" if query else ""), body, headers)
         return line.getresponse().status
     except (OSError, http.client.HTTPException) as error:
-        raise RunFailed(f"The webhook did not answer ({type(error).__name__}); it is tried again.") from None
+        raise RunFailed(
+            f"The webhook did not answer ({type(error).__name__}); it will be tried again."
+        ) from None
     finally:
         line.close()

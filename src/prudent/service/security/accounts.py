@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from prudent.core.documents import read_yaml
 from prudent.core.errors import BadInput
-from prudent.core.yaml_text import read_yaml
-from prudent.service.security.tokens import operator
-from prudent.service.security.tokens import checked_name
+from prudent.service.security.tokens import checked_name, operator
 from prudent.service.settings import Settings
 from prudent.service.store import users
-from prudent.service.store.store import Store, Unavailable
+from prudent.service.store.store import Store, StoreUnavailable
 from prudent.service.store.users import User
 
 FRESH_S = 2.0
@@ -56,8 +55,8 @@ class Accounts:
     async def _read(self) -> None:
         began_s = self.clock()
         try:
-            stored = await self.store.read_soon(users.all_)
-        except Unavailable:
+            stored = await self.store.read_async(users.all_)
+        except StoreUnavailable:
             if self._age_s() > _STALE_S:
                 raise
             return
@@ -66,7 +65,7 @@ class Accounts:
         self._read_s = began_s
 
 
-def known(store: Store, settings: Settings) -> tuple[User, ...]:
+def all_accounts(store: Store, settings: Settings) -> tuple[User, ...]:
     """All accounts, as they are at this moment."""
     return merged(store.read(users.all_), of_file(settings.tokens), settings.home)
 
@@ -100,7 +99,9 @@ def _account(path: Path, name: str, entry: Any) -> User:
         raise BadInput(f'"{path}": {name} needs token_hash, and may have role and daily_usd; correct it.')
     token_hash, limit = str(entry["token_hash"]).lower(), entry.get("daily_usd")
     if len(token_hash) != 64 or set(token_hash) - set("0123456789abcdef"):
-        raise BadInput(f'"{path}": the token_hash of {name} is no SHA-256; take that of the token, in hex.')
+        raise BadInput(
+            f'"{path}": the token_hash of {name} is not a SHA-256; take that of the token, in hex.'
+        )
     if limit is not None and not (isinstance(limit, (int, float)) and 0 <= limit < float("inf")):
         raise BadInput(f'"{path}": daily_usd of {name} must be an amount of money; correct it.')
     return User(checked_name(name), str(entry.get("role", users.MEMBER)), limit, token_hash)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, quote
 
-from prudent.service.security.rate_limits import Rate, retry_after
+from prudent.service.security.browser_sessions import BrowserSessions, cookie_of, set_cookie
 from prudent.service.security.middleware import (
     Application,
     Message,
@@ -15,13 +15,18 @@ from prudent.service.security.middleware import (
     Scope,
     Send,
     header,
+    redirect,
     refuse,
-    send_to,
 )
-from prudent.service.security.browser_sessions import Sessions, cookie_of, set_cookie
+from prudent.service.security.rate_limits import (
+    ConcurrencyLimit,
+    ConcurrencySlot,
+    RateLimit,
+    TooManyWaiting,
+    retry_after,
+)
 from prudent.service.security.tokens import identify
-from prudent.service.security.rate_limits import TooMany, Turn, Turns
-from prudent.service.store.store import Unavailable
+from prudent.service.store.store import StoreUnavailable
 from prudent.service.store.users import LOCAL, MEMBER, VIEWER, User
 
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
@@ -64,7 +69,7 @@ _BAD = {"www-authenticate": 'Bearer realm="prudent", error="invalid_token"'}
 
 
 @dataclass(frozen=True)
-class _Visitor:
+class _Caller:
     """Who asks and how they said so; `session` is the cookie's value where there is a valid one."""
 
     identity: User | None
@@ -74,7 +79,7 @@ class _Visitor:
 
 
 @dataclass(frozen=True)
-class Gate:
+class AuthMiddleware:
     """Puts `user` (a `User`) and `form_token` into the request's state, or refuses.
 
     A token in the Authorization header is for programs; a session cookie is for browsers, and everything that
@@ -84,12 +89,12 @@ class Gate:
 
     app: Application
     accounts: Callable[[], Awaitable[Sequence[User]]]
-    sessions: Sessions
+    sessions: BrowserSessions
     open: Callable[[Sequence[User]], bool] = lambda accounts: False
-    rate: Rate | None = None
-    misses: Rate = field(default_factory=lambda: Rate(per_s=0.2, burst=10))
+    rate: RateLimit | None = None
+    failed_attempts: RateLimit = field(default_factory=lambda: RateLimit(per_s=0.2, burst=10))
     clock: Callable[[], float] = time.time
-    turns: Turns = field(default_factory=Turns)
+    concurrency: ConcurrencyLimit = field(default_factory=ConcurrencyLimit)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -97,7 +102,7 @@ class Gate:
             return
         try:
             accounts = await self.accounts()
-        except Unavailable as error:
+        except StoreUnavailable as error:
             if scope["path"] not in ("/health", "/ready"):
                 await refuse(send, 503, str(error), {"retry-after": "5"})
                 return
@@ -111,7 +116,7 @@ class Gate:
         else:
             await self._enter(visitor, scope, receive, send)
 
-    async def _enter(self, visitor: _Visitor, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _enter(self, visitor: _Caller, scope: Scope, receive: Receive, send: Send) -> None:
         who = visitor.identity
         state = scope.setdefault("state", {})
         state["user"] = who
@@ -128,44 +133,42 @@ class Gate:
         else:
             await self._in_turn(who, visitor, scope, receive, send)
 
-    async def _in_turn(
-        self, who: User, visitor: _Visitor, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    async def _in_turn(self, who: User, visitor: _Caller, scope: Scope, receive: Receive, send: Send) -> None:
         """When the user has a turn, which ends when the answer begins: streams and downloads take none.
 
         Who sends much over a slow line can look at pages meanwhile: there are turns for either.
         """
         line = f"{'look' if needed(scope['method'], '') == VIEWER else 'send'}:{who.name}"
         try:
-            async with self.turns.turn(line) as turn:
+            async with self.concurrency.slot(line) as turn:
                 await self._pass_on(visitor, scope, receive, _ending(turn, send))
-        except TooMany:
-            said = f"{self.turns.waiting} of your requests wait for an answer; wait for some of them."
+        except TooManyWaiting:
+            said = f"{self.concurrency.waiting} of your requests wait for an answer; wait for some of them."
             # Whoever comes again has to connect again, and connections are taken a few at a time.
             await refuse(send, 429, said, {"retry-after": "1", "connection": "close"})
 
-    async def _pass_on(self, visitor: _Visitor, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _pass_on(self, visitor: _Caller, scope: Scope, receive: Receive, send: Send) -> None:
         if self._needs_form_token(visitor, scope):
             await self._with_form_token(visitor, scope, receive, send)
         else:
             await self.app(scope, receive, self._with_cookie(visitor, scope, send))
 
-    def _visitor(self, scope: Scope, accounts: Sequence[User]) -> _Visitor | None:
+    def _visitor(self, scope: Scope, accounts: Sequence[User]) -> _Caller | None:
         """Who it is; None where a token was given that nobody has."""
         authorization = header(scope, b"authorization")
         if authorization:
             kind, _, token = authorization.partition(" ")
             found = identify(token.strip(), accounts) if kind.lower() == "bearer" else None
-            return _Visitor(found, by_token=True) if found is not None else None
+            return _Caller(found, by_token=True) if found is not None else None
         value = cookie_of(header(scope, b"cookie"))
         found = self.holder(value, accounts) if value else None
         if found is not None and not (found is LOCAL and _forwarded(scope)):
-            return _Visitor(found, value)
+            return _Caller(found, value)
         if not _forwarded(scope) and self.open(accounts):
             page = scope["method"] == "GET" and not is_api(scope["path"])
             fresh = self.sessions.begin(LOCAL.name, "", self.clock()) if page else ""
-            return _Visitor(LOCAL, fresh, new=bool(fresh))
-        return _Visitor(None)
+            return _Caller(LOCAL, fresh, new=bool(fresh))
+        return _Caller(None)
 
     def holder(self, value: str, accounts: Sequence[User]) -> User | None:
         """Whose session a cookie is."""
@@ -186,23 +189,25 @@ class Gate:
         return self.rate.wait_s(key, self.clock())
 
     async def _unknown_token(self, scope: Scope, send: Send) -> None:
-        wait_s = self.misses.wait_s(address_of(scope), self.clock())
+        wait_s = self.failed_attempts.wait_s(address_of(scope), self.clock())
         if wait_s:
             later = {"retry-after": retry_after(wait_s)}
             await refuse(send, 429, "Too many tokens that nobody has; wait, then use yours.", later)
         else:
-            await refuse(send, 401, "Nobody has this token; use yours, as Authorization: Bearer TOKEN.", _BAD)
+            await refuse(
+                send, 401, "This token is not valid; use yours, as Authorization: Bearer TOKEN.", _BAD
+            )
 
     async def _stranger(self, scope: Scope, send: Send) -> None:
         page = "text/html" in header(scope, b"accept") and not is_api(scope["path"])
         if page and scope["method"] in ("GET", "HEAD"):
             query = scope.get("query_string", b"").decode("latin-1")
             place = scope["path"] + (f"?{query}" if query else "")
-            await send_to(send, f"{SIGN_IN}?next={quote(place, safe='/')}")
+            await redirect(send, f"{SIGN_IN}?next={quote(place, safe='/')}")
         else:
             await refuse(send, 401, "Say who you are, as Authorization: Bearer TOKEN.", _CHALLENGE)
 
-    def _needs_form_token(self, visitor: _Visitor, scope: Scope) -> bool:
+    def _needs_form_token(self, visitor: _Caller, scope: Scope) -> bool:
         if scope["method"] in ("GET", "HEAD", "OPTIONS") or visitor.by_token or scope["path"] == SIGN_IN:
             return False
         # Where the service is open, programs on this machine call without a token, as scripts of other sites
@@ -211,7 +216,7 @@ class Gate:
             return False
         return bool(visitor.session) or not is_api(scope["path"])
 
-    async def _with_form_token(self, visitor: _Visitor, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _with_form_token(self, visitor: _Caller, scope: Scope, receive: Receive, send: Send) -> None:
         token, replayed = header(scope, b"x-csrf-token"), receive
         if not token and header(scope, b"content-type").startswith("application/x-www-form-urlencoded"):
             body = await _whole(receive)
@@ -224,7 +229,7 @@ class Gate:
         else:
             await refuse(send, 403, "This form is not of your session; reload the page and try again.")
 
-    def _with_cookie(self, visitor: _Visitor, scope: Scope, send: Send) -> Send:
+    def _with_cookie(self, visitor: _Caller, scope: Scope, send: Send) -> Send:
         if not visitor.new:
             return send
         line = set_cookie(visitor.session, scope.get("scheme") == "https").encode()
@@ -266,9 +271,9 @@ def _forwarded(scope: Scope) -> bool:
     return any(name in _FORWARDING or name.startswith(_FORWARDING_BEGINNINGS) for name, _ in scope["headers"])
 
 
-def _ending(turn: Turn, send: Send) -> Send:
+def _ending(turn: ConcurrencySlot, send: Send) -> Send:
     async def ending(message: Message) -> None:
-        turn.over()
+        turn.release()
         await send(message)
 
     return ending

@@ -19,7 +19,7 @@ _LONGEST = 400
 
 
 @dataclass(frozen=True)
-class Sessions:
+class BrowserSessions:
     """Makes and reads session cookies.
 
     A cookie is `name.until.nonce.signature`; the signature also covers the hash of the user's token, so that
@@ -27,7 +27,7 @@ class Sessions:
     """
 
     key: bytes
-    signed_out: SignedOut | None = None
+    signed_out: RevokedSessions | None = None
 
     def begin(self, name: str, token_hash: str, now_s: float) -> str:
         """The cookie's value for this user."""
@@ -69,7 +69,7 @@ class Sessions:
 
 
 @dataclass
-class SignedOut:
+class RevokedSessions:
     """The cookies that were signed out and have not run out, by their hashes; a file that processes share."""
 
     file: Path

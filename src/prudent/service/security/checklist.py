@@ -5,10 +5,12 @@ from __future__ import annotations
 import grp
 import http.client
 import ipaddress
+import json
 import os
 import pwd
 import stat
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,23 +18,14 @@ import sqlalchemy as sa
 
 from prudent.core.errors import BadInput
 from prudent.core.memory import total_mb
-from prudent.service.security.tokens import TOKEN_FILE, Access, operator
-from prudent.service.security.accounts import known
+from prudent.service.security.accounts import all_accounts
 from prudent.service.security.data_locations import policy_of
-from prudent.service.security.protection import for_one, hosts_of
-from prudent.service.settings import LEAST_MB
+from prudent.service.security.protection import hosts_of, is_local_only
+from prudent.service.security.tokens import TOKEN_FILE, AccessMode, operator, write_private_file
+from prudent.service.settings import LEAST_MB, PREFIX, SECRETS, Settings, environment_of, load
 from prudent.service.store.store import Store
 from prudent.service.store.users import COMMANDER, OPERATOR, User
-from prudent.service.worker.sandbox import ACCOUNT, NO_WALL, wall_of
-
-import json
-import os
-from dataclasses import dataclass
-from pathlib import Path
-
-from prudent.core.errors import BadInput
-from prudent.service.security.tokens import write_privately
-from prudent.service.settings import PREFIX, SECRETS, Settings, environment_of, load
+from prudent.service.worker.sandbox import ACCOUNT, NO_SANDBOX, sandbox_of
 
 _PATIENCE_S = 10.0
 _MOST_BODY_MB, _MOST_PER_S = 100.0, 10_000.0
@@ -53,27 +46,85 @@ _METADATA = (
 _SANDBOX = "null"
 """What a browser says instead of the origin of a page in a sandbox, which any site can make."""
 _PASSWORD_ELSEWHERE = ("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE", "PGSSLCERT")
-Check = Callable[[Running, tuple[User, ...]], Iterator[str]]
+FILE = "service.json"
+_SECRET = {f"{PREFIX}{name.upper()}" for name in SECRETS}
 
 
-def checked(home: Path) -> list[tuple[str, tuple[str, ...]]]:
+@dataclass(frozen=True)
+class ServiceFile:
+    """A service that runs, or ran last."""
+
+    address: str
+    pid: int
+    settings: Settings
+    sandboxed: bool = True
+    """Whether it found a wall around commands when it was started."""
+    secrets: frozenset[str] = frozenset()
+    """Which secret settings it has; what they are is not told."""
+
+    @classmethod
+    def read(cls, home: Path) -> ServiceFile:
+        try:
+            said = json.loads((home / FILE).read_text(encoding="utf-8"))
+            settings = load({}, None, {**said["settings"], **(_own_database() if said["elsewhere"] else {})})
+            secrets = frozenset(str(name) for name in said["secrets"])
+            return cls(str(said["address"]), int(said["pid"]), settings, bool(said["walled"]), secrets)
+        except FileNotFoundError:
+            raise BadInput(
+                f'No service has run in "{home}"; start it with "prudent serve --home {home}", then check.'
+            ) from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BadInput(f'"{home / FILE}" cannot be read ({error}); start the service again.') from error
+
+
+def _own_database() -> dict[str, str]:
+    """The database of a service whose users are not in its home; its address is a secret."""
+    names = (f"{PREFIX}DATABASE_URL", f"{PREFIX}DATABASE_URL_FILE")
+    found = {name: os.environ[name] for name in names if name in os.environ}
+    if not found:
+        raise BadInput(
+            "Its users are in a database; set PRUDENT_DATABASE_URL as for the service, then check."
+        )
+    return found
+
+
+def write_service_file(settings: Settings, address: str, sandboxed: bool) -> Path:
+    """Write it, for `prudent check --service`; answers the file."""
+    said = {name: value for name, value in environment_of(settings).items() if name not in _SECRET}
+    elsewhere = settings.database_url is not None
+    document = {
+        "address": address,
+        "pid": os.getpid(),
+        "elsewhere": elsewhere,
+        "walled": sandboxed,
+        "secrets": [name for name in SECRETS if getattr(settings, name)],
+        "settings": said,
+    }
+    write_private_file(settings.home / FILE, json.dumps(document, indent=2) + "\n")
+    return settings.home / FILE
+
+
+Check = Callable[[ServiceFile, tuple[User, ...]], Iterator[str]]
+
+
+def run_checklist(home: Path) -> list[tuple[str, tuple[str, ...]]]:
     """Each part of the checklist, with what is wrong there."""
-    running = Running.read(home)
-    with Store(running.settings.database) as store:
-        users = known(store, running.settings)
-    return [(name, tuple(check(running, users))) for name, check in PARTS]
+    running = ServiceFile.read(home)
+    with Store(service.settings.database) as store:
+        users = all_accounts(store, service.settings)
+    return [(name, tuple(check(service, users))) for name, check in PARTS]
 
 
-def _modes(running: Running, users: tuple[User, ...]) -> Iterator[str]:
+def _modes(service: ServiceFile, users: tuple[User, ...]) -> Iterator[str]:
     del users
-    home = running.settings.home
-    folders = (0o700, 0o710) if running.settings.run_as else (0o700,)
+    home = service.settings.home
+    folders = (0o700, 0o710) if service.settings.run_as else (0o700,)
     found = home.stat()
-    if found.st_uid != _owner(running.pid):
+    if found.st_uid != _owner(service.pid):
         yield f'"{home}" belongs to another account; give it to the one that the service runs as.'
     if stat.S_IMODE(found.st_mode) not in folders:
         yield f'Others may look into "{home}"; chmod 700 it, or start the service again.'
-    shared = 0o007 if running.settings.run_as else 0o077  # that account passes through, and reads data
+    shared = 0o007 if service.settings.run_as else 0o077  # that account passes through, and reads data
     for path in sorted(home.iterdir()):
         mode = path.lstat().st_mode
         if stat.S_ISREG(mode) and mode & 0o077:
@@ -83,20 +134,20 @@ def _modes(running: Running, users: tuple[User, ...]) -> Iterator[str]:
     for parent in dict.fromkeys((*home.absolute().parents, *home.resolve().parents)):
         if _others_write(parent.stat()):
             yield f'Others may put another home in place of this one: chmod go-w "{parent}".'
-    for file in dict.fromkeys(running.settings.secret_files):
+    for file in dict.fromkeys(service.settings.secret_files):
         if file.exists() and file.stat().st_mode & 0o077:
             yield f'Others may read the secret in "{file}"; chmod 600 it.'
 
 
-def _tokens(running: Running, users: tuple[User, ...]) -> Iterator[str]:
-    home = running.settings.home
-    if Access(home).chosen_open:
+def _tokens(service: ServiceFile, users: tuple[User, ...]) -> Iterator[str]:
+    home = service.settings.home
+    if AccessMode(home).chosen_open:
         yield "It is open: whoever can log in to this machine may do everything; say --no-open at its start."
     elif operator(home) is None:
         yield f'There is no "{home / TOKEN_FILE}"; start the service again to get one.'
     elif len((home / TOKEN_FILE).read_text(encoding="utf-8").strip()) < _SHORTEST_TOKEN:
         yield f'The token in "{home / TOKEN_FILE}" can be guessed; delete it and start the service again.'
-    file = running.settings.tokens
+    file = service.settings.tokens
     if file is not None and file.exists() and file.stat().st_mode & 0o022:
         yield f'Others may write to the tokens "{file}"; chmod 600 it.'
     without = [user.name for user in users if not user.token_hash]
@@ -104,31 +155,31 @@ def _tokens(running: Running, users: tuple[User, ...]) -> Iterator[str]:
         yield f"Some users have no token ({', '.join(without)}); remove them, or give them one."
 
 
-def _strangers(running: Running, users: tuple[User, ...]) -> Iterator[str]:
+def _strangers(service: ServiceFile, users: tuple[User, ...]) -> Iterator[str]:
     """What somebody without a token gets, asked for at the running service."""
     del users
-    for origin in running.settings.cors_origins:
+    for origin in service.settings.cors_origins:
         if "*" in origin or origin == _SANDBOX:
             yield f'cors_origins has "{origin}", which is no one site; name those whose scripts may call.'
     try:
-        plain = _status(running, {})
-        forwarded = _status(running, {"Via": "1.1 proxy", "X-Forwarded-Host": "elsewhere.example"})
-        misnamed = _status(running, {"Host": "elsewhere.example"})
+        plain = _status(service, {})
+        forwarded = _status(service, {"Via": "1.1 proxy", "X-Forwarded-Host": "elsewhere.example"})
+        misnamed = _status(service, {"Host": "elsewhere.example"})
     except OSError as error:
-        yield f"Nothing answers at {running.address} ({error.strerror or error}); start the service first."
+        yield f"Nothing answers at {service.address} ({error.strerror or error}); start the service first."
         return
-    if plain != 401 and not Access(running.settings.home).chosen_open:
+    if plain != 401 and not AccessMode(service.settings.home).chosen_open:
         yield f"A request without a token is answered with {plain}, not 401; start the service again."
     if forwarded != 401:
         yield f"What a proxy brings without a token is answered with {forwarded}, not 401; upgrade Prudent."
-    if hosts_of(running.settings) and misnamed != 421:
+    if hosts_of(service.settings) and misnamed != 421:
         yield f"A request for another host is answered with {misnamed}, not 421; start the service again."
 
 
-def _proxy(running: Running, users: tuple[User, ...]) -> Iterator[str]:
+def _proxy(service: ServiceFile, users: tuple[User, ...]) -> Iterator[str]:
     del users
-    settings = running.settings
-    if for_one(settings):
+    settings = service.settings
+    if is_local_only(settings):
         return
     if urlsplit(settings.public_url or "").scheme != "https":
         yield (
@@ -141,8 +192,8 @@ def _proxy(running: Running, users: tuple[User, ...]) -> Iterator[str]:
         yield "It answers to any name; set trusted_hosts to those it is known by."
 
 
-def _limits(running: Running, users: tuple[User, ...]) -> Iterator[str]:
-    settings = running.settings
+def _limits(service: ServiceFile, users: tuple[User, ...]) -> Iterator[str]:
+    settings = service.settings
     if settings.body_mb > _MOST_BODY_MB:
         yield f"Bodies may have {settings.body_mb:g} MB; set body_mb to what requests need."
     if settings.rate_per_s > _MOST_PER_S:
@@ -161,9 +212,9 @@ def _limits(running: Running, users: tuple[User, ...]) -> Iterator[str]:
             yield f"Some may spend any amount on machines ({', '.join(free)}); give them --daily-usd."
 
 
-def _data(running: Running, users: tuple[User, ...]) -> Iterator[str]:
+def _data(service: ServiceFile, users: tuple[User, ...]) -> Iterator[str]:
     del users
-    settings = running.settings
+    settings = service.settings
     for network in settings.private_networks:
         try:
             policy = policy_of(networks=(network,))
@@ -186,10 +237,10 @@ def _data(running: Running, users: tuple[User, ...]) -> Iterator[str]:
             yield f'Requests may read "{found[0]}": "{folder}" is in data; name a folder of data alone.'
 
 
-def _database(running: Running, users: tuple[User, ...]) -> Iterator[str]:
+def _database(service: ServiceFile, users: tuple[User, ...]) -> Iterator[str]:
     """Whether the server lets us in without a password, as far as can be told from the URL."""
     del users
-    url = sa.make_url(running.settings.database)
+    url = sa.make_url(service.settings.database)
     said = {name.lower() for name in url.query}
     elsewhere = any(name in os.environ for name in _PASSWORD_ELSEWHERE) or (Path.home() / ".pgpass").exists()
     if url.get_backend_name() != "postgresql" or url.password or elsewhere:
@@ -205,29 +256,29 @@ def _database(running: Running, users: tuple[User, ...]) -> Iterator[str]:
         )
 
 
-def _commands(running: Running, users: tuple[User, ...]) -> Iterator[str]:
+def _commands(service: ServiceFile, users: tuple[User, ...]) -> Iterator[str]:
     try:
-        wall = wall_of(running.settings)
+        sandbox = sandbox_of(service.settings)
     except BadInput as error:
         yield str(error)
         return
-    if wall is not None and not running.walled:
+    if sandbox is not None and not service.sandboxed:
         yield "It was started before there was a wall around commands; start it again."
-    if wall is None:
+    if sandbox is None:
         names = [user.name for user in users if user.name != OPERATOR and user.may(COMMANDER)]
-        yield NO_WALL + (f" These may run commands: {', '.join(names)}." if names else "")
-    elif wall.kind != ACCOUNT and _owner(running.pid) == 0:
+        yield NO_SANDBOX + (f" These may run commands: {', '.join(names)}." if names else "")
+    elif sandbox.kind != ACCOUNT and _owner(service.pid) == 0:
         yield "It runs as root; start it as an account of its own, or set run_as."
 
 
-def _mail(running: Running, users: tuple[User, ...]) -> Iterator[str]:
+def _mail(service: ServiceFile, users: tuple[User, ...]) -> Iterator[str]:
     del users
-    settings = running.settings
+    settings = service.settings
     if settings.smtp_host is not None and settings.smtp_security == "none":
         yield "Mail goes unencrypted; set smtp_security to starttls or tls."
     if settings.webhook_url is not None and urlsplit(settings.webhook_url).scheme != "https":
         yield "The webhook is told unencrypted; give it an https address."
-    if settings.webhook_url is not None and "webhook_secret" not in running.secrets:
+    if settings.webhook_url is not None and "webhook_secret" not in service.secrets:
         yield "The webhook is not signed, and anybody may send such news; set webhook_secret_file."
 
 
@@ -244,8 +295,8 @@ PARTS: tuple[tuple[str, Check], ...] = (
 )
 
 
-def _status(running: Running, headers: dict[str, str]) -> int:
-    parts = urlsplit(running.address)
+def _status(service: ServiceFile, headers: dict[str, str]) -> int:
+    parts = urlsplit(service.address)
     line = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=_PATIENCE_S)
     try:
         line.request("GET", "/v1/runs", headers=headers)
@@ -278,60 +329,3 @@ def _owner(pid: int) -> int:
         return Path(f"/proc/{pid}").stat().st_uid
     except OSError:
         return os.geteuid()
-
-FILE = "service.json"
-_SECRET = {f"{PREFIX}{name.upper()}" for name in SECRETS}
-
-
-@dataclass(frozen=True)
-class Running:
-    """A service that runs, or ran last."""
-
-    address: str
-    pid: int
-    settings: Settings
-    walled: bool = True
-    """Whether it found a wall around commands when it was started."""
-    secrets: frozenset[str] = frozenset()
-    """Which secret settings it has; what they are is not told."""
-
-    @classmethod
-    def read(cls, home: Path) -> Running:
-        try:
-            said = json.loads((home / FILE).read_text(encoding="utf-8"))
-            settings = load({}, None, {**said["settings"], **(_own_database() if said["elsewhere"] else {})})
-            secrets = frozenset(str(name) for name in said["secrets"])
-            return cls(str(said["address"]), int(said["pid"]), settings, bool(said["walled"]), secrets)
-        except FileNotFoundError:
-            raise BadInput(
-                f'No service has run in "{home}"; start it with "prudent serve --home {home}", then check.'
-            ) from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise BadInput(f'"{home / FILE}" cannot be read ({error}); start the service again.') from error
-
-
-def _own_database() -> dict[str, str]:
-    """The database of a service whose users are not in its home; its address is a secret."""
-    names = (f"{PREFIX}DATABASE_URL", f"{PREFIX}DATABASE_URL_FILE")
-    found = {name: os.environ[name] for name in names if name in os.environ}
-    if not found:
-        raise BadInput(
-            "Its users are in a database; set PRUDENT_DATABASE_URL as for the service, then check."
-        )
-    return found
-
-
-def tell(settings: Settings, address: str, walled: bool) -> Path:
-    """Write it, for `prudent check --service`; answers the file."""
-    said = {name: value for name, value in environment_of(settings).items() if name not in _SECRET}
-    elsewhere = settings.database_url is not None
-    document = {
-        "address": address,
-        "pid": os.getpid(),
-        "elsewhere": elsewhere,
-        "walled": walled,
-        "secrets": [name for name in SECRETS if getattr(settings, name)],
-        "settings": said,
-    }
-    write_privately(settings.home / FILE, json.dumps(document, indent=2) + "\n")
-    return settings.home / FILE

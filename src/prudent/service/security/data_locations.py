@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from prudent.core.errors import BadInput, did_you_mean
-from prudent.training.data.fetch import Policy, shown
+from prudent.training.data.fetch import AccessPolicy, without_secrets
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -30,15 +30,15 @@ def policy_of(
     longest_s: float = 1800.0,
     most_columns: int = 100_000,
     largest_table_mb: float = 4000.0,
-) -> Policy:
+) -> AccessPolicy:
     """What the service reads for others; `networks` are private ones that the operator allows."""
     for network in networks:
         try:
             ipaddress.ip_network(network, strict=False)
         except ValueError as error:
-            raise BadInput(f'"{network}" is no network; write it as 10.1.0.0/16.') from error
+            raise BadInput(f'"{network}" is not a network; write it as 10.1.0.0/16.') from error
     schemes = {"http", "https", "s3", *(["file"] if roots else [])}
-    return Policy(
+    return AccessPolicy(
         private=False,
         networks=tuple(networks),
         schemes=frozenset(schemes),
@@ -51,7 +51,7 @@ def policy_of(
     )
 
 
-def check_place(place: str, policy: Policy) -> str:
+def check_location(place: str, policy: AccessPolicy) -> str:
     """The place of a data set as it is read: an address, or a path below an allowed folder.
 
     >>> check_place("https://example.org/data.csv", policy_of())
@@ -76,7 +76,7 @@ def check_place(place: str, policy: Policy) -> str:
     return _checked_address(place, policy)
 
 
-def _checked_bucket(rest: str, policy: Policy) -> str:
+def _checked_bucket(rest: str, policy: AccessPolicy) -> str:
     bucket, _, key = rest.partition("/")
     if not _BUCKET.fullmatch(bucket) or ".." in bucket or not key:
         raise BadInput(f'"s3://{rest}" names no file in a bucket; write it as s3://bucket/path.')
@@ -85,24 +85,24 @@ def _checked_bucket(rest: str, policy: Policy) -> str:
     return f"s3://{bucket}/{key}"
 
 
-def _checked_address(place: str, policy: Policy) -> str:
+def _checked_address(place: str, policy: AccessPolicy) -> str:
     try:
         parts = urlsplit(place)
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise BadInput("The address of the data is none; write it as https://host/path.") from error
+        raise BadInput("The address of the data is not valid; write it as https://host/path.") from error
     if not host or parts.username is not None or parts.password is not None or "\\" in place or " " in place:
         raise BadInput(
-            f'"{shown(place)}" is no address that is read here; write it as https://host/path, without a '
-            "user, spaces or backslashes."
+            f'"{without_secrets(place)}" is not an address that is read here; write it as '
+            "https://host/path, without a user, spaces or backslashes."
         )
     if port == 0:
-        raise BadInput(f'"{shown(place)}" has port 0, where nothing answers; correct it.')
+        raise BadInput(f'"{without_secrets(place)}" has port 0, where nothing answers; correct it.')
     address = _literal(host)
     if address is not None and not policy.permits(address):
         raise BadInput(
-            f'"{shown(place)}" leads to an address inside a private network, which is not read here; put the '
-            "data where the internet can read them, or into the bucket."
+            f'"{without_secrets(place)}" leads to an address inside a private network, which is not read '
+            "here; put the data where the internet can read them, or into the bucket."
         )
     return place
 
@@ -139,7 +139,7 @@ def scheme_of(path: str) -> str:
     return scheme.lower() if sign else "file"
 
 
-def inside(said: str, folders: Sequence[Path]) -> Path:
+def resolve_in_folders(said: str, folders: Sequence[Path]) -> Path:
     """The file or folder that a request names, links followed; BadInput if it is not in a data folder.
 
     A relative path is looked for in each folder; what is hidden there (.ssh, .env) is no data. The message is
@@ -190,7 +190,7 @@ def _plain(path: str) -> Path:
         raise BadInput("A path must have 1 to 4096 printable characters; correct it.")
     text = unquote(urlsplit(path).path) if path.lower().startswith("file:") else path
     if "\0" in text or "\\" in text or text.startswith("~"):
-        raise BadInput(f'"{path}" is no path here; write it with / and without ~.')
+        raise BadInput(f'"{path}" is not a path here; write it with / and without ~.')
     if ".." in Path(text).parts:
         raise BadInput(f'"{path}" goes up with ".."; write the path that is meant.')
     return Path(text)

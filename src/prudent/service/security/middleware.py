@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeAlias
-
-import asyncio
-from collections import Counter
-from dataclasses import dataclass, field
-
-import re
-from dataclasses import dataclass
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -28,7 +25,7 @@ async def refuse(send: Send, status: int, detail: str, headers: Mapping[str, str
     await _answer(send, status, body, {"content-type": "application/problem+json", **(headers or {})})
 
 
-async def send_to(send: Send, place: str) -> None:
+async def redirect(send: Send, place: str) -> None:
     """See other: the browser goes to `place`."""
     await _answer(send, 303, b"", {"location": place})
 
@@ -44,6 +41,7 @@ def header(scope: Scope, name: bytes) -> str:
     """One header of a request, or nothing."""
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
 
+
 _SMALL = 1 << 16
 _PER_USER, _IN_ALL = 4, 16
 
@@ -53,13 +51,13 @@ class _Stopped(Exception):
 
 
 @dataclass
-class _Count:
+class _BodyState:
     size: int = 0
     whole: bool = False
     status: int = 0
     answered: bool = False
     user: str = ""
-    held: int = 0
+    in_flight: int = 0
     begun_s: float | None = None
 
     def deadline_s(self, longest_s: float) -> float:
@@ -69,7 +67,7 @@ class _Count:
         return self.begun_s + longest_s
 
 
-class Held:
+class BytesInFlight:
     """Bytes of large bodies that are held at this moment, of each user and in all."""
 
     def __init__(self) -> None:
@@ -85,7 +83,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class BodyLimit:
+class BodyLimitMiddleware:
     """Refuses bodies over `most_bytes` (413) and those not here `longest_s` after they are first read (408).
 
     Forms are for people, and to read one takes long: they may have `most_form_bytes`. Of large bodies a few
@@ -99,7 +97,7 @@ class BodyLimit:
     most_bytes: int
     longest_s: float = 60.0
     most_form_bytes: int = 1_000_000
-    held: Held = field(default_factory=Held)
+    in_flight: BytesInFlight = field(default_factory=BytesInFlight)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -107,14 +105,14 @@ class BodyLimit:
             return
         said = header(scope, b"content-length")
         if said and not (said.isascii() and said.isdecimal()):
-            await refuse(send, 400, "The Content-Length is no number; leave it to your client.")
+            await refuse(send, 400, "The Content-Length is not a number; leave it to your client.")
         elif said and int(said) > self._most(scope):
             await self._too_large(scope, send)
         else:
             await self._counted(scope, receive, send)
 
     async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        count, most = _Count(), self._most(scope)
+        count, most = _BodyState(), self._most(scope)
         said = int(header(scope, b"content-length") or 0)
 
         async def counted() -> Message:
@@ -150,7 +148,7 @@ class BodyLimit:
             if not count.status:
                 raise
         finally:
-            self.held.add(count.user, -count.held)
+            self.in_flight.add(count.user, -count.in_flight)
         if count.status and not count.answered:
             await self._stop(count.status, scope, send)
 
@@ -158,15 +156,15 @@ class BodyLimit:
         is_form = header(scope, b"content-type").startswith("application/x-www-form-urlencoded")
         return min(self.most_bytes, self.most_form_bytes) if is_form else self.most_bytes
 
-    def _hold(self, scope: Scope, count: _Count, size: int) -> None:
+    def _hold(self, scope: Scope, count: _BodyState, size: int) -> None:
         """Count what is held of a large body, or will be; by now it is known whose it is."""
-        if size <= max(_SMALL, count.held):
+        if size <= max(_SMALL, count.in_flight):
             return
-        if not count.held:
+        if not count.in_flight:
             count.user = str(getattr(scope.get("state", {}).get("user"), "name", ""))
-        self.held.add(count.user, size - count.held)
-        count.held = size
-        if self.held.exceeds(count.user, _PER_USER * self.most_bytes, _IN_ALL * self.most_bytes):
+        self.in_flight.add(count.user, size - count.in_flight)
+        count.in_flight = size
+        if self.in_flight.exceeds(count.user, _PER_USER * self.most_bytes, _IN_ALL * self.most_bytes):
             count.status = 429
             raise _Stopped
 
@@ -183,6 +181,7 @@ class BodyLimit:
         most = f"{self._most(scope) / 1e6:g} MB"
         closing = {"connection": "close"}  # what is still on its way is not read
         await refuse(send, 413, f"The body is larger than {most}; send less or name a file.", closing)
+
 
 PAGES = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -211,7 +210,7 @@ _ALLOWED = "authorization, content-type, idempotency-key, last-event-id"
 
 
 @dataclass(frozen=True)
-class Shell:
+class OriginMiddleware:
     """Checks Host and Origin, and adds headers to every answer, also to refusals.
 
     `hosts` are the names under which the service is known; none is any, for a service behind tokens that
@@ -231,7 +230,7 @@ class Shell:
             return
         origin = header(scope, b"origin")
         allowed = origin if origin in self.origins else ""
-        dressed = _dressed(send, scope, allowed)
+        dressed = _with_headers(send, scope, allowed)
         if not self._known(header(scope, b"host")):
             await refuse(dressed, 421, "This service has another name; use that, or have this one added.")
         elif scope["method"] == "OPTIONS" and header(scope, b"access-control-request-method"):
@@ -268,7 +267,7 @@ def foreign(scope: Scope) -> bool:
     return header(scope, b"sec-fetch-site") in ("cross-site", "same-site")
 
 
-def _dressed(send: Send, scope: Scope, allowed: str) -> Send:
+def _with_headers(send: Send, scope: Scope, allowed: str) -> Send:
     path = scope["path"]
     csp = REPORTS if path.endswith("/report") else PAGES
     extra = [*_HEADERS, (b"content-security-policy", csp.encode())]

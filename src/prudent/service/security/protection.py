@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Protocol
 
 from prudent.core.errors import BadInput
-from prudent.service.security.tokens import Access
-from prudent.service.security.accounts import Accounts, known
-from prudent.service.security.middleware import BodyLimit
-from prudent.service.security.authentication import Gate
-from prudent.service.security.rate_limits import Rate
-from prudent.service.security.browser_sessions import Sessions, SignedOut, session_key
-from prudent.service.security.middleware import Shell
-from prudent.service.security.rate_limits import Turns
+from prudent.service.security.accounts import Accounts, all_accounts
+from prudent.service.security.authentication import AuthMiddleware
+from prudent.service.security.browser_sessions import BrowserSessions, RevokedSessions, session_key
+from prudent.service.security.middleware import BodyLimitMiddleware, OriginMiddleware
+from prudent.service.security.rate_limits import ConcurrencyLimit, RateLimit
+from prudent.service.security.tokens import AccessMode
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
 from prudent.service.store.users import LOCAL, OPERATOR
@@ -31,24 +29,24 @@ class Wrappable(Protocol):
     def add_middleware(self, middleware_class: type, *args: object, **kwargs: object) -> None: ...
 
 
-def install(app: Wrappable, settings: Settings, store: Store) -> Sessions:
+def install(app: Wrappable, settings: Settings, store: Store) -> BrowserSessions:
     """Protect `app`: Host, origin and headers outermost, then bodies, then who may what how often.
 
     Handlers find who asks as `request.state.user`, and what their forms must carry as
     `request.state.form_token`. Answers the sessions, for the page that begins them.
     """
-    signed_out = SignedOut(settings.home / "signed-out")
-    sessions = Sessions(session_key(settings.home / "session.key"), signed_out)
+    signed_out = RevokedSessions(settings.home / "signed-out")
+    sessions = BrowserSessions(session_key(settings.home / "session.key"), signed_out)
     app.add_middleware(
-        Gate,
+        AuthMiddleware,
         accounts=Accounts(store, settings.tokens, settings.home),
         sessions=sessions,
         open=access_of(settings).is_open,
-        rate=Rate(settings.rate_per_s, burst=max(2 * settings.rate_per_s, 20.0)),
-        turns=Turns(settings.requests_at_once, settings.requests_waiting),
+        rate=RateLimit(settings.rate_per_s, burst=max(2 * settings.rate_per_s, 20.0)),
+        concurrency=ConcurrencyLimit(settings.requests_at_once, settings.requests_waiting),
     )
-    app.add_middleware(BodyLimit, most_bytes=int(settings.body_mb * 1e6))
-    app.add_middleware(Shell, hosts=hosts_of(settings), origins=frozenset(settings.cors_origins))
+    app.add_middleware(BodyLimitMiddleware, most_bytes=int(settings.body_mb * 1e6))
+    app.add_middleware(OriginMiddleware, hosts=hosts_of(settings), origins=frozenset(settings.cors_origins))
     return sessions
 
 
@@ -65,35 +63,35 @@ def hosts_of(settings: Settings) -> frozenset[str]:
     return frozenset({*_LOOPBACK, *named, *(() if settings.host in _ANY else (own,))})
 
 
-def for_one(settings: Settings) -> bool:
+def is_local_only(settings: Settings) -> bool:
     """Whether only this machine is served: it listens there, and no other name is meant to lead there."""
     return settings.loopback and not set(settings.trusted_hosts) - set(_LOOPBACK)
 
 
-def access_of(settings: Settings) -> Access:
+def access_of(settings: Settings) -> AccessMode:
     """Whether tokens are asked for, as the home says; where others reach the service, always."""
-    return Access(settings.home, alone=for_one(settings))
+    return AccessMode(settings.home, alone=is_local_only(settings))
 
 
-def check_access(settings: Settings, store: Store, is_open: bool | None = None) -> Access:
+def check_access(settings: Settings, store: Store, is_open: bool | None = None) -> AccessMode:
     """Keep the mode that the operator wants (None: as it was), unless it would let strangers in."""
     access = access_of(settings)
     wanted = access.chosen_open if is_open is None else is_open
-    users = [account for account in known(store, settings) if account.name != OPERATOR]
+    users = [account for account in all_accounts(store, settings) if account.name != OPERATOR]
     if wanted and not access.alone:
         raise BadInput(
-            f'Others could reach the service at "{_place(settings)}", and an open service asks nobody for a '
-            "token; say --no-open, or serve on 127.0.0.1."
+            f'Other people could reach the service at "{_place(settings)}", and an open service asks '
+            "nobody for a token; say --no-open, or serve on 127.0.0.1."
         )
     if is_open and users:
         raise BadInput(
-            "There are users with tokens, and an open service would ask nobody for one; leave out --open, "
+            "There are users with tokens, and an open service would not require them; leave out --open, "
             'or remove them with "prudent users remove NAME".'
         )
     if not access.alone and not any(account.token_hash for account in users):
         raise BadInput(
-            f'Others could reach the service at "{_place(settings)}", and nobody has a token; add users '
-            'with "prudent users add NAME", or serve on 127.0.0.1.'
+            f'Other people could reach the service at "{_place(settings)}", and nobody has a token; add '
+            'users with "prudent users add NAME", or serve on 127.0.0.1.'
         )
     access.choose(wanted)
     return access
@@ -110,7 +108,7 @@ def with_own_folders(settings: Settings) -> Settings:
     That is the folder it was started in, their home, the temporary folder and the examples of what is
     installed, but nothing hidden. With folders named by the operator, only those are read.
     """
-    if not for_one(settings) or settings.data:
+    if not is_local_only(settings) or settings.data:
         return settings
     own = (Path.cwd(), Path.home(), Path(tempfile.gettempdir()), Path(sys.prefix))
     return replace(settings, own_data=tuple(dict.fromkeys(folder.resolve() for folder in own)))

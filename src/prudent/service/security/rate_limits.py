@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections import OrderedDict
-from dataclasses import dataclass, field
-
 import asyncio
-from collections import Counter, defaultdict, deque
+import math
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 
 @dataclass
-class Rate:
+class RateLimit:
     """A bucket of turns for each key: `burst` at once, then `per_s` a second.
 
     The clock is an argument, and the least recently used keys are forgotten: a stranger who invents addresses
@@ -51,12 +48,12 @@ def retry_after(wait_s: float) -> str:
     return str(max(1, math.ceil(wait_s)))
 
 
-class TooMany(Exception):
+class TooManyWaiting(Exception):
     """As many requests of the user wait as may."""
 
 
 @dataclass
-class Turns:
+class ConcurrencyLimit:
     """Each user has `at_once` turns; who asks for more waits for one of their own, first come, first served.
 
     So whoever sends hundreds of requests at once delays themselves: everybody else finds at most `at_once` of
@@ -71,14 +68,14 @@ class Turns:
     )
 
     @asynccontextmanager
-    async def turn(self, user: str) -> AsyncIterator[Turn]:
+    async def slot(self, user: str) -> AsyncIterator[ConcurrencySlot]:
         """Wait for a turn; it ends with the block, or when `over` is called before."""
         await self._take(user)
-        turn = Turn(self, user)
+        turn = ConcurrencySlot(self, user)
         try:
             yield turn
         finally:
-            turn.over()
+            turn.release()
 
     async def _take(self, user: str) -> None:
         if self._taken[user] < self.at_once:
@@ -86,7 +83,7 @@ class Turns:
             return
         line = self._lines[user]
         if len(line) >= self.waiting:
-            raise TooMany
+            raise TooManyWaiting
         place = asyncio.get_running_loop().create_future()
         line.append(place)
         try:
@@ -111,15 +108,15 @@ class Turns:
 
 
 @dataclass
-class Turn:
+class ConcurrencySlot:
     """One request that is worked on."""
 
-    turns: Turns
+    concurrency: ConcurrencyLimit
     user: str
     _is_over: bool = False
 
-    def over(self) -> None:
+    def release(self) -> None:
         """Let the next one begin; what is still sent of an answer delays nobody."""
         if not self._is_over:
             self._is_over = True
-            self.turns._give(self.user)
+            self.concurrency._give(self.user)

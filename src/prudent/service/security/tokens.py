@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
-import secrets
-from collections.abc import Iterable
-
-from prudent.core.errors import BadInput
-from prudent.service.store.users import LOCAL, OPERATOR, User
-
 import logging
 import os
-from collections.abc import Sequence
+import re
+import secrets
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from prudent.service.store.users import ADMIN, OPERATOR, User
+
+from prudent.core.errors import BadInput
+from prudent.service.store.users import ADMIN, LOCAL, OPERATOR, User
 
 PREFIX = "prudent_"
 _LONGEST = 200
@@ -66,13 +63,14 @@ def checked_name(name: str) -> str:
         )
     return name
 
+
 MODE, TOKEN_FILE = "mode", "operator.token"
 _OPEN, _CLOSED = "open", "token"
 _log = logging.getLogger("prudent.access")
 
 
 @dataclass(frozen=True)
-class Access:
+class AccessMode:
     """The mode of a home. `alone` is False where others reach the service: then it is never open."""
 
     home: Path
@@ -84,7 +82,7 @@ class Access:
         return _text(self.home / MODE) == _OPEN
 
     def choose(self, is_open: bool) -> None:
-        write_privately(self.home / MODE, f"{_OPEN if is_open else _CLOSED}\n")
+        write_private_file(self.home / MODE, f"{_OPEN if is_open else _CLOSED}\n")
 
     def is_open(self, accounts: Sequence[User]) -> bool:
         """Whether somebody without a token is let in; the first user closes it, for good."""
@@ -108,11 +106,11 @@ def make_token(home: Path) -> str | None:
     if operator(home) is not None:
         return None
     token = new_token()
-    write_privately(home / TOKEN_FILE, f"{token}\n")
+    write_private_file(home / TOKEN_FILE, f"{token}\n")
     return token
 
 
-def write_privately(path: Path, text: str) -> None:
+def write_private_file(path: Path, text: str) -> None:
     """A file that its owner alone may read, whole or not at all."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.unlink(missing_ok=True)

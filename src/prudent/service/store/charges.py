@@ -1,19 +1,14 @@
-"""Charges: money spent, each once, with the price it was charged at."""
+"""Charges: money spent, each once, with its price; and money reserved for runs under way.
+
+Reservations let runs that go on at the same time keep their user's daily limit together.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-
-import sqlalchemy as sa
-from sqlalchemy import Connection
-
-from prudent.service.store import charges
-from prudent.service.store.tables import charges as table
-from prudent.service.store.tables import runs
-
-from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,7 +16,8 @@ from sqlalchemy import Connection
 
 from prudent.core.errors import BadInput
 from prudent.core.units import USD, parse_in
-from prudent.service.store.tables import reservations as table
+from prudent.service.store.tables import charges as table
+from prudent.service.store.tables import reservations, runs
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Sum:
+class ChargeTotal:
     """Money of one day, user and kind."""
 
     day: str
@@ -80,7 +76,7 @@ def record(connection: Connection, charge: Charge) -> bool:
     )
     more = runs.update().where(runs.c.id == charge.run).values(spent_usd=runs.c.spent_usd + charge.usd)
     connection.execute(more)
-    charges.settle(connection, charge.run, charge.usd)
+    settle(connection, charge.run, charge.usd)
     return True
 
 
@@ -99,7 +95,7 @@ def spent_usd(connection: Connection, user: str | None = None, day: str | None =
     return float(connection.execute(question).scalar() or 0.0)
 
 
-def sums(connection: Connection, since_day: str, user: str | None = None) -> list[Sum]:
+def totals(connection: Connection, since_day: str, user: str | None = None) -> list[ChargeTotal]:
     """Money per day, user and kind since a day, latest first."""
     parts = (table.c.day, table.c.user, table.c.kind)
     question = sa.select(*parts, sa.func.sum(table.c.usd), sa.func.count(table.c.run.distinct()))
@@ -107,7 +103,8 @@ def sums(connection: Connection, since_day: str, user: str | None = None) -> lis
     if user is not None:
         question = question.where(table.c.user == user)
     rows = connection.execute(question.order_by(table.c.day.desc(), table.c.user, table.c.kind))
-    return [Sum(day, name, kind, float(usd), int(count)) for day, name, kind, usd, count in rows]
+    return [ChargeTotal(day, name, kind, float(usd), int(count)) for day, name, kind, usd, count in rows]
+
 
 LEAST_USD = 0.001
 """A rest below this starts nothing."""
@@ -116,29 +113,29 @@ LEAST_USD = 0.001
 def reserve(connection: Connection, run: str, user: str, usd: float) -> None:
     """Put money aside for a run that begins; what it had before is forgotten."""
     release(connection, run)
-    connection.execute(table.insert().values(run=run, user=user, usd=usd))
+    connection.execute(reservations.insert().values(run=run, user=user, usd=usd))
 
 
 def settle(connection: Connection, run: str, usd: float) -> None:
     """A run was charged: that much less is put aside for it."""
-    left = sa.case((table.c.usd > usd, table.c.usd - usd), else_=0.0)
-    connection.execute(table.update().where(table.c.run == run).values(usd=left))
+    left = sa.case((reservations.c.usd > usd, reservations.c.usd - usd), else_=0.0)
+    connection.execute(reservations.update().where(reservations.c.run == run).values(usd=left))
 
 
 def release(connection: Connection, run: str) -> None:
     """A run has ended, or waits again: nothing is put aside for it."""
-    connection.execute(table.delete().where(table.c.run == run))
+    connection.execute(reservations.delete().where(reservations.c.run == run))
 
 
 def reserved_usd(connection: Connection, run: str) -> float | None:
     """What a run may still be charged; None for a run without a limit."""
-    found = connection.execute(sa.select(table.c.usd).where(table.c.run == run)).scalar()
+    found = connection.execute(sa.select(reservations.c.usd).where(reservations.c.run == run)).scalar()
     return None if found is None else float(found)
 
 
 def reserved_usd_of_user(connection: Connection, user: str) -> float:
     """What is put aside for all runs of a user."""
-    question = sa.select(sa.func.sum(table.c.usd)).where(table.c.user == user)
+    question = sa.select(sa.func.sum(reservations.c.usd)).where(reservations.c.user == user)
     return float(connection.execute(question).scalar() or 0.0)
 
 

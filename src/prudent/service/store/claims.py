@@ -8,17 +8,17 @@ from collections.abc import Collection, Mapping
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from prudent.service.store import charges, events, charges, runs, workers
-from prudent.service.store.runs import FAILED, QUEUED, RUNNING, Run
+from prudent.service.store import charges, events, runs, workers
+from prudent.service.store.runs import FAILED, QUEUED, RUNNING, RunRow
 from prudent.service.store.tables import runs as table
 from prudent.service.store.tables import turns
 
 _LOCK = 7065727
 
 
-def take(
+def claim(
     connection: Connection, worker: str, per_user: int, daily_usd: Mapping[str, float] | None = None
-) -> Run | None:
+) -> RunRow | None:
     """The run that this worker does next, now its own; None if there is nothing to do.
 
     Users take turns: whoever has the fewest runs under way comes first, among those whoever waited longest
@@ -75,7 +75,7 @@ def _in_turn(connection: Connection, per_user: int) -> list[str]:
     return sorted(able, key=lambda user: (busy.get(user, 0), last.get(user, 0.0), user))
 
 
-def _give(connection: Connection, run_id: str, worker: str) -> Run | None:
+def _give(connection: Connection, run_id: str, worker: str) -> RunRow | None:
     now_s = time.time()
     change = table.update().where(table.c.id == run_id, table.c.status == QUEUED)
     changed = connection.execute(
@@ -107,13 +107,13 @@ def _wait(connection: Connection, user: str, why: str) -> None:
 
 def give_back(connection: Connection, run_id: str, fence: int, why: str, blame: bool) -> None:
     """A worker lets go of a run: it waits again. Without `blame` the attempt does not count."""
-    runs.hold(connection, run_id, fence)
+    runs.check_claim(connection, run_id, fence)
     _release(connection, run_id, why, blame)
 
 
-def again(connection: Connection, run_id: str, fence: int, tries: int, why: str) -> bool:
+def retry(connection: Connection, run_id: str, fence: int, tries: int, why: str) -> bool:
     """Count another attempt of the worker that has the run; False, and failed, if there were enough."""
-    runs.hold(connection, run_id, fence)
+    runs.check_claim(connection, run_id, fence)
     run = runs.get(connection, run_id)
     assert run is not None
     if run.attempts >= tries:
@@ -124,7 +124,7 @@ def again(connection: Connection, run_id: str, fence: int, tries: int, why: str)
     return True
 
 
-def bury(connection: Connection, longer_than_s: float, tries: int) -> list[str]:
+def release_dead(connection: Connection, longer_than_s: float, tries: int) -> list[str]:
     """Forget workers that have fallen silent, and let their runs wait for another; answers those runs.
 
     A run that has ended its worker too often is not tried again. From here on the old worker's fence is too
@@ -133,13 +133,13 @@ def bury(connection: Connection, longer_than_s: float, tries: int) -> list[str]:
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
     freed: list[str] = []
-    for worker in workers.silent(connection, longer_than_s):
-        freed += free(connection, worker, tries)
+    for worker in workers.silent_workers(connection, longer_than_s):
+        freed += release_worker(connection, worker, tries)
         workers.leave(connection, worker)
     return freed
 
 
-def free(
+def release_worker(
     connection: Connection, worker: str, tries: int, keep: Collection[str] = (), blame: bool = True
 ) -> list[str]:
     """Let the runs of a worker wait for another, except those in `keep`."""
@@ -173,13 +173,13 @@ def cancelled(connection: Connection, worker: str) -> list[str]:
     return [str(row.id) for row in connection.execute(question)]
 
 
-def held_by(connection: Connection, worker: str) -> dict[str, int]:
+def claimed_by(connection: Connection, worker: str) -> dict[str, int]:
     """The runs of a worker, with their fences."""
     question = sa.select(table.c.id, table.c.fence).where(table.c.status == RUNNING, table.c.worker == worker)
     return {str(run_id): int(fence) for run_id, fence in connection.execute(question)}
 
 
-def why_waiting(connection: Connection, run: Run, per_user: int) -> str:
+def why_waiting(connection: Connection, run: RunRow, per_user: int) -> str:
     """Why a run is not begun, for people; empty for one that does not wait."""
     if run.status != QUEUED:
         return ""

@@ -11,23 +11,23 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from prudent.service.store.tables import Rows
+from prudent.service.store.tables import RowQuery
 from prudent.service.store.tables import events as table
 
 _INSERT = table.insert()
 _OF_RUN, _MOST = table.c.run == sa.bindparam("of"), sa.bindparam("most", type_=sa.Integer)
-_SINCE = Rows(
+_SINCE = RowQuery(
     table.c,
     lambda all_: (
         all_.where(_OF_RUN, table.c.number > sa.bindparam("after")).order_by(table.c.number).limit(_MOST)
     ),
 )
-_LATEST = Rows(table.c, lambda all_: all_.where(_OF_RUN).order_by(table.c.number.desc()).limit(_MOST))
+_LATEST = RowQuery(table.c, lambda all_: all_.where(_OF_RUN).order_by(table.c.number.desc()).limit(_MOST))
 _LAST = sa.select(sa.func.max(table.c.number)).where(table.c.run == sa.bindparam("of"))
 
 
 @dataclass(frozen=True)
-class Event:
+class EventRow:
     """One thing that happened."""
 
     run: str
@@ -56,7 +56,7 @@ def append(
     return number
 
 
-def since(connection: Connection, run: str, number: int = 0, limit: int = 500) -> list[Event]:
+def since(connection: Connection, run: str, number: int = 0, limit: int = 500) -> list[EventRow]:
     """The events of a run after a number, in order."""
     return [_event(row) for row in _SINCE(connection, of=run, after=number, most=limit)]
 
@@ -67,10 +67,10 @@ def lasts(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
     return {str(run): int(number) for run, number in connection.execute(question.group_by(table.c.run))}
 
 
-def last(connection: Connection, run: str, limit: int = 50) -> list[Event]:
+def last(connection: Connection, run: str, limit: int = 50) -> list[EventRow]:
     """The latest events of a run, in order."""
     return [_event(row) for row in reversed(_LATEST(connection, of=run, most=limit))]
 
 
-def _event(row: dict[str, Any]) -> Event:
-    return Event(**{**row, "data": json.loads(row["data"])})
+def _event(row: dict[str, Any]) -> EventRow:
+    return EventRow(**{**row, "data": json.loads(row["data"])})

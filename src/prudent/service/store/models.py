@@ -11,12 +11,12 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from prudent.service.store import runs
-from prudent.service.store.tables import Rows
+from prudent.service.store.tables import RowQuery
 from prudent.service.store.tables import models as table
 
 
 @dataclass(frozen=True)
-class Model:
+class StoredModel:
     """One model; `path` is its folder, or where it lies in the bucket."""
 
     id: str
@@ -32,50 +32,53 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Page:
+class ModelPage:
     """A part of a listing, newest first."""
 
-    models: tuple[Model, ...]
+    models: tuple[StoredModel, ...]
     next: str | None
 
 
-def record(connection: Connection, found: Iterable[Model], run: str, fence: int) -> None:
+def record(connection: Connection, found: Iterable[StoredModel], run: str, fence: int) -> None:
     """The models of a run, in place of those it had."""
-    runs.hold(connection, run, fence)
+    runs.check_claim(connection, run, fence)
     connection.execute(table.delete().where(table.c.run == run))
     rows: list[dict[str, Any]] = [asdict(model) for model in found]
     if rows:
         connection.execute(table.insert(), rows)
 
 
-def get(connection: Connection, model_id: str) -> Model | None:
+def get(connection: Connection, model_id: str) -> StoredModel | None:
     row = connection.execute(sa.select(table).where(table.c.id == model_id)).mappings().first()
-    return None if row is None else Model(**row)
+    return None if row is None else StoredModel(**row)
 
 
-def of_run(connection: Connection, run: str) -> list[Model]:
+def of_run(connection: Connection, run: str) -> list[StoredModel]:
     """The models of a run, best first."""
-    return [Model(**row) for row in _OF_RUN(connection, of=run)]
+    return [StoredModel(**row) for row in _OF_RUN(connection, of=run)]
 
 
-def page(connection: Connection, limit: int = 50, after: str | None = None, user: str | None = None) -> Page:
+def page(
+    connection: Connection, limit: int = 50, after: str | None = None, user: str | None = None
+) -> ModelPage:
     """Models, newest first, the best of a run before its others."""
     moment_s, last = runs.cursor_of(after) if after is not None else (None, None)
     question = _listing(user is not None, after is not None)
     found = [
-        Model(**row) for row in question(connection, most=limit + 1, user=user, moment_s=moment_s, last=last)
+        StoredModel(**row)
+        for row in question(connection, most=limit + 1, user=user, moment_s=moment_s, last=last)
     ]
     more = len(found) > limit
-    return Page(
+    return ModelPage(
         tuple(found[:limit]), f"{found[limit - 1].created_s!r}_{found[limit - 1].id}" if more else None
     )
 
 
-_OF_RUN = Rows(table.c, lambda all_: all_.where(table.c.run == sa.bindparam("of")).order_by(table.c.rank))
+_OF_RUN = RowQuery(table.c, lambda all_: all_.where(table.c.run == sa.bindparam("of")).order_by(table.c.rank))
 
 
 @cache
-def _listing(of_user: bool, later: bool) -> Rows:
+def _listing(of_user: bool, later: bool) -> RowQuery:
     """The question for models, of one user or of all, from the first or behind a cursor."""
 
     def narrow(question: sa.Select[Any]) -> sa.Select[Any]:
@@ -88,4 +91,4 @@ def _listing(of_user: bool, later: bool) -> Rows:
         newest = question.order_by(table.c.created_s.desc(), table.c.id)
         return newest.limit(sa.bindparam("most", type_=sa.Integer))
 
-    return Rows(table.c, narrow)
+    return RowQuery(table.c, narrow)

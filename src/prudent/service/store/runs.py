@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from prudent.core.errors import BadInput, RunFailed
-from prudent.service.store import events, charges
-from prudent.service.store.tables import Rows
+from prudent.service.store import charges, events
+from prudent.service.store.tables import RowQuery
 from prudent.service.store.tables import documents as large
 from prudent.service.store.tables import runs as table
 
@@ -28,11 +28,11 @@ LARGE = 1 << 16
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
-class Stale(RunFailed):
+class StaleClaim(RunFailed):
     """The run was given to another worker meanwhile; what this one found is not kept."""
 
 
-class KeyTaken(BadInput):
+class IdempotencyConflict(BadInput):
     """The Idempotency-Key was used for another request; take a new one."""
 
 
@@ -69,7 +69,7 @@ class NewRun:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunRow:
     """A run as it stands. Times are seconds since 1970; `waiting` says why it is not running."""
 
     id: str
@@ -112,21 +112,21 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Page:
+class RunPage:
     """A part of a listing, newest first; `next` is the cursor of the next part, None at the end."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[RunRow, ...]
     next: str | None
 
 
-_NAMES = [each.name for each in fields(Run)]
+_NAMES = [each.name for each in fields(RunRow)]
 _ALL = sa.select(*(table.c[name] for name in _NAMES))
 
 
 # Coming in
 
 
-def insert(connection: Connection, new: NewRun) -> tuple[Run, bool]:
+def insert(connection: Connection, new: NewRun) -> tuple[RunRow, bool]:
     """Keep a new run, unless its key is known: then the run of that key, and False."""
     text = new.to_text()
     values = {
@@ -147,9 +147,9 @@ def insert(connection: Connection, new: NewRun) -> tuple[Run, bool]:
         if found is None and new.key_hash is not None:
             found = _row(connection, table.c.key_hash == new.key_hash)
             if found is not None and found.body_hash != new.body_hash:
-                raise KeyTaken("The Idempotency-Key was used for another request; take a new one.")
+                raise IdempotencyConflict("The Idempotency-Key was used for another request; take a new one.")
         if found is None:
-            raise RunFailed("The run could not be kept; send it again.")
+            raise RunFailed("The run could not be stored; send it again.")
         return found, found.id == new.id
     events.append(connection, new.id, "queued", {"kind": new.kind, "user": new.user}, number=1)
     if len(text) >= LARGE:
@@ -157,13 +157,13 @@ def insert(connection: Connection, new: NewRun) -> tuple[Run, bool]:
     return _made({**values, "document": dict(new.document)}), True
 
 
-def _made(values: Mapping[str, Any]) -> Run:
+def _made(values: Mapping[str, Any]) -> RunRow:
     """The run of fresh values, without asking the database again."""
     defaults = {
         "started_s": None, "ended_s": None, "progress": 0.0, "eta_s": None, "waiting": "", "spent_usd": 0.0,
         "attempts": 0, "worker": None, "fence": 0, "cancel": False, "error": "", "folder": "",
     }  # fmt: skip
-    return Run(**{**defaults, **values})
+    return RunRow(**{**defaults, **values})
 
 
 @cache
@@ -179,7 +179,7 @@ def _inserting(dialect: str) -> Any:
 # Looking
 
 
-def get(connection: Connection, run_id: str) -> Run | None:
+def get(connection: Connection, run_id: str) -> RunRow | None:
     return _row(connection, table.c.id == run_id)
 
 
@@ -190,13 +190,15 @@ def page(
     user: str | None = None,
     status: str | None = None,
     kind: str | None = None,
-) -> Page:
+) -> RunPage:
     """Runs, newest first, from behind the cursor `after`; quick however many there are."""
-    found, more = listed(connection, limit, after, user, status, kind)
-    return Page(tuple(Run(**{**row, "document": {}, "cancel": bool(row["cancel"])}) for row in found), more)
+    found, more = list_rows(connection, limit, after, user, status, kind)
+    return RunPage(
+        tuple(RunRow(**{**row, "document": {}, "cancel": bool(row["cancel"])}) for row in found), more
+    )
 
 
-def listed(
+def list_rows(
     connection: Connection,
     limit: int = 50,
     after: str | None = None,
@@ -218,7 +220,7 @@ def listed(
 
 
 @cache
-def _listing(only: tuple[str, ...], later: bool) -> Rows:
+def _listing(only: tuple[str, ...], later: bool) -> RowQuery:
     """The question for runs with these columns given, from the first or behind a cursor."""
 
     def narrow(question: sa.Select[Any]) -> sa.Select[Any]:
@@ -230,7 +232,7 @@ def _listing(only: tuple[str, ...], later: bool) -> Rows:
         newest = question.order_by(table.c.created_s.desc(), table.c.id.desc())
         return newest.limit(sa.bindparam("most", type_=sa.Integer))
 
-    return Rows([table.c[name] for name in _NAMES if name != "document"], narrow)
+    return RowQuery([table.c[name] for name in _NAMES if name != "document"], narrow)
 
 
 def cursor_of(text: str) -> tuple[float, str]:
@@ -243,7 +245,7 @@ def cursor_of(text: str) -> tuple[float, str]:
     try:
         return float(seconds), name
     except ValueError:
-        raise BadInput(f'"{text[:80]}" is no cursor; use the "next" of the page before.') from None
+        raise BadInput(f'"{text[:80]}" is not a cursor; use the "next" of the page before.') from None
 
 
 def waiting(connection: Connection) -> tuple[dict[str, int], dict[str, int]]:
@@ -271,7 +273,7 @@ def counts(connection: Connection, user: str | None = None) -> dict[str, int]:
     return {status: found.get(status, 0) for status in STATUSES}
 
 
-def _row(connection: Connection, which: Any) -> Run | None:
+def _row(connection: Connection, which: Any) -> RunRow | None:
     row = connection.execute(_ALL.where(which)).mappings().first()
     if row is None:
         return None
@@ -282,27 +284,27 @@ def _row(connection: Connection, which: Any) -> Run | None:
     return _run(values)
 
 
-def _run(row: Mapping[Any, Any]) -> Run:
+def _run(row: Mapping[Any, Any]) -> RunRow:
     values = dict(row)
-    return Run(**{**values, "document": json.loads(values["document"]), "cancel": bool(values["cancel"])})
+    return RunRow(**{**values, "document": json.loads(values["document"]), "cancel": bool(values["cancel"])})
 
 
 # Changing, by the worker that has the run
 
 
-def hold(connection: Connection, run_id: str, fence: int) -> None:
+def check_claim(connection: Connection, run_id: str, fence: int) -> None:
     """Go on only if the run is still this worker's; nobody takes it until the transaction ends."""
     question = sa.select(table.c.fence, table.c.status).where(table.c.id == run_id).with_for_update()
     row = connection.execute(question).first()
     if row is None or row.fence != fence or row.status != RUNNING:
-        raise Stale(f"Run {run_id} is no longer this worker's; its result is not kept.")
+        raise StaleClaim(f"Run {run_id} is no longer this worker's; its result is not kept.")
 
 
 def progress(
     connection: Connection, run_id: str, fence: int, done: float, eta_s: float | None = None
 ) -> None:
     """How far the run is, 0..1; it never goes back."""
-    hold(connection, run_id, fence)
+    check_claim(connection, run_id, fence)
     done = min(max(done, 0.0), 1.0)
     further = sa.case((table.c.progress < done, done), else_=table.c.progress)
     change = table.update().where(table.c.id == run_id)
@@ -311,7 +313,7 @@ def progress(
 
 def finish(connection: Connection, run_id: str, fence: int, status: str, error: str = "") -> None:
     """The one outcome of a run."""
-    hold(connection, run_id, fence)
+    check_claim(connection, run_id, fence)
     end(connection, run_id, status, error)
 
 
@@ -331,7 +333,7 @@ def end(connection: Connection, run_id: str, status: str, error: str = "") -> bo
     return True
 
 
-def cancel(connection: Connection, run_id: str) -> Run | None:
+def cancel(connection: Connection, run_id: str) -> RunRow | None:
     """End a run that waits; tell the worker of one that runs. Answers the run as it then is."""
     found = get(connection, run_id)
     if found is None or found.ended or found.cancel:

@@ -38,20 +38,20 @@ _LONGEST_S = 60.0
 """So long a database that is away (restarted, say) is waited for."""
 
 
-class Unavailable(RunFailed):
+class StoreUnavailable(RunFailed):
     """The database does not answer; try again in a while."""
 
     status = 503
 
 
-class DiskFull(Unavailable):
+class DiskFull(StoreUnavailable):
     """Nothing can be kept: the disk is full; the operator has to make room."""
 
     status = 507
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _PendingWrite:
     change: Callable[[Connection], Any]
     answer: Future[Any] = field(default_factory=Future)
 
@@ -69,7 +69,7 @@ class Store:
         self.url = url
         self.sqlite = url.startswith("sqlite")
         self._writer, self._reader = _engines(url)
-        self._wishes: queue.SimpleQueue[_Wish | None] = queue.SimpleQueue()
+        self._pending: queue.SimpleQueue[_PendingWrite | None] = queue.SimpleQueue()
         self._threads = ThreadPoolExecutor(_READERS, "store-read")
         self._closed = False
         self._full_s: float | None = None
@@ -88,15 +88,15 @@ class Store:
     def submit(self, change: Change[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """The future of a write."""
         if self._closed:
-            raise Unavailable("The store is closed; start the service again.")
-        wish = _Wish(lambda connection: change(connection, *args, **kwargs))
-        self._wishes.put(wish)
+            raise StoreUnavailable("The store is closed; start the service again.")
+        wish = _PendingWrite(lambda connection: change(connection, *args, **kwargs))
+        self._pending.put(wish)
         return wish.answer
 
     def write(self, change: Change[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return self.submit(change, *args, **kwargs).result()
 
-    async def write_soon(self, change: Change[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def write_async(self, change: Change[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await asyncio.wrap_future(self.submit(change, *args, **kwargs))
 
     def was_full(self, within_s: float) -> bool:
@@ -106,7 +106,7 @@ class Store:
     async def check_room(self) -> None:
         """DiskFull if the last write failed for lack of room, and another would."""
         if self.full:
-            await self.write_soon(_probe)
+            await self.write_async(_probe)
 
     # Reading
 
@@ -119,12 +119,12 @@ class Store:
                     return question(connection, *args, **kwargs)
             except OperationalError as error:
                 if time.monotonic() > until_s or self._closed:
-                    raise Unavailable(
+                    raise StoreUnavailable(
                         f"The database does not answer ({_first_line(error)}); try again."
                     ) from error
                 time.sleep(random.uniform(0.05, 0.3))
 
-    async def read_soon(self, question: Change[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def read_async(self, question: Change[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: self.read(question, *args, **kwargs))
 
@@ -135,7 +135,7 @@ class Store:
         if self._closed:
             return
         self._closed = True
-        self._wishes.put(None)
+        self._pending.put(None)
         self._thread.join(timeout=_LONGEST_S)
         self._threads.shutdown(wait=True)
         self._writer.dispose()
@@ -152,47 +152,49 @@ class Store:
     # The writer's thread
 
     def _write_all(self) -> None:
-        line = _Line(self._writer)
+        line = _WriterConnection(self._writer)
         for wishes in self._gathered():
             self._persist(line, wishes)
-        line.hang_up()
+        line.close()
 
-    def _gathered(self) -> Iterator[list[_Wish]]:
+    def _gathered(self) -> Iterator[list[_PendingWrite]]:
         """What has come since the last commit, all at once."""
         while True:
-            first = self._wishes.get()
+            first = self._pending.get()
             if first is None:
                 return
             found = [first]
             with contextlib.suppress(queue.Empty):
                 while len(found) < _TOGETHER:
-                    another = self._wishes.get_nowait()
+                    another = self._pending.get_nowait()
                     if another is None:
-                        self._wishes.put(None)
+                        self._pending.put(None)
                         break
                     found.append(another)
             yield found
 
-    def _persist(self, line: _Line, wishes: list[_Wish]) -> None:
+    def _persist(self, line: _WriterConnection, wishes: list[_PendingWrite]) -> None:
         until_s = time.monotonic() + _LONGEST_S
         while True:
             try:
                 answers = line.commit(wishes)
             except OperationalError as error:
-                line.hang_up()
+                line.close()
                 if is_full(error):  # to wait would not help; whoever can wait for room does so itself
                     self.full, self._full_s = True, time.monotonic()
                     full = DiskFull("Nothing can be kept: the disk is full; the operator has to make room.")
                     full.__cause__ = error
                     answers = [full] * len(wishes)
                 elif time.monotonic() > until_s:
-                    away = Unavailable(f"The database does not answer ({_first_line(error)}); try again.")
+                    away = StoreUnavailable(
+                        f"The database does not answer ({_first_line(error)}); try again."
+                    )
                     answers = [away] * len(wishes)
                 else:
                     time.sleep(random.uniform(0.02, 0.2))
                     continue
             except Exception as error:  # noqa: BLE001 - whoever waits must hear of it, and the thread lives on
-                line.hang_up()
+                line.close()
                 answers = [error] * len(wishes)
             else:
                 self.full = False
@@ -204,14 +206,14 @@ class Store:
             return
 
 
-class _Line:
+class _WriterConnection:
     """The writer's connection, opened when it is needed."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._connection: Connection | None = None
 
-    def commit(self, wishes: list[_Wish]) -> list[Any]:
+    def commit(self, wishes: list[_PendingWrite]) -> list[Any]:
         """Do all in one transaction; one that fails does not fail the others.
 
         At first without safety nets, for they cost as much as the changes themselves and hardly any change
@@ -229,13 +231,13 @@ class _Line:
             with connection.begin():
                 return [self._do(connection, wish) for wish in wishes]
 
-    def hang_up(self) -> None:
+    def close(self) -> None:
         with contextlib.suppress(Exception):
             if self._connection is not None:
                 self._connection.close()
         self._connection = None
 
-    def _do(self, connection: Connection, wish: _Wish) -> Any:
+    def _do(self, connection: Connection, wish: _PendingWrite) -> Any:
         for attempt in range(_AGAIN):
             try:
                 with connection.begin_nested():
@@ -264,7 +266,7 @@ def _engines(url: str) -> tuple[Engine, Engine]:
     except sa.exc.ArgumentError:
         raise BadInput("The database URL cannot be read; write it like postgresql://host/name.") from None
     if found.get_backend_name() not in ("sqlite", "postgresql"):
-        raise BadInput(f"{found.get_backend_name()} is no database for this; use sqlite or postgresql.")
+        raise BadInput(f"{found.get_backend_name()} is not a database for this; use sqlite or postgresql.")
     try:
         if found.get_backend_name() == "sqlite":
             return _sqlite(found)

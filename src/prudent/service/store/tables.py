@@ -1,11 +1,17 @@
-"""The tables. Documents are JSON in text columns: nobody searches inside them."""
+"""The tables, and queries for many rows. Documents are JSON in text columns: nobody searches in them."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import sqlalchemy as sa
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Double,
     Index,
     Integer,
@@ -15,13 +21,6 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
-
-import json
-from collections.abc import Callable, Iterable
-from typing import Any
-
-import sqlalchemy as sa
-from sqlalchemy import Connection
 
 VERSION = 1
 metadata = MetaData()
@@ -171,7 +170,7 @@ users = Table(
 _EXACT = "%!.17g"
 
 
-class Rows:
+class RowQuery:
     """The answers to a question about these columns, which `narrow` narrows and puts in order.
 
     What differs from call to call is a parameter of it (`sa.bindparam`): to build a question takes longer

@@ -12,11 +12,11 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from prudent.service.store import runs
-from prudent.service.store.tables import Rows
+from prudent.service.store.tables import RowQuery
 from prudent.service.store.tables import trials as table
 
 RUNNING = "running"
-_OF_RUN = Rows(
+_OF_RUN = RowQuery(
     table.c,
     lambda all_: (
         all_.where(table.c.run == sa.bindparam("of"))
@@ -27,7 +27,7 @@ _OF_RUN = Rows(
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialRow:
     """One try. `label` is the algorithm, the strategy's reason or the scheduler, for people."""
 
     run: str
@@ -59,9 +59,9 @@ class Trial:
         }
 
 
-def record(connection: Connection, trial: Trial, fence: int) -> bool:
+def record(connection: Connection, trial: TrialRow, fence: int) -> bool:
     """Keep a trial as it stands; False if its end is recorded already. Stale if the run is another's now."""
-    runs.hold(connection, trial.run, fence)
+    runs.check_claim(connection, trial.run, fence)
     here = sa.and_(table.c.run == trial.run, table.c.number == trial.number)
     before = connection.execute(sa.select(table.c.status).where(here)).scalar()
     if before is not None and before != RUNNING:
@@ -87,12 +87,12 @@ def record(connection: Connection, trial: Trial, fence: int) -> bool:
 
 def drop_unfinished(connection: Connection, run: str, fence: int) -> int:
     """Forget trials that a former worker had under way: they are begun again."""
-    runs.hold(connection, run, fence)
+    runs.check_claim(connection, run, fence)
     gone = table.delete().where(table.c.run == run, table.c.status == RUNNING)
     return int(connection.execute(gone).rowcount)
 
 
-def of_run(connection: Connection, run: str, limit: int = 10_000) -> list[Trial]:
+def of_run(connection: Connection, run: str, limit: int = 10_000) -> list[TrialRow]:
     """The trials of a run, by number."""
     return [_trial(row) for row in _OF_RUN(connection, of=run, most=limit)]
 
@@ -109,9 +109,9 @@ def counts(connection: Connection) -> dict[str, int]:
     return {str(status): int(count) for status, count in connection.execute(question)}
 
 
-def _trial(row: Mapping[Any, Any]) -> Trial:
+def _trial(row: Mapping[Any, Any]) -> TrialRow:
     values = dict(row)
-    return Trial(
+    return TrialRow(
         **{
             **values,
             "configuration": json.loads(values["configuration"]),

@@ -13,7 +13,7 @@ ALIVE, DRAINING, GONE = "alive", "draining", "gone"
 
 
 @dataclass(frozen=True)
-class Worker:
+class WorkerRow:
     """A process that works runs off."""
 
     id: str
@@ -35,7 +35,7 @@ def now_s(connection: Connection) -> float:
     return float(connection.execute(question).scalar_one())
 
 
-def beat(connection: Connection, worker: Worker) -> None:
+def record_heartbeat(connection: Connection, worker: WorkerRow) -> None:
     """It is alive."""
     moment = now_s(connection)
     values = {"state": worker.state, "slots": worker.slots, "busy": worker.busy, "beat_s": moment}
@@ -50,13 +50,13 @@ def leave(connection: Connection, worker_id: str) -> None:
     connection.execute(table.delete().where(table.c.id == worker_id))
 
 
-def silent(connection: Connection, longer_than_s: float) -> list[str]:
+def silent_workers(connection: Connection, longer_than_s: float) -> list[str]:
     """Workers that have not been heard of for so long."""
     before = now_s(connection) - longer_than_s
     return [str(row.id) for row in connection.execute(sa.select(table.c.id).where(table.c.beat_s < before))]
 
 
-def all_(connection: Connection) -> list[Worker]:
+def all_(connection: Connection) -> list[WorkerRow]:
     """Every worker that has not left, the oldest first."""
     rows = connection.execute(sa.select(table).order_by(table.c.started_s, table.c.id)).mappings()
-    return [Worker(**row) for row in rows]
+    return [WorkerRow(**row) for row in rows]

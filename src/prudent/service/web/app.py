@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from prudent._version import __version__
 from prudent.service.security import protection
 from prudent.service.settings import Settings
 from prudent.service.store import workers
-from prudent.service.store.store import Store, Unavailable
-from prudent.service.web import api, metrics, pages, problem
-from prudent.service.web.admission import Admission, check_disk
-from prudent.service.web.kept import Kept
+from prudent.service.store.store import Store, StoreUnavailable
+from prudent.service.web import (
+    api,
+    metrics,
+    model_pages,
+    overview_pages,
+    problem,
+    run_pages,
+    sign_in,
+    submit_pages,
+)
+from prudent.service.web.page_context import PageContext, static
+from prudent.service.web.submission import Submissions, check_disk
+from prudent.service.web.timed_cache import TimedCache
 
 _ABOUT = "Train, tune and schedule: requests are taken, worked off by workers, and survive crashes."
 
@@ -26,7 +36,7 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
     own = store is None
     kept = store or Store(settings.database)
 
-    admission = Admission(settings, kept)
+    admission = Submissions(settings, kept)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -41,20 +51,22 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
     app.state.store, app.state.settings = kept, settings
     problem.install(app)
     app.include_router(api.router(settings, kept, admission))
-    requests = metrics.Requests()
+    requests = metrics.RequestMetrics()
     _add_signs(app, settings, kept, requests)
     app.state.sessions = protection.install(app, settings, kept)  # type: ignore[arg-type]
-    app.add_middleware(metrics.Counting, requests=requests)
-    app.include_router(pages.router(settings, kept, admission))
+    app.add_middleware(metrics.MetricsMiddleware, requests=requests)
+    app.include_router(pages_router(settings, kept, admission))
     return app
 
 
-def _add_signs(app: FastAPI, settings: Settings, store: Store, requests: metrics.Requests) -> None:
+def _add_signs(app: FastAPI, settings: Settings, store: Store, requests: metrics.RequestMetrics) -> None:
     async def check(_: None) -> None:
         check_disk(settings)
         await store.check_room()
 
-    room: Kept[None, None] = Kept(check, fresh_s=1.0, stale_s=1.0)  # strangers may ask as often as they like
+    room: TimedCache[None, None] = TimedCache(
+        check, fresh_s=1.0, stale_s=1.0
+    )  # strangers may ask as often as they like
 
     @app.get("/health", tags=["signs"])
     async def health() -> dict[str, str]:
@@ -66,13 +78,31 @@ def _add_signs(app: FastAPI, settings: Settings, store: Store, requests: metrics
         """The database answers and the disk has room; workers are told, but requests are taken without."""
         try:
             await room(None)
-            found = await store.read_soon(workers.all_)
-        except Unavailable as error:
+            found = await store.read_async(workers.all_)
+        except StoreUnavailable as error:
             return problem.answer(503, str(error))
         return JSONResponse({"status": "ready", "workers": len(found)})
 
     @app.get("/metrics", tags=["signs"], response_class=PlainTextResponse)
     async def figures() -> PlainTextResponse:
         """Figures for Prometheus."""
-        lines = [*requests.lines(), *await store.read_soon(metrics.standing), *metrics.memory()]
+        lines = [*requests.lines(), *await store.read_async(metrics.database_gauges), *metrics.memory_gauge()]
         return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+
+
+def pages_router(settings: Settings, store: Store, admission: Submissions) -> APIRouter:
+    """All pages; they are no part of the API's description."""
+    found, context = APIRouter(include_in_schema=False), PageContext(settings, store, admission)
+    for part in (run_pages, model_pages, submit_pages, overview_pages, sign_in):
+        part.add(found, context)
+    overview_pages.add_api_page(found, context)
+
+    @found.get("/static/{name}")
+    async def file(name: str) -> Response:
+        return static(name)
+
+    @found.get("/favicon.ico")
+    async def icon() -> Response:
+        return static("icon.svg")
+
+    return found

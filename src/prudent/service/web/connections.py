@@ -30,7 +30,7 @@ _BODY = (
 )
 
 
-class Connection(H11Protocol):
+class DeadlineConnection(H11Protocol):
     """A connection on which requests must come whole, up to their body, within `longest_s`.
 
     The time runs from when the connection is made or the first byte after an answer comes, until an
@@ -47,11 +47,11 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._mind()
+        self._set_deadline()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._mind()
+        self._set_deadline()
         if self._deadline is not None and (self.cycle is None or not self.cycle.more_body):
             self._take_time()
 
@@ -68,7 +68,7 @@ class Connection(H11Protocol):
     def _is_at_work(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _mind(self) -> None:
+    def _set_deadline(self) -> None:
         if self._is_at_work or self.transport.is_closing():
             self._forget()
         elif self._deadline is None:
@@ -94,7 +94,7 @@ class Connection(H11Protocol):
             self.transport.close()
 
 
-class Front(uvicorn.Server):
+class GradualServer(uvicorn.Server):
     """Takes a few new connections at a time, and answers in between those who are connected already.
 
     As many as a server may have waiting are otherwise taken at once, and everybody else waits until the
@@ -111,7 +111,7 @@ class Front(uvicorn.Server):
 
 def connection_type(longest_s: float) -> type[Any]:
     """The class that uvicorn makes a connection of, with this deadline."""
-    return type("Connection", (Connection,), {"longest_s": longest_s})
+    return type("Connection", (DeadlineConnection,), {"longest_s": longest_s})
 
 
 def answer_promptly() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
+from prudent.core.documents import read_yaml
 from prudent.core.errors import BadInput
-from prudent.core.yaml_text import read_yaml
-from prudent.service.intake.refusal import MALFORMED, refused
+from prudent.service.intake.refusal import MALFORMED, refusal
 from prudent.service.store.runs import KINDS
 from prudent.training.request.errors import RequestError
 
@@ -22,7 +22,7 @@ _MOST_FILES, _MOST_FIELDS = 500, 2000
 
 
 @dataclass(frozen=True)
-class Field:
+class FormField:
     """One input. `path` is its place in the document, by which errors find it."""
 
     name: str
@@ -37,78 +37,86 @@ class Field:
     wide: bool = False
 
 
-def fields_of(kind: str) -> tuple[Field, ...]:
+def fields_of(kind: str) -> tuple[FormField, ...]:
     """The fields of a kind of request."""
     if kind not in KINDS:
-        raise refused(f'There is no kind "{kind[:40]}"; use one of: {", ".join(KINDS)}.', "kind", 404)
+        raise refusal(f'There is no kind "{kind[:40]}"; use one of: {", ".join(KINDS)}.', "kind", 404)
     return {"train": _train, "tune": _tune, "schedule": _schedule}[kind]()
 
 
-def _train() -> tuple[Field, ...]:
+def _train() -> tuple[FormField, ...]:
     domains = ("regression", "classification", "clustering")
     return (
-        Field("path", "dataset.path", "Data", "A file of the data folder, or an https or s3 address.", "file",
+        FormField("path", "dataset.path", "Data", "A file of the data folder, or an https or s3 address.",
+              "file",
               "https://example.org/cars.csv", required=True, wide=True),
-        Field("domain", "domain", "What to find out",
+        FormField("domain", "domain", "What to find out",
               "A number (regression), a class (classification), or groups (clustering).", "select",
               required=True, options=domains),
-        Field("target", "dataset.target", "Column to predict", "Left empty: label, target, class or y.",
+        FormField("target", "dataset.target", "Column to predict", "Left empty: label, target, class or y.",
               placeholder="price"),
-        Field("budget", "budget", "Budget", "Money, time or trials.", placeholder="$2, 10 min or 20 trials"),
-        Field("name", "name", "Name", "By which you will find it.", placeholder="prices of cars"),
-        Field("methods", "methods", "Algorithms", "None chosen: those that suit the question.", "algorithms",
+        FormField("budget", "budget", "Budget", "Money, time or trials.",
+              placeholder="$2, 10 min or 20 trials"),
+        FormField("name", "name", "Name", "By which you will find it.", placeholder="prices of cars"),
+        FormField("methods", "methods", "Algorithms", "None chosen: those that suit the question.",
+              "algorithms",
               advanced=True, wide=True),
-        Field("metric", "metric", "Rank by", "Left empty: the usual one.", placeholder="rmse", advanced=True),
-        Field("email", "emailAddress", "Mail the report to", "", "email", "you@example.org", advanced=True),
-        Field("seed", "seed", "Seed", "The same seed gives the same models.", "number", "0", advanced=True),
+        FormField("metric", "metric", "Rank by", "Left empty: the usual one.", placeholder="rmse",
+              advanced=True),
+        FormField("email", "emailAddress", "Mail the report to", "", "email", "you@example.org",
+              advanced=True),
+        FormField("seed", "seed", "Seed", "The same seed gives the same models.", "number", "0",
+              advanced=True),
     )  # fmt: skip
 
 
-def _tune() -> tuple[Field, ...]:
+def _tune() -> tuple[FormField, ...]:
     from prudent.tuning.strategies.registry import strategies
 
     return (
-        Field("goal", "goal", "Goal", "What to minimise or maximise, and what must hold.", "text",
+        FormField("goal", "goal", "Goal", "What to minimise or maximise, and what must hold.", "text",
               "minimise cost_usd subject to time_s <= 5 min", required=True, wide=True),
-        Field("table", "table", "Measured runs", "Rows of a CSV, or the name of a file in the data folder.",
+        FormField("table", "table", "Measured runs",
+              "Rows of a CSV, or the name of a file in the data folder.",
               "area", "vm_type,n_workers,time_s,price_usd_per_h\nm5.large,1,900,0.096", required=True,
               wide=True),
-        Field("parameters", "parameters", "Columns to choose", "Separated by commas.",
+        FormField("parameters", "parameters", "Columns to choose", "Separated by commas.",
               placeholder="vm_type, n_workers", required=True),
-        Field("measures", "measures", "Columns that are measured", "Besides time and cost.",
+        FormField("measures", "measures", "Columns that are measured", "Besides time and cost.",
               placeholder="accuracy"),
-        Field("budget", "budget", "Budget", "What the search may cost.", placeholder="$2"),
-        Field("name", "name", "Name", "By which you will find it.", placeholder="spark job"),
-        Field("strategy", "strategy", "Strategy", "Left empty: the best one for the goal.", "select",
+        FormField("budget", "budget", "Budget", "What the search may cost.", placeholder="$2"),
+        FormField("name", "name", "Name", "By which you will find it.", placeholder="spark job"),
+        FormField("strategy", "strategy", "Strategy", "Left empty: the best one for the goal.", "select",
               options=("", *strategies()), advanced=True),
-        Field("max_trials", "max_trials", "Most trials", "", "number", "20", advanced=True),
-        Field("seed", "seed", "Seed", "The same seed decides the same.", "number", "0", advanced=True),
+        FormField("max_trials", "max_trials", "Most trials", "", "number", "20", advanced=True),
+        FormField("seed", "seed", "Seed", "The same seed decides the same.", "number", "0", advanced=True),
     )  # fmt: skip
 
 
-def _schedule() -> tuple[Field, ...]:
+def _schedule() -> tuple[FormField, ...]:
     from prudent.workflows.schedulers.registry import schedulers
 
     return (
-        Field("workflow", "workflow", "Workflow",
+        FormField("workflow", "workflow", "Workflow",
               "DAX or WfFormat, pasted; or the name of a file in the data folder.", "area",
               "Montage_100.xml", required=True, wide=True),
-        Field("fleet", "fleet", "Machines", "Types of the price list, with how many of each.",
+        FormField("fleet", "fleet", "Machines", "Types of the price list, with how many of each.",
               placeholder="8*m3.medium,3*m3.2xlarge", required=True),
-        Field("scheduler", "scheduler", "Scheduler", "", "select", options=("prudent", *(
+        FormField("scheduler", "scheduler", "Scheduler", "", "select", options=("prudent", *(
             name for name in schedulers() if name != "prudent"))),
-        Field("name", "name", "Name", "By which you will find it.", placeholder="montage"),
-        Field("slots", "slots", "One activation per", "", "select", options=("vm", "vcpu"), advanced=True),
-        Field("seed", "seed", "Seed", "The same seed gives the same plan.", "number", "0", advanced=True),
+        FormField("name", "name", "Name", "By which you will find it.", placeholder="montage"),
+        FormField("slots", "slots", "One activation per", "", "select", options=("vm", "vcpu"),
+              advanced=True),
+        FormField("seed", "seed", "Seed", "The same seed gives the same plan.", "number", "0", advanced=True),
     )  # fmt: skip
 
 
 def algorithms() -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The algorithms to choose from, by domain."""
-    from prudent.training.algorithms.registry import of_domain
+    from prudent.training.algorithms.registry import algorithms_of
 
     domains = ("regression", "classification", "clustering")
-    return tuple((domain, tuple(found.name for found in of_domain(domain))) for domain in domains)
+    return tuple((domain, tuple(found.name for found in algorithms_of(domain))) for domain in domains)
 
 
 def document_of(kind: str, said: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -164,7 +172,7 @@ def decoded(body: bytes) -> dict[str, list[str]]:
     try:
         found = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
     except ValueError:
-        raise refused("The form cannot be read; reload the page and try again.", status=MALFORMED) from None
+        raise refusal("The form cannot be read; reload the page and try again.", status=MALFORMED) from None
     found.pop("csrf", None)
     return found
 
@@ -175,12 +183,12 @@ def read_raw(text: str) -> Any:
         found = read_yaml(text)
         json.dumps(found, allow_nan=False)
     except (BadInput, TypeError, ValueError, RecursionError) as error:
-        raise refused(f"It is neither JSON nor YAML ({error}).", status=MALFORMED) from None
+        raise refusal(f"It is neither JSON nor YAML ({error}).", status=MALFORMED) from None
     return found
 
 
 def placed(
-    errors: Iterable[RequestError], fields: Sequence[Field]
+    errors: Iterable[RequestError], fields: Sequence[FormField]
 ) -> tuple[dict[str, list[str]], list[RequestError]]:
     """Errors by the field they belong to, and those that belong to none.
 

@@ -17,7 +17,7 @@ from prudent.service.store import charges, runs, trials, workers
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class Requests:
+class RequestMetrics:
     """Counts answers and how long they took; a layer around the application."""
 
     def __init__(self) -> None:
@@ -52,10 +52,10 @@ class Requests:
 _METHODS = ("GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH")
 
 
-class Counting:
-    """The layer that feeds `Requests`; paths are counted by their pattern, so that ids make no series."""
+class MetricsMiddleware:
+    """Feeds `RequestMetrics`; paths are counted by their pattern, so that ids make no series."""
 
-    def __init__(self, app: Application, requests: Requests) -> None:
+    def __init__(self, app: Application, requests: RequestMetrics) -> None:
         self.app, self.requests = app, requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,7 +76,7 @@ class Counting:
         await self.app(scope, receive, listen)
 
 
-def standing(connection: Connection) -> list[str]:
+def database_gauges(connection: Connection) -> list[str]:
     """How things stand, of the database."""
     alive = workers.all_(connection)
     by_status = {f'status="{status}"': count for status, count in runs.counts(connection).items()}
@@ -92,7 +92,7 @@ def standing(connection: Connection) -> list[str]:
     return [line for name, words, values in gauges for line in _series(name, "gauge", words, values)]
 
 
-def memory() -> list[str]:
+def memory_gauge() -> list[str]:
     """What this process holds in memory."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:

@@ -12,42 +12,45 @@ from fastapi.responses import HTMLResponse
 from prudent.core.errors import BadInput, PrudentError
 from prudent.service.intake.refusal import Refused
 from prudent.service.store import models
-from prudent.service.store.models import Model
-from prudent.service.web.desk import Desk
-from prudent.service.web.names import asked, is_id
-from prudent.service.web.predicting import Predictor
-from prudent.service.web.submitted import submitted
+from prudent.service.store.models import StoredModel
+from prudent.service.web.model_serving import ModelPredictor
+from prudent.service.web.page_context import PageContext
+from prudent.service.web.request_values import filter_value, form_fields, is_id
 
 
-def add(router: APIRouter, desk: Desk) -> None:
+def add(router: APIRouter, context: PageContext) -> None:
     """Routes below /models."""
-    predictor = Predictor(desk.settings.home / "cache")
+    predictor = ModelPredictor(context.settings.home / "cache")
 
     @router.get("/models")
     async def list_models(request: Request) -> HTMLResponse:
-        after = asked(request.query_params.get("after"))
+        after = filter_value(request.query_params.get("after"))
         try:
-            page = await desk.store.read_soon(models.page, 50, after)
+            page = await context.store.read_async(models.page, 50, after)
         except BadInput:
-            page = await desk.store.read_soon(models.page, 50)
-        return desk.page(request, "models.html.j2", page=page)
+            page = await context.store.read_async(models.page, 50)
+        return context.page(request, "models.html.j2", page=page)
 
     @router.get("/models/{model_id}")
     async def show(model_id: str, request: Request) -> HTMLResponse:
-        return await _shown(desk, predictor, request, model_id, {})
+        return await _shown(context, predictor, request, model_id, {})
 
     @router.post("/models/{model_id}")
     async def predict(model_id: str, request: Request) -> HTMLResponse:
         """What the model says about the row in the form."""
-        return await _shown(desk, predictor, request, model_id, await submitted(request))
+        return await _shown(context, predictor, request, model_id, await form_fields(request))
 
 
 async def _shown(
-    desk: Desk, predictor: Predictor, request: Request, model_id: str, said: dict[str, list[str]]
+    context: PageContext,
+    predictor: ModelPredictor,
+    request: Request,
+    model_id: str,
+    said: dict[str, list[str]],
 ) -> HTMLResponse:
-    model = await desk.store.read_soon(models.get, model_id) if is_id(model_id) else None
+    model = await context.store.read_async(models.get, model_id) if is_id(model_id) else None
     if model is None:
-        return desk.missing(request, "There is no such model.", "/models")
+        return context.missing(request, "There is no such model.", "/models")
     values: dict[str, Any] = {"model": model, "columns": [], "said": {}, "answer": None, "error": ""}
     try:
         values["columns"] = await asyncio.to_thread(predictor.columns, model)
@@ -60,7 +63,7 @@ async def _shown(
     except PrudentError as error:
         values["error"] = str(error)
     values["example"] = json.dumps({"rows": [_example(values["columns"])]})
-    return desk.page(request, "model.html.j2", 422 if values["error"] else 200, **values)
+    return context.page(request, "model.html.j2", 422 if values["error"] else 200, **values)
 
 
 def row_of(columns: list[dict[str, Any]], said: dict[str, list[str]]) -> dict[str, Any]:
@@ -79,14 +82,14 @@ def row_of(columns: list[dict[str, Any]], said: dict[str, list[str]]) -> dict[st
                 row[column["name"]] = float(text)
             except ValueError:
                 raise BadInput(
-                    f'"{text[:40]}" is no number for {column["name"]}; write it like 3.5.'
+                    f'"{text[:40]}" is not a number for {column["name"]}; write it like 3.5.'
                 ) from None
         else:
             row[column["name"]] = text
     return row
 
 
-def _answer(predictor: Predictor, model: Model, row: dict[str, Any]) -> dict[str, Any]:
+def _answer(predictor: ModelPredictor, model: StoredModel, row: dict[str, Any]) -> dict[str, Any]:
     """The prediction, and how sure the model is of each class if it can tell."""
     answer: dict[str, Any] = predictor.predict(model, {"rows": [row]})
     try:

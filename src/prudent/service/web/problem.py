@@ -15,13 +15,13 @@ from starlette.exceptions import HTTPException
 from prudent.core.errors import BadInput, PrudentError
 from prudent.service.intake.refusal import Refused
 from prudent.service.security.rate_limits import retry_after
-from prudent.service.store.store import Unavailable
+from prudent.service.store.store import StoreUnavailable
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger("prudent.web")
 
 
-class Problem(Exception):
+class HttpProblem(Exception):
     """Ends a request with a problem.
 
     >>> Problem(404, "There is no such run.").status
@@ -59,7 +59,7 @@ def answer(
 
 def install(app: FastAPI) -> None:
     """Every error of the application leaves as a problem."""
-    app.add_exception_handler(Problem, _problem)
+    app.add_exception_handler(HttpProblem, _problem)
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(PrudentError, _ours)
     app.add_exception_handler(HTTPException, _http)
@@ -68,7 +68,7 @@ def install(app: FastAPI) -> None:
 
 
 async def _problem(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Problem)
+    assert isinstance(error, HttpProblem)
     return answer(error.status, error.detail, error.title, error.headers, **error.more)
 
 
@@ -80,7 +80,7 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _ours(request: Request, error: Exception) -> JSONResponse:
-    if isinstance(error, Unavailable):
+    if isinstance(error, StoreUnavailable):
         return answer(error.status, str(error))
     return answer(422 if isinstance(error, BadInput) else 500, str(error))
 

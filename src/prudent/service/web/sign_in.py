@@ -11,18 +11,18 @@ from fastapi.responses import RedirectResponse, Response
 from prudent.service.intake.refusal import Refused
 from prudent.service.security.accounts import Accounts
 from prudent.service.security.authentication import SIGN_IN, SIGN_OUT, address_of
-from prudent.service.security.rate_limits import Rate, retry_after
-from prudent.service.security.browser_sessions import Sessions, cookie_of, set_cookie
+from prudent.service.security.browser_sessions import BrowserSessions, cookie_of, set_cookie
+from prudent.service.security.rate_limits import RateLimit, retry_after
 from prudent.service.security.tokens import identify
-from prudent.service.web.desk import Desk
-from prudent.service.web.submitted import submitted
+from prudent.service.web.page_context import PageContext
+from prudent.service.web.request_values import form_fields
 
 
-def add(router: APIRouter, desk: Desk) -> None:
+def add(router: APIRouter, context: PageContext) -> None:
     """Routes for sessions."""
-    accounts = Accounts(desk.store, desk.settings.tokens, desk.settings.home)
-    misses = Rate(per_s=0.2, burst=10)
-    by_https = urlsplit(desk.settings.public_url or "").scheme == "https"
+    accounts = Accounts(context.store, context.settings.tokens, context.settings.home)
+    misses = RateLimit(per_s=0.2, burst=10)
+    by_https = urlsplit(context.settings.public_url or "").scheme == "https"
 
     def secure(request: Request) -> bool:
         """Whether people come by https, also where the proxy in front does not say so."""
@@ -34,13 +34,13 @@ def add(router: APIRouter, desk: Desk) -> None:
         place, token = local(request.query_params.get("next", "")), request.query_params.get("token", "")
         if token and request.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
             return await signed_in(request, token, place)
-        return desk.page(request, "sign_in.html.j2", next=place, error="")
+        return context.page(request, "sign_in.html.j2", next=place, error="")
 
     @router.post(SIGN_IN)
     async def begin(request: Request) -> Response:
         """A session for whoever has the token."""
         try:
-            said = await submitted(request)
+            said = await form_fields(request)
         except Refused:
             said = {}
         place = local((said.get("next") or [""])[0])
@@ -53,15 +53,15 @@ def add(router: APIRouter, desk: Desk) -> None:
             wait_s = misses.wait_s(address_of(request.scope), time.time())
             if wait_s:
                 error = "Too many tries; wait a moment."
-                answer = desk.page(request, "sign_in.html.j2", 429, next=place, error=error)
+                answer = context.page(request, "sign_in.html.j2", 429, next=place, error=error)
                 answer.headers["retry-after"] = retry_after(wait_s)
                 return answer
             accounts.forget()  # somebody who was added just now
             user = identify(token, await accounts())
         if user is None:
-            error = "Nobody has this token; check that you copied all of it."
-            return desk.page(request, "sign_in.html.j2", 401, next=place, error=error)
-        sessions: Sessions = request.app.state.sessions
+            error = "This token is not valid; check that you copied all of it."
+            return context.page(request, "sign_in.html.j2", 401, next=place, error=error)
+        sessions: BrowserSessions = request.app.state.sessions
         response = RedirectResponse(place, 303)
         value = sessions.begin(user.name, user.token_hash or "", time.time())
         response.headers["set-cookie"] = set_cookie(value, secure(request))
@@ -70,7 +70,7 @@ def add(router: APIRouter, desk: Desk) -> None:
     @router.post(SIGN_OUT)
     async def end(request: Request) -> Response:
         """End the session here, and for whoever has a copy of its cookie."""
-        sessions: Sessions = request.app.state.sessions
+        sessions: BrowserSessions = request.app.state.sessions
         sessions.end(cookie_of(request.headers.get("cookie", "")), time.time())
         response = RedirectResponse(SIGN_IN, 303)
         response.headers["set-cookie"] = set_cookie("", secure(request))

@@ -15,8 +15,8 @@ from prudent.service.security.protection import folders_for
 from prudent.service.store.runs import KINDS
 from prudent.service.store.users import MEMBER
 from prudent.service.web import forms
-from prudent.service.web.checking import Order
-from prudent.service.web.desk import Desk, user_of
+from prudent.service.web.page_context import PageContext, user_of
+from prudent.service.web.submission import Submission
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "train": {
@@ -36,7 +36,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 }
 
 
-def add(router: APIRouter, desk: Desk) -> None:
+def add(router: APIRouter, context: PageContext) -> None:
     """Routes below /submit."""
 
     @router.get("/submit")
@@ -46,34 +46,36 @@ def add(router: APIRouter, desk: Desk) -> None:
     @router.get("/submit/{kind}")
     async def form(kind: str, request: Request) -> HTMLResponse:
         if kind not in KINDS:
-            return desk.missing(request, "There is no such kind of run.", "/submit/train")
-        return await _form(desk, request, kind, {}, raw=request.query_params.get("as") == "json")
+            return context.missing(request, "There is no such kind of run.", "/submit/train")
+        return await _form(context, request, kind, {}, raw=request.query_params.get("as") == "json")
 
     @router.post("/submit/{kind}")
     async def submit(kind: str, request: Request) -> Response:
         """Take the request, or show the form again with every error at its field."""
         if kind not in KINDS:
-            return desk.missing(request, "There is no such kind of run.", "/submit/train")
-        order = Order(desk.settings, kind, user_of(request), "form", form=await request.body())
+            return context.missing(request, "There is no such kind of run.", "/submit/train")
+        submission = Submission(context.settings, kind, user_of(request), "form", form=await request.body())
         try:
-            if not order.is_large:
-                order = order.decoded()
-            accepted = await desk.admission.take(order)
+            if not submission.is_large:
+                submission = submission.decoded()
+            accepted = await context.admission.take(submission)
         except Refused as error:
-            if error.status == 429 and order.form:  # to decode it, and to show all of it, would take long
-                return _later(desk, request, kind, error)
-            said = dict(order.fields or error.fields)
-            return await _form(desk, request, kind, said, forms.RAW in said, error)
+            if (
+                error.status == 429 and submission.form
+            ):  # to decode it, and to show all of it, would take long
+                return _later(context, request, kind, error)
+            said = dict(submission.fields or error.fields)
+            return await _form(context, request, kind, said, forms.RAW in said, error)
         return RedirectResponse(f"/runs/{accepted.run.id}", 303)
 
 
-def _later(desk: Desk, request: Request, kind: str, error: Refused) -> HTMLResponse:
+def _later(context: PageContext, request: Request, kind: str, error: Refused) -> HTMLResponse:
     back = f"/submit/{kind}"
-    return desk.page(request, "later.html.j2", 429, what=error.errors[0].message, back=back)
+    return context.page(request, "later.html.j2", 429, what=error.errors[0].message, back=back)
 
 
 async def _form(
-    desk: Desk,
+    context: PageContext,
     request: Request,
     kind: str,
     said: dict[str, list[str]],
@@ -83,9 +85,9 @@ async def _form(
     fields = await asyncio.to_thread(forms.fields_of, kind)
     at, rest = forms.placed(error.errors if error else (), () if raw else fields)
     text = (said.get(forms.RAW) or [json.dumps(EXAMPLES[kind], indent=2)])[0]
-    folders = folders_for(desk.settings, user_of(request).name)
+    folders = folders_for(context.settings, user_of(request).name)
     files = await asyncio.to_thread(forms.data_files, folders)
-    return desk.page(
+    return context.page(
         request,
         "submit.html.j2",
         error.status if error else 200,

@@ -21,7 +21,7 @@ _ABSENT = ("404", "NoSuchKey", "NotFound")
 _AT_ONCE = 1000
 
 
-def keep(artifacts: str | None, run_id: str, folder: Path) -> str:
+def store_results(artifacts: str | None, run_id: str, folder: Path) -> str:
     """Copy a run's results to where they are kept; answers that place (its own folder without one).
 
     Copying again is harmless: a worker that takes over does so.
@@ -108,7 +108,7 @@ def check(artifacts: str | None) -> None:
         return
     scheme, _, rest = artifacts.partition("://")
     if scheme != "s3" or not rest.strip("/"):
-        raise BadInput(f'"{artifacts}" is no place for results; name a folder, or s3://bucket/prefix.')
+        raise BadInput(f'"{artifacts}" is not a place for results; name a folder, or s3://bucket/prefix.')
     _session()
 
 
@@ -147,7 +147,7 @@ def _bucket(place: str) -> Iterator[tuple[Any, str, str]]:
     except Exception as error:  # the client's own errors have no common family
         said = " ".join(str(error).split())
         raise RunFailed(
-            f"The bucket {bucket} with the results does not do as told ({said}); check that it is there, and "
+            f"The bucket {bucket} with the results cannot be used ({said}); check that it is there, and "
             "what these credentials may do."
         ) from error
     finally:

@@ -25,27 +25,27 @@ from typing import NoReturn
 
 from prudent.core.errors import PrudentError
 from prudent.core.memory import limit_mb, limit_memory
-from prudent.core.processes import WORK, lower_priority
+from prudent.core.processes import WORK_NICE, lower_priority
 from prudent.service.security.redaction import Redaction, scrubbed
 from prudent.service.store import disk
 from prudent.service.worker import schedule_run, train_run, tune_run, warm_pool
 from prudent.service.worker.artifacts import LOG, REPORT, RESULT
 from prudent.service.worker.messages import (
-    Done,
-    Ended,
-    Failed,
-    Interrupted,
-    Noted,
-    Postponed,
-    Ready,
-    Said,
-    Stop,
-    Task,
-    Tick,
-    written,
+    DoneMessage,
+    FailedMessage,
+    InterruptedMessage,
+    KeepAliveOrder,
+    NoteMessage,
+    PostponedMessage,
+    ProcessMessage,
+    ReadyMessage,
+    RunTask,
+    StopOrder,
+    TrialEndMessage,
+    encode_message,
 )
-from prudent.service.worker.sandbox import Limits
-from prudent.training.data.fetch import Policy, restrict
+from prudent.service.worker.sandbox import ProcessLimits
+from prudent.training.data.fetch import AccessPolicy, restrict
 
 _TALKATIVE = ("py4j", "botocore", "boto3", "urllib3")
 _FULL = "The disk is full; it goes on when there is room."
@@ -54,13 +54,13 @@ _LEAVE_S = 8.0
 
 
 @dataclass(frozen=True)
-class Terms:
+class ProcessOptions:
     """What holds for every run of this process."""
 
     parallelism: int
     lease_s: float
     folders: tuple[Path, ...]
-    policy: Policy
+    policy: AccessPolicy
     scratch: Path
     """Where the processes of training write what they have to say; all of them may share it."""
     home: Path | None = None
@@ -69,9 +69,9 @@ class Terms:
     """Load what work of any kind needs before there is work."""
     memory_mb: float = math.inf
     """What a run may use, with everything it starts."""
-    limits: Limits | None = None
+    limits: ProcessLimits | None = None
     """What this process, and each that it starts, may use at most."""
-    nice: int = WORK
+    nice: int = WORK_NICE
     """How far they give way to others."""
 
     @property
@@ -99,55 +99,55 @@ def over_processes(most: float) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     line = Connection(int(arguments[0]))
-    terms = line.recv()
-    assert isinstance(terms, Terms)
+    options = line.recv()
+    assert isinstance(options, ProcessOptions)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, which tells us
-    lower_priority(terms.nice)
-    if terms.limits is not None:
-        terms.limits.apply()
-    restrict(terms.policy)
-    limit_memory(min(terms.memory_mb, limit_mb()))  # where commands have less, that holds
-    Child(line, terms).work()
+    lower_priority(options.nice)
+    if options.limits is not None:
+        options.limits.apply()
+    restrict(options.policy)
+    limit_memory(min(options.memory_mb, limit_mb()))  # where commands have less, that holds
+    ChildProcess(line, options).work()
 
 
-class Child:
+class ChildProcess:
     """Takes tasks from the line and tells what becomes of them."""
 
-    def __init__(self, line: Connection, terms: Terms) -> None:
-        self._line, self._terms = line, terms
+    def __init__(self, line: Connection, options: ProcessOptions) -> None:
+        self._connection, self._options = line, options
         self._lock = threading.Lock()
-        self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[RunTask | None] = queue.SimpleQueue()
         self._busy = False
         self._redaction = Redaction()
         self._heard_s = time.monotonic()
-        self._stove = warm_pool.Stove(terms.parallelism, terms.scratch)
+        self._warm_pool = warm_pool.WarmPool(options.parallelism, options.scratch)
 
     def work(self) -> None:
         threading.Thread(target=self._listen, daemon=True).start()
-        threading.Thread(target=self._mind, daemon=True).start()
+        threading.Thread(target=self._watch_lease, daemon=True).start()
         self._warm_up()
-        if self._terms.warm:
+        if self._options.warm:
             warm_pool.load()
         signal.signal(signal.SIGTERM, self._stop)
-        self.tell(Ready())
+        self.send(ReadyMessage())
         while (task := self._tasks.get()) is not None:
-            self.tell(self._done(task))
+            self.send(self._done(task))
             self._warm_up()
-        self._stove.put_out()
+        self._warm_pool.stop()
 
     def _warm_up(self) -> None:
-        if self._terms.warm:
-            self._stove.light()
+        if self._options.warm:
+            self._warm_pool.start()
 
-    def tell(self, said: Said) -> None:
-        said = without_secrets(said, self._redaction)
+    def send(self, said: ProcessMessage) -> None:
+        said = redact_message(said, self._redaction)
         with self._lock:
             try:
-                self._line.send_bytes(written(said))
+                self._connection.send_bytes(encode_message(said))
             except OSError:
                 self._leave()
 
-    def _done(self, task: Task) -> Said:
+    def _done(self, task: RunTask) -> ProcessMessage:
         """Do a run; whatever happens, one last word comes of it."""
         log: logging.Handler | None = None
         try:
@@ -155,15 +155,17 @@ class Child:
             task.folder.mkdir(parents=True, exist_ok=True)
             self._redaction = Redaction.of(task.document)
             log = _open_log(task.folder / LOG, self._redaction)
-            restrict(replace(self._terms.policy, roots=(*(self._terms.policy.roots or ()), *task.own_data)))
+            restrict(
+                replace(self._options.policy, roots=(*(self._options.policy.roots or ()), *task.own_data))
+            )
             logging.info("The run begins")
             said = self._perform(task)
         except KeyboardInterrupt:
-            said = Interrupted()
+            said = InterruptedMessage()
         except PrudentError as error:
             said = self._failed(task, error, str(error))
         except MemoryError:
-            said = Failed(over_memory(*self._terms.narrowest), worn=True)
+            said = FailedMessage(over_memory(*self._options.narrowest), worn=True)
         except Exception as error:  # the last word must be said; the log has the rest
             logging.exception("The run failed")
             why = f"Something went wrong that should not ({type(error).__name__}: {error})."
@@ -178,54 +180,54 @@ class Child:
                 log.close()
         return said
 
-    def _failed(self, task: Task, error: Exception, why: str) -> Said:
-        """The run failed; unless the disk is full, which is no fault of it."""
-        # Behind the wall only the folder of the run is on the disk that counts.
+    def _failed(self, task: RunTask, error: Exception, why: str) -> ProcessMessage:
+        """The run failed; unless the disk is full, which is not a fault of it."""
+        # In the sandbox only the folder of the run is on the disk that counts.
         place = task.folder if task.folder.is_dir() else task.folder.parent
         full = disk.is_full(error) or not disk.has_room(place)
-        return Postponed(_FULL) if full else Failed(why)
+        return PostponedMessage(_FULL) if full else FailedMessage(why)
 
-    def _without_secrets(self, task: Task, said: Said) -> Said:
+    def _without_secrets(self, task: RunTask, said: ProcessMessage) -> ProcessMessage:
         """Leave secrets out of the results; a run that finds no room for them makes them again later."""
         for name in (RESULT, REPORT):
             try:
                 self._redaction.file(task.folder / name)
             except OSError as error:
-                if isinstance(said, Done) and disk.is_full(error):
-                    said = Postponed(_FULL)
+                if isinstance(said, DoneMessage) and disk.is_full(error):
+                    said = PostponedMessage(_FULL)
         return said
 
-    def _perform(self, task: Task) -> Said:
-        folders = (*self._terms.folders, *task.own_data)
+    def _perform(self, task: RunTask) -> ProcessMessage:
+        folders = (*self._options.folders, *task.own_data)
         if task.kind == "train":
-            return train_run.perform(task, self.tell, folders, self._stove)
+            return train_run.perform_training(task, self.send, folders, self._warm_pool)
         if task.kind == "tune":
-            return tune_run.perform(task, self.tell, folders)
-        return schedule_run.perform(task, self.tell, folders)
+            return tune_run.perform_study(task, self.send, folders)
+        return schedule_run.perform_schedule(task, self.send, folders)
 
     # Beside the work
 
     def _listen(self) -> None:
         while True:
             try:
-                order = self._line.recv()
+                order = self._connection.recv()
             except (EOFError, OSError):
                 self._leave()
             self._heard_s = time.monotonic()
-            if isinstance(order, Stop):
+            if isinstance(order, StopOrder):
                 os.kill(os.getpid(), signal.SIGTERM)
-            elif not isinstance(order, Tick):
+            elif not isinstance(order, KeepAliveOrder):
                 self._tasks.put(order)
 
-    def _mind(self) -> None:
+    def _watch_lease(self) -> None:
         """End a run whose worker has fallen silent: it is another's by now."""
         while True:
-            time.sleep(min(1.0, self._terms.lease_s / 4))
-            if self._busy and time.monotonic() - self._heard_s > self._terms.lease_s:
+            time.sleep(min(1.0, self._options.lease_s / 4))
+            if self._busy and time.monotonic() - self._heard_s > self._options.lease_s:
                 self._leave()
 
     def _leave(self) -> NoReturn:
-        """Stop the work, which ends what it started, then the process."""
+        """StopOrder the work, which ends what it started, then the process."""
         if self._busy and threading.current_thread() is not threading.main_thread():
             os.kill(os.getpid(), signal.SIGTERM)
             until_s = time.monotonic() + _LEAVE_S
@@ -236,25 +238,25 @@ class Child:
     def _stop(self, number: int, frame: object) -> None:
         if self._busy:
             raise KeyboardInterrupt
-        self._stove.put_out()
+        self._warm_pool.stop()
         os._exit(0)
 
 
-def without_secrets(said: Said, redaction: Redaction) -> Said:
+def redact_message(said: ProcessMessage, redaction: Redaction) -> ProcessMessage:
     """What is told of a run is for all who may see it, so secrets of its document are left out of texts."""
-    if isinstance(said, Failed):
+    if isinstance(said, FailedMessage):
         return replace(said, error=redaction.text(said.error))
-    if isinstance(said, Postponed):
+    if isinstance(said, PostponedMessage):
         return replace(said, why=redaction.text(said.why))
-    if isinstance(said, Ended) and said.details.get("why"):
+    if isinstance(said, TrialEndMessage) and said.details.get("why"):
         return replace(said, details={**said.details, "why": redaction.text(str(said.details["why"]))})
-    if isinstance(said, Noted):
+    if isinstance(said, NoteMessage):
         texts = {name: redaction.text(value) for name, value in said.data.items() if isinstance(value, str)}
         return replace(said, data={**said.data, **texts})
     return said
 
 
-class _Line(logging.Formatter):
+class _RunLogFormatter(logging.Formatter):
     def __init__(self, redaction: Redaction) -> None:
         super().__init__()
         self._redaction = redaction
@@ -271,7 +273,7 @@ class _Line(logging.Formatter):
 
 def _open_log(path: Path, redaction: Redaction) -> logging.Handler:
     handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(_Line(redaction))
+    handler.setFormatter(_RunLogFormatter(redaction))
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.INFO)

@@ -12,22 +12,35 @@ from typing import Any, NoReturn
 
 from sqlalchemy import Connection
 
-from prudent.cloud.spending import Spending
+from prudent.cloud.spending import SpendingLog
 from prudent.core.errors import BadInput, RunFailed
 from prudent.service.intake import tune_request
 from prudent.service.security.protection import own_folders
 from prudent.service.settings import Settings
-from prudent.service.store import charges, claims, models, charges, runs, trials
-from prudent.service.store.charges import Charge
+from prudent.service.store import charges, claims, models, runs, trials
+from prudent.service.store.charges import Charge, asked_usd
 from prudent.service.store.disk import has_room, is_full
-from prudent.service.store.models import Model
-from prudent.service.store.charges import asked_usd
-from prudent.service.store.runs import CANCELLED, FAILED, SUCCEEDED, Run
+from prudent.service.store.models import StoredModel
+from prudent.service.store.runs import CANCELLED, FAILED, SUCCEEDED, RunRow
 from prudent.service.store.store import Change, DiskFull, P, Store, T
 from prudent.service.store.tables import runs as table
 from prudent.service.worker import artifacts, machines, recording
-from prudent.service.worker.messages import Done, Failed, Interrupted, Postponed, Said, Task
-from prudent.service.worker.work_process import LAST_WORDS, Died, Hand, Hands, TooLarge, clear
+from prudent.service.worker.messages import (
+    DoneMessage,
+    FailedMessage,
+    InterruptedMessage,
+    PostponedMessage,
+    ProcessMessage,
+    RunTask,
+)
+from prudent.service.worker.work_process import (
+    LAST_WORDS,
+    LimitExceeded,
+    ProcessDied,
+    WorkPool,
+    WorkProcess,
+    end_leftovers,
+)
 
 _log = logging.getLogger("prudent.worker")
 _LOOK_S, _TOGETHER, _PAUSE_S = 0.2, 64, 0.05
@@ -41,7 +54,7 @@ class HandedOver(BaseException):
 
 
 @dataclass(frozen=True)
-class Batch:
+class StepOutcome:
     """What a step of the workflow has come to: trials that ended, and at the end how the run did."""
 
     trials: tuple[int, ...] = ()
@@ -61,13 +74,13 @@ def _may_spend(connection: Connection, run_id: str) -> float | None:
 
 
 @dataclass
-class Session:
+class ClaimedRun:
     """Does a run with a process of its own, and records what it says."""
 
-    run: Run
+    run: RunRow
     store: Store
     settings: Settings
-    hands: Hands
+    pool: WorkPool
     parallelism: int
     leave: Callable[[str], None] = lambda run_id: None
     pause: Callable[[], None] = lambda: None
@@ -76,8 +89,8 @@ class Session:
     """Set when nothing of the run is left here."""
     _cancel: bool = False
     _hand_over: bool = False
-    _told_s: float | None = None
-    _hand: Hand | None = None
+    _stop_sent_s: float | None = None
+    _process: WorkProcess | None = None
     _left: bool = False
 
     # Orders of the worker, from its thread
@@ -97,38 +110,38 @@ class Session:
                 self._write(trials.drop_unfinished, self.run.id, self.run.fence)
             self._clear()
 
-    def next(self) -> Batch:
+    def next(self) -> StepOutcome:
         """Go on until trials have ended or the run has."""
         if self.run.ended:  # while nobody had it: cancelled, or given up
-            return Batch(outcome=self.run.status, recorded=True)
+            return StepOutcome(outcome=self.run.status, recorded=True)
         while True:
             try:
-                hand = self._begin()
-                said = self._gather(hand)
-                new = self._write(recording.keep, self.run, said) if said else []
+                process = self._begin()
+                said = self._gather(process)
+                new = self._write(recording.record_messages, self.run, said) if said else []
                 if new:
                     self._tell_spending()
-            except TooLarge as error:
+            except LimitExceeded as error:
                 self._drop()
-                return Batch(outcome=FAILED, error=str(error))
-            except Died as error:
+                return StepOutcome(outcome=FAILED, error=str(error))
+            except ProcessDied as error:
                 self._drop()
                 if not self._go_on_after(str(error)):
-                    return Batch(outcome=FAILED, recorded=True)
+                    return StepOutcome(outcome=FAILED, recorded=True)
                 continue
             last = said[-1] if said and isinstance(said[-1], LAST_WORDS) else None
             if last is not None:
                 return self._ended(last, tuple(new))
             if new:
-                return Batch(tuple(new))
+                return StepOutcome(tuple(new))
 
-    def export(self, batch: Batch) -> str:
+    def export(self, batch: StepOutcome) -> str:
         """Results to where they are kept; the models become known."""
         folder = self.settings.folder_of(self.run.id)
         place = self._kept(folder)
         now_s = time.time()
         made = [
-            Model(
+            StoredModel(
                 f"{self.run.id}-{model['rank']}",
                 self.run.id,
                 self.run.user,
@@ -150,7 +163,7 @@ class Session:
         self._write(change)
         return place
 
-    def finish(self, batch: Batch) -> str:
+    def finish(self, batch: StepOutcome) -> str:
         """The one outcome."""
         self._charge_machines()
         self._tell_spending()
@@ -191,7 +204,7 @@ class Session:
         """Where the results are kept; while the disk is full, wait for room."""
         while True:
             try:
-                return artifacts.keep(self.settings.artifacts, self.run.id, folder)
+                return artifacts.store_results(self.settings.artifacts, self.run.id, folder)
             except (OSError, RunFailed) as error:
                 if not is_full(error):
                     raise
@@ -203,13 +216,13 @@ class Session:
         _log.warning("Run %s waits: %s", self.run.id, error, extra={"run": self.run.id})
         time.sleep(_FULL_S)
 
-    def _begin(self) -> Hand:
-        if self._hand is None:
+    def _begin(self) -> WorkProcess:
+        if self._process is None:
             left_usd = self.store.read(_may_spend, self.run.id)
             folder = self.settings.folder_of(self.run.id).absolute()
-            self._hand = self.hands.take(folder if runs_programs(self.run) else None)
-            self._hand.give(
-                Task(
+            self._process = self.pool.take(folder if runs_programs(self.run) else None)
+            self._process.start_run(
+                RunTask(
                     self.run.id,
                     self.run.kind,
                     dict(self.run.document),
@@ -222,67 +235,67 @@ class Session:
                     own_folders(self.settings, self.run.user),
                 )
             )
-        return self._hand
+        return self._process
 
-    def _gather(self, hand: Hand) -> list[Said]:
+    def _gather(self, process: WorkProcess) -> list[ProcessMessage]:
         """What is said in a moment, together; heeds orders to stop."""
-        hand.check_limits()  # first: what was said and paid for is not lost with a run that is ended here
-        said: list[Said] = []
+        process.check_limits()  # first: what was said and paid for is not lost with a run that is ended here
+        said: list[ProcessMessage] = []
         until_s = None
         while len(said) < _TOGETHER:
             wait_s = _LOOK_S if until_s is None else until_s - time.monotonic()
-            message = hand.hear(max(wait_s, 0.0))
+            message = process.receive(max(wait_s, 0.0))
             if message is not None:
                 said.append(message)
                 if isinstance(message, LAST_WORDS):
                     break
                 # A trial's end is worth telling at once; what comes in the same blink goes with it.
                 until_s = until_s or time.monotonic() + _PAUSE_S
-            self._heed(hand)
+            self._obey(process)
             if until_s is not None and time.monotonic() >= until_s:
                 break
             if until_s is None and message is None:
                 break
         return said
 
-    def _heed(self, hand: Hand) -> None:
+    def _obey(self, process: WorkProcess) -> None:
         if not (self._cancel or self._hand_over):
             return
-        if self._told_s is None:
-            self._told_s = time.monotonic()
-            hand.interrupt()
-        elif time.monotonic() - self._told_s > _STOP_S:
-            hand.stop(0.0)
+        if self._stop_sent_s is None:
+            self._stop_sent_s = time.monotonic()
+            process.interrupt()
+        elif time.monotonic() - self._stop_sent_s > _STOP_S:
+            process.stop(0.0)
 
-    def _ended(self, last: Said, new: tuple[int, ...]) -> Batch:
-        if isinstance(last, Done):
+    def _ended(self, last: ProcessMessage, new: tuple[int, ...]) -> StepOutcome:
+        if isinstance(last, DoneMessage):
             made = tuple(asdict(model) for model in last.models)
             self._give_back()
-            return Batch(new, SUCCEEDED, models=made, exhausted=last.exhausted)
-        if isinstance(last, Failed):
+            return StepOutcome(new, SUCCEEDED, models=made, exhausted=last.exhausted)
+        if isinstance(last, FailedMessage):
             self._drop() if last.worn else self._give_back()
-            return Batch(new, FAILED, last.error)
+            return StepOutcome(new, FAILED, last.error)
         why = "its process was interrupted"  # by nobody here, or to hand over
-        if isinstance(last, Postponed):
+        if isinstance(last, PostponedMessage):
             if not self._is_doubtful:
                 self.postpone(last.why)
             why = last.why
         else:
-            assert isinstance(last, Interrupted)
+            assert isinstance(last, InterruptedMessage)
         self._drop()
         if self._cancel:
-            return Batch(new, CANCELLED)
+            return StepOutcome(new, CANCELLED)
         if self._go_on_after(why):
             return self.next()
-        return Batch(outcome=FAILED, recorded=True)
+        return StepOutcome(outcome=FAILED, recorded=True)
 
     @property
     def _is_doubtful(self) -> bool:
         """Whether a full disk is the run's own affair, and counts as an attempt.
 
-        Behind the wall a command may have filled the /tmp that it has for itself, or the word is forged.
+        In the sandbox a command may have filled the /tmp that it has for itself, or the word is forged.
         """
-        walled = self._hand is not None and self._hand.walled
+        walled = self._process is not None and self._process.sandboxed
         return walled and has_room(self.settings.folder_of(self.run.id))
 
     def _go_on_after(self, why: str) -> bool:
@@ -293,7 +306,7 @@ class Session:
         if self._hand_over:
             self._let_go()
         _log.warning("Run %s lost its process: %s", self.run.id, why, extra={"run": self.run.id})
-        return self._write(claims.again, self.run.id, self.run.fence, self.settings.tries, why)
+        return self._write(claims.retry, self.run.id, self.run.fence, self.settings.tries, why)
 
     def _let_go(self) -> NoReturn:
         why = f"{self.run.worker} is leaving; another goes on."
@@ -301,41 +314,41 @@ class Session:
         raise HandedOver
 
     def _give_back(self) -> None:
-        if self._hand is not None and self._hand.walled:
+        if self._process is not None and self._process.sandboxed:
             self._drop()
-        elif self._hand is not None:
-            self.hands.give_back(self._hand)
-            self._hand = None
+        elif self._process is not None:
+            self.pool.give_back(self._process)
+            self._process = None
 
     def _drop(self) -> None:
         """End the process, with what it may have left running."""
-        if self._hand is not None:
-            self.hands.give_back(self._hand, good=False)
-            self._hand = None
+        if self._process is not None:
+            self.pool.give_back(self._process, good=False)
+            self._process = None
             self._clear()
 
     def _clear(self) -> None:
         """End commands and machines that a process which is gone has left."""
         folder = self.settings.folder_of(self.run.id)
-        if self.hands.wall is not None and runs_programs(self.run):
-            self.hands.wall.clear(folder.absolute())
-            if machines.end_in_sandbox(self.hands.wall, folder.absolute()):
-                self.hands.wall.close(folder.absolute())
+        if self.pool.sandbox is not None and runs_programs(self.run):
+            self.pool.sandbox.clear(folder.absolute())
+            if machines.end_in_sandbox(self.pool.sandbox, folder.absolute()):
+                self.pool.sandbox.close(folder.absolute())
         else:
-            clear(folder)
+            end_leftovers(folder)
         if self._may_have_machines:
-            machines.end(folder, self.settings.home)
+            machines.end_left_machines(folder, self.settings.home)
 
     @property
     def _may_have_machines(self) -> bool:
-        return machines.may_have(self.run.kind, self.run.document, self.settings.where)
+        return machines.may_have_machines(self.run.kind, self.run.document, self.settings.where)
 
     def _tell_spending(self) -> None:
         """To the book of this computer, beside those of other commands."""
         run = self.store.read(runs.get, self.run.id)
         if run is not None and run.spent_usd > 0:
             try:
-                Spending().tell(
+                SpendingLog().tell(
                     "serve", run.title or run.kind, run.id, run.spent_usd, asked_usd(run.document)
                 )
             except BadInput as error:
@@ -345,7 +358,7 @@ class Session:
         """What machines cost beside their trials: their start, and the time in which they waited."""
         if not self._may_have_machines:
             return
-        paid = machines.paid(self.settings.folder_of(self.run.id), self.settings.home)
+        paid = machines.machine_cost(self.settings.folder_of(self.run.id), self.settings.home)
 
         def charge(connection: Connection) -> None:
             run = runs.get(connection, self.run.id)
@@ -357,7 +370,7 @@ class Session:
         self._write(charge)
 
 
-def runs_programs(run: Run) -> bool:
+def runs_programs(run: RunRow) -> bool:
     """Whether a run starts programs that its document names."""
     if run.kind == "tune":
         return tune_request.runs_programs(run.document)

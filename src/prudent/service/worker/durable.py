@@ -2,7 +2,7 @@
 
 Steps: trials, once for every batch of trials that ended; export; end; notify. The trials themselves are in
 the store before their step is recorded, under their numbers, so that a crash in between records them once all
-the same. What must happen each time a worker takes the run up (see `Session.prepare`) is no step.
+the same. What must happen each time a worker takes the run up (see `ClaimedRun.prepare`) is no step.
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 from sqlalchemy.pool import NullPool
 
 from prudent.core.errors import RunFailed
+from prudent.service.logs import log_run
 from prudent.service.notify.notifier import announce
 from prudent.service.settings import Settings
 from prudent.service.store.disk import is_full
-from prudent.service.store.runs import FAILED, Stale
-from prudent.service.web.logs import about
-from prudent.service.worker.claimed_run import Batch, Session
+from prudent.service.store.runs import FAILED, StaleClaim
+from prudent.service.worker.claimed_run import ClaimedRun, StepOutcome
 
 _log = logging.getLogger("prudent.worker")
 
 
-class Sessions(Protocol):
+class ClaimedRuns(Protocol):
     """Where the workflow finds the run that its worker has claimed."""
 
-    def session(self, run_id: str) -> Session | None: ...
+    def claimed_run(self, run_id: str) -> ClaimedRun | None: ...
 
 
-_sessions: Sessions | None = None
+_claimed_runs: ClaimedRuns | None = None
 
 
-def serve(sessions: Sessions) -> None:
-    """Workflows of this process are of these sessions."""
-    global _sessions  # noqa: PLW0603 - DBOS calls functions, and one process is one worker
-    _sessions = sessions
+def serve(claimed_runs: ClaimedRuns) -> None:
+    """Let the workflows of this process find their runs here."""
+    global _claimed_runs  # noqa: PLW0603 - DBOS calls functions, and one process is one worker
+    _claimed_runs = claimed_runs
 
 
-def _session(run_id: str) -> Session:
-    found = _sessions.session(run_id) if _sessions is not None else None
+def _claimed_run(run_id: str) -> ClaimedRun:
+    found = _claimed_runs.claimed_run(run_id) if _claimed_runs is not None else None
     if found is None:
-        raise Stale(f"Run {run_id} is not this worker's; whoever has it goes on.")
+        raise StaleClaim(f"Run {run_id} is not this worker's; whoever has it goes on.")
     return found
 
 
 @DBOS.workflow(name="run")
-def perform(run_id: str) -> str:
+def perform_run(run_id: str) -> str:
     """Do a run to its end."""
-    session = _session(run_id)
-    with about(run_id):
+    run = _claimed_run(run_id)
+    with log_run(run_id):
         try:
-            session.prepare()
-            while not (batch := Batch(**_trials(run_id))).outcome:
+            run.prepare()
+            while not (batch := StepOutcome(**_trials(run_id))).outcome:
                 pass
             if not batch.recorded:
                 batch = _exported(run_id, batch)
@@ -68,18 +68,18 @@ def perform(run_id: str) -> str:
             _notify(run_id, batch.exhausted)
             _log.info("Run %s %s", run_id, outcome)
             return outcome
-        except Stale as error:
+        except StaleClaim as error:
             _log.warning("%s", error)
             raise
         except Exception as error:
             if not is_full(error):
                 raise
-            session.postpone("The disk is full; it goes on when there is room.")
+            run.postpone("The disk is full; it goes on when there is room.")
         finally:
-            session.close()
+            run.close()
 
 
-def _exported(run_id: str, batch: Batch) -> Batch:
+def _exported(run_id: str, batch: StepOutcome) -> StepOutcome:
     """Results that cannot be kept are none: the run failed, and its end says why."""
     why = _export(run_id, asdict(batch))
     return replace(batch, outcome=FAILED, error=why) if why else batch
@@ -87,16 +87,16 @@ def _exported(run_id: str, batch: Batch) -> Batch:
 
 @DBOS.step(name="trials")
 def _trials(run_id: str) -> dict[str, Any]:
-    return asdict(_session(run_id).next())
+    return asdict(_claimed_run(run_id).next())
 
 
 @DBOS.step(name="export")
 def _export(run_id: str, batch: dict[str, Any]) -> str:
     """Why results could not be kept, or nothing; what is recorded of a step is plain JSON."""
     try:
-        _session(run_id).export(Batch(**batch))
+        _claimed_run(run_id).export(StepOutcome(**batch))
     except RunFailed as error:
-        if isinstance(error, Stale):
+        if isinstance(error, StaleClaim):
             raise
         return str(error)
     return ""
@@ -104,13 +104,13 @@ def _export(run_id: str, batch: dict[str, Any]) -> str:
 
 @DBOS.step(name="end")
 def _end(run_id: str, batch: dict[str, Any]) -> str:
-    return _session(run_id).finish(Batch(**batch))
+    return _claimed_run(run_id).finish(StepOutcome(**batch))
 
 
 @DBOS.step(name="notify")
 def _notify(run_id: str, exhausted: str) -> int:
-    session = _session(run_id)
-    return announce(session.store, session.settings, run_id, exhausted)
+    run = _claimed_run(run_id)
+    return announce(run.store, run.settings, run_id, exhausted)
 
 
 APPLICATION = "prudent"
@@ -145,7 +145,7 @@ def launch(settings: Settings, worker: str) -> None:
         # Whoever can write to the database must not thereby run code here, as a pickle would.
         "serializer": DBOSPortableJSONSerializer(),
     }
-    with _alone(settings):  # tables are made by whoever comes first
+    with _launch_lock(settings):  # tables are made by whoever comes first
         DBOS(config=config)
         DBOS.listen_queues([queue_of(worker)])
         DBOS.launch()
@@ -156,19 +156,19 @@ def launch(settings: Settings, worker: str) -> None:
         )
 
 
-def leave(worker: str) -> None:
+def delete_queue(worker: str) -> None:
     """Remove what DBOS keeps of a worker beside its workflows, which are others' by now."""
     DBOS.delete_queue(queue_of(worker))
 
 
-def without(living: Collection[str]) -> set[str]:
+def orphaned_queues(living: Collection[str]) -> set[str]:
     """Workers that have a queue and are not among the living."""
     found = {queue.name.removeprefix(_QUEUE) for queue in DBOS.list_queues() if queue.name.startswith(_QUEUE)}
     return found - set(living)
 
 
 @contextmanager
-def _alone(settings: Settings) -> Iterator[None]:
+def _launch_lock(settings: Settings) -> Iterator[None]:
     """Nobody else launches meanwhile."""
     url = settings.engine_database
     if url.startswith("sqlite:///"):

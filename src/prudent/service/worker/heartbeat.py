@@ -20,7 +20,7 @@ from prudent.core.errors import PrudentError
 from prudent.service.settings import Settings
 from prudent.service.store import claims, runs, workers
 from prudent.service.store.store import DiskFull, Store
-from prudent.service.store.workers import Worker
+from prudent.service.store.workers import WorkerRow
 from prudent.service.worker import artifacts, durable
 from prudent.service.worker.durable import VERSION, queue_of
 
@@ -30,15 +30,15 @@ _DAY_S = 86_400.0
 
 
 @dataclass
-class Pulse:
+class Heartbeat:
     """Beats in a thread of its own until it is stopped."""
 
     store: Store
     settings: Settings
-    me: Callable[[], Worker]
+    me: Callable[[], WorkerRow]
     mine: Callable[[], set[str]]
     """The runs that this worker is doing."""
-    tick: Callable[[], None]
+    keep_alive: Callable[[], None]
     """Tell the processes at work that their worker lives; done only after the database heard so too."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -49,7 +49,7 @@ class Pulse:
     _pruned_s: float = field(default_factory=time.monotonic)
 
     def start(self) -> None:
-        self.beat()
+        self.send_heartbeat()
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
         self._thread.start()
 
@@ -62,26 +62,26 @@ class Pulse:
     def _run(self) -> None:
         while not self._stop.wait(self.settings.heartbeat_s):
             try:
-                self.beat()
-                self.bury()
+                self.send_heartbeat()
+                self.release_dead()
                 self.reconcile()
-                self.sweep()
+                self.finish_orphaned_workflows()
                 self.prune()
             except PrudentError as error:
                 _log.warning("The pulse misses a beat: %s", error)
             except Exception:  # noqa: BLE001 - a worker without a pulse would lose its runs
                 _log.exception("The pulse stumbled")
 
-    def beat(self) -> None:
+    def send_heartbeat(self) -> None:
         try:
-            self.store.write(workers.beat, self.me())
+            self.store.write(workers.record_heartbeat, self.me())
         except DiskFull:
-            self.tick()  # while nobody can write, nobody takes over: what runs may go on
+            self.keep_alive()  # while nobody can write, nobody takes over: what runs may go on
             raise
         self._beats_s = [*self._beats_s[-2:], time.monotonic()]
-        self.tick()
+        self.keep_alive()
 
-    def bury(self) -> list[str]:
+    def release_dead(self) -> list[str]:
         """Free the runs of workers that are silent.
 
         Not before two beats of our own at the usual pace: after the database was away everybody looks dead,
@@ -90,7 +90,7 @@ class Pulse:
         recent_s = self._beats_s[-3:]
         if len(recent_s) < 3 or recent_s[-1] - recent_s[0] > self.settings.takeover_s:
             return []
-        freed = self.store.write(claims.bury, self.settings.takeover_s, self.settings.tries)
+        freed = self.store.write(claims.release_dead, self.settings.takeover_s, self.settings.tries)
         for run_id in freed:
             _log.warning("Run %s is freed of a worker that fell silent", run_id, extra={"run": run_id})
         if freed:
@@ -103,14 +103,14 @@ class Pulse:
         A claim whose answer was lost on the way leaves one. It must be seen twice: a claim takes a moment.
         """
         me = self.me().id
-        strays = set(self.store.read(claims.held_by, me)) - self.mine()
+        strays = set(self.store.read(claims.claimed_by, me)) - self.mine()
         if strays & self._strays:
             known = self.mine() | (strays - self._strays)
             blame = not self.store.was_full(within_s=self.settings.takeover_s)
-            self.store.write(claims.free, me, self.settings.tries, known, blame)
+            self.store.write(claims.release_worker, me, self.settings.tries, known, blame)
         self._strays = strays
 
-    def sweep(self) -> None:
+    def finish_orphaned_workflows(self) -> None:
         """Finish workflows of dead workers whose run has ended: their last steps may not have been done."""
         if time.monotonic() - self._swept_s < self.settings.takeover_s:
             return
@@ -132,9 +132,9 @@ class Pulse:
             elif run.ended:
                 DBOS.resume_workflow(workflow.workflow_id, queue_name=queue_of(self.me().id))
         # It must be gone twice: a worker that only begins has its queue before its first heartbeat.
-        gone = durable.without(living)
+        gone = durable.orphaned_queues(living)
         for worker in gone & self._gone:
-            durable.leave(worker)
+            durable.delete_queue(worker)
         self._gone = gone
 
     def prune(self) -> None:

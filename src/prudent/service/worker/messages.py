@@ -12,7 +12,7 @@ from prudent.core.errors import RunFailed
 
 
 @dataclass(frozen=True)
-class Task:
+class RunTask:
     """A run to be done, with all that the process needs to know; no secrets are among it."""
 
     run: str
@@ -33,7 +33,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Noted:
+class NoteMessage:
     """Something that whoever follows the run should know, as an event of that kind."""
 
     kind: str
@@ -41,7 +41,7 @@ class Noted:
 
 
 @dataclass(frozen=True)
-class Progress:
+class ProgressMessage:
     """How far the run is, 0..1, and how many seconds are left, if that can be told."""
 
     done: float
@@ -49,7 +49,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Begun:
+class TrialStartMessage:
     """A trial begins."""
 
     number: int
@@ -58,7 +58,7 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class Ended:
+class TrialEndMessage:
     """A trial ended; `spent_usd` is charged, at that price of that date."""
 
     number: int
@@ -75,7 +75,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Made:
+class ExportedModel:
     """A model, in a folder below the run's `models`."""
 
     rank: int
@@ -87,15 +87,15 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Done:
+class DoneMessage:
     """The run is done: its result and report are in its folder. `exhausted` names the limit that ended it."""
 
-    models: tuple[Made, ...] = ()
+    models: tuple[ExportedModel, ...] = ()
     exhausted: str = ""
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedMessage:
     """The run failed, for this reason; trying again would end the same way.
 
     `worn` says that the process should do no other run: after an allocation that failed nothing in it can be
@@ -107,50 +107,60 @@ class Failed:
 
 
 @dataclass(frozen=True)
-class Postponed:
+class PostponedMessage:
     """The run cannot go on now, for no fault of its own; it is tried again later, and this does not count."""
 
     why: str
 
 
 @dataclass(frozen=True)
-class Interrupted:
+class InterruptedMessage:
     """The run was told to stop; what is done is in its journal."""
 
 
 @dataclass(frozen=True)
-class Ready:
+class ReadyMessage:
     """The process waits for a task."""
 
 
 @dataclass(frozen=True)
-class Stop:
+class StopOrder:
     """The run is to stop; for a process that no signal reaches."""
 
 
 @dataclass(frozen=True)
-class Tick:
+class KeepAliveOrder:
     """The worker is alive, and the run is still its."""
 
 
-Said = Noted | Progress | Begun | Ended | Done | Failed | Postponed | Interrupted | Ready
-Tell = Callable[[Said], None]
+ProcessMessage = (
+    NoteMessage
+    | ProgressMessage
+    | TrialStartMessage
+    | TrialEndMessage
+    | DoneMessage
+    | FailedMessage
+    | PostponedMessage
+    | InterruptedMessage
+    | ReadyMessage
+)
+SendMessage = Callable[[ProcessMessage], None]
 
 
-_KINDS = {kind.__name__: kind for kind in Said.__args__}
+_KINDS = {kind.__name__: kind for kind in ProcessMessage.__args__}
 
 
-class Suspect(RunFailed):
+class MalformedMessage(RunFailed):
     """The process said something that is no message; it is not listened to any more."""
 
 
-def written(said: Said) -> bytes:
+def encode_message(said: ProcessMessage) -> bytes:
     """A message for the line, as JSON: commands may get hold of it, and a pickle would run what they want."""
     document = {"kind": type(said).__name__, "said": vars(said)}
     return json.dumps(document, ensure_ascii=False, default=_plain).encode("utf-8", "replace")
 
 
-def read(data: bytes) -> Said:
+def decode_message(data: bytes) -> ProcessMessage:
     """
     >>> read(written(Done((Made(1, "k-means", 0.5, "silhouette", 0.5, "1-k-means"),)))).models[0].rank
     1
@@ -159,16 +169,18 @@ def read(data: bytes) -> Said:
         document = json.loads(data)
         said = dict(document["said"])
         if "models" in said:
-            said["models"] = tuple(Made(**model) for model in said["models"])
-        found: Said = _KINDS[document["kind"]](**said)
+            said["models"] = tuple(ExportedModel(**model) for model in said["models"])
+        found: ProcessMessage = _KINDS[document["kind"]](**said)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise Suspect(f"The process that does the work sent what is no message ({error}).") from error
+        raise MalformedMessage(
+            f"The process that does the work sent what is not a message ({error})."
+        ) from error
     return found
 
 
 def _plain(value: Any) -> Any:
     """Models and other mappings as objects, scalars of numpy as numbers."""
-    if isinstance(value, Made):
+    if isinstance(value, ExportedModel):
         return vars(value)
     if isinstance(value, Mapping):
         return dict(value)

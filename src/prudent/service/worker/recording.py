@@ -8,23 +8,29 @@ from sqlalchemy import Connection
 
 from prudent.service.store import charges, events, runs, trials
 from prudent.service.store.charges import Charge
-from prudent.service.store.runs import Run
-from prudent.service.store.trials import RUNNING, Trial
-from prudent.service.worker.messages import Begun, Ended, Noted, Progress, Said
+from prudent.service.store.runs import RunRow
+from prudent.service.store.trials import RUNNING, TrialRow
+from prudent.service.worker.messages import (
+    NoteMessage,
+    ProcessMessage,
+    ProgressMessage,
+    TrialEndMessage,
+    TrialStartMessage,
+)
 
 
-def keep(connection: Connection, run: Run, said: Sequence[Said]) -> list[int]:
+def record_messages(connection: Connection, run: RunRow, said: Sequence[ProcessMessage]) -> list[int]:
     """Keep what was said, in one transaction; answers the numbers of trials whose end is new."""
-    runs.hold(connection, run.id, run.fence)
+    runs.check_claim(connection, run.id, run.fence)
     new = []
     for message in said:
-        if isinstance(message, Begun):
+        if isinstance(message, TrialStartMessage):
             _begun(connection, run, message)
-        elif isinstance(message, Noted):
+        elif isinstance(message, NoteMessage):
             events.append(connection, run.id, message.kind, message.data)
-        elif isinstance(message, Ended) and _ended(connection, run, message):
+        elif isinstance(message, TrialEndMessage) and _ended(connection, run, message):
             new.append(message.number)
-    latest = [message for message in said if isinstance(message, Progress)][-1:]
+    latest = [message for message in said if isinstance(message, ProgressMessage)][-1:]
     for message in latest:
         runs.progress(connection, run.id, run.fence, message.done, message.eta_s)
     if latest or new:
@@ -35,15 +41,15 @@ def keep(connection: Connection, run: Run, said: Sequence[Said]) -> list[int]:
     return new
 
 
-def _begun(connection: Connection, run: Run, message: Begun) -> None:
-    trial = Trial(run.id, message.number, message.label, message.configuration, RUNNING)
+def _begun(connection: Connection, run: RunRow, message: TrialStartMessage) -> None:
+    trial = TrialRow(run.id, message.number, message.label, message.configuration, RUNNING)
     if trials.record(connection, trial, run.fence):
         told = {"number": message.number, "label": message.label}
         events.append(connection, run.id, "begun", told)
 
 
-def _ended(connection: Connection, run: Run, message: Ended) -> bool:
-    trial = Trial(
+def _ended(connection: Connection, run: RunRow, message: TrialEndMessage) -> bool:
+    trial = TrialRow(
         run.id,
         message.number,
         message.label,

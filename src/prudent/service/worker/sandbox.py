@@ -27,10 +27,9 @@ import prudent
 from prudent.core.errors import BadInput
 from prudent.core.memory import total_mb
 from prudent.service.settings import PREFIX, SECRETS, Settings
-from prudent.service.worker import sandbox
 
 ACCOUNT, BUBBLEWRAP = "account", "bubblewrap"
-NO_WALL = (
+NO_SANDBOX = (
     "Nothing separates the commands of requests from the service: whoever has the role commander can do what "
     "the operator can. Install bubblewrap, or set run_as."
 )
@@ -54,6 +53,8 @@ _CREDENTIALS = (
     ".pgpass",
     ".ssh",
 )
+CACHE = Path(".cache") / "numba"
+"""Where numba looks for what it has compiled, below HOME, if it cannot write beside the source."""
 _DEVICES = ("nvidia*", "dri", "kfd")
 _OWN = frozenset(f"{PREFIX}{name.upper()}{ending}" for name in SECRETS for ending in ("", "_FILE"))
 _POSTGRES = frozenset({"PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE"})
@@ -61,7 +62,7 @@ _POSTGRES = frozenset({"PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE"}
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProcessLimits:
     """The most that one process of a command may use, and how many there may be of an account."""
 
     memory_mb: float
@@ -85,12 +86,12 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Wall:
+class Sandbox:
     """How a process that runs commands is started."""
 
     kind: str
     """`ACCOUNT` or `BUBBLEWRAP`."""
-    limits: Limits
+    limits: ProcessLimits
     home: Path
     readable: tuple[Path, ...] = ()
     """Data folders."""
@@ -108,7 +109,7 @@ class Wall:
                 path.unlink()
         shutil.rmtree(private / _HOME, ignore_errors=True)
         (private / _HOME).mkdir(parents=True)
-        sandbox.copy_to(private / _HOME)
+        _copy_compiled(private / _HOME)
         if self.kind == ACCOUNT:
             owner = pwd.getpwnam(self.account)
             for path in (self.home, folder.parent):
@@ -175,11 +176,11 @@ class Wall:
         yield from ("--chdir", str(folder), "--")
 
 
-def wall_of(settings: Settings) -> Wall | None:
+def sandbox_of(settings: Settings) -> Sandbox | None:
     """The wall that the settings ask for, None if there is none; BadInput if it cannot be had, or if it would
     let the service's own secrets through."""
     _check_passed(settings, os.environ)
-    limits = Limits(
+    limits = ProcessLimits(
         settings.command_memory_mb or total_mb(),
         settings.command_cpu_s,
         settings.command_processes,
@@ -188,11 +189,11 @@ def wall_of(settings: Settings) -> Wall | None:
     home, passed = settings.home.absolute(), settings.command_environment
     if settings.run_as is not None:
         account = _checked(settings.run_as)
-        return Wall(ACCOUNT, limits, home, (home / "data",), account=account, passed=passed)
+        return Sandbox(ACCOUNT, limits, home, (home / "data",), account=account, passed=passed)
     if not settings.bubblewrap or not has_bubblewrap():
         return None
     readable = tuple(folder.absolute() for folder in settings.data_folders)
-    return Wall(BUBBLEWRAP, limits, home, readable, tuple(_secrets(settings)), passed=passed)
+    return Sandbox(BUBBLEWRAP, limits, home, readable, tuple(_secrets(settings)), passed=passed)
 
 
 @cache
@@ -307,12 +308,13 @@ def _share(folder: Path, group: int, mode: int) -> None:
     folder.chmod(mode)
 
 
-CACHE = Path(".cache") / "numba"
-"""Where numba looks for what it has compiled, below HOME, if it cannot write beside the source."""
+def _copy_compiled(home: Path) -> None:
+    """Copy what numba has compiled for the service into the HOME of a sandboxed process.
 
-
-def copy_to(home: Path) -> None:
-    """Give a HOME its own copy; without one, functions are compiled when they are first called."""
+    Numba uses a cache only where it can write to it, and in the sandbox nothing but the run's own folder is
+    such a place; to compile everything again takes a minute. A cache that runs share would let one change
+    what the next one runs. Without a copy, functions are compiled when they are first called.
+    """
     user_wide = Path.home() / CACHE
     with contextlib.suppress(OSError):
         if user_wide.is_dir() and not (home / CACHE).exists():

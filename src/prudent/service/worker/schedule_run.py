@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 from prudent.core.errors import PrudentError, RunFailed
 from prudent.service.intake.schedule_request import ScheduleRequest
 from prudent.service.worker.artifacts import PLAN, REPORT, write_result
-from prudent.service.worker.messages import Begun, Done, Ended, Progress, Said, Task, Tell
+from prudent.service.worker.messages import (
+    DoneMessage,
+    ProcessMessage,
+    ProgressMessage,
+    RunTask,
+    SendMessage,
+    TrialEndMessage,
+    TrialStartMessage,
+)
 
 if TYPE_CHECKING:  # a compiler comes with them, and a process that never plans does without
     from prudent.workflows.plan import Plan
@@ -22,7 +30,7 @@ EXECUTION, FILES, WORKFLOW = "execution", "files", "workflow.json"
 _PLANNED = 0.5
 
 
-def perform(task: Task, tell: Tell, folders: Sequence[Path]) -> Said:
+def perform_schedule(task: RunTask, send: SendMessage, folders: Sequence[Path]) -> ProcessMessage:
     """Plan; then run or rehearse the plan if the request says `execute`."""
     from prudent.workflows.scheduling import compare, plan_summary, schedule
 
@@ -30,14 +38,14 @@ def perform(task: Task, tell: Tell, folders: Sequence[Path]) -> Said:
     workflow, fleet, world = request.read_workflow(folders), request.read_fleet(), request.read_world()
     began_s = time.monotonic()
     told = {"scheduler": request.scheduler, **dict(request.options)}
-    tell(Begun(1, request.scheduler, told))
+    send(TrialStartMessage(1, request.scheduler, told))
     plan = schedule(workflow, fleet, world, request.scheduler, dict(request.options), request.seed)
     plan = replace(plan, details={**plan.details, "workflow_path": WORKFLOW})
     workflow.write(task.folder / WORKFLOW)
     plan.save(task.folder / PLAN)
     details = {"makespan_s": plan.makespan_s, "busy_s": plan.busy_s, "plan_s": time.monotonic() - began_s}
-    tell(
-        Ended(
+    send(
+        TrialEndMessage(
             1,
             request.scheduler,
             told,
@@ -48,9 +56,9 @@ def perform(task: Task, tell: Tell, folders: Sequence[Path]) -> Said:
             details=details,
         )
     )
-    tell(Progress(0.9 if request.execute is None else _PLANNED))
+    send(ProgressMessage(0.9 if request.execute is None else _PLANNED))
     beside = compare(plan, workflow)
-    run = _follow(request, plan, workflow, task.folder, tell)
+    run = _follow(request, plan, workflow, task.folder, send)
     write_result(
         task.folder, {**plan_summary(plan, beside), "execution": None if run is None else run.to_dict()}
     )
@@ -59,10 +67,10 @@ def perform(task: Task, tell: Tell, folders: Sequence[Path]) -> Said:
         raise RunFailed(run.stopped)
     if run is not None and not run.succeeded:
         raise RunFailed(f"{len(run.execution.unfinished)} of {len(workflow)} activations are not done.")
-    return Done()
+    return DoneMessage()
 
 
-def _follow(request: ScheduleRequest, plan: Plan, workflow: Workflow, folder: Path, tell: Tell) -> Any:
+def _follow(request: ScheduleRequest, plan: Plan, workflow: Workflow, folder: Path, send: SendMessage) -> Any:
     if request.execute is None:
         return None
     from prudent.workflows.execute.runner import execute
@@ -76,7 +84,7 @@ def _follow(request: ScheduleRequest, plan: Plan, workflow: Workflow, folder: Pa
             and "activation" in fact
         ):
             seen.add(str(fact["activation"]))
-            tell(Progress(_PLANNED + (1 - _PLANNED) * min(len(seen) / count, 0.99)))
+            send(ProgressMessage(_PLANNED + (1 - _PLANNED) * min(len(seen) / count, 0.99)))
 
     files = folder / FILES
     files.mkdir(exist_ok=True)

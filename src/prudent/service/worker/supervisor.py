@@ -10,21 +10,21 @@ import sys
 import threading
 import time
 
-from prudent.core.processes import HELP, lower_session_priority
+from prudent.core.processes import HELPER_NICE, lower_session_priority
 from prudent.service.settings import Settings, environment_of
 
 _log = logging.getLogger("prudent.crew")
 _LEAST_S, _MOST_S = 0.5, 30.0
 
 
-class Crew:
+class WorkerSupervisor:
     """`size` workers, each a process."""
 
     def __init__(self, settings: Settings, size: int) -> None:
         self._settings, self._size = settings, size
         self._processes: list[subprocess.Popen[bytes]] = []
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._mind, name="crew", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="crew", daemon=True)
 
     def start(self) -> None:
         self._processes = [self._begin() for _ in range(self._size)]
@@ -58,12 +58,12 @@ class Crew:
             stdout=2,  # what its libraries print is for the log
             start_new_session=True,  # Ctrl-C is for the service, which then lets workers drain
         )
-        level = min(HELP, self._settings.nice)
+        level = min(HELPER_NICE, self._settings.nice)
         lower_session_priority(process.pid, level)
         os.setpriority(os.PRIO_PROCESS, process.pid, max(level, os.nice(0)))
         return process
 
-    def _mind(self) -> None:
+    def _watch(self) -> None:
         wait_s = _LEAST_S
         while not self._stop.wait(wait_s):
             dead = [number for number, process in enumerate(self._processes) if process.poll() is not None]

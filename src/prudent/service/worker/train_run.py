@@ -11,22 +11,22 @@ from pathlib import Path
 from prudent.core.errors import PrudentError, RunFailed
 from prudent.core.money import Price
 from prudent.core.units import format_duration
-from prudent.service.security.data_locations import inside, scheme_of
+from prudent.service.security.data_locations import resolve_in_folders, scheme_of
 from prudent.service.worker import machines
 from prudent.service.worker.artifacts import MODELS, REPORT, write_result
 from prudent.service.worker.messages import (
-    Begun,
-    Done,
-    Ended,
-    Interrupted,
-    Made,
-    Noted,
-    Progress,
-    Said,
-    Task,
-    Tell,
+    DoneMessage,
+    ExportedModel,
+    InterruptedMessage,
+    NoteMessage,
+    ProcessMessage,
+    ProgressMessage,
+    RunTask,
+    SendMessage,
+    TrialEndMessage,
+    TrialStartMessage,
 )
-from prudent.service.worker.warm_pool import Stove, WarmEngine
+from prudent.service.worker.warm_pool import WarmEngine, WarmPool
 from prudent.training.engines.engine import Engine
 from prudent.training.leaderboard import (
     ClusterReady,
@@ -40,52 +40,54 @@ from prudent.training.leaderboard import (
 from prudent.training.leaderboard import TrainingTrialEnded as TrialEnded
 from prudent.training.models.description import MODEL_FILE
 from prudent.training.request.request import TrainingRequest
-from prudent.training.request.resources import SPARK, parallelism_of, cluster_trial_price, requested_cluster
+from prudent.training.request.resources import SPARK, cluster_trial_price, parallelism_of, requested_cluster
 
 _HALF_WAY = 8
 """Without a limit nobody knows how many trials there will be; after so many, progress says one half."""
 
 
-def perform(task: Task, tell: Tell, folders: Sequence[Path], stove: Stove) -> Said:
+def perform_training(
+    task: RunTask, send: SendMessage, folders: Sequence[Path], warm_pool: WarmPool
+) -> ProcessMessage:
     """Train, rank, export and report; goes on where an earlier worker stopped."""
     from prudent.training.search.search import INTERRUPTED
     from prudent.training.train import train
 
     request = request_of(task, folders)
     out = task.folder / MODELS
-    watcher = Watcher(request, _price(task, request), tell)
+    relay = TrainingRelay(request, _price(task, request), send)
     if rents(task, request):
         assert task.where is not None
-        board = train(request, SPARK, out, where=task.where, home=task.home, resume=True, watch=watcher.watch)
+        board = train(request, SPARK, out, where=task.where, home=task.home, resume=True, watch=relay.watch)
     else:
-        if machines.asks(request):
-            note(tell, machines.NONE_HERE)
-        engine: str | Engine = WarmEngine(stove) if task.engine == "local" else task.engine
-        board = train(request, engine, out, resume=True, watch=watcher.watch)
+        if machines.wants_machines(request):
+            note(send, machines.NONE_HERE)
+        engine: str | Engine = WarmEngine(warm_pool) if task.engine == "local" else task.engine
+        board = train(request, engine, out, resume=True, watch=relay.watch)
     if board.ended == INTERRUPTED:
-        return Interrupted()
+        return InterruptedMessage()
     _write(board, task.folder)
     if not board.entries:
         why = board.failures[0].why if board.failures else board.ended
         raise RunFailed(f"No model could be trained: {why}")
-    return Done(
+    return DoneMessage(
         tuple(
-            Made(e.rank, e.algorithm, e.score, e.metric, e.value, Path(e.model_path).name)
+            ExportedModel(e.rank, e.algorithm, e.score, e.metric, e.value, Path(e.model_path).name)
             for e in board.entries
-            if (Path(e.model_path) / MODEL_FILE).is_file()  # a function's minimum is no model
+            if (Path(e.model_path) / MODEL_FILE).is_file()  # a function's minimum is not a model
         ),
         board.ended if "budget" in board.ended else "",
     )
 
 
-def request_of(task: Task, folders: Sequence[Path]) -> TrainingRequest:
+def request_of(task: RunTask, folders: Sequence[Path]) -> TrainingRequest:
     """The request with its file found, and within what the user may still spend today."""
     request = TrainingRequest.parse(task.document)
     changes: dict[str, object] = {}
     if request.parallelism is None and not rents(task, request):
         changes["parallelism"] = task.parallelism
     if request.dataset is not None and scheme_of(request.dataset.path) == "file":
-        found = str(inside(request.dataset.path, folders))
+        found = str(resolve_in_folders(request.dataset.path, folders))
         said = request.dataset.model_dump(mode="json", by_alias=True, exclude_none=True)
         changes["dataset"] = {**said, "path": found}
     if task.left_usd is not None and (request.budget.usd is None or request.budget.usd > task.left_usd):
@@ -94,38 +96,38 @@ def request_of(task: Task, folders: Sequence[Path]) -> TrainingRequest:
     return request.changed(changes)
 
 
-def rents(task: Task, request: TrainingRequest) -> bool:
+def rents(task: RunTask, request: TrainingRequest) -> bool:
     """Whether machines are rented for it, and Spark runs there."""
-    return task.where is not None and machines.asks(request)
+    return task.where is not None and machines.wants_machines(request)
 
 
-def note(tell: Tell, text: str, **more: object) -> None:
-    """Tell something about machines to whoever follows the run, and to its log."""
+def note(send: SendMessage, text: str, **more: object) -> None:
+    """SendMessage something about machines to whoever follows the run, and to its log."""
     logging.info("%s", text)
-    tell(Noted("machines", {"text": text, **more}))
+    send(NoteMessage("machines", {"text": text, **more}))
 
 
-def _price(task: Task, request: TrainingRequest) -> Price:
+def _price(task: RunTask, request: TrainingRequest) -> Price:
     """What an hour of a trial costs, as the search reckons it."""
     from prudent.training.request.resources import trial_price
 
     if rents(task, request) and not request.machine:
         assert task.where is not None
         if request.machines is not None:
-            from prudent.training.joint.train import cheapest
+            from prudent.training.joint.train import cheapest_price
 
-            return cheapest(request, task.where, task.home)
+            return cheapest_price(request, task.where, task.home)
         cluster = requested_cluster(request, None, task.where, task.folder / MODELS, task.home)
         assert cluster is not None
         return cluster_trial_price(cluster, request.parallelism or parallelism_of(cluster))
     return trial_price(request, request.parallelism or task.parallelism)
 
 
-class Watcher:
+class TrainingRelay:
     """Turns what the search tells into messages."""
 
-    def __init__(self, request: TrainingRequest, price: Price, tell: Tell) -> None:
-        self._budget, self._price, self._tell = request.budget, price, tell
+    def __init__(self, request: TrainingRequest, price: Price, send: SendMessage) -> None:
+        self._budget, self._price, self._send = request.budget, price, tell
         self._began_s = time.monotonic()
         self._ended, self._spent_usd = 0, 0.0
 
@@ -133,17 +135,19 @@ class Watcher:
         if isinstance(event, ClusterReady):
             took = format_duration(event.took_s)
             text = f"Spark runs on {event.text} ({event.place}), ready after {took}."
-            note(self._tell, text, machines=event.text, place=event.place, took_s=event.took_s)
+            note(self._send, text, machines=event.text, place=event.place, took_s=event.took_s)
         elif isinstance(event, TrainingTrialStarted):
-            self._tell(Begun(event.number, event.algorithm, {"why": event.why} if event.why else {}))
+            self._send(
+                TrialStartMessage(event.number, event.algorithm, {"why": event.why} if event.why else {})
+            )
         elif isinstance(event, SpendingUpdated):
             self._spent_usd = event.total_usd
         elif isinstance(event, TrialEnded):
             self._ended += 1
-            self._tell(self._told(event.result))
-            self._tell(self.progress())
+            self._send(self._told(event.result))
+            self._send(self.progress())
 
-    def progress(self) -> Progress:
+    def progress(self) -> ProgressMessage:
         """How much of the limit that ends first is used up."""
         budget, elapsed_s = self._budget, time.monotonic() - self._began_s
         parts = [
@@ -153,12 +157,12 @@ class Watcher:
         ]
         done = max(parts) if budget.given else self._ended / (self._ended + _HALF_WAY)
         done = min(done, 0.99)
-        return Progress(done, elapsed_s * (1 - done) / done if budget.given and done > 0 else None)
+        return ProgressMessage(done, elapsed_s * (1 - done) / done if budget.given and done > 0 else None)
 
-    def _told(self, result: LeaderboardEntry | TrialFailure) -> Ended:
+    def _told(self, result: LeaderboardEntry | TrialFailure) -> TrialEndMessage:
         price = self._price
         if isinstance(result, TrialFailure):
-            return Ended(
+            return TrialEndMessage(
                 result.trial,
                 result.algorithm,
                 dict(result.hyperparameters),
@@ -175,7 +179,7 @@ class Watcher:
             "transforms": dict(result.transforms),
             **({"machines": result.machines} if result.machines else {}),
         }
-        return Ended(
+        return TrialEndMessage(
             result.trial,
             result.algorithm,
             dict(result.hyperparameters),

@@ -8,19 +8,27 @@ from pathlib import Path
 from prudent.core.errors import BadInput, PrudentError
 from prudent.service.intake import tune_request
 from prudent.service.worker.artifacts import JOURNAL, LOGS, REPORT, write_result
-from prudent.service.worker.messages import Begun, Done, Ended, Interrupted, Progress, Said, Task, Tell
+from prudent.service.worker.messages import (
+    DoneMessage,
+    InterruptedMessage,
+    ProcessMessage,
+    ProgressMessage,
+    RunTask,
+    SendMessage,
+    TrialEndMessage,
+    TrialStartMessage,
+)
 from prudent.tuning.job_file import JobFile
 from prudent.tuning.jobs.job import Job
 from prudent.tuning.result import Result
-from prudent.tuning.study import Study
+from prudent.tuning.study.study import Study
 from prudent.tuning.trial import Trial
-from prudent.tuning.tune import Event, TrialStarted
-from prudent.tuning.tune import TrialEnded as TrialEnded
+from prudent.tuning.tune import Event, TrialEnded, TrialStarted
 
 _HALF_WAY = 8
 
 
-def perform(task: Task, tell: Tell, folders: Sequence[Path]) -> Said:
+def perform_study(task: RunTask, send: SendMessage, folders: Sequence[Path]) -> ProcessMessage:
     """Tune; goes on with the journal of an earlier worker, ending what it left running."""
     from prudent.tuning.tune import tune
 
@@ -31,7 +39,7 @@ def perform(task: Task, tell: Tell, folders: Sequence[Path]) -> Said:
     left_over = getattr(job, "reap", None)
     if left_over is not None:
         left_over()
-    watcher = Watcher(said, budget_usd, tell)
+    relay = StudyRelay(said, budget_usd, send)
     result = tune(
         job,
         said.goal,
@@ -43,43 +51,43 @@ def perform(task: Task, tell: Tell, folders: Sequence[Path]) -> Said:
         said.seed,
         journal=task.folder / JOURNAL,
         resume=True,
-        watch=watcher.watch,
+        watch=relay.watch,
         max_trials=said.max_trials,
     )
     if result.interrupted:
-        return Interrupted()
-    watcher.catch_up(result.trials)
+        return InterruptedMessage()
+    relay.catch_up(result.trials)
     write_result(task.folder, result.to_dict())
     _write_report(result, said, job, task.folder / REPORT)
     if result.best is None and result.recommended is None:
         raise BadInput(_nothing(result))
-    return Done(exhausted=_exhausted(result))
+    return DoneMessage(exhausted=_exhausted(result))
 
 
-class Watcher:
+class StudyRelay:
     """Turns what the study tells into messages."""
 
-    def __init__(self, said: JobFile, budget_usd: float | None, tell: Tell) -> None:
-        self._said, self._budget_usd, self._tell = said, budget_usd, tell
+    def __init__(self, said: JobFile, budget_usd: float | None, send: SendMessage) -> None:
+        self._said, self._budget_usd, self._send = said, budget_usd, tell
         self._told = 0
 
     def watch(self, event: Event, study: Study) -> None:
         self.catch_up(study.trials)  # of an earlier session, too
         if isinstance(event, TrialStarted):
-            self._tell(Begun(event.ask.number, "", dict(event.ask.configuration)))
+            self._send(TrialStartMessage(event.ask.number, "", dict(event.ask.configuration)))
         elif isinstance(event, TrialEnded):
-            self._tell(self._progress(study))
+            self._send(self._progress(study))
 
     def catch_up(self, trials: Sequence[Trial]) -> None:
         """Tell the trials that were not told yet; a study only ever adds to them."""
         for trial in trials[self._told :]:
             self._told += 1
-            self._tell(self._ended(trial))
+            self._send(self._ended(trial))
 
-    def _ended(self, trial: Trial) -> Ended:
+    def _ended(self, trial: Trial) -> TrialEndMessage:
         value = trial.values.get(self._said.goal.measure)
         details = {"measures": dict(trial.measures), "feasible": trial.feasible, "why": trial.why}
-        return Ended(
+        return TrialEndMessage(
             trial.number,
             trial.chosen,
             dict(trial.configuration),
@@ -92,14 +100,14 @@ class Watcher:
             details=details,
         )
 
-    def _progress(self, study: Study) -> Progress:
+    def _progress(self, study: Study) -> ProgressMessage:
         count, most = len(study.trials), self._said.max_trials
         parts = [
             count / most if most else 0.0,
             study.spent_usd / self._budget_usd if self._budget_usd else 0.0,
         ]
         limited = bool(most or self._budget_usd)
-        return Progress(min(max(parts) if limited else count / (count + _HALF_WAY), 0.99))
+        return ProgressMessage(min(max(parts) if limited else count / (count + _HALF_WAY), 0.99))
 
 
 def _budget(said: JobFile, left_usd: float | None) -> float | None:
@@ -126,7 +134,7 @@ def _check_end(said: JobFile, job: Job, budget_usd: float | None) -> None:
     )
     if endless(sketch, said.max_trials):
         raise BadInput(
-            "Nothing would end this study: no money is spent and the space has no end; "
+            "This study would never end: no money is spent and the space is infinite; "
             "set a budget and a price, or max_trials."
         )
 

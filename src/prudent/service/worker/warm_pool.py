@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from prudent.training.engines.local.engine import LocalEngine
-from prudent.training.engines.local.pool import Pool
+from prudent.training.engines.local.pool import WorkerPool
 
 _MODULES = (
     "prudent.training.train",
@@ -42,29 +42,29 @@ def load() -> None:
             importlib.import_module(name)
 
 
-class Stove:
+class WarmPool:
     """Keeps a pool of training processes warm, for the next request of this process."""
 
     def __init__(self, parallelism: int, folder: Path) -> None:
         self.parallelism = parallelism
         self._folder = folder
-        self._pool: Pool | None = None
+        self._pool: WorkerPool | None = None
 
-    def light(self) -> None:
+    def start(self) -> None:
         """Start a pool that loads its libraries by itself, if there is none."""
         if self._pool is None:
             from prudent.training.engines.local.engine import open_pool
 
             self._pool = open_pool(self.parallelism, self._folder, _USUAL)
 
-    def take(self, parallelism: int) -> Pool | None:
+    def take(self, parallelism: int) -> WorkerPool | None:
         """The warm pool, if it is of that size; it is the caller's now."""
         if self._pool is None or parallelism != self.parallelism:
             return None
         pool, self._pool = self._pool, None
         return pool
 
-    def put_out(self) -> None:
+    def stop(self) -> None:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
@@ -73,17 +73,17 @@ class Stove:
 class WarmEngine(LocalEngine):
     """The local engine, on a pool that is warm already where there is one."""
 
-    def __init__(self, stove: Stove) -> None:
+    def __init__(self, warm_pool: WarmPool) -> None:
         super().__init__()
-        self._stove = stove
+        self._warm_pool = warm_pool
 
-    def pool(self, parallelism: int, work: Path, algorithms: tuple[str, ...]) -> Pool:
-        from prudent.training.engines.local.learners.registry import libraries
+    def pool(self, parallelism: int, work: Path, algorithms: tuple[str, ...]) -> WorkerPool:
+        from prudent.training.engines.local.learners.registry import libraries_for
 
-        warm = self._stove.take(parallelism)
+        warm = self._warm_pool.take(parallelism)
         if warm is None:
             return super().pool(parallelism, work, algorithms)
-        warm.load([module for name in algorithms for module in libraries(name)])
+        warm.load([module for name in algorithms for module in libraries_for(name)])
         return warm
 
 

@@ -23,60 +23,62 @@ from prudent.core.errors import RunFailed
 from prudent.core.memory import exact_used_mb, process_tree, tmpfs_mb, used_mb
 from prudent.core.processes import lower_session_priority
 from prudent.service.worker.artifacts import LOGS
-from prudent.service.worker.child import Terms, over_memory, over_processes
+from prudent.service.worker.child import ProcessOptions, over_memory, over_processes
 from prudent.service.worker.messages import (
-    Done,
-    Failed,
-    Interrupted,
-    Postponed,
-    Ready,
-    Said,
-    Stop,
-    Suspect,
-    Task,
-    Tick,
-    read,
+    DoneMessage,
+    FailedMessage,
+    InterruptedMessage,
+    KeepAliveOrder,
+    MalformedMessage,
+    PostponedMessage,
+    ProcessMessage,
+    ReadyMessage,
+    RunTask,
+    StopOrder,
+    decode_message,
 )
-from prudent.service.worker.sandbox import Wall
+from prudent.service.worker.sandbox import Sandbox
 
 _CHILD = "import sys; from prudent.service.worker.child import main; main(sys.argv[1:])"
-LAST_WORDS = (Done, Failed, Postponed, Interrupted)
+LAST_WORDS = (DoneMessage, FailedMessage, PostponedMessage, InterruptedMessage)
 SCRATCH = "scratch"
 _LOOK_S = 0.5
 MOST_RUNS = 200
 """A process is replaced after so many runs: whatever leaks does not leak for ever."""
 
 
-class Died(RunFailed):
+class ProcessDied(RunFailed):
     """The process that did the work ended by itself; the run is tried again."""
 
 
-class TooLarge(RunFailed):
+class LimitExceeded(RunFailed):
     """The run needs more memory or processes than it may use; it is not tried again."""
 
 
-class Hand:
+class WorkProcess:
     """One process. It works for one run at a time; `stop` is heard at once, whatever it does.
 
-    One that runs commands is behind the wall, if there is one, and does the run of one folder alone.
+    One that runs commands is in the sandbox, if there is one, and does the run of one folder alone.
     """
 
-    def __init__(self, terms: Terms, wall: Wall | None = None, walled: Path | None = None) -> None:
-        self._memory_mb, self._processes, self._looked_s = terms.memory_mb, math.inf, 0.0
-        self._nice = terms.nice
+    def __init__(
+        self, options: ProcessOptions, sandbox: Sandbox | None = None, folder_in_sandbox: Path | None = None
+    ) -> None:
+        self._memory_mb, self._processes, self._looked_s = options.memory_mb, math.inf, 0.0
+        self._nice = options.nice
         ours, theirs = socket.socketpair()
         home = str(Path(prudent.__file__).parents[1])
         path = os.pathsep.join(part for part in (home, os.environ.get("PYTHONPATH", "")) if part)
-        own = {"PYTHONPATH": path, **({} if terms.home is None else {"PRUDENT_HOME": str(terms.home)})}
+        own = {"PYTHONPATH": path, **({} if options.home is None else {"PRUDENT_HOME": str(options.home)})}
         command = [sys.executable, "-P", "-c", _CHILD, str(theirs.fileno())]
-        environment, options = {**_harmless(os.environ), **own}, dict[str, Any]()
-        self.walled = wall is not None and walled is not None
-        if wall is not None and walled is not None:
-            wall.prepare(walled)
-            command, options = wall.command(command, walled), wall.options()
-            environment = wall.environment(walled, environment)
-            terms = replace(terms, limits=wall.limits, warm=False, scratch=walled / SCRATCH)
-            self._processes = wall.limits.processes
+        environment, popen_options = {**_harmless(os.environ), **own}, dict[str, Any]()
+        self.sandboxed = sandbox is not None and folder_in_sandbox is not None
+        if sandbox is not None and folder_in_sandbox is not None:
+            sandbox.prepare(folder_in_sandbox)
+            command, popen_options = sandbox.command(command, folder_in_sandbox), sandbox.options()
+            environment = sandbox.environment(folder_in_sandbox, environment)
+            options = replace(options, limits=sandbox.limits, warm=False, scratch=folder_in_sandbox / SCRATCH)
+            self._processes = sandbox.limits.processes
         with theirs:
             self._process = subprocess.Popen(
                 command,
@@ -84,14 +86,14 @@ class Hand:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                **options,
+                **popen_options,
             )
-        lower_session_priority(self._process.pid, terms.nice)
-        self._line = Connection(ours.detach())
+        lower_session_priority(self._process.pid, options.nice)
+        self._connection = Connection(ours.detach())
         self._lock = threading.Lock()
         self.runs = 0
         self._ready = False
-        self._send(terms)
+        self._send(options)
 
     @property
     def pid(self) -> int:
@@ -105,37 +107,39 @@ class Hand:
     def ready(self) -> bool:
         """Whether it has loaded what it needs; to be asked only while it has no run."""
         try:
-            if not self._ready and self._line.poll(0):
-                self._ready = isinstance(read(self._line.recv_bytes()), Ready)
-        except (EOFError, OSError, Suspect):
+            if not self._ready and self._connection.poll(0):
+                self._ready = isinstance(decode_message(self._connection.recv_bytes()), ReadyMessage)
+        except (EOFError, OSError, MalformedMessage):
             return False
         return self._ready
 
-    def give(self, task: Task) -> None:
+    def start_run(self, task: RunTask) -> None:
         """Begin a run."""
         self.runs += 1
         self._send(task)
 
-    def hear(self, wait_s: float) -> Said | None:
+    def receive(self, wait_s: float) -> ProcessMessage | None:
         """The next message; None if there is none in that time. Died if there will never be one."""
         try:
-            while self._line.poll(wait_s):
-                said = read(self._line.recv_bytes())
-                if not isinstance(said, Ready):
+            while self._connection.poll(wait_s):
+                said = decode_message(self._connection.recv_bytes())
+                if not isinstance(said, ReadyMessage):
                     return said
                 self._ready = True  # it is not said again, and a process that is not ready gets no other run
-        except Suspect as error:
+        except MalformedMessage as error:
             self._process.kill()
-            raise Died(str(error)) from None
+            raise ProcessDied(str(error)) from None
         except (EOFError, OSError):
-            raise Died(f"The process that did the work ended ({self._cause()}); it is tried again.") from None
+            raise ProcessDied(
+                f"The process that did the work ended ({self._cause()}); it will be tried again."
+            ) from None
         return None
 
     def check_limits(self) -> None:
         """End everything, with TooLarge, if the run has more memory or processes than it may.
 
         Looked at now and then. Each process is kept within its memory by the kernel; this is for all of them
-        together, and for files: behind the wall, /tmp lies in memory. Processes are counted because the
+        together, and for files: in the sandbox, /tmp lies in memory. Processes are counted because the
         kernel's own limit does not hold for root. Sessions that they have begun give way, too.
         """
         if time.monotonic() - self._looked_s < _LOOK_S:
@@ -146,11 +150,11 @@ class Hand:
             lower_session_priority(pid, self._nice)
         if len(found) > self._processes:
             self._end(found)
-            raise TooLarge(over_processes(self._processes))
-        files = tmpfs_mb(self.pid) if self.walled else 0.0
+            raise LimitExceeded(over_processes(self._processes))
+        files = tmpfs_mb(self.pid) if self.sandboxed else 0.0
         if used_mb(self.pid, files) > self._memory_mb and exact_used_mb(self.pid, files) > self._memory_mb:
             self._end(process_tree(self.pid))
-            raise TooLarge(over_memory(self._memory_mb))
+            raise LimitExceeded(over_memory(self._memory_mb))
 
     @staticmethod
     def _end(found: Iterable[int]) -> None:
@@ -159,10 +163,10 @@ class Hand:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
 
-    def tick(self) -> None:
+    def keep_alive(self) -> None:
         """Say that the run is still ours."""
-        with contextlib.suppress(Died):
-            self._send(Tick())
+        with contextlib.suppress(ProcessDied):
+            self._send(KeepAliveOrder())
 
     def stop(self, wait_s: float = 3.0) -> None:
         """End it, with what it started: asked first, so that commands under way are ended too."""
@@ -175,9 +179,9 @@ class Hand:
 
     def interrupt(self) -> None:
         """Ask the run to stop; its last word comes over the line."""
-        if self.walled:  # a signal would end the wall, and the run without a last word
-            with contextlib.suppress(Died):
-                self._send(Stop())
+        if self.sandboxed:  # a signal would end the sandbox, and the run without a last word
+            with contextlib.suppress(ProcessDied):
+                self._send(StopOrder())
             return
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
@@ -185,15 +189,17 @@ class Hand:
     def close(self) -> None:
         """It is not needed any more."""
         with contextlib.suppress(OSError):
-            self._line.close()
+            self._connection.close()
         self.stop()
 
     def _send(self, order: object) -> None:
         with self._lock:
             try:
-                self._line.send(order)
+                self._connection.send(order)
             except (OSError, ValueError):
-                raise Died("The process that does the work has ended; it is tried again.") from None
+                raise ProcessDied(
+                    "The process that does the work has ended; it will be tried again."
+                ) from None
 
     def _cause(self) -> str:
         try:
@@ -205,13 +211,13 @@ class Hand:
         return f"{signal.Signals(-code).name}" if code < 0 else f"code {code}"
 
 
-def clear(folder: Path, grace_s: float = 2.0) -> None:
+def end_leftovers(folder: Path, grace_s: float = 2.0) -> None:
     """End commands that a process which is gone has left running in a run's folder.
 
     An interrupt can come in the very moment in which a command starts, before anybody knows of it; its note
     on the disk does.
     """
-    from prudent.tuning.jobs.leftovers import reap_processes
+    from prudent.tuning.jobs.pid_files import reap_processes
 
     if (folder / LOGS).is_dir():
         reap_processes(folder / LOGS, grace_s)
@@ -233,82 +239,90 @@ _log = logging.getLogger("prudent.worker")
 _PAUSE_S = 5.0
 
 
-class Hands:
+class WorkPool:
     """As many processes as runs at a time, started before they are needed.
 
-    `make` starts one: for any run, or behind the wall for the run of a folder.
+    `make` starts one: for any run, or in the sandbox for the run of a folder.
     """
 
-    def __init__(self, make: Callable[[Path | None], Hand], size: int, wall: Wall | None = None) -> None:
-        self._make, self._size, self.wall = make, size, wall
+    def __init__(
+        self, make: Callable[[Path | None], WorkProcess], size: int, sandbox: Sandbox | None = None
+    ) -> None:
+        self._make, self._size, self.sandbox = make, size, sandbox
         self._lock = threading.Lock()
-        self._spare: list[Hand] = []
-        self._out: set[Hand] = set()
+        self._spare: list[WorkProcess] = []
+        self._out: set[WorkProcess] = set()
         self._closed = False
         self._not_before_s = 0.0
 
     def fill(self) -> None:
         """Have a spare process for every run that could begin; replaces those that died meanwhile."""
         with self._lock:
-            dead = [hand for hand in self._spare if not hand.alive]
-            self._spare = [hand for hand in self._spare if hand.alive]
+            dead = [process for process in self._spare if not process.alive]
+            self._spare = [process for process in self._spare if process.alive]
             lacking = 0 if self._closed else self._size - len(self._out) - len(self._spare)
-        for hand in dead:
-            hand.close()
-            if not hand.runs:  # it could not even begin; the next one most likely cannot either
+        for process in dead:
+            process.close()
+            if not process.runs:  # it could not even begin; the next one most likely cannot either
                 _log.warning("A process ended before it was ready; the next is started in %g s", _PAUSE_S)
                 self._not_before_s = time.monotonic() + _PAUSE_S
         if time.monotonic() < self._not_before_s:
             return
         for _ in range(lacking):
-            hand = self._make(None)
+            process = self._make(None)
             with self._lock:
-                self._spare.append(hand)
+                self._spare.append(process)
 
     def ready(self) -> bool:
         """Whether a run could begin at once."""
         with self._lock:
-            return any(hand.ready for hand in self._spare)
+            return any(process.ready for process in self._spare)
 
-    def take(self, walled: Path | None = None) -> Hand:
+    def take(self, folder_in_sandbox: Path | None = None) -> WorkProcess:
         """A process that is this run's alone; one that is ready before one that is not.
 
-        For a run that is to be behind the wall, name its folder: it gets a new one, where there is a wall.
+        For a run that is to be in the sandbox, name its folder: it gets a new one, where there is one.
         """
-        folder = None if self.wall is None else walled
+        folder = None if self.sandbox is None else folder_in_sandbox
         with self._lock:
-            self._spare.sort(key=lambda hand: not hand.ready)
+            self._spare.sort(key=lambda process: not process.ready)
             while self._spare and folder is None:
-                hand = self._spare.pop(0)
-                if hand.alive:
-                    self._out.add(hand)
-                    return hand
-        hand = self._make(folder)
+                process = self._spare.pop(0)
+                if process.alive:
+                    self._out.add(process)
+                    return process
+        process = self._make(folder)
         with self._lock:
-            self._out.add(hand)
-        return hand
+            self._out.add(process)
+        return process
 
-    def give_back(self, hand: Hand, good: bool = True) -> None:
+    def give_back(self, process: WorkProcess, good: bool = True) -> None:
         """A run has ended; a process that was interrupted, or is old, is not used again."""
         with self._lock:
-            self._out.discard(hand)
-            keep = good and not self._closed and hand.alive and hand.runs < MOST_RUNS and not hand.walled
+            self._out.discard(process)
+            keep = (
+                good
+                and not self._closed
+                and process.alive
+                and process.runs < MOST_RUNS
+                and not process.sandboxed
+            )
             if keep and len(self._spare) + len(self._out) < self._size:
-                self._spare.append(hand)
+                self._spare.append(process)
                 return
-        hand.close()
+        process.close()
 
-    def tick(self) -> None:
+    def keep_alive(self) -> None:
         """Tell those at work that their worker lives."""
         with self._lock:
             out = list(self._out)
-        for hand in out:
-            hand.tick()
+        for process in out:
+            process.keep_alive()
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
             every, self._spare = [*self._spare, *self._out], []
             self._out.clear()
-        for hand in every:
-            hand.close()
+        for process in every:
+            process.close()

@@ -14,18 +14,18 @@ from dbos import DBOS, SetWorkflowID
 
 from prudent.core.errors import PrudentError
 from prudent.service.intake.admission import policy_for
-from prudent.service.security.accounts import known
+from prudent.service.security.accounts import all_accounts
 from prudent.service.settings import Settings
 from prudent.service.store import claims, disk, runs, workers
-from prudent.service.store.runs import Run
+from prudent.service.store.runs import RunRow
 from prudent.service.store.store import Store
 from prudent.service.worker import durable
-from prudent.service.worker.child import Terms
-from prudent.service.worker.claimed_run import Session
-from prudent.service.worker.heartbeat import Pulse
-from prudent.service.worker.sandbox import NO_WALL, wall_of
+from prudent.service.worker.child import ProcessOptions
+from prudent.service.worker.claimed_run import ClaimedRun
+from prudent.service.worker.heartbeat import Heartbeat
+from prudent.service.worker.sandbox import NO_SANDBOX, sandbox_of
 from prudent.service.worker.warm_pool import cores
-from prudent.service.worker.work_process import Hand, Hands
+from prudent.service.worker.work_process import WorkPool, WorkProcess
 
 _log = logging.getLogger("prudent.worker")
 _LIMITS_S = 10.0
@@ -41,7 +41,7 @@ class Worker:
         self.id = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"[-100:]
         self.parallelism = max(1, cores() // settings.concurrency)
         # The lease ends well before others may take over, so that a journal is free when they do.
-        self.terms = terms = Terms(
+        self.options = options = ProcessOptions(
             self.parallelism,
             settings.takeover_s * 0.7,
             tuple(folder.absolute() for folder in settings.data_folders),
@@ -52,23 +52,25 @@ class Worker:
             settings.run_memory_mb,
             nice=settings.nice,
         )
-        wall = wall_of(settings)
-        if wall is None:
-            _log.warning("%s", NO_WALL)
-        self.hands = Hands(lambda folder: Hand(terms, wall, folder), settings.concurrency, wall)
-        self.pulse = Pulse(store, settings, self.described, self.mine, self.hands.tick)
+        sandbox = sandbox_of(settings)
+        if sandbox is None:
+            _log.warning("%s", NO_SANDBOX)
+        self.pool = WorkPool(
+            lambda folder: WorkProcess(options, sandbox, folder), settings.concurrency, sandbox
+        )
+        self.heartbeat = Heartbeat(store, settings, self.described, self.mine, self.pool.keep_alive)
         self._lock = threading.Lock()
-        self._active: dict[str, Session] = {}
+        self._active: dict[str, ClaimedRun] = {}
         self._draining = threading.Event()
         self._paused_s = 0.0
         self._limits: tuple[float, Mapping[str, float]] = (0.0, {})
 
     # What it is
 
-    def described(self) -> workers.Worker:
+    def described(self) -> workers.WorkerRow:
         state = workers.DRAINING if self._draining.is_set() else workers.ALIVE
         slots = self.settings.concurrency
-        return workers.Worker(
+        return workers.WorkerRow(
             self.id, socket.gethostname(), os.getpid(), 0.0, 0.0, state, slots, len(self.mine())
         )
 
@@ -76,23 +78,23 @@ class Worker:
         with self._lock:
             return set(self._active)
 
-    def session(self, run_id: str) -> Session | None:
+    def claimed_run(self, run_id: str) -> ClaimedRun | None:
         """For the workflow: the claimed run, or one that has ended and only wants its last steps."""
         with self._lock:
             found = self._active.get(run_id)
         if found is not None:
             return found
         run = self.store.read(runs.get, run_id)
-        return self._session(run) if run is not None and run.ended else None
+        return self._claimed_run(run) if run is not None and run.ended else None
 
     # Its life
 
     def run(self) -> None:
         """Work until drained."""
-        self.hands.fill()
+        self.pool.fill()
         durable.launch(self.settings, self.id)
         durable.serve(self)
-        self.pulse.start()
+        self.heartbeat.start()
         _log.info("Worker %s takes %d runs at a time", self.id, self.settings.concurrency)
         while not self._draining.wait(self.settings.poll_s):
             try:
@@ -111,32 +113,32 @@ class Worker:
 
     def step(self) -> int:
         """Heed cancellations, and claim runs while there is room; answers how many were begun."""
-        self._heed()
+        self._obey()
         begun = 0
         # Whoever is ready takes it: a worker that still loads its libraries would only let the run wait.
         while self._has_room() and self.store.read(claims.any_queued):
             limits = self._daily_usd()
-            run = self.store.write(claims.take, self.id, self.settings.per_user, limits)
+            run = self.store.write(claims.claim, self.id, self.settings.per_user, limits)
             if run is None:
                 break
             self._begin(run)
             begun += 1
         if begun == 0:
-            self.hands.fill()
+            self.pool.fill()
         return begun
 
     def _has_room(self) -> bool:
         if time.monotonic() < self._paused_s or not disk.has_room(self.settings.home):
             return False
-        return len(self.mine()) < self.settings.concurrency and self.hands.ready()
+        return len(self.mine()) < self.settings.concurrency and self.pool.ready()
 
     def _pause(self) -> None:
         self._paused_s = time.monotonic() + _PAUSE_S
 
-    def _begin(self, run: Run) -> None:
-        session = self._session(run)
+    def _begin(self, run: RunRow) -> None:
+        claimed = self._claimed_run(run)
         with self._lock:
-            self._active[run.id] = session
+            self._active[run.id] = claimed
         _log.info("Run %s begins (attempt %d)", run.id, run.attempts, extra={"run": run.id})
         try:
             self._start(run)
@@ -148,7 +150,7 @@ class Worker:
             self.store.write(claims.give_back, run.id, run.fence, "it could not be begun.", not full)
             raise
 
-    def _start(self, run: Run) -> None:
+    def _start(self, run: RunRow) -> None:
         """Begin the workflow of a run, or take it up where it stands."""
         status = DBOS.get_workflow_status(run.id) if run.fence > 1 else None
         if status is not None and status.status not in _OVER:
@@ -156,30 +158,30 @@ class Worker:
             return
         # A workflow that ended although its run did not (its end could not be recorded) is begun anew.
         with SetWorkflowID(run.id if status is None else f"{run.id}.{run.fence}"):
-            DBOS.start_workflow(durable.perform, run.id)
+            DBOS.start_workflow(durable.perform_run, run.id)
 
-    def _session(self, run: Run) -> Session:
-        return Session(
-            run, self.store, self.settings, self.hands, self.parallelism, self._forget, self._pause
+    def _claimed_run(self, run: RunRow) -> ClaimedRun:
+        return ClaimedRun(
+            run, self.store, self.settings, self.pool, self.parallelism, self._forget, self._pause
         )
 
     def _forget(self, run_id: str) -> None:
         with self._lock:
             self._active.pop(run_id, None)
 
-    def _heed(self) -> None:
+    def _obey(self) -> None:
         if self.mine():
             for run_id in self.store.read(claims.cancelled, self.id):
                 with self._lock:
-                    session = self._active.get(run_id)
-                if session is not None:
-                    session.cancel()
+                    claimed = self._active.get(run_id)
+                if claimed is not None:
+                    claimed.cancel()
 
     def _daily_usd(self) -> Mapping[str, float]:
         """What users may spend on a day; looked up now and then."""
         read_s, limits = self._limits
         if time.monotonic() - read_s > _LIMITS_S or not read_s:
-            accounts = known(self.store, self.settings)
+            accounts = all_accounts(self.store, self.settings)
             limits = {user.name: user.daily_usd for user in accounts if user.daily_usd is not None}
             self._limits = (time.monotonic(), limits)
         return limits
@@ -189,15 +191,15 @@ class Worker:
         _log.info("Worker %s drains %d runs", self.id, len(self.mine()))
         until_s = time.monotonic() + self.settings.grace_s
         while self.mine() and time.monotonic() < until_s:
-            self._heed()
+            self._obey()
             time.sleep(0.1)
         with self._lock:
             left = list(self._active.values())
-        for session in left:
-            session.hand_over()
-        for session in left:
-            session.settled.wait(20.0)
-        self.hands.close()
-        self.pulse.stop()
-        durable.leave(self.id)
+        for claimed in left:
+            claimed.hand_over()
+        for claimed in left:
+            claimed.settled.wait(20.0)
+        self.pool.close()
+        self.heartbeat.stop()
+        durable.delete_queue(self.id)
         _log.info("Worker %s has left", self.id)

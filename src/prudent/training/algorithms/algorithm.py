@@ -1,4 +1,4 @@
-"""An algorithm as a request names it."""
+"""Algorithms and domains as a request names them."""
 
 from __future__ import annotations
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from prudent.core.errors import BadInput, unknown
-from prudent.core.parameters import Categorical, Constant, Integer, Ordinal, Parameter, Real
-from prudent.core.values import as_number
+from prudent.core.parameters import Categorical, Constant, Ordinal, Parameter, as_number
+from prudent.core.ranges import Integer, Real
 
 INTEGER, REAL, CHOICE, BOOLEAN = "integer", "real", "choice", "boolean"
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchRange:
     """Where to look when the request does not say: a range (log scale or not) or a list of values.
 
     `cheap` is the value that trains fastest, to begin with; None where it makes no difference. `good` is one
@@ -49,7 +49,7 @@ class Hyperparameter:
     open_low: bool = False
     choices: tuple[str, ...] = ()
     numbers: bool = False
-    search: Search | None = None
+    search: SearchRange | None = None
     hint: bool = False
 
     def check(self, value: Any) -> Any:
@@ -128,7 +128,7 @@ class Hyperparameter:
     def of_range(self, low: Any, high: Any, log: bool, whole: bool | None = None) -> Parameter:
         """The parameter that takes the numbers of a range; `whole` asks for whole ones."""
         if self.kind not in (REAL, INTEGER) and not self.numbers:
-            raise BadInput(f"{self.name} is no number; list its values instead of a range.")
+            raise BadInput(f"{self.name} is not a number; list its values instead of a range.")
         ends = [self.check(low), self.check(high)]
         if ends[0] == ends[1]:
             return Constant(self.name, ends[0])

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from prudent.training.algorithms.algorithm import CLASSIFICATION, REGRESSION, Algorithm
-from prudent.training.algorithms.hyperparameter import BOOLEAN, CHOICE, INTEGER, REAL, Hyperparameter, Search
+from prudent.training.algorithms.hyperparameter import (
+    BOOLEAN,
+    CHOICE,
+    INTEGER,
+    REAL,
+    Hyperparameter,
+    SearchRange,
+)
 
 BINOMIAL = ("binomial-classification", "classification")
 MULTINOMIAL = ("multinomial-classification", "classification")
 ANY_CLASSES = ("binomial-classification", "multinomial-classification", "classification")
 
 
-def max_iter(default: int, search: Search | None = None) -> Hyperparameter:
+def max_iter(default: int, search: SearchRange | None = None) -> Hyperparameter:
     return Hyperparameter("maxIter", INTEGER, default, "most iterations", low=0, search=search)
 
 
@@ -24,7 +31,7 @@ REG_PARAM = Hyperparameter(
     0.0,
     "weight of the penalty beside the mean loss",
     low=0,
-    search=Search(1e-5, 10.0, log=True, good=1e-3),
+    search=SearchRange(1e-5, 10.0, log=True, good=1e-3),
 )
 ELASTIC_NET = Hyperparameter(
     "elasticNetParam",
@@ -33,7 +40,7 @@ ELASTIC_NET = Hyperparameter(
     "0 for the squared penalty (ridge), 1 for the absolute one (lasso), between them a mixture",
     low=0,
     high=1,
-    search=Search(0.0, 1.0),
+    search=SearchRange(0.0, 1.0),
 )
 FIT_INTERCEPT = Hyperparameter("fitIntercept", BOOLEAN, True, "whether there is an intercept")
 STANDARDIZATION = Hyperparameter(
@@ -75,7 +82,7 @@ LINEAR = (
                 "gaussian",
                 "distribution of the target",
                 choices=_FAMILIES,
-                search=Search(values=("gaussian",)),
+                search=SearchRange(values=("gaussian",)),
             ),
             Hyperparameter(
                 "link", CHOICE, None, "from mean to linear part; None: the family's own", choices=_LINKS
@@ -89,7 +96,7 @@ LINEAR = (
                 0.0,
                 "weight of the squared penalty",
                 low=0,
-                search=Search(1e-5, 10.0, log=True),
+                search=SearchRange(1e-5, 10.0, log=True),
             ),
             tol(1e-6),
             FIT_INTERCEPT,
@@ -137,7 +144,12 @@ LINEAR = (
         ANY_CLASSES,
         (
             Hyperparameter(
-                "smoothing", REAL, 1.0, "added to every count", low=0, search=Search(1e-3, 10.0, log=True)
+                "smoothing",
+                REAL,
+                1.0,
+                "added to every count",
+                low=0,
+                search=SearchRange(1e-3, 10.0, log=True),
             ),
             Hyperparameter(
                 "modelType",
@@ -145,7 +157,7 @@ LINEAR = (
                 "multinomial",
                 "what is assumed of features; only gaussian takes negative ones, bernoulli takes 0 and 1",
                 choices=("multinomial", "bernoulli", "gaussian", "complement"),
-                search=Search(values=("gaussian", "multinomial", "complement"), cheap="gaussian"),
+                search=SearchRange(values=("gaussian", "multinomial", "complement"), cheap="gaussian"),
             ),
         ),
     ),

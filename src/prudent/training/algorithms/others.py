@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from prudent.training.algorithms.algorithm import CLASSIFICATION, CLUSTERING, FUNCTION, Algorithm
-from prudent.training.algorithms.hyperparameter import CHOICE, INTEGER, REAL, Hyperparameter, Search
+from prudent.training.algorithms.hyperparameter import CHOICE, INTEGER, REAL, Hyperparameter, SearchRange
 from prudent.training.algorithms.linear import AGGREGATION, max_iter, tol
 
-_K = Hyperparameter("k", INTEGER, 2, "clusters", low=2, search=Search(2, 20, log=True, cheap=2))
+_K = Hyperparameter("k", INTEGER, 2, "clusters", low=2, search=SearchRange(2, 20, log=True, cheap=2))
 
 
 def _width(name: str, about: str) -> Hyperparameter:
@@ -28,7 +28,7 @@ OTHERS = (
                 "k-means||",
                 "how the first centres are found",
                 choices=("k-means||", "random"),
-                search=Search(values=("k-means||", "random")),
+                search=SearchRange(values=("k-means||", "random")),
             ),
             Hyperparameter("initSteps", INTEGER, 2, "steps of k-means||", low=1),
             Hyperparameter(
@@ -57,7 +57,7 @@ OTHERS = (
                 1,
                 "layers between the ends",
                 low=0,
-                search=Search(1, 3, cheap=1, good=2),
+                search=SearchRange(1, 3, cheap=1, good=2),
             ),
             Hyperparameter(
                 "hiddenLayersWidth",
@@ -65,11 +65,11 @@ OTHERS = (
                 32,
                 "nodes in each of them",
                 low=1,
-                search=Search(8, 256, log=True, cheap=32, good=64),
+                search=SearchRange(8, 256, log=True, cheap=32, good=64),
             ),
             _width("inputLayerWidth", "features; None: as many as the data have"),
             _width("outputLayerWidth", "classes; None: as many as the data have"),
-            max_iter(100, Search(20, 200, log=True, cheap=20, good=100)),
+            max_iter(100, SearchRange(20, 200, log=True, cheap=20, good=100)),
             Hyperparameter(
                 "stepSize",
                 REAL,
@@ -77,13 +77,20 @@ OTHERS = (
                 "learning rate",
                 low=0,
                 open_low=True,
-                search=Search(1e-4, 0.1, log=True),
+                search=SearchRange(1e-4, 0.1, log=True),
             ),
             Hyperparameter(
-                "blockSize", INTEGER, 128, "rows in a step", low=1, search=Search(values=(32, 64, 128, 256))
+                "blockSize",
+                INTEGER,
+                128,
+                "rows in a step",
+                low=1,
+                search=SearchRange(values=(32, 64, 128, 256)),
             ),
             tol(1e-6),
-            Hyperparameter("regParam", REAL, 0.0, "weight decay", low=0, search=Search(1e-6, 1e-1, log=True)),
+            Hyperparameter(
+                "regParam", REAL, 0.0, "weight decay", low=0, search=SearchRange(1e-6, 1e-1, log=True)
+            ),
             Hyperparameter(
                 "solver", CHOICE, "adam", "how weights are moved", choices=("adam", "l-bfgs", "gd")
             ),
@@ -96,8 +103,8 @@ OTHERS = (
         FUNCTION,
         ("misc-functions",),
         (
-            Hyperparameter("x1", REAL, 2.5, "first coordinate", search=Search(-5.0, 10.0)),
-            Hyperparameter("x2", REAL, 7.5, "second coordinate", search=Search(0.0, 15.0)),
+            Hyperparameter("x1", REAL, 2.5, "first coordinate", search=SearchRange(-5.0, 10.0)),
+            Hyperparameter("x2", REAL, 7.5, "second coordinate", search=SearchRange(0.0, 15.0)),
         ),
         needs_data=False,
     ),

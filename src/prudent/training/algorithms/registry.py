@@ -1,10 +1,10 @@
-"""The algorithms by name, and which of them a domain has."""
+"""Algorithms and transforms by name, and the algorithms of a domain."""
 
 from __future__ import annotations
 
 from prudent.core.errors import unknown
 from prudent.training.algorithms.algorithm import Algorithm
-from prudent.training.algorithms.hyperparameter import CHOICE, INTEGER, Hyperparameter, Search
+from prudent.training.algorithms.hyperparameter import CHOICE, INTEGER, Hyperparameter, SearchRange
 from prudent.training.algorithms.linear import LINEAR
 from prudent.training.algorithms.others import OTHERS
 from prudent.training.algorithms.trees import TREES
@@ -32,18 +32,18 @@ def algorithm(name: str) -> Algorithm:
     return _ALGORITHMS[name]
 
 
-def of_domain(domain: str) -> list[Algorithm]:
+def algorithms_of(domain: str) -> list[Algorithm]:
     """Every algorithm that a domain has."""
     return [found for found in _ALGORITHMS.values() if domain in found.domains]
 
 
-def sensible(domain: str, classes: int = 0) -> list[Algorithm]:
+def default_algorithms(domain: str, classes: int = 0) -> list[Algorithm]:
     """What to try for a domain when nobody says; `classes` leaves out what cannot tell so many apart.
 
-    >>> [found.name for found in sensible("clustering")]
+    >>> [found.name for found in default_algorithms("clustering")]
     ['k-means', 'gaussian-mixture-model']
     """
-    fitting = [found for found in of_domain(domain) if not (found.classes and classes > found.classes)]
+    fitting = [found for found in algorithms_of(domain) if not (found.classes and classes > found.classes)]
     # Two names for one model on two classes: one of them is enough.
     if classes and any(found.name == "binomial-logistic-regression" for found in fitting):
         fitting = [found for found in fitting if found.name != "multinomial-logistic-regression"]
@@ -58,7 +58,7 @@ _TRANSFORMS: dict[str, tuple[Hyperparameter, ...]] = {
             "mean",
             "what takes the place of a missing number",
             choices=("mean", "median", "most_frequent"),
-            search=Search(values=("mean", "median", "most_frequent")),
+            search=SearchRange(values=("mean", "median", "most_frequent")),
         ),
     ),
     "one-hot": (Hyperparameter("maxCategories", INTEGER, 32, "categories that get a column", low=2),),
@@ -69,7 +69,7 @@ _TRANSFORMS: dict[str, tuple[Hyperparameter, ...]] = {
             "standard",
             "how columns are brought to one scale",
             choices=("standard", "minmax", "none"),
-            search=Search(values=("standard", "minmax", "none")),
+            search=SearchRange(values=("standard", "minmax", "none")),
         ),
     ),
     "pca": (Hyperparameter("k", INTEGER, 5, "principal components that are kept", low=1),),
@@ -81,10 +81,10 @@ def transforms() -> list[str]:
     return list(_TRANSFORMS)
 
 
-def settings_of(name: str) -> dict[str, Hyperparameter]:
+def transform_settings(name: str) -> dict[str, Hyperparameter]:
     """The settings of a transform.
 
-    >>> settings_of("scale")["method"].choices
+    >>> transform_settings("scale")["method"].choices
     ('standard', 'minmax', 'none')
     """
     if name not in _TRANSFORMS:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from prudent.training.algorithms.algorithm import CLASSIFICATION, REGRESSION, Algorithm
-from prudent.training.algorithms.hyperparameter import BOOLEAN, CHOICE, INTEGER, REAL, Hyperparameter, Search
+from prudent.training.algorithms.hyperparameter import (
+    BOOLEAN,
+    CHOICE,
+    INTEGER,
+    REAL,
+    Hyperparameter,
+    SearchRange,
+)
 from prudent.training.algorithms.linear import ANY_CLASSES, max_iter
 
 
@@ -15,7 +22,7 @@ def _depth(high: int, cheap: int, good: int) -> Hyperparameter:
         "questions from the root to a leaf",
         low=0,
         high=30,
-        search=Search(1, high, cheap=cheap, good=good),
+        search=SearchRange(1, high, cheap=cheap, good=good),
     )
 
 
@@ -26,7 +33,7 @@ _NODES = (
         1,
         "rows that a leaf has at least",
         low=1,
-        search=Search(1, 64, log=True, cheap=16, good=4),
+        search=SearchRange(1, 64, log=True, cheap=16, good=4),
     ),
     Hyperparameter("minInfoGain", REAL, 0.0, "gain that a split needs", low=0),
     Hyperparameter("minWeightFractionPerNode", REAL, 0.0, "share of the rows in a leaf", low=0, high=0.5),
@@ -49,11 +56,11 @@ _GINI = Hyperparameter(
     "gini",
     "what a split lowers",
     choices=("gini", "entropy"),
-    search=Search(values=("gini", "entropy")),
+    search=SearchRange(values=("gini", "entropy")),
 )
 
 
-def _subset(default: str, search: Search) -> Hyperparameter:
+def _subset(default: str, search: SearchRange) -> Hyperparameter:
     return Hyperparameter(
         "featureSubsetStrategy",
         CHOICE,
@@ -76,20 +83,20 @@ def _rate(low: float) -> Hyperparameter:
         low=0,
         high=1,
         open_low=True,
-        search=Search(low, 1.0, good=1.0),
+        search=SearchRange(low, 1.0, good=1.0),
     )
 
 
 _FOREST = (
     Hyperparameter(
-        "numTrees", INTEGER, 20, "trees", low=1, search=Search(5, 300, log=True, cheap=5, good=100)
+        "numTrees", INTEGER, 20, "trees", low=1, search=SearchRange(5, 300, log=True, cheap=5, good=100)
     ),
-    _subset("auto", Search(values=("sqrt", "log2", "onethird", "all"))),
+    _subset("auto", SearchRange(values=("sqrt", "log2", "onethird", "all"))),
     _rate(0.5),
     Hyperparameter("bootstrap", BOOLEAN, True, "draw rows with replacement"),
 )
 _BOOSTED = (
-    max_iter(20, Search(10, 1000, log=True, cheap=10, good=300)),
+    max_iter(20, SearchRange(10, 1000, log=True, cheap=10, good=300)),
     Hyperparameter(
         "stepSize",
         REAL,
@@ -98,10 +105,10 @@ _BOOSTED = (
         low=0,
         high=1,
         open_low=True,
-        search=Search(0.02, 0.5, log=True, cheap=0.3, good=0.15),
+        search=SearchRange(0.02, 0.5, log=True, cheap=0.3, good=0.15),
     ),
     _rate(0.5),
-    _subset("all", Search(values=("all",))),
+    _subset("all", SearchRange(values=("all",))),
     Hyperparameter("validationTol", REAL, 0.01, "improvement below which training ends", low=0),
 )
 

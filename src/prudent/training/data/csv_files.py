@@ -12,7 +12,7 @@ from typing import Any
 
 from prudent.core.errors import BadInput
 from prudent.training.data.dataset import Batch, unreadable
-from prudent.training.data.formats import Unpacked, check_columns, check_size, is_packed, opened
+from prudent.training.data.formats import UnpackedStream, check_columns, check_size, is_packed, open_data
 
 MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None")
 """What stands for no value."""
@@ -20,11 +20,11 @@ MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "#NA", "NaN", "nan", "-NaN", "-n
 _HEAD = 1 << 18
 _BLOCK = 8 << 20
 _SEPARATORS = ",;\t|"
-_TELLING = ("label", "target", "class")  # nobody calls a value so
+_USUAL_TARGETS = ("label", "target", "class")  # nobody calls a value so
 
 
 @dataclass(frozen=True)
-class Layout:
+class CsvLayout:
     """How a CSV file is laid out."""
 
     names: tuple[str, ...]
@@ -32,7 +32,7 @@ class Layout:
     header: bool
 
 
-def layout_of(path: Path, known: Collection[str] = (), like: Layout | None = None) -> Layout:
+def layout_of(path: Path, known: Collection[str] = (), like: CsvLayout | None = None) -> CsvLayout:
     """Separator, names and whether the first line tells them.
 
     It does when it holds one of the `known` names (the target, say), or when it has only different texts and
@@ -45,21 +45,21 @@ def layout_of(path: Path, known: Collection[str] = (), like: Layout | None = Non
     check_columns(len(first), path.name)
     if like is not None:
         again = like.header and set(first) == set(like.names)  # perhaps in another order
-        return Layout(tuple(first) if again else like.names, separator, again)
+        return CsvLayout(tuple(first) if again else like.names, separator, again)
     names = [name or f"column{number}" for number, name in enumerate(first, 1)]
     texts = [cell for cell in first if cell and not is_number(cell) and cell not in MISSING]
-    header = any(name in known or name.lower() in _TELLING for name in first) or (
+    header = any(name in known or name.lower() in _USUAL_TARGETS for name in first) or (
         len(texts) >= len([c for c in first if c]) and len(set(texts)) == len(texts) and bool(texts)
     )
     if not header:
-        return Layout(tuple(f"column{n}" for n in range(1, len(first) + 1)), separator, False)
+        return CsvLayout(tuple(f"column{n}" for n in range(1, len(first) + 1)), separator, False)
     twice, times = Counter(names).most_common(1)[0]
     if times > 1:
         raise BadInput(f'"{path.name}" has two columns called "{twice}"; give each a name of its own.')
-    return Layout(tuple(names), separator, True)
+    return CsvLayout(tuple(names), separator, True)
 
 
-def csv_batches(path: Path, layout: Layout, wanted: Sequence[str] | None = None) -> Iterator[Batch]:
+def csv_batches(path: Path, layout: CsvLayout, wanted: Sequence[str] | None = None) -> Iterator[Batch]:
     """The rows of a file, every value as text or missing."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
@@ -95,10 +95,10 @@ def csv_batches(path: Path, layout: Layout, wanted: Sequence[str] | None = None)
         raise
     except (pa.ArrowException, OSError) as error:
         if ragged:
-            raise _ragged(path, layout, ragged[0]) from error
+            raise _ragged_row_error(path, layout, ragged[0]) from error
         if "Empty CSV file" in str(error):
             return  # a part without rows
-        raise _explained(path, error) from error
+        raise _read_error(path, error) from error
 
 
 def _source(path: Path) -> Any:
@@ -108,7 +108,9 @@ def _source(path: Path) -> Any:
     check_size(path.stat().st_size, path.name)
     if not is_packed(path):
         return str(path)
-    return pa.PythonFile(Unpacked(pa.input_stream(str(path), compression="detect"), path.name), mode="r")
+    return pa.PythonFile(
+        UnpackedStream(pa.input_stream(str(path), compression="detect"), path.name), mode="r"
+    )
 
 
 def is_number(text: str) -> bool:
@@ -124,12 +126,10 @@ def is_number(text: str) -> bool:
 
 
 def _first_rows(path: Path) -> tuple[list[list[str]], str]:
-    with opened(path) as file:
+    with open_data(path) as file:
         head = file.read(_HEAD)
     if len(head) == _HEAD and b"\n" not in head:
-        raise BadInput(
-            f'The first line of "{path.name}" is longer than {_HEAD >> 10} kB; write one row a line.'
-        )
+        raise _too_long(path)
     try:
         text = (
             head.decode("utf-8-sig")
@@ -137,7 +137,7 @@ def _first_rows(path: Path) -> tuple[list[list[str]], str]:
             else head[: head.rfind(b"\n") + 1].decode("utf-8-sig")
         )
     except UnicodeDecodeError as error:
-        raise _explained(path, "invalid UTF-8") from error
+        raise _read_error(path, "invalid UTF-8") from error
     if "\0" in text:
         raise unreadable(path, "CSV", "it holds binary data")
     found: list[tuple[int, list[list[str]], str]] = []
@@ -149,7 +149,19 @@ def _first_rows(path: Path) -> tuple[list[list[str]], str]:
     best = max(found, key=lambda each: each[0])
     if best[0] <= 2:  # one column, or rows of different lengths: the usual separator
         best = max(found, key=lambda each: len(each[1][0]) if each[1] else 0)
+    if not best[1] and head.strip():  # blank lines before a long one, or a value too long for a reader
+        raise BadInput(
+            f'No row of "{path.name}" ends within its first {_HEAD >> 10} kB; write one row per line, or use '
+            "fewer columns with shorter names."
+        )
     return best[1], best[2]
+
+
+def _too_long(path: Path) -> BadInput:
+    return BadInput(
+        f'The first line of "{path.name}" is longer than {_HEAD >> 10} kB; write one row per line, or use '
+        "fewer columns with shorter names."
+    )
 
 
 def _parsed(text: str, separator: str) -> list[list[str]]:
@@ -165,7 +177,7 @@ def _parsed(text: str, separator: str) -> list[list[str]]:
     return rows
 
 
-def _ragged(path: Path, layout: Layout, row: Any) -> BadInput:
+def _ragged_row_error(path: Path, layout: CsvLayout, row: Any) -> BadInput:
     number = row.number if row.number is not None else _line_of(path, layout)
     place = f"row {number - int(layout.header)} (line {number})" if number else "a row"
     return BadInput(
@@ -174,16 +186,16 @@ def _ragged(path: Path, layout: Layout, row: Any) -> BadInput:
     )
 
 
-def _line_of(path: Path, layout: Layout) -> int | None:
+def _line_of(path: Path, layout: CsvLayout) -> int | None:
     """The number of the first row with another number of values than there are columns."""
-    with opened(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+    with open_data(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
         for number, row in enumerate(csv.reader(text, delimiter=layout.separator), 1):
             if row and len(row) != len(layout.names):
                 return number
     return None
 
 
-def _explained(path: Path, error: object) -> BadInput:
+def _read_error(path: Path, error: object) -> BadInput:
     if "UTF8" in str(error) or "UTF-8" in str(error):
         return BadInput(f'"{path.name}" is not UTF-8 text; convert it (iconv -f latin1 -t utf-8).')
     return unreadable(path, "CSV", error)

@@ -1,4 +1,8 @@
-"""A data set in memory: one number matrix, one target, and what the columns mean."""
+"""Data sets: rows as they are read (`Batch`), the matrix on the disk, and the whole in memory (`Dataset`).
+
+The matrix is a plain .npy file. Every process that maps it uses the same pages, so that trials side by side
+need the data once.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +105,7 @@ BLOCK_CELLS = 1 << 22
 
 
 class MatrixWriter:
-    """Appends rows to a float32 .npy file whose number of rows is only known at the end."""
+    """Appends rows to a float32 .npy file; the number of rows is written at the end."""
 
     def __init__(self, path: Path, width: int) -> None:
         self.path, self.width, self.rows = path, width, 0
@@ -147,15 +151,15 @@ class MatrixWriter:
         npy.write_array_header_1_0(self._file, facts)
 
 
-def mapped(path: Path) -> NDArray[np.float32]:
+def map_matrix(path: Path) -> NDArray[np.float32]:
     """The matrix of a file, as read-only shared memory."""
     matrix: NDArray[np.float32] = np.load(path, mmap_mode="r", allow_pickle=False)
     return matrix
 
 
-def rewrite(path: Path, final: dict[int, NDArray[np.float32]], kept: list[int]) -> None:
+def rewrite_matrix(path: Path, final: dict[int, NDArray[np.float32]], kept: list[int]) -> None:
     """Give categories their final numbers, by column, and keep only some columns; a block at a time."""
-    matrix = mapped(path)
+    matrix = map_matrix(path)
     if not final and len(kept) == matrix.shape[1]:
         return
     part = path.with_name(f"{path.name}.part")
@@ -170,7 +174,7 @@ def rewrite(path: Path, final: dict[int, NDArray[np.float32]], kept: list[int]) 
     part.replace(path)
 
 
-def blocks(matrix: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+def matrix_blocks(matrix: NDArray[np.float32]) -> list[NDArray[np.float32]]:
     """A matrix in pieces that fit in memory, as views."""
     step = max(BLOCK_CELLS // max(matrix.shape[1], 1), 1)
     return [matrix[start : start + step] for start in range(0, len(matrix), step)]

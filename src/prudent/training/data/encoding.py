@@ -18,9 +18,9 @@ MOST_CATEGORIES = 1000
 """A column keeps its most frequent categories up to this number; rarer ones count as missing, as one does
 that was never seen."""
 
-_MOST_COUNTED = 1_000_000
-_SLIP = 0.01
-_MANY = 50
+_MOST_DISTINCT = 1_000_000
+_SLIP_SHARE = 0.01
+_ENOUGH_NUMBERS = 50
 
 
 @dataclass
@@ -37,7 +37,7 @@ class ColumnEncoder:
     seen: bool = False
     codes: dict[str, int] = field(default_factory=dict)
     counts: list[int] = field(default_factory=list)
-    odd: tuple[str, str] | None = None
+    first_text: tuple[str, str] | None = None
     """Where the first value stands that is no number, and the value, in a column of untyped text."""
 
     def encode(self, batch: Batch) -> NDArray[np.float32]:
@@ -53,7 +53,7 @@ class ColumnEncoder:
             self.text = self.contradicted = True
         return self._as_codes(values, batch)
 
-    def again(self) -> None:
+    def start_over(self) -> None:
         """Forget what was counted, before another pass."""
         self.contradicted, self.codes, self.counts = False, {}, []
 
@@ -74,28 +74,28 @@ class ColumnEncoder:
         counts = np.bincount(places[places >= 0], minlength=len(words))
         numbers = np.full(len(words) + 1, np.nan, np.float32)  # the last is for missing values, at place -1
         for word, count, place in zip(words, counts.tolist(), range(len(words)), strict=True):
-            if word not in self.codes and len(self.codes) >= _MOST_COUNTED:
+            if word not in self.codes and len(self.codes) >= _MOST_DISTINCT:
                 continue
             code = self.codes.setdefault(word, len(self.codes))
             if code == len(self.counts):
                 self.counts.append(0)
             self.counts[code] += count
             numbers[place] = code
-            if batch.untyped and self.odd is None and not is_number(word):
+            if batch.untyped and self.first_text is None and not is_number(word):
                 first = int(np.flatnonzero(places == place)[0])
-                self.odd = (batch.where(first, self.name), word)
+                self.first_text = (batch.where(first, self.name), word)
         return numbers[places]
 
     def _refuse_slips(self) -> None:
         """A column of numbers with a word here and there is a slip, not a thousand categories."""
-        if self.odd is None:
+        if self.first_text is None:
             return
         numeric = [self.counts[code] for word, code in self.codes.items() if is_number(word)]
         total = sum(self.counts)
-        if len(numeric) > _MANY and total - sum(numeric) < _SLIP * total:
-            where, word = self.odd
+        if len(numeric) > _ENOUGH_NUMBERS and total - sum(numeric) < _SLIP_SHARE * total:
+            where, word = self.first_text
             raise BadInput(
-                f'{where}: "{word}" is no number, but nearly all values of this column are; correct it, '
+                f'{where}: "{word}" is not a number, but nearly all values of this column are; correct it, '
                 "or leave it empty if the value is missing."
             )
 
@@ -163,12 +163,12 @@ def distinct(values: Any) -> tuple[list[str], NDArray[np.int64]]:
     if not is_text(values.type):
         plain = [None if v is None or v != v else category_text(v) for v in values.to_pylist()]  # noqa: PLR0124
         values = pa.array(plain, pa.string())
-    encoded = cleaned(values).dictionary_encode()
+    encoded = trimmed_text(values).dictionary_encode()
     places = compute.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     return encoded.dictionary.to_pylist(), places
 
 
-def cleaned(values: Any) -> Any:
+def trimmed_text(values: Any) -> Any:
     """Text without blanks around it, and missing where it says so."""
     import pyarrow as pa
     from pyarrow import compute
@@ -192,7 +192,7 @@ def _parsed(values: Any) -> Any:
         return values.cast(pa.float64())
     except pa.ArrowInvalid:
         try:
-            return cleaned(values).cast(pa.float64())
+            return trimmed_text(values).cast(pa.float64())
         except pa.ArrowInvalid:
             return None
 
@@ -201,6 +201,6 @@ def _not_numeric(values: Any, batch: Batch, name: str) -> BadInput:
     words = values.to_pylist()
     place = next((p for p, w in enumerate(words) if w is not None and not is_number(str(w).strip())), 0)
     return BadInput(
-        f'{batch.where(place, name)}: "{words[place]}" is no number, but the model was trained on numbers '
+        f'{batch.where(place, name)}: "{words[place]}" is not a number, but the model was trained on numbers '
         "there; correct it, or leave it empty if the value is missing."
     )

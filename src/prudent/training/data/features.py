@@ -1,4 +1,8 @@
-"""The rows of a file as a trained model takes them."""
+"""Features for prediction: rows of a file or of a program as the matrix that a trained model takes.
+
+Rows in memory (dicts, lists, arrays, frames) need numpy only, so that a model can be used where it was not
+trained.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from prudent.core.errors import BadInput, did_you_mean
 from prudent.training.data.csv_files import MISSING, layout_of
 from prudent.training.data.dataset import BLOCK_CELLS, CATEGORICAL, Batch, Column, Matrix
 from prudent.training.data.encoding import encode_known
-from prudent.training.data.fetch import OPEN, Policy
+from prudent.training.data.fetch import UNRESTRICTED, AccessPolicy
 from prudent.training.data.formats import CSV, LIBSVM, format_of
 from prudent.training.data.libsvm_files import libsvm_blocks
 from prudent.training.data.reading import table_batches
@@ -27,7 +31,7 @@ def feature_blocks(
     format: str | None = None,  # noqa: A002 - as the request has it
     *,
     cache: Path,
-    policy: Policy = OPEN,
+    policy: AccessPolicy = UNRESTRICTED,
 ) -> Iterator[NDArray[np.float32]]:
     """The features of the data at `path`, some rows at a time; other columns are passed over."""
     parts = local_parts(path, cache, policy)
@@ -101,7 +105,7 @@ def encode_rows(rows: Any, columns: Sequence[Column]) -> Matrix:
 def _from_dicts(rows: Sequence[Any], columns: Sequence[Column]) -> Matrix:
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
-            raise BadInput(f"Row {number} is no dict as the first row is; write all rows alike.")
+            raise BadInput(f"Row {number} is not a dict as the first row is; write all rows alike.")
     for column in columns:
         if not any(column.name in row for row in rows):
             raise _absent(column.name, list(rows[0]))
@@ -197,6 +201,6 @@ def _width(what: str, found: object, columns: Sequence[Column]) -> BadInput:
 
 def _no_number(value: Any, row: int, column: Column) -> BadInput:
     return BadInput(
-        f'Row {row}, "{column.name}": {value!r} is no finite number, as the model was trained on; correct '
+        f'Row {row}, "{column.name}": {value!r} is not a finite number, as the model was trained on; correct '
         "it, or give None if the value is missing."
     )

@@ -28,7 +28,7 @@ _MOVED = (301, 302, 303, 307, 308)
 
 
 @dataclass(frozen=True)
-class Policy:
+class AccessPolicy:
     """What may be read: from where, how much, for how long.
 
     `private` are all addresses that are not of the public internet: this machine, its network, the
@@ -53,7 +53,7 @@ class Policy:
     def permits(self, address: str) -> bool:
         """Whether a connection to this IP address may be made.
 
-        >>> Policy(private=False, networks=("10.1.0.0/16",)).permits("10.1.2.3")
+        >>> AccessPolicy(private=False, networks=("10.1.0.0/16",)).permits("10.1.2.3")
         True
         """
         if self.private or is_public(address):
@@ -62,13 +62,13 @@ class Policy:
         return any(ip in ipaddress.ip_network(network, strict=False) for network in self.networks)
 
 
-OPEN = Policy()
+UNRESTRICTED = AccessPolicy()
 """For someone at their own machine: everything, within generous caps."""
 
-_in_force: Policy | None = None
+_in_force: AccessPolicy | None = None
 
 
-def restrict(policy: Policy) -> None:
+def restrict(policy: AccessPolicy) -> None:
     """From now on this process reads only what `policy` allows, whatever its callers say.
 
     For a process that works for others: one call where it starts covers every way to data.
@@ -77,14 +77,14 @@ def restrict(policy: Policy) -> None:
     _in_force = policy
 
 
-def in_force(policy: Policy) -> Policy:
+def policy_in_force(policy: AccessPolicy) -> AccessPolicy:
     """The policy that this process was restricted to, or else the one at hand."""
     return policy if _in_force is None else _in_force
 
 
-def fetch(url: str, to: Path, policy: Policy = OPEN) -> Path:
+def fetch(url: str, to: Path, policy: AccessPolicy = UNRESTRICTED) -> Path:
     """Write what `url` holds to the file `to`, whole or not at all; answers `to`."""
-    policy = in_force(policy)
+    policy = policy_in_force(policy)
     deadline = time.monotonic() + policy.longest_s
     part = to.with_name(f".{to.name}.{os.getpid()}.{threading.get_ident()}")
     try:
@@ -94,17 +94,17 @@ def fetch(url: str, to: Path, policy: Policy = OPEN) -> Path:
         if time.monotonic() >= deadline:
             raise _too_slow(url, policy) from error
         raise RunFailed(
-            f'Cannot read "{shown(url)}" ({_reason(error)}); check the address and the network.'
+            f'Cannot read "{without_secrets(url)}" ({_reason(error)}); check the address and the network.'
         ) from error
     finally:
         part.unlink(missing_ok=True)
     return to
 
 
-def shown(url: str) -> str:
+def without_secrets(url: str) -> str:
     """An address without what may be secret in it: user, password and query.
 
-    >>> shown("https://user:word@host/data.csv?key=secret")
+    >>> without_secrets("https://user:word@host/data.csv?key=secret")
     'https://host/data.csv'
     """
     parts = urlsplit(url)
@@ -140,16 +140,18 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
 
 
-def _follow(url: str, part: Path, policy: Policy, deadline: float) -> None:
+def _follow(url: str, part: Path, policy: AccessPolicy, deadline: float) -> None:
     for _ in range(_REDIRECTS + 1):
         moved = _get(url, part, policy, deadline)
         if moved is None:
             return
         url = urljoin(url, moved)
-    raise RunFailed(f'"{shown(url)}" redirects more than {_REDIRECTS} times; give the final address.')
+    raise RunFailed(
+        f'"{without_secrets(url)}" redirects more than {_REDIRECTS} times; give the final address.'
+    )
 
 
-def _get(url: str, part: Path, policy: Policy, deadline: float) -> str | None:
+def _get(url: str, part: Path, policy: AccessPolicy, deadline: float) -> str | None:
     """One request; answers where to go instead, if the server says so."""
     parts = _checked(url, policy)
     connection = _connect(url, parts, policy, deadline)
@@ -166,8 +168,8 @@ def _get(url: str, part: Path, policy: Policy, deadline: float) -> str | None:
             return response.getheader("Location")
         if response.status != 200:
             raise RunFailed(
-                f'"{shown(url)}" answers {response.status} {response.reason}; check the address and whether '
-                "it needs a login."
+                f'"{without_secrets(url)}" answers {response.status} {response.reason}; check the '
+                "address and whether it needs a login."
             )
         _write(url, response, part, policy, deadline)
         return None
@@ -176,26 +178,30 @@ def _get(url: str, part: Path, policy: Policy, deadline: float) -> str | None:
         connection.close()
 
 
-def _checked(url: str, policy: Policy) -> SplitResult:
+def _checked(url: str, policy: AccessPolicy) -> SplitResult:
     try:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise BadInput(f'"{url}" is no web address ({error}); correct it.') from error
+        raise BadInput(f'"{url}" is not a web address ({error}); correct it.') from error
     if parts.scheme not in ("http", "https") or parts.scheme not in policy.schemes:
-        raise BadInput(f'"{shown(url)}" is not read here; use an http or https address that is allowed.')
+        raise BadInput(
+            f'"{without_secrets(url)}" is not read here; use an http or https address that is allowed.'
+        )
     if not parts.hostname:
-        raise BadInput(f'"{shown(url)}" names no host; write it as https://host/path.')
+        raise BadInput(f'"{without_secrets(url)}" names no host; write it as https://host/path.')
     if parts.username or parts.password:
         raise BadInput(
-            f'"{shown(url)}" has a user name in it, which is not sent; use an address without one.'
+            f'"{without_secrets(url)}" has a user name in it, which is not sent; use an address without one.'
         )
     if any(ord(letter) <= 32 or ord(letter) == 127 for letter in url):
-        raise BadInput(f'"{shown(url)}" has spaces in it; write them as %20.')
+        raise BadInput(f'"{without_secrets(url)}" has spaces in it; write them as %20.')
     return parts
 
 
-def _connect(url: str, parts: SplitResult, policy: Policy, deadline: float) -> http.client.HTTPConnection:
+def _connect(
+    url: str, parts: SplitResult, policy: AccessPolicy, deadline: float
+) -> http.client.HTTPConnection:
     """A connection to an address that the policy allows; the name is looked up once."""
     host, secure = str(parts.hostname), parts.scheme == "https"
     port = parts.port or (443 if secure else 80)
@@ -206,8 +212,8 @@ def _connect(url: str, parts: SplitResult, policy: Policy, deadline: float) -> h
     addresses = list(dict.fromkeys(str(place[4][0]) for place in found))
     if not all(policy.permits(address) for address in addresses):
         raise BadInput(
-            f'"{shown(url)}" leads to an address inside a private network, which is not read here; put the '
-            "data where the internet can read them, or into the bucket."
+            f'"{without_secrets(url)}" leads to an address inside a private network, which is not '
+            "read here; put the data where the internet can read them, or into the bucket."
         )
     wait_s = max(min(policy.connect_s, deadline - time.monotonic()), 0.001)
     raw = _first_that_answers(addresses, port, wait_s)
@@ -245,11 +251,13 @@ def _hang_up(connection: http.client.HTTPConnection) -> Callable[[], None]:
     return hang_up
 
 
-def _write(url: str, response: http.client.HTTPResponse, part: Path, policy: Policy, deadline: float) -> None:
+def _write(
+    url: str, response: http.client.HTTPResponse, part: Path, policy: AccessPolicy, deadline: float
+) -> None:
     most = int(policy.largest_mb * 1e6)
     if response.getheader("Content-Encoding", "identity") != "identity":
         raise RunFailed(
-            f'"{shown(url)}" is sent compressed although it was not asked to be; store it plainly.'
+            f'"{without_secrets(url)}" is sent compressed although it was not asked to be; store it plainly.'
         )
     if response.length is not None and response.length > most:
         raise _too_large(url, policy)
@@ -263,18 +271,20 @@ def _write(url: str, response: http.client.HTTPResponse, part: Path, policy: Pol
     if time.monotonic() >= deadline:
         raise _too_slow(url, policy)
     if response.length:
-        raise RunFailed(f'"{shown(url)}" ended {response.length} bytes early; try again.')
+        raise RunFailed(f'"{without_secrets(url)}" ended {response.length} bytes early; try again.')
 
 
-def _too_large(url: str, policy: Policy) -> BadInput:
+def _too_large(url: str, policy: AccessPolicy) -> BadInput:
     return BadInput(
-        f'"{shown(url)}" is larger than the {policy.largest_mb:g} MB that are read here; use a smaller file.'
+        f'"{without_secrets(url)}" is larger than the {policy.largest_mb:g} MB that are read here; use a '
+        "smaller file."
     )
 
 
-def _too_slow(url: str, policy: Policy) -> RunFailed:
+def _too_slow(url: str, policy: AccessPolicy) -> RunFailed:
     return RunFailed(
-        f'"{shown(url)}" took longer than {policy.longest_s:g} s; try again, or fetch it yourself first.'
+        f'"{without_secrets(url)}" took longer than {policy.longest_s:g} s; try again, or fetch it '
+        "yourself first."
     )
 
 

@@ -1,4 +1,8 @@
-"""How data are written: told, or seen from the name and the first bytes."""
+"""Formats of data files: named by the request, or detected from the file's name and first bytes.
+
+A file of a few kilobytes can stand for gigabytes: packed (gzip), or by one large index (libsvm). Its real
+size (bytes once unpacked, columns, cells as a table) is checked against the access policy first.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from prudent.core.errors import BadInput, unknown
-from prudent.training.data.fetch import OPEN, in_force
+from prudent.training.data.fetch import UNRESTRICTED, policy_in_force
 
 LIBSVM, CSV, PARQUET, AVRO, JSON = "libsvm", "csv", "parquet", "avro", "json"
 FORMATS = (LIBSVM, CSV, PARQUET, AVRO, JSON)
@@ -52,11 +56,11 @@ def format_of(parts: Sequence[Path], said: str | None = None) -> str:
             return _ENDINGS[ending.lower()]
         if ending.lower() not in _COMPRESSED:
             break
-    return _seen(parts[0])
+    return _detected(parts[0])
 
 
-def _seen(path: Path) -> str:
-    with opened(path) as file:
+def _detected(path: Path) -> str:
+    with open_data(path) as file:
         head = file.read(1 << 16)
     if head.startswith(b"PAR1"):
         return PARQUET
@@ -74,14 +78,14 @@ def is_packed(path: Path) -> bool:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def open_data(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a file; one that is compressed by its name's ending is read through, within the limits."""
     import pyarrow as pa
 
     try:
         check_size(path.stat().st_size, path.name)
         with pa.input_stream(str(path), compression="detect") as file:
-            yield cast(BinaryIO, Unpacked(file, path.name) if is_packed(path) else file)
+            yield cast(BinaryIO, UnpackedStream(file, path.name) if is_packed(path) else file)
     except MemoryError:
         raise
     except (OSError, pa.ArrowException) as error:
@@ -96,7 +100,7 @@ _CELL_BYTES = 4
 
 def check_columns(count: int, name: str) -> None:
     """Refuse data of more columns than are read here."""
-    most = in_force(OPEN).most_columns
+    most = policy_in_force(UNRESTRICTED).most_columns
     if count > most:
         raise BadInput(
             f'"{name}" has {count:,} columns, and at most {most:,} are read here; leave out features that '
@@ -106,7 +110,7 @@ def check_columns(count: int, name: str) -> None:
 
 def check_table(rows: int, columns: int) -> None:
     """Refuse data that are too large as a table of numbers, however small they are as a file."""
-    most_mb = in_force(OPEN).largest_table_mb
+    most_mb = policy_in_force(UNRESTRICTED).largest_table_mb
     if rows * columns * _CELL_BYTES > most_mb * 1e6:
         raise BadInput(
             f"The data have {rows:,} rows of {columns:,} columns or more, and as a table of numbers they may "
@@ -117,7 +121,7 @@ def check_table(rows: int, columns: int) -> None:
 
 def check_size(size: int, name: str) -> None:
     """Refuse a file, or what is in it, that is larger than what is read here."""
-    most_mb = in_force(OPEN).largest_mb
+    most_mb = policy_in_force(UNRESTRICTED).largest_mb
     if size > most_mb * 1e6:
         raise BadInput(f'"{name}" has more than the {most_mb:g} MB that are read here; use a smaller file.')
 
@@ -128,8 +132,8 @@ def check_line(size: int, name: str) -> None:
         raise BadInput(f'"{name}" has a line of more than {LONGEST_LINE >> 20} MB; write one row a line.')
 
 
-class Unpacked(io.RawIOBase):
-    """What comes out of a packed file, counted as it comes."""
+class UnpackedStream(io.RawIOBase):
+    """The unpacked bytes of a file, counted against the limit as they are read."""
 
     def __init__(self, stream: Any, name: str) -> None:
         self._stream, self._name, self._size = stream, name, 0

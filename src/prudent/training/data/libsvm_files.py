@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
-from prudent.training.data.formats import check_columns, check_line, opened
+from prudent.training.data.formats import check_columns, check_line, open_data
 
 _BLOCK = 4 << 20
 _COMMENT = re.compile(rb"#[^\n]*")
@@ -51,7 +51,7 @@ class SparseRows:
 def libsvm_blocks(path: Path) -> Iterator[SparseRows]:
     """The rows of a file, block by block."""
     line, rest = 1, b""
-    with opened(path) as file:
+    with open_data(path) as file:
         while block := file.read(_BLOCK):
             whole, newline, rest = (rest + block).rpartition(b"\n")
             check_line(len(rest), path.name)
@@ -66,14 +66,14 @@ def _block(path: Path, text: bytes, line: int) -> SparseRows:
     """Parse many lines at once; one at a time only to say what is wrong."""
     kept = _COMMENT.sub(b"", text) if b"#" in text else text
     lines = [each.strip() for each in _BLANKS.sub(b" ", kept).split(b"\n")]
-    found = _quick([each for each in lines if each])
+    found = _parse_lines([each for each in lines if each])
     if found is None:
-        raise _complaint(path, lines, line)
+        raise _parse_error(path, lines, line)
     check_columns(found.width, path.name)
     return found
 
 
-def _quick(lines: list[bytes]) -> SparseRows | None:
+def _parse_lines(lines: list[bytes]) -> SparseRows | None:
     pairs = np.fromiter((each.count(b":") for each in lines), np.int64, len(lines))
     joined = b"\n".join(lines)
     numbers = _numbers(joined.replace(b":", b" ")) if _well_formed(joined) else None
@@ -113,9 +113,9 @@ def _numbers(text: bytes) -> NDArray[np.float64] | None:
             return None
 
 
-def _complaint(path: Path, lines: list[bytes], first: int) -> BadInput:
+def _parse_error(path: Path, lines: list[bytes], first: int) -> BadInput:
     for number, raw in enumerate(lines, first):
-        wrong = _wrong(raw.decode("utf-8", "replace").split())
+        wrong = _line_error(raw.decode("utf-8", "replace").split())
         if wrong:
             return BadInput(f'Line {number} of "{path.name}": {wrong}')
     return BadInput(
@@ -123,11 +123,11 @@ def _complaint(path: Path, lines: list[bytes], first: int) -> BadInput:
     )
 
 
-def _wrong(words: list[str]) -> str | None:  # noqa: PLR0911 - one for each way to be wrong
+def _line_error(words: list[str]) -> str | None:  # noqa: PLR0911 - one for each way to be wrong
     if not words:
         return None
     if not _finite(words[0]):
-        return f'the label "{words[0]}" is no number; libsvm labels are numbers, use CSV for others.'
+        return f'the label "{words[0]}" is not a number; libsvm labels are numbers, use CSV for others.'
     last = 0
     for word in words[1:]:
         index, colon, value = word.partition(":")
@@ -138,7 +138,7 @@ def _wrong(words: list[str]) -> str | None:  # noqa: PLR0911 - one for each way 
         if int(index) <= last:
             return f"the index {index} comes after {last}, but indices ascend; sort the line."
         if not _finite(value, nan=True):
-            return f'the value of "{word}" is no finite number; correct it.'
+            return f'the value of "{word}" is not a finite number; correct it.'
         last = int(index)
     return None
 

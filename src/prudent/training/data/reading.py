@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput, unknown
 from prudent.training.data import libsvm_files, record_files
-from prudent.training.data.csv_files import Layout, csv_batches, layout_of
+from prudent.training.data.csv_files import CsvLayout, csv_batches, layout_of
 from prudent.training.data.dataset import (
     BLOCK_CELLS,
     Batch,
     Column,
     Dataset,
     MatrixWriter,
-    blocks,
-    mapped,
-    rewrite,
+    map_matrix,
+    matrix_blocks,
+    rewrite_matrix,
 )
 from prudent.training.data.encoding import ColumnEncoder
-from prudent.training.data.fetch import OPEN, Policy
+from prudent.training.data.fetch import UNRESTRICTED, AccessPolicy
 from prudent.training.data.formats import AVRO, CSV, JSON, LIBSVM, PARQUET, check_columns, format_of
 from prudent.training.data.sources import local_parts
 from prudent.training.data.target import (
@@ -33,11 +33,11 @@ from prudent.training.data.target import (
     CLUSTERING,
     REGRESSION,
     Target,
+    as_whole_numbers,
     class_target,
     numeric_target,
     raw_target,
     target_name,
-    whole,
 )
 
 LABEL = "label"
@@ -52,7 +52,7 @@ def read_dataset(
     *,
     domain: str = REGRESSION,
     cache: Path,
-    policy: Policy = OPEN,
+    policy: AccessPolicy = UNRESTRICTED,
 ) -> Dataset:
     """The data at `path`: a file, a folder of parts, `http(s)://` or `s3://`.
 
@@ -70,9 +70,9 @@ def read_dataset(
     place = cache / "features.npy"
     read = _read_libsvm if kind == LIBSVM else _read_table
     table = read(parts, kind, target, features, domain, place)
-    matrix = mapped(place)
+    matrix = map_matrix(place)
     if not len(matrix):
-        raise BadInput(f'"{path}" has no rows; give data with some.')
+        raise BadInput(f'"{path}" has no rows; give data with at least one row.')
     if not table.columns:
         raise BadInput(f'"{path}" has no feature with a value; give data with more columns.')
     y, classes = table.target.y, table.target.classes
@@ -94,7 +94,7 @@ def table_batches(
     parts: Sequence[Path], kind: str, known: Sequence[str] = (), wanted: Sequence[str] | None = None
 ) -> Iterator[Batch]:
     """The rows of CSV, Parquet, Avro or JSON files; `known` names help to see whether CSV has a header."""
-    layout: Layout | None = None
+    layout: CsvLayout | None = None
     for path in parts:
         if kind == CSV:
             layout = layout_of(path, known, layout)
@@ -123,18 +123,18 @@ def _read_table(
     while True:
         wanted = [*encoders, *([name] if name and domain != CLUSTERING else [])]
         batches = table_batches(parts, kind, known, wanted)
-        targets, new, untyped = _pass(batches, encoders, name, domain, place)
+        targets, new, untyped = _write_matrix(batches, encoders, name, domain, place)
         if features is None:
             new = [each for each in new if each != name]
             encoders.update((each, ColumnEncoder(each)) for each in new)
         if not (features is None and new) and not any(encoder.contradicted for encoder in encoders.values()):
             break
         for encoder in encoders.values():
-            encoder.again()
-    return _Table(_finish(encoders, place), _target(targets, name, domain, untyped), name)
+            encoder.start_over()
+    return _Table(_final_columns(encoders, place), _target(targets, name, domain, untyped), name)
 
 
-def _pass(
+def _write_matrix(
     batches: Iterator[Batch], encoders: dict[str, ColumnEncoder], name: str | None, domain: str, place: Path
 ) -> tuple[list[NDArray[Any]], list[str], bool]:
     """Write the matrix as far as is known; answers the target, columns that were not expected, and whether
@@ -157,7 +157,7 @@ def _pass(
     return targets, list(new), untyped
 
 
-def _finish(encoders: dict[str, ColumnEncoder], place: Path) -> tuple[Column, ...]:
+def _final_columns(encoders: dict[str, ColumnEncoder], place: Path) -> tuple[Column, ...]:
     """The final columns: a column without any value says nothing, and is left out."""
     columns, final, kept = [], {}, []
     for number, encoder in enumerate(encoders.values()):
@@ -168,7 +168,7 @@ def _finish(encoders: dict[str, ColumnEncoder], place: Path) -> tuple[Column, ..
         kept.append(number)
         if numbers is not None:
             final[number] = numbers
-    rewrite(place, final, kept)
+    rewrite_matrix(place, final, kept)
     return tuple(columns)
 
 
@@ -217,18 +217,18 @@ def _read_libsvm(
         raise unknown("target", target, [LABEL])
     width = 0
     while True:
-        labels, used, width = _libsvm_pass(parts, width, place)
+        labels, used, width = _write_libsvm_matrix(parts, width, place)
         if width <= used:
             break
     names = [f"f{number}" for number in range(1, width + 1)]
     wanted = _feature_names(names, features, LABEL)
     if wanted != names:
-        rewrite(place, {}, [names.index(name) for name in wanted])
+        rewrite_matrix(place, {}, [names.index(name) for name in wanted])
     y = np.concatenate(labels) if labels else np.empty(0)
     return _Table(tuple(Column(name) for name in wanted), _libsvm_target(y, domain), LABEL)
 
 
-def _libsvm_pass(
+def _write_libsvm_matrix(
     parts: Sequence[Path], width: int, place: Path
 ) -> tuple[list[NDArray[np.float64]], int, int]:
     """Answers the labels, the width that was written, and the width that is needed."""
@@ -250,7 +250,7 @@ def _libsvm_target(y: NDArray[np.float64], domain: str) -> Target:
         return Target(None)
     if domain == REGRESSION:
         return numeric_target(y, LABEL)
-    return class_target([whole(y)], LABEL, domain, False)
+    return class_target([as_whole_numbers(y)], LABEL, domain, False)
 
 
 def _fingerprint(
@@ -258,7 +258,7 @@ def _fingerprint(
 ) -> str:
     """The same rows in the same order have the same one, whatever they were written in."""
     digest = hashlib.blake2b(repr((matrix.shape, columns, tuple(classes))).encode(), digest_size=16)
-    for block in blocks(matrix):
+    for block in matrix_blocks(matrix):
         digest.update(np.ascontiguousarray(block).tobytes())
     if y is not None:
         digest.update(np.ascontiguousarray(y).tobytes())

@@ -9,7 +9,7 @@ from typing import Any
 
 from prudent.core.errors import BadInput
 from prudent.training.data.dataset import BLOCK_CELLS, Batch, unreadable
-from prudent.training.data.formats import check_columns, check_line, check_size, check_table, opened
+from prudent.training.data.formats import check_columns, check_line, check_size, check_table, open_data
 
 _ROWS = 1 << 14
 
@@ -66,7 +66,7 @@ def avro_batches(path: Path) -> Iterator[Batch]:
 
 def _json_rows(path: Path) -> Iterator[Mapping[str, Any]]:
     number = 0
-    with opened(path) as file:
+    with open_data(path) as file:
         for line, text in enumerate(_lines(file, path.name), 1):
             if not text.strip():
                 continue
@@ -75,11 +75,11 @@ def _json_rows(path: Path) -> Iterator[Mapping[str, Any]]:
                 row = json.loads(text)
             except (ValueError, RecursionError) as error:
                 raise BadInput(
-                    f'Line {line} of "{path.name}" is no JSON ({error}); write one object a line.'
+                    f'Line {line} of "{path.name}" is not valid JSON ({error}); write one object a line.'
                 ) from error
             if not isinstance(row, dict):
                 raise BadInput(
-                    f'Line {line} of "{path.name}" is no JSON object; write one object a line, as in '
+                    f'Line {line} of "{path.name}" is not valid JSON object; write one object a line, as in '
                     '{"age": 31, "label": "yes"}.'
                 )
             yield row

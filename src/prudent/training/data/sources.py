@@ -9,34 +9,34 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from prudent.core.errors import BadInput, RunFailed, did_you_mean
-from prudent.training.data.fetch import OPEN, Policy, fetch, in_force
+from prudent.training.data.fetch import UNRESTRICTED, AccessPolicy, fetch, policy_in_force
 
 _MOST_PARTS = 100_000
 
 
-def local_parts(path: str | Path, cache: Path, policy: Policy = OPEN) -> list[Path]:
+def local_parts(path: str | Path, cache: Path, policy: AccessPolicy = UNRESTRICTED) -> list[Path]:
     """The files that hold the data, in the order of their names; what is far away is copied into `cache`.
 
     A folder is all its files except those whose name begins with a dot or an underscore, as Spark and others
     mark what is not data.
     """
-    policy, text = in_force(policy), os.fspath(path)
+    policy, text = policy_in_force(policy), os.fspath(path)
     scheme, _, rest = text.partition("://")
     scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme.lower(), scheme.lower()) if rest else "file"
     if scheme not in policy.schemes:
         raise BadInput(
-            f'"{text}" cannot be read: {scheme} is no place for data here; use one of '
+            f'"{text}" cannot be read: {scheme} is not a place for data here; use one of '
             f"{', '.join(sorted(policy.schemes))}."
         )
     if scheme == "file":
-        return _here(Path(unquote(urlsplit(text).path)) if rest else Path(text), policy)
+        return _local_files(Path(unquote(urlsplit(text).path)) if rest else Path(text), policy)
     cache.mkdir(parents=True, exist_ok=True)
     if scheme == "s3":
         return _from_bucket(f"s3://{rest}", cache, policy)
     return [fetch(text, cache / _cache_name(text, urlsplit(text).path), policy)]
 
 
-def _here(path: Path, policy: Policy) -> list[Path]:
+def _local_files(path: Path, policy: AccessPolicy) -> list[Path]:
     path = path.expanduser()
     if policy.roots is not None:
         path = path.resolve()
@@ -60,7 +60,7 @@ def _here(path: Path, policy: Policy) -> list[Path]:
     parts = [part for part in parts if part.stat().st_size] or parts  # Spark writes empty ones
     if policy.roots is not None:
         for part in parts:
-            _here(part, policy)  # a link can lead out of the folder
+            _local_files(part, policy)  # a link can lead out of the folder
     return parts
 
 
@@ -78,7 +78,7 @@ def _cache_name(address: str, path: str) -> str:
     return f"{hashlib.blake2b(address.encode(), digest_size=8).hexdigest()}-{name[-80:]}"
 
 
-def _from_bucket(address: str, cache: Path, policy: Policy) -> list[Path]:
+def _from_bucket(address: str, cache: Path, policy: AccessPolicy) -> list[Path]:
     client, place = _client(), address.removeprefix("s3://").rstrip("/")
     try:
         if not place or "/" not in place:

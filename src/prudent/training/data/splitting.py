@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from prudent.core.errors import BadInput
 from prudent.core.seeds import rng_for
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 
 HOLD_OUT_SHARE = 0.3
 """The share of the rows that judge, as in Zygarde."""
@@ -25,8 +25,8 @@ HOLD_OUT_SHARE = 0.3
 class Split:
     """Row numbers, ascending; no row is in both."""
 
-    train: Rows
-    validation: Rows
+    train: RowNumbers
+    validation: RowNumbers
 
 
 def hold_out(rows: int, y: NDArray[Any] | None, seed: int, share: float = HOLD_OUT_SHARE) -> Split:
@@ -66,7 +66,7 @@ def k_folds(rows: int, y: NDArray[Any] | None, seed: int, folds: int) -> list[Sp
     return [Split(np.flatnonzero(fold != each), np.flatnonzero(fold == each)) for each in range(folds)]
 
 
-def subsample(rows: Rows, y: NDArray[Any] | None, fraction: float, seed: int) -> Rows:
+def subsample(rows: RowNumbers, y: NDArray[Any] | None, fraction: float, seed: int) -> RowNumbers:
     """A share of `rows` (row numbers; `y` is the whole target), at least one row of every class.
 
     With the same seed a larger share contains the smaller one, so that what was seen on little data is still
@@ -90,14 +90,14 @@ def subsample(rows: Rows, y: NDArray[Any] | None, fraction: float, seed: int) ->
     return np.sort(rows[order[np.argsort(key, kind="stable")[:count]]])
 
 
-def _labels(rows: int, y: NDArray[Any] | None) -> Rows:
+def _labels(rows: int, y: NDArray[Any] | None) -> RowNumbers:
     """A class for each row; the same for all where there are no classes."""
     if y is None or np.asarray(y).dtype.kind not in "iub":
         return np.zeros(rows, np.int64)
     return np.unique(y, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _shuffled(labels: Rows, rng: np.random.Generator) -> tuple[Rows, Rows, Rows]:
+def _shuffled(labels: RowNumbers, rng: np.random.Generator) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
     """All rows, class after class, shuffled within; the place of each in its class; the classes' sizes."""
     mixed = rng.permutation(len(labels))
     order = mixed[np.argsort(labels[mixed], kind="stable")]

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from prudent.core.errors import BadInput, unknown
 from prudent.training.data.csv_files import is_number
 from prudent.training.data.dataset import Batch
-from prudent.training.data.encoding import as_numbers, cleaned, is_text
+from prudent.training.data.encoding import as_numbers, is_text, trimmed_text
 
 REGRESSION, CLUSTERING = "regression", "clustering"
 BINOMIAL = "binomial-classification"
 CLASSIFIERS = ("classification", BINOMIAL, "multinomial-classification", "deep-learning")
-USUAL = ("label", "target", "class", "y")
+USUAL_NAMES = ("label", "target", "class", "y")
 """What the column to predict is called where nobody says."""
 
 _MOST_CLASSES = 1000
@@ -40,11 +40,11 @@ def target_name(names: Sequence[str], said: str | None, domain: str) -> str | No
     if domain == CLUSTERING:
         return None
     by_lower = {name.lower(): name for name in reversed(names)}
-    found = next((by_lower[usual] for usual in USUAL if usual in by_lower), None)
+    found = next((by_lower[usual] for usual in USUAL_NAMES if usual in by_lower), None)
     if found is None:
         shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
         raise BadInput(
-            f'No column is called {", ".join(USUAL[:-1])} or {USUAL[-1]}; say with "target" which one to '
+            f'No column is called {", ".join(USUAL_NAMES[:-1])} or {USUAL_NAMES[-1]}; say with "target" which one to '
             f"predict: {shown}."
         )
     return found
@@ -60,7 +60,7 @@ def raw_target(name: str, batch: Batch, domain: str) -> NDArray[Any]:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if is_text(values.type):
-        values = cleaned(values)
+        values = trimmed_text(values)
     if values.null_count:
         raise _missing(name, batch, values.is_null().index(True).as_py())
     if domain == REGRESSION:
@@ -71,7 +71,7 @@ def raw_target(name: str, batch: Batch, domain: str) -> NDArray[Any]:
         values = values.cast(pa.float64(), safe=False)
     if pa.types.is_nested(values.type) or pa.types.is_temporal(values.type):
         raise BadInput(
-            f'The target "{name}" holds {values.type}, which is no label; write it as text or a number.'
+            f'The target "{name}" holds {values.type}, which is not a label; write it as text or a number.'
         )
     if is_text(values.type):  # one text for all rows that say the same
         encoded = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
@@ -111,7 +111,7 @@ def class_target(parts: Sequence[NDArray[Any]], name: str, domain: str, untyped:
     return Target(codes.reshape(-1).astype(np.int64), classes)
 
 
-def whole(values: NDArray[np.float64]) -> NDArray[Any]:
+def as_whole_numbers(values: NDArray[np.float64]) -> NDArray[Any]:
     """Numbers as integers, if all of them are."""
     exact = bool((np.abs(values) < 2**53).all() and (values % 1 == 0).all())
     return values.astype(np.int64) if exact else values
@@ -128,7 +128,7 @@ def _united(parts: Sequence[NDArray[Any]], untyped: bool) -> NDArray[Any] | list
         values = {word: float(word) for word in different}
         numbers = np.fromiter((values[word] for word in words), np.float64, len(words))
         integers = all(word.lstrip("+-").isdigit() for word in different)
-        return whole(numbers) if integers else numbers
+        return as_whole_numbers(numbers) if integers else numbers
     return words
 
 
@@ -160,7 +160,7 @@ def _numbers(name: str, values: Any, batch: Batch) -> NDArray[np.float64]:
             words = values.to_pylist()
             place = next((p for p, word in enumerate(words) if not is_number(word)), 0)
             raise BadInput(
-                f'{batch.where(place, name)}: "{words[place]}" is no number, as regression needs; '
+                f'{batch.where(place, name)}: "{words[place]}" is not a number, as regression needs; '
                 "correct it, or use a classification domain."
             ) from error
     elif as_numbers(values, batch, name) is None:

@@ -1,4 +1,4 @@
-"""The contract between a request's search and whatever trains its models."""
+"""The contract between a request's search and the engine that trains its models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TrialSpec:
     seed: int
     folder: Path
     limit_s: float | None = None
-    """When the engine ends it, if nobody else did."""
+    """When the engine ends it, if the search has not."""
     soft_s: float | None = None
     """When an iterative algorithm ends by itself, with what it has learned so far."""
 
@@ -103,7 +103,10 @@ class Engine(Protocol):
 
 
 class SavedSession:
-    """A session that trains nothing; `path` is what `write` has left."""
+    """What a session on machines that are gone knew about the data, read from `path`; it trains nothing.
+
+    It is enough to rank the models that were trained there.
+    """
 
     def __init__(self, path: Path) -> None:
         said = json.loads(path.read_text())

@@ -1,81 +1,91 @@
-"""What a report draws of a model: where it errs, what it looks at, how it learned."""
+"""What a report draws of a model: where it errs, what it looks at, how it learned; all as plain lists."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.seeds import rng_for
 from prudent.training.algorithms.algorithm import CLASSIFICATION, REGRESSION
-from prudent.training.engines.fit_task import Judge, Model, PreparedRows
-from prudent.training.engines.fitted_transforms import FittedTransform
+from prudent.training.engines.fit_task import FittedModel, LearningCurve, PreparedRows
+from prudent.training.engines.scoring import Scorer
 from prudent.training.models.metrics import confusion, silhouettes
 
-_POINTS = 2000
+if TYPE_CHECKING:
+    from prudent.training.engines.fitted_transforms import FittedTransform
+
+MOST_POINTS = 2000
+"""Rows that a chart shows."""
 _FEATURES = 30  # bars that a chart can show
 
 
-def picture(
-    scorer: Judge,
-    model: Model,
+def report_figures(
+    scorer: Scorer,
+    model: FittedModel,
     held_out: PreparedRows,
     predicted: NDArray[Any],
-    steps: Sequence[FittedTransform],
+    transforms: Sequence[FittedTransform],
     names: Sequence[str],
     labels: Sequence[Any],
     seed: int,
 ) -> dict[str, Any]:
-    """Everything there is to draw, as plain lists; `predicted` is for the held-out rows."""
+    """Everything there is to draw; `predicted` is for the held-out rows."""
     if scorer.task == CLASSIFICATION:
-        counts = confusion(held_out.target, predicted, scorer.classes)
-        drawn: dict[str, Any] = {"confusion": {"labels": list(labels), "counts": counts.tolist()}}
+        figures = confusion_figure(confusion(held_out.target, predicted, scorer.classes), labels)
     elif scorer.task == REGRESSION:
-        drawn = {"residuals": _residuals(predicted, held_out, seed)}
+        rows = _sampled_rows(len(held_out.X), seed)
+        figures = residuals_figure(predicted[rows], held_out.target[rows])
     else:
-        drawn = {"silhouette": _silhouettes(predicted, held_out, seed)}
+        values = silhouettes(held_out.X, predicted)
+        rows = _sampled_rows(len(predicted), seed)
+        figures = silhouette_figure(predicted[rows], values[rows])
     if model.importance is not None:
-        for step in steps:
-            names = step.names(names)
-        drawn["importance"] = _importance(model.importance, names)
-    learning_curve = model.learning_curve
-    if learning_curve is not None:
-        drawn["curve"] = {
-            "step": list(learning_curve.step),
-            "train": list(learning_curve.train),
-            "validation": list(learning_curve.validation),
-        }
-        drawn["stopped"] = {"best": learning_curve.best, "of": learning_curve.of, "why": learning_curve.why}
-    return drawn
+        figures |= importance_figure(model.importance, transforms, names)
+    if model.learning_curve is not None:
+        figures |= learning_curve_figures(model.learning_curve)
+    return figures
 
 
-def _residuals(predicted: NDArray[Any], held_out: PreparedRows, seed: int) -> dict[str, list[float]]:
-    rows = _some(len(held_out.X), seed)
-    return {"predicted": _short(predicted[rows]), "actual": _short(held_out.target[rows])}
+def confusion_figure(counts: NDArray[np.int64], labels: Sequence[Any]) -> dict[str, Any]:
+    return {"confusion": {"labels": list(labels), "counts": counts.tolist()}}
 
 
-def _silhouettes(clusters: NDArray[Any], held_out: PreparedRows, seed: int) -> dict[str, list[float]]:
-    values = silhouettes(held_out.X, clusters)
-    rows = _some(len(clusters), seed)
-    return {"cluster": clusters[rows].tolist(), "value": _short(values[rows])}
+def residuals_figure(predicted: NDArray[Any], actual: NDArray[Any]) -> dict[str, Any]:
+    return {"residuals": {"predicted": rounded(predicted), "actual": rounded(actual)}}
 
 
-def _importance(weights: NDArray[np.float64], names: Sequence[str]) -> dict[str, Any]:
-    """The features that weigh most, as shares of the whole."""
+def silhouette_figure(clusters: NDArray[Any], values: NDArray[Any]) -> dict[str, Any]:
+    return {"silhouette": {"cluster": clusters.astype(np.int64).tolist(), "value": rounded(values)}}
+
+
+def importance_figure(
+    weights: NDArray[np.float64], transforms: Sequence[FittedTransform], names: Sequence[str]
+) -> dict[str, Any]:
+    """The features that weigh most, as shares of the whole; `names` are the columns before the transforms."""
+    for transform in transforms:
+        names = transform.names(names)
     total = float(weights.sum())
     shares = weights / total if total > 0 else weights
     first = np.argsort(-shares, kind="stable")[:_FEATURES]
-    return {"feature": [names[number] for number in first], "value": _short(shares[first])}
+    return {"importance": {"feature": [names[place] for place in first], "value": rounded(shares[first])}}
 
 
-def _some(rows: int, seed: int) -> NDArray[np.int64]:
-    if rows <= _POINTS:
-        return np.arange(rows)
-    return np.sort(rng_for(seed, "picture").choice(rows, _POINTS, replace=False))
+def learning_curve_figures(curve: LearningCurve) -> dict[str, Any]:
+    return {
+        "curve": {"step": list(curve.step), "train": list(curve.train), "validation": list(curve.validation)},
+        "stopped": {"best": curve.best_step, "of": curve.most_steps, "why": curve.stop_reason},
+    }
 
 
-def _short(values: NDArray[Any]) -> list[float]:
-    """Six digits are more than a picture shows, and make a third of the file."""
+def rounded(values: NDArray[Any]) -> list[float]:
+    """Six digits are more than a chart shows, and make a third of the file."""
     return [float(f"{value:.6g}") for value in values]
+
+
+def _sampled_rows(rows: int, seed: int) -> NDArray[np.int64]:
+    if rows <= MOST_POINTS:
+        return np.arange(rows)
+    return np.sort(rng_for(seed, "picture").choice(rows, MOST_POINTS, replace=False))

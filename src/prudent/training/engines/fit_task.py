@@ -1,49 +1,36 @@
-"""What a builder gets to learn from, and what it gives back."""
+"""What a model is fitted on, what fitting gives back, and when an iterative algorithm stops."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.training.algorithms.algorithm import CLASSIFICATION, CLUSTERING, score_of
 from prudent.training.data.dataset import Matrix
 from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph
-from prudent.training.models.metrics import silhouette, value_of_classes, value_of_numbers
+from prudent.training.engines.scoring import Scorer
 
 ReportProgress = Callable[[float, float], None]
 """Takes the score so far and how far training is (0..1)."""
 
 
-@dataclass(frozen=True)
-class Judge:
-    """Measures predictions by the request's metric."""
+def unreported(score: float, done: float) -> None:
+    """Nobody is told: the score so far is not measured, as in the final fit after k folds."""
 
-    task: str
-    metric: str
-    classes: int = 0
 
-    def value(self, actual: NDArray[Any] | None, predicted: NDArray[Any], X: Matrix) -> float:
-        """The metric as it is; X is needed for clusters only."""
-        if self.task == CLUSTERING:
-            return silhouette(X, predicted)
-        assert actual is not None
-        if self.task == CLASSIFICATION:
-            return value_of_classes(self.metric, actual, predicted, self.classes)
-        return value_of_numbers(self.metric, actual, predicted)
-
-    def score(self, actual: NDArray[Any] | None, predicted: NDArray[Any], X: Matrix) -> float:
-        return score_of(self.metric, self.value(actual, predicted, X))
+def fold_progress(report: ReportProgress, fold: int, folds: int) -> ReportProgress:
+    """Progress of one fold as progress of all."""
+    return lambda score, done: report(score, (fold + done) / folds)
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedRows:
-    """Rows, prepared, with their target."""
+    """Rows after all transforms, with their target."""
 
     X: Matrix
     y: NDArray[Any] | None
@@ -56,18 +43,18 @@ class PreparedRows:
 
 @dataclass(frozen=True, eq=False)
 class FitTask:
-    """Everything a builder may use. `held_out` is None where the final model of k folds is made.
+    """Everything a fit function may use. `held_out` is None where the final model of k folds is made.
 
-    `steps` is then how many iterations were best in the folds, for algorithms that stop early.
+    `iterations` is then how many iterations were best in the folds, for algorithms that stop early.
     """
 
     rows: PreparedRows
     held_out: PreparedRows | None
-    scorer: Judge
+    scorer: Scorer
     seed: int
     threads: int = 1
-    report: ReportProgress = field(default=lambda score, done: None)
-    steps: int | None = None
+    report: ReportProgress = unreported
+    iterations: int | None = None
     until_s: float = math.inf
     """When an iterative algorithm comes to an end, on the monotonic clock."""
 
@@ -83,12 +70,12 @@ class LearningCurve:
     step: tuple[int, ...]
     train: tuple[float, ...]
     validation: tuple[float, ...]
-    best: int
-    of: int
-    why: str = ""
+    best_step: int
+    most_steps: int
+    stop_reason: str = ""
 
 
-class Model(Protocol):
+class FittedModel(Protocol):
     """A trained model, on prepared features."""
 
     def predict(self, X: Matrix) -> NDArray[Any]:
@@ -110,7 +97,7 @@ class Model(Protocol):
 class FitFunction(Protocol):
     """Trains; BadInput is how it refuses a combination of hyper-parameters."""
 
-    def __call__(self, fit_task: FitTask, chosen: Mapping[str, Any]) -> Model: ...
+    def __call__(self, fit_task: FitTask, chosen: Mapping[str, Any]) -> FittedModel: ...
 
 
 _REPORT_S = 0.05  # between reports; a thousand in a second help nobody
@@ -127,8 +114,8 @@ class EarlyStopping:
     """
 
     def __init__(self, fit_task: FitTask, most_steps: int) -> None:
-        self._lesson = fit_task
-        self._of = most_steps
+        self._fit_task = fit_task
+        self._most_steps = most_steps
         self._patience = min(max(_LEAST_PATIENCE, most_steps // 10), _MOST_PATIENCE)
         self._best = (-math.inf, math.inf)
         self._least_loss = math.inf
@@ -142,9 +129,9 @@ class EarlyStopping:
 
         `predicted` is for the held-out rows, `loss` on them as well, `train_score` on training rows.
         """
-        held_out = self._lesson.held_out
+        held_out = self._fit_task.held_out
         assert held_out is not None
-        score = self._lesson.scorer.score(held_out.y, predicted, held_out.X)
+        score = self._fit_task.scorer.score(held_out.y, predicted, held_out.X)
         self._step += 1
         self._points.append((self._step, train_score, score))
         if score > self._best[0] or loss < self._least_loss:
@@ -153,7 +140,7 @@ class EarlyStopping:
             self._best, self._best_step = (score, loss), self._step
         self._least_loss = min(self._least_loss, loss)
         self._report()
-        self._late = time.monotonic() >= self._lesson.until_s
+        self._late = time.monotonic() >= self._fit_task.until_s
         return self._stuck or self._late
 
     @property
@@ -177,11 +164,11 @@ class EarlyStopping:
             kept.append(self._points[-1])
         steps, train, validation = zip(*kept, strict=True) if kept else ((), (), ())
         reason = f"no better for {self._patience} steps" if self._stuck else "the time was up" * self._late
-        why = reason if self._step < self._of else ""
-        return LearningCurve(steps, train, validation, self._best_step, self._of, why)
+        why = reason if self._step < self._most_steps else ""
+        return LearningCurve(steps, train, validation, self._best_step, self._most_steps, why)
 
     def _report(self) -> None:
         now_s = time.monotonic()
         if now_s - self._reported_s >= _REPORT_S:
             self._reported_s = now_s
-            self._lesson.report(self._best[0], min(self._step / self._of, 1.0))
+            self._fit_task.report(self._best[0], min(self._step / self._most_steps, 1.0))

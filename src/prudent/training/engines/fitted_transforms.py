@@ -1,7 +1,7 @@
-"""What happens to the features before the model sees them: filled in, split into categories, scaled, turned.
+"""Transforms that were fitted on training rows: missing values, categories, scaling, projection.
 
-Every step takes float32 and gives float32, and computes in double between, here and in the exported graph:
-so the model meets the same numbers in both.
+Every transform takes float32 and gives float32, and computes in double between, here and in the exported
+graph: so the model meets the same numbers in both.
 """
 
 from __future__ import annotations
@@ -85,32 +85,52 @@ class Affine:
 
     shift: Numbers
     weights: Numbers
-    called: str = ""
+    prefix: str = ""
 
     def apply(self, X: Matrix) -> Matrix:
         width = self.weights.shape[-1]
         out = np.empty((len(X), width), dtype=np.float32)
         for start in range(0, len(X), _CHUNK):
             moved = X[start : start + _CHUNK] - self.shift
-            out[start : start + _CHUNK] = moved @ self.weights if self._turns else moved * self.weights
+            out[start : start + _CHUNK] = moved @ self.weights if self._projects else moved * self.weights
         return out
 
     def graph(self, graph: OnnxGraph, rows: str) -> str:
-        moved = graph.add("Sub", graph.double(rows), graph.constant(self.shift))
+        moved = graph.add("Sub", graph.to_double(rows), graph.constant(self.shift))
         weights = graph.constant(self.weights)
-        return graph.cast(graph.add("MatMul" if self._turns else "Mul", moved, weights), FLOAT)
+        return graph.cast(graph.add("MatMul" if self._projects else "Mul", moved, weights), FLOAT)
 
     def names(self, names: Sequence[str]) -> list[str]:
-        if not self._turns:
+        if not self._projects:
             return list(names)
-        return [f"{self.called}{number + 1}" for number in range(self.weights.shape[1])]
+        return [f"{self.prefix}{number + 1}" for number in range(self.weights.shape[1])]
 
     @property
-    def _turns(self) -> bool:
+    def _projects(self) -> bool:
         return self.weights.ndim == 2
 
 
-def apply_all(steps: Sequence[FittedTransform], X: Matrix) -> Matrix:
-    for step in steps:
-        X = step.apply(X)
+@dataclass(frozen=True, eq=False)
+class Rescale:
+    """Rows minus a shift, times a factor, plus an offset, for each column: as Spark's scalers do it."""
+
+    shift: NDArray[np.float64]
+    factor: NDArray[np.float64]
+    offset: NDArray[np.float64]
+
+    def apply(self, X: Matrix) -> Matrix:
+        return np.asarray(((X - self.shift) * self.factor + self.offset).astype(np.float32))
+
+    def graph(self, graph: OnnxGraph, rows: str) -> str:
+        moved = graph.add("Sub", graph.to_double(rows), graph.constant(self.shift))
+        scaled = graph.add("Mul", moved, graph.constant(self.factor))
+        return graph.cast(graph.add("Add", scaled, graph.constant(self.offset)), FLOAT)
+
+    def names(self, names: Sequence[str]) -> list[str]:
+        return list(names)
+
+
+def apply_all(transforms: Sequence[FittedTransform], X: Matrix) -> Matrix:
+    for transform in transforms:
+        X = transform.apply(X)
     return X

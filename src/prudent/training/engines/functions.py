@@ -50,7 +50,7 @@ class FunctionSession:
 
 
 class _Evaluation:
-    """A run that is over as soon as it is looked at."""
+    """A run that ends with the first call of `next`."""
 
     def __init__(self, spec: TrialSpec) -> None:
         self._spec = spec

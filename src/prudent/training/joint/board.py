@@ -1,4 +1,4 @@
-"""What a study of a joint search tells, as models and failures of a training request."""
+"""The trials of a joint search's study, as models and failures of a training request."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from prudent.training.leaderboard import (
 from prudent.training.search.search import INTERRUPTED
 from prudent.tuning import tune as tuning
 from prudent.tuning.history import History
-from prudent.tuning.limits import OUT_OF_MONEY
 from prudent.tuning.result import Result
 from prudent.tuning.strategies.strategy import Strategy
-from prudent.tuning.study import Study
+from prudent.tuning.study.limits import OUT_OF_MONEY
+from prudent.tuning.study.study import Study
 from prudent.tuning.trial import CUT, Configuration, Proposal, Trial
 
-ALL_BUT = 0.95
-"""When no more than the rest of a budget is left, it is spent."""
+SPENT_SHARE = 0.95
+"""From this share on a budget counts as spent."""
 
 
-class Story:
-    """Follows a study: `entries` and `failures` grow as its trials end, and whoever watches hears of each.
+class StudyBoard:
+    """Follows a study: `entries` and `failures` grow as its trials end, and `watch` is called with each.
 
-    `left_of` tells how much time is left after so many seconds; when none is, or no money for machines, no
-    further trial is proposed.
+    `time_left` answers how much time is left after so many seconds. When none is left, or no money for
+    machines, no further trial is proposed.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class Story:
         folder: Path,
         metric: Callable[[], str],
         watch: EventCallback,
-        left_of: Callable[[float], float] = lambda elapsed_s: math.inf,
+        time_left: Callable[[float], float] = lambda elapsed_s: math.inf,
     ) -> None:
         self._space, self._folder, self._metric = space, folder, metric
-        self._watch, self._left_of = watch, left_of
+        self._watch, self._time_left = watch, time_left
         self._elapsed_s = 0.0
         self._known: set[int] = set()
         self._algorithms: dict[int, str] = {}
@@ -57,31 +57,31 @@ class Story:
 
     def left_s(self) -> float:
         """How long a trial that begins now may take."""
-        return max(self._left_of(self._elapsed_s), 0.0)
+        return max(self._time_left(self._elapsed_s), 0.0)
 
     def watch(self, event: tuning.Event, study: Study) -> None:
-        """Hear what a study tells; see `prudent.tuning.tune`."""
+        """Take in an event of the study; see `prudent.tuning.tune`."""
         self._elapsed_s = study.clock_s
         if isinstance(event, tuning.TrialStarted):
             self.complete(study.trials)
-            name = self._space.choice(event.ask.configuration).plan.algorithm.name
+            name = self._space.settings_of(event.ask.configuration).plan.algorithm.name
             self._algorithms[event.ask.number] = name
             self._watch(TrainingTrialStarted(event.ask.number, name, event.ask.why))
         elif isinstance(event, tuning.TrialReported):
             self._watch(TrainingTrialReported(event.number, self._algorithms[event.number], event.progress))
         elif isinstance(event, tuning.TrialEnded):
             self._watch(SpendingUpdated(study.spent_usd))
-            self._tell(event.trial, earlier=False)
-            # What could not pay for machines to come up pays for no other trial either.
+            self._add(event.trial, earlier=False)
+            # Money that could not pay for machines to start pays for no other trial either.
             broke = event.trial.why == OUT_OF_MONEY and event.trial.time_s == 0
             if broke or self.left_s() <= 0:
-                study.strategy = _Enough(study.strategy)
+                study.strategy = _NoMoreTrials(study.strategy)
 
     def complete(self, trials: Iterable[Trial]) -> None:
-        """Take in what was not heard of yet: trials of earlier sessions."""
+        """Take in the trials of earlier sessions."""
         for trial in trials:
             if trial.number not in self._known:
-                self._tell(trial, earlier=True)
+                self._add(trial, earlier=True)
 
     def ended(self, result: Result, most: int | None) -> str:
         """Why no further trial was started, for people."""
@@ -93,26 +93,26 @@ class Story:
             return f"{most} trials were made"
         budget_usd = result.budget_usd or 0.0
         broke = any(trial.why == OUT_OF_MONEY for trial in result.trials[-1:])
-        if broke or result.spent_usd > ALL_BUT * budget_usd:
+        if broke or result.spent_usd > SPENT_SHARE * budget_usd:
             return f"the budget of {format_money(budget_usd)} is spent"
         tried = len(result.trials) == self._space.size
         return "everything was tried" if tried else "nothing else was worth its money"
 
     def recommended(self, result: Result) -> dict[str, Any]:
-        """The settings and machines that the search recommends, and what it foretells of them."""
+        """The settings and machines that the search recommends, and what it predicts for them."""
         if result.recommended is None:
             return {}
-        choice = self._space.choice(result.recommended)
+        chosen = self._space.settings_of(result.recommended)
         return {
-            "algorithm": choice.plan.algorithm.name,
-            "hyperparameters": dict(choice.hyperparameters),
-            "transforms": dict(choice.transforms),
-            "fraction": choice.fraction,
-            "machines": choice.machines,
+            "algorithm": chosen.plan.algorithm.name,
+            "hyperparameters": dict(chosen.hyperparameters),
+            "transforms": dict(chosen.transforms),
+            "fraction": chosen.fraction,
+            "machines": chosen.machines,
             "prediction": dict(result.prediction),
         }
 
-    def _tell(self, trial: Trial, earlier: bool) -> None:
+    def _add(self, trial: Trial, earlier: bool) -> None:
         self._known.add(trial.number)
         result = self._result(trial)
         if isinstance(result, LeaderboardEntry):
@@ -122,16 +122,16 @@ class Story:
         self._watch(TrainingTrialEnded(result, earlier))
 
     def _result(self, trial: Trial) -> LeaderboardEntry | TrialFailure:
-        choice, measures = self._space.choice(trial.configuration), trial.measures
-        name, settings = choice.plan.algorithm.name, dict(choice.hyperparameters)
+        chosen, measures = self._space.settings_of(trial.configuration), trial.measures
+        name, settings = chosen.plan.algorithm.name, dict(chosen.hyperparameters)
         if not trial.finished:
             cut = trial.status == CUT
             return TrialFailure(
-                trial.number, name, settings, trial.why, trial.spent_usd, cut, choice.machines
+                trial.number, name, settings, trial.why, trial.spent_usd, cut, chosen.machines
             )
-        transforms = dict(choice.transforms)
-        if choice.fraction < 1:
-            transforms[SAMPLE] = {"fraction": choice.fraction}
+        transforms = dict(chosen.transforms)
+        if chosen.fraction < 1:
+            transforms[SAMPLE] = {"fraction": chosen.fraction}
         return LeaderboardEntry(
             0,
             name,
@@ -145,11 +145,11 @@ class Story:
             trial.spent_usd,
             trial.number,
             transforms,
-            choice.machines,
+            chosen.machines,
         )
 
 
-class _Enough:
+class _NoMoreTrials:
     """A strategy that proposes nothing more."""
 
     def __init__(self, before: Strategy) -> None:

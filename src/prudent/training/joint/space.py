@@ -10,18 +10,17 @@ from typing import Any
 import numpy as np
 
 from prudent.cloud.machine_parameter import MachineParameter
-from prudent.core.parameters import Categorical, Constant, Ordinal, Parameter
+from prudent.core.parameters import Categorical, Constant, Ordinal, Parameter, Value
 from prudent.core.space import Configuration, Space
-from prudent.core.values import Value
 from prudent.training.search.methods import FRACTION, MethodPlan
 
 ALGORITHM, MACHINES = "algorithm", "machines"
 _SWITCHES = 4
-"""One in so many of the neighbours is another method on the same machines and data."""
+"""One in so many neighbours switches to another method, on the same machines and data."""
 
 
 @dataclass(frozen=True)
-class Choice:
+class JointSettings:
     """What a configuration of the space means: a model to train, on which share of the data, and where."""
 
     plan: MethodPlan
@@ -35,7 +34,7 @@ class Choice:
 class JointSpace(Space):
     """Methods, each with hyper-parameters of its own, and what they share: transforms, machines, data.
 
-    A hyper-parameter is searched only where its method is chosen; elsewhere it rests at one value, so that no
+    A hyper-parameter is searched only where its method is chosen; elsewhere it stays at one value, so that no
     two configurations mean the same run, and none is paid for twice. Names are `method.parameter`.
     """
 
@@ -44,13 +43,13 @@ class JointSpace(Space):
     ) -> None:
         self._plans = dict(zip(_labels(plans), plans, strict=True))
         self._machines = machines
-        self._rest: Configuration = {}
+        self._inactive_values: Configuration = {}
         self._owner: dict[str, str] = {}
         shared: list[Parameter] = [machines]
         if len(fractions) > 1:
             shared.append(Ordinal(FRACTION, sorted(fractions), log=True))
         shared += [one for one in plans[0].space.parameters if "." in one.name]
-        own = {label: self._own(label, plan) for label, plan in self._plans.items()}
+        own = {label: self._own_parameters(label, plan) for label, plan in self._plans.items()}
         labels = list(self._plans)
         method = Categorical(ALGORITHM, labels) if len(labels) > 1 else Constant(ALGORITHM, labels[0])
         super().__init__([method, *shared, *(one for parameters in own.values() for one in parameters)])
@@ -59,27 +58,27 @@ class JointSpace(Space):
             for label, parameters in own.items()
         }
 
-    def _own(self, label: str, plan: MethodPlan) -> list[Parameter]:
+    def _own_parameters(self, label: str, plan: MethodPlan) -> list[Parameter]:
         found: list[Parameter] = []
         for parameter in plan.space.parameters:
             if "." in parameter.name or parameter.name == FRACTION:
                 continue
             name = f"{label}.{parameter.name}"
-            self._rest[name], self._owner[name] = plan.good[parameter.name], label
+            self._inactive_values[name], self._owner[name] = plan.good[parameter.name], label
             copy: Any = parameter
             found.append(replace(copy, name=name))
         return found
 
-    def choice(self, configuration: Mapping[str, Value]) -> Choice:
+    def settings_of(self, configuration: Mapping[str, Value]) -> JointSettings:
         """The model, the data and the machines that a configuration means."""
         chosen = self.check(configuration)
         label = str(chosen[ALGORITHM])
         plan, prefix = self._plans[label], f"{label}."
         own = {name.removeprefix(prefix): v for name, v in chosen.items() if self._owner.get(name) == label}
         steps = {name: v for name, v in chosen.items() if "." in name and name not in self._owner}
-        hyperparameters, transforms, _ = plan.parts({**own, **steps})
+        hyperparameters, transforms, _ = plan.split({**own, **steps})
         share = float(str(chosen.get(FRACTION, 1.0)))
-        return Choice(plan, hyperparameters, transforms, share, str(chosen[MACHINES]))
+        return JointSettings(plan, hyperparameters, transforms, share, str(chosen[MACHINES]))
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -91,7 +90,7 @@ class JointSpace(Space):
         count, machine = self._machines.cluster(configuration[MACHINES])
         return count, machine.name
 
-    # What a space answers, method by method
+    # The methods of a space, method by method
 
     @property
     def size(self) -> int | None:
@@ -100,10 +99,10 @@ class JointSpace(Space):
         return sum(known) if len(known) == len(sizes) else None
 
     def _canonical(self, configuration: Mapping[str, Value]) -> Configuration:
-        chosen = super()._canonical({**self._rest, **configuration})
+        chosen = super()._canonical({**self._inactive_values, **configuration})
         label = chosen[ALGORITHM]
         return {
-            name: value if self._owner.get(name, label) == label else self._rest[name]
+            name: value if self._owner.get(name, label) == label else self._inactive_values[name]
             for name, value in chosen.items()
         }
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.machine_parameter import MachineParameter
 from prudent.cloud.meter import BudgetGuard, Meter
 from prudent.cloud.providers.provider import Provider
@@ -26,15 +26,21 @@ from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.units import format_money
 from prudent.training.algorithms.algorithm import domain
 from prudent.training.engines.engine import DataShape, TrainingSession
-from prudent.training.joint.board import Story
-from prudent.training.joint.cluster import OnSpark, Site
+from prudent.training.joint.board import StudyBoard
+from prudent.training.joint.cluster import SharedCluster, SparkClusterOpener
 from prudent.training.joint.job import JointJob
 from prudent.training.joint.space import MACHINES, JointSpace
 from prudent.training.leaderboard import ClusterReady, EventCallback, Leaderboard, SpendingUpdated, rank_key
 from prudent.training.models.output import CLUSTER, OutputFolder
 from prudent.training.request.errors import BadRequest, RequestError
 from prudent.training.request.request import FRUGAL, TrainingRequest
-from prudent.training.request.resources import SPARK, provider_catalog, paid_before, parse_where, lease_run_name
+from prudent.training.request.resources import (
+    SPARK,
+    lease_run_name,
+    paid_before,
+    parse_where,
+    provider_catalog,
+)
 from prudent.training.search.methods import MULTI_FIDELITY, method_plans, strategy_name
 from prudent.training.search.preview import preview
 from prudent.tuning.tune import tune
@@ -44,11 +50,11 @@ if TYPE_CHECKING:
 
 FRACTIONS = (0.1, 0.3, 1.0)
 """Shares of the data that are tried where a search begins on parts and nobody says which."""
-DEFAULT, ON_WHOLE = "nephele", ("fabolas", "fabulinus")
-"""The search of a request that names none; and those that learn on parts what all of the data would give."""
+DEFAULT, PREDICTS_FULL_DATA = "nephele", ("fabolas", "fabulinus")
+"""The search of a request that names none, and the searches that predict scores at full data from parts."""
 GOAL = "maximise score"
 ANY_CLASSES = 3
-"""Algorithms for so many tell any number apart; a trial of another one may be paid for nothing."""
+"""So many classes are assumed before the data are read: algorithms for two classes only are left out."""
 
 
 def train_jointly(
@@ -65,13 +71,13 @@ def train_jointly(
 ) -> Leaderboard:
     """Train and rank what a request asks for, on machines that are searched with it; see `train`."""
     began_s = time.monotonic()
-    refuse(request, engine, master, cluster)
-    register = Register(None if home is None else Path(home))
+    check_joint_request(request, engine, master, cluster)
+    register = LeaseRegister(None if home is None else Path(home))
     provider = provider_of(parse_where(where) if isinstance(where, str) else where, register.home, Path.cwd())
     space = joint_space(request, provider)
     output = OutputFolder(out, request, SPARK, resume)
     try:
-        return _Joint(request, provider, register, space, output, watch, began_s).run()
+        return _JointTraining(request, provider, register, space, output, watch, began_s).run()
     except BadInput:
         if not any(output.trials.iterdir()):
             output.undo()
@@ -87,38 +93,40 @@ def joint_space(request: TrainingRequest, provider: Provider) -> JointSpace:
         )
     except BadInput as error:
         raise BadRequest([RequestError("machines.types", str(error))]) from error
-    return JointSpace(method_plans(request, _shape(request)), machines, fractions_of(request))
+    return JointSpace(method_plans(request, _shape(request)), machines, joint_fractions(request))
 
 
 def _shape(request: TrainingRequest) -> DataShape | None:
-    """What is said of data that only the machines will read: they may have any number of classes."""
+    """The assumed shape of data that are only read on the machines: they may have any number of classes."""
     return DataShape(0, 0, ANY_CLASSES, "") if request.domain == "classification" else None
 
 
-def fractions_of(request: TrainingRequest) -> tuple[float, ...]:
+def joint_fractions(request: TrainingRequest) -> tuple[float, ...]:
     """The shares of the data that may be used: the request's own, or what suits its search."""
-    return request.fractions or (FRACTIONS if strategy_of(request) in MULTI_FIDELITY else (1.0,))
+    return request.fractions or (FRACTIONS if joint_strategy(request) in MULTI_FIDELITY else (1.0,))
 
 
-def strategy_of(request: TrainingRequest) -> str:
-    """The strategy that works the search."""
+def joint_strategy(request: TrainingRequest) -> str:
+    """The strategy of the search."""
     found = strategy_name(request)
-    return DEFAULT if found == FRUGAL and len(request.fractions or FRACTIONS) > 1 else _whole(found)
+    return (
+        DEFAULT if found == FRUGAL and len(request.fractions or FRACTIONS) > 1 else _without_fractions(found)
+    )
 
 
-def _whole(found: str) -> str:
+def _without_fractions(found: str) -> str:
     return "lynceus" if found == FRUGAL else found
 
 
-def goal_of(request: TrainingRequest) -> str:
-    """What the search is after; a search that foretells from parts speaks of all the data."""
-    return request.goal or GOAL + (" at full data" if strategy_of(request) in ON_WHOLE else "")
+def joint_goal(request: TrainingRequest) -> str:
+    """The goal of the search; for a search that predicts from parts, it is the score at full data."""
+    return request.goal or GOAL + (" at full data" if joint_strategy(request) in PREDICTS_FULL_DATA else "")
 
 
-def refuse(
+def check_joint_request(
     request: TrainingRequest, engine: object, master: str | None = None, cluster: str | None = None
 ) -> None:
-    """Say what does not go with machines that are left open, before anything is written or rented."""
+    """Refuse what conflicts with open machines, before anything is written or rented."""
     if engine != SPARK:
         raise BadInput(
             'The request leaves its machines open ("machines"), and on rented ones runs Spark; add '
@@ -134,14 +142,14 @@ def refuse(
         raise BadRequest([RequestError("budget", wrong)])
 
 
-class _Joint:
+class _JointTraining:
     """One request from its study to its leaderboard."""
 
     def __init__(
         self,
         request: TrainingRequest,
         provider: Provider,
-        register: Register,
+        register: LeaseRegister,
         space: JointSpace,
         output: OutputFolder,
         watch: EventCallback | None,
@@ -150,51 +158,61 @@ class _Joint:
         self._request, self._output, self._began_s = request, output, began_s
         self._provider, self._space = provider, space
         self._watch = watch or (lambda event: None)
-        self._described: dict[str, Any] = {}
-        self._story = Story(space, output.trials, self._metric, self._watch, self._left_s)
+        self._data_description: dict[str, Any] = {}
+        self._study_board = StudyBoard(space, output.trials, self._metric, self._watch, self._left_s)
         run = lease_run_name(output.folder)
         logs = output.folder / CLUSTER
         meter = Meter(request.budget.usd, paid_before(output.work, register, provider, run))
-        opening = OnSpark(
-            request, provider, register, run, output.engine_work, logs, meter, self._ready, self._opened
+        open_cluster = SparkClusterOpener(
+            request,
+            provider,
+            register,
+            run,
+            output.engine_work,
+            logs,
+            meter,
+            self._report_cluster,
+            self._keep_data_description,
         )
-        self._site = Site(opening, meter)
-        self._job = JointJob(request, space, provider, self._site, output.trials, self._story.left_s)
+        self._shared_cluster = SharedCluster(open_cluster, meter)
+        self._job = JointJob(
+            request, space, provider, self._shared_cluster, output.trials, self._study_board.left_s
+        )
 
     def run(self) -> Leaderboard:
-        request, output, story = self._request, self._output, self._story
+        request, output, study_board = self._request, self._output, self._study_board
         self._check_payable()
         try:
-            with BudgetGuard(self._site.meter, self._site.end):
+            with BudgetGuard(self._shared_cluster.meter, self._shared_cluster.end):
                 result = tune(
                     self._job,
-                    goal_of(request),
+                    joint_goal(request),
                     request.budget.usd,
-                    strategy_of(request),
+                    joint_strategy(request),
                     early_stop=request.early_stopping is not False,
                     seed=request.seed,
                     journal=output.work / "joint.jsonl",
                     resume=True,
-                    watch=story.watch,
+                    watch=study_board.watch,
                     max_trials=request.budget.trials,
                 )
         finally:
-            self._watch(SpendingUpdated(self._site.meter.spent_usd()))
-        story.complete(result.trials)
-        ranked = sorted(story.entries, key=rank_key)
+            self._watch(SpendingUpdated(self._shared_cluster.meter.spent_usd()))
+        study_board.complete(result.trials)
+        ranked = sorted(study_board.entries, key=rank_key)
         placed = output.place(ranked, self._data()) if ranked else ()
         output.tidy()
         board = Leaderboard(
             placed,
-            tuple(story.failures),
+            tuple(study_board.failures),
             request.domain,
             ranked[0].metric if ranked else self._metric(),
             SPARK,
             str(output.folder),
             time.monotonic() - self._began_s,
             result.spent_usd,
-            story.ended(result, request.budget.trials),
-            story.recommended(result),
+            study_board.ended(result, request.budget.trials),
+            study_board.recommended(result),
             request.budget.usd,
             result.interrupted_usd,
         )
@@ -204,8 +222,8 @@ class _Joint:
     # Money and time
 
     def _check_payable(self) -> None:
-        """BadInput if the budget pays for no machine; a request that goes on may only have to rank."""
-        meter, machines = self._site.meter, self._request.machines
+        """BadInput if the budget pays for no machine; a resumed request may only have to rank."""
+        meter, machines = self._shared_cluster.meter, self._request.machines
         assert machines is not None
         prices = [self._provider.offer(name).price for name in self._space.types]
         least_usd = min(meter.least_usd(price, min(machines.count)) for price in prices)
@@ -226,33 +244,33 @@ class _Joint:
 
     # Machines
 
-    def _ready(self, cluster: SparkCluster, took_s: float) -> None:
+    def _report_cluster(self, cluster: SparkCluster, took_s: float) -> None:
         self._watch(ClusterReady(cluster.text, cluster.provider.name, cluster.master, cluster.ui, took_s))
 
     # Data
 
-    def _opened(self, session: TrainingSession) -> None:
-        """What every session finds the same is kept: a request that only goes on to rank needs no machine."""
-        self._described = {**session.description, "fingerprint": session.shape.fingerprint}
-        self._note.write_text(json.dumps(self._described, default=lambda value: value.tolist()))
+    def _keep_data_description(self, session: TrainingSession) -> None:
+        """Keep what a session knows about the data, so that a resumed request can rank without machines."""
+        self._data_description = {**session.description, "fingerprint": session.shape.fingerprint}
+        self._data_file.write_text(json.dumps(self._data_description, default=lambda value: value.tolist()))
 
     def _data(self) -> Mapping[str, Any]:
-        if not self._described:
-            self._described = json.loads(self._note.read_text())
-        return self._described
+        if not self._data_description:
+            self._data_description = json.loads(self._data_file.read_text())
+        return self._data_description
 
     @property
-    def _note(self) -> Path:
+    def _data_file(self) -> Path:
         return self._output.work / "data.json"
 
     def _metric(self) -> str:
         asked = self._request
-        classes = len(self._data()["classes"]) if self._described or self._note.exists() else 0
+        classes = len(self._data()["classes"]) if self._data_description or self._data_file.exists() else 0
         return asked.metric or domain(asked.domain).metric_for(classes)
 
 
 @dataclass(frozen=True)
-class JointOutlook:
+class JointPreview:
     """A request as it is understood; `combinations` is None where there is no end of them."""
 
     domain: str
@@ -270,17 +288,17 @@ class JointOutlook:
         return asdict(self)
 
 
-def joint_outlook(
+def joint_preview(
     request: TrainingRequest, engine: str, where: str | Mapping[str, Any], home: Path | None = None
-) -> JointOutlook:
+) -> JointPreview:
     """What a request would do at a place; its machines are asked for their prices, and none is rented."""
-    refuse(request, engine)
+    check_joint_request(request, engine)
     provider = _provider(where, home)
     space = joint_space(request, provider)
-    return JointOutlook(
+    return JointPreview(
         request.domain,
-        strategy_of(request),
-        goal_of(request),
+        joint_strategy(request),
+        joint_goal(request),
         preview(request, SPARK).limits,
         tuple(str(parameter) for parameter in space.parameters),
         space.size,
@@ -289,8 +307,10 @@ def joint_outlook(
     )
 
 
-def cheapest(request: TrainingRequest, where: str | Mapping[str, Any], home: Path | None = None) -> Price:
-    """What an hour of the cheapest machines costs that a request leaves open."""
+def cheapest_price(
+    request: TrainingRequest, where: str | Mapping[str, Any], home: Path | None = None
+) -> Price:
+    """The price per hour of the cheapest machines that a request leaves open."""
     provider = _provider(where, home)
     space = joint_space(request, provider)
     least = min(request.machines.count) if request.machines else 1
@@ -300,4 +320,4 @@ def cheapest(request: TrainingRequest, where: str | Mapping[str, Any], home: Pat
 
 def _provider(where: str | Mapping[str, Any], home: Path | None) -> Provider:
     place = parse_where(where) if isinstance(where, str) else where
-    return provider_of(place, Register(home).home, Path.cwd())
+    return provider_of(place, LeaseRegister(home).home, Path.cwd())

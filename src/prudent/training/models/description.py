@@ -139,7 +139,9 @@ def read_description(folder: Path) -> ModelDescription:
     path = Path(folder) / DESCRIPTION_FILE
     said = _read(path)
     if said.pop("format", None) != FORMAT:
-        raise BadInput(f'"{path}" is of another version of Prudent; use that version, or train it again.')
+        raise BadInput(
+            f'"{path}" was written by another version of Prudent; use that version, or train it again.'
+        )
     try:
         columns = _columns(said.pop("columns"))
         classes = tuple(said.pop("classes"))
@@ -164,12 +166,13 @@ def _read(path: Path) -> dict[str, Any]:
         said = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise BadInput(
-            f'"{path.parent}" is no model folder: it has no {path.name}; give one that prudent train wrote.'
+            f'"{path.parent}" is not a model folder: it has no {path.name}; give one that prudent '
+            "train wrote."
         ) from error
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path, error) from error
     if not isinstance(said, dict):
-        raise _damaged(path, "it is no JSON object")
+        raise _damaged(path, "it is not valid JSON object")
     return said
 
 

@@ -1,4 +1,6 @@
-"""A trained model, ready to predict: its folder's `model.onnx` and `model.json`, and nothing else.
+"""A trained model, ready to predict, and the request that trains it again.
+
+To predict, its folder's `model.onnx` and `model.json` suffice.
 
 Neither Spark, scikit-learn nor any training code is needed, and nothing is loaded that could run code of its
 own: ONNX is a graph of known operations, the description is JSON.
@@ -18,7 +20,12 @@ from prudent.core.errors import BadInput, RunFailed
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.data.dataset import Matrix
 from prudent.training.data.features import encode_rows
-from prudent.training.models.description import DESCRIPTION_FILE, MODEL_FILE, ModelDescription, read_description
+from prudent.training.models.description import (
+    DESCRIPTION_FILE,
+    MODEL_FILE,
+    ModelDescription,
+    read_description,
+)
 
 INPUT, PREDICTION, PROBABILITIES = "features", "prediction", "probabilities"
 """The names of a model's input and outputs in ONNX."""
@@ -66,7 +73,7 @@ class Model:
         """The same for probabilities."""
         if not self.has_probabilities:
             raise BadInput(
-                f"A model by {self.description.algorithm} tells no probabilities; use predict instead."
+                f"A model by {self.description.algorithm} gives no probabilities; use predict instead."
             )
         return self._run(PROBABILITIES, matrix)
 
@@ -113,7 +120,9 @@ def _inside(folder: Path, name: str) -> Path:
     """A file of the folder itself; a link out of it is not followed."""
     path = folder / name
     if not path.is_file():
-        raise BadInput(f'"{folder}" is no model folder: it has no {name}; give one that prudent train wrote.')
+        raise BadInput(
+            f'"{folder}" is not a model folder: it has no {name}; give one that prudent train wrote.'
+        )
     if not path.resolve().is_relative_to(folder.resolve()):
         raise BadInput(f'"{path}" leads out of its folder; copy the model itself there.')
     return path

@@ -1,4 +1,4 @@
-"""The folder of a request: work in progress, and in the end every model in a place that names it."""
+"""The output folder of a request: work in progress, and in the end every model in a folder named after it."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class OutputFolder:
         self.work = self.folder / WORK
         self.trials, self.engine_work = self.work / "trials", self.work / "engine"
         self._check(resume)
-        self._found, self._new = self.folder.exists(), not self._note.exists()
+        self._found, self._new = self.folder.exists(), not self._request_file.exists()
         try:
             self.trials.mkdir(parents=True, exist_ok=True)
-            self._note.write_text(json.dumps({**self._known, "request": request.to_dict()}, indent=1))
+            self._request_file.write_text(json.dumps({**self._known, "request": request.to_dict()}, indent=1))
         except OSError as error:
             raise BadInput(
                 f'Cannot write to "{self.folder}" ({error.strerror}); choose a folder you may write to.'
             ) from error
-        self._take_back()
+        self._unrank()
 
     @property
-    def _note(self) -> Path:
+    def _request_file(self) -> Path:
         return self.work / "request.json"
 
     @property
@@ -75,7 +75,7 @@ class OutputFolder:
         if held in ([], [CLUSTER]):  # a run that was killed while its machines booted has left their logs
             return
         strangers = [name for name in held if name not in _OWN_FILES and not _MODEL_FOLDER.fullmatch(name)]
-        if strangers or not self._note.exists():
+        if strangers or not self._request_file.exists():
             raise BadInput(
                 f'"{self.folder}" holds something else ({(strangers or held)[0]}); '
                 "name an empty or a new folder."
@@ -83,12 +83,12 @@ class OutputFolder:
         if not resume:
             raise BadInput(
                 f'"{self.folder}" holds the models of a request already; '
-                "go on with --resume or name another folder."
+                "continue with --resume or name another folder."
             )
         try:
-            before = json.loads(self._note.read_text())
+            before = json.loads(self._request_file.read_text())
         except (OSError, ValueError) as error:
-            raise BadInput(f'"{self._note}" is damaged ({error}); name another folder.') from error
+            raise BadInput(f'"{self._request_file}" is damaged ({error}); name another folder.') from error
         for name, value in self._known.items():
             if before.get(name) != value:
                 what = "request" if name == "fingerprint" else "engine"
@@ -97,14 +97,14 @@ class OutputFolder:
                     "set it as it was, or name another folder."
                 )
 
-    def _take_back(self) -> None:
-        """A request that goes on ranks its models anew: they get their trials' numbers back."""
+    def _unrank(self) -> None:
+        """Move ranked models back under their trials' numbers, because a resumed request ranks anew."""
         for place in sorted(self.folder.iterdir()):
             if _MODEL_FOLDER.fullmatch(place.name):
                 place.rename(self.trials / str(read_description(place).trial))
 
     def undo(self) -> None:
-        """Leave no trace of a request that could not begin, so that it can be mended and made again."""
+        """Remove what was written for a request that could not begin, so that it can be corrected."""
         if self._new:
             shutil.rmtree(self.work, ignore_errors=True)
             if not self._found:
@@ -131,7 +131,7 @@ class OutputFolder:
         return tuple(placed)
 
     def _describe(self, entry: LeaderboardEntry, here: Path, described: Mapping[str, Any]) -> None:
-        """What there is to know of a model, enough to use it and to train it again."""
+        """Write all that is needed to use a model and to train it again."""
         request = self._request
         asked = {**(request.dataset.model_dump(mode="json", exclude_none=True) if request.dataset else {})}
         asked["validation"] = request.validation.model_dump(exclude_none=True)
@@ -170,7 +170,7 @@ class OutputFolder:
                 writer.writerow(row)
 
     def tidy(self) -> None:
-        """Throw away what only the engine needed, and what failed trials left."""
+        """Delete the engine's own files and those of failed trials."""
         shutil.rmtree(self.engine_work, ignore_errors=True)
         for left in self.trials.iterdir() if self.trials.exists() else ():
             shutil.rmtree(left, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Whether what a document says makes sense: names that exist, values that they take, parts that fit."""
+"""Checks of a request's meaning: names that exist, values that they take, parts that fit together."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from prudent.cloud.catalog import Catalog
 from prudent.core.errors import BadInput, did_you_mean, unknown
-from prudent.core.values import as_number, is_number
+from prudent.core.parameters import as_number, is_number
 from prudent.training.algorithms.algorithm import FUNCTION, Algorithm, domain, domains
 from prudent.training.algorithms.hyperparameter import INTEGER, Hyperparameter
-from prudent.training.algorithms.registry import algorithm, algorithms, of_domain, settings_of
+from prudent.training.algorithms.registry import algorithm, algorithms, algorithms_of, transform_settings
 from prudent.training.algorithms.registry import transforms as known_transforms
 from prudent.training.request.errors import RequestError, json_path
 from prudent.training.request.request import (
@@ -20,12 +20,12 @@ from prudent.training.request.request import (
     FRUGAL,
     ONNX,
     PMML,
+    DataSource,
+    HyperparameterSearch,
     Instances,
     MachineOptions,
     Method,
     Resources,
-    HyperparameterSearch,
-    DataSource,
     TrainingRequest,
 )
 from prudent.training.request.request import searches as known_searches
@@ -39,7 +39,7 @@ _MAIL = re.compile(r"[^@\s]+@[^@\s]+\.?[^@\s]*")
 
 
 def check(document: Mapping[str, Any]) -> list[RequestError]:
-    """Every error of meaning. Parts of a wrong shape are passed over: the reader has named those."""
+    """Every error of meaning. Parts of a wrong shape are skipped: pydantic reports those."""
     return [RequestError(json_path(place), words) for place, words in _all(document)]
 
 
@@ -62,7 +62,7 @@ def _all(document: Mapping[str, Any]) -> Findings:
             yield from _known(("export", place), "form of a model", form, (ONNX, PMML))
     mail, machine = document.get("emailAddress"), document.get("machine")
     if isinstance(mail, str) and not _MAIL.fullmatch(mail):
-        yield ("emailAddress",), f'"{mail}" is no mail address; write it like name@example.org.'
+        yield ("emailAddress",), f'"{mail}" is not a mail address; write it like name@example.org.'
     if isinstance(machine, str):
         yield from _known(("machine",), "machine type", machine, [m.name for m in Catalog.load()])
     if isinstance(machines := document.get("machines"), Mapping):
@@ -77,7 +77,7 @@ def _known(place: DocumentPath, kind: str, word: object, options: Iterable[str])
 
 
 def _keys(part: Mapping[str, Any], model: Any, place: DocumentPath) -> Findings:
-    """A key that is nearly a known one was meant to be it; others are somebody else's and pass."""
+    """A key that is nearly a known one is taken for a typing error; any other is allowed."""
     known = [field.alias or name for name, field in model.model_fields.items()]
     for key in part:
         if key not in known and (hint := did_you_mean(str(key), [k for k in known if k not in part])):
@@ -123,7 +123,7 @@ def _methods(document: Mapping[str, Any]) -> Findings:
             continue
         found = algorithm(name)
         if document.get("domain") in domains() and document["domain"] not in found.domains:
-            options = ", ".join(each.name for each in of_domain(document["domain"]))
+            options = ", ".join(each.name for each in algorithms_of(document["domain"]))
             yield (
                 (*place, "algorithm"),
                 f"{name} is for {' and '.join(found.domains)}, not for {document['domain']}; "
@@ -134,11 +134,13 @@ def _methods(document: Mapping[str, Any]) -> Findings:
 
 def _algorithms_domain_first(document: Mapping[str, Any]) -> list[str]:
     """All algorithms, those of the domain first: they are the likely ones."""
-    own = [found.name for found in of_domain(str(document.get("domain")))]
+    own = [found.name for found in algorithms_of(str(document.get("domain")))]
     return list(dict.fromkeys([*own, *algorithms()]))
 
 
-def _hyperparameters(found: Algorithm, method: Mapping[str, Any], place: DocumentPath, search: Any) -> Findings:
+def _hyperparameters(
+    found: Algorithm, method: Mapping[str, Any], place: DocumentPath, search: Any
+) -> Findings:
     seen: set[str] = set()
     for at, item in _items(method.get("hyperparameters"), (*place, "hyperparameters")):
         yield from _keys(item, HyperparameterSearch, at)
@@ -155,7 +157,9 @@ def _hyperparameters(found: Algorithm, method: Mapping[str, Any], place: Documen
         yield from check_values_or_range(found[name], item, at, search)
 
 
-def check_values_or_range(parameter: Hyperparameter, item: Mapping[str, Any], place: DocumentPath, search: Any) -> Findings:
+def check_values_or_range(
+    parameter: Hyperparameter, item: Mapping[str, Any], place: DocumentPath, search: Any
+) -> Findings:
     """What is wrong with the values or the range of one parameter."""
     values, span = item.get("values"), item.get("range")
     if values is None and span is None:
@@ -176,7 +180,9 @@ def _value(parameter: Hyperparameter, value: Any, place: DocumentPath) -> Findin
         yield place, str(error)
 
 
-def _range(parameter: Hyperparameter, item: Mapping[str, Any], span: Any, place: DocumentPath, search: Any) -> Findings:
+def _range(
+    parameter: Hyperparameter, item: Mapping[str, Any], span: Any, place: DocumentPath, search: Any
+) -> Findings:
     at, scale, kind = (*place, "range"), item.get("scale", "linear"), item.get("type")
     yield from _known((*place, "scale"), "scale", scale, ("linear", "log"))
     if kind is not None:
@@ -190,7 +196,7 @@ def _range(parameter: Hyperparameter, item: Mapping[str, Any], span: Any, place:
         return
     low, high = (as_number(end) for end in span)
     if low is None or high is None:
-        yield at, f"{parameter.name} is no number; list its values instead of a range."
+        yield at, f"{parameter.name} is not a number; list its values instead of a range."
     elif low > high:
         yield at, f"It goes from {low} to {high}; put the smaller end first."
     elif scale == "log" and low <= 0:
@@ -233,7 +239,7 @@ def _transforms(said: Any) -> Findings:
         if name not in known_transforms():
             yield (*place, "name"), str(unknown("transform", name, known_transforms()))
             continue
-        settings = settings_of(name)
+        settings = transform_settings(name)
         for key, value in item.items():
             if key == "name":
                 continue
@@ -254,13 +260,11 @@ def _metric(document: Mapping[str, Any]) -> Findings:
 
 
 MEASURES = ("score", "value", "train_s", "predict_ms")
-"""What a goal may speak of, besides time_s and cost_usd: what an engine tells of a model."""
-
-_Found = Iterator[tuple[tuple[str | int, ...], str]]
+"""The measures that a goal may name besides time_s and cost_usd: those that an engine reports of a model."""
 
 
-def check_open_machines(document: Mapping[str, Any]) -> _Found:
-    """What is wrong with `machines`, and with the keys that go with them or do not."""
+def check_open_machines(document: Mapping[str, Any]) -> Findings:
+    """Errors in `machines`, and in the keys that need them or conflict with them."""
     if document.get("machines") is None:
         for key in ("fractions", "goal"):
             if document.get(key) is not None:
@@ -272,7 +276,7 @@ def check_open_machines(document: Mapping[str, Any]) -> _Found:
     yield from _goal(document.get("goal"))
 
 
-def _repeated_machines(machines: Any) -> _Found:
+def _repeated_machines(machines: Any) -> Findings:
     for key in ("types", "count"):
         said = machines.get(key) if isinstance(machines, Mapping) else None
         listed = list(said) if isinstance(said, (list, tuple)) else []
@@ -281,7 +285,7 @@ def _repeated_machines(machines: Any) -> _Found:
                 yield ("machines", key, index), f"{item} is there twice; keep one."
 
 
-def _conflicts_with_machines(document: Mapping[str, Any]) -> _Found:
+def _conflicts_with_machines(document: Mapping[str, Any]) -> Findings:
     for key in ("machine", "computationalResources"):
         if document.get(key):
             yield (key,), 'The machines are left open by "machines"; keep one of the two.'
@@ -294,7 +298,7 @@ def _conflicts_with_machines(document: Mapping[str, Any]) -> _Found:
         yield ("parallelism",), "Each trial has the machines for itself; leave it out."
 
 
-def _fractions(document: Mapping[str, Any]) -> _Found:
+def _fractions(document: Mapping[str, Any]) -> Findings:
     said, search = document.get("fractions"), document.get("parameterSearch")
     shares = list(said) if isinstance(said, (list, tuple)) else []
     if said is None or not all(is_number(share) and 0 < share <= 1 for share in shares):
@@ -307,7 +311,7 @@ def _fractions(document: Mapping[str, Any]) -> _Found:
         yield ("fractions",), f"{search} begins on a part of the data; add a share below 1."
 
 
-def _goal(said: Any) -> _Found:
+def _goal(said: Any) -> Findings:
     if not isinstance(said, str):
         return
     try:

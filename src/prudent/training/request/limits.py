@@ -1,4 +1,4 @@
-"""How long a request may go on, and how models are validated."""
+"""Limits of a request (budget, deadline), and how its models are validated."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def read_budget(said: Any) -> Any:
     except BadInput as error:
         raise ValueError(f'{str(error).rstrip(".")}, or "20 trials".') from None
     if quantity.unit not in (USD, SECONDS):
-        raise ValueError(f'"{said}" is no budget; write "$2", "60 s" or "20 trials".')
+        raise ValueError(f'"{said}" is not a budget; write "$2", "60 s" or "20 trials".')
     return {"usd" if quantity.unit == USD else "time": quantity.value}
 
 
@@ -116,6 +116,6 @@ def read_deadline(said: Any) -> Any:
         try:
             moment = datetime.fromisoformat(said)
         except ValueError:
-            raise ValueError(f'"{said}" is no moment; write it like "2030-01-31T18:00:00Z".') from None
+            raise ValueError(f'"{said}" is not a moment; write it like "2030-01-31T18:00:00Z".') from None
         return Deadline(at=moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     return Deadline(after_s=_seconds(said))

@@ -72,7 +72,7 @@ class DataSource(_RequestPart):
 
 
 class Instances(_RequestPart):
-    """MachineOptions of one type."""
+    """Machines of one type."""
 
     ec2_instance: Annotated[
         str | None,
@@ -189,7 +189,7 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is no text"
+            why = getattr(error, "strerror", None) or "it is not text"
             raise BadInput(f'Cannot read the request "{path}" ({why}); check the path.') from error
         return cls._checked(_relative_to(_loads(text, f'"{path}"'), path.parent))
 
@@ -255,9 +255,9 @@ def _loads(text: str, what: str) -> dict[str, Any]:
         place = (
             f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
         )
-        raise BadInput(f"{what} is no JSON document ({place}: {error.args[0]}); mend it there.") from None
+        raise BadInput(f"{what} is not valid JSON document ({place}: {error.args[0]}); correct it.") from None
     if not isinstance(document, dict):
-        raise BadInput(f"{what} is no JSON object; begin with {{ and name a domain.")
+        raise BadInput(f"{what} is not valid JSON object; begin with {{ and name a domain.")
     return document
 
 

@@ -1,4 +1,4 @@
-"""The machines that a request or its caller asks for: types, and how many at least and at most."""
+"""The machines that a request or its caller asks for, and the price of a trial on them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from prudent.cloud.catalog import Catalog
-from prudent.cloud.cluster import parse_cluster
-from prudent.cloud.clusters.autoscaling import Kind, Wish
+from prudent.cloud.catalog import Catalog, parse_cluster
+from prudent.cloud.clusters.autoscaling import ClusterRequest, MachineRange
 from prudent.cloud.leases.reaper import reap
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.meter import Meter
 from prudent.cloud.providers.provider import Offer, Provider
 from prudent.cloud.providers.registry import provider_of
@@ -32,10 +31,10 @@ SPARK = "spark"
 
 
 class RentedMachines(Protocol):
-    """Machines that are rented for a request: which, what they cost, and how to be rid of them at once."""
+    """Machines rented for a request: types and counts, prices, meter, and a way to end them at once."""
 
     meter: Meter
-    wish: Wish
+    wish: ClusterRequest
 
     def offer(self, type_name: str) -> Offer: ...
 
@@ -45,9 +44,9 @@ class RentedMachines(Protocol):
 
 
 def parse_where(text: str) -> str | dict[str, str]:
-    """A place as people write it on a command line.
+    """Parse the option --where: where to rent machines.
 
-    >>> place_of("local"), place_of("hosts:inventory.yaml")
+    >>> parse_where("local"), parse_where("hosts:inventory.yaml")
     ('local', {'hosts': 'inventory.yaml'})
     """
     name, colon, setting = text.partition(":")
@@ -63,7 +62,7 @@ def cluster_for_request(
     out: Path,
     home: Path | None,
 ) -> SparkCluster | None:
-    """The machines to rent for a request; only Spark can use them, and only where no others were named."""
+    """The cluster to rent for a request, or None; only the Spark engine rents, and not beside a master."""
     if engine != SPARK or master is not None:
         if cluster is not None or where != LOCAL:
             raise BadInput(
@@ -87,16 +86,16 @@ def requested_cluster(
     out: Path,
     home: Path | None = None,
 ) -> SparkCluster | None:
-    """The Spark cluster that is asked for, in words or by the request, not started yet; None if none is."""
+    """The Spark cluster that `cluster` or the request asks for, not started yet; None without one."""
     from prudent.cloud.clusters.spark_cluster import SparkCluster
 
     resources = request.computational_resources
     if cluster is None and (resources is None or resources == Resources()):
         return None
-    register = Register(home)
+    register = LeaseRegister(home)
     provider = provider_of(parse_where(where) if isinstance(where, str) else where, register.home, Path.cwd())
     if cluster is not None:
-        wish = Wish.exactly(*parse_cluster(cluster))
+        wish = ClusterRequest.exactly(*parse_cluster(cluster))
         provider.offer(wish.kinds[0].type)
     else:
         assert resources is not None
@@ -104,8 +103,8 @@ def requested_cluster(
     return SparkCluster(provider, wish, run=lease_run_name(out), register=register, logs=Path(out) / CLUSTER)
 
 
-def paid_before(work: Path, register: Register, provider: Provider, run: str) -> float:
-    """What the machines of a request have cost in sessions before this one; what a killed one left is ended.
+def paid_before(work: Path, register: LeaseRegister, provider: Provider, run: str) -> float:
+    """What the machines of a request cost in earlier sessions; machines that a killed session left are ended.
 
     The leases know requests by name; those of an older one with this name are none of ours, so the first
     session notes in `work` when it began.
@@ -124,27 +123,27 @@ def lease_run_name(out: Path) -> str:
     """By which name the leases of a request know it: its folder's, or of one that is just "models" the one
     around it.
 
-    >>> run_name(Path("/srv/runs/01m7/models")), run_name(Path("digits"))
+    >>> lease_run_name(Path("/srv/runs/01m7/models")), lease_run_name(Path("digits"))
     ('train-01m7', 'train-digits')
     """
     folder = Path(out).absolute()
     return f"train-{(folder.parent if folder.name == 'models' else folder).name}"
 
 
-def machines_requested(resources: Resources, provider: Provider) -> Wish:
-    """What a request's computational resources mean at a place: the cheapest types first.
+def machines_requested(resources: Resources, provider: Provider) -> ClusterRequest:
+    """The machines that a request's computational resources mean at a provider, the cheapest types first.
 
     Without a maximum nothing is rented beyond the minimum. A type with GPUs is taken only by whom asks for
     them as additional hardware, for they cost much and most algorithms leave them idle. A type that is named
     is taken as it is: GPUs that it does not have are not missed, for no algorithm here needs them.
     """
     catalog = provider_catalog(provider)
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, MachineRange] = {}
     for asked in resources.instances or (Instances(),):
         name = _type(asked, catalog)
-        before = kinds.get(name, Kind(name, 0, 0))
+        before = kinds.get(name, MachineRange(name, 0, 0))
         most = None if asked.max_instances is None else asked.max_instances + (before.most or 0)
-        kinds[name] = Kind(name, before.least + (asked.min_instances or 0), most)
+        kinds[name] = MachineRange(name, before.least + (asked.min_instances or 0), most)
     prices = {name: provider.offer(name).price.usd_per_h for name in kinds}
     owed = sum(kind.least for kind in kinds.values())
     least = max(resources.min_total_instances or 1, owed, 1)
@@ -158,7 +157,9 @@ def machines_requested(resources: Resources, provider: Provider) -> Wish:
             f"The request's machines are {least} at least and {most} at most; raise maxTotalInstances or "
             "maxInstances, or lower the minimum."
         )
-    return Wish(tuple(sorted(kinds.values(), key=lambda kind: (prices[kind.type], kind.type))), least, most)
+    return ClusterRequest(
+        tuple(sorted(kinds.values(), key=lambda kind: (prices[kind.type], kind.type))), least, most
+    )
 
 
 def _type(asked: Instances, catalog: Catalog) -> str:
@@ -175,7 +176,7 @@ def _type(asked: Instances, catalog: Catalog) -> str:
 
 
 def provider_catalog(provider: Provider) -> Catalog:
-    """The types of a place: those of its inventory, or all that are known."""
+    """The machine types of a provider: those of its inventory, or all that are known."""
     own = getattr(provider, "catalog", None)
     if callable(own):
         found: Catalog = own()
@@ -184,13 +185,13 @@ def provider_catalog(provider: Provider) -> Catalog:
 
 
 def parallelism_of(cluster: RentedMachines) -> int:
-    """How many trials keep all machines busy that there may be: one for each core."""
+    """The number of trials that keeps the largest cluster busy: one for each core."""
     cores = cluster.cores()
     return max(1, sum(count * cores[name] for name, count in cluster.wish.largest().items()))
 
 
 def cluster_trial_price(cluster: RentedMachines, parallelism: int) -> Price:
-    """What an hour of a trial costs, when as many run as there are on all machines that there may be.
+    """What an hour of a trial costs on the largest cluster, shared by the trials that run on it at once.
 
     For forecasts: what is paid is what the meter says.
     """
@@ -202,7 +203,7 @@ def cluster_trial_price(cluster: RentedMachines, parallelism: int) -> Price:
 
 
 def check_payable(cluster: RentedMachines) -> None:
-    """BadInput if what is left of the budget does not pay for the machines that work begins with."""
+    """BadInput if the rest of the budget does not pay for the smallest cluster."""
     meter, counts = cluster.meter, cluster.wish.smallest()
     least_usd = sum(meter.least_usd(cluster.offer(name).price, count) for name, count in counts.items())
     if meter.left_usd + ROUNDING_USD >= least_usd:

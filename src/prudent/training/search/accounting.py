@@ -1,4 +1,7 @@
-"""What trials cost, and how long the money for them lasts: by their own time, or by the machines' meter."""
+"""What trials cost, and how long the money for them lasts: by their own time, or by the machines' meter.
+
+Trials that a kill or a crash interrupted were paid too: heartbeats on the disk tell how long they lasted.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any, Protocol
 from prudent.cloud.meter import Meter
 from prudent.core.ledger import Ledger, LedgerEntry, Reservation
 from prudent.core.money import ROUNDING_USD, Price
-from prudent.tuning.charges import INTERRUPTED
+from prudent.tuning.study.settlement import INTERRUPTED
 from prudent.tuning.trial import Outcome
 
 
@@ -28,25 +31,25 @@ class CostAccounting(Protocol):
         """What is left for further trials; inf without a budget."""
 
     @property
-    def paid_s(self) -> float:
+    def affordable_s(self) -> float:
         """How long a trial could go on with what is left, if all others had as much."""
 
     @property
-    def broke(self) -> bool:
-        """Whether the money is gone, and what trials ran on with it: whatever fails now fails for that."""
+    def out_of_money(self) -> bool:
+        """Whether the money, and with it the machines, are gone: whatever fails now fails for that reason."""
 
     @property
-    def every_s(self) -> float:
-        """How often `lasts_s` is to be asked, for it changes without anybody saying so; inf: it does not."""
+    def poll_every_s(self) -> float:
+        """How often `lasts_s` must be asked again because it changes by itself; inf: it does not."""
 
     def begin(self, number: int, likely_s: float) -> None:
-        """A trial begins that should take so long (inf: nobody knows)."""
+        """A trial begins that should take so long (inf: unknown)."""
 
     def lasts_s(self, number: int, age_s: float) -> float:
-        """Up to which age a trial of this age is paid for; all that it takes to end it is not in that."""
+        """Up to which age a trial of this age is paid for, without the time that ending it takes."""
 
-    def more(self, number: int) -> bool:
-        """Whether a trial that has reached that age gets more money."""
+    def extend(self, number: int) -> bool:
+        """Whether a trial that has reached that age gets more money; if so, it is put aside."""
 
     def settle(self, number: int, outcome: Outcome) -> float:
         """A trial is over; answers what it has cost."""
@@ -54,18 +57,18 @@ class CostAccounting(Protocol):
     def restore(self, number: int, outcome: Outcome, usd: float) -> None:
         """A trial of an earlier session was paid."""
 
-    def lost(self, seconds: float) -> float:
-        """Trials that a kill or Ctrl-C ended lasted so long in all; answers what that has cost."""
+    def charge_interrupted(self, seconds: float) -> float:
+        """Charge trials that a kill or Ctrl-C ended after so long in all; answers what that has cost."""
 
 
 class PriceAccounting:
     """Every trial costs the price of its own time: on a machine that trials share, by their share.
 
-    Money is put aside before a trial begins, and more while it runs; a charge is what was paid, always.
+    Money is reserved before a trial begins, and more while it runs; a charge is always what was paid.
     """
 
-    broke = False
-    every_s = math.inf
+    out_of_money = False
+    poll_every_s = math.inf
 
     def __init__(self, price: Price, budget_usd: float | None, parallelism: int) -> None:
         self._price, self._parallelism = price, parallelism
@@ -81,7 +84,7 @@ class PriceAccounting:
         return self._ledger.left_usd
 
     @property
-    def paid_s(self) -> float:
+    def affordable_s(self) -> float:
         return self._price.seconds_for(self._ledger.left_usd / self._parallelism)
 
     def begin(self, number: int, likely_s: float) -> None:
@@ -97,7 +100,7 @@ class PriceAccounting:
             return math.inf
         return self._price.seconds_for(self._reserved[number].usd)
 
-    def more(self, number: int) -> bool:
+    def extend(self, number: int) -> bool:
         reservation = self._reserved[number]
         return self._ledger.extend_up_to(reservation, max(reservation.usd, 1e-6)) > ROUNDING_USD
 
@@ -109,14 +112,14 @@ class PriceAccounting:
             return 0.0
         usd = self._price.cost_usd(lasted_s)
         if usd > reservation.usd:
-            self._ledger.extend_up_to(reservation, usd - reservation.usd)  # the rest of it passes the budget
+            self._ledger.extend_up_to(reservation, usd - reservation.usd)  # the remainder exceeds the budget
         return self._ledger.settle_usd(reservation, usd, lasted_s, self._price, note=outcome.status).usd
 
     def restore(self, number: int, outcome: Outcome, usd: float) -> None:
         if usd > 0:
             self._ledger.restore(LedgerEntry(f"trial {number}", usd, outcome.time_s, self._price))
 
-    def lost(self, seconds: float) -> float:
+    def charge_interrupted(self, seconds: float) -> float:
         usd = self._price.cost_usd(seconds)
         if usd > 0:
             self._ledger.restore(
@@ -126,16 +129,16 @@ class PriceAccounting:
 
 
 class MeterAccounting:
-    """What rented machines cost is divided among the trials under way; while there is none, nobody has it.
+    """What rented machines cost is divided among the running trials; while none runs, no trial is charged.
 
-    The budget is for all of it, from the order to the give-back: somebody else ends the machines in time, and
-    `gone` tells when the money was.
+    The budget covers all of it, from the order to the give-back. A `BudgetGuard` ends the machines in time;
+    `is_gone` tells that it did.
     """
 
-    every_s = 0.1
+    poll_every_s = 0.1
 
-    def __init__(self, meter: Meter, gone: Callable[[], bool]) -> None:
-        self._meter, self._gone = meter, gone
+    def __init__(self, meter: Meter, is_gone: Callable[[], bool]) -> None:
+        self._meter, self._is_gone = meter, is_gone
         self._counted_usd = meter.spent_usd()
         self._shares_usd: dict[int, float] = {}
 
@@ -147,15 +150,15 @@ class MeterAccounting:
     def left_usd(self) -> float:
         """What the time left is worth: a billing minimum that was paid is there to be used."""
         rate = self._meter.usd_per_s
-        return self._meter.left_usd if rate == 0 and not self.broke else self.paid_s * rate
+        return self._meter.left_usd if rate == 0 and not self.out_of_money else self.affordable_s * rate
 
     @property
-    def paid_s(self) -> float:
-        return 0.0 if self.broke else self._meter.lasts_s()
+    def affordable_s(self) -> float:
+        return 0.0 if self.out_of_money else self._meter.lasts_s()
 
     @property
-    def broke(self) -> bool:
-        return self._gone()
+    def out_of_money(self) -> bool:
+        return self._is_gone()
 
     def begin(self, number: int, likely_s: float) -> None:
         del likely_s
@@ -164,9 +167,9 @@ class MeterAccounting:
 
     def lasts_s(self, number: int, age_s: float) -> float:
         del number
-        return age_s + self.paid_s
+        return age_s + self.affordable_s
 
-    def more(self, number: int) -> bool:
+    def extend(self, number: int) -> bool:
         del number
         return False
 
@@ -178,7 +181,7 @@ class MeterAccounting:
     def restore(self, number: int, outcome: Outcome, usd: float) -> None:
         """Leases remember what was paid before: the meter has it."""
 
-    def lost(self, seconds: float) -> float:
+    def charge_interrupted(self, seconds: float) -> float:
         del seconds  # the meter has that too
         return 0.0
 
@@ -190,44 +193,46 @@ class MeterAccounting:
 
 
 EVERY_S, SHARE = 1.0, 0.01
-"""How often they are noted: what a kill leaves unpaid is no more than this, or this share of a trial."""
+"""How often heartbeats are recorded: a kill leaves no more than this, or this share of a trial, unpaid."""
 
 
 class TrialHeartbeats:
-    """How long trials lasted that were ended before their time, in all sessions of a request.
+    """How long interrupted trials lasted, in all sessions of a request, kept on the disk.
 
-    A trial that was told in a journal is no such one, whatever was noted of it before.
+    A trial whose outcome is in a journal was not interrupted, whatever was recorded of it before.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         said = _read(path)
-        self._lost_s = float(said.get("lost_s", 0.0))
+        self._interrupted_s = float(said.get("lost_s", 0.0))
         self._left: dict[str, float] = dict(said.get("under_way_s", {}))
         self.due_s = -math.inf
-        """When the next sign is due."""
+        """When the next heartbeat is due."""
 
-    def lost_s(self, told: Collection[int]) -> float:
-        """What was lost in earlier sessions, once it is known which trials were told."""
-        self._lost_s += math.fsum(age_s for number, age_s in self._left.items() if int(number) not in told)
+    def interrupted_s(self, ended: Collection[int]) -> float:
+        """The time of trials that were interrupted in earlier sessions: those not among the `ended`."""
+        self._interrupted_s += math.fsum(
+            age_s for number, age_s in self._left.items() if int(number) not in ended
+        )
         self._left = {}
-        if self._lost_s:
+        if self._interrupted_s:
             self._write({})
-        return self._lost_s
+        return self._interrupted_s
 
-    def note(self, now_s: float, ages_s: Mapping[int, float]) -> None:
-        """These trials live, and have lasted so long."""
+    def record(self, now_s: float, ages_s: Mapping[int, float]) -> None:
+        """Record the ages of the trials that run."""
         self.due_s = now_s + max(EVERY_S, SHARE * max(ages_s.values(), default=0.0))
         self._write(ages_s)
 
-    def lose(self, seconds: float) -> None:
-        """A trial was ended before its time after so long."""
-        self._lost_s += seconds
+    def add_interrupted(self, seconds: float) -> None:
+        """A trial was interrupted after so long."""
+        self._interrupted_s += seconds
         self._write({})
 
     def _write(self, ages_s: Mapping[int, float]) -> None:
         fresh = self._path.with_suffix(".new")
-        fresh.write_text(json.dumps({"lost_s": self._lost_s, "under_way_s": dict(ages_s)}))
+        fresh.write_text(json.dumps({"lost_s": self._interrupted_s, "under_way_s": dict(ages_s)}))
         os.replace(fresh, self._path)
 
 

@@ -1,4 +1,11 @@
-"""What a request comes to for each method: where to look, how often, and where it is cheap to begin."""
+"""Methods of a request: the search space of each, its progress, and which one gets the next trial.
+
+The next trial goes to the method from which an improvement is likely to cost least. That cost is estimated
+from the method's own past, as FLAML does (Wang et al., MLSys 2021): what the last improvements took, and, for
+a method that is behind, what it would take at its rate to catch up with the best. Methods are drawn in
+inverse proportion to that cost, so that an expensive one is tried rarely and none never. Random and
+grid searches let their methods take turns instead.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +19,7 @@ from prudent.core.seeds import rng_for
 from prudent.core.space import Configuration, Space
 from prudent.training.algorithms.algorithm import Algorithm
 from prudent.training.algorithms.hyperparameter import Hyperparameter
-from prudent.training.algorithms.registry import algorithm, sensible, settings_of
+from prudent.training.algorithms.registry import algorithm, default_algorithms, transform_settings
 from prudent.training.engines.engine import DataShape
 from prudent.training.request.request import BAYESIAN, FRUGAL, Method, TrainingRequest, Transform
 
@@ -39,12 +46,12 @@ class MethodPlan:
     space: Space
     search: str
     fraction: str | None
-    enough: int
+    default_trials: int
     cheap: Configuration
     good: Configuration
     costly: tuple[str, ...]
 
-    def parts(self, configuration: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], float]:
+    def split(self, configuration: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], float]:
         """Hyper-parameters, transforms and the share of the data that a configuration of the space means."""
         chosen: dict[str, Any] = {}
         transforms: dict[str, dict[str, Any]] = {}
@@ -64,7 +71,7 @@ class MethodPlan:
         """The shares of the data that are used, the least first."""
         return (1.0,) if self.fraction is None else tuple(self.space[self.fraction].values)
 
-    def on(self, share: float, configuration: Configuration) -> Configuration:
+    def on_share(self, share: float, configuration: Configuration) -> Configuration:
         """The same configuration on that share of the data."""
         return configuration if self.fraction is None else {**configuration, self.fraction: share}
 
@@ -76,12 +83,13 @@ def strategy_name(request: TrainingRequest) -> str:
 
 
 def method_plans(request: TrainingRequest, shape: DataShape | None = None) -> tuple[MethodPlan, ...]:
-    """A plan for each method of the request, or for what is sensible where it names none.
+    """A plan for each method of the request, or for the default algorithms where it names none.
 
     `shape` tells how many classes and rows there are; without it nothing is left out.
     """
     methods = request.methods or tuple(
-        Method(algorithm=found.name) for found in sensible(request.domain, shape.classes if shape else 0)
+        Method(algorithm=found.name)
+        for found in default_algorithms(request.domain, shape.classes if shape else 0)
     )
     search = strategy_name(request)
     return tuple(_method_plan(index, method, request, search, shape) for index, method in enumerate(methods))
@@ -94,7 +102,7 @@ def _method_plan(
     parameters = _hyperparameters(found, method, search) + _transforms(request.transforms)
     shares = _shares(search, shape.rows if shape and found.needs_data else 0)
     searched = [parameter for parameter in parameters if parameter.size != 1]
-    enough = _default_trials(search, Space(parameters), len(searched))
+    default_trials = _default_trials(search, Space(parameters), len(searched))
     cheap = {parameter.name: _starting_value(found, parameter, "cheap") for parameter in parameters}
     good = {parameter.name: _starting_value(found, parameter, "good") for parameter in parameters}
     costly = tuple(own.name for own in found.hyperparameters if own.search and own.search.cheap is not None)
@@ -102,11 +110,11 @@ def _method_plan(
         parameters = [*parameters, Ordinal(FRACTION, shares, log=True)]
         cheap[FRACTION] = good[FRACTION] = shares[0]
     fraction = FRACTION if shares else None
-    return MethodPlan(index, found, Space(parameters), search, fraction, enough, cheap, good, costly)
+    return MethodPlan(index, found, Space(parameters), search, fraction, default_trials, cheap, good, costly)
 
 
 def _hyperparameters(found: Algorithm, method: Method, search: str) -> list[Parameter]:
-    """Those that the method names; where it names none at all, those that are worth a search."""
+    """The hyper-parameters that the method names; where it names none, those that are worth a search."""
     if method.hyperparameters is None and search != "grid":
         looked = [parameter.searched() for parameter in found.hyperparameters if parameter.search]
         return looked or [_fixed(found)]
@@ -131,7 +139,7 @@ def _searched(parameter: Hyperparameter, said: Mapping[str, Any]) -> Parameter:
 def _transforms(asked: Sequence[Transform]) -> list[Parameter]:
     parameters: list[Parameter] = []
     for transform in asked:
-        for name, setting in settings_of(transform.name).items():
+        for name, setting in transform_settings(transform.name).items():
             full = _renamed(setting, f"{transform.name}.{name}")
             said = transform.settings.get(name, setting.default)
             if isinstance(said, Mapping):
@@ -161,7 +169,7 @@ def _shares(search: str, rows: int) -> tuple[float, ...]:
 def _default_trials(search: str, space: Space, searched: int) -> int:
     """How many trials a method gets when no budget ends it.
 
-    A grid is looked at whole. Of a finite space a third is drawn (as in the paper, 4 of 12); otherwise ten
+    A grid is tried whole. Of a finite space a third is drawn (as in the paper, 4 of 12); otherwise ten
     trials for each hyper-parameter, which is what most advise.
     """
     size = space.size
@@ -173,39 +181,39 @@ def _default_trials(search: str, space: Space, searched: int) -> int:
 
 
 def _starting_value(found: Algorithm, parameter: Parameter, kind: str) -> Any:
-    """The value that is known as cheap or good, or else the default, or else the nearest there is."""
+    """The cheap or good value of a parameter, or else its default; of the values allowed, the nearest."""
     if parameter.size == 1:
         return parameter.values[0]
     own = {known.name: known for known in found.hyperparameters}.get(parameter.name)
-    wishes = [getattr(own.search, kind) if own and own.search else None, own.default if own else None]
-    for wish in wishes:
-        near = None if wish is None else _nearest(parameter, wish)
+    wanted_values = [getattr(own.search, kind) if own and own.search else None, own.default if own else None]
+    for wanted in wanted_values:
+        near = None if wanted is None else _nearest(parameter, wanted)
         if near is not None:
             return near
     return parameter.from_unit(0.0 if parameter.finite else 0.5)
 
 
-def _nearest(parameter: Parameter, wish: Any) -> Any:
-    if isinstance(wish, (int, float)) and not isinstance(wish, bool):
+def _nearest(parameter: Parameter, wanted: Any) -> Any:
+    if isinstance(wanted, (int, float)) and not isinstance(wanted, bool):
         if parameter.finite and (parameter.size or 0) <= 10_000:
             numbers = [value for value in parameter.values if isinstance(value, (int, float))]
-            return min(numbers, key=lambda value: abs(value - wish), default=None)
-        low, high = getattr(parameter, "low", wish), getattr(parameter, "high", wish)
-        return parameter.check(min(max(wish, low), high))
-    return wish if parameter.finite and wish in parameter.values else None
+            return min(numbers, key=lambda value: abs(value - wanted), default=None)
+        low, high = getattr(parameter, "low", wanted), getattr(parameter, "high", wanted)
+        return parameter.check(min(max(wanted, low), high))
+    return wanted if parameter.finite and wanted in parameter.values else None
 
 
 LEAST_S = 0.05
-"""Deciding on a trial and starting it is worth that much, however short it is."""
+"""A trial counts as this long at least, for deciding on it and starting it takes time too."""
 WARM_UP = 3.0
-"""A first trial is not held to have cost more than so many times the second."""
+"""A first trial counts as no more than so many times the second."""
 SECOND_LOOK = 0.25
-"""A method is looked at twice if its first trial took no more than this share of the time left."""
+"""A method gets a second trial if its first took no more than this share of the time left."""
 
 
 @dataclass
 class MethodProgress:
-    """What a method has cost and brought so far; costs are in seconds."""
+    """What a method has cost and gained so far; costs are in seconds."""
 
     started: int = 0
     ended: int = 0
@@ -220,13 +228,13 @@ class MethodProgress:
     needed_s: float = 0.0
     """What the longest trial took that gave a model."""
 
-    def note(self, time_s: float, score: float | None) -> None:
+    def record(self, time_s: float, score: float | None) -> None:
         """Take in a trial that ended; `score` is None if it gave no model."""
         self.ended += 1
         if self.ended == 1:
             self.first_s = time_s
         elif self.ended == 2:
-            self._forgive(self.first_s - WARM_UP * max(time_s, LEAST_S))
+            self._discount_warm_up(self.first_s - WARM_UP * max(time_s, LEAST_S))
         self.spent_s += max(time_s, LEAST_S)
         if score is not None:
             self.needed_s = max(self.needed_s, time_s)
@@ -234,8 +242,8 @@ class MethodProgress:
             self.improved_s = [self.spent_s, self.improved_s[0]]
             self.before, self.best = self.best, score
 
-    def _forgive(self, excess_s: float) -> None:
-        """A first trial that took many times the second one loaded libraries or compiled: that is over."""
+    def _discount_warm_up(self, excess_s: float) -> None:
+        """Discount a first trial that took many times the second: it loaded libraries or compiled, once."""
         if excess_s > 0:
             self.spent_s -= excess_s
             self.improved_s = [max(at_s - excess_s, 0.0) for at_s in self.improved_s]
@@ -251,30 +259,30 @@ class MethodProgress:
 
 
 def choose_method(
-    standings: Sequence[MethodProgress],
+    methods_progress: Sequence[MethodProgress],
     open_methods: Sequence[int],
-    in_turn: bool,
+    round_robin: bool,
     seed: int,
     left_s: float = math.inf,
 ) -> int:
     """The method that gets the next trial, out of those that still have something to try.
 
-    >>> choose([Standing(started=2), Standing(started=1)], [0, 1], True, 0)
+    >>> choose_method([MethodProgress(started=2), MethodProgress(started=1)], [0, 1], True, 0)
     1
     """
-    fewest = min(open_methods, key=lambda index: (standings[index].started, index))
-    if in_turn or standings[fewest].started == 0:
+    fewest = min(open_methods, key=lambda index: (methods_progress[index].started, index))
+    if round_robin or methods_progress[fewest].started == 0:
         return fewest
     for index in open_methods:
-        once = standings[index]
+        once = methods_progress[index]
         if once.started == once.ended == 1 and once.first_s <= SECOND_LOOK * left_s:
             return index
-    unseen = [index for index in open_methods if standings[index].ended == 0]
+    unseen = [index for index in open_methods if methods_progress[index].ended == 0]
     known = [index for index in open_methods if index not in unseen] or list(open_methods)
-    best = max(standings[index].best for index in range(len(standings)))
-    weights = [1.0 / standings[index].cost_of_improvement_s(best) for index in known]
+    best = max(methods_progress[index].best for index in range(len(methods_progress)))
+    weights = [1.0 / methods_progress[index].cost_of_improvement_s(best) for index in known]
     total = math.fsum(weights)
     if not math.isfinite(total) or total <= 0:
         return fewest
-    rng = rng_for(seed, "allocation", sum(standing.started for standing in standings))
+    rng = rng_for(seed, "allocation", sum(method_progress.started for method_progress in methods_progress))
     return known[int(rng.choice(len(known), p=[weight / total for weight in weights]))]

@@ -7,7 +7,13 @@ from typing import Any
 
 from prudent.core.units import format_duration, format_money
 from prudent.training.request.request import TrainingRequest
-from prudent.training.request.resources import RentedMachines, available_cores, parallelism_of, cluster_trial_price, trial_price
+from prudent.training.request.resources import (
+    RentedMachines,
+    available_cores,
+    cluster_trial_price,
+    parallelism_of,
+    trial_price,
+)
 from prudent.training.search.methods import method_plans, strategy_name
 
 
@@ -56,7 +62,7 @@ def preview(request: TrainingRequest, engine: str, machines: RentedMachines | No
             plan.algorithm.name,
             tuple(str(parameter) for parameter in plan.space.parameters),
             plan.space.size,
-            None if limited else plan.enough,
+            None if limited else plan.default_trials,
         )
         for plan in method_plans(request)
     )

@@ -1,7 +1,7 @@
-"""What chooses the next trial of a method, and remembers on the disk what the trials gave.
+"""Proposers: each proposes the trials of one method, and keeps on the disk what they gave.
 
-Random and grid need no model and no history, so they have a quick path: the n-th configuration follows from
-the seed and n alone, and memory holds one small number a trial. Every other search is a study.
+Random and grid search need no model and no history: the n-th configuration follows from the seed and n alone,
+and memory holds one small number a trial. Every other search is a study of `prudent.tuning`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from prudent.core.money import Price
-from prudent.core.parameters import Integer
+from prudent.core.ranges import Integer
 from prudent.core.sampling import sample
 from prudent.core.seeds import rng_for
 from prudent.core.space import Configuration, Space
@@ -24,17 +24,17 @@ from prudent.training.search.methods import MethodPlan
 from prudent.tuning.journal import Journal
 from prudent.tuning.problem import LISTED
 from prudent.tuning.strategies.registry import register
-from prudent.tuning.study import Study
+from prudent.tuning.study.study import Study
 from prudent.tuning.trial import Outcome, Progress
 
 SCORE = "score"
 ENQUEUED = "given"
-"""The search of a plan whose configurations are chosen by another."""
+"""The search of a plan whose configurations are chosen elsewhere."""
 
 
 @dataclass(frozen=True)
 class TrialProposal:
-    """A trial that a method would like: its number among that method's trials, and where."""
+    """A trial that is proposed for a method: its number among that method's trials, and its configuration."""
 
     number: int
     configuration: Configuration
@@ -52,21 +52,21 @@ class Observation:
 
 
 class Proposer(Protocol):
-    """Ask for a trial, tell how it went; what was told is on the disk."""
+    """Proposes the trials of a method when asked; `tell` writes what they gave to the disk."""
 
     def ask(self) -> TrialProposal | None: ...
 
     def tell(
-        self, wish: TrialProposal, outcome: Outcome, progress: list[Progress], cost_usd: float
+        self, proposal: TrialProposal, outcome: Outcome, progress: list[Progress], cost_usd: float
     ) -> None: ...
 
-    def more(self) -> bool:
+    def has_more(self) -> bool:
         """Whether it may have another trial to ask for."""
 
-    def abandon(self, wish: TrialProposal) -> None:
+    def abandon(self, proposal: TrialProposal) -> None:
         """Forget a trial under way; a resumed search begins it again."""
 
-    def earlier(self) -> Iterator[Observation]:
+    def earlier_trials(self) -> Iterator[Observation]:
         """The trials of earlier sessions."""
 
     def recommended(self) -> Configuration | None:
@@ -76,11 +76,11 @@ class Proposer(Protocol):
 
 
 class _JournalledProposer:
-    """A search that needs no history: what is told goes to the disk, and is forgotten."""
+    """A search that needs no history: observations go to the journal and are not kept in memory."""
 
     def __init__(self, space: Space, header: dict[str, Any], journal: Path, resume: bool) -> None:
         self._journal = Journal.open(journal, header, resume)
-        told = [fact for fact in self._journal.facts if fact["fact"] == "told"]
+        facts = [fact for fact in self._journal.facts if fact["fact"] == "told"]
         self._earlier = [
             Observation(
                 fact["number"],
@@ -88,17 +88,19 @@ class _JournalledProposer:
                 Outcome(fact["status"], fact["time_s"], fact["measures"], fact["why"], fact["started"]),
                 fact["cost_usd"],
             )
-            for fact in told
+            for fact in facts
         ]
         self._journal.facts.clear()
 
-    def tell(self, wish: TrialProposal, outcome: Outcome, progress: list[Progress], cost_usd: float) -> None:
+    def tell(
+        self, proposal: TrialProposal, outcome: Outcome, progress: list[Progress], cost_usd: float
+    ) -> None:
         del progress
         self._journal.write(
             {
                 "fact": "told",
-                "number": wish.number,
-                "configuration": wish.configuration,
+                "number": proposal.number,
+                "configuration": proposal.configuration,
                 "status": outcome.status,
                 "time_s": outcome.time_s,
                 "measures": dict(outcome.measures),
@@ -109,10 +111,10 @@ class _JournalledProposer:
         )
         self._journal.facts.clear()  # they are on the disk; ten thousand trials need no memory
 
-    def abandon(self, wish: TrialProposal) -> None:
-        del wish
+    def abandon(self, proposal: TrialProposal) -> None:
+        del proposal
 
-    def earlier(self) -> Iterator[Observation]:
+    def earlier_trials(self) -> Iterator[Observation]:
         yield from self._earlier
         self._earlier = []
 
@@ -124,16 +126,16 @@ class _JournalledProposer:
 
 
 class EnumeratedProposer(_JournalledProposer):
-    """Random or grid: the n-th configuration is known at once."""
+    """Random or grid search: the n-th configuration follows from the seed and n."""
 
     def __init__(self, plan: MethodPlan, seed: int, fingerprint: str, journal: Path, resume: bool) -> None:
         header = {"job": fingerprint, "search": plan.search, "seed": seed}
         super().__init__(plan.space, header, journal, resume)
         self._order = _ConfigurationOrder(plan.space, plan.search == "random", seed)
-        self._done = {told.number for told in self._earlier}
+        self._done = {observation.number for observation in self._earlier}
         self._next = 0
 
-    def more(self) -> bool:
+    def has_more(self) -> bool:
         if not self._order.listed:
             return True
         return any(number not in self._done for number in range(self._next + 1, (self._order.size or 0) + 1))
@@ -151,30 +153,30 @@ class EnumeratedProposer(_JournalledProposer):
 
 
 class EnqueuedProposer(_JournalledProposer):
-    """Configurations that somebody else chooses, each once, in this session or an earlier one."""
+    """Configurations that are enqueued from outside, each tried once, in this session or an earlier one."""
 
     def __init__(self, plan: MethodPlan, fingerprint: str, journal: Path, resume: bool) -> None:
         super().__init__(plan.space, {"job": fingerprint, "search": "given"}, journal, resume)
         self._space = plan.space
-        self._known = {plan.space.key(told.configuration) for told in self._earlier}
-        self._next = max((told.number for told in self._earlier), default=0)
-        self._left: list[Configuration] = []
+        self._known = {plan.space.key(observation.configuration) for observation in self._earlier}
+        self._next = max((observation.number for observation in self._earlier), default=0)
+        self._queue: list[Configuration] = []
 
-    def add(self, configuration: Configuration) -> None:
-        """Choose a configuration; one that was tried is passed over."""
+    def enqueue(self, configuration: Configuration) -> None:
+        """Add a configuration to the queue; one that was enqueued before is skipped."""
         key = self._space.key(configuration)
         if key not in self._known:
             self._known.add(key)
-            self._left.append(self._space.check(configuration))
+            self._queue.append(self._space.check(configuration))
 
-    def more(self) -> bool:
-        return bool(self._left)
+    def has_more(self) -> bool:
+        return bool(self._queue)
 
     def ask(self) -> TrialProposal | None:
-        if not self._left:
+        if not self._queue:
             return None
         self._next += 1
-        return TrialProposal(self._next, self._left.pop(0), "the best so far, on more of the data")
+        return TrialProposal(self._next, self._queue.pop(0), "the best so far, on more of the data")
 
 
 class _ConfigurationOrder:
@@ -220,7 +222,7 @@ class _ConfigurationOrder:
 
 
 class StudyProposer:
-    """Any other strategy, as a study of its own."""
+    """Any other strategy: a study of its own proposes the trials."""
 
     def __init__(
         self,
@@ -232,13 +234,13 @@ class StudyProposer:
         price: Price,
         budget_s: float,
     ) -> None:
-        register(FRUGAL, "prudent.training.search.frugal", "Frugal", listed=False)
-        self._foresees = plan.search in ("fabolas", "fabulinus")
+        register(FRUGAL, "prudent.training.search.frugal", "FrugalSearch", listed=False)
+        self._predicts_full_data = plan.search in ("fabolas", "fabulinus")
         starts = {"cheap": tuple(plan.cheap.items()), "good": tuple(plan.good.items()), "costly": plan.costly}
         options = starts if plan.search == FRUGAL else {}
         self._study = Study(
             plan.space,
-            f"maximise {SCORE}" + (" at full data" if self._foresees else ""),
+            f"maximise {SCORE}" + (" at full data" if self._predicts_full_data else ""),
             lambda configuration: price,
             None,
             plan.search,
@@ -256,26 +258,28 @@ class StudyProposer:
             # No option of the study: a resumed request may have got more time.
             self._study.strategy.budget_s = budget_s
 
-    def more(self) -> bool:
+    def has_more(self) -> bool:
         return True
 
     def ask(self) -> TrialProposal | None:
         ask = self._study.ask()
         return None if ask is None else TrialProposal(ask.number, ask.configuration, ask.why)
 
-    def tell(self, wish: TrialProposal, outcome: Outcome, progress: list[Progress], cost_usd: float) -> None:
-        self._study.tell(wish.number, replace(outcome, bill_usd=cost_usd), progress)
+    def tell(
+        self, proposal: TrialProposal, outcome: Outcome, progress: list[Progress], cost_usd: float
+    ) -> None:
+        self._study.tell(proposal.number, replace(outcome, bill_usd=cost_usd), progress)
 
-    def abandon(self, wish: TrialProposal) -> None:
-        self._study.abandon(wish.number)
+    def abandon(self, proposal: TrialProposal) -> None:
+        self._study.abandon(proposal.number)
 
-    def earlier(self) -> Iterator[Observation]:
+    def earlier_trials(self) -> Iterator[Observation]:
         for trial in self._study.trials[: self._before]:
             outcome = Outcome(trial.status, trial.time_s, trial.measures, trial.why)
             yield Observation(trial.number, trial.configuration, outcome, trial.spent_usd)
 
     def recommended(self) -> Configuration | None:
-        return self._study.recommended if self._foresees else None
+        return self._study.recommended if self._predicts_full_data else None
 
     def close(self) -> None:
         self._study.close()
@@ -290,7 +294,7 @@ def proposer_for(
     price: Price,
     budget_s: float = math.inf,
 ) -> Proposer:
-    """What chooses the trials of a plan; `budget_s` is the training time of all plans together."""
+    """The proposer of a plan; `budget_s` is the training time of all plans together."""
     own_seed = int(rng_for(seed, "method", plan.index).integers(2**31))
     named = f"{fingerprint} {plan.index} {plan.algorithm.name} {plan.space.fingerprint()}"
     if plan.search == ENQUEUED:

@@ -1,4 +1,4 @@
-"""What the trials of a request gave: models, failures, and what a grid has to come back to."""
+"""Results of a request's trials: models, failures, unfinished trials, and models to promote to more data."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pathlib import Path
 from prudent.training.leaderboard import SAMPLE, LeaderboardEntry, TrialFailure, rank_key
 from prudent.training.search.methods import MethodPlan
 from prudent.training.search.proposers import TrialProposal
-from prudent.tuning.limits import OUT_OF_MONEY
+from prudent.tuning.study.limits import OUT_OF_MONEY
 from prudent.tuning.trial import CUT, FINISHED, Configuration, Outcome
 
 TOO_LONG = "it took too much of the time left"
 TIME_UP = "the time was up"
 RESUMABLE_CAUSES = (TOO_LONG, TIME_UP, OUT_OF_MONEY)
-"""What ends a trial that could have given a model: a grid, which is looked at whole, comes back to it."""
+"""Why a trial was cut that could have given a model: a grid, which is tried whole, begins it again."""
 
 
 @dataclass(frozen=True)
 class UnfinishedTrial:
-    """A trial of a grid that needs more time than it had: of which plan, which one, and how long that was."""
+    """A trial of a grid that was cut for lack of time or money: its plan and proposal, and its time."""
 
     index: int
-    wish: TrialProposal
+    proposal: TrialProposal
     lasted_s: float
 
 
@@ -39,7 +39,7 @@ class TrialResults:
         self._metric = metric
         self.entries: list[LeaderboardEntry] = []
         self.failures: list[TrialFailure] = []
-        self.cut_short: dict[int, UnfinishedTrial] = {}
+        self.unfinished: dict[int, UnfinishedTrial] = {}
 
     def __len__(self) -> int:
         return len(self.entries) + len(self.failures)
@@ -52,21 +52,21 @@ class TrialResults:
         self,
         index: int,
         plan: MethodPlan,
-        wish: TrialProposal,
+        proposal: TrialProposal,
         number: int,
         folder: Path,
         outcome: Outcome,
         cost_usd: float,
     ) -> LeaderboardEntry | TrialFailure:
         """Take in how a trial of a plan ended; `number` is the trial's among all of the request."""
-        cost_usd += self._forget(number)
-        hyperparameters, transforms, fraction = plan.parts(wish.configuration)
+        cost_usd += self._take_back(number)
+        hyperparameters, transforms, fraction = plan.split(proposal.configuration)
         if not gave_model(outcome):
             why, cut = outcome.why or "it gave no score", outcome.status == CUT
             failure = TrialFailure(number, plan.algorithm.name, hyperparameters, why, cost_usd, cut)
             self.failures.append(failure)
             if plan.search == "grid" and cut and why in RESUMABLE_CAUSES:
-                self.cut_short[number] = UnfinishedTrial(index, wish, outcome.time_s)
+                self.unfinished[number] = UnfinishedTrial(index, proposal, outcome.time_s)
             return failure
         if plan.fraction is not None:
             transforms = {**transforms, SAMPLE: {"fraction": fraction}}
@@ -88,9 +88,9 @@ class TrialResults:
         self.entries.append(entry)
         return entry
 
-    def _forget(self, number: int) -> float:
+    def _take_back(self, number: int) -> float:
         """Take back the failure of a trial that was begun again; answers what that attempt has cost."""
-        if self.cut_short.pop(number, None) is None:
+        if self.unfinished.pop(number, None) is None:
             return 0.0
         [before] = [failure for failure in self.failures if failure.trial == number]
         self.failures.remove(before)
@@ -98,7 +98,7 @@ class TrialResults:
 
 
 MOST_CANDIDATES = 10
-"""So many of the best models are looked through for those that can be trained on more data in time."""
+"""So many of the best models are candidates for training on more data."""
 
 
 def promotions(
@@ -106,7 +106,7 @@ def promotions(
 ) -> list[tuple[int, Configuration]]:
     """The best models so far that saw a part of the data, on as much of it as the time left allows.
 
-    Each with the place of its plan. Training is taken to grow in proportion to the rows.
+    Each comes with the index of its plan. Training time is assumed to grow in proportion to the rows.
     """
     found: list[tuple[int, Configuration]] = []
     for entry in sorted(entries, key=rank_key)[:MOST_CANDIDATES]:
@@ -116,7 +116,7 @@ def promotions(
         plan, share = plans[place], entry.transforms.get(SAMPLE, {}).get("fraction", 1.0)
         affordable = [more for more in plan.shares if entry.train_s * more / share <= left_s]
         if affordable and affordable[-1] > share:
-            found.append((place, plan.on(affordable[-1], configuration_of(entry))))
+            found.append((place, plan.on_share(affordable[-1], configuration_of(entry))))
     return found
 
 

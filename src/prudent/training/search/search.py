@@ -33,185 +33,193 @@ from prudent.training.search.stopping import (
     SearchLimits,
     TrialTimes,
 )
-from prudent.tuning.endings import ShutdownMargin
-from prudent.tuning.limits import OUT_OF_MONEY
+from prudent.tuning.study.limits import OUT_OF_MONEY, ShutdownMargin
 from prudent.tuning.trial import CUT, FAILED, Outcome, Progress
 
 GIVE_UP = 25
-"""A method whose first trials all failed, so many of them, is not tried further (a grid is)."""
+"""A method is given up when so many trials, all its first ones, have failed (a grid is not)."""
 LEFT_FOR_MORE_DATA = 0.2
-"""The share of a budget that a search on parts of the data leaves for training the best on all of them."""
+"""The share of a budget that a search on parts of the data reserves for training the best on all of them."""
 
 GRACE_S = 5.0
-"""The search cuts a trial in time; an engine that has heard nothing so much later ends it by itself."""
+"""So long after a trial's limit an engine ends the trial itself, if the search has not cut it."""
 
 INTERRUPTED = "it was interrupted"
 
 
 class TrainingSearch:
-    """Runs the trials of some plans; `results` grow as trials end.
+    """Runs the trials of some method plans; `results` grow as trials end.
 
     Trials of earlier sessions are taken in first, and paid for already. The clock is that of the whole
-    request: what earlier sessions took counts. The last `later` plans repeat the others, for what did best on
-    a part of the data: they come at the end, when only what the terms put by is left.
+    request: what earlier sessions took counts. The last `more_data_methods` plans repeat the others, to train
+    on more data what did best on a part of them. Their trials begin when only the reserved share of the
+    limits is left.
     """
 
     def __init__(
         self,
         plans: Sequence[MethodPlan],
-        seekers: Sequence[Proposer],
+        proposers: Sequence[Proposer],
         session: TrainingSession,
         request: TrainingRequest,
         work: Path,
-        terms: SearchLimits,
-        charging: CostAccounting,
-        signs: TrialHeartbeats,
+        limits: SearchLimits,
+        accounting: CostAccounting,
+        heartbeats: TrialHeartbeats,
         watch: EventCallback | None = None,
-        later: int = 0,
+        more_data_methods: int = 0,
     ) -> None:
-        self._plans, self._seekers, self._session = plans, seekers, session
-        self._request, self._work, self._terms = request, work, terms
-        self._charging, self._turns, self._endings = charging, TrialTimes(terms), ShutdownMargin()
-        self._signs = signs
+        self._plans, self._proposers, self._session = plans, proposers, session
+        self._request, self._work, self._limits = request, work, limits
+        self._accounting, self._heartbeats = accounting, heartbeats
+        self._times, self._shutdown_margin = TrialTimes(limits), ShutdownMargin()
         self._watch = watch or (lambda event: None)
-        self.results = TrialResults(terms.metric)
+        self.results = TrialResults(limits.metric)
         self.ended = ""
-        self._standings = [MethodProgress() for _ in plans]
-        self._later = range(len(plans) - later, len(plans))
-        self._open = set(range(len(plans) - later))
-        self._waiting: set[int] = set()
-        self._futile = False
-        self._peers = FinishedCurves()
-        self._listener = TrialMonitor(
-            self._limit_s, charging.every_s, self._endings.noticed, self._sign, lambda: signs.due_s
+        self._methods_progress = [MethodProgress() for _ in plans]
+        self._more_data_methods = range(len(plans) - more_data_methods, len(plans))
+        self._open_methods = set(range(len(plans) - more_data_methods))
+        self._waiting_methods: set[int] = set()
+        self._money_too_short = False
+        self._finished_curves = FinishedCurves()
+        self._monitor = TrialMonitor(
+            self._limit_s,
+            accounting.poll_every_s,
+            self._shutdown_margin.noticed,
+            self._record_heartbeats,
+            lambda: heartbeats.due_s,
         )
-        self._members = self._listener.members
-        for index, seeker in enumerate(seekers):
-            for told in seeker.earlier():
-                self._take_in(index, told)
-        lost_s = signs.lost_s(self.results.numbers)
-        self._turns.used_before(lost_s / terms.parallelism)
-        self.interrupted_usd = charging.lost(lost_s)
-        if len(self.results) or lost_s:
-            self._watch(SpendingUpdated(charging.spent_usd))
+        self._in_progress = self._monitor.trials
+        for index, proposer in enumerate(proposers):
+            for observation in proposer.earlier_trials():
+                self._restore_trial(index, observation)
+        interrupted_s = heartbeats.interrupted_s(self.results.numbers)
+        self._times.add_earlier(interrupted_s / limits.parallelism)
+        self.interrupted_usd = accounting.charge_interrupted(interrupted_s)
+        if len(self.results) or interrupted_s:
+            self._watch(SpendingUpdated(accounting.spent_usd))
 
     # The loop
 
     def run(self) -> bool:
         """Work until nothing is left to do; True if it was interrupted."""
         try:
-            self._fill()
-            while self._members:
-                member, event = self._listener.hear()
-                self._handle(member, event)
-                self._fill()
+            self._start_trials()
+            while self._in_progress:
+                trial, event = self._monitor.next_event()
+                self._handle(trial, event)
+                self._start_trials()
         except KeyboardInterrupt:
             self.ended = INTERRUPTED
-            self._drop()
+            self._stop_all()
             return True
         except BaseException:
-            self._drop()
+            self._stop_all()
             raise
         finally:
-            self._listener.close()
+            self._monitor.close()
         return False
 
-    def _fill(self) -> None:
-        while len(self._members) < self._terms.parallelism:
-            over = self._over()
-            ready = [index for index in sorted(self._open) if index not in self._waiting]
-            if not over and not ready and self._start_again():
+    def _start_trials(self) -> None:
+        while len(self._in_progress) < self._limits.parallelism:
+            over = self._stop_reason()
+            ready = [index for index in sorted(self._open_methods) if index not in self._waiting_methods]
+            if not over and not ready and self._restart_unfinished():
                 continue
             if over or not ready:
-                self.ended = self.ended or over or ("" if self._members else self._all_tried())
-                if not self._later or not (over or not self._members):
+                self.ended = self.ended or over or ("" if self._in_progress else self._all_tried())
+                if not self._more_data_methods or not (over or not self._in_progress):
                     return
-                self._go_on_with_the_best()
+                self._continue_on_more_data()
                 continue
             index = choose_method(
-                self._standings, ready, self._in_turn, self._request.seed, self._turns.left_s()
+                self._methods_progress, ready, self._round_robin, self._request.seed, self._times.left_s()
             )
             if not self._start(index):
-                if any(member.index == index for member in self._members.values()):
-                    self._waiting.add(index)
+                if any(trial.index == index for trial in self._in_progress.values()):
+                    self._waiting_methods.add(index)
                 else:
-                    self._open.discard(index)
+                    self._open_methods.discard(index)
 
-    def _go_on_with_the_best(self) -> None:
-        """From now on only what did best on a part of the data, or promises to, is trained on more.
+    def _continue_on_more_data(self) -> None:
+        """Train on more data what did best on a part of them, or is predicted to, and nothing else.
 
         Where nothing is left to train on more data, the search goes on as before until the end.
         """
-        first, self._later = self._later, range(0)
-        self._terms = replace(self._terms, put_by=0.0)
-        foretold = [
-            (place, seeker.recommended()) for place, seeker in enumerate(self._seekers[: first.start])
+        first, self._more_data_methods = self._more_data_methods, range(0)
+        self._limits = replace(self._limits, reserved_share=0.0)
+        predicted = [
+            (place, proposer.recommended()) for place, proposer in enumerate(self._proposers[: first.start])
         ]
-        chosen = [(place, self._plans[place].on(1.0, found)) for place, found in foretold if found]
-        left_s = SAFE_SHARE * self._turns.left_s()
+        chosen = [(place, self._plans[place].on_share(1.0, found)) for place, found in predicted if found]
+        left_s = SAFE_SHARE * self._times.left_s()
         entries, plans = self.results.entries, self._plans[: first.start]
-        chosen = chosen or promotions(entries, plans, left_s, self._terms.parallelism)
+        chosen = chosen or promotions(entries, plans, left_s, self._limits.parallelism)
         if not chosen:
             self.ended = ""
             return
-        self._open, self._waiting = set(first), set()
+        self._open_methods, self._waiting_methods = set(first), set()
         for place, configuration in chosen:
-            again = self._seekers[first.start + place]
-            assert isinstance(again, EnqueuedProposer)
-            again.add(configuration)
+            more_data = self._proposers[first.start + place]
+            assert isinstance(more_data, EnqueuedProposer)
+            more_data.enqueue(configuration)
 
     @property
-    def _in_turn(self) -> bool:
+    def _round_robin(self) -> bool:
         return self._plans[0].search in ("random", "grid")
 
-    def _over(self) -> str:
+    def _stop_reason(self) -> str:
         """Why no further trial may start; empty while it may."""
-        terms, charging = self._terms, self._charging
-        if len(self.results) + len(self._members) >= terms.most_trials:
-            return f"{terms.trials} trials were made"
-        spent = charging.left_usd <= max(ROUNDING_USD, terms.put_by_usd())
-        if spent or self._futile or charging.paid_s <= self._endings.least_s:
-            return f"the budget of {format_money(terms.price_of_all_usd or 0.0)} is spent"
-        if self._turns.left_s() <= terms.put_by_s():
-            if terms.time_s is not None and terms.time_s <= terms.deadline_left_s:
-                return f"the {format_duration(terms.time_s)} are over"
+        limits, accounting = self._limits, self._accounting
+        if len(self.results) + len(self._in_progress) >= limits.most_trials:
+            return f"{limits.trials} trials were made"
+        spent = accounting.left_usd <= max(ROUNDING_USD, limits.reserved_usd())
+        if spent or self._money_too_short or accounting.affordable_s <= self._shutdown_margin.least_s:
+            return f"the budget of {format_money(limits.budget_usd or 0.0)} is spent"
+        if self._times.left_s() <= limits.reserved_s():
+            if limits.time_s is not None and limits.time_s <= limits.deadline_left_s:
+                return f"the {format_duration(limits.time_s)} are over"
             return "the deadline has come"
         return ""
 
     def _all_tried(self) -> str:
-        if not self.results.cut_short:
+        if not self.results.unfinished:
             return "everything was tried"
-        left = format_duration(max(self._turns.left_s(), 0.0))
+        left = format_duration(max(self._times.left_s(), 0.0))
         return f"everything was tried, and the {left} left are too short for what was cut"
 
     def _start(self, index: int) -> bool:
         """Begin a trial of a method; False if it has none to begin now."""
-        plan, standing = self._plans[index], self._standings[index]
-        if not self._terms.limited and standing.started >= plan.enough:
+        plan, method_progress = self._plans[index], self._methods_progress[index]
+        if not self._limits.limited and method_progress.started >= plan.default_trials:
             return False
-        wish = self._seekers[index].ask()
-        if wish is None:
+        proposal = self._proposers[index].ask()
+        if proposal is None:
             return False
-        left_s = self._turns.left_s()
-        limit_s = self._turns.limit_s(left_s, standing.needed_s, not self.results.entries)
-        self._begin(index, wish, limit_s, self._turns.turn_s(left_s))
+        left_s = self._times.left_s()
+        limit_s = self._times.limit_s(left_s, method_progress.needed_s, not self.results.entries)
+        self._begin(index, proposal, limit_s, self._times.trial_s(left_s))
         return True
 
-    def _start_again(self) -> bool:
-        """Begin a trial again that was cut short, with all the time that is left; False if there is none."""
-        left_s = self._turns.left_s()
-        for number, short in self.results.cut_short.items():
-            if short.lasted_s < left_s and number not in self._members:
-                self._begin(short.index, short.wish, left_s, SAFE_SHARE * left_s)
+    def _restart_unfinished(self) -> bool:
+        """Begin an unfinished trial again, with all the time that is left; False if there is none."""
+        left_s = self._times.left_s()
+        for number, unfinished_trial in self.results.unfinished.items():
+            if unfinished_trial.lasted_s < left_s and number not in self._in_progress:
+                self._begin(unfinished_trial.index, unfinished_trial.proposal, left_s, SAFE_SHARE * left_s)
                 return True
         return False
 
-    def _begin(self, index: int, wish: TrialProposal, limit_s: float, soft_s: float) -> None:
+    def _begin(self, index: int, proposal: TrialProposal, limit_s: float, soft_s: float) -> None:
         """Begin a trial; it should end by itself after `soft_s`, and is cut after `limit_s`."""
-        plan, standing, left_s = self._plans[index], self._standings[index], self._turns.left_s()
-        number = self._number(index, wish.number)
-        hyperparameters, transforms, fraction = plan.parts(wish.configuration)
-        soft_s = min(soft_s, SAFE_SHARE * self._charging.paid_s)
+        plan, method_progress, left_s = (
+            self._plans[index],
+            self._methods_progress[index],
+            self._times.left_s(),
+        )
+        number = self._number(index, proposal.number)
+        hyperparameters, transforms, fraction = plan.split(proposal.configuration)
+        soft_s = min(soft_s, SAFE_SHARE * self._accounting.affordable_s)
         spec = TrialSpec(
             number,
             plan.algorithm.name,
@@ -219,130 +227,146 @@ class TrainingSearch:
             transforms,
             fraction,
             self._request.seed,
-            self._folder(index, wish.number),
+            self._folder(index, proposal.number),
             None if math.isinf(left_s) else left_s + GRACE_S,
             None if math.isinf(soft_s) else soft_s,
         )
-        self._charging.begin(number, standing.spent_s / standing.ended if standing.ended else math.inf)
-        standing.started += 1
+        self._accounting.begin(
+            number, method_progress.spent_s / method_progress.ended if method_progress.ended else math.inf
+        )
+        method_progress.started += 1
         began_s = time.monotonic()
         run = self._session.start(spec)
-        self._listener.add(TrialInProgress(number, index, wish, run, began_s, limit_s))
-        self._watch(TrainingTrialStarted(number, plan.algorithm.name, wish.why))
+        self._monitor.add(TrialInProgress(number, index, proposal, run, began_s, limit_s))
+        self._watch(TrainingTrialStarted(number, plan.algorithm.name, proposal.why))
 
     def _number(self, index: int, own: int) -> int:
-        """A number for each trial of the request that follows from its method and its place there."""
-        return (own - 1) * self._terms.methods + self._plans[index].index + 1
+        """The trial's number within the request, from its method and its number within that method."""
+        return (own - 1) * self._limits.methods + self._plans[index].index + 1
 
     def _folder(self, index: int, own: int) -> Path:
         return self._work / str(self._number(index, own))
 
-    # Runs under way
+    # Running trials
 
-    def _limit_s(self, member: TrialInProgress, age_s: float) -> float:
-        """At which age a trial has had its time, or its money but for what its end takes."""
-        paid_s = self._charging.lasts_s(member.number, age_s) - self._endings.least_s
-        return min(member.limit_s, paid_s)
+    def _limit_s(self, trial: TrialInProgress, age_s: float) -> float:
+        """The age at which a trial has used its time, or its money except for what ending it costs."""
+        affordable_s = self._accounting.lasts_s(trial.number, age_s) - self._shutdown_margin.least_s
+        return min(trial.limit_s, affordable_s)
 
-    def _handle(self, member: TrialInProgress, event: Progress | Outcome | None) -> None:
+    def _handle(self, trial: TrialInProgress, event: Progress | Outcome | None) -> None:
         if isinstance(event, Progress):
-            member.progress.append(event)
-            self._watch(TrainingTrialReported(member.number, self._plans[member.index].algorithm.name, event))
-            if self._may_cut(member) and self._peers.outdone(self._kind(member), member.progress):
-                self._cut(member, OTHERS_BETTER)
+            trial.progress.append(event)
+            self._watch(TrainingTrialReported(trial.number, self._plans[trial.index].algorithm.name, event))
+            if self._may_cut(trial) and self._finished_curves.is_clearly_worse(
+                self._comparison_group(trial), trial.progress
+            ):
+                self._cut(trial, OTHERS_BETTER)
         elif isinstance(event, Outcome):
-            self._end(member, event)
-        elif member.heard_s >= member.limit_s:
-            self._late(member)
-        elif not self._charging.more(member.number):
-            # Where the money ends a trial that has hardly begun, it would end the next one too.
-            self._futile = self._futile or member.heard_s <= self._endings.least_s
-            self._cut(member, OUT_OF_MONEY)
+            self._end(trial, event)
+        elif trial.heard_s >= trial.limit_s:
+            self._at_time_limit(trial)
+        elif not self._accounting.extend(trial.number):
+            # Money that ends a trial as soon as it begins would end the next one too.
+            self._money_too_short = self._money_too_short or trial.heard_s <= self._shutdown_margin.least_s
+            self._cut(trial, OUT_OF_MONEY)
 
-    def _late(self, member: TrialInProgress) -> None:
-        """Cut a trial that had its time, unless it keeps nobody waiting: then it may use what is left."""
-        left_s = self._turns.left_s()
+    def _at_time_limit(self, trial: TrialInProgress) -> None:
+        """Cut a trial that had its time, or let it use all that is left if no other trial waits."""
+        left_s = self._times.left_s()
         if left_s > 0 and not self._others_wait():
-            member.limit_s = member.heard_s + left_s
+            trial.limit_s = trial.heard_s + left_s
         else:
-            self._cut(member, TIME_UP if left_s <= 0 else TOO_LONG)
+            self._cut(trial, TIME_UP if left_s <= 0 else TOO_LONG)
 
     def _others_wait(self) -> bool:
-        """Whether there is another trial to begin, and no room for it."""
-        full = len(self._members) == self._terms.parallelism
-        return full and any(self._seekers[index].more() for index in self._open)
+        """Whether another trial could begin if this one ended."""
+        full = len(self._in_progress) == self._limits.parallelism
+        return full and any(self._proposers[index].has_more() for index in self._open_methods)
 
-    def _may_cut(self, member: TrialInProgress) -> bool:
-        """Whether the request lets trials be cut for others; those on the most data at the end never are."""
-        search, asked = self._plans[member.index].search, self._request.early_stopping
+    def _may_cut(self, trial: TrialInProgress) -> bool:
+        """Whether the request allows early stopping; trials on more data never are stopped."""
+        search, asked = self._plans[trial.index].search, self._request.early_stopping
         return search != ENQUEUED and (search != "grid" if asked is None else asked)
 
-    def _kind(self, member: TrialInProgress) -> tuple[int, float]:
-        """Trials of the same method on as much data can be compared from stage to stage."""
-        return member.index, self._plans[member.index].parts(member.wish.configuration)[2]
+    def _comparison_group(self, trial: TrialInProgress) -> tuple[int, float]:
+        """Method and share of the data: trials in which both agree are compared at the same stage."""
+        return trial.index, self._plans[trial.index].split(trial.proposal.configuration)[2]
 
-    def _cut(self, member: TrialInProgress, why: str) -> None:
-        """End a trial early; what that takes is paid for, and expected of the next one."""
-        if member.clocked is None:
-            self._end(member, self._stopped(member, why))
+    def _cut(self, trial: TrialInProgress, why: str) -> None:
+        """End a trial early; the time its end takes is paid for, and expected of the next one."""
+        if trial.clocked is None:
+            self._end(trial, self._cut_run(trial, why))
         else:
-            self._listener.end_aside(member, lambda: self._stopped(member, why))
+            self._monitor.end_in_thread(trial, lambda: self._cut_run(trial, why))
 
-    def _stopped(self, member: TrialInProgress, why: str) -> Outcome:
+    def _cut_run(self, trial: TrialInProgress, why: str) -> Outcome:
         begun_s = time.monotonic()
-        member.heard_s = max(member.heard_s, begun_s - member.began_s)
-        outcome = member.run.cut(member.heard_s, why)
+        trial.heard_s = max(trial.heard_s, begun_s - trial.began_s)
+        outcome = trial.run.cut(trial.heard_s, why)
         ending_s = time.monotonic() - begun_s
-        self._endings.stopped(ending_s, 0.0)
+        self._shutdown_margin.stopped(ending_s, 0.0)
         return replace(outcome, ending_s=ending_s)
 
-    def _end(self, member: TrialInProgress, outcome: Outcome) -> None:
-        del self._members[member.number]
-        index = member.index
-        self._waiting.discard(index)
-        if outcome.status == FAILED and self._charging.broke:
+    def _end(self, trial: TrialInProgress, outcome: Outcome) -> None:
+        del self._in_progress[trial.number]
+        index = trial.index
+        self._waiting_methods.discard(index)
+        if outcome.status == FAILED and self._accounting.out_of_money:
             outcome = replace(outcome, status=CUT, why=OUT_OF_MONEY)  # its machines are gone
-        cost_usd = self._charging.settle(member.number, outcome)
+        cost_usd = self._accounting.settle(trial.number, outcome)
         if gave_model(outcome):
-            self._peers.add(self._kind(member), member.progress, outcome.measures["score"])
+            self._finished_curves.add(
+                self._comparison_group(trial), trial.progress, outcome.measures["score"]
+            )
         # On the disk first: a model that is paid for is never lost.
-        self._seekers[index].tell(member.wish, outcome, member.progress, cost_usd)
-        result = self._record(index, member.wish, outcome, cost_usd)
-        self._watch(SpendingUpdated(self._charging.spent_usd))
+        self._proposers[index].tell(trial.proposal, outcome, trial.progress, cost_usd)
+        result = self._record(index, trial.proposal, outcome, cost_usd)
+        self._watch(SpendingUpdated(self._accounting.spent_usd))
         self._watch(TrainingTrialEnded(result))
 
-    def _sign(self) -> None:
-        """Note now and then that the trials live, and for how long."""
-        if (now_s := time.monotonic()) >= self._signs.due_s:
-            self._signs.note(now_s, {number: member.age_s for number, member in self._members.items()})
+    def _record_heartbeats(self) -> None:
+        """Record from time to time how long the running trials have lasted."""
+        if (now_s := time.monotonic()) >= self._heartbeats.due_s:
+            self._heartbeats.record(
+                now_s, {number: trial.age_s for number, trial in self._in_progress.items()}
+            )
 
-    def _drop(self) -> None:
-        """Stop what is under way, and charge its time; a resumed request begins it again."""
-        for member in list(self._members.values()):
-            outcome = self._listener.end_of(member) or self._stopped(member, INTERRUPTED)
-            self._signs.lose(outcome.time_s + outcome.ending_s)
-            self.interrupted_usd += self._charging.settle(member.number, outcome)
-            self._seekers[member.index].abandon(member.wish)
-        self._members.clear()
-        self._watch(SpendingUpdated(self._charging.spent_usd))
+    def _stop_all(self) -> None:
+        """Stop the running trials and charge their time; a resumed request begins them again."""
+        for trial in list(self._in_progress.values()):
+            outcome = self._monitor.wait_for_end(trial) or self._cut_run(trial, INTERRUPTED)
+            self._heartbeats.add_interrupted(outcome.time_s + outcome.ending_s)
+            self.interrupted_usd += self._accounting.settle(trial.number, outcome)
+            self._proposers[trial.index].abandon(trial.proposal)
+        self._in_progress.clear()
+        self._watch(SpendingUpdated(self._accounting.spent_usd))
 
-    # What is known
+    # Results
 
-    def _take_in(self, index: int, told: Observation) -> None:
+    def _restore_trial(self, index: int, observation: Observation) -> None:
         """A trial of an earlier session."""
-        self._standings[index].started += 1
-        self._charging.restore(self._number(index, told.number), told.outcome, told.cost_usd)
-        self._turns.used_before(told.outcome.time_s / self._terms.parallelism)
-        wish = TrialProposal(told.number, told.configuration, "once more, with more time")
-        self._watch(TrainingTrialEnded(self._record(index, wish, told.outcome, told.cost_usd), earlier=True))
+        self._methods_progress[index].started += 1
+        self._accounting.restore(
+            self._number(index, observation.number), observation.outcome, observation.cost_usd
+        )
+        self._times.add_earlier(observation.outcome.time_s / self._limits.parallelism)
+        proposal = TrialProposal(observation.number, observation.configuration, "once more, with more time")
+        self._watch(
+            TrainingTrialEnded(
+                self._record(index, proposal, observation.outcome, observation.cost_usd), earlier=True
+            )
+        )
 
     def _record(
-        self, index: int, wish: TrialProposal, outcome: Outcome, cost_usd: float
+        self, index: int, proposal: TrialProposal, outcome: Outcome, cost_usd: float
     ) -> LeaderboardEntry | TrialFailure:
-        plan, standing = self._plans[index], self._standings[index]
-        standing.note(outcome.time_s, outcome.measures["score"] if gave_model(outcome) else None)
-        hopeless = standing.ended >= GIVE_UP and math.isinf(standing.best) and plan.search != "grid"
+        plan, method_progress = self._plans[index], self._methods_progress[index]
+        method_progress.record(outcome.time_s, outcome.measures["score"] if gave_model(outcome) else None)
+        hopeless = (
+            method_progress.ended >= GIVE_UP and math.isinf(method_progress.best) and plan.search != "grid"
+        )
         if hopeless:
-            self._open.discard(index)
-        number, folder = self._number(index, wish.number), self._folder(index, wish.number)
-        return self.results.add(index, plan, wish, number, folder, outcome, cost_usd)
+            self._open_methods.discard(index)
+        number, folder = self._number(index, proposal.number), self._folder(index, proposal.number)
+        return self.results.add(index, plan, proposal, number, folder, outcome, cost_usd)

@@ -9,30 +9,108 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from prudent.cloud.cluster import cluster_text
+from prudent.cloud.catalog import cluster_text
 from prudent.cloud.leases.reaper import reap
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.register import LeaseRegister
+from prudent.cloud.machine_parameter import MachineParameter
 from prudent.cloud.providers.provider import Provider
-from prudent.core.errors import BadInput
+from prudent.core.errors import BadInput, unknown
 from prudent.core.money import Price
 from prudent.core.space import Space
+from prudent.tuning.jobs.cluster_pool import KEEP_S, ClusterPool
 from prudent.tuning.jobs.cluster_run import ClusterRun, ClusterTask
 from prudent.tuning.jobs.command import folder_of, texts, variable
-from prudent.tuning.jobs.declared import (
+from prudent.tuning.jobs.job import (
     declared_fraction,
     declared_measures,
     declared_seconds,
     fingerprint_of,
 )
-from prudent.tuning.jobs.leftovers import trial_name
-from prudent.tuning.jobs.logs import TrialLog, cannot_write
-from prudent.tuning.jobs.machines import MachineSelection
-from prudent.tuning.jobs.rentals import KEEP_S, ClusterPool
+from prudent.tuning.jobs.pid_files import trial_name
+from prudent.tuning.jobs.pricing import Formula
+from prudent.tuning.jobs.run_output import TrialLog, cannot_write
 from prudent.tuning.jobs.template import CommandTemplate, texts_of
 from prudent.tuning.trial import Configuration
+
+_REMEDY = (
+    "add a parameter like cluster: {machine: {types: [m5.large], count: [1, 2]}}, or "
+    "price: {machine: m5.large, count: workers}."
+)
+
+
+@dataclass(frozen=True)
+class MachineSelection:
+    """The type and the count of machines, by a machine parameter or by what the price says.
+
+    >>> space = Space.parse({"workers": [1, 2, 4]})
+    >>> Machines.of({"machine": "m5.large", "count": "workers"}, space).wanted({"workers": 2})
+    ('m5.large', 2)
+    """
+
+    types: tuple[str, ...]
+    parameter: MachineParameter | None = None
+    machine: str = ""
+    count: Formula | None = None
+
+    @classmethod
+    def of(cls, price: Any, space: Space) -> MachineSelection:
+        """What is said under `price`, or the one machine parameter of the space."""
+        parameters = [one for one in space.parameters if isinstance(one, MachineParameter)]
+        if isinstance(price, str):
+            parameters = [one for one in parameters if one.name == price]
+        elif isinstance(price, Mapping):
+            return cls._said(price, space)
+        elif price is not None:
+            raise BadInput(
+                "The price comes from where the machines are; remove it, and name machines instead."
+            )
+        if len(parameters) != 1:
+            several = "It names several clusters; keep one" if parameters else "It names no machines"
+            raise BadInput(f"{several}: {_REMEDY}")
+        return cls(tuple(parameters[0].types), parameters[0])
+
+    @classmethod
+    def _said(cls, price: Mapping[str, Any], space: Space) -> MachineSelection:
+        for key in price:
+            if key not in ("machine", "count"):
+                raise unknown("key of the price, where machines are rented,", key, ("machine", "count"))
+        machine = price.get("machine")
+        if not isinstance(machine, str):
+            raise BadInput(f"The price names no machine: {_REMEDY}")
+        count = Formula.parse(str(price.get("count", 1)), space)
+        if machine not in space.names:
+            return cls((machine,), None, machine, count)
+        if not space[machine].finite:
+            raise BadInput(f'"{machine}" lists no machine types; list them, like [m5.large, c5.xlarge].')
+        types: Sequence[Any] = space[machine].values
+        return cls(tuple(str(value) for value in types), None, machine, count)
+
+    def wanted(self, configuration: Configuration) -> tuple[str, int]:
+        """The type and the count for a canonical configuration."""
+        if self.parameter is not None:
+            count, machine = self.parameter.cluster(configuration[self.parameter.name])
+            return machine.name, count
+        assert self.count is not None
+        number = self.count(configuration)
+        if number < 1 or number != int(number):
+            raise BadInput(
+                f'The count "{self.count.text}" is {number:g} at {configuration}, which is not a number of '
+                "machines; make it a whole number from 1."
+            )
+        return str(configuration.get(self.machine, self.machine)), int(number)
+
+    def fingerprint(self) -> str:
+        how = (
+            self.parameter.name
+            if self.parameter
+            else f"{self.count.text if self.count else 1} x {self.machine}"
+        )
+        return f"{how}: {', '.join(self.types)}"
+
 
 LEASE_S = 300.0
 EXCLUDED = (".git", "__pycache__", "*.pyc", ".venv", "*.prudent")
@@ -69,7 +147,7 @@ class ClusterCommandJob:
         price: Any = None,
         fraction: str | None = None,
         *,
-        register: Register | None = None,
+        register: LeaseRegister | None = None,
         directory: Path | str = Path("."),
         logs: Path | str | None = None,
         worker: str | Sequence[str] | None = None,
@@ -112,7 +190,7 @@ class ClusterCommandJob:
 
     def _own_home(self) -> tuple[str, ...]:
         """Where machines of this computer live, if that is in the job's folder: no files of the job."""
-        home = (self._register or Register()).home.resolve()
+        home = (self._register or LeaseRegister()).home.resolve()
         folder = self.directory.resolve()
         return (glob.escape(home.relative_to(folder).as_posix()),) if home.is_relative_to(folder) else ()
 
@@ -218,9 +296,9 @@ class ClusterCommandJob:
                 )
             return self._rentals
 
-    def _registered(self) -> Register:
+    def _registered(self) -> LeaseRegister:
         if self._register is None:
-            self._register = Register()
+            self._register = LeaseRegister()
         return self._register
 
     def _note(self) -> None:
@@ -258,5 +336,7 @@ class ClusterCommandJob:
 def _inside(path: str) -> str:
     pure = PurePosixPath(path)
     if not path or pure.is_absolute() or ".." in pure.parts or str(pure) == ".":
-        raise BadInput(f'"{path}" is no path to fetch; give one below the folder of the job, like model.bin.')
+        raise BadInput(
+            f'"{path}" is not a path to fetch; give one below the folder of the job, like model.bin.'
+        )
     return str(pure)

@@ -16,15 +16,12 @@ from prudent.cloud.providers.channel import LOST, Channel, RemoteProcess
 from prudent.cloud.providers.provider import LaunchFailed
 from prudent.core.errors import PrudentError
 from prudent.core.money import Price
-from prudent.core.points import kill_point
-from prudent.tuning.jobs.exits import outcome_of_exit
-from prudent.tuning.jobs.leftovers import trial_name
-from prudent.tuning.jobs.lines import LineSplitter
-from prudent.tuning.jobs.logs import TrialLog
-from prudent.tuning.jobs.rentals import ClusterPool, PooledCluster
-from prudent.tuning.jobs.reports import ReportedMeasures
+from prudent.core.processes import kill_point
+from prudent.tuning.jobs.cluster_pool import ClusterPool, PooledCluster
+from prudent.tuning.jobs.pid_files import trial_name
+from prudent.tuning.jobs.run_output import LineSplitter, ReportedMeasures, TrialLog, outcome_of_exit
 from prudent.tuning.jobs.timeline import Timeline
-from prudent.tuning.limits import OUT_OF_MONEY
+from prudent.tuning.study.limits import OUT_OF_MONEY
 from prudent.tuning.trial import CUT, FAILED, Outcome, Progress
 
 LOSSES = 3

@@ -15,23 +15,25 @@ from pathlib import Path
 from typing import IO
 
 from prudent.cloud.process_guard import process_guard
-from prudent.cloud.processes import ProcessTree, new_cookie
-from prudent.cloud.procfs import ProcessIdentity
+from prudent.cloud.processes import ProcessIdentity, ProcessTree, new_cookie
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
 from prudent.core.space import Space
-from prudent.tuning.jobs.declared import (
+from prudent.tuning.jobs.job import (
     declared_fraction,
     declared_measures,
     declared_seconds,
     fingerprint_of,
 )
-from prudent.tuning.jobs.exits import outcome_of_exit
-from prudent.tuning.jobs.leftovers import PidFile, ended_path, reap_processes, trial_name
-from prudent.tuning.jobs.lines import LineSplitter
-from prudent.tuning.jobs.logs import TrialLog, cannot_write
+from prudent.tuning.jobs.pid_files import PidFile, ended_path, reap_processes, trial_name
 from prudent.tuning.jobs.pricing import PriceSpec, pricing
-from prudent.tuning.jobs.reports import ReportedMeasures
+from prudent.tuning.jobs.run_output import (
+    LineSplitter,
+    ReportedMeasures,
+    TrialLog,
+    cannot_write,
+    outcome_of_exit,
+)
 from prudent.tuning.jobs.template import CommandTemplate, texts_of
 from prudent.tuning.jobs.timeline import Timeline
 from prudent.tuning.trial import CUT, FAILED, Configuration, Outcome, Progress
@@ -123,7 +125,7 @@ class CommandJob:
             self._forget(number)
             process_guard().forget_cookie(cookie)
             if isinstance(error, OSError):
-                why = f"could not start: {error.strerror or error}; mend the command or the machine."
+                why = f"could not start: {error.strerror or error}; fix the command or the machine."
                 return CommandRun.unstarted(Outcome(FAILED, 0.0, {}, why, started=False))
             raise
         return CommandRun(tree, (out, err), timeline, self, number)
@@ -313,7 +315,7 @@ def folder_of(path: Path) -> Path:
 def texts(environment: Mapping[str, str]) -> dict[str, str]:
     for name, value in environment.items():
         if not isinstance(name, str) or not isinstance(value, str) or not name or "=" in name:
-            raise BadInput(f"The environment variable {name}={value!r} is no text; put it in quotes.")
+            raise BadInput(f"The environment variable {name}={value!r} is not text; put it in quotes.")
     return dict(environment)
 
 

@@ -12,7 +12,7 @@ from prudent.core.errors import BadInput, unknown
 from prudent.core.money import Price
 from prudent.core.space import Space
 from prudent.tuning.goal import TIME
-from prudent.tuning.jobs.declared import (
+from prudent.tuning.jobs.job import (
     ELAPSED,
     declared_fraction,
     declared_measures,
@@ -21,7 +21,7 @@ from prudent.tuning.jobs.declared import (
     name_of,
 )
 from prudent.tuning.jobs.pricing import PriceSpec, pricing
-from prudent.tuning.jobs.reports import ReportedMeasures, as_number, seen_until
+from prudent.tuning.jobs.run_output import ReportedMeasures, as_number, seen_until
 from prudent.tuning.jobs.timeline import Timeline
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Outcome, Progress
 

@@ -57,7 +57,7 @@ Write {{ and }} for braces that belong to the command itself.
             [command] if isinstance(command, str) else list(command) if isinstance(command, Sequence) else ()
         )
         if not texts or not all(isinstance(text, str) for text in texts) or not texts[0].strip():
-            raise BadInput(f"{command!r} is no command; write a shell command, or a list of words.")
+            raise BadInput(f"{command!r} is not a command; write a shell command, or a list of words.")
         for text in texts:
             if "\0" in text:
                 raise BadInput("The command holds a NUL character; remove it.")

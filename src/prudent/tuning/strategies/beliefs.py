@@ -5,19 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.seeds import rng_for
-from prudent.tuning.acquisition import normal_cdf
 from prudent.tuning.goal import Constraint
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
+from prudent.tuning.strategies.acquisition import normal_cdf
 from prudent.tuning.strategies.margins import margins_of
-from prudent.tuning.surrogates.gp import GaussianProcess, Standardization, GPHyperparameters, weigh_hyperparameters
+from prudent.tuning.surrogates.gp import (
+    GaussianProcess,
+    GPHyperparameters,
+    Standardization,
+    pseudo_observations,
+    weigh_hyperparameters,
+)
 from prudent.tuning.trial import CUT, FAILED, Trial
+
+if TYPE_CHECKING:
+    from prudent.tuning.surrogates.trees import Trees
 
 Array = NDArray[np.float64]
 
@@ -266,8 +275,6 @@ class SurrogateFitter:
         return self._settings[key]
 
     def _trees(self, trials: Sequence[Trial], X: Array, y: Array, pool: Candidates, pending: Array) -> Belief:
-        from prudent.tuning.strategies.forest import TreesBelief
-
         rng = rng_for(self._seed, "trees", len(trials))
         if len(pending):
             there = TreesBelief.fit(X, y, pending, rng, self._n_trees)
@@ -301,8 +308,6 @@ def _without_cuts(X: Array, targets: RegressionTargets, settings: GPHyperparamet
     extra = targets.doubt / scale.deviation**2
     if not is_cut.any():
         return y, extra
-    from prudent.tuning.surrogates.censored import pseudo_observations
-
     base = float(settings.noise[0])
     noise = base + extra
     values, spreads = pseudo_observations(
@@ -332,3 +337,27 @@ def _with_estimates(
             still_cut[place] = False
             doubt[place] = max(typical, LEAST_DOUBT) ** 2
     return out, still_cut, doubt
+
+
+class TreesBelief:
+    """Trees fitted to samples, seen through a pool of candidates; `given` refits for every path."""
+
+    def __init__(self, trees: Trees, pool: Array) -> None:
+        self._trees = trees
+        self._pool = pool
+        self.mean, self.std = trees.predict(pool)
+
+    @classmethod
+    def fit(cls, X: Array, y: Array, pool: Array, rng: np.random.Generator, n_trees: int) -> TreesBelief:
+        from prudent.tuning.surrogates.trees import Trees
+
+        # Trees that agree are not sure: never below a twentieth of the spread of what was seen.
+        floor = max((0.05 * float(y.std())) ** 2, 1e-6)
+        return cls(Trees.fit(X, y, rng, n_trees=n_trees, variance_floor=floor), pool)
+
+    def narrowed(self, indices: NDArray[np.int64]) -> TreesBelief:
+        return TreesBelief(self._trees, self._pool[indices])
+
+    def given(self, indices: NDArray[np.int64], values: Array) -> tuple[Array, Array]:
+        mean, std = self._trees.fantasies(self._pool[indices], values, self._pool)
+        return mean, std

@@ -17,7 +17,7 @@ from prudent.tuning.problem import Candidates, Problem
 from prudent.tuning.strategies.beliefs import Belief
 from prudent.tuning.strategies.lookahead import Acquisition, Mask, ScoredCandidate
 from prudent.tuning.strategies.lynceus import Lynceus, LynceusOptions
-from prudent.tuning.strategies.options import require
+from prudent.tuning.strategies.strategy import require
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.tuning.acquisition import hermite_nodes
+from prudent.tuning.strategies.acquisition import hermite_nodes
 from prudent.tuning.surrogates.gp import safe_cholesky
-from prudent.tuning.surrogates.gp_kernels import compiled
+from prudent.tuning.surrogates.kernels import compiled
 from prudent.tuning.surrogates.product_gp import Indices, ProductProcess
 
 Array = NDArray[np.float64]

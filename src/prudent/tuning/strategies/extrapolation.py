@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from prudent.core.seeds import rng_for
 from prudent.tuning.history import History
 from prudent.tuning.strategies.beliefs import USUAL_LOG_COST, last_refit
-from prudent.tuning.strategies.subsampling import FractionCandidates, FractionGrid, Indices
+from prudent.tuning.strategies.candidates import FractionCandidates, FractionGrid, Indices
 from prudent.tuning.surrogates.gp import Standardization
 from prudent.tuning.surrogates.product_gp import (
     Basis,
-    ProductProcess,
     FractionSamples,
-    ProductHyperparameters,
     FractionShape,
+    ProductHyperparameters,
+    ProductProcess,
     draw_hyperparameters,
     power_law,
     proportional,
@@ -139,7 +139,9 @@ def _line(X: Array, s: Array, y: Array, basis: Basis) -> tuple[Array, float]:
 class Extrapolator:
     """Turns a history into curves. Pure in the history; it only remembers settings that it drew before."""
 
-    def __init__(self, ground: FractionGrid, surrogate: str, paper: bool, seed: int, n_trees: int = 10) -> None:
+    def __init__(
+        self, ground: FractionGrid, surrogate: str, paper: bool, seed: int, n_trees: int = 10
+    ) -> None:
         self._ground, self._surrogate, self._seed, self._n_trees = ground, surrogate, seed, n_trees
         self._paper = paper
         self._rows: dict[int, tuple[Array, float, float]] = {}
@@ -152,7 +154,9 @@ class Extrapolator:
         y = np.log([max(trial.time_s, 1e-6) for trial in trials]) + log_price
         y = y + np.array([_missing(trial) for trial in trials])
         extra = np.array([CUT_NOISE * (trial.status == CUT) for trial in trials])
-        shape = FractionShape(proportional, plain=True) if self._paper else FractionShape(power_law, power=1.0)
+        shape = (
+            FractionShape(proportional, plain=True) if self._paper else FractionShape(power_law, power=1.0)
+        )
         return self._curve("cost", trials, FractionSamples(X, s, y, extra), shape, history, field)
 
     def measure(self, name: str, history: History, field: FractionCandidates) -> tuple[CurveBelief, Warp]:

@@ -17,18 +17,28 @@ from numpy.typing import NDArray
 
 from prudent.core.seeds import rng_for
 from prudent.core.units import format_money
-from prudent.tuning.acquisition import hermite_nodes
 from prudent.tuning.goal import COST, TIME
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
+from prudent.tuning.strategies.acquisition import hermite_nodes
 from prudent.tuning.strategies.beliefs import SurrogateFitter
-from prudent.tuning.strategies.entropy import PosteriorDraws, information, information_of_marginals, joint_draws
-from prudent.tuning.strategies.extrapolation import CurveBelief, Extrapolator, TreesCurve, GPCurve, Warp
-from prudent.tuning.strategies.first_looks import ScalingDesign
-from prudent.tuning.strategies.foretelling import prediction_of
-from prudent.tuning.strategies.options import require
-from prudent.tuning.strategies.prospect import FeasibleInterval, GoalPosterior, bill_usd, goal_posterior
-from prudent.tuning.strategies.subsampling import FractionCandidates, FractionGrid, Indices
+from prudent.tuning.strategies.candidates import FractionCandidates, FractionGrid, Indices
+from prudent.tuning.strategies.entropy import (
+    PosteriorDraws,
+    information,
+    information_of_marginals,
+    joint_draws,
+)
+from prudent.tuning.strategies.extrapolation import CurveBelief, Extrapolator, GPCurve, TreesCurve, Warp
+from prudent.tuning.strategies.goal_posterior import (
+    FeasibleInterval,
+    GoalPosterior,
+    bill_usd,
+    goal_posterior,
+    prediction_of,
+)
+from prudent.tuning.strategies.initial_design import ScalingDesign
+from prudent.tuning.strategies.strategy import require
 from prudent.tuning.trial import Configuration, Proposal
 
 Array = NDArray[np.float64]
@@ -65,7 +75,9 @@ class FabolasOptions:
         require(1 <= self.nodes <= 9, "nodes must be 1 to 9; 3 is usual.")
         require(self.overhead_usd > 0, "overhead_usd must be above 0; a tenth of a cent is little.")
         require(self.start_configurations >= 2, "start_configurations must be at least 2.")
-        require(0.5 <= self.confidence < 1, "confidence must be at least 0.5 and below 1; 0.99 is the paper's.")
+        require(
+            0.5 <= self.confidence < 1, "confidence must be at least 0.5 and below 1; 0.99 is the paper's."
+        )
         require(self.trees >= 2, "trees must be at least 2; 10 is usual.")
         require(self.epsilon >= 0, "epsilon must be 0 or more; 0 goes on while there is money.")
 
@@ -178,7 +190,9 @@ class Fabolas:
         cost = self._extrapolator.log_cost(history, field)
         measures = {name: self._extrapolator.measure(name, history, field) for name in self._reported}
         works = self._works(history, field.candidates)
-        return ModelSnapshot(field, cost, measures, goal_posterior(self._problem.goal, field, cost, measures, works))
+        return ModelSnapshot(
+            field, cost, measures, goal_posterior(self._problem.goal, field, cost, measures, works)
+        )
 
     def _works(self, history: History, candidates: Candidates) -> Array:
         return self._learner.works(history, candidates)
@@ -203,7 +217,12 @@ class Fabolas:
         return full[np.argsort(-hope, kind="stable")[: self._options.representers]]
 
     def _searched(
-        self, view: ModelSnapshot, tests: Indices, bill: Array, chosen: Indices, bands: tuple[FeasibleInterval, ...]
+        self,
+        view: ModelSnapshot,
+        tests: Indices,
+        bill: Array,
+        chosen: Indices,
+        bands: tuple[FeasibleInterval, ...],
     ) -> Array:
         """Entropy search for the optimum among representers, within bands if there are any.
 
@@ -234,7 +253,13 @@ class Fabolas:
         return told
 
     def _drawn(
-        self, curve: CurveBelief, band: FeasibleInterval | None, h: int, tests: Indices, chosen: Indices, rng: np.random.Generator
+        self,
+        curve: CurveBelief,
+        band: FeasibleInterval | None,
+        h: int,
+        tests: Indices,
+        chosen: Indices,
+        rng: np.random.Generator,
     ) -> PosteriorDraws:
         assert isinstance(curve, GPCurve)
         normals = rng.standard_normal((self._options.draws, len(chosen) + 1))

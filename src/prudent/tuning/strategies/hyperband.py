@@ -1,22 +1,99 @@
-"""Hyperband: many configurations on little data, the best third of them on three times as much, and so on."""
+"""Hyperband and BOHB: many configurations on little data, the best of them on more, and so on."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
 from prudent.core.seeds import rng_for
+from prudent.tuning.goal import COST, TIME, Goal
 from prudent.tuning.history import History
 from prudent.tuning.problem import Problem
-from prudent.tuning.strategies.brackets import Bracket, brackets, rank_key, time_exponent
-from prudent.tuning.strategies.options import require
-from prudent.tuning.strategies.strategy import best_configuration
-from prudent.tuning.trial import Configuration, Proposal, Trial
+from prudent.tuning.strategies.strategy import best_configuration, require
+from prudent.tuning.trial import CUT, FINISHED, Configuration, Proposal, Trial
+
+
+@dataclass(frozen=True)
+class Rung:
+    """So many configurations run on this share of the data."""
+
+    fraction: float
+    count: int
+
+
+Bracket = tuple[Rung, ...]
+
+
+def brackets(fractions: Sequence[float], eta: float, least: float) -> list[Bracket]:
+    """Hyperband's brackets, one cycle of them: from many on the least data to a few on all of it.
+
+    With s_max = ⌊log_η(1 / least)⌋, bracket b = s_max … 0 starts ⌈(s_max + 1) / (b + 1) · η^b⌉ configurations
+    at the share η^-b; each rung keeps one in η and gives it η times the data. A share that the job does not
+    offer becomes the nearest one it does (`fractions`; empty: any is offered); rungs that thereby fall
+    together are one.
+
+    >>> [(rung.fraction, rung.count) for rung in brackets([0.1, 0.25, 1.0], 3.0, 0.1)[0]]
+    [(0.1, 9), (0.25, 3), (1.0, 1)]
+    """
+    deepest = math.floor(math.log(1.0 / least) / math.log(eta) + 1e-9)
+    return [_bracket(fractions, eta, least, depth, deepest) for depth in range(deepest, -1, -1)]
+
+
+def _bracket(fractions: Sequence[float], eta: float, least: float, depth: int, deepest: int) -> Bracket:
+    start = math.ceil((deepest + 1) / (depth + 1) * eta**depth - 1e-9)
+    rungs: dict[float, int] = {}
+    for step in range(depth + 1):
+        share = _nearest(fractions, max(eta ** (step - depth), least))
+        rungs.setdefault(share, max(1, math.floor(start * eta**-step + 1e-9)))
+    return tuple(Rung(share, count) for share, count in sorted(rungs.items()))
+
+
+def _nearest(fractions: Sequence[float], share: float) -> float:
+    return min(fractions, key=lambda f: abs(math.log(f / share)), default=share)
+
+
+def time_exponent(trials: Sequence[tuple[object, float, Trial]]) -> float:
+    """How time grows with the data: the β of time ∝ fraction^β, from runs of one configuration on two shares.
+
+    `trials`: (configuration without its fraction, fraction, trial). The median over such pairs, within 0 and
+    1; in proportion (1) while there are none.
+    """
+    seen: dict[object, list[tuple[float, float]]] = {}
+    slopes = []
+    for place, fraction, trial in trials:
+        if trial.status != FINISHED or trial.time_s <= 0:
+            continue
+        for other, time_s in seen.setdefault(place, []):
+            if not math.isclose(other, fraction):
+                slopes.append(math.log(trial.time_s / time_s) / math.log(fraction / other))
+        seen[place].append((fraction, trial.time_s))
+    if not slopes:
+        return 1.0
+    slopes.sort()
+    return min(max(slopes[len(slopes) // 2], 0.0), 1.0)
+
+
+def rank_key(goal: Goal, trial: Trial, fraction: float, beta: float) -> tuple[float, float, float, int]:
+    """A key by which the trials of one rung are ranked, the best first.
+
+    Finished before cut before failed; then by how far constraints are missed, then by the objective. Where
+    the goal speaks of the full data, time and cost are taken to grow as fraction^-β on the way there.
+    """
+    status = {FINISHED: 0.0, CUT: 1.0}.get(trial.status, 2.0)
+    now, full = trial.values, dict(trial.values)
+    for measure in (TIME, COST):
+        full[measure] *= fraction**-beta
+    misses = [c.excess((full if c.at_full_data else now).get(c.measure)) for c in goal.constraints]
+    value = (full if goal.at_full_data else now).get(goal.measure)
+    return status, math.fsum(misses), math.inf if value is None else goal.loss(value), trial.number
+
 
 DRAWS = 64
 """Configurations drawn for a choice where the space cannot be listed."""
@@ -195,3 +272,81 @@ class Hyperband:
     def _least(self) -> float:
         parameter = self._problem.space[self._name]
         return self._fractions[0] if self._fractions else float(str(parameter.from_unit(0.0)))
+
+
+Array = NDArray[np.float64]
+
+LEAST_WIDTH = 0.15
+"""Kernels are never narrower than this (features lie in [0, 1]): neighbours of a good value get a chance."""
+
+
+@dataclass(frozen=True)
+class BohbOptions(HyperbandOptions):
+    """random_share: so many draws stay random; good_share: the best so many make the model of the good."""
+
+    random_share: float = 1 / 3
+    good_share: float = 0.15
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 <= self.random_share <= 1, "random_share must be 0 to 1; a third is usual.")
+        require(0 < self.good_share < 1, "good_share must be above 0 and below 1; 0.15 is usual.")
+
+
+class Bohb(Hyperband):
+    """Draws the configuration with the best ratio of two densities: that of the good and that of the rest.
+
+    Both are kernel densities over the configurations that were run on the largest share of the data of which
+    there are enough runs to tell (twice as many as parameters, and two).
+    """
+
+    Options = BohbOptions
+    name = "bohb"
+    _options: BohbOptions
+
+    def _pick(
+        self, record: BracketState, choices: list[Configuration], rng: np.random.Generator
+    ) -> Configuration:
+        split = self._split(record)
+        if split is None or rng.random() < self._options.random_share:
+            return super()._pick(record, choices, rng)
+        good, bad = (self._features(part) for part in split)
+        points = self._features(choices)
+        ratio = log_density(good, points) - log_density(bad, points)
+        return choices[int((ratio + 1e-9 * rng.random(len(ratio))).argmax())]
+
+    def _split(self, record: BracketState) -> tuple[list[Configuration], list[Configuration]] | None:
+        """The good and the other configurations, by the largest share of the data that tells enough."""
+        by_share: dict[float, list[tuple[tuple[float, float, float, int], Configuration]]] = {}
+        for (_, share), trial in record.trials.items():
+            key = rank_key(self._problem.goal, trial, share, record.beta)
+            by_share.setdefault(share, []).append((key, trial.configuration))
+        least = len(self._problem.groups) + 1
+        enough = [share for share, told in by_share.items() if len(told) >= 2 * least]
+        if not enough:
+            return None
+        ranked = [
+            configuration for _, configuration in sorted(by_share[max(enough)], key=lambda pair: pair[0])
+        ]
+        count = max(least, math.ceil(self._options.good_share * len(ranked)))
+        return ranked[:count], ranked[count:]
+
+    def _features(self, configurations: list[Configuration]) -> Array:
+        """Features (n, width) without those of the fraction."""
+        own = next(columns for name, columns in self._problem.space.groups if name == self._name)
+        return np.delete(self._problem.candidates(configurations).features, own, axis=1)
+
+
+def log_density(samples: Array, points: Array) -> Array:
+    """Log of a Gaussian kernel density of samples (n, d) at points (m,), a width per column (Scott's rule).
+
+    >>> density = log_density(np.array([[0.1], [0.2]]), np.array([[0.15], [0.9]]))
+    >>> bool(density[0] > density[1])
+    True
+    """
+    count, width = samples.shape
+    spread = np.maximum(samples.std(axis=0) * count ** (-1.0 / (width + 4)), LEAST_WIDTH)
+    squares = (((points[:, None, :] - samples[None, :, :]) / spread) ** 2).sum(axis=2)
+    nearest = squares.min(axis=1)
+    total = np.exp(-0.5 * (squares - nearest[:, None])).sum(axis=1)
+    return np.asarray(np.log(total) - 0.5 * nearest - np.log(spread).sum())

@@ -16,7 +16,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.tuning.acquisition import expected_bill, expected_improvement, hermite_nodes, normal_cdf
+from prudent.tuning.strategies.acquisition import (
+    expected_bill,
+    expected_improvement,
+    hermite_nodes,
+    normal_cdf,
+)
 from prudent.tuning.strategies.beliefs import Belief
 
 Array = NDArray[np.float64]

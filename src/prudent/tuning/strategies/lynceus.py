@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.units import format_money
-from prudent.tuning.acquisition import probability_below
 from prudent.tuning.goal import COST, TIME, Constraint
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
+from prudent.tuning.strategies.acquisition import probability_below
 from prudent.tuning.strategies.beliefs import CHEAPEST_USD_PER_S, Belief, ShiftedBelief, SurrogateFitter
+from prudent.tuning.strategies.candidates import candidate_pool
+from prudent.tuning.strategies.initial_design import first_affordable, initial_configurations
 from prudent.tuning.strategies.lookahead import (
     Acquisition,
     LookaheadSettings,
@@ -27,10 +29,7 @@ from prudent.tuning.strategies.lookahead import (
     choose,
     explore,
 )
-from prudent.tuning.strategies.options import require
-from prudent.tuning.strategies.pool import candidate_pool
-from prudent.tuning.strategies.start import initial_configurations, first_affordable
-from prudent.tuning.strategies.strategy import best_configuration
+from prudent.tuning.strategies.strategy import best_configuration, require
 from prudent.tuning.trial import Configuration, Proposal
 
 Array = NDArray[np.float64]
@@ -61,7 +60,9 @@ class LynceusOptions:
         require(self.epsilon >= 0, "epsilon must be 0 or more; 0 goes on while there is money.")
         require(self.start_trials >= 1, "start_trials must be at least 1.")
         require(self.trees >= 2, "trees must be at least 2; 10 is usual.")
-        require(0.5 <= self.confidence < 1, "confidence must be at least 0.5 and below 1; 0.99 is the paper's.")
+        require(
+            0.5 <= self.confidence < 1, "confidence must be at least 0.5 and below 1; 0.99 is the paper's."
+        )
 
 
 @dataclass(frozen=True)

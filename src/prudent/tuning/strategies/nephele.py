@@ -19,10 +19,10 @@ from prudent.tuning.goal import COST, TIME, Goal
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
 from prudent.tuning.strategies.beliefs import Belief
-from prudent.tuning.strategies.halving import HalvingDesign
+from prudent.tuning.strategies.initial_design import HalvingDesign
 from prudent.tuning.strategies.lookahead import Acquisition, LookaheadSettings, Mask, ScoredCandidate
 from prudent.tuning.strategies.lynceus import Lynceus, LynceusOptions, first_cap_usd
-from prudent.tuning.strategies.options import require
+from prudent.tuning.strategies.strategy import require
 from prudent.tuning.trial import Configuration, Proposal, Trial
 
 CHANCE = 0.02

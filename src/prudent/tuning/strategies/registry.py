@@ -8,15 +8,14 @@ from typing import Any, cast
 
 from prudent.core.errors import BadInput, unknown
 from prudent.tuning.problem import Problem
-from prudent.tuning.strategies.options import read_options
-from prudent.tuning.strategies.strategy import Strategy
+from prudent.tuning.strategies.strategy import Strategy, read_options
 
 _HERE = "prudent.tuning.strategies"
 
 # name -> (module, class); the class has a dataclass `Options` and is built from (problem, options, seed).
 _STRATEGIES: dict[str, tuple[str, str]] = {
-    "random": (f"{_HERE}.simple", "Random"),
-    "grid": (f"{_HERE}.simple", "Grid"),
+    "random": (f"{_HERE}.simple", "RandomSearch"),
+    "grid": (f"{_HERE}.simple", "GridSearch"),
     "cherrypick": (f"{_HERE}.classic", "CherryPick"),
     "gp-ei": (f"{_HERE}.classic", "GpEi"),
     "gp-eic": (f"{_HERE}.classic", "GpEic"),
@@ -24,7 +23,7 @@ _STRATEGIES: dict[str, tuple[str, str]] = {
     "lynceus": (f"{_HERE}.lynceus", "Lynceus"),
     "nephele": (f"{_HERE}.nephele", "Nephele"),
     "hyperband": (f"{_HERE}.hyperband", "Hyperband"),
-    "bohb": (f"{_HERE}.bohb", "Bohb"),
+    "bohb": (f"{_HERE}.hyperband", "Bohb"),
     "fabolas": (f"{_HERE}.fabulinus", "Fabolas"),
     "fabulinus": (f"{_HERE}.fabulinus", "Fabulinus"),
 }

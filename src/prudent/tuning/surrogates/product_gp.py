@@ -4,7 +4,8 @@ k((x, s), (x', s')) = k52(x, x') · φ(s)ᵀ Σ φ(s') (Fabolas): Matérn 5/2 wi
 Σ = L Lᵀ positive semi-definite through its Cholesky factor. Two terms are ours, both for the step from little
 data to all of it: a trend in s common to all configurations, under a vague prior, so that every run on
 little data teaches how all scale; and bends, smooth departures of a configuration from its curve, so that
-the step is not believed more than it deserves. Without them (`FractionShape.plain`) the kernel is the paper's.
+the step is not believed more than it deserves. Without them (`FractionShape.plain`) the kernel is the
+paper's.
 
 Hyper-parameters are averaged over an ensemble drawn by Markov chain Monte Carlo; a point estimate would be
 sure of the full data too early.
@@ -20,10 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.seeds import rng_for
-from prudent.tuning.surrogates import product_kernels as kernels
-from prudent.tuning.surrogates.ensemble import stratified_normals, stretch_moves
-from prudent.tuning.surrogates.gp import Standardization, safe_cholesky
-from prudent.tuning.surrogates.gp_kernels import PRIOR_SCALE, PRIOR_SHAPE
+from prudent.tuning.surrogates import kernels
+from prudent.tuning.surrogates.gp import Standardization, safe_cholesky, stratified_normals
+from prudent.tuning.surrogates.kernels import PRIOR_SCALE, PRIOR_SHAPE
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -113,7 +113,9 @@ class FractionSamples:
         return FractionSamples(self.X[:count], self.s[:count], self.y[:count], self.extra_noise[:count])
 
 
-def draw_hyperparameters(samples: FractionSamples, shape: FractionShape, groups: Sequence[slice], seed: int) -> ProductHyperparameters:
+def draw_hyperparameters(
+    samples: FractionSamples, shape: FractionShape, groups: Sequence[slice], seed: int
+) -> ProductHyperparameters:
     """A sample of the posterior of the hyper-parameters, given standardised samples.
 
     Settings spread over the prior are weighed; the best of them are where the walkers of an ensemble start,
@@ -191,7 +193,12 @@ class ProductProcess:
     """
 
     def __init__(
-        self, components: Sequence[ProductComponent], scale: Standardization, grid: kernels.FactoredRows, trend: float, offset: Array
+        self,
+        components: Sequence[ProductComponent],
+        scale: Standardization,
+        grid: kernels.FactoredRows,
+        trend: float,
+        offset: Array,
     ) -> None:
         self.components = tuple(components)
         self.scale, self.offset, self._grid, self._trend = scale, offset, grid, trend
@@ -258,7 +265,11 @@ class ProductProcess:
 
 
 def _conditioned(
-    samples: FractionSamples, there: kernels.FactoredRows, settings: ProductHyperparameters, h: int, shape: FractionShape
+    samples: FractionSamples,
+    there: kernels.FactoredRows,
+    settings: ProductHyperparameters,
+    h: int,
+    shape: FractionShape,
 ) -> ProductComponent:
     from scipy.linalg import solve_triangular
 
@@ -276,3 +287,29 @@ def _conditioned(
     prior = kernels.prior_variance(there.phi, cholesky, bend, trend)[there.phi_of]
     share = np.maximum(prior - np.einsum("ij,ij->j", reach, reach), 1e-9)
     return ProductComponent(scales, cholesky, bend, noise, reach, white @ reach, share, variance)
+
+
+Score = Callable[[Array], Array]
+
+_STRETCH = 2.0
+
+
+def stretch_moves(state: Array, score: Score, steps: int, rng: np.random.Generator) -> Array:
+    """Where walkers that start at `state` (walkers, width) are after so many stretch moves each.
+
+    `score` gives the log density (k,) of places (k, width). Each half of the ensemble moves along lines to
+    members of the other, all of them scored in one call.
+    """
+    state, scores = state.copy(), score(state)
+    middle = len(state) // 2
+    for _ in range(steps):
+        for half, rest in ((slice(0, middle), slice(middle, None)), (slice(middle, None), slice(0, middle))):
+            partner = state[rest][rng.integers(len(state[rest]), size=len(state[half]))]
+            z = (1.0 + (_STRETCH - 1.0) * rng.random(len(partner))) ** 2 / _STRETCH
+            moved = partner + z[:, None] * (state[half] - partner)
+            new = score(moved)
+            odds = (state.shape[1] - 1) * np.log(z) + new - scores[half]
+            taken = np.log(rng.random(len(partner))) < odds
+            state[half] = np.where(taken[:, None], moved, state[half])
+            scores[half] = np.where(taken, new, scores[half])
+    return state

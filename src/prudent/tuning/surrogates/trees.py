@@ -8,13 +8,12 @@ each with the answers of an ensemble refitted to it, at the price of the few nod
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from prudent.core.errors import BadInput, unknown
-from prudent.tuning.surrogates import growth
-from prudent.tuning.surrogates.cuts import ANYWHERE, BETWEEN, GOLDEN, MIDDLE, Array, SplitRules, mixed
+from prudent.tuning.surrogates import tree_growth
+from prudent.tuning.surrogates.tree_splits import ANYWHERE, BETWEEN, GOLDEN, MIDDLE, Array, SplitRules, mixed
 
 CUTS = {"middle": MIDDLE, "between": BETWEEN, "anywhere": ANYWHERE}
 _LARGEST = 1e100
@@ -43,7 +42,7 @@ class Trees:
 
     samples: tuple[Array, Array, Array, Array]  # x (d, n), code (d, n), y (n,), weight (t, n)
     ranked: tuple[Array, Array]  # each feature's values in ascending order, and their ranks, (d, n)
-    nodes: tuple[Array, Array, Array, Array]  # rows, links, levels, keys, as in `growth`
+    nodes: tuple[Array, Array, Array, Array]  # rows, links, levels, keys, as in `tree_growth`
     bare: Array  # (t,) the trees whose bootstrap drew nothing, which stand on all samples
     rules: SplitRules
     bootstrap: bool
@@ -101,11 +100,6 @@ class Trees:
         _, mean, std = self._placed(self._candidates(Xc))
         return mean, std
 
-    def predict_trees(self, Xc: Array) -> Array:
-        """What each tree answers, (n_trees, m), at the candidates Xc (m, d)."""
-        answer: Array = self._placed(self._candidates(Xc))[0][2]
-        return answer
-
     def fantasies(self, Xf: Array, yf: Array, Xc: Array) -> tuple[Array, Array]:
         """Mean and deviation (k, m) at the candidates Xc (m, d), after a refit to each of k fantasies.
 
@@ -145,7 +139,7 @@ class Trees:
         places = np.empty((t, m), np.int32), np.zeros((*keys.shape, 2), np.int32), np.empty((t, m))
         room = np.empty(m, np.int32), np.empty(keys.shape[1] + 1, np.int32)
         mean, std = np.empty(m), np.empty(m)
-        growth.predict_trees(xc, links, levels, places, room, self.variance_floor, mean, std)
+        tree_growth.predict_trees(xc, links, levels, places, room, self.variance_floor, mean, std)
         return places, mean, std
 
     def _after(self, Xf: Array, yf: Array, Xc: Array, keep: bool) -> tuple[Array, Array]:
@@ -165,7 +159,7 @@ class Trees:
         weight[self.bare & ~bare, n:] = 1.0
         ranks = (int(self.ranked[1].max()) + 2) * (q + 1)
         t, nodes = weight.shape[0], 2 * (n + q) - 1
-        growth.refit_trees(
+        tree_growth.refit_trees(
             (x, code, y, weight), self.rules, self.nodes, bare, xc, self._placed(xc)[0],
             (new_x, _ranks_between(self.ranked, new_x), new_y), keep,
             np.empty((q + 2, 3), np.int32), _room_for_nodes(t, n + q),
@@ -173,20 +167,6 @@ class Trees:
             _room(d, n + q, m, ranks), self.variance_floor, mean, std,
         )  # fmt: skip
         return mean, std
-
-
-def fantasies(
-    X: Array,
-    y: Array,
-    Xf: Array,
-    yf: Array,
-    Xc: Array,
-    rng: np.random.Generator,
-    n_trees: int = 10,
-    **settings: Any,
-) -> tuple[Array, Array]:
-    """`Trees.fit(X, y, rng, n_trees, **settings).fantasies(Xf, yf, Xc)` in one call."""
-    return Trees.fit(X, y, rng, n_trees, **settings).fantasies(Xf, yf, Xc)
 
 
 def _numbers(what: str, values: Array) -> Array:
@@ -305,9 +285,9 @@ def _grown(
     (d, n), t = x.shape, roots.size
     fresh = _room_for_nodes(t, n)
     leaf = np.zeros((t, 1, 4), np.int32)
-    leaf[:, :, growth.FEATURE] = -1
+    leaf[:, :, tree_growth.FEATURE] = -1
     no_rows, nothing = np.empty((t, 0), np.int32), np.empty((t, 0))
-    growth.refit_trees(
+    tree_growth.refit_trees(
         samples, rules, (no_rows, leaf, np.zeros((t, 1, 2)), roots[:, None]), np.ones(t, np.bool_),
         np.empty((d, 0)), (no_rows, np.zeros((t, 1, 2), np.int32), nothing),
         (x[None], code[None], y[None]), False,

@@ -17,7 +17,7 @@ from prudent.cloud.process_guard import process_guard
 from prudent.workflows.execute.work_folder import change_stamps, fingerprints_of
 
 _TAIL_BYTES = 4000
-"""So much of the end of a failing command's standard error is kept."""
+"""How much of the end of a failing command's standard error is kept."""
 
 
 _GRACE_S = 3.0
@@ -37,8 +37,8 @@ _lock = threading.Lock()
 
 
 @dataclass(frozen=True)
-class ActivationCommand:
-    """What a worker is asked to do; plain values, because it travels."""
+class ActivationRequest:
+    """What a worker is asked to run; plain values, because it is sent over the network."""
 
     run: str
     activation: str
@@ -56,15 +56,15 @@ class ActivationCommand:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-def run_activation(order: ActivationCommand, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Run the command; tells when it begins, answers how it ended. What a command does never raises."""
-    tell({"fact": "started", **_who(order), "host": platform.node(), "pid": os.getpid()})
+def run_activation(request: ActivationRequest, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Run the command; calls `tell` when it starts, returns how it ended. A failing command never raises."""
+    tell({"fact": "started", **_who(request), "host": platform.node(), "pid": os.getpid()})
     begun_s = time.monotonic()
-    answer: dict[str, Any] = {"fact": "ended", **_who(order), "error": "", "stderr": "", "exit_code": None}
-    if order.sleep_s is not None:
-        time.sleep(order.sleep_s)
+    answer: dict[str, Any] = {"fact": "ended", **_who(request), "error": "", "stderr": "", "exit_code": None}
+    if request.sleep_s is not None:
+        time.sleep(request.sleep_s)
     else:
-        answer |= _run(order)
+        answer |= _run(request)
     answer["took_s"] = answer.get("took_s", time.monotonic() - begun_s)
     return answer | {"outcome": "failed" if answer["error"] else "done"}
 
@@ -78,62 +78,62 @@ def stop_run(run: str) -> None:
         _signal(group, signal.SIGKILL)
 
 
-def _who(order: ActivationCommand) -> dict[str, Any]:
+def _who(request: ActivationRequest) -> dict[str, Any]:
     return {
-        "activation": order.activation,
-        "vm": order.vm,
-        "slot": order.slot,
-        "attempt": order.attempt,
+        "activation": request.activation,
+        "vm": request.vm,
+        "slot": request.slot,
+        "attempt": request.attempt,
     }
 
 
-def _run(order: ActivationCommand) -> dict[str, Any]:
+def _run(request: ActivationRequest) -> dict[str, Any]:
     try:
-        inputs = fingerprints_of(order.directory, order.inputs)
-        lost = [name for name in order.inputs if name not in inputs]
+        inputs = fingerprints_of(request.directory, request.inputs)
+        lost = [name for name in request.inputs if name not in inputs]
         if lost:
-            return {"error": f'its input "{lost[0]}" is not in {order.directory} on VM {order.vm}'}
-        for name in order.outputs:
-            Path(order.directory, name).parent.mkdir(parents=True, exist_ok=True)
-        before = change_stamps(order.directory, order.outputs)
+            return {"error": f'its input "{lost[0]}" is not in {request.directory} on VM {request.vm}'}
+        for name in request.outputs:
+            Path(request.directory, name).parent.mkdir(parents=True, exist_ok=True)
+        before = change_stamps(request.directory, request.outputs)
         begun_s = time.monotonic()
-        code, error = _supervise(order)
+        code, error = _supervise(request)
         took_s = time.monotonic() - begun_s
     except OSError as problem:
         return {"error": f"it could not be started ({problem})"}
     answer = {"exit_code": code, "took_s": took_s, "error": error, "stderr": ""}
     if not error and code != 0:
-        answer["error"] = _ended(code, order.command[0])
+        answer["error"] = _why_ended(code, request.command[0])
     if answer["error"]:
-        return answer | {"stderr": _tail(Path(f"{order.log}.err"))}
-    return answer | {"inputs": inputs, **_written(order, before)}
+        return answer | {"stderr": _tail(Path(f"{request.log}.err"))}
+    return answer | {"inputs": inputs, **_written(request, before)}
 
 
-def _written(order: ActivationCommand, before: dict[str, tuple[int, int]]) -> dict[str, Any]:
-    """The outputs it declared, or which of them it did not write."""
-    after = change_stamps(order.directory, order.outputs)
-    for name in order.outputs:
+def _written(request: ActivationRequest, before: dict[str, tuple[int, int]]) -> dict[str, Any]:
+    """Fingerprints of the declared outputs, or an error about one that was not written."""
+    after = change_stamps(request.directory, request.outputs)
+    for name in request.outputs:
         if name not in after:
             return {"error": f'it ended well, but did not write its output "{name}"'}
-        if name not in order.kept and before.get(name) == after[name]:
+        if name not in request.kept and before.get(name) == after[name]:
             return {"error": f'it ended well, but left the old output "{name}" as it was'}
-    return {"outputs": fingerprints_of(order.directory, order.outputs)}
+    return {"outputs": fingerprints_of(request.directory, request.outputs)}
 
 
-def _supervise(order: ActivationCommand) -> tuple[int, str]:
+def _supervise(request: ActivationRequest) -> tuple[int, str]:
     """The exit code, and why it was ended if we did it."""
     environment = {
         **os.environ,
-        "PRUDENT_ACTIVATION": order.activation,
-        "PRUDENT_VM": order.vm,
-        "PRUDENT_SLOT": str(order.slot),
-        **order.environment,
+        "PRUDENT_ACTIVATION": request.activation,
+        "PRUDENT_VM": request.vm,
+        "PRUDENT_SLOT": str(request.slot),
+        **request.environment,
     }
-    Path(order.log).parent.mkdir(parents=True, exist_ok=True)
-    with open(f"{order.log}.out", "wb") as out, open(f"{order.log}.err", "wb") as err:
-        process = _begin(order, environment, out, err)
+    Path(request.log).parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{request.log}.out", "wb") as out, open(f"{request.log}.err", "wb") as err:
+        process = _begin(request, environment, out, err)
         try:
-            return _wait(process, order)
+            return _wait(process, request)
         finally:
             _signal(process.pid, signal.SIGKILL)  # what it left behind in its group
             process.wait()
@@ -143,11 +143,11 @@ def _supervise(order: ActivationCommand) -> tuple[int, str]:
 
 
 def _begin(
-    order: ActivationCommand, environment: dict[str, str], out: IO[bytes], err: IO[bytes]
+    request: ActivationRequest, environment: dict[str, str], out: IO[bytes], err: IO[bytes]
 ) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        [*_START_GATE, *order.command],
-        cwd=order.directory,
+        [*_START_GATE, *request.command],
+        cwd=request.directory,
         env=environment,
         stdin=subprocess.PIPE,
         stdout=out,
@@ -158,30 +158,30 @@ def _begin(
     assert process.stdin is not None
     process_guard().watch(process.pid)
     with _lock:
-        _running[process.pid] = order.run
-        may_begin = order.run not in _stopped
+        _running[process.pid] = request.run
+        may_begin = request.run not in _stopped
     with process.stdin as gate:
         if may_begin:
             gate.write(b"go\n")
     return process
 
 
-def _wait(process: subprocess.Popen[bytes], order: ActivationCommand) -> tuple[int, str]:
+def _wait(process: subprocess.Popen[bytes], request: ActivationRequest) -> tuple[int, str]:
     try:
-        code = process.wait(order.timeout_s)
+        code = process.wait(request.timeout_s)
     except subprocess.TimeoutExpired:
         _signal(process.pid, signal.SIGTERM)
         try:
             process.wait(_GRACE_S)
         except subprocess.TimeoutExpired:
             _signal(process.pid, signal.SIGKILL)
-        return process.wait(), f"it was ended after {order.timeout_s:g} s, the longest it may take"
+        return process.wait(), f"it was ended after {request.timeout_s:g} s, the longest it may take"
     with _lock:
-        stopped = order.run in _stopped
+        stopped = request.run in _stopped
     return code, "the run was stopped" if stopped and code != 0 else ""
 
 
-def _ended(code: int, program: str) -> str:
+def _why_ended(code: int, program: str) -> str:
     if code < 0:
         return f"it was ended by signal {-code} ({signal.strsignal(-code)})"
     if code in (126, 127):

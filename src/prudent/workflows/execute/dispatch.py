@@ -1,4 +1,4 @@
-"""Who may start next: a plan followed as things happen. Pure: no clock, no I/O."""
+"""The dispatcher: which activation of a plan may start next. Pure: no clock, no I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Lane = tuple[str, int]
 Allowed = Callable[[str, Lane], bool]
 """Whether an activation may start on a lane now."""
 MAX_LOSSES = 3
-"""An activation that was lost with so many VMs is suspected of ending them, and given up."""
+"""An activation that was lost with so many VMs is given up: it may be what ends them."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Dispatcher:
 
     A failing activation is tried again at once on the same lane, `retries` times. One that fails for good
     takes its descendants with it (`blocked`); everything else goes on. When a VM is lost, whoever drives this
-    asks for `waiting`, plans those anew and calls `place`.
+    asks for `waiting`, plans those anew and calls `replace_queues`.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Dispatcher:
         self.running: dict[str, Lane] = {}
         self.given_up: set[str] = set()
         self.blocked: dict[str, str] = {}
-        self.dead: set[str] = set()
+        self.lost_vms: set[str] = set()
         self._retries = retries
         self._attempts = dict(attempts or {})
         self._failures: dict[str, int] = {}
@@ -59,12 +59,12 @@ class Dispatcher:
 
     @property
     def waiting(self) -> list[str]:
-        """Activations that have a lane but have not started, in the order of the lanes."""
+        """Queued activations that have not started, in the order of the lanes."""
         return [name for queue in self._queues.values() for name in queue]
 
     @property
     def queues(self) -> dict[Lane, list[str]]:
-        """What every lane still has to start, first to start first."""
+        """The activations that every lane still has to start, in order."""
         return {lane: list(queue) for lane, queue in self._queues.items()}
 
     @property
@@ -83,7 +83,7 @@ class Dispatcher:
         return not self.running and not any(self._queues.values())
 
     def starts(self, allowed: Allowed = lambda name, lane: True) -> list[ActivationStart]:
-        """What starts now; it counts as running from here on. What is not `allowed` waits with its lane."""
+        """Activations that start now; they count as running. Those not `allowed` wait in their lane."""
         busy = set(self.running.values())
         found = []
         for lane, queue in self._queues.items():
@@ -112,9 +112,9 @@ class Dispatcher:
         self._queues[lane].appendleft(name)
         return True
 
-    def lose(self, vm: str) -> list[str]:
-        """A VM is gone; answers what ran on it. What it had is `orphaned` until `place`."""
-        self.dead.add(vm)
+    def lose_vm(self, vm: str) -> list[str]:
+        """A VM is lost; answers what ran on it. Its queue is `orphaned` until `replace_queues`."""
+        self.lost_vms.add(vm)
         ran = [name for name, lane in self.running.items() if lane[0] == vm]
         for name in ran:
             lane = self.running.pop(name)
@@ -127,10 +127,10 @@ class Dispatcher:
 
     @property
     def orphaned(self) -> list[str]:
-        """Activations that wait for a VM that is gone."""
-        return [name for lane, queue in self._queues.items() if lane[0] in self.dead for name in queue]
+        """Activations queued on a VM that is lost."""
+        return [name for lane, queue in self._queues.items() if lane[0] in self.lost_vms for name in queue]
 
-    def place(self, queues: Mapping[Lane, Iterable[str]]) -> None:
+    def replace_queues(self, queues: Mapping[Lane, Iterable[str]]) -> None:
         """Replace all queues by new ones, which hold the same activations on VMs that are there."""
         fresh = {lane: deque(names) for lane, names in queues.items()}
         if sorted(name for queue in fresh.values() for name in queue) != sorted(self.waiting):

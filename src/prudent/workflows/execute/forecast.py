@@ -1,6 +1,13 @@
-"""What an execution will cost and how long it will take, with 90 % intervals.
+"""Forecasts of an execution's cost and makespan, with 90 % intervals, before anything is rented.
 
-Forecasts by the simulator: the rest of a workflow played in many worlds, before anything is rented.
+The rest of the workflow is simulated in many worlds. `Uncertainty` tells how far run times are from their
+estimates. For an activation of program p on machine v, in one execution,
+
+    log(measured / estimated) = bias + run + program p + machine v + activation
+
+where each part but the bias is normal with mean 0: `run` is one draw for the whole execution, `program` one
+for all activations of a program, and so on. What is common to many activations does not average out, so the
+parts matter more than their sum.
 """
 
 from __future__ import annotations
@@ -29,7 +36,7 @@ _TAIL = 0.05
 
 @dataclass(frozen=True)
 class Interval:
-    """What is expected, and the bounds that nine of ten outcomes keep.
+    """The expected value and the bounds of a 90 % interval.
 
     >>> Interval(1.0, 2.0, 4.0).plus(1.0)
     Interval(low=2.0, expected=3.0, high=5.0)
@@ -63,7 +70,7 @@ class Forecast:
     makespan_s: Interval
 
     def plus(self, usd: float, seconds: float) -> Forecast:
-        """After so much was paid and so much time has passed."""
+        """The forecast with what was paid and the time that passed before."""
         return Forecast(self.cost_usd.plus(usd), self.makespan_s.plus(seconds))
 
     @property
@@ -91,7 +98,7 @@ def _text(interval: Interval, say: Callable[[float], str]) -> str:
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """Deviations of the parts, in logarithms."""
+    """Standard deviations of the parts of log(measured / estimated), and its bias."""
 
     bias: float = 0.0
     run: float = 0.0
@@ -100,7 +107,7 @@ class Uncertainty:
     activation: float = 0.0
 
     def factors(self, rng: np.random.Generator, programs: Sequence[str], vms: int) -> tuple[Floats, Floats]:
-        """One draw: what every activation's run time, and every machine's speed, is multiplied by."""
+        """One draw: factors of every activation's run time and of every machine's speed."""
         own = {name: rng.normal(0.0, self.program) for name in dict.fromkeys(programs)}
         common = self.bias + rng.normal(0.0, self.run)
         errors = common + np.array([own[name] for name in programs])
@@ -109,12 +116,12 @@ class Uncertainty:
 
 
 GUESSED = Uncertainty(bias=-0.2, run=0.15, program=0.6, machine=0.08, activation=0.5)
-"""Where run times are what the user wrote down, or promised speeds make of them: as 20 recorded executions of
+"""For run times that the user estimated, or that nominal speeds imply: as 20 recorded executions of
 five applications (WfInstances) differ from estimates that are means over other inputs of the application."""
 
 
 LEARNED = Uncertainty(bias=0.0, run=0.08, program=0.1, machine=0.05, activation=0.15)
-"""Where run times come from executions of the same workflow: a little more than four recorded ones of one
+"""For run times learned from executions of the same workflow: a little more than four recorded ones of one
 input differ from each other."""
 
 
@@ -125,7 +132,7 @@ _MIN_WORLDS = 60
 
 
 _MAX_STEPS = 400_000
-"""Large workflows are simulated less often: so many activations in all."""
+"""At most so many activations are simulated in all: large workflows in fewer worlds."""
 
 
 def forecast(
@@ -139,7 +146,7 @@ def forecast(
     seed: int = 0,
     worlds: int = WORLDS,
 ) -> Forecast:
-    """Play what `queues` hold in many worlds, each with its own errors of the estimates.
+    """Simulate the activations of `queues` in many worlds, each with its own errors of the estimates.
 
     VMs without a queue are not rented. The interval is that of the simulated outcomes from the 5th to the
     95th in a hundred.
@@ -191,12 +198,12 @@ def _simulated(
     seed: int,
 ) -> RunTrace:
     longer, faster = uncertainty.factors(rng, programs, len(problem.vms))
-    weather = sample_world(problem, problem.world, seed)
-    vms = weather.vms.copy()
+    sample = sample_world(problem, problem.world, seed)
+    vms = sample.vms.copy()
     vms["speed"] *= faster
     vms["boot_s"] = 0.0
     real = replace(problem, run_s=problem.run_s * longer[:, None])
-    return follow_placement(real, replace(weather, vms=vms), placement, policy)
+    return follow_placement(real, replace(sample, vms=vms), placement, policy)
 
 
 def _cost_usd(

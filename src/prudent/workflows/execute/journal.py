@@ -1,4 +1,4 @@
-"""The journal of a run: one fact a line, written as it happens, so that a killed run can go on."""
+"""The journal of a run: one fact a line, written as it happens, so that a killed run can be resumed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VERSION = 1
 
 
 HEARTBEAT_FILE = "alive.json"
-"""Beside the journal: where the run's clock stood when its program was last known to live."""
+"""Beside the journal: the run's clock at the last heartbeat."""
 
 
 class ExecutionJournal:
@@ -34,24 +34,24 @@ class ExecutionJournal:
         except OSError:
             self._file.close()
             raise BadInput(f'Another run is writing "{path}"; wait for it, or name another folder.') from None
-        self._mend()
+        self._repair()
 
     def write(self, fact: Fact) -> None:
-        """On disk before this returns."""
+        """Append a fact; it is on disk when this returns."""
         self._file.write(json.dumps(fact, allow_nan=False).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
-    def sign(self, at_s: float) -> None:
-        """A sign of life: the run's clock stands here. One that cannot be written is not worth a run."""
+    def heartbeat(self, at_s: float) -> None:
+        """Write the run's clock; a heartbeat that cannot be written does not stop the run."""
         path = self.path.with_name(HEARTBEAT_FILE)
         fresh = path.with_suffix(".new")
         with contextlib.suppress(OSError):
             fresh.write_text(json.dumps({"at_s": at_s}))
             fresh.replace(path)
 
-    def last_sign_s(self) -> float:
-        """Where the clock stood at the last sign of life; 0 if there was none."""
+    def last_heartbeat_s(self) -> float:
+        """The run's clock at the last heartbeat; 0 if there was none."""
         try:
             return float(json.loads(self.path.with_name(HEARTBEAT_FILE).read_text())["at_s"])
         except (OSError, ValueError, TypeError, KeyError):
@@ -68,8 +68,8 @@ class ExecutionJournal:
     ) -> None:
         self.close()
 
-    def _mend(self) -> None:
-        """A last line that was cut by a crash is taken away: whatever comes next has a line of its own."""
+    def _repair(self) -> None:
+        """Remove a last line that was cut by a crash, so that the next fact has a line of its own."""
         said = self.path.read_bytes()
         last = said[said.rfind(b"\n") + 1 :]
         if not last:
@@ -126,21 +126,21 @@ FactListener = Callable[[Fact], None]
 
 
 class FactSink:
-    """The journal, if there is one, and whoever watches."""
+    """Where facts go: the journal, if there is one, and a listener, if there is one."""
 
     def __init__(self, journal: ExecutionJournal | None, watch: FactListener | None) -> None:
         self._journal, self._watch = journal, watch
         self.facts: list[Fact] = []
 
     def write(self, fact: Fact) -> None:
-        """On disk first, then told."""
+        """Write a fact to the journal, then pass it to the listener."""
         if self._journal is not None:
             self._journal.write(fact)
         self.facts.append(fact)
         if self._watch is not None:
             self._watch(fact)
 
-    def sign(self, at_s: float) -> None:
-        """A sign of life, for whoever goes on after a kill; nobody is told."""
+    def heartbeat(self, at_s: float) -> None:
+        """Write a heartbeat, which a later session reads after a kill; the listener is not called."""
         if self._journal is not None:
-            self._journal.sign(at_s)
+            self._journal.heartbeat(at_s)

@@ -1,25 +1,13 @@
-"""Run times learned from real runs: what a program takes on a machine, and how one activation differs.
+"""What real runs teach: run times, how uncertain they are, and Q-tables.
 
-For every measured activation, y = log(measured / estimated) is taken apart:
+Run times: for every measured activation, y = log(measured / estimated) is split into parts:
 
     y = machine + program + (program on machine) + activation + noise
 
-Each part is normal with mean 0, so that each is pulled towards 0 the less, the more was measured (a best
-linear unbiased prediction, found by backfitting). An activation never run before gets its program's part; a
-program never run on a machine, the machine's and the program's. The deviations of activations and noise come
-from the data where these tell them, from usual values where not.
-
-How far run times are from their estimates, in parts, and how executions tell it.
-
-For an activation of program p on machine v, in one execution,
-
-    log(measured / estimated) = bias + run + program p + machine v + activation
-
-where each part but the bias is normal with mean 0: `run` is one draw for the whole execution, `program` one
-for all activations of a program, and so on. What is common to many activations does not average out, so the
-parts matter more than their sum.
-
-Q-learning from real runs: a real run is an episode like a simulated one, only dearer.
+Each part is normal with mean 0, so the less was measured of it, the closer it stays to 0 (a best linear
+unbiased prediction, found by backfitting). An activation that never ran gets the part of its program; a
+program that never ran on a machine gets those of the machine and the program. The deviations of activations
+and noise come from the data where there are enough, from prior values where not.
 """
 
 from __future__ import annotations
@@ -67,7 +55,7 @@ _ROUNDS = 60
 
 
 _PRIOR_SAMPLES = 4.0
-"""The usual value of a deviation counts like so many measurements."""
+"""The prior value of a deviation counts like so many measurements."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +87,7 @@ def learn_from_runs(
 def learn_run_times(
     workflow: Workflow, fleet: Fleet, world: World, runs: Sequence[tuple[Fleet, Facts]]
 ) -> Workflow:
-    """The workflow with better estimates; as it is where nothing was measured."""
+    """The workflow with run times learned from runs; unchanged if nothing was measured."""
     taught = [(own, list(facts)) for own, facts in runs]
     workflow = _with_sizes(workflow, [fact for _, facts in taught for fact in facts])
     measured = [sample for own, facts in taught for sample in run_time_samples(workflow, world, own, facts)]
@@ -118,7 +106,7 @@ def learn_run_times(
 
 
 def _with_sizes(workflow: Workflow, facts: Sequence[Mapping[str, Any]]) -> Workflow:
-    """Files with the sizes that were seen last."""
+    """The workflow with the file sizes that were measured last."""
     sizes: dict[str, float] = {}
     for fact in facts:
         if fact.get("outcome") == "done":
@@ -138,7 +126,7 @@ def _with_sizes(workflow: Workflow, facts: Sequence[Mapping[str, Any]]) -> Workf
 
 
 def run_time_samples(workflow: Workflow, world: World, fleet: Fleet, facts: Facts) -> list[RunTimeSample]:
-    """What the commands took, without what the world's model counts for reading their inputs already."""
+    """Measured run times, without the time that the world's model counts for reading inputs."""
     vms = {vm.name: vm for vm in fleet.vms}
     found = []
     for name, vm_name, took_s in measured_run_times(facts):
@@ -174,7 +162,7 @@ class _RunTimeModel:
         )
 
     def run_s(self, activation: Activation, machine: str, speed: float) -> float:
-        """The run time to expect of an activation on a machine."""
+        """The expected run time of an activation on a machine."""
         words = machine, activation.program, (activation.program, machine), activation.id
         known = [
             part[keys[word]]
@@ -185,7 +173,7 @@ class _RunTimeModel:
 
 
 def _unlearned_s(activation: Activation, speed: float) -> float:
-    """The first estimate, by speed alone: what was learned before must not count twice."""
+    """The estimate by speed alone: what was learned before must not count twice."""
     return max(activation.runtime_s / speed, MIN_RUN_TIME_S)
 
 
@@ -211,7 +199,7 @@ def _scatter(y: Floats, groups: Ints) -> tuple[float, float]:
 
 
 def _backfit(y: Floats, members: Sequence[Ints], deviations: Sequence[float], noise: float) -> list[Floats]:
-    """Fit each part to what the others leave, shrunken by n / (n + (noise / deviation)^2), in turns."""
+    """Fit each part in turn to the residual of the others, shrunken by n / (n + (noise / deviation)^2)."""
     parts = [np.zeros(int(each.max()) + 1) for each in members]
     left = y.copy()
     for _ in range(_ROUNDS):
@@ -233,11 +221,11 @@ class Residual:
 
 
 _PRIOR_EXECUTIONS = 3.0
-"""What is usual counts like so many executions."""
+"""The prior counts like so many executions."""
 
 
 def fit_uncertainty(executions: Sequence[Sequence[Residual]], usual: Uncertainty) -> Uncertainty:
-    """The deviations that executions tell, drawn towards the usual ones while there are few.
+    """Deviations estimated from executions, shrunken towards `usual` while there are few.
 
     By moments, each activation weighing as much as its time: a second more or less of a short one neither
     costs nor delays.
@@ -314,7 +302,7 @@ def _mean(residuals: Sequence[Residual]) -> float:
 
 
 def uncertainty_of_runs(workflow: Workflow, world: World, runs: Sequence[WorkflowRun]) -> Uncertainty:
-    """How far estimates learned from these runs are off: each run against what the others let expect."""
+    """How far learned estimates are off: each run against what is learned from the others."""
     told = []
     for run in runs:
         others = [(other.plan.fleet, other.facts) for other in runs if other is not run]
@@ -325,7 +313,7 @@ def uncertainty_of_runs(workflow: Workflow, world: World, runs: Sequence[Workflo
 
 
 def residuals(workflow: Workflow, fleet: Fleet, world: World, facts: Facts) -> list[Residual]:
-    """What an execution's journal tells about the estimates of a workflow."""
+    """Errors of a workflow's estimates by the journal of an execution."""
     found = []
     for sample in run_time_samples(workflow, world, fleet, facts):
         activation = workflow[sample.activation]
@@ -341,8 +329,9 @@ def learn_q_tables(
 ) -> int:
     """Add real runs to the learner's tables on disk; answers how many were new to them.
 
-    `workflow` has the estimates as they are now (see `estimates`): what the best plan so far takes is judged
-    anew by them. Runs on other VMs, and those that did not finish, say nothing about these tables' actions.
+    `workflow` has the estimates as they are now (see `learn_from_runs`): the best plan so far is evaluated
+    anew with them. Runs on other VMs, and those that did not finish, tell nothing about the actions of these
+    tables.
     """
     if learner.tables is None:
         return 0

@@ -1,7 +1,4 @@
-"""Plans for what is left when money or time runs short: on fewer machines, or spread anew.
-
-Money and time of one session: what is left, what to do when it is too little, what a stop is told as.
-"""
+"""Keeping a run within budget and deadline: projections of the rest, cheaper alternatives, clean stops."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from prudent.cloud.hold import RentalPeriod, due_usd
+from prudent.cloud.billing import RentalPeriod, due_usd
 from prudent.core.money import ROUNDING_USD
 from prudent.workflows.execute.dispatch import Lane
 from prudent.workflows.execute.forecast import Forecast
@@ -36,20 +33,20 @@ _NEVER_S = 1e9
 
 
 _MOST_PAIRS, _LEAST_TRIES = 3_000_000, 4
-"""Ways are tried until so many pairs of activation and slot were looked at, but a few in any case."""
+"""Alternatives are tried up to this many pairs of activation and slot, but at least a few."""
 
 
 _WORTH = 0.98
-"""Where no plan keeps the limits, another one is followed if it takes less than this part of the rest."""
+"""Where no plan keeps the limits, an alternative must take less than this share of what is left."""
 
 
 _SLACK = 0.03
-"""A plan that keeps a limit by less than this part of what is left is not sure to."""
+"""A plan keeps a limit if this share of what is left is spare: estimates are not exact."""
 
 
 @dataclass(frozen=True)
 class Projection:
-    """What becomes of the rest by some queues: when the run ends on its clock, and what it costs in all."""
+    """The expected outcome of following some queues: when the run ends on its clock, and its total cost."""
 
     queues: Queues
     end_s: float
@@ -63,9 +60,9 @@ class Projection:
 
 @dataclass(frozen=True)
 class RemainingRun:
-    """What is left at a moment: activations that wait and run, on machines that are held and paid for.
+    """What is left of a run: waiting and running activations, on machines that are held and paid for.
 
-    `running` tells where activations are and for how long; `elsewhere_usd` what others than `holds` cost.
+    `running` tells where activations run and for how long; `elsewhere_usd` is the cost of all but `holds`.
     """
 
     workflow: Workflow
@@ -78,19 +75,19 @@ class RemainingRun:
     now_s: float
     give_back_s: float
 
-    def as_it_is(self, queues: Mapping[Lane, Sequence[str]]) -> Projection:
-        """The outlook if nothing is changed."""
+    def unchanged(self, queues: Mapping[Lane, Sequence[str]]) -> Projection:
+        """The projection if nothing is changed."""
         problem, names, lanes = self._problem()
         at_lane = {lane: at for at, lane in enumerate(lanes)}
         placement = placement_of(names, at_lane, self.running, queues)
         return self._outlook(problem, names, lanes, placement)
 
-    def others(self) -> list[Projection]:
-        """Other ways: each activation where it ends first, on all machines, then on ever fewer.
+    def alternatives(self) -> list[Projection]:
+        """Alternatives: each activation where it ends first, on all machines, then on ever fewer.
 
-        The type goes first without which the rest is cheapest; a machine on which something runs gets no more
-        and goes when that ends. Of many machines, several go at a time, and no more ways are tried than there
-        is time for: all machines are paid meanwhile.
+        First go machines of the type without which the rest is cheapest. A busy machine gets no new work and
+        goes when it is idle. Of many machines, several go at a time. The number of alternatives is
+        limited, because all machines are paid while this is computed.
         """
         problem, names, lanes = self._problem()
         open_vms = {vm.name for vm in self.fleet.vms}
@@ -107,7 +104,7 @@ class RemainingRun:
         return found
 
     def _groups(self, open_vms: Collection[str], most: int) -> list[set[str]]:
-        """So many machines of each type, at most, of which all or none are busy; never all machines."""
+        """At most `most` machines of each type, all of them busy or all idle; never all machines."""
         found: dict[tuple[str, bool], set[str]] = {}
         for vm in self.fleet.vms:
             group = found.setdefault((vm.machine, self._busy(vm.name)), set())
@@ -133,7 +130,7 @@ class RemainingRun:
     def _closing(
         self, problem: SchedulingProblem, names: Sequence[str], closed: Collection[str]
     ) -> SchedulingProblem:
-        """The same problem where nothing that waits ever ends on some machines, so that none goes there."""
+        """The same problem with `closed` machines, on which waiting activations would take forever."""
         if not closed:
             return problem
         lanes, vms, run_s = problem.lanes.copy(), problem.vms.copy(), [problem.run_s]
@@ -159,49 +156,53 @@ class RemainingRun:
 
 
 def best_alternative(
-    now: Projection, others: Sequence[Projection], limits: RunLimits, rest: RemainingRun, spent_usd: float
+    now: Projection,
+    alternatives: Sequence[Projection],
+    limits: RunLimits,
+    rest: RemainingRun,
+    spent_usd: float,
 ) -> Projection | None:
-    """The outlook to change to, if any: the fastest that keeps the limits; else what breaks them least.
+    """The alternative to change to, if any: the fastest that keeps the limits; else what breaks them least.
 
-    Where nothing keeps them, work goes on as cheaply (or as fast, if only time is short) as it can, so that
+    Where none keeps them, the run goes on as cheaply as it can (or as fast, if only time is short), so that
     as much as possible is done when it has to stop.
     """
     if now.keeps(limits, rest.now_s, spent_usd):
         return None
-    good = [each for each in others if each.keeps(limits, rest.now_s, spent_usd)]
+    good = [each for each in alternatives if each.keeps(limits, rest.now_s, spent_usd)]
     if good:
         return min(good, key=lambda each: (each.end_s, each.cost_usd))
     if limits.budget_usd is not None and now.cost_usd > limits.budget_usd:
-        best = min(others, key=lambda each: (each.cost_usd, each.end_s))
+        best = min(alternatives, key=lambda each: (each.cost_usd, each.end_s))
         return best if best.cost_usd - spent_usd < _WORTH * (now.cost_usd - spent_usd) else None
-    best = min(others, key=lambda each: (each.end_s, each.cost_usd))
+    best = min(alternatives, key=lambda each: (each.end_s, each.cost_usd))
     return best if best.end_s - rest.now_s < _WORTH * (now.end_s - rest.now_s) else None
 
 
 Forecaster = Callable[[Workflow, Mapping[Lane, Sequence[str]], Sequence[Fact], float], Forecast]
-"""What activations in these queues cost and take if they are begun anew, after these facts at that time."""
+"""Forecasts the activations in these queues, begun anew after these facts at that time of the run."""
 
 
 @dataclass(frozen=True)
 class LimitGuard:
-    """Keeps an execution within its limits. It acts in time, for nothing that was paid is ever left out."""
+    """Keeps an execution within its limits; every machine that was paid is counted."""
 
     limits: RunLimits
     meter: CostMeter
-    foresee: Forecaster
+    forecast_after: Forecaster
 
-    def left(self, now_s: float, most_s: float = math.inf) -> tuple[float, LimitKind]:
-        """For how long what is held may be used, and which limit says so; below zero it is too late.
+    def time_left(self, now_s: float, most_s: float = math.inf) -> tuple[float, LimitKind]:
+        """For how many seconds held machines may be used, and which limit decides; below zero it is too late.
 
-        Who asks only whether it may be used for `most_s` is answered quickly.
+        The answer is quick if it is only asked whether they may be used for `most_s`.
         """
         if not self.limits:
             return math.inf, "budget"
         holds = self.meter.holds(now_s)
-        return self.limits.left(holds, self.meter.earlier_usd, now_s, self.meter.give_back_s, most_s)
+        return self.limits.time_left(holds, self.meter.earlier_usd, now_s, self.meter.give_back_s, most_s)
 
     def affords(self, ends_s: Mapping[str, float], now_s: float) -> bool:
-        """Whether VMs can be kept until these moments, and no other longer than now."""
+        """Whether these VMs can be kept until these moments, and the others be given back now."""
         if self.limits.deadline_s is not None and max(ends_s.values()) > self.limits.deadline_s:
             return False
         if self.limits.budget_usd is None:
@@ -212,10 +213,10 @@ class LimitGuard:
         return total_usd <= self.limits.budget_usd + ROUNDING_USD
 
     def spent_usd(self, now_s: float) -> float:
-        """What the run has cost until now."""
+        """The cost of the run so far."""
         return spent_usd(self.meter, now_s)
 
-    def change(
+    def better_queues(
         self,
         workflow: Workflow,
         fleet: Fleet,
@@ -224,7 +225,7 @@ class LimitGuard:
         running: Mapping[str, tuple[Lane, float]],
         now_s: float,
     ) -> tuple[Queues, LimitKind] | None:
-        """Other queues for what waits on the VMs held, if the limits call for them, and which limit does."""
+        """New queues for waiting activations if a limit requires them, and which limit does; None if not."""
         held = {vm.name for vm in fleet.vms}
         holds = self.meter.holds(now_s)
         ours = [hold for hold in holds if hold.name in held and hold.until_s is None]
@@ -235,10 +236,10 @@ class LimitGuard:
         rest = RemainingRun(
             workflow, fleet, world, waiting, running, ours, elsewhere_usd, now_s, self.meter.give_back_s
         )
-        now, spent = rest.as_it_is(queues), self.spent_usd(now_s)
+        now, spent = rest.unchanged(queues), self.spent_usd(now_s)
         if now.keeps(self.limits, now_s, spent):
             return None
-        found = best_alternative(now, rest.others(), self.limits, rest, spent)
+        found = best_alternative(now, rest.alternatives(), self.limits, rest, spent)
         if found is None:
             return None
         return found.queues, self.limits.passed_by(now.cost_usd, now.end_s) or "budget"
@@ -251,11 +252,11 @@ class LimitGuard:
         facts: Sequence[Fact],
         now_s: float,
     ) -> Fact:
-        """The fact of a stop: what remains, in these queues, and what it needs."""
+        """The journal's fact about a stop: what remains in these queues, and how much it needs."""
         remaining = sum(map(len, queues.values()))
         spent, holds = self.spent_usd(now_s), self.meter.holds(now_s)
         end_usd = self.meter.earlier_usd + due_usd(holds, now_s + self.meter.give_back_s)
-        rest = self.foresee(workflow, queues, facts, now_s)
+        rest = self.forecast_after(workflow, queues, facts, now_s)
         what = f"{remaining} of {len(workflow)} activations remain"
         said = stop_sentence(self.limits, why, spent, end_usd, now_s, what, rest)
         return {

@@ -1,7 +1,7 @@
 """Worker processes on this machine, one for each VM: `python -m prudent.workflows.execute.local_workers`.
 
 Dask is imported once, then the process forks: ten workers start about as fast as one. All of them end when
-the pipe from the program that started the nest breaks, so that none outlives it.
+the pipe from the program that started this process breaks, so that none outlives it.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ import sys
 import time
 from typing import Any
 
-from prudent.cloud.clusters.dask_node import serve
+from prudent.cloud.clusters.dask_node import serve_worker
 
 READY = "ready\n"
-"""Said when all workers were started."""
+"""Printed when all workers were started."""
 
 
 LOOPBACK = "127.0.0.1"
-"""Where they listen."""
+"""The address on which they listen."""
 
 
 _ENDING_S = 5
 
 
 def main() -> None:
-    """The first line of the input says what to do, for other users could read arguments."""
+    """Read what to do from standard input: other users could read command-line arguments."""
     line = sys.stdin.readline()
     if not line:
-        return  # whoever started us has ended already
+        return  # the program that started us has ended already
     told = json.loads(line)
     import distributed
 
@@ -50,9 +50,9 @@ def main() -> None:
         children[child] = name
     sys.stdout.write(READY)
     sys.stdout.flush()
-    sys.stdin.read()  # until whoever started us ends
+    sys.stdin.read()  # until the program that started us ends
     _end(children)
-    shutil.rmtree(told["scratch"], ignore_errors=True)  # whoever started us may have been killed
+    shutil.rmtree(told["scratch"], ignore_errors=True)  # the program that started us may have been killed
 
 
 def _serve(told: dict[str, Any], name: str, slots: int) -> None:
@@ -62,7 +62,7 @@ def _serve(told: dict[str, Any], name: str, slots: int) -> None:
     place = told["scheduler"], name, slots, LOOPBACK, told["scratch"]
     code = 1
     try:
-        asyncio.run(serve(*place, told["certificates"]))
+        asyncio.run(serve_worker(*place, told["certificates"]))
         code = 0
     finally:
         os._exit(code)

@@ -1,7 +1,4 @@
-"""Where the machines of an execution are rented: at which prices, how long they take, what they have cost.
-
-What an execution pays for: rented machines by their leases, or workers at the prices of the plan.
-"""
+"""The money of an execution: terms of rental, the source of machines, meters of cost, the bill."""
 
 from __future__ import annotations
 
@@ -11,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from prudent.cloud.bill import Bill, BillLine
-from prudent.cloud.hold import RentalPeriod, cost_usd
+from prudent.cloud.billing import Bill, BillLine, RentalPeriod, cost_usd
 from prudent.cloud.leases.lease import Lease
-from prudent.cloud.leases.machine_delays import AT_ONCE, Delay, Delays
-from prudent.cloud.leases.register import Register
+from prudent.cloud.leases.machine_delays import NO_DELAY, Delay, DelayRecords
+from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.provider import Provider
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.money import Price
@@ -26,7 +22,7 @@ from prudent.workflows.world import World
 
 @dataclass(frozen=True)
 class RentalTerms:
-    """How machines are paid, by the name of the VM: prices, and the time they take to come and go.
+    """How machines are paid, by the name of the VM: prices, and how long boot and give-back take.
 
     All are ordered together; `boot` is the time until the last is up and work begins. Where none is really
     rented, a VM may be paid from its first use on instead (`from_first_use`), or go on from an earlier
@@ -34,8 +30,8 @@ class RentalTerms:
     """
 
     prices: Mapping[str, Price]
-    boot: Delay = AT_ONCE
-    give_back: Delay = AT_ONCE
+    boot: Delay = NO_DELAY
+    give_back: Delay = NO_DELAY
     from_first_use: bool = False
     held_s: Mapping[str, float] = field(default_factory=dict)
     paid_usd: Mapping[str, float] = field(default_factory=dict)
@@ -43,25 +39,25 @@ class RentalTerms:
 
 @dataclass(frozen=True)
 class RentalSource:
-    """A provider, and the register of what is rented there."""
+    """Where machines are rented: a provider, and the register of leases."""
 
     provider: Provider
-    register: Register
+    register: LeaseRegister
 
     @classmethod
     def of(cls, where: str, home: Path | None = None) -> RentalSource:
-        """The place of words like local, hosts:INVENTORY.yaml or ec2:CONFIG.yaml."""
-        register = Register(home)
+        """The source named by text like local, hosts:INVENTORY.yaml or ec2:CONFIG.yaml."""
+        register = LeaseRegister(home)
         name, _, setting = where.partition(":")
         provider = provider_of({name.strip(): setting.strip() or None}, register.home, Path.cwd())
         return cls(provider, register)
 
     @property
-    def delays(self) -> Delays:
-        return Delays(self.register.home)
+    def delays(self) -> DelayRecords:
+        return DelayRecords(self.register.home)
 
     def terms(self, fleet: Fleet, used: Collection[str]) -> RentalTerms:
-        """The prices of today for the VMs that are used; BadInput if a type cannot be had."""
+        """Today's prices of the VMs in use; BadInput if a type is not offered."""
         offers = {
             (vm.machine, vm.spot): self.provider.offer(vm.machine, vm.spot).price
             for vm in fleet.vms
@@ -82,7 +78,7 @@ class RentalSource:
 
 
 def bill_fact(bill: Bill, facts: Iterable[Mapping[str, Any]]) -> Fact:
-    """A bill for the journal: each machine on the clock of the run, and the sum of all sessions.
+    """The journal's fact about a bill: each machine on the clock of the run, and the sum of all sessions.
 
     Machines of earlier sessions that the register has forgotten stay as the journal knew them.
     """
@@ -109,13 +105,13 @@ def bill_fact(bill: Bill, facts: Iterable[Mapping[str, Any]]) -> Fact:
 
 
 def _zero_s(sessions: Iterable[Mapping[str, Any]], line: BillLine) -> float:
-    """When the run's clock stood at zero, in the session that rented a machine."""
+    """The wall clock at zero of the run's clock, in the session that rented a machine."""
     zeros = [fact["wall_s"] - fact["at_s"] for fact in sessions if fact["wall_s"] <= line.launched_s + 1.0]
     return float(zeros[-1]) if zeros else line.launched_s
 
 
 class CostMeter(Protocol):
-    """Who is paid for, on the clock of the run. A session asks it every time it decides about money."""
+    """Which machines are paid, and since when, by the run's clock. Every decision about money asks it."""
 
     @property
     def earlier_usd(self) -> float:
@@ -123,16 +119,16 @@ class CostMeter(Protocol):
 
     @property
     def give_back_s(self) -> float:
-        """How long a machine is paid for after it was decided to give it back; hardly ever longer."""
+        """How long a machine is paid after the decision to give it back (an upper estimate)."""
 
     def holds(self, now_s: float) -> tuple[RentalPeriod, ...]:
         """The machines of this session, those that were given back included."""
 
-    def used(self, vm: str, now_s: float) -> None:
-        """An activation begins on a VM."""
+    def vm_used(self, vm: str, now_s: float) -> None:
+        """An activation starts on a VM."""
 
-    def returned(self, vm: str, now_s: float) -> None:
-        """It was decided to give a VM back."""
+    def vm_returned(self, vm: str, now_s: float) -> None:
+        """A VM is given back."""
 
 
 def spent_usd(meter: CostMeter, now_s: float) -> float:
@@ -147,7 +143,7 @@ def plan_price(vm: Vm, world: World) -> Price:
 
 
 class PlanCostMeter:
-    """Workers that nobody rents, at the prices of the plan: from the start, or from their first use."""
+    """Workers that are not rented, at the prices of the plan: from the start, or from their first use."""
 
     earlier_usd: float = 0.0
 
@@ -182,12 +178,12 @@ class PlanCostMeter:
             for vm, since_s in self._since_s.items()
         )
 
-    def used(self, vm: str, now_s: float) -> None:
+    def vm_used(self, vm: str, now_s: float) -> None:
         self._since_s.setdefault(vm, now_s if self._late else 0.0)
         self._until_s.pop(vm, None)
         self._idle.discard(vm)
 
-    def returned(self, vm: str, now_s: float) -> None:
+    def vm_returned(self, vm: str, now_s: float) -> None:
         if vm in self._idle:  # one that is never used costs nothing
             self._since_s.pop(vm, None)
         else:
@@ -195,7 +191,7 @@ class PlanCostMeter:
 
 
 class LeaseCostMeter:
-    """Rented machines, as their leases have them: from the launch until they are gone."""
+    """Rented machines, by their leases: from the launch until they are gone."""
 
     def __init__(
         self, leases: Callable[[], Mapping[str, Lease]], earlier_usd: float, give_back_s: float
@@ -216,8 +212,8 @@ class LeaseCostMeter:
             for hold in lease.holds
         )
 
-    def used(self, vm: str, now_s: float) -> None:
-        """Paid for anyway."""
+    def vm_used(self, vm: str, now_s: float) -> None:
+        """Nothing to do: it is paid from its launch."""
 
-    def returned(self, vm: str, now_s: float) -> None:
-        """Its lease tells when it is gone."""
+    def vm_returned(self, vm: str, now_s: float) -> None:
+        """Nothing to do: its lease records the end."""

@@ -1,4 +1,4 @@
-"""The money and the time that an execution may take, and how much of both is left. Pure."""
+"""How a plan is executed, and the limits of an execution: budget and deadline. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from prudent.cloud.hold import RentalPeriod, affordable_s
+from prudent.cloud.billing import RentalPeriod, affordable_s
 from prudent.core.errors import BadInput
 from prudent.core.money import ROUNDING_USD
 from prudent.core.units import format_duration, format_money
@@ -17,7 +17,7 @@ from prudent.workflows.execute.forecast import Forecast
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """How a plan is executed; `execute` explains each."""
+    """Options of an execution; `execute` explains each."""
 
     directory: Path
     retries: int = 1
@@ -41,7 +41,7 @@ LimitKind = Literal["budget", "deadline"]
 
 @dataclass(frozen=True)
 class RunLimits:
-    """The most that a run may cost in all its sessions, and the latest end of this one by the run's clock."""
+    """The most that a run may cost over all its sessions, and the latest end of this one (run's clock)."""
 
     budget_usd: float | None = None
     deadline_s: float | None = None
@@ -56,12 +56,12 @@ class RunLimits:
         return self.budget_usd is not None or self.deadline_s is not None
 
     def after(self, clock_s: float) -> RunLimits:
-        """With a deadline that counts from where the run's clock stands now."""
+        """The same limits with the deadline counted from `clock_s` of the run's clock."""
         if self.deadline_s is None:
             return self
         return RunLimits(self.budget_usd, self.deadline_s + clock_s)
 
-    def left(
+    def time_left(
         self,
         holds: Sequence[RentalPeriod],
         earlier_usd: float,
@@ -69,9 +69,9 @@ class RunLimits:
         give_back_s: float,
         most_s: float = math.inf,
     ) -> tuple[float, LimitKind]:
-        """For how many seconds all that is held may still be used, and which limit says so.
+        """For how many seconds all held machines may still be used, and which limit decides.
 
-        Who asks only whether it may be used for `most_s` is answered quickly.
+        The answer is quick if it is only asked whether they may be used for `most_s`.
         """
         money_s = time_s = math.inf
         if self.budget_usd is not None:
@@ -81,7 +81,7 @@ class RunLimits:
         return (money_s, "budget") if money_s <= time_s else (time_s, "deadline")
 
     def passed_by(self, cost_usd: float, end_s: float) -> LimitKind | None:
-        """Which limit an outcome breaks; None if it keeps both."""
+        """The limit that an outcome breaks; None if it keeps both."""
         if self.budget_usd is not None and cost_usd > self.budget_usd + ROUNDING_USD:
             return "budget"
         if self.deadline_s is not None and end_s > self.deadline_s:
@@ -89,7 +89,7 @@ class RunLimits:
         return None
 
     def check(self, forecast: Forecast, clock_s: float) -> None:
-        """BadInput if what is expected breaks a limit: nothing was rented yet."""
+        """BadInput if the forecast breaks a limit; nothing has been rented yet."""
         broken = self.passed_by(forecast.cost_usd.expected, forecast.makespan_s.expected)
         if broken == "budget" and self.budget_usd is not None:
             enough = format_money(rounded_up(forecast.cost_usd.high))
@@ -108,7 +108,7 @@ class RunLimits:
 
 
 def rounded_up(usd: float) -> float:
-    """Rounded up to two digits: what is told to be given suffices.
+    """Rounded up to two digits, so that a budget that is recommended suffices.
 
     >>> round(rounded_up(0.01234), 6), rounded_up(3.0)
     (0.013, 3.0)
@@ -132,9 +132,9 @@ def stop_sentence(
     what: str,
     rest: Forecast,
 ) -> str:
-    """What a user is told about a stop: `what` remains, and what it needs.
+    """What a user reads about a stop: `what` remains, and how much it needs.
 
-    With the give-back, `end_usd` will have been paid at most.
+    `end_usd` is the most that will have been paid once all machines are given back.
     """
     need = f"which need about {rest.cost_text} and {rest.makespan_text} more"
     if why == "budget":
@@ -142,9 +142,9 @@ def stop_sentence(
         enough = format_money(rounded_up(end_usd + rest.cost_usd.high))
         return (
             f"Stopped before the budget of {format_money(limits.budget_usd)} is passed "
-            f"({format_money(spent_usd)} spent): {what}, {need}; go on with --resume --budget {enough}."
+            f"({format_money(spent_usd)} spent): {what}, {need}; continue with --resume --budget {enough}."
         )
     return (
-        f"Stopped at the deadline, after {format_duration(clock_s)}: {what}, {need}; go on with --resume "
+        f"Stopped at the deadline, after {format_duration(clock_s)}: {what}, {need}; continue with --resume "
         f'--deadline "{_minutes(rest)} min".'
     )

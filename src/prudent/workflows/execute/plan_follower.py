@@ -1,7 +1,4 @@
-"""The clock of a run, and what has happened in it so far.
-
-One sitting of a run: commands are started as the plan has them, and what happens is noted.
-"""
+"""Following a plan with workers: commands are started in the planned order, and every event is recorded."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from prudent.workflows.execute.command import ActivationCommand
+from prudent.workflows.execute.command import ActivationRequest
 from prudent.workflows.execute.dispatch import ActivationStart, Dispatcher, Lane
 from prudent.workflows.execute.journal import Fact, FactSink
 from prudent.workflows.execute.limit_guard import LimitGuard
@@ -24,293 +21,291 @@ from prudent.workflows.plan import Plan
 from prudent.workflows.workflow import Workflow
 
 HEARTBEAT_S, HEARTBEAT_SHARE = 1.0, 0.01
-"""How often signs of life are given: what a kill leaves unpaid is no more than this, or this share of the
-session."""
+"""Seconds between heartbeats, or this share of the session if that is more: a kill leaves no more unpaid."""
 
 
 class SessionLog:
     """A session's clock and facts; `begun_s` tells when activations began.
 
-    A pause between two sessions is not part of the run: its clock goes on where it stopped. The boot of its
-    machines is: it is waited for, and paid.
+    The clock stands still between two sessions. It runs while machines boot: that time is paid.
     """
 
     def __init__(
-        self, crew: VmWorkers, manner: ExecutionOptions, agenda: RemainingWork, notes: FactSink
+        self, workers: VmWorkers, options: ExecutionOptions, remaining_work: RemainingWork, sink: FactSink
     ) -> None:
-        self.offset_s = agenda.offset_s
+        self.offset_s = remaining_work.offset_s
         self.begun_s: dict[str, float] = {}
-        self._crew, self._scale = crew, manner.replay or 1.0
-        self._earlier, self._notes = agenda.earlier, notes
+        self._workers, self._scale = workers, options.replay or 1.0
+        self._earlier, self._sink = remaining_work.earlier, sink
         self._facts: list[Fact] = []
-        self._zero_s = crew.time_s() if crew.ordered_s is None else crew.ordered_s
-        self._sign_due_s = self._zero_s
+        self._zero_s = workers.time_s() if workers.ordered_s is None else workers.ordered_s
+        self._heartbeat_due_s = self._zero_s
 
     def begin(self) -> None:
-        """Workers that nobody had to wait for begin now."""
-        if self._crew.ordered_s is None:
-            self._zero_s = self._crew.time_s()
+        """Start the clock, unless it runs since machines were ordered."""
+        if self._workers.ordered_s is None:
+            self._zero_s = self._workers.time_s()
 
     def clock_s(self) -> float:
-        """Seconds of this run, in those of the plan: a rehearsal's clock runs faster."""
-        return self.offset_s + (self._crew.time_s() - self._zero_s) / self._scale
+        """Seconds of the run, as the plan counts them: a rehearsal's clock runs faster."""
+        return self.offset_s + (self._workers.time_s() - self._zero_s) / self._scale
 
-    def note(self, fact: Fact) -> None:
-        """Write a fact down."""
+    def record(self, fact: Fact) -> None:
+        """Write a fact to the journal."""
         self._facts.append(fact)
-        self._notes.write(fact)
+        self._sink.write(fact)
 
-    def sign(self) -> None:
-        """Note now and then that the session lives."""
-        if (now_s := self._crew.time_s()) >= self._sign_due_s:
-            self._sign_due_s = now_s + max(HEARTBEAT_S, HEARTBEAT_SHARE * (now_s - self._zero_s))
-            self._notes.sign(self.clock_s())
+    def heartbeat(self) -> None:
+        """Write a heartbeat if one is due."""
+        if (now_s := self._workers.time_s()) >= self._heartbeat_due_s:
+            self._heartbeat_due_s = now_s + max(HEARTBEAT_S, HEARTBEAT_SHARE * (now_s - self._zero_s))
+            self._sink.heartbeat(self.clock_s())
 
     @property
-    def heard(self) -> list[Fact]:
+    def facts(self) -> list[Fact]:
         """All facts of the run, those of earlier sessions first."""
         return [*self._earlier, *self._facts]
 
 
-_SURE = 1.1
-"""What is begun under a limit should end in time even if it takes so much longer than expected."""
+_MARGIN = 1.1
+"""Under a limit, an activation is started only if it would end in time when it takes this factor longer."""
 
 
-_AFTER_S = 1e-3
+_JUST_AFTER_S = 1e-3
 
 
 class PlanFollower:
-    """One sitting of a run: from the first start to the last end, an interruption, or a failure."""
+    """Follows a plan in one session of a run: until the last end, an interruption, or a limit."""
 
     def __init__(
         self,
         plan: Plan,
         workflow: Workflow,
-        manner: ExecutionOptions,
+        options: ExecutionOptions,
         folder: Path,
-        journal: FactSink,
-        crew: VmWorkers,
-        agenda: RemainingWork,
-        keeper: LimitGuard,
+        sink: FactSink,
+        workers: VmWorkers,
+        remaining_work: RemainingWork,
+        guard: LimitGuard,
     ) -> None:
-        self.plan, self.workflow, self.manner = plan, workflow, manner
-        self.folder, self.crew, self.keeper = folder.resolve(), crew, keeper
+        self.plan, self.workflow, self.options = plan, workflow, options
+        self.folder, self.workers, self.guard = folder.resolve(), workers, guard
         self.name = uuid.uuid4().hex[:12]
         self.returned: set[str] = set()
-        self.orders: dict[str, ActivationCommand] = {}
-        self.log = SessionLog(crew, manner, agenda, journal)
-        self.dispatcher = self._dispatcher(agenda)
-        self.replanner = Replanner(plan, workflow, manner, crew, keeper, self.dispatcher, self.log)
+        self.requests: dict[str, ActivationRequest] = {}
+        self.log = SessionLog(workers, options, remaining_work, sink)
+        self.dispatcher = self._dispatcher(remaining_work)
+        self.replanner = Replanner(plan, workflow, options, workers, guard, self.dispatcher, self.log)
         self._stopped = False
 
     def run(self) -> None:
-        """Until nothing runs and nothing can start, or money or time is over.
+        """Run until nothing runs and nothing can start, or money or time is over.
 
-        Everything that runs is ended before an error leaves.
+        All commands are ended before an error is raised.
         """
-        self.crew.begin(self.name)
+        self.workers.listen(self.name)
         self.log.begin()
-        self._note_rented()
+        self._record_rented()
         try:
             self._step()
             while not self.dispatcher.over and not self._stopped:
-                self.log.sign()
-                event = self.crew.next_event(self._patience_s())
+                self.log.heartbeat()
+                event = self.workers.next_event(self._patience_s())
                 if isinstance(event, ActivationReport):
-                    self._told(event.fact)
+                    self._on_report(event.fact)
                 elif isinstance(event, WorkerLost):
-                    self._gone(event.vm)
+                    self._on_worker_lost(event.vm)
                 self._step()
         except BaseException:
-            self.crew.end(self.name)
-            self._note_lost(INTERRUPTED)
+            self.workers.end_run(self.name)
+            self._record_lost(INTERRUPTED)
             raise
-        self.log.note({"fact": "over", "at_s": self.log.clock_s()})
+        self.log.record({"fact": "over", "at_s": self.log.clock_s()})
 
-    def _dispatcher(self, agenda: RemainingWork) -> Dispatcher:
-        queues = planned_queues(self.plan, self.workflow, agenda.reasons)
-        done = [name for name in self.workflow.order if name not in agenda.reasons]
-        return Dispatcher(self.workflow, queues, done, self.manner.retries, agenda.attempts)
+    def _dispatcher(self, remaining_work: RemainingWork) -> Dispatcher:
+        queues = planned_queues(self.plan, self.workflow, remaining_work.reasons)
+        done = [name for name in self.workflow.order if name not in remaining_work.reasons]
+        return Dispatcher(self.workflow, queues, done, self.options.retries, remaining_work.attempts)
 
     def _step(self) -> None:
-        """Start what may start, give back what has no part any more, stop where a limit leaves no choice."""
-        left_s, limit = self.keeper.left(self.log.clock_s(), 0.0)
+        """Start what may start, give back VMs that are not needed any more, stop at a limit."""
+        left_s, limit = self.guard.time_left(self.log.clock_s(), 0.0)
         if left_s < 0:
             self._stop(limit)
             return
         self._start()
-        held_up = self._held_up()
-        if not held_up:
+        blocked = self._blocked_vms()
+        if not blocked:
             self._give_back()
             return
-        limit = self.keeper.left(self.log.clock_s())[1]
-        if held_up == self.crew.vms:
+        limit = self.guard.time_left(self.log.clock_s())[1]
+        if blocked == self.workers.vms:
             self._stop(limit)
         else:
-            for vm in sorted(held_up):
-                self._return(vm, f"the {limit} leaves no room for what it had")
-            self.replanner.leave(limit)
+            for vm in sorted(blocked):
+                self._give_back_vm(vm, f"the {limit} leaves no room for what it had")
+            self.replanner.replan_after_give_back(limit)
             self._step()
 
     def _patience_s(self) -> float:
-        """How long to wait for an event: not beyond the moment at which a limit is reached."""
-        scale = self.manner.replay or 1.0
-        left_s = self.keeper.left(self.log.clock_s(), self.crew.tick_s / scale)[0] * scale
-        look_s = self.replanner.rests_s
-        patience_s = min(self.crew.tick_s, max(left_s, 0.0) + _AFTER_S)
-        return min(patience_s, look_s + _AFTER_S) if look_s > 0 else patience_s
+        """How long to wait for an event: no longer than until a limit is reached."""
+        scale = self.options.replay or 1.0
+        left_s = self.guard.time_left(self.log.clock_s(), self.workers.poll_s / scale)[0] * scale
+        look_s = self.replanner.pause_left_s
+        patience_s = min(self.workers.poll_s, max(left_s, 0.0) + _JUST_AFTER_S)
+        return min(patience_s, look_s + _JUST_AFTER_S) if look_s > 0 else patience_s
 
     def _start(self) -> None:
         for start in self.dispatcher.starts(self._may_start):
-            order = self._order(start)
-            self.orders[start.activation] = order
-            self.crew.start(order)
+            request = self._request(start)
+            self.requests[start.activation] = request
+            self.workers.start(request)
 
     def _may_start(self, name: str, lane: Lane) -> bool:
-        """Whether an activation can be paid, and ended, in time; if so it counts as begun."""
+        """Whether an activation can be paid and will end in time; if so it counts as begun."""
         now_s = self.log.clock_s()
-        if self.keeper.limits:
+        if self.guard.limits:
             ends_s = {vm: end_s for vm, end_s in self._ends_s(now_s).items() if vm != lane[0]}
-            ends_s[lane[0]] = now_s + _SURE * self.replanner.expected_s(name, lane[0])
-            if not self.keeper.affords(ends_s, now_s):
+            ends_s[lane[0]] = now_s + _MARGIN * self.replanner.expected_s(name, lane[0])
+            if not self.guard.affords(ends_s, now_s):
                 return False
         self.log.begun_s[name] = now_s
-        self.keeper.meter.used(lane[0], now_s)
+        self.guard.meter.vm_used(lane[0], now_s)
         return True
 
     def _ends_s(self, now_s: float) -> dict[str, float]:
-        """When what runs is expected to end, by VM."""
+        """When running activations are expected to end, by VM."""
         ends_s: dict[str, float] = {}
         for name, lane in self.dispatcher.running.items():
             end_s = max(self.log.begun_s[name] + self.replanner.expected_s(name, lane[0]), now_s)
             ends_s[lane[0]] = max(ends_s.get(lane[0], now_s), end_s)
         return ends_s
 
-    def _held_up(self) -> set[str]:
-        """VMs on which nothing runs, and on which what is next could begin if money and time allowed."""
-        if not self.keeper.limits:
+    def _blocked_vms(self) -> set[str]:
+        """Idle VMs whose next activation is ready, but may not start because of a limit."""
+        if not self.guard.limits:
             return set()
         busy = {lane[0] for lane in self.dispatcher.running.values()}
         return {vm for vm in self.dispatcher.ready_vms if vm not in busy}
 
-    def _note_rented(self) -> None:
+    def _record_rented(self) -> None:
         zero_s = time.time() - self.log.clock_s()
-        for vm, lease in self.crew.leases().items():
+        for vm, lease in self.workers.leases().items():
             for one in lease.machines:
                 fact = {"fact": "rented", "vm": vm, "at_s": one.launched_s - zero_s, "cluster": lease.cluster}
-                self.log.note(fact | {"machine": lease.order.type, "usd_per_h": one.price.usd_per_h})
+                self.log.record(fact | {"machine": lease.order.type, "usd_per_h": one.price.usd_per_h})
 
     def _give_back(self) -> None:
-        """VMs without a part any more are paid for no longer."""
-        if not (self.crew.rents or self.keeper.limits):
+        """Give back VMs that are not needed any more."""
+        if not (self.workers.are_rented or self.guard.limits):
             return
-        idle = [vm for vm in sorted(self.crew.vms) if not self.dispatcher.needs(vm)]
+        idle = [vm for vm in sorted(self.workers.vms) if not self.dispatcher.needs(vm)]
         if not idle or self.dispatcher.over:
             return
-        if self.dispatcher.waiting and self.replanner.moves:
-            if self.replanner.rests_s > 0:
+        if self.dispatcher.waiting and self.replanner.may_move:
+            if self.replanner.pause_left_s > 0:
                 return  # soon it is seen whether they can take over some of what waits
-            self.replanner.look("surprise")
+            self.replanner.reconsider("surprise")
             idle = [vm for vm in idle if not self.dispatcher.needs(vm)]
         for vm in idle:
-            self._return(vm, "its part is done")
+            self._give_back_vm(vm, "its part is done")
 
-    def _return(self, vm: str, why: str) -> None:
+    def _give_back_vm(self, vm: str, why: str) -> None:
         now_s = self.log.clock_s()
         self.returned.add(vm)
-        self.crew.give_back(vm, why)
-        self.keeper.meter.returned(vm, now_s)
-        self.log.note({"fact": "returned", "vm": vm, "at_s": now_s, "why": why})
+        self.workers.give_back(vm, why)
+        self.guard.meter.vm_returned(vm, now_s)
+        self.log.record({"fact": "returned", "vm": vm, "at_s": now_s, "why": why})
 
     def _stop(self, why: LimitKind) -> None:
-        """End what runs and begin nothing more: what is done is kept, and the rest goes on some other day."""
+        """End running commands and start none: results are kept, and the run can be resumed."""
         self._stopped = True
-        self.crew.end(self.name)
+        self.workers.end_run(self.name)
         remaining = [*self.dispatcher.running, *self.dispatcher.waiting]
-        self._note_lost(STOPPED)
-        for vm in sorted(self.crew.vms):
-            self._return(vm, f"the {why} leaves no room for more")
+        self._record_lost(STOPPED)
+        for vm in sorted(self.workers.vms):
+            self._give_back_vm(vm, f"the {why} leaves no room for more")
         queues = planned_queues(self.plan, self.workflow, remaining)
-        self.log.note(
-            self.keeper.stop_fact(why, self.replanner.known, queues, self.log.heard, self.log.clock_s())
+        self.log.record(
+            self.guard.stop_fact(why, self.replanner.known, queues, self.log.facts, self.log.clock_s())
         )
 
-    def _note_lost(self, why: str) -> None:
-        """What was under way has ended, and was paid until now."""
+    def _record_lost(self, why: str) -> None:
+        """Record running attempts as lost; they were paid until now."""
         for name in self.dispatcher.running:
-            if name in self.orders:
-                self.log.note(self._lost(self.orders[name], self.log.clock_s(), why))
+            if name in self.requests:
+                self.log.record(self._lost(self.requests[name], self.log.clock_s(), why))
 
-    def _order(self, start: ActivationStart) -> ActivationCommand:
+    def _request(self, start: ActivationStart) -> ActivationRequest:
         activation = self.workflow[start.activation]
-        (vm, slot), replay = start.lane, self.manner.replay
-        order = ActivationCommand(
+        (vm, slot), replay = start.lane, self.options.replay
+        request = ActivationRequest(
             run=self.name,
             activation=activation.id,
             attempt=start.attempt,
             vm=vm,
             slot=slot,
-            directory=str(self.manner.directory),
+            directory=str(self.options.directory),
             log=str(self.folder / LOGS / f"{quote(activation.id, safe='')}.{start.attempt}"),
             command=activation.command,
             inputs=tuple(dict.fromkeys(file.name for file in activation.inputs)),
             outputs=tuple(dict.fromkeys(file.name for file in activation.outputs)),
             kept=tuple(self.workflow.gathered & {file.name for file in activation.outputs}),
-            timeout_s=self.manner.timeout_s,
+            timeout_s=self.options.timeout_s,
         )
         return (
-            order
+            request
             if replay is None
-            else replace(order, sleep_s=replay * self.replanner.planned_s(start.activation, vm))
+            else replace(request, sleep_s=replay * self.replanner.planned_s(start.activation, vm))
         )
 
-    def _told(self, fact: Fact) -> None:
-        name, order = fact["activation"], self.orders.get(fact["activation"])
-        if order is None or order.attempt != fact["attempt"]:
+    def _on_report(self, fact: Fact) -> None:
+        name, request = fact["activation"], self.requests.get(fact["activation"])
+        if request is None or request.attempt != fact["attempt"]:
             return  # an attempt that was given up meanwhile
         if fact["fact"] == "started":
             self.log.begun_s[name] = self.log.clock_s()
-            self.log.note({**fact, "at_s": self.log.begun_s[name]})
+            self.log.record({**fact, "at_s": self.log.begun_s[name]})
             return
-        self.log.note(self._ending(fact, order))
-        self.crew.forget(name, order.attempt)
-        del self.orders[name]
+        self.log.record(self._ending(fact, request))
+        self.workers.forget_attempt(name, request.attempt)
+        del self.requests[name]
         if fact["outcome"] == "done":
-            self.replanner.adapt(name, order.vm, float(fact["took_s"]) / (self.manner.replay or 1.0))
+            self.replanner.adapt(name, request.vm, float(fact["took_s"]) / (self.options.replay or 1.0))
 
-    def _ending(self, fact: Fact, order: ActivationCommand) -> Fact:
-        """The fact about an end, with times by our own clock: other machines' clocks may be wrong."""
+    def _ending(self, fact: Fact, request: ActivationRequest) -> Fact:
+        """The fact about an end, with times by our own clock: clocks of other machines may be wrong."""
         finish_s = self.log.clock_s()
-        took_s = float(fact["took_s"]) / (self.manner.replay or 1.0)
+        took_s = float(fact["took_s"]) / (self.options.replay or 1.0)
         ending = {**fact, "took_s": took_s, "start_s": max(finish_s - took_s, self.log.offset_s)}
-        ending |= {"finish_s": finish_s, "command": command_digest(order.command)}
-        ending |= {"log": f"{order.log}.err"} if self.manner.replay is None else {}
+        ending |= {"finish_s": finish_s, "command": command_digest(request.command)}
+        ending |= {"log": f"{request.log}.err"} if self.options.replay is None else {}
         if fact["outcome"] == "done":
-            self.dispatcher.finish(order.activation)
+            self.dispatcher.finish(request.activation)
             return ending
-        again = self.dispatcher.fail(order.activation)
-        if not again and self.manner.stop_at_failure:
+        again = self.dispatcher.fail(request.activation)
+        if not again and self.options.stop_at_failure:
             self.dispatcher.stop()
         return ending | {"final": not again}
 
-    def _gone(self, vm: str) -> None:
-        """A VM is lost: note what it took with it, and plan the rest anew."""
-        if vm in self.dispatcher.dead or vm in self.returned:
+    def _on_worker_lost(self, vm: str) -> None:
+        """A VM is lost: record the attempts lost with it, and plan the rest anew."""
+        if vm in self.dispatcher.lost_vms or vm in self.returned:
             return
         at_s = self.log.clock_s()
-        self.crew.give_back(vm, "it was lost")
-        self.keeper.meter.returned(vm, at_s)
-        self.log.note({"fact": "lost", "vm": vm, "at_s": at_s})
-        for name in self.dispatcher.lose(vm):
-            order = self.orders.pop(name)
-            self.crew.forget(name, order.attempt)
+        self.workers.give_back(vm, "it was lost")
+        self.guard.meter.vm_returned(vm, at_s)
+        self.log.record({"fact": "lost", "vm": vm, "at_s": at_s})
+        for name in self.dispatcher.lose_vm(vm):
+            request = self.requests.pop(name)
+            self.workers.forget_attempt(name, request.attempt)
             final = name in self.dispatcher.given_up
             why = "its VM was lost again and again" if final else f"VM {vm} was lost"
-            self.log.note(self._lost(order, at_s, why) | {"final": final})
+            self.log.record(self._lost(request, at_s, why) | {"final": final})
         orphaned = self.dispatcher.orphaned
         if orphaned:
-            self.replanner.make_up(orphaned)
+            self.replanner.replan_lost(orphaned)
 
-    def _lost(self, order: ActivationCommand, at_s: float, why: str) -> Fact:
-        start_s = min(self.log.begun_s[order.activation], at_s)
-        return lost_attempt(asdict(order), start_s, at_s, why)
+    def _lost(self, request: ActivationRequest, at_s: float, why: str) -> Fact:
+        start_s = min(self.log.begun_s[request.activation], at_s)
+        return lost_attempt(asdict(request), start_s, at_s, why)

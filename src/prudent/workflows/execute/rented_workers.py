@@ -1,4 +1,4 @@
-"""A crew on rented machines: a Dask scheduler here, a worker on each machine, files carried where needed."""
+"""Workers on rented machines: a Dask scheduler here, a worker on each machine, files copied where needed."""
 
 from __future__ import annotations
 
@@ -13,38 +13,37 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from prudent.cloud.clusters.dask_cluster import DaskCluster, Seat
-from prudent.cloud.clusters.dask_node import scheduler
-from prudent.cloud.clusters.dask_security import for_workers, made_for_run
+from prudent.cloud.clusters.dask_cluster import DaskCluster, DaskWorkerSpec
+from prudent.cloud.clusters.dask_node import scheduler, security_of_run, worker_certificates
 from prudent.cloud.leases.lease import Lease
-from prudent.cloud.leases.machine_delays import Delays
+from prudent.cloud.leases.machine_delays import DelayRecords
 from prudent.core.errors import BadInput, PrudentError, RunFailed
-from prudent.workflows.execute.command import ActivationCommand
+from prudent.workflows.execute.command import ActivationRequest
 from prudent.workflows.execute.money import RentalSource
 from prudent.workflows.execute.workers import ActivationReport, VmWorkers, WorkerLost, scratch_folder
 from prudent.workflows.fleet import Fleet
 
-_CARRIERS = 8
+_COPIERS = 8
 
 
 _START_S = 120.0
 
 
 _TTL = "60s"
-"""A worker that says nothing for so long is taken for lost."""
+"""A worker without a heartbeat for so long is lost."""
 
 
 _FILES, _LOGS = "files", "logs"
 
 
 class RentedVmWorkers(VmWorkers):
-    """Workers on machines. Where these do not see the folder of the run, its files are carried.
+    """Workers on rented machines. Files are copied if the machines do not share the folder of the run.
 
     Inputs go to the machine before an activation starts there, outputs come back before its end is told: the
-    folder here holds all files, as if it were shared. A machine that files cannot be brought to is lost.
+    folder here holds all files, as if it were shared. A machine to which files cannot be copied is lost.
     """
 
-    rents = True
+    are_rented = True
 
     def __init__(
         self,
@@ -52,36 +51,36 @@ class RentedVmWorkers(VmWorkers):
         addresses: Mapping[str, str],
         cluster: DaskCluster,
         directory: Path,
-        delays: Delays,
+        delays: DelayRecords,
         ordered_s: float,
     ) -> None:
         super().__init__(client, addresses)
         self.ordered_s = ordered_s
         self._cluster, self._directory, self._delays = cluster, directory, delays
-        self.carries = not _shared(cluster, directory)
-        self._orders: dict[tuple[str, int], ActivationCommand] = {}
-        self._carriers = ThreadPoolExecutor(_CARRIERS, thread_name_prefix="carrier")
-        self._returners = ThreadPoolExecutor(_CARRIERS, thread_name_prefix="returner")
+        self.copies_files = not _shared(cluster, directory)
+        self._requests: dict[tuple[str, int], ActivationRequest] = {}
+        self._copiers = ThreadPoolExecutor(_COPIERS, thread_name_prefix="carrier")
+        self._returners = ThreadPoolExecutor(_COPIERS, thread_name_prefix="returner")
 
-    def start(self, order: ActivationCommand) -> None:
-        if not self.carries:
-            super().start(order)
+    def start(self, request: ActivationRequest) -> None:
+        if not self.copies_files:
+            super().start(request)
             return
-        self._orders[order.activation, order.attempt] = order
-        self._carriers.submit(self._bring, order)
+        self._requests[request.activation, request.attempt] = request
+        self._copiers.submit(self._copy_inputs, request)
 
-    def forget(self, activation: str, attempt: int) -> None:
-        self._orders.pop((activation, attempt), None)
-        super().forget(activation, attempt)
+    def forget_attempt(self, activation: str, attempt: int) -> None:
+        self._requests.pop((activation, attempt), None)
+        super().forget_attempt(activation, attempt)
 
-    def end(self, run: str) -> None:
-        self._orders.clear()
-        super().end(run)
+    def end_run(self, run: str) -> None:
+        self._requests.clear()
+        super().end_run(run)
 
-    def hush(self) -> None:
-        self._carriers.shutdown(wait=False, cancel_futures=True)
+    def stop_listening(self) -> None:
+        self._copiers.shutdown(wait=False, cancel_futures=True)
         self._returners.shutdown(wait=False, cancel_futures=True)
-        super().hush()
+        super().stop_listening()
 
     def leases(self) -> dict[str, Lease]:
         """The lease of every VM."""
@@ -89,7 +88,7 @@ class RentedVmWorkers(VmWorkers):
 
     def give_back(self, vm: str, why: str) -> None:
         """End the worker and the machine, without waiting for it."""
-        self.dismiss(vm)
+        self.forget_vm(vm)
         self._returners.submit(self._end_machine, vm, why)
 
     def _end_machine(self, vm: str, why: str) -> None:
@@ -100,47 +99,47 @@ class RentedVmWorkers(VmWorkers):
             return
         self._delays.note(self._cluster.provider.name, "give_back", time.monotonic() - begun_s)
 
-    def _bring(self, order: ActivationCommand) -> None:
-        channel = self._cluster.hosts[order.vm].channel
+    def _copy_inputs(self, request: ActivationRequest) -> None:
+        channel = self._cluster.hosts[request.vm].channel
         try:
             channel.run(f"mkdir -p {_FILES} {_LOGS}")
-            for name in order.inputs:
+            for name in request.inputs:
                 if (self._directory / name).exists():
                     channel.put(self._directory / name, f"{_FILES}/{name}")
-            if (order.activation, order.attempt) in self._orders:
+            if (request.activation, request.attempt) in self._requests:
                 place = channel.workspace
-                log = f"{place}/{_LOGS}/{Path(order.log).name}"
-                super().start(replace(order, directory=f"{place}/{_FILES}", log=log))
+                log = f"{place}/{_LOGS}/{Path(request.log).name}"
+                super().start(replace(request, directory=f"{place}/{_FILES}", log=log))
         except (PrudentError, OSError):
-            self._events.put(WorkerLost(order.vm))
+            self._events.put(WorkerLost(request.vm))
 
-    def _deliver(self, fact: dict[str, Any]) -> None:
+    def _put_report(self, fact: dict[str, Any]) -> None:
         key = fact.get("activation", ""), fact.get("attempt", 0)
-        order = self._orders.get(key)
-        if not self.carries or order is None or fact["fact"] != "ended":
-            super()._deliver(fact)
+        request = self._requests.get(key)
+        if not self.copies_files or request is None or fact["fact"] != "ended":
+            super()._put_report(fact)
             return
-        self._carriers.submit(self._fetch, order, fact)
+        self._copiers.submit(self._copy_outputs, request, fact)
 
-    def _fetch(self, order: ActivationCommand, fact: dict[str, Any]) -> None:
-        channel = self._cluster.hosts[order.vm].channel
+    def _copy_outputs(self, request: ActivationRequest, fact: dict[str, Any]) -> None:
+        channel = self._cluster.hosts[request.vm].channel
         try:
             for ending in ("out", "err"):
                 with contextlib.suppress(PrudentError):
-                    log = f"{order.log}.{ending}"
+                    log = f"{request.log}.{ending}"
                     channel.get(f"{_LOGS}/{Path(log).name}", Path(log))
-            for name in order.outputs if fact.get("outcome") == "done" else ():
+            for name in request.outputs if fact.get("outcome") == "done" else ():
                 target = self._directory / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 channel.get(f"{_FILES}/{name}", target)
         except (PrudentError, OSError):
-            self._events.put(WorkerLost(order.vm))
+            self._events.put(WorkerLost(request.vm))
             return
         self._events.put(ActivationReport(fact))
 
 
 def _shared(cluster: DaskCluster, directory: Path) -> bool:
-    """Whether all machines see the folder with the files: they look for one that was made just now."""
+    """Whether all machines share the folder: they look for a file that was just made there."""
     marker = directory / f".prudent-{secrets.token_hex(8)}"
     marker.touch()
     try:
@@ -151,20 +150,20 @@ def _shared(cluster: DaskCluster, directory: Path) -> bool:
 
 
 class BootTooLong(RunFailed):
-    """Machines took so long to come that money or time was over; they were given back."""
+    """Machines took so long to boot that money or time was over; they were given back."""
 
 
 @contextlib.contextmanager
 def rented_vm_workers(
     fleet: Fleet,
     used: set[str],
-    place: RentalSource,
+    source: RentalSource,
     directory: Path,
     run: str,
     most_usd_per_h: Mapping[str, float],
     most_s: float = threading.TIMEOUT_MAX,
 ) -> Iterator[RentedVmWorkers]:
-    """A crew on machines of the plan's types, none of them dearer than `most_usd_per_h` has it, by VM.
+    """Workers on machines of the plan's types, each at most at its price in `most_usd_per_h` (by VM).
 
     If they are not up after `most_s`, they are given back: BootTooLong.
     """
@@ -176,12 +175,12 @@ def rented_vm_workers(
             'Running workflows needs Dask, which is not installed; install "prudent[workflows]".'
         ) from None
     seats = [
-        Seat(vm.name, vm.machine, vm.slots, vm.spot, most_usd_per_h.get(vm.name))
+        DaskWorkerSpec(vm.name, vm.machine, vm.slots, vm.spot, most_usd_per_h.get(vm.name))
         for vm in fleet.vms
         if vm.name in used
     ]
-    cluster = DaskCluster(place.provider, seats, run=run, register=place.register)
-    security = made_for_run()
+    cluster = DaskCluster(source.provider, seats, run=run, register=source.register)
+    security = security_of_run()
     ordered_s = time.monotonic()
     with contextlib.ExitStack() as stack:
         in_time = stack.enter_context(_given_back_after(cluster, most_s))
@@ -189,23 +188,23 @@ def rented_vm_workers(
         stack.enter_context(dask.config.set({"distributed.scheduler.worker-ttl": _TTL}))
         scratch = stack.enter_context(scratch_folder(run))
         here = stack.enter_context(scheduler(scratch, security, cluster.here))
-        cluster.start(int(here.scheduler_address.rpartition(":")[2]), for_workers(security))
+        cluster.start(int(here.scheduler_address.rpartition(":")[2]), worker_certificates(security))
         connection = distributed.Client(here, set_as_default=False)
         client = stack.enter_context(connection)
         cluster.wait_for(lambda: len(_known(client)), _START_S)
         addresses = {str(info["name"]): address for address, info in _known(client).items()}
         in_time()
-        place.delays.note(place.provider.name, "boot", time.monotonic() - ordered_s)
-        crew = RentedVmWorkers(client, addresses, cluster, directory, place.delays, ordered_s)
-        stack.callback(crew.hush)
+        source.delays.note(source.provider.name, "boot", time.monotonic() - ordered_s)
+        workers = RentedVmWorkers(client, addresses, cluster, directory, source.delays, ordered_s)
+        stack.callback(workers.stop_listening)
         # Workers first, while somebody still listens: a scheduler that goes before them would complain.
-        stack.callback(_close, cluster, place.delays)
-        yield crew
+        stack.callback(_close, cluster, source.delays)
+        yield workers
 
 
 @contextlib.contextmanager
 def _given_back_after(cluster: DaskCluster, most_s: float) -> Iterator[Callable[[], None]]:
-    """Machines are given back after a time, wherever their start stands then, unless `in_time` was called."""
+    """Give machines back after `most_s`, whatever the state of their start, unless `in_time` was called."""
     over = threading.Event()
 
     def give_back() -> None:
@@ -231,7 +230,7 @@ def _given_back_after(cluster: DaskCluster, most_s: float) -> Iterator[Callable[
         timer.cancel()
 
 
-def _close(cluster: DaskCluster, delays: Delays) -> None:
+def _close(cluster: DaskCluster, delays: DelayRecords) -> None:
     begun_s = time.monotonic()
     cluster.close()
     delays.note(cluster.provider.name, "give_back", time.monotonic() - begun_s)

@@ -1,6 +1,6 @@
-"""What is left of a workflow, planned anew on the VMs that are left.
+"""Planning the rest of a run anew: what is left as a problem, and when the `Replanner` does so.
 
-When what waits is planned anew: a machine is lost, times surprise, or money or time runs short.
+It does when a machine is lost, times differ from the plan, or money or time runs short.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ Queues = dict[Lane, list[str]]
 
 
 _NEARLY_DONE = 0.05
-"""An activation that runs longer than expected is expected to take this part of its run time more."""
+"""An overdue activation is expected to take this share of its run time more."""
 
 
 _WORTH = 0.98
-"""A new plan has to take less than this part of the old one's time: estimates are not that sure."""
+"""A new plan must take less than this share of the old one's time: estimates are not that accurate."""
 
 
 def replan(
@@ -62,15 +62,15 @@ def replan(
     when they end, and their children wait for them. `current` are queues to keep unless new ones are better.
     """
     if not fleet.vms:
-        raise RunFailed("No VM is left to run on; start workers and go on with --resume.")
+        raise RunFailed("No VM is left to run on; start workers and continue with --resume.")
     names = [name for name in workflow.order if name in waiting or name in running]
     lanes = [(fleet.vms[vm].name, slot) for vm, slot in fleet.lanes]
     problem = remaining_problem(workflow, fleet, world, names, running)
     at_lane = {lane: at for at, lane in enumerate(lanes)}
     fresh = place_earliest(problem, names, at_lane, running)
     if current is not None:
-        as_it_is = placement_of(names, at_lane, running, current)
-        if _makespan_s(problem, fresh) > _WORTH * _makespan_s(problem, as_it_is):
+        unchanged = placement_of(names, at_lane, running, current)
+        if _makespan_s(problem, fresh) > _WORTH * _makespan_s(problem, unchanged):
             return {lane: list(current.get(lane, ())) for lane in lanes}
     return queues_of(fresh, names, lanes, running)
 
@@ -81,7 +81,7 @@ def place_earliest(
     at_lane: Mapping[Lane, int],
     running: Mapping[str, tuple[Lane, float]],
 ) -> Placement:
-    """All activations of a problem, each where it ends first; what runs stays where it is."""
+    """Place all activations of a problem, each where it ends first; running ones stay where they are."""
     pinned = np.array(
         [at_lane[running[name][0]] if name in running else -1 for name in names], dtype=np.int64
     )
@@ -94,7 +94,7 @@ def place_earliest(
 def queues_of(
     placement: Placement, names: Sequence[str], lanes: Sequence[Lane], running: Collection[str]
 ) -> Queues:
-    """What each lane still has to start, first to start first."""
+    """The activations that each lane still has to start, in order."""
     queues: Queues = {lane: [] for lane in lanes}
     for at in placement.order:
         if names[at] not in running:
@@ -109,7 +109,7 @@ def remaining_problem(
     names: Sequence[str],
     running: Mapping[str, tuple[Lane, float]],
 ) -> SchedulingProblem:
-    """The problem that is left: VMs are up, what runs needs only the rest of its time."""
+    """The remaining problem: VMs are up, running activations need only the rest of their time."""
     machines = {vm.name: vm for vm in fleet.vms}
     rest = []
     for name in names:
@@ -125,7 +125,7 @@ def remaining_problem(
 
 
 def _left_of(activation: Activation, machine: str, speed: float, lasted_s: float) -> Activation:
-    """What is left of an activation under way: its inputs are there, part of its time has passed."""
+    """What is left of a running activation: its inputs are there, part of its time has passed."""
     whole_s = activation.runtimes_s.get(machine, activation.runtime_s / speed)
     left_s = max(whole_s - lasted_s, _NEARLY_DONE * whole_s)
     return replace(activation, inputs=(), runtimes_s={**activation.runtimes_s, machine: left_s})
@@ -137,7 +137,7 @@ def placement_of(
     running: Mapping[str, tuple[Lane, float]],
     queues: Mapping[Lane, Sequence[str]],
 ) -> Placement:
-    """Queues as arrays; what runs is first on its lane."""
+    """Queues as arrays; running activations are first on their lanes."""
     index = {name: at for at, name in enumerate(names)}
     lane = np.empty(len(names), dtype=np.int64)
     order = []
@@ -158,122 +158,122 @@ def _makespan_s(problem: SchedulingProblem, placement: Placement) -> float:
 
 
 _SURPRISE = 0.25
-"""An activation that takes so much more or less than planned makes an adaptive plan look again."""
+"""An adaptive plan is reconsidered when an activation takes this share more or less than planned."""
 
 
 _PAUSE_S = 0.5
-"""Looking again takes time too: not more often than this."""
+"""Reconsidering takes time, so it happens at most this often."""
 
 
 class Replanner:
-    """Gives the dispatcher of a session other queues; `known` has the estimates as measured so far."""
+    """Gives the dispatcher new queues when needed; `known` is the workflow with estimates measured so far."""
 
     def __init__(
         self,
         plan: Plan,
         workflow: Workflow,
-        manner: ExecutionOptions,
-        crew: VmWorkers,
-        keeper: LimitGuard,
+        options: ExecutionOptions,
+        workers: VmWorkers,
+        guard: LimitGuard,
         dispatcher: Dispatcher,
         log: SessionLog,
     ) -> None:
         self.known = workflow
-        self._plan, self._workflow, self._manner = plan, workflow, manner
-        self._crew, self._keeper, self._dispatcher, self._log = crew, keeper, dispatcher, log
+        self._plan, self._workflow, self._options = plan, workflow, options
+        self._workers, self._guard, self._dispatcher, self._log = workers, guard, dispatcher, log
         self._world = world_of(plan)
         self._look_again_s = 0.0
 
     @property
-    def rests_s(self) -> float:
-        """For how long it does not look again; zero or less if it would."""
-        return self._look_again_s - self._crew.time_s()
+    def pause_left_s(self) -> float:
+        """Seconds until the plan may be reconsidered; zero or less if it may be now."""
+        return self._look_again_s - self._workers.time_s()
 
     @property
-    def moves(self) -> bool:
-        """Whether what waits may go to other machines than planned, just because that is faster."""
-        return self._plan.policy != "static" and self._manner.replay is None
+    def may_move(self) -> bool:
+        """Whether waiting activations may move to other machines just because that is faster."""
+        return self._plan.policy != "static" and self._options.replay is None
 
     def planned_s(self, name: str, vm: str) -> float:
         """How long an activation holds a slot of a VM by the plan's estimates."""
         return self._held_s(self._workflow, name, vm)
 
     def expected_s(self, name: str, vm: str) -> float:
-        """The same, with what was measured so far."""
+        """The same, by the estimates measured so far."""
         return self._held_s(self.known, name, vm)
 
     def adapt(self, name: str, vm: str, took_s: float) -> None:
-        """After an end: see whether the limits are kept, or whether the rest is better done otherwise."""
-        if not self._dispatcher.waiting or self.rests_s > 0 or self._keep_limits():
+        """After an activation has ended: keep the limits, or reconsider the plan after a surprise."""
+        if not self._dispatcher.waiting or self.pause_left_s > 0 or self._keep_limits():
             return
         planned_s = self.planned_s(name, vm)
         surprise_s = abs(took_s - planned_s)
         small = surprise_s < _SURPRISE * planned_s or surprise_s < 0.01 * self._plan.makespan_s
-        if self.moves and not small:
-            self.look("surprise")
+        if self.may_move and not small:
+            self.reconsider("surprise")
 
-    def look(self, why: str) -> None:
-        """Plan what waits anew if that is faster, and do not look again too soon."""
+    def reconsider(self, why: str) -> None:
+        """Plan waiting activations anew if that is faster, then pause."""
         begun_s = time.monotonic()
         queues = self._replanned(self._dispatcher.queues)
-        self._rest_after(begun_s)
-        self._place(queues, why)
+        self._pause_after(begun_s)
+        self._follow(queues, why)
 
-    def leave(self, why: str) -> None:
-        """Plan what waits anew on the VMs that are left, because others were given back."""
-        self._place(self._replanned(None), why)
+    def replan_after_give_back(self, why: str) -> None:
+        """Plan waiting activations anew on the remaining VMs, because others were given back."""
+        self._follow(self._replanned(None), why)
 
-    def make_up(self, orphaned: list[str]) -> None:
-        """Plan what waits anew, because some of it was to run on a VM that is lost."""
+    def replan_lost(self, orphaned: list[str]) -> None:
+        """Plan waiting activations anew, because some were queued on a VM that is lost."""
         queues = self._replanned(None)
-        self._dispatcher.place(queues)
+        self._dispatcher.replace_queues(queues)
         lanes = {name: lane for lane, names in queues.items() for name in names}
-        self._note("lost", {name: lanes[name][0] for name in orphaned})
+        self._record("lost", {name: lanes[name][0] for name in orphaned})
 
     def _keep_limits(self) -> bool:
-        """Plan what waits anew if it would cost or take more than it may; whether that was done."""
-        if not self._keeper.limits:
+        """Plan waiting activations anew if a limit would be broken; answers whether that was done."""
+        if not self._guard.limits:
             return False
         begun_s = time.monotonic()
-        known, fleet, running = self._knowledge()
+        known, fleet, running = self._known_state()
         queues, now_s = self._dispatcher.queues, self._log.clock_s()
-        changed = self._keeper.change(known, fleet, self._world, queues, running, now_s)
-        self._rest_after(begun_s)
+        changed = self._guard.better_queues(known, fleet, self._world, queues, running, now_s)
+        self._pause_after(begun_s)
         if changed is not None:
-            self._place(*changed)
+            self._follow(*changed)
         return changed is not None
 
-    def _rest_after(self, begun_s: float) -> None:
-        self._look_again_s = self._crew.time_s() + max(_PAUSE_S, 10 * (time.monotonic() - begun_s))
+    def _pause_after(self, begun_s: float) -> None:
+        self._look_again_s = self._workers.time_s() + max(_PAUSE_S, 10 * (time.monotonic() - begun_s))
 
-    def _place(self, queues: Queues, why: str) -> None:
-        """Follow new queues from now on, and note what has moved."""
+    def _follow(self, queues: Queues, why: str) -> None:
+        """Follow new queues from now on, and record which activations moved."""
         before = {each: lane for lane, queue in self._dispatcher.queues.items() for each in queue}
-        self._dispatcher.place(queues)
+        self._dispatcher.replace_queues(queues)
         after = {each: lane for lane, queue in queues.items() for each in queue}
         moved = {each: lane[0] for each, lane in after.items() if lane != before[each]}
         if moved:
-            self._note(why, moved)
+            self._record(why, moved)
 
-    def _note(self, why: str, moved: Mapping[str, str]) -> None:
-        self._log.note({"fact": "replanned", "at_s": self._log.clock_s(), "why": why, "moved": dict(moved)})
+    def _record(self, why: str, moved: Mapping[str, str]) -> None:
+        self._log.record({"fact": "replanned", "at_s": self._log.clock_s(), "why": why, "moved": dict(moved)})
 
     def _replanned(self, current: Queues | None) -> Queues:
-        """Queues for what waits on the VMs that are left; `current` ones stay unless others are better."""
-        known, fleet, running = self._knowledge()
+        """Queues of waiting activations on the remaining VMs; `current` stays unless others are better."""
+        known, fleet, running = self._known_state()
         return replan(known, fleet, self._world, set(self._dispatcher.waiting), running, current)
 
-    def _knowledge(self) -> tuple[Workflow, Fleet, dict[str, tuple[Lane, float]]]:
-        """What is known now: estimates as measured so far, the VMs that are left, what runs for how long."""
-        left = tuple(each for each in self._plan.fleet.vms if each.name in self._crew.vms)
+    def _known_state(self) -> tuple[Workflow, Fleet, dict[str, tuple[Lane, float]]]:
+        """What is known now: estimates measured so far, remaining VMs, running activations."""
+        left = tuple(each for each in self._plan.fleet.vms if each.name in self._workers.vms)
         if not left:
             raise RunFailed(
-                "The last VM was lost; what is done is kept. Start workers and go on with --resume."
+                "The last VM was lost; what is done is kept. Start workers and continue with --resume."
             )
         now_s, begun_s = self._log.clock_s(), self._log.begun_s
         running = {name: (lane, now_s - begun_s[name]) for name, lane in self._dispatcher.running.items()}
-        if self._manner.replay is None:
-            heard = [(self._plan.fleet, self._log.heard)]
+        if self._options.replay is None:
+            heard = [(self._plan.fleet, self._log.facts)]
             self.known = learn_run_times(self._workflow, self._plan.fleet, self._world, heard)
         return self.known, Fleet(left), running
 

@@ -1,7 +1,4 @@
-"""What of an earlier run still holds, and why the rest has to run again.
-
-What there is to do: a run's manner, what earlier sessions left, whether all that is needed is there.
-"""
+"""Resuming a run: what of earlier sessions is still valid, and what remains to be run and why."""
 
 from __future__ import annotations
 
@@ -23,21 +20,21 @@ from prudent.workflows.plan import Plan
 from prudent.workflows.workflow import Workflow
 
 FindFingerprints = Callable[[Iterable[str]], Mapping[str, Fingerprint]]
-"""Answers the prints of those of the named files that are there."""
+"""Finds the fingerprints of those of the named files that exist."""
 
 
 STOPPED = "the run was stopped"
-"""Why an attempt was ended that money or time did not suffice for."""
+"""Why an attempt was ended when a limit was reached."""
 
 
 INTERRUPTED = "the run was interrupted"
-"""Why an attempt was ended that was under way at Ctrl-C, a kill or a crash."""
+"""Why an attempt was ended that was running at Ctrl-C, a kill or a crash."""
 
 
 def interrupted_attempts(facts: Sequence[Mapping[str, Any]], alive_s: float) -> list[dict[str, Any]]:
-    """What ended with a killed session: each attempt under way lasted until the last sign of life.
+    """Attempts that ended with a killed session: each is taken to have lasted until the last heartbeat.
 
-    `alive_s` is where the run's clock stood at that sign; every fact is one, too.
+    `alive_s` is the run's clock at that heartbeat; every fact counts as a heartbeat.
     """
     under_way: dict[str, Mapping[str, Any]] = {}
     for fact in facts:
@@ -50,7 +47,7 @@ def interrupted_attempts(facts: Sequence[Mapping[str, Any]], alive_s: float) -> 
 
 
 def lost_attempt(who: Mapping[str, Any], start_s: float, finish_s: float, why: str) -> dict[str, Any]:
-    """The fact about an attempt that came to nothing, though not by its own fault."""
+    """The fact about an attempt that was lost, though the command did not fail."""
     return {
         "fact": "ended",
         **{key: who[key] for key in ("activation", "vm", "slot", "attempt")},
@@ -64,7 +61,7 @@ def lost_attempt(who: Mapping[str, Any], start_s: float, finish_s: float, why: s
 
 
 def command_digest(command: Iterable[str]) -> str:
-    """A short name for a command line, to see whether it has changed."""
+    """A digest of a command line, to see whether it has changed."""
     return hashlib.sha256("\0".join(command).encode()).hexdigest()[:16]
 
 
@@ -74,7 +71,7 @@ def rerun_reasons(
     look: FindFingerprints,
     rehearsal: bool = False,
 ) -> dict[str, str]:
-    """For every activation that has to run: why. Those not named are done, and are skipped.
+    """Why activations have to run, by id. Those not named are done, and are skipped.
 
     `ended` holds the last fact of each activation that ended in an earlier session. What is made again makes
     everything after it run again: an output's content is not known before it is there.
@@ -148,7 +145,7 @@ def _inputs_changed(
 
 @dataclass(frozen=True)
 class RemainingWork:
-    """What has to run and why (`reasons`), after what earlier sessions did.
+    """What remains to be run and why (`reasons`), after earlier sessions.
 
     `attempts` counts those made; `offset_s` is where the run's clock stood: a pause is not part of the run.
     """
@@ -160,11 +157,11 @@ class RemainingWork:
 
     @classmethod
     def of(
-        cls, workflow: Workflow, manner: ExecutionOptions, earlier: list[Fact], ground: WorkFolder
+        cls, workflow: Workflow, options: ExecutionOptions, earlier: list[Fact], folder: WorkFolder
     ) -> RemainingWork:
-        """Look at what is there, and at what was done."""
-        if manner.replay is None:
-            ground.check(workflow)
+        """Compare the files that exist with the facts of earlier sessions."""
+        if options.replay is None:
+            folder.check(workflow)
         ended: dict[str, Fact] = {}
         under_way: set[str] = set()
         attempts: dict[str, int] = {}
@@ -176,17 +173,17 @@ class RemainingWork:
                 under_way.discard(fact["activation"])
                 ended[fact["activation"]] = fact
         known = {name: fact for name, fact in ended.items() if name not in under_way}
-        reasons = rerun_reasons(workflow, known, ground.look, rehearsal=manner.replay is not None)
+        reasons = rerun_reasons(workflow, known, folder.fingerprints, rehearsal=options.replay is not None)
         reasons |= dict.fromkeys(under_way, "was under way when the run was interrupted")
         offset_s = max((_clock_s(fact) for fact in earlier), default=0.0)
         return cls(reasons, earlier, attempts, offset_s)
 
-    def open(
-        self, notes: FactSink, plan: Plan, workflow: Workflow, manner: ExecutionOptions, run: str, more: Fact
+    def record_session_start(
+        self, sink: FactSink, plan: Plan, workflow: Workflow, options: ExecutionOptions, run: str, more: Fact
     ) -> None:
-        """Note the beginning: of the run, if it is its first session, and of this session."""
+        """Record the start of this session, and of the run if it is its first session."""
         if not self.earlier:
-            notes.write(
+            sink.write(
                 {
                     "fact": "run",
                     "version": VERSION,
@@ -194,11 +191,11 @@ class RemainingWork:
                     "workflow": workflow.name,
                     "fingerprint": workflow.fingerprint,
                     "activations": len(workflow),
-                    "directory": str(manner.directory),
-                    "replay": manner.replay,
+                    "directory": str(options.directory),
+                    "replay": options.replay,
                 }
             )
-        notes.write(
+        sink.write(
             {
                 "fact": "session",
                 "at_s": self.offset_s,
@@ -214,5 +211,5 @@ class RemainingWork:
 
 
 def _clock_s(fact: Fact) -> float:
-    """Where the run's clock stood, as far as a fact tells."""
+    """The run's clock at a fact; 0 if the fact does not tell."""
     return float(fact["at_s"] if fact["fact"] == "stopped" else fact.get("finish_s", 0.0))

@@ -1,4 +1,4 @@
-"""A real run as its folder tells it: plan, workflow, journal, logs; the same fields as a simulated one."""
+"""A run as its folder has it: plan, workflow, journal, logs; with the fields of a simulated execution."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOGGED = ("start_s", "end_s", "task", "lane", "outcome")
 
 @dataclass(frozen=True)
 class ActivationFailure:
-    """An activation that was not done: why, and the end of what it said on standard error."""
+    """A failed activation: why, and the end of its standard error."""
 
     activation: str
     vm: str
@@ -117,7 +117,7 @@ class WorkflowRun:
 
     @property
     def forecast(self) -> Forecast | None:
-        """What was expected of the whole run when its last session began."""
+        """The forecast of the whole run when its last session began."""
         said = self._last("session").get("forecast")
         return None if said is None else Forecast.from_dict(said)
 
@@ -138,14 +138,14 @@ class WorkflowRun:
 
     @property
     def stopped(self) -> str | None:
-        """What was told when the last session stopped at a limit; None if it did not."""
+        """The message of the last session if it stopped at a limit, else None."""
         began = max(at for at, fact in enumerate(self.facts) if fact["fact"] in ("run", "session"))
         told = [fact["sentence"] for fact in self.facts[began:] if fact["fact"] == "stopped"]
         return str(told[0]) if told else None
 
     @property
-    def rents(self) -> tuple[VmUsage, ...]:
-        """Every machine that was rented, as its lease has it; none where none was rented."""
+    def vm_usage(self) -> tuple[VmUsage, ...]:
+        """Every rented machine, by its lease; empty if none was rented."""
         from prudent.workflows.execution import VmUsage
 
         rows = self._last("bill").get("machines", ())
@@ -170,7 +170,7 @@ class WorkflowRun:
 
     @property
     def lost_vms(self) -> tuple[str, ...]:
-        """VMs that were lost on the way."""
+        """VMs that were lost during the run."""
         return tuple(fact["vm"] for fact in self.facts if fact["fact"] == "lost")
 
     def check(self) -> WorkflowRun:
@@ -185,7 +185,7 @@ class WorkflowRun:
         raise RunFailed(
             f"{unfinished} of {len(self.workflow)} activations are not done"
             f"{':' if told else '.'}{chr(10) if told else ' '}{told}{more}{chr(10) if told else ''}"
-            f'What is done is kept in "{self.folder}"; mend the cause and go on with --resume.'
+            f'What is done is kept in "{self.folder}"; fix the cause and continue with --resume.'
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -204,7 +204,7 @@ class WorkflowRun:
             "deadline_s": self.deadline_s,
             "forecast": None if self.forecast is None else self.forecast.to_dict(),
             "stopped": self.stopped,
-            "machines": [asdict(rent) for rent in self.rents],
+            "machines": [asdict(usage) for usage in self.vm_usage],
             "utilisation": execution.utilisation,
             "retries": execution.retries,
             "skipped": self.skipped,
@@ -250,7 +250,7 @@ class WorkflowRun:
 
 
 def execution_of(workflow: Workflow, plan: Plan, attempts: Iterable[Attempt]) -> Execution:
-    """Measured attempts as an `Execution`: what a simulated run answers with, too."""
+    """Measured attempts as an `Execution`, the type that simulated runs have as well."""
     from prudent.workflows.simulation.problem import build_problem
     from prudent.workflows.simulation.records import ATTEMPT, FAILED, SUCCEEDED
     from prudent.workflows.simulation.replay import run_totals
@@ -259,7 +259,7 @@ def execution_of(workflow: Workflow, plan: Plan, attempts: Iterable[Attempt]) ->
     fleet, codes = plan.fleet, {"done": 0, "failed": 1, "lost": 2}
     problem = build_problem(workflow, fleet, world_of(plan))
     lane_of = {(fleet.vms[vm].name, slot): lane for lane, (vm, slot) in enumerate(fleet.lanes)}
-    tasks, vms, rules = problem.tasks.copy(), problem.vms.copy(), problem.rules.copy()
+    tasks, vms, state = problem.tasks.copy(), problem.vms.copy(), problem.state.copy()
     rows = list(attempts)
     log = np.zeros(len(rows), dtype=ATTEMPT)
     for at, row in enumerate(rows):
@@ -281,8 +281,8 @@ def execution_of(workflow: Workflow, plan: Plan, attempts: Iterable[Attempt]) ->
                 row.start_s,
                 row.finish_s,
             )
-    rules["log"] = len(rows)
-    makespan_s, busy_s, cost_usd = (float(value) for value in run_totals(vms, rules, log))
+    state["log"] = len(rows)
+    makespan_s, busy_s, cost_usd = (float(value) for value in run_totals(vms, state, log))
     succeeded = int((tasks["status"] == SUCCEEDED).sum())
     moved = float(sum(problem.tasks[workflow.index[row.activation]]["staged_bytes"] for row in rows))
     trace = RunTrace(tasks, vms, log, makespan_s, busy_s, cost_usd, moved, len(rows) - succeeded, succeeded)
@@ -314,7 +314,7 @@ def planned_queues(plan: Plan, workflow: Workflow, names: Iterable[str]) -> dict
 
 
 def measured_run_times(facts: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, float]]:
-    """(activation, VM, seconds) of every command that did what it should."""
+    """(activation, VM, seconds) of every command that succeeded."""
     return [
         (fact["activation"], fact["vm"], float(fact["took_s"]))
         for fact in facts

@@ -1,7 +1,4 @@
-"""`execute`: follow a plan with real commands, note everything, mend what breaks.
-
-One sitting of a run with its money: the forecast before it, its machines, and the bill after it.
-"""
+"""`execute`: follow a plan with real commands; `ExecutionSession`: one session of a run with its money."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from prudent.cloud.hold import RentalPeriod, due_usd
+from prudent.cloud.billing import RentalPeriod, due_usd
 from prudent.core.errors import BadInput
 from prudent.core.money import ROUNDING_USD
 from prudent.core.units import format_money
@@ -73,58 +70,61 @@ def execute(
     watch: FactListener | None = None,
     check: bool = True,
 ) -> WorkflowRun:
-    """Run every activation's command on the worker that stands for its planned VM; answers with the `WorkflowRun`.
+    """Run every activation's command on the worker that stands for its planned VM.
 
     `folder` keeps the run: journal, logs, copies of plan and workflow. With `resume`, what is done there and
     still holds is skipped. Commands run in `directory`, where the files are. `address` is that of a Dask
     scheduler; without it, workers are started on this machine, or `on` machines that are rented for the run:
     "local", "hosts:inventory.yaml" or "ec2:aws.yaml", under leases kept in `home`. A failing activation is
     tried `retries` times more, and ended after `timeout_s`. `replay=0.01` rehearses: instead of commands,
-    sleeps of a hundredth of the planned time. `watch` hears every fact of the journal. Unless `check` is
-    False, a run that does not finish raises RunFailed; what was done is kept either way.
+    sleeps of a hundredth of the planned time. `watch` is called with every fact of the journal. Unless
+    `check` is False, a run that does not finish raises RunFailed; what was done is kept either way.
 
     The run costs at most `budget_usd`, all its sessions together, and this session ends within `deadline_s`.
     What is forecast to break a limit is refused before anything is rented, unless `anyway`; where a limit is
     near, the plan is changed, or the run stops cleanly and can be resumed. `uncertainty` tells how far the
-    workflow's run times may be off; without it, it is that of guesses, or of learned ones if they were.
+    workflow's run times may be off; by default it is that of guesses, or of learned run times if they were
+    learned.
     """
     plan.check(workflow)
     if on is not None and address is not None:
         raise BadInput("There is both a scheduler's address and a place to rent machines; give one of them.")
-    manner = ExecutionOptions(Path(directory).resolve(), retries, timeout_s, replay, stop_at_failure)
-    _check_commands(workflow, manner)
+    options = ExecutionOptions(Path(directory).resolve(), retries, timeout_s, replay, stop_at_failure)
+    _check_commands(workflow, options)
     folder = Path(folder)
-    earlier = _earlier(folder, workflow, manner, resume)
+    earlier = _earlier(folder, workflow, options, resume)
     limits = _limits(budget_usd, deadline_s, earlier)
     if limits and on is not None and replay is not None:
-        raise BadInput("A rehearsal on rented machines keeps no budget; leave out --on, or --replay.")
+        raise BadInput("A rehearsal on rented machines has no budget; leave out --where, or --replay.")
     _prepare(folder, plan, workflow)
     used = {assignment.vm for assignment in plan.assignments.values()}
     if plan.policy == "adaptive" and on is None:  # it may turn to VMs that it had no need of at first
         used = set(plan.fleet.index)
     with ExitStack() as stack:
         journal = stack.enter_context(ExecutionJournal(folder / JOURNAL))
-        notes = FactSink(journal, watch)
-        for fact in interrupted_attempts(earlier, journal.last_sign_s()):
+        sink = FactSink(journal, watch)
+        for fact in interrupted_attempts(earlier, journal.last_heartbeat_s()):
             journal.write(fact)  # it was paid, whatever becomes of this session
             earlier.append(fact)
-        crew = None if address is None else stack.enter_context(vm_workers(plan.fleet, used, address))
-        place = None if on is None else RentalSource.of(on, None if home is None else Path(home))
-        ground = WorkFolder(manner.directory, crew, programs=place is None)
-        agenda = RemainingWork.of(workflow, manner, earlier, ground)
+        workers = None if address is None else stack.enter_context(vm_workers(plan.fleet, used, address))
+        source = None if on is None else RentalSource.of(on, None if home is None else Path(home))
+        work_folder = WorkFolder(options.directory, workers, programs=source is None)
+        remaining_work = RemainingWork.of(workflow, options, earlier, work_folder)
         run = str(earlier[0].get("id", "")) if earlier else secrets.token_hex(4)
         name = f"execute-{folder.name}-{run}".rstrip("-")
-        sitting = ExecutionSession(plan, workflow, manner, folder, agenda, place, name, uncertainty)
+        session = ExecutionSession(plan, workflow, options, folder, remaining_work, source, name, uncertainty)
         clear_scratch(name)
-        sitting.charge_earlier(notes)
-        limits = limits.after(agenda.offset_s)
-        ahead = sitting.forecast()
-        if limits and agenda.reasons and not anyway:
-            limits.check(ahead, agenda.offset_s)
-        sitting.check_payable(limits)
-        agenda.open(notes, plan, workflow, manner, run, sitting.money_facts(limits, ahead))
-        if agenda.reasons:
-            sitting.run(stack, notes, crew, used, limits)
+        session.bill_earlier_sessions(sink)
+        limits = limits.after(remaining_work.offset_s)
+        ahead = session.forecast()
+        if limits and remaining_work.reasons and not anyway:
+            limits.check(ahead, remaining_work.offset_s)
+        session.check_payable(limits)
+        remaining_work.record_session_start(
+            sink, plan, workflow, options, run, session.limit_facts(limits, ahead)
+        )
+        if remaining_work.reasons:
+            session.run(stack, sink, workers, used, limits)
     done = WorkflowRun.read(folder)
     return done.check() if check else done
 
@@ -137,28 +137,30 @@ def _limits(budget_usd: float | None, deadline_s: float | None, earlier: list[Fa
     return RunLimits(budget_usd, deadline_s)
 
 
-def _check_commands(workflow: Workflow, manner: ExecutionOptions) -> None:
+def _check_commands(workflow: Workflow, options: ExecutionOptions) -> None:
     silent = [activation.id for activation in workflow.activations if not activation.command]
-    if silent and manner.replay is None:
+    if silent and options.replay is None:
         raise BadInput(
             f'{len(silent)} of {len(workflow)} activations have no command ("{silent[0]}" first), so nothing '
             "can be run: DAX traces have none; give a WfFormat file with commands, or rehearse with a replay."
         )
 
 
-def _earlier(folder: Path, workflow: Workflow, manner: ExecutionOptions, resume: bool) -> list[Fact]:
-    """The facts of earlier sessions, checked to be of the same workflow and manner."""
+def _earlier(folder: Path, workflow: Workflow, options: ExecutionOptions, resume: bool) -> list[Fact]:
+    """The facts of earlier sessions, checked to be of the same workflow, and a rehearsal if this is one."""
     path = folder / JOURNAL
     if not path.exists() or not path.stat().st_size:
         return []
     if not resume:
-        raise BadInput(f'There is a run in "{folder}" already; go on with --resume, or name another folder.')
+        raise BadInput(
+            f'There is a run in "{folder}" already; continue with --resume, or name another folder.'
+        )
     facts = read_facts(path)
     if facts[0]["fingerprint"] != workflow.fingerprint:
         raise BadInput(
             f'The run in "{folder}" is of another workflow ("{facts[0]["workflow"]}"); name another folder.'
         )
-    if facts[0].get("replay") != manner.replay:
+    if facts[0].get("replay") != options.replay:
         raise BadInput(
             f'The run in "{folder}" is {"a rehearsal" if facts[0].get("replay") else "not a rehearsal"}; '
             "go on in the same way, or name another folder."
@@ -179,16 +181,16 @@ def _prepare(folder: Path, plan: Plan, workflow: Workflow) -> None:
 
 @dataclass(frozen=True)
 class ExecutionSession:
-    """What one call of `execute` is about to do: the agenda, where its machines come from, by which name."""
+    """One session of a run: its forecast, its machines, following the plan, and its bill."""
 
     plan: Plan
     workflow: Workflow
-    manner: ExecutionOptions
+    options: ExecutionOptions
     folder: Path
-    agenda: RemainingWork
-    place: RentalSource | None
+    remaining_work: RemainingWork
+    source: RentalSource | None
     name: str
-    """The run's name on its leases: those of other runs are not on its bill."""
+    """The run's name on its leases; leases of other runs are not on its bill."""
     uncertainty: Uncertainty | None = None
 
     @cached_property
@@ -197,53 +199,55 @@ class ExecutionSession:
 
     @cached_property
     def terms(self) -> RentalTerms:
-        """What the VMs that are needed cost: prices of today where they are rented, else the plan's."""
-        if self.place is not None:
-            return self.place.terms(self.plan.fleet, self._planned_vms())
+        """Terms of the VMs that are needed: today's prices if they are rented, else those of the plan."""
+        if self.source is not None:
+            return self.source.terms(self.plan.fleet, self._planned_vms())
         prices = {vm.name: plan_price(vm, self.world) for vm in self.plan.fleet.vms}
         return RentalTerms(prices, from_first_use=self.world.boot == "first-use")
 
     @cached_property
     def known(self) -> Workflow:
         """The workflow with estimates as earlier sessions corrected them."""
-        if self.manner.replay is not None or not self.agenda.earlier:
+        if self.options.replay is not None or not self.remaining_work.earlier:
             return self.workflow
         fleet = self.plan.fleet
-        return learn_run_times(self.workflow, fleet, self.world, [(fleet, self.agenda.earlier)])
+        return learn_run_times(self.workflow, fleet, self.world, [(fleet, self.remaining_work.earlier)])
 
     @cached_property
     def earlier_usd(self) -> float:
-        """What earlier sessions have cost; a machine that a killed one left is on the bill as well."""
-        if self.place is None:
-            meter = PlanCostMeter(self.plan.fleet, self.world, (), self.agenda.earlier)
-            return spent_usd(meter, self.agenda.offset_s)
-        total: float = bill_fact(self.place.bill(self.name), self.agenda.earlier)["total_usd"]
+        """What earlier sessions have cost, machines left behind by a killed one included."""
+        if self.source is None:
+            meter = PlanCostMeter(self.plan.fleet, self.world, (), self.remaining_work.earlier)
+            return spent_usd(meter, self.remaining_work.offset_s)
+        total: float = bill_fact(self.source.bill(self.name), self.remaining_work.earlier)["total_usd"]
         return total
 
-    def charge_earlier(self, notes: FactSink) -> None:
-        """Write down what machines of a killed session have cost, whatever becomes of this one."""
-        if self.place is None:
+    def bill_earlier_sessions(self, sink: FactSink) -> None:
+        """Record what machines of a killed session have cost, whatever becomes of this one."""
+        if self.source is None:
             return
-        bill = bill_fact(self.place.bill(self.name), self.agenda.earlier)
-        known_usd = [fact["total_usd"] for fact in self.agenda.earlier if fact["fact"] == "bill"]
+        bill = bill_fact(self.source.bill(self.name), self.remaining_work.earlier)
+        known_usd = [fact["total_usd"] for fact in self.remaining_work.earlier if fact["fact"] == "bill"]
         if bill["total_usd"] > (known_usd[-1] if known_usd else 0.0):
-            notes.write(bill)
+            sink.write(bill)
 
     def forecast(self) -> Forecast:
-        """What the whole run will have cost, and when it will end on its clock."""
-        if not self.agenda.reasons:
+        """The total cost of the run, and its end on the run's clock."""
+        if not self.remaining_work.reasons:
             nothing = Interval(0.0, 0.0, 0.0)
-            return Forecast(nothing, nothing).plus(self.earlier_usd, self.agenda.offset_s)
-        ahead = self.foresee(self.known, self._queues(), self.agenda.earlier, self.agenda.offset_s)
-        return ahead.plus(self.earlier_usd, self.agenda.offset_s)
+            return Forecast(nothing, nothing).plus(self.earlier_usd, self.remaining_work.offset_s)
+        ahead = self.forecast_after(
+            self.known, self._queues(), self.remaining_work.earlier, self.remaining_work.offset_s
+        )
+        return ahead.plus(self.earlier_usd, self.remaining_work.offset_s)
 
-    def foresee(
+    def forecast_after(
         self, workflow: Workflow, queues: Mapping[Lane, Sequence[str]], facts: Sequence[Fact], clock_s: float
     ) -> Forecast:
-        """What activations in these queues will cost and take, begun anew after these facts at `clock_s`."""
+        """Cost and time of the activations in these queues, begun anew after these facts at `clock_s`."""
         unsure = self._uncertainty({name for queue in queues.values() for name in queue}, facts)
         policy: Policy = self.plan.policy
-        if policy == "adaptive" and self.place is not None:
+        if policy == "adaptive" and self.source is not None:
             policy = "frugal"  # nothing is rented that the plan does not use
         return forecast(
             workflow,
@@ -257,8 +261,8 @@ class ExecutionSession:
         )
 
     def _terms_after(self, facts: Sequence[Fact], clock_s: float) -> RentalTerms:
-        """Rented machines are ordered anew in every session; the bill of other workers goes on."""
-        if self.place is not None:
+        """Rental terms at `clock_s`: machines are ordered anew in every session, other workers go on."""
+        if self.source is not None:
             return self.terms
         fleet = self.plan.fleet
         goes_on = PlanCostMeter(fleet, self.world, fleet.index, facts).holds(clock_s)
@@ -269,24 +273,24 @@ class ExecutionSession:
             paid_usd={hold.name: hold.cost_usd(clock_s) for hold in paid},
         )
 
-    def money_facts(self, limits: RunLimits, ahead: Forecast) -> Fact:
-        """What the journal keeps about money when a session begins."""
+    def limit_facts(self, limits: RunLimits, ahead: Forecast) -> Fact:
+        """What the journal records about forecast and limits when a session begins."""
         told: Fact = {"forecast": ahead.to_dict()}
         if limits.budget_usd is not None:
             told["budget_usd"] = limits.budget_usd
         if limits.deadline_s is not None:
             told["deadline_s"] = limits.deadline_s
-        if self.place is not None:
-            told["on"] = self.place.provider.name
+        if self.source is not None:
+            told["on"] = self.source.provider.name
         return told
 
     def run(
-        self, stack: ExitStack, notes: FactSink, crew: VmWorkers | None, used: set[str], limits: RunLimits
+        self, stack: ExitStack, sink: FactSink, workers: VmWorkers | None, used: set[str], limits: RunLimits
     ) -> None:
-        """Follow the plan on workers that are there, that are started here, or on rented machines."""
-        if self.place is None:
-            crew = crew or stack.enter_context(vm_workers(self.plan.fleet, used, None, self.name))
-            self._session(crew, notes, limits, 0.0)
+        """Follow the plan on given workers, on workers started here, or on rented machines."""
+        if self.source is None:
+            workers = workers or stack.enter_context(vm_workers(self.plan.fleet, used, None, self.name))
+            self._session(workers, sink, limits, 0.0)
             return
         needed = set(self.terms.prices)
         earlier_usd = self.earlier_usd  # before the machines of this session are on the bill
@@ -294,31 +298,31 @@ class ExecutionSession:
             with rented_vm_workers(
                 self.plan.fleet,
                 needed,
-                self.place,
-                self.manner.directory,
+                self.source,
+                self.options.directory,
                 self.name,
                 self._ceilings(limits),
                 self._most_s(limits, earlier_usd),
             ) as rented:
-                if self.manner.replay is None:
-                    WorkFolder(self.manner.directory, rented).check_programs(self.workflow)
-                self._session(rented, notes, limits, earlier_usd)
+                if self.options.replay is None:
+                    WorkFolder(self.options.directory, rented).check_programs(self.workflow)
+                self._session(rented, sink, limits, earlier_usd)
         except BootTooLong:
-            notes.write(self._stopped_at_boot(limits, earlier_usd))
+            sink.write(self._stopped_at_boot(limits, earlier_usd))
         finally:
-            notes.write(bill_fact(self.place.bill(self.name), [*self.agenda.earlier, *notes.facts]))
+            sink.write(bill_fact(self.source.bill(self.name), [*self.remaining_work.earlier, *sink.facts]))
 
     def _ceilings(self, limits: RunLimits) -> dict[str, float]:
-        """With a budget, no machine is launched at a higher price than was counted on."""
+        """The highest price of each VM: with a budget, the price that was counted on."""
         if limits.budget_usd is None:
             return {}
         return {vm: price.usd_per_h for vm, price in self.terms.prices.items()}
 
     def check_payable(self, limits: RunLimits) -> None:
-        """BadInput if the money left does not pay for the shortest use of the machines: none is ordered."""
-        if self.place is None or limits.budget_usd is None or not self.agenda.reasons:
+        """BadInput if the money left does not pay for the shortest use of the machines; none is ordered."""
+        if self.source is None or limits.budget_usd is None or not self.remaining_work.reasons:
             return
-        least_usd = due_usd(self._holds(), self.agenda.offset_s + self.terms.give_back.high_s)
+        least_usd = due_usd(self._holds(), self.remaining_work.offset_s + self.terms.give_back.high_s)
         left_usd = limits.budget_usd - self.earlier_usd
         if least_usd > left_usd + ROUNDING_USD:
             count, enough = len(self.terms.prices), rounded_up(self.forecast().cost_usd.high)
@@ -331,43 +335,49 @@ class ExecutionSession:
 
     def _holds(self) -> list[RentalPeriod]:
         """The machines of this session, as if they were ordered now."""
-        return [RentalPeriod(vm, price, self.agenda.offset_s) for vm, price in self.terms.prices.items()]
+        return [
+            RentalPeriod(vm, price, self.remaining_work.offset_s) for vm, price in self.terms.prices.items()
+        ]
 
     def _most_s(self, limits: RunLimits, earlier_usd: float) -> float:
-        """For how long the machines may be there, from their order on."""
-        now_s = self.agenda.offset_s
-        return limits.left(self._holds(), earlier_usd, now_s, self.terms.give_back.high_s)[0]
+        """For how long the machines may be held, from their order on."""
+        now_s = self.remaining_work.offset_s
+        return limits.time_left(self._holds(), earlier_usd, now_s, self.terms.give_back.high_s)[0]
 
     def _stopped_at_boot(self, limits: RunLimits, earlier_usd: float) -> Fact:
-        """Money or time was over before the machines were up; the bill that follows tells what they cost."""
-        assert self.place is not None
+        """The fact of a stop while machines booted; the bill that follows has their cost."""
+        assert self.source is not None
         why: LimitKind = "budget" if limits.budget_usd is not None else "deadline"
         meter = PlanCostMeter(self.plan.fleet, self.world, (), ())
-        meter.earlier_usd = max(self.place.bill(self.name).total_usd(), earlier_usd)
-        keeper = LimitGuard(limits, meter, self.foresee)
-        return keeper.stop_fact(why, self.known, self._queues(), self.agenda.earlier, self.agenda.offset_s)
+        meter.earlier_usd = max(self.source.bill(self.name).total_usd(), earlier_usd)
+        guard = LimitGuard(limits, meter, self.forecast_after)
+        return guard.stop_fact(
+            why, self.known, self._queues(), self.remaining_work.earlier, self.remaining_work.offset_s
+        )
 
-    def _session(self, crew: VmWorkers, notes: FactSink, limits: RunLimits, earlier_usd: float) -> None:
-        keeper = LimitGuard(limits, self._meter(crew, earlier_usd), self.foresee)
+    def _session(self, workers: VmWorkers, sink: FactSink, limits: RunLimits, earlier_usd: float) -> None:
+        guard = LimitGuard(limits, self._meter(workers, earlier_usd), self.forecast_after)
         PlanFollower(
-            self.plan, self.workflow, self.manner, self.folder, notes, crew, self.agenda, keeper
+            self.plan, self.workflow, self.options, self.folder, sink, workers, self.remaining_work, guard
         ).run()
 
-    def _meter(self, crew: VmWorkers, earlier_usd: float) -> CostMeter:
-        notice_s = crew.tick_s / (self.manner.replay or 1.0)
-        if self.place is not None:
-            return LeaseCostMeter(crew.leases, earlier_usd, self.terms.give_back.high_s + notice_s)
-        return PlanCostMeter(self.plan.fleet, self.world, self._planned_vms(), self.agenda.earlier, notice_s)
+    def _meter(self, workers: VmWorkers, earlier_usd: float) -> CostMeter:
+        notice_s = workers.poll_s / (self.options.replay or 1.0)
+        if self.source is not None:
+            return LeaseCostMeter(workers.leases, earlier_usd, self.terms.give_back.high_s + notice_s)
+        return PlanCostMeter(
+            self.plan.fleet, self.world, self._planned_vms(), self.remaining_work.earlier, notice_s
+        )
 
     def _planned_vms(self) -> set[str]:
         return {lane[0] for lane, queue in self._queues().items() if queue}
 
     def _queues(self) -> dict[Lane, list[str]]:
-        return planned_queues(self.plan, self.workflow, self.agenda.reasons)
+        return planned_queues(self.plan, self.workflow, self.remaining_work.reasons)
 
     def _uncertainty(self, names: Iterable[str], facts: Iterable[Fact]) -> Uncertainty:
-        """How sure the estimates of activations are: as learned ones if all their programs ran before."""
-        if self.manner.replay is not None:
+        """The uncertainty of estimates: that of learned ones if all programs ran before, else of guesses."""
+        if self.options.replay is not None:
             return Uncertainty()  # a rehearsal sleeps what was planned
         if self.uncertainty is not None:
             return self.uncertainty

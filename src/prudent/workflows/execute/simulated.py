@@ -1,7 +1,7 @@
-"""A crew on a clock of its own: sessions are played in no time, with the machines' true times and prices.
+"""Simulated workers: sessions run on a simulated clock with the machines' true times and prices.
 
-It has the interface of the crews that run commands, so that everything a session decides about money and time
-can be tried, and counted by a meter that shares no code with the decisions.
+They have the interface of real workers, so that everything a session decides about money and time can be
+tested and counted by code that shares nothing with the decisions.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from prudent.cloud.hold import RentalPeriod
+from prudent.cloud.billing import RentalPeriod
 from prudent.core.money import Price
-from prudent.workflows.execute.command import ActivationCommand
+from prudent.workflows.execute.command import ActivationRequest
 from prudent.workflows.execute.journal import Fact, FactSink
 from prudent.workflows.execute.limit_guard import LimitGuard
 from prudent.workflows.execute.options import ExecutionOptions
@@ -35,8 +35,8 @@ class SimulatedVmWorkers(VmWorkers):
     `lost_s` tells when VMs break. `paid` lists every machine with the seconds it was paid for.
     """
 
-    rents = True
-    tick_s = math.inf
+    are_rented = True
+    poll_s = math.inf
 
     def __init__(
         self,
@@ -60,13 +60,18 @@ class SimulatedVmWorkers(VmWorkers):
     def time_s(self) -> float:
         return self._now_s
 
-    def begin(self, run: str) -> None:
+    def listen(self, run: str) -> None:
         """Nothing to listen to."""
 
-    def start(self, order: ActivationCommand) -> None:
-        takes_s, succeeds = self._truth(order.activation, order.vm, order.attempt)
-        who = {"activation": order.activation, "vm": order.vm, "slot": order.slot, "attempt": order.attempt}
-        self._running[order.activation, order.attempt] = order.vm
+    def start(self, request: ActivationRequest) -> None:
+        takes_s, succeeds = self._truth(request.activation, request.vm, request.attempt)
+        who = {
+            "activation": request.activation,
+            "vm": request.vm,
+            "slot": request.slot,
+            "attempt": request.attempt,
+        }
+        self._running[request.activation, request.attempt] = request.vm
         self._push(self._now_s, ActivationReport({"fact": "started", **who}))
         error = "" if succeeds else "it ended with exit code 1"
         ended = {"fact": "ended", **who, "outcome": "done" if succeeds else "failed", "error": error}
@@ -87,7 +92,7 @@ class SimulatedVmWorkers(VmWorkers):
         self._now_s = until_s
         return None
 
-    def forget(self, activation: str, attempt: int) -> None:
+    def forget_attempt(self, activation: str, attempt: int) -> None:
         self._running.pop((activation, attempt), None)
 
     def give_back(self, vm: str, why: str) -> None:
@@ -95,8 +100,8 @@ class SimulatedVmWorkers(VmWorkers):
         self.vms.discard(vm)
         self.paid.setdefault(vm, self._now_s + self._gone_s)
 
-    def end(self, run: str) -> None:
-        """Give back everything, as the end of a real crew does."""
+    def end_run(self, run: str) -> None:
+        """Give back everything, as real workers do at the end."""
         self.close()
 
     def close(self) -> None:
@@ -119,32 +124,32 @@ class SimulatedVmWorkers(VmWorkers):
 
 
 class SimulatedCostMeter:
-    """What a session knows about the money of a simulated crew: prices, and that boots are paid."""
+    """The cost meter of simulated workers: prices from order to give-back."""
 
     earlier_usd = 0.0
 
-    def __init__(self, crew: SimulatedVmWorkers, give_back_s: float) -> None:
-        self._crew, self.give_back_s = crew, give_back_s
+    def __init__(self, workers: SimulatedVmWorkers, give_back_s: float) -> None:
+        self._workers, self.give_back_s = workers, give_back_s
 
     def holds(self, now_s: float) -> tuple[RentalPeriod, ...]:
         del now_s
-        paid: Iterable[tuple[str, Price]] = self._crew.prices.items()
-        return tuple(RentalPeriod(vm, price, 0.0, self._crew.paid.get(vm)) for vm, price in paid)
+        paid: Iterable[tuple[str, Price]] = self._workers.prices.items()
+        return tuple(RentalPeriod(vm, price, 0.0, self._workers.paid.get(vm)) for vm, price in paid)
 
-    def used(self, vm: str, now_s: float) -> None:
-        """Paid for anyway."""
+    def vm_used(self, vm: str, now_s: float) -> None:
+        """Nothing to do: it is paid from its order."""
 
-    def returned(self, vm: str, now_s: float) -> None:
-        """The crew knows."""
+    def vm_returned(self, vm: str, now_s: float) -> None:
+        """The workers count it."""
 
 
 def execute_simulated(
-    plan: Plan, workflow: Workflow, crew: SimulatedVmWorkers, keeper: LimitGuard, retries: int = 1
+    plan: Plan, workflow: Workflow, workers: SimulatedVmWorkers, guard: LimitGuard, retries: int = 1
 ) -> list[Fact]:
-    """Follow a plan with a simulated crew, as `execute` does with a real one; answers with the journal."""
-    notes = FactSink(None, None)
-    agenda = RemainingWork(dict.fromkeys(workflow.order, "not run yet"), [], {}, 0.0)
-    manner = ExecutionOptions(Path(), retries)
-    PlanFollower(plan, workflow, manner, Path(), notes, crew, agenda, keeper).run()
-    crew.close()
-    return notes.facts
+    """Follow a plan with simulated workers, as `execute` does with real ones; answers with the facts."""
+    sink = FactSink(None, None)
+    remaining_work = RemainingWork(dict.fromkeys(workflow.order, "not run yet"), [], {}, 0.0)
+    options = ExecutionOptions(Path(), retries)
+    PlanFollower(plan, workflow, options, Path(), sink, workers, remaining_work, guard).run()
+    workers.close()
+    return sink.facts

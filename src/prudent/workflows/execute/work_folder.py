@@ -1,4 +1,4 @@
-"""What a file looked like: enough to tell later whether it has changed."""
+"""The folder in which commands run: fingerprints of its files, and whether inputs and programs are there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Fingerprint = dict[str, Any]
 
 
 def fingerprint_of(path: Path) -> Fingerprint | None:
-    """The print of a file, or None if there is none; a folder is known by being there."""
+    """The fingerprint of a file, None if it does not exist; of a folder only its existence counts."""
     try:
         seen = path.stat()
     except OSError:
@@ -40,13 +40,13 @@ def fingerprint_of(path: Path) -> Fingerprint | None:
 
 
 def fingerprints_of(directory: str, names: Iterable[str]) -> dict[str, Fingerprint]:
-    """The prints of those files that are there."""
+    """The fingerprints of those files that exist."""
     found = {name: fingerprint_of(Path(directory, name)) for name in names}
     return {name: known for name, known in found.items() if known is not None}
 
 
 def same_content(one: Fingerprint, other: Fingerprint) -> bool:
-    """Whether two prints are of the same content, as far as they can tell.
+    """Whether two fingerprints are of the same content, as far as they can tell.
 
     >>> same({"size": 3, "mtime_ns": 1, "digest": "a"}, {"size": 3, "mtime_ns": 2, "digest": "a"})
     True
@@ -59,7 +59,7 @@ def same_content(one: Fingerprint, other: Fingerprint) -> bool:
 
 
 def change_stamps(directory: str, names: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Inode and time of the last change of those files that are there: any writing changes the latter."""
+    """Inode and change time (ctime) of those files that exist: any write changes the latter."""
     marks = {}
     for name in names:
         try:
@@ -72,7 +72,7 @@ def change_stamps(directory: str, names: Iterable[str]) -> dict[str, tuple[int, 
 
 @lru_cache(maxsize=65536)
 def _digest(path: str, size: int, mtime_ns: int, inode: int) -> str:
-    """A file has many readers; its content is read once while it stays as it is."""
+    """Cached by size, time and inode: a file with many readers is read once."""
     del size, mtime_ns, inode
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
@@ -85,35 +85,35 @@ def missing_programs(programs: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class WorkFolder:
-    """The folder in which commands run, seen from here, or from a worker where the workers are elsewhere."""
+    """The folder in which commands run, seen from here, or by a worker if the workers are elsewhere."""
 
     directory: Path
-    crew: VmWorkers | None = None
+    workers: VmWorkers | None = None
     programs: bool = True
-    """Whether programs are looked for, too; they are not here where machines are rented later."""
+    """Whether programs are checked, too; not if machines are rented later, which have their own."""
 
-    def look(self, names: Iterable[str]) -> Mapping[str, Fingerprint]:
-        """The prints of those of the files that are there."""
-        if self.crew is None or self.crew.carries:
+    def fingerprints(self, names: Iterable[str]) -> Mapping[str, Fingerprint]:
+        """The fingerprints of those files that exist."""
+        if self.workers is None or self.workers.copies_files:
             return fingerprints_of(str(self.directory), names)
-        found: Mapping[str, Fingerprint] = self.crew.ask(
-            min(self.crew.vms), fingerprints_of, str(self.directory), list(names)
+        found: Mapping[str, Fingerprint] = self.workers.call(
+            min(self.workers.vms), fingerprints_of, str(self.directory), list(names)
         )
         return found
 
-    def absent(self, programs: list[str]) -> list[str]:
-        """Programs that are not there."""
-        if self.crew is None:
+    def absent_programs(self, programs: list[str]) -> list[str]:
+        """Those of the programs that are missing."""
+        if self.workers is None:
             return missing_programs(programs)
-        found: list[str] = self.crew.ask(min(self.crew.vms), missing_programs, programs)
+        found: list[str] = self.workers.call(min(self.workers.vms), missing_programs, programs)
         return found
 
     def check(self, workflow: Workflow) -> None:
-        """What nobody in the workflow writes has to be there, and so have the programs."""
+        """BadInput if an input that no activation writes, or a program, is missing."""
         written = {file.name for activation in workflow.activations for file in activation.outputs}
         needed = {file.name: each.id for each in workflow.activations for file in each.inputs}
         given = sorted(name for name in needed if name not in written)
-        found = self.look(given)
+        found = self.fingerprints(given)
         lost = [name for name in given if name not in found]
         if lost:
             raise BadInput(
@@ -125,8 +125,8 @@ class WorkFolder:
             self.check_programs(workflow)
 
     def check_programs(self, workflow: Workflow) -> None:
-        """The programs have to be there, too."""
-        absent = self.absent(list(dict.fromkeys(each.command[0] for each in workflow.activations)))
+        """BadInput if a program is missing."""
+        absent = self.absent_programs(list(dict.fromkeys(each.command[0] for each in workflow.activations)))
         if absent:
             raise BadInput(
                 f'The program "{absent[0]}" is not on the PATH where it should run; install it, or rehearse '

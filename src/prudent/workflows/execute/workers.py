@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prudent.cloud.clusters.dask_node import scheduler
-from prudent.cloud.clusters.dask_security import for_workers, made_for_run
+from prudent.cloud.clusters.dask_node import scheduler, security_of_run, worker_certificates
 from prudent.cloud.leases.lease import Lease
 from prudent.core.errors import BadInput, RunFailed
-from prudent.workflows.execute.command import ActivationCommand, run_activation, stop_run
+from prudent.workflows.execute.command import ActivationRequest, run_activation, stop_run
 from prudent.workflows.execute.local_workers import LOOPBACK, READY
 from prudent.workflows.fleet import Fleet
 
@@ -41,14 +40,14 @@ _PORT = 8786
 
 @dataclass(frozen=True)
 class ActivationReport:
-    """A worker tells how an activation begins or ends."""
+    """A worker reports that an activation has started or ended; `fact` is the journal's."""
 
     fact: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class WorkerLost:
-    """The worker of this VM is gone."""
+    """The worker of this VM is lost."""
 
     vm: str
 
@@ -59,18 +58,18 @@ WorkerEvent = ActivationReport | WorkerLost
 class VmWorkers:
     """Dask workers by the name of the VM they stand for.
 
-    What a worker has to tell comes through the scheduler as an event, in one stream with the news that a
-    worker is gone: if the end of an activation was heard, it counts, even if its worker dies right after.
+    Reports of workers come through the scheduler as events, in one stream with those about lost workers: an
+    end that was reported counts, even if its worker dies right after.
     """
 
-    carries = False
-    """Whether the files are here, and are carried to the workers; otherwise the workers' folder is asked."""
-    rents = False
+    copies_files = False
+    """Whether files are copied between this machine and the workers; otherwise they share a folder."""
+    are_rented = False
     """Whether its machines are rented, and cost money until they are given back."""
-    tick_s = 0.25
-    """So long it may take until somebody who waits for an event looks at the clock again."""
+    poll_s = 0.25
+    """The longest wait for an event before the clock is looked at again."""
     ordered_s: float | None = None
-    """When its machines were ordered, by `time_s`; None where they were there before."""
+    """When its machines were ordered, by `time_s`; None if they were there before."""
 
     def __init__(self, client: Any, addresses: Mapping[str, str]) -> None:
         self.vms = set(addresses)
@@ -82,65 +81,66 @@ class VmWorkers:
         self._topic = ""
 
     def time_s(self) -> float:
-        """The clock by which everything here happens."""
+        """Now, by the clock of these workers."""
         return time.monotonic()
 
-    def begin(self, run: str) -> None:
-        """Listen to the workers; nothing may be started before."""
+    def listen(self, run: str) -> None:
+        """Begin to listen to the workers, before anything is started."""
         self._topic = f"prudent-{run}"
-        self._client.subscribe_topic(self._topic, self._heard)
-        self._client.subscribe_topic("all", self._noticed)
+        self._client.subscribe_topic(self._topic, self._on_message)
+        self._client.subscribe_topic("all", self._on_scheduler_event)
 
-    def start(self, order: ActivationCommand) -> None:
+    def start(self, request: ActivationRequest) -> None:
         """Run an activation on the worker of its VM, and on no other."""
-        address = self._addresses[order.vm]
+        address = self._addresses[request.vm]
         future = self._client.submit(
             _run_activation,
-            order,
+            request,
             self._topic,
-            key=f"prudent-{order.run}-{order.activation}-{order.attempt}",
+            key=f"prudent-{request.run}-{request.activation}-{request.attempt}",
             workers=[address],
             allow_other_workers=False,
             resources={"slot": 1} if address in self._slotted else None,
             retries=0,
             pure=False,
         )
-        self._futures[order.activation, order.attempt] = future
-        future.add_done_callback(lambda done: self._ended(done, order))
+        self._futures[request.activation, request.attempt] = future
+        future.add_done_callback(lambda done: self._on_future_done(done, request))
 
     def next_event(self, patience_s: float) -> WorkerEvent | None:
-        """The next news, or None when there is none for so long; RunFailed if the scheduler is gone."""
+        """The next event, or None if there is none for so long; RunFailed if the scheduler is gone."""
         try:
             return self._events.get(timeout=patience_s)
         except queue.Empty:
             if self._client.status != "running":
                 raise RunFailed(
-                    "The connection to the Dask scheduler was lost; start it again and go on with --resume."
+                    "The connection to the Dask scheduler was lost; start it again and continue with "
+                    "--resume."
                 ) from None
             return None
 
-    def forget(self, activation: str, attempt: int) -> None:
-        """Nobody waits for this attempt any more."""
+    def forget_attempt(self, activation: str, attempt: int) -> None:
+        """Stop waiting for this attempt."""
         future = self._futures.pop((activation, attempt), None)
         if future is not None:
             with contextlib.suppress(Exception):
                 future.cancel(force=True)
 
-    def dismiss(self, vm: str) -> None:
-        """This VM's worker is gone: do not ask it."""
+    def forget_vm(self, vm: str) -> None:
+        """Remove a VM whose worker is gone."""
         self.vms.discard(vm)
         self._addresses.pop(vm, None)
 
     def give_back(self, vm: str, why: str) -> None:
-        """This VM is not needed any more, or is lost: do not ask it, nor pay for it."""
+        """Remove a VM that is lost or not needed any more, and stop paying for it."""
         del why
-        self.dismiss(vm)
+        self.forget_vm(vm)
 
     def leases(self) -> Mapping[str, Lease]:
         """The leases of its VMs, where they are rented."""
         return {}
 
-    def ask(self, vm: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    def call(self, vm: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function on a VM's worker."""
         try:
             future = self._client.submit(function, *arguments, workers=[self._addresses[vm]], pure=False)
@@ -149,46 +149,46 @@ class VmWorkers:
             why = f"{type(error).__name__}: {error}".strip(": ")
             raise RunFailed(f"The worker for VM {vm} does not answer ({why}); start it again.") from error
 
-    def end(self, run: str) -> None:
+    def end_run(self, run: str) -> None:
         """End all commands of a run that still run."""
         with contextlib.suppress(Exception):
             self._client.run(stop_run, run, workers=list(self._addresses.values()), on_error="ignore")
         with contextlib.suppress(Exception):
             self._client.cancel(list(self._futures.values()), force=True)
 
-    def hush(self) -> None:
+    def stop_listening(self) -> None:
         """Stop listening; otherwise the scheduler complains when the connection closes."""
         with contextlib.suppress(Exception):
             for topic in (self._topic, "all"):
                 if topic:
                     self._client.unsubscribe_topic(topic)
 
-    def _heard(self, event: tuple[float, Any]) -> None:
-        self._deliver(json.loads(event[1]))
+    def _on_message(self, event: tuple[float, Any]) -> None:
+        self._put_report(json.loads(event[1]))
 
-    def _deliver(self, fact: dict[str, Any]) -> None:
+    def _put_report(self, fact: dict[str, Any]) -> None:
         self._events.put(ActivationReport(fact))
 
-    def _noticed(self, event: tuple[float, Any]) -> None:
+    def _on_scheduler_event(self, event: tuple[float, Any]) -> None:
         said = event[1]
         if isinstance(said, dict) and said.get("action") == "remove-worker":
             for vm, address in self._addresses.items():
                 if address == said.get("worker"):
                     self._events.put(WorkerLost(vm))
 
-    def _ended(self, future: Any, order: ActivationCommand) -> None:
-        """Dask itself could not run it (the command's own failures are told): say why."""
+    def _on_future_done(self, future: Any, request: ActivationRequest) -> None:
+        """Report an activation that Dask could not run; the worker reports failures of the command."""
         if future.status != "error":
             return
         error = future.exception()
         why = f"the worker could not run it ({type(error).__name__}: {error})"
-        fact = {"fact": "ended", "activation": order.activation, "vm": order.vm, "slot": order.slot}
-        fact |= {"attempt": order.attempt, "outcome": "failed", "error": why, "stderr": "", "took_s": 0.0}
-        self._deliver(fact)
+        fact = {"fact": "ended", "activation": request.activation, "vm": request.vm, "slot": request.slot}
+        fact |= {"attempt": request.attempt, "outcome": "failed", "error": why, "stderr": "", "took_s": 0.0}
+        self._put_report(fact)
 
 
-def _run_activation(order: ActivationCommand, topic: str) -> None:
-    """On the worker: run, and tell through the scheduler."""
+def _run_activation(request: ActivationRequest, topic: str) -> None:
+    """On the worker: run the command and report through the scheduler."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -196,12 +196,12 @@ def _run_activation(order: ActivationCommand, topic: str) -> None:
     def tell(fact: dict[str, Any]) -> None:
         worker.log_event(topic, json.dumps(fact))
 
-    tell(run_activation(order, tell))
+    tell(run_activation(request, tell))
 
 
 @contextlib.contextmanager
 def vm_workers(fleet: Fleet, used: set[str], address: str | None, run: str = "") -> Iterator[VmWorkers]:
-    """The crew for the VMs in use: new workers on this machine, or those of the scheduler at `address`."""
+    """The workers for the VMs in use: new workers on this machine, or those of the scheduler at `address`."""
     try:
         import distributed  # noqa: F401
     except ModuleNotFoundError:
@@ -209,23 +209,23 @@ def vm_workers(fleet: Fleet, used: set[str], address: str | None, run: str = "")
             'Running workflows needs Dask, which is not installed; install "prudent[workflows]".'
         ) from None
     members = {vm.name: vm.slots for vm in fleet.vms if vm.name in used}
-    with _local_workers(members, run) if address is None else _workers_at(members, address) as crew:
+    with _local_workers(members, run) if address is None else _workers_at(members, address) as workers:
         try:
-            yield crew
+            yield workers
         finally:
-            crew.hush()
+            workers.stop_listening()
 
 
 @contextlib.contextmanager
 def _local_workers(members: Mapping[str, int], run: str = "") -> Iterator[VmWorkers]:
     import distributed
 
-    security = made_for_run()
+    security = security_of_run()
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder(run))
         cluster = stack.enter_context(scheduler(scratch, security, LOOPBACK))
         told = {"scheduler": cluster.scheduler_address, "scratch": scratch, "members": dict(members)}
-        stack.enter_context(_worker_processes(told | {"certificates": for_workers(security)}))
+        stack.enter_context(_worker_processes(told | {"certificates": worker_certificates(security)}))
         connection = distributed.Client(cluster, set_as_default=False)
         client = stack.enter_context(connection)
         _wait_for(client, members)
@@ -234,7 +234,7 @@ def _local_workers(members: Mapping[str, int], run: str = "") -> Iterator[VmWork
 
 @contextlib.contextmanager
 def scratch_folder(run: str) -> Iterator[str]:
-    """A folder for what Dask writes meanwhile; among temporary files, since it locks them."""
+    """A temporary folder for what Dask writes; not in the run's folder, since Dask locks files."""
     scratch = tempfile.mkdtemp(prefix=_scratch_prefix(run))
     try:
         yield scratch
@@ -243,7 +243,7 @@ def scratch_folder(run: str) -> Iterator[str]:
 
 
 def clear_scratch(run: str) -> None:
-    """Remove what killed sessions of a run have left here; none of them may be under way."""
+    """Remove what killed sessions of a run have left here; no session of it may be running."""
     for left in Path(tempfile.gettempdir()).glob(f"{_scratch_prefix(run)}*"):
         shutil.rmtree(left, ignore_errors=True)
 
@@ -305,7 +305,7 @@ def _connection(make: Any, address: str) -> Iterator[Any]:
 
 
 def _check_listening(address: str) -> None:
-    """Whether anybody listens there; an OSError or a ValueError says why not."""
+    """Check that a scheduler listens there; an OSError or a ValueError says why not."""
     scheme, _, place = address.rpartition("://")
     if scheme not in _SCHEMES:
         raise ValueError(f"{scheme} is not how Dask speaks, but tcp or tls")
@@ -316,7 +316,7 @@ def _check_listening(address: str) -> None:
 
 
 def _check_certificates(address: str) -> None:
-    """Whether Dask's configuration has what is shown to a scheduler that wants it."""
+    """Check that Dask's configuration has the certificate for a TLS scheduler."""
     from distributed import Security
 
     if address.startswith("tls:") and Security().get_connection_args("client")["ssl_context"] is None:
@@ -327,7 +327,7 @@ def _check_certificates(address: str) -> None:
 
 
 def _matched(workers: Mapping[str, Any], members: Mapping[str, int], address: str) -> dict[str, str]:
-    """A worker for each VM: the one with its name, else one that nobody named, with slots enough."""
+    """A worker for each VM: the one with its name, else an unnamed one with enough slots."""
     by_name = {str(info["name"]): at for at, info in workers.items()}
     matched = {vm: by_name[vm] for vm in members if vm in by_name}
     free = sorted(
@@ -349,7 +349,7 @@ def _matched(workers: Mapping[str, Any], members: Mapping[str, int], address: st
 
 
 def _check_install(client: Any, matched: Mapping[str, str]) -> None:
-    """A worker that cannot import what it is sent would never answer; this function it has for sure."""
+    """Check that workers have Prudent: one that cannot import what it is sent would never answer."""
     found = client.run(importlib.util.find_spec, "prudent", workers=list(matched.values()))
     for vm, address in matched.items():
         if found.get(address) is None:
@@ -379,7 +379,7 @@ def _with_slots(client: Any) -> set[str]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Dask logs every try to connect; the user gets one sentence instead."""
+    """Keep Dask from logging every attempt to connect; the user gets one sentence instead."""
     import logging
 
     logger = logging.getLogger("distributed")

@@ -21,7 +21,7 @@ _GENERATOR_STAMP = {"version", "count", "index", "jobCount", "fileCount", "child
 
 @dataclass
 class _DaxParts:
-    """What is gathered while the elements are walked."""
+    """What the reader has collected from the elements so far."""
 
     generated: bool
     activations: list[Activation] = field(default_factory=list)

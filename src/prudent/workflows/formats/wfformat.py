@@ -1,6 +1,6 @@
-"""WfFormat, the JSON format of WfCommons: reads 1.4 (files inside tasks) and 1.5, writes 1.5.
+"""WfFormat, the JSON format of WfCommons: reads versions 1.4 (files inside tasks) and 1.5, writes 1.5.
 
-The format allows properties of one's own; ours carry what it has no place for, under the key `prudent`.
+The format allows additional properties: those that it has no place for are kept under the key `prudent`.
 """
 
 from __future__ import annotations

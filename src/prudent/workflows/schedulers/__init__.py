@@ -1,1 +1,1 @@
-"""Schedulers by name, one small module each."""
+"""Schedulers: each turns a problem into a placement; `registry` knows them by name."""

@@ -1,6 +1,7 @@
-"""Following a plan only as long as reality does: then by rank, where each is expected to end first.
+"""The adaptive rule: follow a plan while times are as expected, then go by rank.
 
-The speed of a VM is what was seen of it so far; a busy lane may be worth waiting for.
+Ranked activations go where each is expected to end first. The speed of a VM is the one measured on it so far;
+a busy lane may be worth waiting for.
 """
 
 from __future__ import annotations
@@ -14,32 +15,32 @@ from prudent.workflows.simulation.records import IDLE, IS_READY
 from prudent.workflows.simulation.staging import estimate_s
 
 _TOLERANCE = 0.01
-"""A computing time within this part of the promised one is as planned."""
+"""A computing time that differs from the expected one by less than this share is as planned."""
 
 
 _MEMORY = 0.9
-"""What was seen of a VM counts by this much less with every activation after it: speeds may drift."""
+"""Weight of older measurements of a VM after each new activation: speeds may drift."""
 
 
 _OVERDUE = 0.25
-"""An activation that should have ended is expected to take this part more of its time so far."""
+"""An overdue activation is expected to take this share of its time so far in addition."""
 
 
 @inlined
-def record_speed(vms: Records, vm: int, promised_s: float, seen_s: float) -> bool:
-    """Remember how long an activation computed on a VM; whether that was as promised."""
+def record_speed(vms: Records, vm: int, promised_s: float, measured_s: float) -> bool:
+    """Record how long an activation computed on a VM; answers whether that was as planned."""
     vms[vm].promised_s = _MEMORY * vms[vm].promised_s + promised_s
-    vms[vm].seen_s = _MEMORY * vms[vm].seen_s + seen_s
-    return abs(seen_s - promised_s) <= _TOLERANCE * promised_s
+    vms[vm].measured_s = _MEMORY * vms[vm].measured_s + measured_s
+    return abs(measured_s - promised_s) <= _TOLERANCE * promised_s
 
 
 @allocation_free
-def abandon_plan(tasks: Records, rules: Records, bag: Records, sizes: Ints) -> None:
-    """Give up the plan: all that is ready lines up by priority."""
-    rules[0].adrift = 1
+def abandon_plan(tasks: Records, state: Records, ready_queue: Records, sizes: Ints) -> None:
+    """Give up the plan: all ready activations queue by priority."""
+    state[0].plan_abandoned = 1
     for task in range(len(tasks)):
         if tasks[task].status == IS_READY:
-            insert_ready(bag, sizes, task, -tasks[task].priority)
+            insert_ready(ready_queue, sizes, task, -tasks[task].priority)
 
 
 @allocation_free
@@ -48,23 +49,23 @@ def pick_adaptively(
     links: Records,
     lanes: Records,
     vms: Records,
-    rules: Records,
+    state: Records,
     run_s: Floats,
     present: Any,
-    bag: Records,
+    ready_queue: Records,
     sizes: Ints,
     now: float,
 ) -> tuple[int, int]:
-    """The first in line whose best lane is idle, and that lane; those before it wait for busy ones."""
+    """The first queued activation whose best lane is idle, and that lane; earlier ones wait."""
     for lane in range(len(lanes)):
-        lanes[lane].free_s = _free_s(lanes, vms, rules, run_s, tasks, lane, now)
+        lanes[lane].free_s = _free_s(lanes, vms, state, run_s, tasks, lane, now)
     for at in range(sizes[1]):
-        task = bag[at].task
+        task = ready_queue[at].task
         best, best_s = -1, math.inf
         for lane in range(len(lanes)):
             free_s = lanes[lane].free_s
             if free_s < best_s:
-                held_s = estimate_s(tasks, links, lanes, rules, run_s, present, task, lane, now)
+                held_s = estimate_s(tasks, links, lanes, state, run_s, present, task, lane, now)
                 work_s = run_s[task, lanes[lane].kind]
                 end_s = free_s + held_s + work_s * (slowness(vms, lanes[lane].vm) - 1.0)
                 if end_s < best_s:
@@ -79,21 +80,21 @@ def pick_adaptively(
 
 @inlined
 def slowness(vms: Records, vm: int) -> float:
-    """Time seen over time promised."""
-    return vms[vm].seen_s / vms[vm].promised_s if vms[vm].promised_s > 0.0 else 1.0
+    """Measured over expected computing time."""
+    return vms[vm].measured_s / vms[vm].promised_s if vms[vm].promised_s > 0.0 else 1.0
 
 
 @inlined
 def _free_s(
-    lanes: Records, vms: Records, rules: Records, run_s: Floats, tasks: Records, lane: int, now: float
+    lanes: Records, vms: Records, state: Records, run_s: Floats, tasks: Records, lane: int, now: float
 ) -> float:
-    """When a lane is expected to be free; never, when it is down or must not be used."""
+    """When a lane is expected to be free; infinity if it is down or must not be used."""
     row = lanes[lane]
     if row.closed == 1 or (row.task < 0 and row.task != IDLE):
         return math.inf
     if row.task == IDLE:
         return now + (vms[row.vm].boot_s if vms[row.vm].from_s < 0.0 else 0.0)
-    end_s = row.computes_s + run_s[row.task, row.kind] * slowness(vms, row.vm)
+    end_s = row.compute_from_s + run_s[row.task, row.kind] * slowness(vms, row.vm)
     if end_s < now:
         end_s = now + _OVERDUE * (now - tasks[row.task].start_s)
     return end_s  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""The learning scheduler of WorkflowSim4RL inside the simulation: its tables, its choice, its reward.
+"""The learning scheduler of WorkflowSim4RL inside the simulation: its Q-table, its choice, its reward.
 
 The workflow is in one of four states (ready, running, finished with success, finished with failure) and a
 machine in one of two (idle, running). Only (idle, ready) has a choice: the action "activation i to machine
@@ -33,9 +33,9 @@ INDEX_STATISTICS = np.dtype(
 
 
 @allocation_free
-def choose_lane(lanes: Records, q: Floats, mind: Records, random: Any, task: int) -> int:
-    """Any idle lane with probability epsilon, else one on the machine of largest q, equals by lot."""
-    explores = uniform(random) < mind[0].epsilon
+def choose_lane(lanes: Records, q: Floats, parameters: Records, random: Any, task: int) -> int:
+    """Any idle lane with probability epsilon, else one on the machine of largest q (ties at random)."""
+    explores = uniform(random) < parameters[0].epsilon
     best, best_q, equals = -1, 0.0, 0
     for lane in range(len(lanes)):
         if lanes[lane].task != IDLE:
@@ -51,18 +51,18 @@ def choose_lane(lanes: Records, q: Floats, mind: Records, random: Any, task: int
 
 
 @allocation_free
-def update_statistics(habits: Records, row: int, index: float) -> None:
+def update_statistics(statistics: Records, row: int, index: float) -> None:
     """Add one index to a running mean and deviation (Welford)."""
-    habits[row].count += 1.0
-    away = index - habits[row].mean
-    habits[row].mean += away / habits[row].count
-    habits[row].squares += away * (index - habits[row].mean)
+    statistics[row].count += 1.0
+    away = index - statistics[row].mean
+    statistics[row].mean += away / statistics[row].count
+    statistics[row].squares += away * (index - statistics[row].mean)
 
 
 @allocation_free
-def reward(habits: Records, index: float) -> float:
-    """Punish what is slower than usual by more than the deviation, praise what is faster."""
-    usual = habits[0]
+def reward(statistics: Records, index: float) -> float:
+    """-1 if the index is above the mean by more than the deviation, 1 if below by more, else 0."""
+    usual = statistics[0]
     if usual.count < 2.0:
         return 0.0
     deviation = math.sqrt(usual.squares / usual.count)
@@ -76,34 +76,36 @@ def reward(habits: Records, index: float) -> float:
 @allocation_free
 def update_q(
     lanes: Records,
-    bag: Records,
+    ready_queue: Records,
     sizes: Ints,
     q: Floats,
-    mind: Records,
-    habits: Records,
+    parameters: Records,
+    statistics: Records,
     task: int,
     vm: int,
     executed_s: float,
     queued_s: float,
 ) -> None:
     """Update the tables with an activation that has just ended."""
-    index = mind[0].alpha * executed_s + (1.0 - mind[0].alpha) * queued_s
-    praise = reward(habits, index)
-    update_statistics(habits, 0, index)
-    update_statistics(habits, 1 + vm, index)
-    habits[1 + vm].efficiency += mind[0].alpha * (praise - habits[1 + vm].efficiency)
-    mind[0].reward += praise
-    target = habits[1 + vm].efficiency + mind[0].gamma * _best_next(lanes, bag, sizes, q, mind)
-    q[task, vm] += mind[0].rate * (target - q[task, vm])
+    index = parameters[0].alpha * executed_s + (1.0 - parameters[0].alpha) * queued_s
+    praise = reward(statistics, index)
+    update_statistics(statistics, 0, index)
+    update_statistics(statistics, 1 + vm, index)
+    statistics[1 + vm].efficiency += parameters[0].alpha * (praise - statistics[1 + vm].efficiency)
+    parameters[0].reward += praise
+    target = statistics[1 + vm].efficiency + parameters[0].gamma * _best_next(
+        lanes, ready_queue, sizes, q, parameters
+    )
+    q[task, vm] += parameters[0].rate * (target - q[task, vm])
 
 
 @allocation_free
-def _best_next(lanes: Records, bag: Records, sizes: Ints, q: Floats, mind: Records) -> float:
+def _best_next(lanes: Records, ready_queue: Records, sizes: Ints, q: Floats, parameters: Records) -> float:
     """The largest q of the state after: over ready activations and idle machines, else that of waiting."""
     best = -np.inf
     for lane in range(len(lanes)):
         if lanes[lane].task == IDLE:
             vm = lanes[lane].vm
             for at in range(sizes[1]):
-                best = max(best, q[bag[at].task, vm])
-    return best if best > -np.inf else mind[0].initial_q
+                best = max(best, q[ready_queue[at].task, vm])
+    return best if best > -np.inf else parameters[0].initial_q

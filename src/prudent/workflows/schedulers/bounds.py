@@ -1,6 +1,6 @@
-"""How fast any schedule can be at best, in a calm world.
+"""Lower bounds of makespan and cost in a calm world.
 
-A bound that is near a plan's makespan says that more planning is in vain.
+A bound near a plan's makespan says that more planning is in vain.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from prudent.workflows.workflow import Workflow
 from prudent.workflows.world import World
 
 _WEIGHTS = 17
-"""So many mixes of weights are tried between two kinds of VM."""
+"""How many mixes of weights are tried between two kinds of VM."""
 
 
 _EXACT_SIZE = 3000
@@ -26,7 +26,7 @@ _EXACT_SIZE = 3000
 
 @dataclass(frozen=True)
 class MakespanBounds:
-    """Three times that no makespan is below; `tight_s` is at least the other two.
+    """Three lower bounds of the makespan; `tight_s` is at least the other two.
 
     `path_s`: the longest path with every activation on its fastest VM. `work_s`: all work spread over all
     slots. `tight_s`: for every set of activations that cannot start before a head and is followed by a tail,
@@ -60,7 +60,7 @@ def lower_bounds(workflow: Workflow, fleet: Fleet, world: World | None = None) -
 
 
 def least_cost_usd(problem: SchedulingProblem) -> float:
-    """A bill that no plan is below: every activation where it is cheapest, all slots of its VM shared.
+    """A lower bound of the cost: every activation where it is cheapest, all slots of its VM in use.
 
     A VM is paid at least while something runs on it, and at least for its minimum.
     """

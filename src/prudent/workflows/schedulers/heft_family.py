@@ -1,8 +1,6 @@
-"""Heterogeneous Earliest Finish Time (Topcuoglu, Hariri and Wu, 2002), with insertion.
+"""The classic list schedulers: HEFT, CPOP (Topcuoglu, Hariri and Wu, 2002) and PEFT.
 
-Predict Earliest Finish Time (Arabnejad and Barbosa, 2014).
-
-Critical Path on a Processor (Topcuoglu, Hariri and Wu, 2002).
+PEFT is by Arabnejad and Barbosa (2014). All of them place by insertion.
 """
 
 from __future__ import annotations
@@ -29,10 +27,10 @@ from prudent.workflows.simulation.problem import SchedulingProblem
 
 @dataclass(frozen=True)
 class Heft:
-    """Longest way to the end first, each where it ends first; later ones may slip into gaps."""
+    """Largest upward rank first, each where it ends first; later activations may use earlier gaps."""
 
     name: ClassVar[str] = "heft"
-    policy: ClassVar[int | None] = None
+    rule: ClassVar[int | None] = None
 
     def propose(self, problem: SchedulingProblem, seed: int) -> ScheduleProposal:
         """Deterministic; the seed is not used."""
@@ -47,7 +45,7 @@ class Peft:
     """As HEFT, but the choice of a slot looks ahead through the optimistic cost table."""
 
     name: ClassVar[str] = "peft"
-    policy: ClassVar[int | None] = None
+    rule: ClassVar[int | None] = None
 
     def propose(self, problem: SchedulingProblem, seed: int) -> ScheduleProposal:
         """Deterministic; the seed is not used."""
@@ -88,10 +86,10 @@ def _optimistic_cost(
 
 @dataclass(frozen=True)
 class Cpop:
-    """The critical path on the one slot that runs it fastest; the others each where they end first."""
+    """The critical path on the slot that runs it fastest; the other activations where each ends first."""
 
     name: ClassVar[str] = "cpop"
-    policy: ClassVar[int | None] = None
+    rule: ClassVar[int | None] = None
 
     def propose(self, problem: SchedulingProblem, seed: int) -> ScheduleProposal:
         """Deterministic; the seed is not used."""

@@ -1,6 +1,7 @@
-"""How much lies behind an activation, and how much before it: the ranks of HEFT and its kin.
+"""The two halves of list scheduling (HEFT and its family): ranks, and placement by insertion.
 
-Planned lanes with their gaps: where an activation fits in between, and where it ends first.
+Ranks tell how long the way from an activation to the end, or from the start, is. Placement by insertion puts
+activations one by one where each ends first, into gaps of the lanes if they fit.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from prudent.workflows.simulation.staging import arrival_s, missing_bytes
 
 
 def lane_counts(problem: SchedulingProblem) -> Ints:
-    """How many lanes there are of each kind of VM."""
+    """The number of lanes of each kind of VM."""
     return np.bincount(problem.lanes["kind"], minlength=problem.run_s.shape[1])
 
 
 def occupancy_s(problem: SchedulingProblem) -> Floats:
-    """`[i, k]`: how long activation i holds a lane of kind k, with files that nobody here writes."""
+    """`[i, k]`: how long activation i holds a lane of kind k, external files included."""
     fixed = problem.tasks["hold_s"] + problem.tasks["stage_s"]
     if problem.world.storage == "local":
-        fixed = fixed + problem.tasks["foreign_bytes"] / problem.rules[0]["bytes_per_s"]
+        fixed = fixed + problem.tasks["external_bytes"] / problem.state[0]["bytes_per_s"]
     return np.asarray(problem.run_s + fixed[:, None])
 
 
@@ -37,8 +38,8 @@ def mean_occupancy_s(problem: SchedulingProblem) -> Floats:
 
 
 def seconds_per_byte(problem: SchedulingProblem) -> float:
-    """What an edge costs between two VMs: nothing on shared storage, where each activation reads."""
-    return 0.0 if problem.world.storage == "shared" else 1.0 / float(problem.rules[0]["bytes_per_s"])
+    """The cost of an edge between two VMs; zero on shared storage, where activations read their inputs."""
+    return 0.0 if problem.world.storage == "shared" else 1.0 / float(problem.state[0]["bytes_per_s"])
 
 
 def upward_rank(problem: SchedulingProblem, cost_s: Floats, per_byte_s: float) -> Floats:
@@ -78,7 +79,7 @@ def _downward_rank(tasks: Records, links: Records, order: Ints, cost_s: Floats, 
 
 
 GAP = np.dtype([("start_s", np.float64), ("end_s", np.float64), ("before", np.int64)], align=True)
-"""A free stretch of a lane and the one before it; the last of every lane has no end."""
+"""A free interval of a lane and the one before it; the last of every lane has no end."""
 
 
 _NO_BONUS = np.zeros((1, 1))
@@ -90,12 +91,12 @@ def place_by_insertion(
     """Place activations one by one (parents first), each where it ends first, in a gap if it fits.
 
     `bonus_s[i, k]` is added to the end of activation i on a lane of kind k before lanes are compared;
-    `pinned[i]` fixes a lane (-1: free). Boot times and mean overheads count, luck does not.
+    `pinned[i]` fixes a lane (-1: free). Boot times and mean overheads count; nothing is random.
     """
     tasks, lanes = problem.tasks.copy(), problem.lanes.copy()
     gaps = np.zeros(len(tasks) + len(lanes), dtype=GAP)
     last = np.arange(len(lanes), dtype=np.int64)
-    opens_s = np.zeros(len(problem.vms)) if problem.rules[0]["boots_late"] else problem.vms["boot_s"]
+    opens_s = np.zeros(len(problem.vms)) if problem.state[0]["boots_at_first_use"] else problem.vms["boot_s"]
     gaps["start_s"][: len(lanes)] = opens_s[lanes["vm"]]
     gaps["end_s"] = np.inf
     gaps["before"] = -1
@@ -104,7 +105,7 @@ def place_by_insertion(
     if pinned is None:
         pinned = np.full(len(tasks), -1, dtype=np.int64)
     _place_by_insertion(
-        tasks, problem.links, lanes, problem.rules, problem.run_s, present, order, bonus_s, pinned, gaps, last
+        tasks, problem.links, lanes, problem.state, problem.run_s, present, order, bonus_s, pinned, gaps, last
     )
     return recorded_placement(tasks, problem.graph.order)
 
@@ -114,7 +115,7 @@ def _place_by_insertion(
     tasks: Records,
     links: Records,
     lanes: Records,
-    rules: Records,
+    state: Records,
     run_s: Floats,
     present: Any,
     order: Ints,
@@ -134,7 +135,7 @@ def _place_by_insertion(
         for lane in range(len(lanes)):
             if pinned[task] >= 0 and pinned[task] != lane:
                 continue
-            held_s, from_s = _needs(tasks, links, lanes, rules, run_s, present, task, lane, ready_s)
+            held_s, from_s = _needs(tasks, links, lanes, state, run_s, present, task, lane, ready_s)
             gap, start_s = _first_fit(gaps, last[lane], from_s, held_s)
             key = start_s + held_s
             if bonus_s.shape[0] > 1 or len(tasks) == 1:
@@ -145,7 +146,7 @@ def _place_by_insertion(
         tasks[task].start_s = best_start
         tasks[task].finish_s = best_end
         used = _occupy(gaps, last, used, best, best_gap, best_start, best_end)
-        if rules[0].storage == LOCAL:
+        if state[0].storage == LOCAL:
             for at in range(tasks[task].staged, tasks[task].end):
                 present[lanes[best].vm, links[at].other] = 1
 
@@ -155,7 +156,7 @@ def _needs(
     tasks: Records,
     links: Records,
     lanes: Records,
-    rules: Records,
+    state: Records,
     run_s: Floats,
     present: Any,
     task: int,
@@ -164,11 +165,11 @@ def _needs(
 ) -> tuple[float, float]:
     """How long the activation holds the lane, and from when on it could."""
     held_s = tasks[task].hold_s + tasks[task].stage_s + run_s[task, lanes[lane].kind]
-    if rules[0].storage == LOCAL:
-        away = missing_bytes(tasks, links, lanes, rules, present, task, lanes[lane].vm)
-        return held_s + away / rules[0].bytes_per_s, ready_s
-    if rules[0].storage == NETWORK:
-        return held_s, max(ready_s, arrival_s(tasks, links, lanes, rules, task, lanes[lane].vm))
+    if state[0].storage == LOCAL:
+        away = missing_bytes(tasks, links, lanes, state, present, task, lanes[lane].vm)
+        return held_s + away / state[0].bytes_per_s, ready_s
+    if state[0].storage == NETWORK:
+        return held_s, max(ready_s, arrival_s(tasks, links, lanes, state, task, lanes[lane].vm))
     return held_s, ready_s
 
 
@@ -186,11 +187,11 @@ def _first_fit(gaps: Records, gap: int, ready_s: float, held_s: float) -> tuple[
 
 @allocation_free
 def _occupy(gaps: Records, last: Ints, used: int, lane: int, gap: int, start_s: float, end_s: float) -> int:
-    """Cut a stretch out of a gap; an emptied gap stays, with no length. Returns the number of gaps used."""
+    """Take an interval out of a gap; an emptied gap stays, with length 0. Returns the number of gaps used."""
     if start_s <= gaps[gap].start_s:
         gaps[gap].start_s = end_s
         return used
-    # The new record is the stretch before; the old one keeps its place in the chain as the stretch after.
+    # The new record is the gap before; the old one stays in the chain as the gap after.
     gaps[used].start_s = gaps[gap].start_s
     gaps[used].end_s = start_s
     gaps[used].before = gaps[gap].before
@@ -201,26 +202,30 @@ def _occupy(gaps: Records, last: Ints, used: int, lane: int, gap: int, start_s: 
 
 def priority_order(problem: SchedulingProblem, priority: Floats) -> Ints:
     """Activations such that parents come first and, among those that could be next, the largest priority."""
-    bag = np.empty(len(problem.tasks), dtype=READY_ENTRY)
-    return _priority_order(problem.tasks["missing"].copy(), problem.tasks, problem.links, priority, bag)
+    ready_queue = np.empty(len(problem.tasks), dtype=READY_ENTRY)
+    return _priority_order(
+        problem.tasks["missing"].copy(), problem.tasks, problem.links, priority, ready_queue
+    )
 
 
 @compiled
-def _priority_order(missing: Ints, tasks: Records, links: Records, priority: Floats, bag: Records) -> Ints:
+def _priority_order(
+    missing: Ints, tasks: Records, links: Records, priority: Floats, ready_queue: Records
+) -> Ints:
     sizes = np.zeros(3, np.int64)
     order = np.empty(len(tasks), np.int64)
     for task in range(len(tasks)):
         if missing[task] == 0:
-            push_ready(bag, sizes, task, -priority[task], True)
+            push_ready(ready_queue, sizes, task, -priority[task], True)
     done = 0
     while sizes[1] > 0:
-        task = bag[0].task
-        pop_ready(bag, sizes, 0, True)
+        task = ready_queue[0].task
+        pop_ready(ready_queue, sizes, 0, True)
         order[done] = task
         done += 1
         for at in range(tasks[task].children, tasks[task].staged):
             child = links[at].other
             missing[child] -= 1
             if missing[child] == 0:
-                push_ready(bag, sizes, child, -priority[child], True)
+                push_ready(ready_queue, sizes, child, -priority[child], True)
     return order

@@ -1,6 +1,6 @@
-"""Our best: every classic plan as a start, a search from there, and a plan that adapts when followed.
+"""Our best scheduler: classic plans as starts, annealing from there, and a plan that adapts when followed.
 
-HEFT on parts of a fleet: the quick way to plans that are cheap, because few machines are rented.
+Where money counts, HEFT's plans on parts of the fleet are starts as well: few machines are cheap.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ _ANSWER_SHARE = 0.7
 
 @dataclass(frozen=True)
 class Prudent:
-    """The best classic plan, then simulated annealing over places and order.
+    """The best classic plan, then simulated annealing over lanes and order.
 
     `objective` is "makespan" or "cost"; `deadline_s` and `budget_usd` hold in the calm world. `evaluations`:
     how many changes are tried (by default what takes 10 to 20 s for 1000 activations); the answer depends on
     it and on the seed alone, unless `seconds` makes the search stop earlier. `front`: how many points of time
-    against money are searched for; 0 for none. `adapt`: whether the plan says to adapt when it is followed.
+    against money are searched for; 0 for none. `adapt`: whether the plan adapts when it is followed.
     """
 
     objective: str = "makespan"
@@ -72,7 +72,7 @@ class Prudent:
     adapt: bool = True
 
     name: ClassVar[str] = "prudent"
-    policy: ClassVar[int | None] = None
+    rule: ClassVar[int | None] = None
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
@@ -89,13 +89,13 @@ class Prudent:
     def propose(self, problem: SchedulingProblem, seed: int) -> ScheduleProposal:
         """Deterministic for a seed and a number of evaluations."""
         bounds = lower_bounds(problem.workflow, problem.fleet, problem.world)
-        self._refuse_the_impossible(problem, bounds)
+        self._refuse_impossible_limits(problem, bounds)
         searcher = PlacementSearch(problem, seed, self.seconds or math.inf)
         tries = default_evaluations(len(problem.tasks)) if self.evaluations is None else self.evaluations
         baselines = _baselines(problem, searcher, seed)
         starts = list(baselines.values())
         if self.front or self._is_about_money:
-            starts += [searcher.judge(placement) for placement in placements_on_subfleets(problem)]
+            starts += [searcher.evaluate(placement) for placement in placements_on_subfleets(problem)]
         share = _ANSWER_SHARE if self.front else 1.0
         answer = self._answer(searcher, starts, bounds, int(tries * share))
         points = self._front(searcher, [*starts, answer], tries - int(tries * share))
@@ -111,7 +111,7 @@ class Prudent:
     def _is_about_money(self) -> bool:
         return self.objective == "cost" or self.budget_usd is not None
 
-    def _refuse_the_impossible(self, problem: SchedulingProblem, bounds: MakespanBounds) -> None:
+    def _refuse_impossible_limits(self, problem: SchedulingProblem, bounds: MakespanBounds) -> None:
         if self.deadline_s is not None and self.deadline_s < bounds.tight_s:
             raise BadInput(
                 f"The deadline of {self.deadline_s:g} s cannot be kept: no plan on this fleet takes under "
@@ -124,7 +124,7 @@ class Prudent:
                 f"${least_usd:.4g}; allow more money or add cheaper machines."
             )
 
-    def _aim(self, start: EvaluatedPlacement) -> SearchObjective:
+    def _search_objective(self, start: EvaluatedPlacement) -> SearchObjective:
         """The objective; the other measure counts a little, so that equal plans are not all alike."""
         deadline_s = math.inf if self.deadline_s is None else self.deadline_s
         budget_usd = math.inf if self.budget_usd is None else self.budget_usd
@@ -133,29 +133,35 @@ class Prudent:
     def _answer(
         self, searcher: PlacementSearch, starts: list[EvaluatedPlacement], bounds: MakespanBounds, tries: int
     ) -> EvaluatedPlacement:
-        aim = self._aim(starts[0])
-        if not any(found.within(aim) for found in starts):
-            starts = [*starts, *self._rescue(searcher, starts, aim, tries // 4)]
-        allowed = sorted((found for found in starts if found.within(aim)), key=lambda each: each.energy(aim))
-        thrifty, n = self.objective == "cost", len(searcher.problem.tasks)
+        objective = self._search_objective(starts[0])
+        if not any(found.within(objective) for found in starts):
+            starts = [*starts, *self._rescue(searcher, starts, objective, tries // 4)]
+        allowed = sorted(
+            (found for found in starts if found.within(objective)), key=lambda each: each.energy(objective)
+        )
+        for_cost, n = self.objective == "cost", len(searcher.problem.tasks)
         rounds = _ROUNDS_OF_SMALL if n <= _SMALL else _ROUNDS_OF_LARGE
-        enough = bounds.tight_s * aim.time_weight if self.objective == "makespan" else 0.0
+        enough = bounds.tight_s * objective.time_weight if self.objective == "makespan" else 0.0
         best = allowed[0]
         for place, factor in rounds:
             start = allowed[place] if 0 < place < len(allowed) else best
             found = searcher.improve(
-                start, aim, cooling_for(n, factor, thrifty), tries // len(rounds), enough
+                start, objective, cooling_for(n, factor, for_cost), tries // len(rounds), enough
             )
-            if found is not None and found.energy(aim) < best.energy(aim):
+            if found is not None and found.energy(objective) < best.energy(objective):
                 best = found
         return best
 
     def _rescue(
-        self, searcher: PlacementSearch, starts: list[EvaluatedPlacement], aim: SearchObjective, tries: int
+        self,
+        searcher: PlacementSearch,
+        starts: list[EvaluatedPlacement],
+        objective: SearchObjective,
+        tries: int,
     ) -> list[EvaluatedPlacement]:
         """No start keeps the limits: look only for plans that do."""
-        for start in sorted(starts, key=lambda each: each.energy(aim))[:3]:
-            found = searcher.improve(start, aim, cooling_for(len(searcher.problem.tasks)), tries // 3)
+        for start in sorted(starts, key=lambda each: each.energy(objective))[:3]:
+            found = searcher.improve(start, objective, cooling_for(len(searcher.problem.tasks)), tries // 3)
             if found is not None:
                 return [found]
         fastest = min(found.makespan_s for found in starts)
@@ -175,15 +181,15 @@ class Prudent:
             return ()
         known = pareto_front(pool)
         fastest, slowest = known[0], known[-1]
-        steps, heat = max(self.front - 1, 1), cooling_for(len(searcher.problem.tasks), thrifty=True)
+        steps, cooling = max(self.front - 1, 1), cooling_for(len(searcher.problem.tasks), for_cost=True)
         ratio = slowest.makespan_s / fastest.makespan_s if fastest.makespan_s > 0 else 1.0
         for step in range(steps, 0, -1):
             deadline_s = fastest.makespan_s * ratio ** (step / steps)
             start = min(
                 (each for each in pool if each.makespan_s <= deadline_s), key=lambda each: each.cost_usd
             )
-            aim = objective_for("cost", start, deadline_s, math.inf)
-            found = searcher.improve(start, aim, heat, tries // steps)
+            objective = objective_for("cost", start, deadline_s, math.inf)
+            found = searcher.improve(start, objective, cooling, tries // steps)
             if found is not None:
                 pool.append(found)
         points = _thinned(pareto_front(pool), self.front)
@@ -201,13 +207,13 @@ def default_evaluations(activations: int) -> int:
     return int(max(min(2_000_000, 40_000 * activations, 1_200_000 * (1000 / activations) ** 1.3), 1))
 
 
-def cooling_for(activations: int, factor: float = 1.0, thrifty: bool = False) -> CoolingSchedule:
+def cooling_for(activations: int, factor: float = 1.0, for_cost: bool = False) -> CoolingSchedule:
     """A temperature at which one activation matters: the more there are, the less each adds to the whole.
 
-    A bill is seldom settled by what ends last, so a thrifty search looks everywhere.
+    The cost seldom depends on what ends last, so a search for cost moves all activations alike.
     """
     first = factor * min(0.1 / activations, 0.01)
-    return CoolingSchedule(first, first / 50, 0.1, 0.0) if thrifty else CoolingSchedule(first, first / 50)
+    return CoolingSchedule(first, first / 50, 0.1, 0.0) if for_cost else CoolingSchedule(first, first / 50)
 
 
 def objective_for(
@@ -227,7 +233,7 @@ def _baselines(
 ) -> dict[str, EvaluatedPlacement]:
     large = len(problem.tasks) * len(problem.lanes) > _QUICK_FROM
     return {
-        name: searcher.judge(scheduler_named(name).propose(problem, seed).placement)
+        name: searcher.evaluate(scheduler_named(name).propose(problem, seed).placement)
         for name in (_QUICK if large else BASELINES)
     }
 
@@ -242,11 +248,11 @@ def _thinned(points: list[EvaluatedPlacement], most: int) -> list[EvaluatedPlace
 
 
 _MAX_PAIRS = 100_000_000
-"""So many pairs of activation and lane may be looked at in all."""
+"""The most pairs of activation and lane that are looked at in all."""
 
 
 _MAX_SUBFLEETS = 400
-"""No more parts than this."""
+"""The most subfleets that are tried."""
 
 
 def placements_on_subfleets(problem: SchedulingProblem) -> Iterator[Placement]:

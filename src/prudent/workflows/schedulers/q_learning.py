@@ -1,6 +1,6 @@
-"""Q-learning as in WorkflowSim4RL: an episode is a simulated run, the best one's placement is the plan.
+"""Q-learning as in WorkflowSim4RL: an episode is a simulated run, the best episode's placement is the plan.
 
-What q-learning keeps between episodes, and between processes.
+Real runs are episodes, too (`with_real_episode`): only dearer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class QLearning:
     carry_on: bool = False
 
     name: ClassVar[str] = "q-learning"
-    policy: ClassVar[int | None] = None
+    rule: ClassVar[int | None] = None
 
     def __post_init__(self) -> None:
         if self.episodes < 1:
@@ -64,9 +64,9 @@ class QLearning:
         tables = self.first_tables(problem)
         learner = self._learner(tables)
         for episode in range(len(tables.makespans_s), len(tables.makespans_s) + self.episodes):
-            learner.mind["reward"] = 0.0
+            learner.parameters["reward"] = 0.0
             trace = self._play(problem, learner, seed, episode)
-            tables = tables.after(trace, float(learner.mind["reward"][0]), problem)
+            tables = tables.after(trace, float(learner.parameters["reward"][0]), problem)
             if self.tables is not None:
                 tables.save(Path(self.tables))
         if tables.placement is None:
@@ -74,9 +74,9 @@ class QLearning:
         return ScheduleProposal(tables.placement, tables.details())
 
     def _play(self, problem: SchedulingProblem, learner: QLearnerArrays, seed: int, episode: int) -> RunTrace:
-        luck = rng_for(seed, "episode", episode)
-        weather = sample_world(problem, problem.world, int(luck.integers(1 << 62)))
-        return run_simulation(problem, weather, Q_LEARNING, learner=learner, seed=int(luck.integers(1 << 62)))
+        rng = rng_for(seed, "episode", episode)
+        sample = sample_world(problem, problem.world, int(rng.integers(1 << 62)))
+        return run_simulation(problem, sample, Q_LEARNING, learner=learner, seed=int(rng.integers(1 << 62)))
 
     def first_tables(self, problem: SchedulingProblem) -> QTables:
         if self.carry_on and self.tables is not None and Path(self.tables).exists():
@@ -86,27 +86,27 @@ class QLearning:
 
     def _time_alone(self, problem: SchedulingProblem) -> np.ndarray:
         """Before the first episode every activation runs alone, on the first machine: that is usual."""
-        habits = np.zeros(1 + len(problem.vms), dtype=INDEX_STATISTICS)
+        statistics = np.zeros(1 + len(problem.vms), dtype=INDEX_STATISTICS)
         alone_s = (
             problem.tasks["hold_s"] + problem.tasks["stage_s"] + problem.run_s[:, problem.lanes[0]["kind"]]
         )
         for index in self.alpha * alone_s:
-            update_statistics(habits, 0, index)
-        return habits
+            update_statistics(statistics, 0, index)
+        return statistics
 
     def _learner(self, tables: QTables) -> QLearnerArrays:
-        mind = np.zeros(1, dtype=LEARNER_PARAMETERS)
+        parameters = np.zeros(1, dtype=LEARNER_PARAMETERS)
         for name in ("alpha", "gamma", "rate", "epsilon", "initial_q"):
-            mind[name] = getattr(self, name)
-        return QLearnerArrays(tables.q, mind, tables.habits)
+            parameters[name] = getattr(self, name)
+        return QLearnerArrays(tables.q, parameters, tables.statistics)
 
 
 @dataclass(frozen=True, eq=False)
 class QTables:
-    """The values of every action, the machines' habits, and the best episode so far."""
+    """Q-values of actions, statistics of machines, and the best episode so far; saved between calls."""
 
     q: Floats
-    habits: Records
+    statistics: Records
     makespans_s: tuple[float, ...] = ()
     rewards: tuple[float, ...] = ()
     placement: Placement | None = None
@@ -114,7 +114,7 @@ class QTables:
     fingerprint: str = ""
 
     def after(self, trace: RunTrace, reward: float, problem: SchedulingProblem) -> QTables:
-        """With one more episode; a run that did not finish cannot be the best."""
+        """The tables after one more episode; a run that did not finish cannot be the best."""
         finished = trace.done == len(problem.tasks)
         better = finished and trace.makespan_s < self.best_s
         return replace(
@@ -136,14 +136,14 @@ class QTables:
         }
 
     def save(self, path: Path) -> None:
-        """Write all of it; the old file stays whole until the new one is."""
+        """Write the tables; the old file stays intact until the new one is complete."""
         nothing = np.zeros(0, dtype=np.int64)
         fresh = path.with_name(path.name + ".new")
         with fresh.open("wb") as file:
             np.savez(
                 file,
                 q=self.q,
-                habits=self.habits,
+                habits=self.statistics,
                 makespans_s=self.makespans_s,
                 rewards=self.rewards,
                 lane=self.placement.lane if self.placement else nothing,
@@ -181,8 +181,8 @@ class QTables:
 def with_real_episode(
     tables: QTables, execution: Execution, problem: SchedulingProblem, learner: QLearning
 ) -> QTables:
-    """The tables after one more episode, which really happened: the rule of `agent.learn`, end by end."""
-    q, habits, praised = tables.q.copy(), tables.habits.copy(), 0.0
+    """The tables after a real run as one more episode: the rule of `agent.update_q`, end by end."""
+    q, statistics, praised = tables.q.copy(), tables.statistics.copy(), 0.0
     order = np.argsort(execution.trace.log["end_s"], kind="stable")
     log = execution.trace.log[order]
     done = log[log["outcome"] == 0]
@@ -195,21 +195,21 @@ def with_real_episode(
         task, vm = int(row["task"]), int(problem.lanes[int(row["lane"])]["vm"])
         executed_s, queued_s = row["end_s"] - row["start_s"], max(row["start_s"] - ready_s[task], 0.0)
         index = learner.alpha * executed_s + (1.0 - learner.alpha) * queued_s
-        praise = reward(habits, index)
-        update_statistics(habits, 0, index)
-        update_statistics(habits, 1 + vm, index)
-        habits[1 + vm]["efficiency"] += learner.alpha * (praise - habits[1 + vm]["efficiency"])
+        praise = reward(statistics, index)
+        update_statistics(statistics, 0, index)
+        update_statistics(statistics, 1 + vm, index)
+        statistics[1 + vm]["efficiency"] += learner.alpha * (praise - statistics[1 + vm]["efficiency"])
         praised += praise
         waiting = (ready_s <= row["end_s"]) & (start_s > row["end_s"])
         idle = _idle(problem, log, float(row["end_s"]))
         best = float(q[np.ix_(waiting, idle)].max()) if waiting.any() and idle.any() else learner.initial_q
-        target = habits[1 + vm]["efficiency"] + learner.gamma * best
+        target = statistics[1 + vm]["efficiency"] + learner.gamma * best
         q[task, vm] += learner.rate * (target - q[task, vm])
     real = recorded_placement(execution.trace.tasks, problem.graph.order)
     learned = replace(
         tables,
         q=q,
-        habits=habits,
+        statistics=statistics,
         makespans_s=(*tables.makespans_s, execution.makespan_s),
         rewards=(*tables.rewards, praised),
         fingerprint=problem.workflow.fingerprint,
@@ -221,11 +221,11 @@ def with_real_episode(
 def with_best_placement(
     tables: QTables, problem: SchedulingProblem, placements: Sequence[Placement]
 ) -> QTables:
-    """With the best of these placements, by what they take with the estimates of the problem."""
-    weather = sample_world(problem, problem.world.calm(), 0)
+    """The tables with the fastest of these placements, by the estimates of the problem."""
+    sample = sample_world(problem, problem.world.calm(), 0)
     best, best_s = None, np.inf
     for placement in placements:
-        takes_s = run_simulation(problem, weather, PLAN, placement=placement).makespan_s
+        takes_s = run_simulation(problem, sample, PLAN, placement=placement).makespan_s
         if takes_s < best_s:
             best, best_s = placement, takes_s
     return replace(tables, placement=best, best_s=best_s)

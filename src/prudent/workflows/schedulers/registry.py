@@ -1,4 +1,4 @@
-"""What a scheduler is, and the list of them."""
+"""The Scheduler protocol, what schedulers propose, and the registry of them by name."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:  # the compiler behind them takes half a second to load, and n
 
 @dataclass(frozen=True, eq=False)
 class ScheduleProposal:
-    """A placement and what the scheduler has to tell about it (plain values, saved with the plan).
+    """A placement and details about it (plain values, saved with the plan).
 
-    `policy` says how it is to be followed, `front` what else there is between fast and cheap.
+    `policy` says how it is to be followed; `front` lists other points between fast and cheap.
     """
 
     placement: Placement
@@ -30,9 +30,9 @@ class ScheduleProposal:
 class Scheduler(Protocol):
     """Turns a problem into a placement; deterministic for a seed.
 
-    `schedule` and `simulate` call it. A scheduler that decides while the run goes on names its rule in
-    `policy` (see `policies`), and `simulate` then lets the engine decide; for the others `policy` is None and
-    `propose` is called before the run. Options are the fields of the implementing dataclass.
+    `schedule` and `simulate` call it. A scheduler that decides during the run names its rule in `rule` (see
+    `simulation.rules`), and `simulate` lets the engine decide. For the others `rule` is None and `propose` is
+    called before the run. The options of a scheduler are the fields of its dataclass.
     """
 
     @property
@@ -40,7 +40,7 @@ class Scheduler(Protocol):
         """The name in the registry."""
 
     @property
-    def policy(self) -> int | None:
+    def rule(self) -> int | None:
         """The engine's rule, or None for a scheduler that plans in advance."""
 
     def propose(self, problem: SchedulingProblem, seed: int) -> ScheduleProposal:
@@ -64,7 +64,7 @@ _MODULES = {
 
 
 def schedulers() -> tuple[str, ...]:
-    """The names there are."""
+    """The names of all schedulers."""
     return tuple(_MODULES)
 
 

@@ -1,1 +1,1 @@
-"""Search for better placements: a compiled walk over a plan, small changes to it, and annealing."""
+"""Search for better placements: fast times of a plan, small moves, and simulated annealing."""

@@ -1,6 +1,6 @@
-"""What a plan is judged by: time, money, and how much being late or dear hurts.
+"""Simulated annealing: the objective, the cooling schedule, and the search itself.
 
-Simulated annealing of a draft: worse plans are accepted less and less often, the best is kept.
+Worse plans are accepted less and less often; the best plan is kept.
 """
 
 from __future__ import annotations
@@ -25,29 +25,31 @@ class SearchObjective(NamedTuple):
 
 
 @inlined
-def energy(aim: SearchObjective, makespan_s: float, cost_usd: float) -> float:
-    """What the search makes small."""
-    total = aim.time_weight * makespan_s + aim.cost_weight * cost_usd
-    if makespan_s > aim.deadline_s:
-        total += aim.late_weight * (makespan_s - aim.deadline_s)
-    if cost_usd > aim.budget_usd:
-        total += aim.over_weight * (cost_usd - aim.budget_usd)
+def energy(objective: SearchObjective, makespan_s: float, cost_usd: float) -> float:
+    """The value that the search minimises."""
+    total = objective.time_weight * makespan_s + objective.cost_weight * cost_usd
+    if makespan_s > objective.deadline_s:
+        total += objective.late_weight * (makespan_s - objective.deadline_s)
+    if cost_usd > objective.budget_usd:
+        total += objective.over_weight * (cost_usd - objective.budget_usd)
     return total
 
 
 @inlined
-def makespan_limit_s(aim: SearchObjective, limit: float) -> float:
-    """The makespan above which the energy is above `limit` whatever the cost."""
-    if aim.time_weight * aim.deadline_s >= limit or aim.late_weight == 0.0:
-        return limit / aim.time_weight if aim.time_weight > 0.0 else math.inf
-    return (limit + aim.late_weight * aim.deadline_s) / (aim.time_weight + aim.late_weight)
+def makespan_limit_s(objective: SearchObjective, limit: float) -> float:
+    """The makespan above which the energy exceeds `limit` at any cost."""
+    if objective.time_weight * objective.deadline_s >= limit or objective.late_weight == 0.0:
+        return limit / objective.time_weight if objective.time_weight > 0.0 else math.inf
+    return (limit + objective.late_weight * objective.deadline_s) / (
+        objective.time_weight + objective.late_weight
+    )
 
 
 class CoolingSchedule(NamedTuple):
-    """How bold the search is.
+    """How readily the search accepts worse plans.
 
     The temperature falls from `first` to `last`, as shares of the energy. `focus`: how often an activation is
-    taken from those that hold up the end. `crowding`: what the mean end of lanes adds to the energy, so that
+    taken from the critical path. `crowding`: what the mean end of lanes adds to the energy, so that
     plans of one makespan are not all alike.
     """
 
@@ -59,10 +61,10 @@ class CoolingSchedule(NamedTuple):
 
 @allocation_free
 def anneal(
-    ground: SearchArrays,
-    draft: CandidatePlan,
-    aim: SearchObjective,
-    heat: CoolingSchedule,
+    arrays: SearchArrays,
+    candidate: CandidatePlan,
+    objective: SearchObjective,
+    cooling: CoolingSchedule,
     tries: int,
     enough: float,
     random: Any,
@@ -72,84 +74,85 @@ def anneal(
     best_order: Ints,
     best: Floats,
 ) -> None:
-    """Change the draft `tries` times; `best` (energy, makespan, cost) and its plan are improved in place.
+    """Change the candidate `tries` times; `best` (energy, makespan, cost) and its plan are improved in place.
 
-    Only plans within the aim's deadline and budget count as best. Ends early when the energy is `enough`.
+    Only plans within the deadline and the budget of the objective count as best. Ends early when the
+    energy is `enough`.
     """
-    makespan_s = walk(ground, draft, 0, math.inf)
-    accept(draft, 0)
-    usd = cost_usd(ground, draft)
-    now = energy(aim, makespan_s, usd) + heat.crowding * _crowding(draft)
-    length = _critical(ground, draft, path)
+    makespan_s = walk(arrays, candidate, 0, math.inf)
+    accept(candidate, 0)
+    usd = cost_usd(arrays, candidate)
+    now = energy(objective, makespan_s, usd) + cooling.crowding * _crowding(candidate)
+    length = _critical(arrays, candidate, path)
     scale = now
-    for turn in range(tries):
-        temperature = scale * heat.first * (heat.last / heat.first) ** (turn / tries)
+    for attempt in range(tries):
+        temperature = scale * cooling.first * (cooling.last / cooling.first) ** (attempt / tries)
         limit = now - temperature * math.log(1.0 - uniform(random))
-        task = draw_below(random, len(draft.order))
-        if uniform(random) < heat.focus:
+        task = draw_below(random, len(candidate.order))
+        if uniform(random) < cooling.focus:
             task = path[draw_below(random, length)]
-        first = try_move(ground, draft, random, task, move)
+        first = try_move(arrays, candidate, random, task, move)
         if first < 0:
             continue
-        makespan_s = walk(ground, draft, first, makespan_limit_s(aim, limit))
+        makespan_s = walk(arrays, candidate, first, makespan_limit_s(objective, limit))
         if makespan_s == math.inf:
-            undo(draft, move)
+            undo(candidate, move)
             continue
-        usd = cost_usd(ground, draft)
-        plain = energy(aim, makespan_s, usd)
-        then = plain + heat.crowding * _crowding(draft)
+        usd = cost_usd(arrays, candidate)
+        plain = energy(objective, makespan_s, usd)
+        then = plain + cooling.crowding * _crowding(candidate)
         if then > limit:
-            undo(draft, move)
+            undo(candidate, move)
             continue
-        accept(draft, first)
+        accept(candidate, first)
         now = then
-        length = _critical(ground, draft, path)
-        allowed = makespan_s <= aim.deadline_s and usd <= aim.budget_usd
+        length = _critical(arrays, candidate, path)
+        allowed = makespan_s <= objective.deadline_s and usd <= objective.budget_usd
         if allowed and plain < best[0] - 1e-9 * scale:
             best[0], best[1], best[2] = plain, makespan_s, usd
-            copy(draft.lane, best_lane)
-            copy(draft.order, best_order)
+            copy(candidate.lane, best_lane)
+            copy(candidate.order, best_order)
             if plain <= enough:
                 return
 
 
 @allocation_free
-def _crowding(draft: CandidatePlan) -> float:
-    """The mean time at which lanes fall idle: of two equal makespans the less crowded one leads further."""
+def _crowding(candidate: CandidatePlan) -> float:
+    """The mean end of lanes: of two equal makespans the less crowded one leaves more room to improve."""
     total = 0.0
-    for lane in range(len(draft.lane_free_s)):
-        total += max(draft.lane_free_s[lane], 0.0)
-    return total / len(draft.lane_free_s)
+    for lane in range(len(candidate.lane_free_s)):
+        total += max(candidate.lane_free_s[lane], 0.0)
+    return total / len(candidate.lane_free_s)
 
 
 @allocation_free
-def _critical(ground: SearchArrays, draft: CandidatePlan, path: Ints) -> int:
-    """The activations that hold up the end, last first; how many they are."""
-    last = draft.order[0]
-    for task in draft.order:
-        if draft.finish_s[task] > draft.finish_s[last]:
+def _critical(arrays: SearchArrays, candidate: CandidatePlan, path: Ints) -> int:
+    """Put the critical path of the plan into `path`, last first; answers its length."""
+    last = candidate.order[0]
+    for task in candidate.order:
+        if candidate.finish_s[task] > candidate.finish_s[last]:
             last = task
     path[0] = last
     length = 1
-    task, at = last, draft.place[last]
-    slack_s = 1e-9 * draft.finish_s[last]
+    task, at = last, candidate.position[last]
+    slack_s = 1e-9 * candidate.finish_s[last]
     while at > 0:
-        due_s = draft.start_s[task] - slack_s
+        due_s = candidate.start_s[task] - slack_s
         before = -1
-        for link in range(ground.beneath[task], ground.beneath[task + 1]):
-            parent = ground.parents[link]
-            if draft.finish_s[parent] + ground.post_s[parent] + ground.engine_s[task] >= due_s:
+        for link in range(arrays.parent_ptr[task], arrays.parent_ptr[task + 1]):
+            parent = arrays.parents[link]
+            if candidate.finish_s[parent] + arrays.post_s[parent] + arrays.engine_s[task] >= due_s:
                 before = parent
         if before < 0:
-            lane = draft.lane[task]
+            lane = candidate.lane[task]
             at -= 1
-            while at >= 0 and draft.lane[draft.order[at]] != lane:
+            while at >= 0 and candidate.lane[candidate.order[at]] != lane:
                 at -= 1
-            if at < 0 or draft.finish_s[draft.order[at]] < due_s:
+            if at < 0 or candidate.finish_s[candidate.order[at]] < due_s:
                 return length
-            before = draft.order[at]
+            before = candidate.order[at]
         task = before
-        at = draft.place[task]
+        at = candidate.position[task]
         path[length] = task
         length += 1
     return length

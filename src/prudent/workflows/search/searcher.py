@@ -1,4 +1,4 @@
-"""The search as Python calls it: placements in, better placements out, counted in changes tried."""
+"""The search as Python calls it: placements in, better placements out; effort counts in tried changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from prudent.workflows.simulation.records import PLAN
 from prudent.workflows.simulation.simulator import run_simulation
 
 _SLICE = 20_000
-"""So many changes are tried between two looks at the clock, when there is a limit in seconds."""
+"""How many changes are tried between two looks at the clock when there is a limit in seconds."""
 
 
 _ROUNDING = 1e-9
@@ -31,13 +31,13 @@ class EvaluatedPlacement:
     makespan_s: float
     cost_usd: float
 
-    def energy(self, aim: SearchObjective) -> float:
-        """What the aim makes of it."""
-        return float(energy(aim, self.makespan_s, self.cost_usd))
+    def energy(self, objective: SearchObjective) -> float:
+        """Its value under the objective; smaller is better."""
+        return float(energy(objective, self.makespan_s, self.cost_usd))
 
-    def within(self, aim: SearchObjective) -> bool:
-        """Whether it keeps the aim's deadline and budget."""
-        return self.makespan_s <= aim.deadline_s and self.cost_usd <= aim.budget_usd
+    def within(self, objective: SearchObjective) -> bool:
+        """Whether it keeps the deadline and the budget of the objective."""
+        return self.makespan_s <= objective.deadline_s and self.cost_usd <= objective.budget_usd
 
 
 class PlacementSearch:
@@ -62,7 +62,7 @@ class PlacementSearch:
         self._clock = clock
         self._until = clock() + seconds if math.isfinite(seconds) else math.inf
 
-    def judge(self, placement: Placement) -> EvaluatedPlacement:
+    def evaluate(self, placement: Placement) -> EvaluatedPlacement:
         """What a placement takes and costs in the calm world, by the simulator itself.
 
         The search is only nearly right where two slots share a VM's files or its late boot: there it takes
@@ -79,53 +79,70 @@ class PlacementSearch:
     def improve(
         self,
         start: EvaluatedPlacement,
-        aim: SearchObjective,
-        heat: CoolingSchedule,
+        objective: SearchObjective,
+        cooling: CoolingSchedule,
         tries: int,
         enough: float = 0.0,
     ) -> EvaluatedPlacement | None:
-        """Anneal from a placement; the best found within the aim, which may be the start, or None."""
-        found = self._anneal(start, _inside(aim), heat, tries, enough)
-        if found is not None and found.within(aim) and not found.energy(aim) > start.energy(aim):
+        """Anneal from a placement; the best found within the limits, which may be the start, or None."""
+        found = self._anneal(start, _tightened(objective), cooling, tries, enough)
+        if (
+            found is not None
+            and found.within(objective)
+            and not found.energy(objective) > start.energy(objective)
+        ):
             return found
-        return start if start.within(aim) else None
+        return start if start.within(objective) else None
 
     def _anneal(
         self,
         start: EvaluatedPlacement,
-        aim: SearchObjective,
-        heat: CoolingSchedule,
+        objective: SearchObjective,
+        cooling: CoolingSchedule,
         tries: int,
         enough: float,
     ) -> EvaluatedPlacement | None:
         n = len(self.problem.tasks)
-        draft = candidate_plan(self._ground, start.placement)
+        candidate = candidate_plan(self._ground, start.placement)
         lane, order = start.placement.lane.copy(), start.placement.order.copy()
-        first = start.energy(aim) if start.within(aim) else math.inf
+        first = start.energy(objective) if start.within(objective) else math.inf
         best = np.array([first, start.makespan_s, start.cost_usd])
-        luck = rng_for(self.seed, "search", self._runs)
+        rng = rng_for(self.seed, "search", self._runs)
         self._runs += 1
-        random = luck.integers(1 << 62, size=1).astype(np.uint64)
+        random = rng.integers(1 << 62, size=1).astype(np.uint64)
         path, move = np.zeros(n, dtype=np.int64), np.zeros(4, dtype=np.int64)
         timed = self._until < math.inf
         step = min(_SLICE, tries) if timed else tries
-        ratio = heat.last / heat.first
+        ratio = cooling.last / cooling.first
         enough *= 1 + _ROUNDING
         for at in range(0, tries, max(step, 1)):
             if self.out_of_time or best[0] <= enough:
                 break
             # A run that is cut into slices cools down along the same curve as a whole one.
             upto = min(at + step, tries)
-            part = heat._replace(
-                first=heat.first * ratio ** (at / tries), last=heat.first * ratio ** (upto / tries)
+            part = cooling._replace(
+                first=cooling.first * ratio ** (at / tries), last=cooling.first * ratio ** (upto / tries)
             )
-            anneal(self._ground, draft, aim, part, upto - at, enough, random, path, move, lane, order, best)
+            anneal(
+                self._ground,
+                candidate,
+                objective,
+                part,
+                upto - at,
+                enough,
+                random,
+                path,
+                move,
+                lane,
+                order,
+                best,
+            )
             self.tried += upto - at
-        return self.judge(Placement(lane, order)) if best[0] < math.inf else None
+        return self.evaluate(Placement(lane, order)) if best[0] < math.inf else None
 
 
-def _inside(aim: SearchObjective) -> SearchObjective:
-    """The limits a hair tighter, so that rounding does not make a plan late."""
-    return aim._replace(
-        deadline_s=aim.deadline_s * (1 - _ROUNDING), budget_usd=aim.budget_usd * (1 - _ROUNDING)
+def _tightened(objective: SearchObjective) -> SearchObjective:
+    """The objective with slightly tighter limits, so that rounding does not make a plan late."""
+    return objective._replace(
+        deadline_s=objective.deadline_s * (1 - _ROUNDING), budget_usd=objective.budget_usd * (1 - _ROUNDING)
     )

@@ -1,1 +1,1 @@
-"""The discrete-event simulator: compiled code on arrays of records."""
+"""The discrete-event simulator of workflows: compiled code that works on arrays of records."""

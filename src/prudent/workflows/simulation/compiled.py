@@ -1,7 +1,4 @@
-"""Numba's compiler as typed decorators, so that strict type checks see through them.
-
-Random numbers inside compiled code: a generator whose state is an array, so that runs do not share it.
-"""
+"""What compiled code is made of: Numba's compiler as typed decorators, array types, random numbers."""
 
 from __future__ import annotations
 
@@ -21,15 +18,15 @@ def compiled(function: Function) -> Function:
 
 
 def allocation_free(function: Function) -> Function:
-    """As `compiled`, but without reference counts, and so without making arrays.
+    """As `compiled`, but without reference counts; such a function cannot allocate arrays.
 
-    Counting who holds which array at every step made the simulator three times slower.
+    Reference counts at every step made the simulator three times slower.
     """
     return cast(Function, njit(cache=True, _nrt=False)(function))
 
 
 def inlined(function: Function) -> Function:
-    """As `bare`, and put into the caller: for small steps of a hot loop."""
+    """As `allocation_free`, and inlined into the caller: for small steps of a hot loop."""
     return cast(Function, njit(cache=True, _nrt=False, forceinline=True)(function))
 
 

@@ -1,4 +1,4 @@
-"""A workflow as flat arrays, the only form in which compiled code sees it."""
+"""A workflow as flat arrays, the only form in which compiled code reads it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class WorkflowGraph(NamedTuple):
     """n activations by position; lists of lists as (ptr, values): those of i are values[ptr[i]:ptr[i + 1]].
 
     `edge_bytes` runs along `parents`: what the child reads that this parent wrote. `staged` are the inputs an
-    activation has to fetch (distinct, not written by itself), `foreign_bytes` those of them nobody here
+    activation has to fetch (distinct, not written by itself), `external_bytes` those of them nobody here
     writes.
     """
 
     runtime_s: Floats
     staged_bytes: Floats
-    foreign_bytes: Floats
+    external_bytes: Floats
     parent_ptr: Ints
     parents: Ints
     edge_bytes: Floats
@@ -58,7 +58,7 @@ def flatten(workflow: Workflow) -> WorkflowGraph:
     return WorkflowGraph(
         runtime_s=np.array([activation.runtime_s for activation in activations], dtype=np.float64),
         staged_bytes=np.array([sum(names.values()) for names in staged], dtype=np.float64),
-        foreign_bytes=np.array(
+        external_bytes=np.array(
             [sum(size for name, size in names.items() if name not in writers) for names in staged],
             dtype=np.float64,
         ),

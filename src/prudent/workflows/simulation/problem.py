@@ -1,4 +1,4 @@
-"""A workflow, a fleet and a world brought together as records for compiled code."""
+"""A scheduling problem (workflow, fleet and world) as records, samples of its world, and placements."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class SchedulingProblem:
     links: Records
     lanes: Records
     vms: Records
-    rules: Records
+    state: Records
     run_s: Floats
 
     @property
@@ -68,27 +68,28 @@ class SchedulingProblem:
 
 @dataclass(frozen=True, eq=False)
 class WorldSample:
-    """One realisation of a world: every draw a run may need, by activation or VM, not by order of events.
+    """One sample of a world: each random value a run may need, by activation or VM, not by order of events.
 
-    So two schedulers meet the same luck. `fails_at[i, a]`: the part of attempt a at which activation i fails
-    (2: never). `lives_s[v, k]`: how long VM v runs after its k-th boot. `drift[v, q]`: speed in period q.
+    Thus two schedulers meet the same conditions. `fails_at[i, a]`: the part of attempt a at which activation
+    i fails (2: never). `lives_s[v, k]`: how long VM v runs after its k-th boot. `drift[v, q]`: speed in
+    period q.
     """
 
     tasks: Records
     vms: Records
-    rules: Records
+    state: Records
     fails_at: Floats
     drift: Floats
     lives_s: Floats
 
 
 def build_problem(workflow: Workflow, fleet: Fleet, world: World) -> SchedulingProblem:
-    """The problem's records; the last few are kept, because planners ask again and again."""
+    """The records of a problem; the last 16 are cached, because planners ask repeatedly."""
     return _build_problem(_ByIdentity(workflow), _ByIdentity(fleet), world)
 
 
 class _ByIdentity:
-    """A key that is equal only for the very same object: comparing contents would take longer."""
+    """A cache key that is equal only for the same object: comparing contents would take longer."""
 
     def __init__(self, thing: Workflow | Fleet) -> None:
         self.thing = thing
@@ -106,15 +107,15 @@ def _build_problem(same_workflow: _ByIdentity, same_fleet: _ByIdentity, world: W
     kinds: dict[tuple[str, float], int] = {}
     for vm in fleet.vms:
         kinds.setdefault((vm.machine, vm.speed), len(kinds))
-    rules = np.zeros(1, dtype=RUN_STATE)
-    rules["storage"] = _STORAGE[world.storage]
-    rules["bytes_per_s"] = world.bandwidth_mb_s * 1e6
-    rules["grain_s"] = 3600.0 if world.billing == "hour" else 0.0
-    rules["boots_late"] = world.boot == "first-use"
-    rules["drift_period_s"] = world.drift_period_s
+    state = np.zeros(1, dtype=RUN_STATE)
+    state["storage"] = _STORAGE[world.storage]
+    state["bytes_per_s"] = world.bandwidth_mb_s * 1e6
+    state["billing_step_s"] = 3600.0 if world.billing == "hour" else 0.0
+    state["boots_at_first_use"] = world.boot == "first-use"
+    state["drift_period_s"] = world.drift_period_s
     tasks, links = _tasks(workflow.graph, world)
     lanes, vms = _lanes(fleet, kinds, world)
-    return SchedulingProblem(workflow, fleet, world, tasks, links, lanes, vms, rules, _run_s(workflow, kinds))
+    return SchedulingProblem(workflow, fleet, world, tasks, links, lanes, vms, state, _run_s(workflow, kinds))
 
 
 def _run_s(workflow: Workflow, kinds: dict[tuple[str, float], int]) -> Floats:
@@ -149,7 +150,7 @@ def _tasks(graph: WorkflowGraph, world: World) -> tuple[Records, Records]:
     tasks["end"] = offsets[4::4]
     tasks["missing"] = counts[0]
     tasks["staged_bytes"] = graph.staged_bytes
-    tasks["foreign_bytes"] = graph.foreign_bytes
+    tasks["external_bytes"] = graph.external_bytes
     if world.storage == "shared":
         tasks["stage_s"] = graph.staged_bytes / (world.bandwidth_mb_s * 1e6)
     tasks["engine_s"] = world.engine_s.mean
@@ -176,11 +177,11 @@ def _lanes(fleet: Fleet, kinds: dict[tuple[str, float], int], world: World) -> t
 
 
 def sample_world(problem: SchedulingProblem, world: World, seed: int) -> WorldSample:
-    """Draw one realisation of the world; a calm world has only one."""
+    """Draw one sample of the world; a calm world has only one."""
     if world.is_calm:
         ones, never = np.ones((len(problem.vms), 1)), np.full((len(problem.vms), 1), np.inf)
         fails_at = np.full((len(problem.tasks), 1), 2.0)
-        return WorldSample(problem.tasks, problem.vms, problem.rules, fails_at, ones, never)
+        return WorldSample(problem.tasks, problem.vms, problem.state, fails_at, ones, never)
     n, m = len(problem.tasks), len(problem.vms)
     tasks, vms = problem.tasks.copy(), problem.vms.copy()
     tasks["engine_s"] = world.engine_s.draw(rng_for(seed, "weather", "engine"), n)
@@ -196,15 +197,15 @@ def sample_world(problem: SchedulingProblem, world: World, seed: int) -> WorldSa
     if world.drift is not None:
         drift = _factors(world.drift.draw(rng_for(seed, "weather", "drift"), (m, _DRIFTS)))
     lives_s = _lives(problem, world, vms, seed)
-    return WorldSample(tasks, vms, problem.rules, _fails_at(n, world, seed), drift, lives_s)
+    return WorldSample(tasks, vms, problem.state, _fails_at(n, world, seed), drift, lives_s)
 
 
 def _fails_at(n: int, world: World, seed: int) -> Floats:
     shape = n, world.retries + 1
     if not world.failure_rate:
         return np.full(shape, 2.0)
-    luck = rng_for(seed, "weather", "failures").random(shape)
-    return np.where(luck < world.failure_rate, rng_for(seed, "weather", "points").random(shape), 2.0)
+    draws = rng_for(seed, "weather", "failures").random(shape)
+    return np.where(draws < world.failure_rate, rng_for(seed, "weather", "points").random(shape), 2.0)
 
 
 def _lives(problem: SchedulingProblem, world: World, vms: Records, seed: int) -> Floats:
@@ -219,24 +220,24 @@ def _lives(problem: SchedulingProblem, world: World, vms: Records, seed: int) ->
         spot: NDArray[np.bool_] = np.array([vm.spot for vm in problem.fleet.vms])
         taken_s = world.spot_lifetime_s.draw(rng_for(seed, "weather", "spot"), (m, _LIVES))
         lives_s[spot] = taken_s[spot]
-        vms["mortal"] = spot
+        vms["revocable"] = spot
     return lives_s
 
 
 def _factors(drawn: Floats) -> Floats:
-    """A machine that stands still would never finish: a factor is at least one hundredth."""
+    """Speed factors of at least one hundredth: on a machine that stands still nothing would ever finish."""
     return np.maximum(drawn, 0.01)
 
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Where and in which order: `lane[i]` of activation i; `order` lists all, first to start first."""
+    """Where and in which order activations run: `lane[i]` of activation i; `order` lists all by start."""
 
     lane: Ints
     order: Ints
 
 
 def recorded_placement(tasks: Records, order: Ints) -> Placement:
-    """The placement that records describe, once their lanes and starts are set."""
+    """The placement that task records describe, once their lanes and starts are set."""
     by_start = order[np.argsort(tasks["start_s"][order], kind="stable")]
     return Placement(tasks["lane"].copy(), by_start)

@@ -1,8 +1,7 @@
-"""Two binary heaps in arrays: events by time, then kind, then id; ready activations by key, then id.
+"""Queues of the engine: events by time, then kind, then id; ready activations by key, then id.
 
-So every run is deterministic. `sizes` is (number of events, of ready activations, of idle lanes).
-
-When an activation may start: its parents are done, and whoever places it hears of it.
+The order is total, so every run is deterministic. `sizes` is (number of events, of ready activations, of idle
+lanes). `release` and `become_ready` put activations into the ready queue.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ KIND = 1 << KIND_BITS
 
 
 @inlined
-def push_event(events: Records, sizes: Ints, time: float, code: int, mark: int) -> None:
-    """Add an event; `mark` tells one that was overtaken from a valid one."""
+def push_event(events: Records, sizes: Ints, time: float, code: int, generation: int) -> None:
+    """Add an event; `generation` tells outdated events from valid ones."""
     at = sizes[0]
     sizes[0] += 1
     while at > 0:
@@ -38,7 +37,7 @@ def push_event(events: Records, sizes: Ints, time: float, code: int, mark: int) 
         at = up
     events[at].time = time
     events[at].code = code
-    events[at].mark = mark
+    events[at].generation = generation
 
 
 @inlined
@@ -66,85 +65,92 @@ def pop_event(events: Records, sizes: Ints) -> None:
 
 
 @inlined
-def push_ready(bag: Records, sizes: Ints, task: int, key: float, ordered: bool) -> None:
-    """Add a ready activation; an ordered bag is a heap, others are in no order."""
+def push_ready(ready_queue: Records, sizes: Ints, task: int, key: float, ordered: bool) -> None:
+    """Add a ready activation; an ordered queue is a heap, others are in no order."""
     at = sizes[1]
     sizes[1] += 1
     while ordered and at > 0:
         up = (at - 1) >> 1
-        if bag[up].key < key or (bag[up].key == key and bag[up].task < task):
+        if ready_queue[up].key < key or (ready_queue[up].key == key and ready_queue[up].task < task):
             break
-        bag[at] = bag[up]
+        ready_queue[at] = ready_queue[up]
         at = up
-    bag[at].key = key
-    bag[at].task = task
+    ready_queue[at].key = key
+    ready_queue[at].task = task
 
 
 @inlined
-def insert_ready(bag: Records, sizes: Ints, task: int, key: float) -> None:
-    """Add a ready activation to a bag that is kept sorted, for rules that look at many in order."""
+def insert_ready(ready_queue: Records, sizes: Ints, task: int, key: float) -> None:
+    """Add a ready activation to a queue that is kept sorted, for rules that look at many in order."""
     at = sizes[1]
     sizes[1] += 1
-    while at > 0 and (bag[at - 1].key > key or (bag[at - 1].key == key and bag[at - 1].task > task)):
-        bag[at] = bag[at - 1]
+    while at > 0 and (
+        ready_queue[at - 1].key > key or (ready_queue[at - 1].key == key and ready_queue[at - 1].task > task)
+    ):
+        ready_queue[at] = ready_queue[at - 1]
         at -= 1
-    bag[at].key = key
-    bag[at].task = task
+    ready_queue[at].key = key
+    ready_queue[at].task = task
 
 
 @inlined
-def remove_ready(bag: Records, sizes: Ints, at: int) -> None:
-    """Remove the entry at a position of a sorted bag."""
+def remove_ready(ready_queue: Records, sizes: Ints, at: int) -> None:
+    """Remove the entry at a position of a sorted queue."""
     sizes[1] -= 1
     for place in range(at, sizes[1]):
-        bag[place] = bag[place + 1]
+        ready_queue[place] = ready_queue[place + 1]
 
 
 @inlined
-def pop_ready(bag: Records, sizes: Ints, at: int, ordered: bool) -> None:
-    """Remove the entry at a position (0 in an ordered bag)."""
+def pop_ready(ready_queue: Records, sizes: Ints, at: int, ordered: bool) -> None:
+    """Remove the entry at a position (0 in an ordered queue)."""
     sizes[1] -= 1
     size = sizes[1]
-    key, task = bag[size].key, bag[size].task
+    key, task = ready_queue[size].key, ready_queue[size].task
     while ordered:
         down = 2 * at + 1
         if down >= size:
             break
         right = down + 1
         if right < size and (
-            bag[right].key < bag[down].key
-            or (bag[right].key == bag[down].key and bag[right].task < bag[down].task)
+            ready_queue[right].key < ready_queue[down].key
+            or (
+                ready_queue[right].key == ready_queue[down].key
+                and ready_queue[right].task < ready_queue[down].task
+            )
         ):
             down = right
-        if key < bag[down].key or (key == bag[down].key and task < bag[down].task):
+        if key < ready_queue[down].key or (key == ready_queue[down].key and task < ready_queue[down].task):
             break
-        bag[at] = bag[down]
+        ready_queue[at] = ready_queue[down]
         at = down
-    bag[at].key = key
-    bag[at].task = task
+    ready_queue[at].key = key
+    ready_queue[at].task = task
 
 
 @inlined
 def release(
-    tasks: Records, rules: Records, events: Records, bag: Records, sizes: Ints, task: int, now: float
+    tasks: Records, state: Records, events: Records, ready_queue: Records, sizes: Ints, task: int, now: float
 ) -> None:
-    """All parents are done: ready now, or when the engine has noticed."""
-    at_s = tasks[task].heard_s + tasks[task].engine_s
+    """All parents are done: ready now, or after the overhead of the workflow engine."""
+    at_s = tasks[task].notified_s + tasks[task].engine_s
     if at_s > now:
         tasks[task].status = WAITING
         push_event(events, sizes, at_s, READY * KIND + task, 0)
     else:
-        become_ready(tasks, rules, bag, sizes, task, now)
+        become_ready(tasks, state, ready_queue, sizes, task, now)
 
 
 @inlined
-def become_ready(tasks: Records, rules: Records, bag: Records, sizes: Ints, task: int, now: float) -> None:
+def become_ready(
+    tasks: Records, state: Records, ready_queue: Records, sizes: Ints, task: int, now: float
+) -> None:
     tasks[task].status = IS_READY
     tasks[task].ready_s = now
-    policy = rules[0].policy
-    if policy == ADAPTIVE:
-        if rules[0].adrift == 1:
-            insert_ready(bag, sizes, task, -tasks[task].priority)
-    elif policy != PLAN or tasks[task].orphan == 1:
-        key = -tasks[task].priority if policy == PRIORITY else now
-        push_ready(bag, sizes, task, key, is_ordered(policy))
+    rule = state[0].rule
+    if rule == ADAPTIVE:
+        if state[0].plan_abandoned == 1:
+            insert_ready(ready_queue, sizes, task, -tasks[task].priority)
+    elif rule != PLAN or tasks[task].orphan == 1:
+        key = -tasks[task].priority if rule == PRIORITY else now
+        push_ready(ready_queue, sizes, task, key, is_ordered(rule))

@@ -1,6 +1,7 @@
-"""The rows of memory that compiled code works on: one array of records per noun.
+"""Record types (NumPy dtypes) and constants of the simulator: one array of records per noun.
 
-Few arrays of many fields, because every array handed to a compiled function costs time at each call.
+There are few arrays with many fields, because each array that is handed to a
+compiled function costs time at every call.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ def _record(floats: str, ints: str) -> np.dtype[Any]:
 
 
 TASK = _record(
-    # What it takes: bytes of all inputs, of those nobody here writes; time to stage on shared storage.
-    "staged_bytes foreign_bytes stage_s "
-    # The weather's overheads for it.
+    # Needs: bytes of all inputs, of those no activation writes; seconds to stage them on shared storage.
+    "staged_bytes external_bytes stage_s "
+    # Its overheads in this sample of the world.
     "engine_s hold_s post_s "
-    # What happens: when its parents were heard of, when it was ready, ran, ended.
-    "heard_s ready_s start_s finish_s priority",
-    # Where its links are: parents, then children, inputs to stage, files it writes, up to `end`.
+    # Progress: when the end of its parents was known, when it was ready, started, finished.
+    "notified_s ready_s start_s finish_s priority",
+    # Where its links begin: parents, then children, inputs to stage, files it writes, up to `end`.
     "parents children staged written end "
-    # What happens: parents still missing, attempts made, lane, whether its planned VM is gone.
+    # Progress: parents still missing, attempts made, lane, whether its planned VM is gone.
     "status missing attempt lane orphan",
 )
 
@@ -49,27 +50,27 @@ LINK = _record("bytes", "other")
 
 
 LANE = _record(
-    # When what runs here began to compute; when the lane is expected to be free (scratch of a rule).
-    "computes_s free_s",
-    # Whether the adaptive rule must not use it.
-    "vm kind task mark row next last closed",
+    # When the running activation began to compute; when the lane is expected to be free (scratch space).
+    "compute_from_s free_s",
+    # `generation` counts starts, so that outdated events are known; `closed`: adaptive rules must not use it.
+    "vm kind task generation row next last closed",
 )
 
 
 VM = _record(
-    # Computing time promised for what was done here, and seen.
-    "price minimum_s speed boot_s from_s up_s last_s promised_s seen_s",
-    "kind mortal life",
+    # promised_s, measured_s: nominal and measured computing time of what was done here.
+    "price minimum_s speed boot_s from_s up_s last_s promised_s measured_s",
+    "kind revocable boots",
 )
 
 
 RUN_STATE = _record(
-    "bytes_per_s grain_s drift_period_s moved_bytes",
-    "storage boots_late policy done retries log turn dead seed adrift",
+    "bytes_per_s billing_step_s drift_period_s moved_bytes",
+    "storage boots_at_first_use rule done retries log next_lane given_up seed plan_abandoned",
 )
 
 
-EVENT = _record("time", "code mark")
+EVENT = _record("time", "code generation")
 
 
 READY_ENTRY = _record("key", "task")
@@ -82,6 +83,6 @@ PLAN, FCFS, ROUND_ROBIN, MIN_MIN, MAX_MIN, MCT, DATA_AWARE, RANDOM, PRIORITY, Q_
 
 
 @inlined
-def is_ordered(policy: int) -> bool:
-    """Whether the rule takes ready activations in the order of a key; the others look at all of them."""
-    return policy not in (MIN_MIN, MAX_MIN, RANDOM)
+def is_ordered(rule: int) -> bool:
+    """Whether the rule takes ready activations by a key; the other rules look at all of them."""
+    return rule not in (MIN_MIN, MAX_MIN, RANDOM)

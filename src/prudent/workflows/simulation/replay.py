@@ -1,9 +1,7 @@
-"""What a run costs: each VM from its boot to its last use.
+"""Times and bill of a plan in the calm world without events, and the bill of any run.
 
-A plan's times in the calm world without events: for optimisers that try thousands of plans a second.
-
-When every lane's order is fixed and nothing unforeseen happens, starts follow from one walk over the
-activations.
+When every lane's order is fixed and nothing random happens, starts follow from one walk over the activations:
+fast enough for optimisers that try thousands of plans a second.
 """
 
 from __future__ import annotations
@@ -20,24 +18,24 @@ from prudent.workflows.simulation.staging import arrival_s, missing_bytes
 
 
 @allocation_free
-def bill_usd(vms: Records, rules: Records, vm: int, rented_s: float) -> float:
+def bill_usd(vms: Records, state: Records, vm: int, rented_s: float) -> float:
     """What a VM costs that was rented for so long."""
     billed_s = max(rented_s, vms[vm].minimum_s)
-    if rules[0].grain_s > 0.0:
-        billed_s = max(math.ceil(billed_s / rules[0].grain_s - 1e-9), 1.0) * rules[0].grain_s
+    if state[0].billing_step_s > 0.0:
+        billed_s = max(math.ceil(billed_s / state[0].billing_step_s - 1e-9), 1.0) * state[0].billing_step_s
     return billed_s * vms[vm].price  # type: ignore[no-any-return]
 
 
 @compiled
-def run_totals(vms: Records, rules: Records, log: Records) -> Floats:
+def run_totals(vms: Records, state: Records, log: Records) -> Floats:
     """Makespan (s), busy time (s) and cost (USD), over all attempts."""
     sums = np.zeros(3)
-    for row in range(rules[0].log):
+    for row in range(state[0].log):
         sums[0] = max(sums[0], log[row].end_s)
         sums[1] += log[row].end_s - log[row].start_s
     for vm in range(len(vms)):
         if vms[vm].last_s >= 0.0:
-            sums[2] += bill_usd(vms, rules, vm, vms[vm].last_s - vms[vm].from_s)
+            sums[2] += bill_usd(vms, state, vm, vms[vm].last_s - vms[vm].from_s)
     return sums
 
 
@@ -47,7 +45,7 @@ def replay(
     links: Records,
     lanes: Records,
     vms: Records,
-    rules: Records,
+    state: Records,
     run_s: Floats,
     present: Any,
     lane_of: Ints,
@@ -62,11 +60,11 @@ def replay(
     """
     sums[:] = 0.0
     for vm in range(len(vms)):
-        vms[vm].from_s = -1.0 if rules[0].boots_late == 1 else 0.0
-        vms[vm].up_s = 0.0 if rules[0].boots_late == 1 else vms[vm].boot_s
+        vms[vm].from_s = -1.0 if state[0].boots_at_first_use == 1 else 0.0
+        vms[vm].up_s = 0.0 if state[0].boots_at_first_use == 1 else vms[vm].boot_s
         vms[vm].last_s = -1.0
     free_s[:] = 0.0
-    if rules[0].storage == LOCAL:
+    if state[0].storage == LOCAL:
         present[:, :] = 0
     for task in order:
         lane = lane_of[task]
@@ -81,10 +79,10 @@ def replay(
             vms[vm].up_s = start_s + vms[vm].boot_s
         start_s = max(start_s, vms[vm].up_s)
         held_s = tasks[task].hold_s + tasks[task].stage_s + run_s[task, lanes[lane].kind]
-        if rules[0].storage == NETWORK:
-            start_s = max(start_s, arrival_s(tasks, links, lanes, rules, task, vm))
-        elif rules[0].storage == LOCAL:
-            held_s += missing_bytes(tasks, links, lanes, rules, present, task, vm) / rules[0].bytes_per_s
+        if state[0].storage == NETWORK:
+            start_s = max(start_s, arrival_s(tasks, links, lanes, state, task, vm))
+        elif state[0].storage == LOCAL:
+            held_s += missing_bytes(tasks, links, lanes, state, present, task, vm) / state[0].bytes_per_s
             for at in range(tasks[task].staged, tasks[task].end):
                 present[vm, links[at].other] = 1
         tasks[task].lane = lane
@@ -96,7 +94,7 @@ def replay(
         sums[1] += held_s
     for vm in range(len(vms)):
         if vms[vm].last_s >= 0.0:
-            sums[2] += bill_usd(vms, rules, vm, vms[vm].last_s - vms[vm].from_s)
+            sums[2] += bill_usd(vms, state, vm, vms[vm].last_s - vms[vm].from_s)
 
 
 class Replayer:
@@ -119,7 +117,7 @@ class Replayer:
         """Makespan (s), busy time (s) and cost (USD) of a placement."""
         problem = self.problem
         replay(
-            self.tasks, problem.links, problem.lanes, self.vms, problem.rules, problem.run_s, self.present,
+            self.tasks, problem.links, problem.lanes, self.vms, problem.state, problem.run_s, self.present,
             placement.lane, placement.order, self.free_s, self.sums,
         )  # fmt: skip
         return float(self.sums[0]), float(self.sums[1]), float(self.sums[2])

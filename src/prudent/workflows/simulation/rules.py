@@ -1,4 +1,4 @@
-"""Rules that place ready activations on idle lanes while the simulation runs."""
+"""Online rules: they place ready activations on idle lanes while the simulation runs."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ def pick_next(
     links: Records,
     lanes: Records,
     vms: Records,
-    rules: Records,
+    state: Records,
     run_s: Floats,
     present: Any,
-    bag: Records,
+    ready_queue: Records,
     sizes: Ints,
-    choice: Ints,
+    candidates: Ints,
     q: Floats,
-    mind: Records,
+    parameters: Records,
     random: Any,
     now: float,
 ) -> tuple[int, int]:
     """Position in the bag and lane of the next placement; lane -1 when nothing should start now."""
-    policy = rules[0].policy
-    if policy == ADAPTIVE:
-        return pick_adaptively(tasks, links, lanes, vms, rules, run_s, present, bag, sizes, now)
-    if policy in (MIN_MIN, MAX_MIN):
-        return _pick_extreme(tasks, links, lanes, rules, run_s, present, bag, sizes, choice, now)
-    if policy == RANDOM:
+    rule = state[0].rule
+    if rule == ADAPTIVE:
+        return pick_adaptively(tasks, links, lanes, vms, state, run_s, present, ready_queue, sizes, now)
+    if rule in (MIN_MIN, MAX_MIN):
+        return _pick_extreme(tasks, links, lanes, state, run_s, present, ready_queue, sizes, candidates, now)
+    if rule == RANDOM:
         return int(uniform(random) * sizes[1]), _random_lane(lanes, random)
-    task = bag[0].task
-    if policy == FCFS:
+    task = ready_queue[0].task
+    if rule == FCFS:
         lane = _next_idle(lanes, 0)
-    elif policy == ROUND_ROBIN:
-        lane = _next_idle(lanes, rules[0].turn)
-        rules[0].turn = (lane + 1) % len(lanes) if lane >= 0 else rules[0].turn
-    elif policy == Q_LEARNING:
-        lane = choose_lane(lanes, q, mind, random, task)
-    elif policy == DATA_AWARE:
-        lane = _nearest_lane(tasks, links, lanes, rules, present, task)
+    elif rule == ROUND_ROBIN:
+        lane = _next_idle(lanes, state[0].next_lane)
+        state[0].next_lane = (lane + 1) % len(lanes) if lane >= 0 else state[0].next_lane
+    elif rule == Q_LEARNING:
+        lane = choose_lane(lanes, q, parameters, random, task)
+    elif rule == DATA_AWARE:
+        lane = _nearest_lane(tasks, links, lanes, state, present, task)
     else:
-        lane = quickest_lane(tasks, links, lanes, rules, run_s, present, task, now)
+        lane = quickest_lane(tasks, links, lanes, state, run_s, present, task, now)
     return 0, lane
 
 
@@ -67,7 +67,7 @@ def quickest_lane(
     tasks: Records,
     links: Records,
     lanes: Records,
-    rules: Records,
+    state: Records,
     run_s: Floats,
     present: Any,
     task: int,
@@ -77,18 +77,18 @@ def quickest_lane(
     best, best_s = -1, 0.0
     for lane in range(len(lanes)):
         if lanes[lane].task == IDLE:
-            held_s = estimate_s(tasks, links, lanes, rules, run_s, present, task, lane, now)
+            held_s = estimate_s(tasks, links, lanes, state, run_s, present, task, lane, now)
             if best < 0 or held_s < best_s:
                 best, best_s = lane, held_s
     return best
 
 
 @inlined
-def _next_idle(lanes: Records, turn: int) -> int:
-    for lane in range(turn, len(lanes)):
+def _next_idle(lanes: Records, next_lane: int) -> int:
+    for lane in range(next_lane, len(lanes)):
         if lanes[lane].task == IDLE:
             return lane
-    for lane in range(turn):
+    for lane in range(next_lane):
         if lanes[lane].task == IDLE:
             return lane
     return -1
@@ -112,13 +112,13 @@ def _random_lane(lanes: Records, random: Any) -> int:
 
 @allocation_free
 def _nearest_lane(
-    tasks: Records, links: Records, lanes: Records, rules: Records, present: Any, task: int
+    tasks: Records, links: Records, lanes: Records, state: Records, present: Any, task: int
 ) -> int:
     """The idle lane to which the fewest bytes have to move."""
     best, least = -1, 0.0
     for lane in range(len(lanes)):
         if lanes[lane].task == IDLE:
-            away = missing_bytes(tasks, links, lanes, rules, present, task, lanes[lane].vm)
+            away = missing_bytes(tasks, links, lanes, state, present, task, lanes[lane].vm)
             if best < 0 or away < least:
                 best, least = lane, away
     return best
@@ -129,47 +129,47 @@ def _pick_extreme(
     tasks: Records,
     links: Records,
     lanes: Records,
-    rules: Records,
+    state: Records,
     run_s: Floats,
     present: Any,
-    bag: Records,
+    ready_queue: Records,
     sizes: Ints,
-    choice: Ints,
+    candidates: Ints,
     now: float,
 ) -> tuple[int, int]:
     """Min-min: the pair that ends first. Max-min: of every activation's best pair, the one that ends last."""
-    count = _distinct_lanes(lanes, rules, run_s.shape[1], choice)
+    count = _distinct_lanes(lanes, state, run_s.shape[1], candidates)
     best_at, best_lane, best_s = 0, -1, 0.0
-    sign = -1.0 if rules[0].policy == MAX_MIN else 1.0
+    sign = -1.0 if state[0].rule == MAX_MIN else 1.0
     for at in range(sizes[1]):
-        task = bag[at].task
-        lane = choice[0]
-        held_s = estimate_s(tasks, links, lanes, rules, run_s, present, task, lane, now)
+        task = ready_queue[at].task
+        lane = candidates[0]
+        held_s = estimate_s(tasks, links, lanes, state, run_s, present, task, lane, now)
         for place in range(1, count):
-            other = choice[place]
-            other_s = estimate_s(tasks, links, lanes, rules, run_s, present, task, other, now)
+            other = candidates[place]
+            other_s = estimate_s(tasks, links, lanes, state, run_s, present, task, other, now)
             if other_s < held_s:
                 lane, held_s = other, other_s
-        before = sign * held_s < sign * best_s or (held_s == best_s and task < bag[best_at].task)
+        before = sign * held_s < sign * best_s or (held_s == best_s and task < ready_queue[best_at].task)
         if best_lane < 0 or before:
             best_at, best_lane, best_s = at, lane, held_s
     return best_at, best_lane
 
 
 @allocation_free
-def _distinct_lanes(lanes: Records, rules: Records, kinds: int, choice: Ints) -> int:
-    """Put the idle lanes into `choice` and count them.
+def _distinct_lanes(lanes: Records, state: Records, kinds: int, candidates: Ints) -> int:
+    """Put the idle lanes into `candidates` and count them.
 
     On shared storage lanes of one kind are alike, so the first stands for its kind; which kinds were seen is
     noted behind the lanes.
     """
     size = 0
     seen = len(lanes)
-    choice[seen : seen + kinds] = 0
+    candidates[seen : seen + kinds] = 0
     for lane in range(len(lanes)):
         at = seen + lanes[lane].kind
-        if lanes[lane].task == IDLE and (rules[0].storage != SHARED or choice[at] == 0):
-            choice[at] = 1
-            choice[size] = lane
+        if lanes[lane].task == IDLE and (state[0].storage != SHARED or candidates[at] == 0):
+            candidates[at] = 1
+            candidates[size] = lane
             size += 1
     return size

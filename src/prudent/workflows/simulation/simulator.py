@@ -1,7 +1,4 @@
-"""One simulated run: memory for the engine, its call, and what came out.
-
-How a placement is followed when the world is not as promised.
-"""
+"""Simulated runs: the engine's memory and its call, the trace it leaves, and following a placement."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ _NOTHING = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, eq=False)
 class RunTrace:
-    """What happened, as the engine's records: `tasks` by activation, `log` by attempt."""
+    """What happened in a run, as records: `tasks` by activation, `log` by attempt."""
 
     tasks: Records
     vms: Records
@@ -43,11 +40,11 @@ class RunTrace:
 
 @dataclass(frozen=True, eq=False)
 class QLearnerArrays:
-    """The tables of the learning rule; a run changes them."""
+    """The arrays of the Q-learning rule; a run changes them in place."""
 
     q: Floats
-    mind: Records
-    habits: Records
+    parameters: Records
+    statistics: Records
 
 
 _NO_LEARNER = QLearnerArrays(
@@ -57,8 +54,8 @@ _NO_LEARNER = QLearnerArrays(
 
 def run_simulation(
     problem: SchedulingProblem,
-    weather: WorldSample,
-    policy: int,
+    sample: WorldSample,
+    rule: int,
     *,
     placement: Placement | None = None,
     priority: Floats | None = None,
@@ -66,35 +63,35 @@ def run_simulation(
     learner: QLearnerArrays = _NO_LEARNER,
     seed: int = 0,
 ) -> RunTrace:
-    """Play one run: by a rule (`policies`), or a placement as planned (PLAN, or ADAPTIVE).
+    """Simulate one run by a rule (see `rules`); PLAN and ADAPTIVE follow a placement.
 
     ADAPTIVE needs a `priority` for each activation and does not use the lanes that are `closed`.
     """
-    tasks, lanes, vms, rules = (
-        weather.tasks.copy(),
+    tasks, lanes, vms, state = (
+        sample.tasks.copy(),
         problem.lanes.copy(),
-        weather.vms.copy(),
-        weather.rules.copy(),
+        sample.vms.copy(),
+        sample.state.copy(),
     )
-    rules["policy"] = policy
+    state["rule"] = rule
     seq = _NOTHING
-    if policy in (PLAN, ADAPTIVE) and placement is not None:
+    if rule in (PLAN, ADAPTIVE) and placement is not None:
         seq = _sequences(lanes, placement)
     if priority is not None:
         tasks["priority"] = priority
     if closed is not None:
         lanes["closed"] = closed
-    events, bag, log, present = _memory(problem, weather)
+    events, ready_queue, log, present = _memory(problem, sample)
     sizes = np.zeros(3, dtype=np.int64)
-    choice = np.zeros(len(lanes) + problem.run_s.shape[1], dtype=np.int64)
+    candidates = np.zeros(len(lanes) + problem.run_s.shape[1], dtype=np.int64)
     random: NDArray[np.uint64] = np.array([seed & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64)
     process_events(
-        tasks, problem.links, lanes, vms, rules, problem.run_s, weather.fails_at, weather.drift,
-        weather.lives_s, seq, events, bag, sizes, choice, log, present, learner.q, learner.mind,
-        learner.habits, random,
+        tasks, problem.links, lanes, vms, state, problem.run_s, sample.fails_at, sample.drift,
+        sample.lives_s, seq, events, ready_queue, sizes, candidates, log, present, learner.q,
+        learner.parameters, learner.statistics, random,
     )  # fmt: skip
-    sums = run_totals(vms, rules, log)
-    at_end = rules[0]
+    sums = run_totals(vms, state, log)
+    at_end = state[0]
     return RunTrace(
         tasks,
         vms,
@@ -109,7 +106,7 @@ def run_simulation(
 
 
 def _sequences(lanes: Records, placement: Placement) -> Ints:
-    """Group the order by lane; each lane gets its stretch of the answer."""
+    """The order grouped by lane; each lane knows its slice (`next` to `last`)."""
     lane_of = placement.lane[placement.order]
     counts = np.bincount(lane_of, minlength=len(lanes))
     lanes["last"] = np.cumsum(counts)
@@ -118,31 +115,31 @@ def _sequences(lanes: Records, placement: Placement) -> Ints:
 
 
 def _memory(
-    problem: SchedulingProblem, weather: WorldSample
+    problem: SchedulingProblem, sample: WorldSample
 ) -> tuple[Records, Records, Records, NDArray[np.uint8]]:
-    """Room for the most that can happen: every attempt fails, every VM breaks as often as it can."""
+    """Arrays for the worst case: every attempt fails, every VM breaks as often as it can."""
     n, lanes, m = len(problem.tasks), len(problem.lanes), len(problem.vms)
-    lives = weather.lives_s.shape[1]
+    lives = sample.lives_s.shape[1]
     lost = lanes * lives if lives > 1 else 0
     events = np.empty(n + 2 * lanes + 3 * m + lost, dtype=EVENT)
-    log = np.empty(n * weather.fails_at.shape[1] + lost, dtype=ATTEMPT)
-    held = m if problem.rules[0]["storage"] == LOCAL else 1
+    log = np.empty(n * sample.fails_at.shape[1] + lost, dtype=ATTEMPT)
+    held = m if problem.state[0]["storage"] == LOCAL else 1
     return events, np.empty(n, dtype=READY_ENTRY), log, np.zeros((held, problem.files), dtype=np.uint8)
 
 
 def follow_placement(
-    problem: SchedulingProblem, weather: WorldSample, placement: Placement, policy: Policy
+    problem: SchedulingProblem, sample: WorldSample, placement: Placement, policy: Policy
 ) -> RunTrace:
-    """Play one run of a placement: to the letter, or adaptively from the first surprise on.
+    """Simulate one run that follows a placement: exactly, or adaptively once times differ from the plan.
 
     Adaptive runs rank activations by the longest way to the end, as HEFT does: over many worlds that did as
     well as the planned order or better, and it needs nothing but the problem.
     """
     if policy == "static":
-        return run_simulation(problem, weather, PLAN, placement=placement)
+        return run_simulation(problem, sample, PLAN, placement=placement)
     rank = upward_rank(problem, mean_occupancy_s(problem), seconds_per_byte(problem))
     closed = not_rented(problem, placement) if policy == "frugal" else None
-    return run_simulation(problem, weather, ADAPTIVE, placement=placement, priority=rank, closed=closed)
+    return run_simulation(problem, sample, ADAPTIVE, placement=placement, priority=rank, closed=closed)
 
 
 def not_rented(problem: SchedulingProblem, placement: Placement) -> NDArray[np.bool_]:

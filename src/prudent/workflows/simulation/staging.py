@@ -1,4 +1,4 @@
-"""What an activation waits for before it computes, on each kind of storage, and how long it computes."""
+"""How long an activation waits for its inputs on each kind of storage, and how long it computes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from prudent.workflows.simulation.records import LOCAL, NETWORK, SHARED
 
 @inlined
 def missing_bytes(
-    tasks: Records, links: Records, lanes: Records, rules: Records, present: Any, task: int, vm: int
+    tasks: Records, links: Records, lanes: Records, state: Records, present: Any, task: int, vm: int
 ) -> float:
     """Bytes of the inputs that are not on the VM; all of them on shared storage."""
     row = tasks[task]
-    if rules[0].storage == SHARED:
+    if state[0].storage == SHARED:
         return row.staged_bytes  # type: ignore[no-any-return]
     total = 0.0
-    if rules[0].storage == LOCAL:
+    if state[0].storage == LOCAL:
         for at in range(row.staged, row.written):
             if present[vm, links[at].other] == 0:
                 total += links[at].bytes
@@ -25,19 +25,19 @@ def missing_bytes(
     for at in range(row.parents, row.children):
         if lanes[tasks[links[at].other].lane].vm != vm:
             total += links[at].bytes
-    return total + row.foreign_bytes  # type: ignore[no-any-return]
+    return total + row.external_bytes  # type: ignore[no-any-return]
 
 
 @inlined
-def arrival_s(tasks: Records, links: Records, lanes: Records, rules: Records, task: int, vm: int) -> float:
+def arrival_s(tasks: Records, links: Records, lanes: Records, state: Records, task: int, vm: int) -> float:
     """When the last input reaches the VM over the network; files from outside set out at time zero."""
     row = tasks[task]
-    latest = row.foreign_bytes / rules[0].bytes_per_s
+    latest = row.external_bytes / state[0].bytes_per_s
     for at in range(row.parents, row.children):
         parent = tasks[links[at].other]
         here = parent.finish_s
         if lanes[parent.lane].vm != vm:
-            here += links[at].bytes / rules[0].bytes_per_s
+            here += links[at].bytes / state[0].bytes_per_s
         latest = max(latest, here)
     return latest  # type: ignore[no-any-return]
 
@@ -47,22 +47,23 @@ def estimate_s(
     tasks: Records,
     links: Records,
     lanes: Records,
-    rules: Records,
+    state: Records,
     run_s: Floats,
     present: Any,
     task: int,
     lane: int,
     now: float,
 ) -> float:
-    """How long the activation would hold the lane if it were placed there now, at promised speed."""
+    """How long the activation would hold the lane if it were placed there now, at nominal speed."""
     run = run_s[task, lanes[lane].kind]
-    if rules[0].storage == SHARED:
+    if state[0].storage == SHARED:
         return tasks[task].stage_s + run  # type: ignore[no-any-return]
     vm = lanes[lane].vm
-    if rules[0].storage == NETWORK:
-        return max(arrival_s(tasks, links, lanes, rules, task, vm) - now, 0.0) + run  # type: ignore[no-any-return]
-    away = missing_bytes(tasks, links, lanes, rules, present, task, vm)
-    return away / rules[0].bytes_per_s + run  # type: ignore[no-any-return]
+    if state[0].storage == NETWORK:
+        wait_s = max(arrival_s(tasks, links, lanes, state, task, vm) - now, 0.0)
+        return wait_s + run  # type: ignore[no-any-return]
+    away = missing_bytes(tasks, links, lanes, state, present, task, vm)
+    return away / state[0].bytes_per_s + run  # type: ignore[no-any-return]
 
 
 @inlined

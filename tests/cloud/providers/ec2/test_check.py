@@ -10,11 +10,11 @@ import pytest
 from moto.core.exceptions import JsonRESTError
 from moto.servicequotas.models import ServiceQuotasBackend
 
-from prudent.cloud.providers.provider import Order
+from prudent.cloud.providers.provider import LaunchOrder
 from prudent.core.errors import BadInput
 
-from ..ec2_cloud import Ec2Cloud
-from ..ec2_faults import Faults, refusal
+from ...ec2_cloud import Ec2Cloud
+from ...ec2_faults import Faults, refusal
 
 
 def wrong(cloud: Ec2Cloud, *types: str, **changes: Any) -> list[str]:
@@ -106,7 +106,7 @@ def test_credentials_that_are_not_accepted(cloud: Ec2Cloud, code: str) -> None:
 
 
 def sts_refusal(request: Any, code: str) -> Any:
-    from ..ec2_faults import _answer
+    from ...ec2_faults import _answer
 
     text = f"<ErrorResponse><Error><Code>{code}</Code><Message>no</Message></Error></ErrorResponse>"
     return _answer(request, 403, text)
@@ -151,7 +151,7 @@ def test_a_quota_that_is_too_small_for_what_is_wanted(cloud: Ec2Cloud, quotas: d
 
 def test_what_runs_already_counts_against_the_quota(cloud: Ec2Cloud, quotas: dict[str, float]) -> None:
     provider = cloud.provider()
-    provider.launch(Order("c1", "run", "me", "m5.large", 2, time.time() + 600))
+    provider.launch(LaunchOrder("c1", "run", "me", "m5.large", 2, time.time() + 600))
     [said] = provider.check(["m5.large"])
     assert "needs 2 vCPUs" in said
     quotas["L-1216C47A"] = 64.0
@@ -177,7 +177,7 @@ def test_an_endpoint_where_nobody_is(cloud: Ec2Cloud, monkeypatch: pytest.Monkey
     [said] = wrong(cloud, "m5.large", endpoint="http://127.0.0.1:9")
     assert "Check the region and the network" in said
     [said] = wrong(cloud, "m5.large", endpoint="no address")
-    assert "mend region or endpoint" in said
+    assert "correct region or endpoint" in said
 
 
 def test_refusals_are_what_ec2_says() -> None:

@@ -17,7 +17,7 @@ from botocore.exceptions import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prudent.cloud.providers.ec2.errors import kind_of, translated
+from prudent.cloud.providers.ec2.client import kind_of, translated
 from prudent.cloud.providers.ec2.tags import LONGEST, notes_text, price_of, price_text, tag_map
 from prudent.cloud.providers.provider import (
     CAPACITY,
@@ -27,17 +27,17 @@ from prudent.cloud.providers.provider import (
     QUOTA,
     TRANSIENT,
     LaunchFailed,
-    Order,
+    LaunchOrder,
 )
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.money import Price
 
-from ..ec2_cloud import Ec2Cloud
-from ..ec2_faults import Faults
+from ...ec2_cloud import Ec2Cloud
+from ...ec2_faults import Faults
 
 
-def order(**changes: Any) -> Order:
-    return replace(Order("c-1", "run-1", "me", "m5.large", 2, time.time() + 600.25), **changes)
+def order(**changes: Any) -> LaunchOrder:
+    return replace(LaunchOrder("c-1", "run-1", "me", "m5.large", 2, time.time() + 600.25), **changes)
 
 
 def refused(code: str, status: int = 400) -> ClientError:
@@ -240,7 +240,7 @@ def history(*entries: tuple[str, str, str]) -> str:
 
 def answered(provider: Any, operation: str, text: str) -> None:
     """What moto cannot say, said in its place."""
-    from ..ec2_faults import _answer
+    from ...ec2_faults import _answer
 
     provider.clients.ec2.meta.events.register_first(
         f"before-send.ec2.{operation}", lambda request, **_: _answer(request, 200, text)
@@ -292,9 +292,9 @@ def test_spot_asks_for_machines_that_end_when_taken(cloud: Ec2Cloud) -> None:
 
 
 def provider_sites(provider: Any) -> list[Any]:
-    from prudent.cloud.providers.ec2.launch import sites
+    from prudent.cloud.providers.ec2.launch import launch_targets
 
-    return list(sites(provider.place, "m5.large", provider._images.zone))
+    return list(launch_targets(provider.place, "m5.large", provider._images.zone))
 
 
 # Machines that are taken away

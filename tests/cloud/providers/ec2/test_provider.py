@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ..ec2_cloud import CREDENTIALS, Ec2Cloud
-from .conformance import ChannelConformance, Place, ProviderConformance
+from ...ec2_cloud import CREDENTIALS, Ec2Cloud
+from ..conformance import ChannelConformance, Place, ProviderConformance
 
 
 def place_at(cloud: Ec2Cloud) -> Place:

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from prudent.cloud.providers.channel import LOST
-from prudent.cloud.providers.local import limits, machine
+from prudent.cloud.providers.local import machine
 from prudent.cloud.providers.local.machine import LocalMachine
 from prudent.cloud.providers.local.provider import LocalProvider
-from prudent.cloud.providers.provider import TRANSIENT, Instance, LaunchFailed, Order
+from prudent.cloud.providers.provider import TRANSIENT, Instance, LaunchFailed, LaunchOrder
 from prudent.cloud.providers.registry import provider_of
 from prudent.core.errors import BadInput
 
-from .conformance import (
+from ..conformance import (
     ChannelConformance,
     Place,
     ProviderConformance,
@@ -62,7 +62,7 @@ def launch(
     provider: LocalProvider, type_name: str, count: int = 1, cluster: str = ""
 ) -> tuple[Instance, ...]:
     cluster = f"c{uuid.uuid4().hex[:8]}"
-    wanted = Order(cluster, "run-1", "me", type_name, count, time.time() + 600)
+    wanted = LaunchOrder(cluster, "run-1", "me", type_name, count, time.time() + 600)
     return provider.ready(provider.launch(wanted), 60)
 
 
@@ -184,9 +184,9 @@ class TestSize:
         (proc / "mounts").write_text(f"cgroup2 {mount} cgroup2 rw,nosuid 0 0\n")
         (proc / "self" / "cgroup").write_text("0::/user.slice/app.scope\n")
         inner = mount / "user.slice" / "app.scope"
-        assert list(limits._parents("cpu", proc)) == [inner, inner.parent, mount]
+        assert list(machine._parents("cpu", proc)) == [inner, inner.parent, mount]
         (proc / "self" / "cgroup").write_text("0::/as/the/host/sees/it\n")
-        assert list(limits._parents("cpu", proc)) == [mount]
+        assert list(machine._parents("cpu", proc)) == [mount]
 
 
 class TestTheirOwn:

@@ -1,4 +1,4 @@
-"""Commands that share a connection: what becomes of one is no matter of the others."""
+"""Commands that share a connection: what becomes of one is not a matter of the others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.providers.ssh.process import Session, open_session
+from prudent.cloud.providers.ssh.process import CommandSession, open_session
 
 
 class Ending:
@@ -16,7 +16,9 @@ class Ending:
     def __init__(self, closed: bool) -> None:
         self._closed = closed
 
-    async def create_session(self, made: type[Session], command: str, encoding: None) -> tuple[None, Session]:
+    async def create_session(
+        self, made: type[CommandSession], command: str, encoding: None
+    ) -> tuple[None, CommandSession]:
         del command, encoding
         session = made()
         session.exit_status_received(3)
@@ -27,7 +29,7 @@ class Ending:
         return self._closed
 
 
-def _open(closed: bool) -> Session:
+def _open(closed: bool) -> CommandSession:
     connection: Any = Ending(closed)
     return asyncio.run(open_session(connection, "exit 3", b"not read"))
 

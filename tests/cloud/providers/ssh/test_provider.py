@@ -9,8 +9,8 @@ import pytest
 
 from prudent.cloud.providers.ssh.provider import HostsProvider
 
-from .. import ssh_server
-from .conformance import ChannelConformance, Place, ProviderConformance, SwitchConformance
+from ... import ssh_server
+from ..conformance import ChannelConformance, Place, ProviderConformance, SwitchConformance
 
 
 @pytest.fixture(scope="module")

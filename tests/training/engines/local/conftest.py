@@ -14,10 +14,11 @@ from prudent.training.algorithms.algorithm import domain as domain_of
 from prudent.training.algorithms.registry import algorithm, algorithms
 from prudent.training.data.dataset import Column, Dataset
 from prudent.training.engines.engine import TrialSpec
-from prudent.training.engines.fit_task import FitTask, Judge, PreparedRows
+from prudent.training.engines.fit_task import FitTask, PreparedRows
 from prudent.training.engines.local.engine import LocalSession, open_pool
-from prudent.training.engines.local.learners.registry import builder
+from prudent.training.engines.local.learners.registry import fit_function
 from prudent.training.engines.local.run import LocalRun
+from prudent.training.engines.scoring import Scorer
 from prudent.training.request.limits import ValidationMethod
 from prudent.tuning.trial import Outcome
 
@@ -38,12 +39,12 @@ def _data_for(domain: str, classes: int = 3, rows: int = 400, columns: int = 6, 
     return Dataset(X, y, names, tuple("abcdefgh"[:classes]), "y", "classes")
 
 
-def _lesson_of(dataset: Dataset, domain: str, share: float = 0.7, seed: int = 5, **more) -> FitTask:
+def _fit_task_of(dataset: Dataset, domain: str, share: float = 0.7, seed: int = 5, **more) -> FitTask:
     """The first rows to learn from, the others held out."""
     cut = round(share * len(dataset))
     known = domain_of(domain)
     classes = len(dataset.classes)
-    scorer = Judge(known.task, known.metric_for(classes), classes)
+    scorer = Scorer(known.task, known.metric_for(classes), classes)
     y = dataset.y
     first = PreparedRows(np.array(dataset.X[:cut]), None if y is None else y[:cut])
     others = PreparedRows(np.array(dataset.X[cut:]), None if y is None else y[cut:])
@@ -54,7 +55,7 @@ def _fit(name: str, fit_task: FitTask, **hyperparameters):
     """A model, built in this process."""
     # As in a worker: several threads that wait for each other on a busy machine are slower than one.
     with threadpool_limits(1):
-        return builder(name)(fit_task, algorithm(name).complete(hyperparameters))
+        return fit_function(name)(fit_task, algorithm(name).complete(hyperparameters))
 
 
 def _score(model, fit_task: FitTask) -> float:
@@ -145,7 +146,7 @@ def _handed_out(function):
 
 
 data_for = _handed_out(_data_for)
-fit_task_of = _handed_out(_lesson_of)
+fit_task_of = _handed_out(_fit_task_of)
 fit = _handed_out(_fit)
 score = _handed_out(_score)
 finish = _handed_out(_finish)

@@ -12,7 +12,7 @@ from prudent.training.data.dataset import CATEGORICAL, NUMERIC, Column
 from prudent.training.data.splitting import hold_out
 from prudent.training.engines.fitted_transforms import apply_all
 from prudent.training.engines.local.column_statistics import covariance, mean_and_deviation
-from prudent.training.engines.local.features import FINAL, FeatureCache, TransformFitter
+from prudent.training.engines.local.features import ALL_ROWS, FeatureCache, TransformFitter
 from prudent.training.engines.local.shared_dataset import SharedDataset
 from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph
 
@@ -27,7 +27,7 @@ def by_graph(steps, X):
     rows = "features"
     for step in steps:
         rows = step.graph(graph, rows)
-    onnx = graph.finish(GraphOutputs(graph.largest(rows), rows))
+    onnx = graph.finish(GraphOutputs(graph.argmax(rows), rows))
     session = onnxruntime.InferenceSession(onnx, providers=["CPUExecutionProvider"])
     return session.run(None, {"features": X})[1]
 
@@ -37,8 +37,8 @@ def prepared(*wanted, columns=COLUMNS, X=ROWS, max_categories=None):
     for name, settings in wanted:
         fitter.add(name, settings)
     fitter.finish(max_categories)
-    np.testing.assert_array_equal(by_graph(fitter.steps, X), fitter.X)
-    np.testing.assert_array_equal(apply_all(fitter.steps, X), fitter.X)
+    np.testing.assert_array_equal(by_graph(fitter.transforms, X), fitter.X)
+    np.testing.assert_array_equal(apply_all(fitter.transforms, X), fitter.X)
     return fitter
 
 
@@ -59,8 +59,8 @@ def test_ways_to_fill_gaps(strategy, filled):
 def test_a_category_never_seen_and_a_gap_are_all_zero():
     found = prepared(("one-hot", {}))
     new = np.array([[1, 9, 10], [1, NAN, 10]], dtype=np.float32)
-    np.testing.assert_array_equal(apply_all(found.steps, new)[:, 2:], np.zeros((2, 3)))
-    np.testing.assert_array_equal(by_graph(found.steps, new)[:, 2:], np.zeros((2, 3)))
+    np.testing.assert_array_equal(apply_all(found.transforms, new)[:, 2:], np.zeros((2, 3)))
+    np.testing.assert_array_equal(by_graph(found.transforms, new)[:, 2:], np.zeros((2, 3)))
 
 
 def test_only_the_most_frequent_categories_get_a_column():
@@ -93,7 +93,7 @@ def test_principal_components_beside_scikit_learn():
     found = prepared(("pca", {"k": 2}), X=X, columns=tuple(Column(str(n)) for n in range(5)))
     other = PCA(2).fit_transform(X)
     np.testing.assert_allclose(np.abs(found.X), np.abs(other), atol=1e-3)
-    assert found.steps[-1].names(list("abcde")) == ["pc1", "pc2"]
+    assert found.transforms[-1].names(list("abcde")) == ["pc1", "pc2"]
 
 
 def test_columns_of_few_values_become_categories():
@@ -101,7 +101,7 @@ def test_columns_of_few_values_become_categories():
     X = np.column_stack([rng.integers(0, 3, 90), rng.integers(0, 2, 90), rng.normal(size=90)])
     found = prepared(max_categories=3, X=X.astype(np.float32), columns=tuple(Column(c) for c in "abc"))
     names = ["a", "b", "c"]
-    for step in found.steps:
+    for step in found.transforms:
         names = step.names(names)
     assert names == ["b", "c", "a=0", "a=1", "a=2"]
 
@@ -171,7 +171,7 @@ def test_prepared_rows_are_kept_within_bounds(store):
     assert scaled.held_out.X.max() < 2
     assert feature_cache.prepare(0, 1.0, {"scale": {"method": "standard"}}, None) is not scaled
     assert feature_cache.prepare(0, 1.0, {}, None) is not first
-    whole = feature_cache.prepare(FINAL, 1.0, {}, None)
+    whole = feature_cache.prepare(ALL_ROWS, 1.0, {}, None)
     assert (len(whole.rows.X), whole.held_out) == (400, None)
 
 
@@ -187,5 +187,5 @@ def test_values_that_only_other_rows_miss_are_filled_in_as_well():
     rows = np.array([[1.0], [2.0], [6.0]], dtype=np.float32)
     fitter = TransformFitter(rows, [Column("size", NUMERIC)], others_miss=True)
     fitter.finish()
-    [step] = fitter.steps
+    [step] = fitter.transforms
     assert step.apply(np.array([[np.nan], [4.0]], dtype=np.float32)).tolist() == [[3.0], [4.0]]

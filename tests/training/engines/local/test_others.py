@@ -82,9 +82,9 @@ def test_penalty_of_a_generalised_model_is_beside_the_mean(counts, fit):
     twice = fit(
         "generalized-linear-regression", replace(counts, rows=twice_rows), family="poisson", regParam=0.1
     )
-    np.testing.assert_allclose(once.line.weights, twice.line.weights, rtol=1e-6)
+    np.testing.assert_allclose(once.linear.weights, twice.linear.weights, rtol=1e-6)
     free = fit("generalized-linear-regression", counts, family="poisson")
-    assert np.abs(once.line.weights).sum() < np.abs(free.line.weights).sum()
+    assert np.abs(once.linear.weights).sum() < np.abs(free.linear.weights).sum()
 
 
 @pytest.mark.parametrize("name", ["logit", "identity", "log", "inverse", "probit", "cloglog", "sqrt"])
@@ -129,7 +129,7 @@ def test_gaussian_identity_is_linear_regression(data_for, fit_task_of, fit):
     fit_task = fit_task_of(data_for("regression"), "regression")
     one = fit("generalized-linear-regression", fit_task, regParam=0.3)
     other = fit("linear-regression", fit_task, regParam=0.3)
-    np.testing.assert_allclose(one.line.weights, other.line.weights)
+    np.testing.assert_allclose(one.linear.weights, other.linear.weights)
 
 
 # Naive Bayes

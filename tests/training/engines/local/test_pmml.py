@@ -15,12 +15,13 @@ from prudent.training.algorithms.algorithm import domain as domain_of
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.data.features import encode_rows
 from prudent.training.data.reading import read_dataset
-from prudent.training.engines.fit_task import FitTask, Judge, PreparedRows
+from prudent.training.engines.fit_task import FitTask, PreparedRows
 from prudent.training.engines.fitted_transforms import apply_all
 from prudent.training.engines.local.features import TransformFitter
-from prudent.training.engines.local.learners.registry import builder
+from prudent.training.engines.local.learners.registry import fit_function
 from prudent.training.engines.pmml.document import document
 from prudent.training.engines.pmml.models import NotExpressible
+from prudent.training.engines.scoring import Scorer
 from prudent.training.request.errors import BadRequest
 from prudent.training.request.request import TrainingRequest
 from prudent.training.train import train
@@ -86,11 +87,11 @@ def fitted(path: Path, domain: str, target: str | None, name: str, settings: Any
         fitter.add(step, chosen)
     fitter.finish()
     rows = PreparedRows(fitter.X, data.y)
-    scorer = Judge(found.task, found.metric_for(len(data.classes)), len(data.classes))
+    scorer = Scorer(found.task, found.metric_for(len(data.classes)), len(data.classes))
     # As in a worker: several threads that wait for each other on a busy machine are slower than one.
     with threadpool_limits(1):
-        model = builder(name)(FitTask(rows, rows, scorer, 1), algorithm(name).complete(settings))
-    return model, fitter.steps, data
+        model = fit_function(name)(FitTask(rows, rows, scorer, 1), algorithm(name).complete(settings))
+    return model, fitter.transforms, data
 
 
 def answers(jpmml: Any, tmp_path: Path, model: Any, steps: Any, data: Any) -> list[dict[str, Any]]:

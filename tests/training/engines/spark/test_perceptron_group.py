@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from prudent.training.engines.spark.perceptron import _LineServer, progress_in
-from prudent.training.engines.spark.perceptron_group import RendezvousServer, _prove, store_at
-from prudent.training.engines.spark.perceptron_worker import _train, signed
+from prudent.training.engines.spark.perceptron import _LineServer, verified_progress
+from prudent.training.engines.spark.perceptron_group import RendezvousServer, _prove, rendezvous_store
+from prudent.training.engines.spark.perceptron_worker import _train, sign_line
 
 # Imported where it is used: every process of the tests reads this file, and one of them runs it.
-pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, failure_reason="needs torch")
 SECRET, OTHER = b"s" * 32, b"o" * 32
 
 
@@ -36,7 +36,7 @@ def test_the_meeting_place_keeps_what_torch_leaves_there(place: RendezvousServer
     """One store writes what the other reads, as torch itself calls them: through its own wrapper."""
     from torch.distributed import PrefixStore
 
-    stores = [store_at("127.0.0.1", place.port, SECRET) for _ in range(2)]
+    stores = [rendezvous_store("127.0.0.1", place.port, SECRET) for _ in range(2)]
     one, other = (PrefixStore("p", store) for store in stores)
     threading.Timer(0.05, lambda: one.set("key", "value")).start()
     assert other.get("key") == b"value"  # it waits
@@ -49,13 +49,13 @@ def test_the_meeting_place_keeps_what_torch_leaves_there(place: RendezvousServer
 def test_nobody_meets_there_without_the_secret(place: RendezvousServer) -> None:
     with socket.create_connection(("127.0.0.1", place.port)):  # says nothing, and holds up nobody
         with pytest.raises(AuthenticationError):
-            store_at("127.0.0.1", place.port, OTHER)
+            rendezvous_store("127.0.0.1", place.port, OTHER)
         with socket.create_connection(("127.0.0.1", place.port), timeout=60) as line:
             line.recv(1 << 10)  # the question
             line.sendall(struct.pack(">i", 20) + b'["set", "key", "00"]')
             said = line.recv(1 << 10)
             assert b"FAILURE" in said or said == b""
-        assert store_at("127.0.0.1", place.port, SECRET).check(["key"]) is False
+        assert rendezvous_store("127.0.0.1", place.port, SECRET).check(["key"]) is False
 
 
 class _Sent:
@@ -105,9 +105,9 @@ def test_a_line_too_long_ends_the_talk_and_others_are_heard() -> None:
 
 
 def test_only_progress_that_is_signed_is_believed() -> None:
-    line = signed('{"done": 0.5}', SECRET)
-    assert progress_in(line, SECRET) == {"done": 0.5}
-    assert progress_in(line, OTHER) is None
+    line = sign_line('{"done": 0.5}', SECRET)
+    assert verified_progress(line, SECRET) == {"done": 0.5}
+    assert verified_progress(line, OTHER) is None
     for forged in (
         line.replace("0.5", "1.0"),
         'prudent-progress {"done": 0.5}',
@@ -115,7 +115,7 @@ def test_only_progress_that_is_signed_is_believed() -> None:
         "{",
         "a warning of torch\u2026",
     ):
-        assert progress_in(forged, SECRET) is None
+        assert verified_progress(forged, SECRET) is None
 
 
 @pytest.mark.parametrize(("left_s", "epochs"), [(math.inf, 7), (0.0, 1)])

@@ -15,15 +15,19 @@ import pytest
 from prudent.core.errors import BadInput
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.engines.engine import TrialSpec
-from prudent.training.engines.spark import split as splitting
-from prudent.training.engines.spark.answers import PREDICTION, CollectedPredictions, collected
+from prudent.training.engines.spark import dataset as splitting
+from prudent.training.engines.spark.dataset import FEATURES, LABEL, ROW
 from prudent.training.engines.spark.engine import SparkEngine
-from prudent.training.engines.spark.export import check, export
-from prudent.training.engines.spark.fitting import fit
-from prudent.training.engines.spark.judging import Judge
-from prudent.training.engines.spark.reading import DatasetQuery, read_table
+from prudent.training.engines.spark.evaluation import (
+    PREDICTION,
+    CollectedPredictions,
+    SparkScorer,
+    collect_predictions,
+)
+from prudent.training.engines.spark.pipeline import fit
+from prudent.training.engines.spark.reading import DatasetQuery, read_dataset_into_spark
 from prudent.training.engines.spark.session import SparkTrainingSession
-from prudent.training.engines.spark.table import FEATURES, LABEL, ROW
+from prudent.training.engines.spark.trial import compare_export, export_pipeline_of
 from prudent.training.models.metrics import f1
 from prudent.training.request.limits import ValidationMethod
 from prudent.training.request.request import TrainingRequest
@@ -88,7 +92,7 @@ def test_a_table_with_categories_and_missing_values_goes_into_one_onnx_file(
 ) -> None:
     import onnxruntime
 
-    monkeypatch.setattr(people, "_workshop", replace(people._context, own_form=True))
+    monkeypatch.setattr(people, "_context", replace(people._context, own_form=True))
     columns = people.description["columns"]
     assert [(c["name"], c["kind"]) for c in columns] == [
         ("age", "numeric"),
@@ -167,13 +171,15 @@ def test_other_formats_hold_the_same_rows(spark: Any, tmp_path: Path, kind: str)
         schema = {"type": "record", "name": "row", "fields": [{"name": n, "type": t} for n, t in fields]}
         with file.open("wb") as out:
             fastavro.writer(out, schema, rows)
-    table = read_table(spark, DatasetQuery(str(file), None, None, None, "classification"), tmp_path / "work")
-    kinds = {column.name: (column.kind, column.categories) for column in table.columns}
+    dataset = read_dataset_into_spark(
+        spark, DatasetQuery(str(file), None, None, None, "classification"), tmp_path / "work"
+    )
+    kinds = {column.name: (column.kind, column.categories) for column in dataset.columns}
     assert kinds == {"a": ("numeric", ()), "b": ("categorical", ("x", "y")), "c": ("numeric", ())}
-    assert table.classes == (0, 1)
-    assert table.rows == 30
-    assert table.missing == (True, False, False)
-    table.frame.unpersist()
+    assert dataset.classes == (0, 1)
+    assert dataset.rows == 30
+    assert dataset.missing == (True, False, False)
+    dataset.frame.unpersist()
 
 
 WRONG = [
@@ -181,7 +187,7 @@ WRONG = [
     ("a,label\n1,x\n2,x\n", {}, "classification", "is 'x' in every row"),
     ("a,label\n1,3\n2,3\n", {}, "regression", "is 3 in every row"),
     ("a,label\n1,x\n2,y,z\n", {}, "classification", "has 3 values where 2 are expected"),
-    ("a,label\n1,5\n2,six\n", {}, "regression", '"six" is no number'),
+    ("a,label\n1,5\n2,six\n", {}, "regression", '"six" is not a number'),
     ("a,label\n", {}, "classification", "no rows"),
     ("a,label\ninf,1\n2,2\n", {}, "regression", "beyond what a model can compute with"),
 ]
@@ -271,13 +277,13 @@ def test_folds_report_progress(flowers: SparkTrainingSession, tmp_path: Path) ->
 def test_many_rows_are_split_by_hash(flowers: SparkTrainingSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The way that large data take, on little data."""
     monkeypatch.setattr(splitting, "MOST_ON_DRIVER", 10)
-    table = flowers._context.table
+    dataset = flowers._context.dataset
 
     def numbers(frame: Any) -> set[int]:
         return {row[ROW] for row in frame.select(ROW).collect()}
 
-    every = numbers(table.frame)
-    rows = splitting.split(None, table, ValidationMethod(holdout=0.3), 5)
+    every = numbers(dataset.frame)
+    rows = splitting.split(None, dataset, ValidationMethod(holdout=0.3), 5)
     train, held_out = numbers(rows.train(0, 1.0)), numbers(rows.held_out(0))
     assert train | held_out == every == numbers(rows.train(None, 1.0))
     assert not train & held_out
@@ -287,8 +293,8 @@ def test_many_rows_are_split_by_hash(flowers: SparkTrainingSession, monkeypatch:
     assert 0.3 < rows.size(0, 0.5) / len(train) < 0.7
     # One row of every class is in every sample, however small.
     assert rows.train(0, 0.001).select(LABEL).distinct().count() == 3
-    assert numbers(splitting.split(None, table, ValidationMethod(holdout=0.3), 6).held_out(0)) != held_out
-    folds = splitting.split(None, table, ValidationMethod(folds=2), 5)
+    assert numbers(splitting.split(None, dataset, ValidationMethod(holdout=0.3), 6).held_out(0)) != held_out
+    folds = splitting.split(None, dataset, ValidationMethod(folds=2), 5)
     parts = [numbers(folds.held_out(fold)) for fold in range(folds.folds)]
     assert parts[0] | parts[1] == every
     assert not parts[0] & parts[1]
@@ -309,16 +315,16 @@ def test_what_spark_judges_itself_is_judged_as_what_is_collected(spark: Any) -> 
     frame = spark.createDataFrame(rows, [ROW, LABEL, PREDICTION, FEATURES]).persist()
     answers = CollectedPredictions(X.astype(np.float32), predicted, None, actual, X)
     for domain, metric in (("classification", "mcc"), ("regression", "r2"), ("regression", "mae")):
-        scorer = Judge.of(domain, metric, 3)
-        there, here = scorer.of_frame(frame, FEATURES), scorer.of_answers(answers)
+        scorer = SparkScorer.of(domain, metric, 3)
+        there, here = scorer.of_frame(frame, FEATURES), scorer.of_collected(answers)
         assert (there.value, there.rows) == (pytest.approx(here.value), 60)
-        assert set(there.picture) == set(here.picture)
-    scorer = Judge.of("clustering", None, 0)
+        assert set(there.figures) == set(here.figures)
+    scorer = SparkScorer.of("clustering", None, 0)
     there = scorer.of_frame(frame.withColumn(PREDICTION, frame[LABEL]), FEATURES)
-    here = scorer.of_answers(replace(answers, predicted=actual))
+    here = scorer.of_collected(replace(answers, predicted=actual))
     # Spark's silhouette takes squared distances, which parts clusters more sharply.
     assert here.value - 0.01 <= there.value <= 1
-    assert set(there.picture) == set(here.picture)
+    assert set(there.figures) == set(here.figures)
     with pytest.raises(BadInput, match="one cluster"):
         scorer.of_frame(frame.withColumn(PREDICTION, frame[LABEL] * 0), FEATURES)
     frame.unpersist()
@@ -328,7 +334,7 @@ def test_a_trial_on_many_rows_is_judged_inside_spark(
     spark: Any, examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(splitting, "MOST_ON_DRIVER", 10)
-    monkeypatch.setattr("prudent.training.engines.spark.answers.MOST_CELLS", 200)
+    monkeypatch.setattr("prudent.training.engines.spark.evaluation.MOST_CELLS", 200)
     data = examples / "sample_multiclass_classification_data.txt"
     with opened(tmp_path, data, dataset={"format": "libsvm"}) as session:
         spec = spec_for(tmp_path, "multinomial-logistic-regression", hyperparameters={"maxIter": 10})
@@ -349,10 +355,11 @@ def difference(session: SparkTrainingSession, name: str, settings: dict[str, Any
     """How far the ONNX form of a model of these data is from what Spark says."""
     shop, spec = session._context, spec_for(folder, name, hyperparameters=settings)
     complete = algorithm(name).complete(settings)
-    rows = shop.rows.train(None, 1.0)
-    fitted = fit(spec, complete, rows, None, shop.table, shop.scorer, lambda score, done: None)
-    return check(
-        export(fitted, len(shop.table.columns)), collected(fitted.predict(rows), shop.table)
+    rows = shop.split.train(None, 1.0)
+    fitted = fit(spec, complete, rows, None, shop.dataset, shop.scorer, lambda score, done: None)
+    return compare_export(
+        export_pipeline_of(fitted, len(shop.dataset.columns)),
+        collect_predictions(fitted.predict(rows), shop.dataset),
     ).difference
 
 

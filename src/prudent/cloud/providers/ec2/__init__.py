@@ -1,1 +1,1 @@
-""""""
+"""Machines of Amazon EC2, on demand or spot."""

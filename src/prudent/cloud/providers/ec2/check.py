@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
+import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prudent.cloud.cluster import parse_cluster
-from prudent.cloud.providers.ec2.boot import public_key
-from prudent.cloud.providers.ec2.client import Ec2Clients, new_session
-from prudent.cloud.providers.ec2.errors import ERRORS, code_of, translated
-from prudent.cloud.providers.ec2.images import Ec2Images
+from prudent.cloud.catalog import cluster_text, parse_cluster
+from prudent.cloud.providers.ec2.boot import Ec2Images, public_key
+from prudent.cloud.providers.ec2.client import ERRORS, Ec2Clients, code_of, new_session, remedy_of, translated
 from prudent.cloud.providers.ec2.prices import Ec2Prices
-from prudent.cloud.providers.ec2.quota import Ec2Quota
 from prudent.cloud.providers.ec2.settings import PRIVATE, Ec2Settings
+from prudent.cloud.providers.provider import QUOTA
 from prudent.core.errors import BadInput, PrudentError, did_you_mean
 
 _DRY = "DryRunOperation"
@@ -75,7 +75,7 @@ class Ec2Check:
         for zone in self.settings.zones:
             if zone not in names:
                 raise BadInput(
-                    f'{self.settings.region} has no zone "{zone}".{did_you_mean(zone, names)} Mend zones in '
+                    f'{self.settings.region} has no zone "{zone}".{did_you_mean(zone, names)} Correct zones in '
                     "the EC2 settings."
                 )
 
@@ -123,7 +123,7 @@ class Ec2Check:
             except ERRORS as error:
                 yield str(translated(error, f"find the key pair {settings.key}"))
         if settings.key_file is not None and not settings.key_file.is_file():
-            yield f"There is no key file {settings.key_file}; mend key_file in the EC2 settings."
+            yield f"There is no key file {settings.key_file}; correct key_file in the EC2 settings."
         elif not settings.key and not public_key(settings):
             yield (
                 "No key lets us in: write key: (a key pair of EC2), or key_file: (a private key with its "
@@ -138,7 +138,7 @@ class Ec2Check:
             self.clients.iam.get_instance_profile(InstanceProfileName=name)
         except ERRORS as error:
             if code_of(error) == "NoSuchEntity":
-                yield f'There is no instance profile "{name}"; mend it, or make it with prudent infra aws.'
+                yield f'There is no instance profile "{name}"; correct it, or make it with prudent infra aws.'
             # Who may not look may still be allowed to use it: the dry run tells.
 
     def _image_alone(self) -> None:
@@ -169,7 +169,7 @@ class Ec2Check:
             raise BadInput(f"{name} is not offered in {self.settings.region}; choose another type or region.")
         if zones and not set(zones) & set(offered):
             raise BadInput(
-                f"{name} is not offered in {', '.join(zones)}, only in {', '.join(offered)}; go there."
+                f"{name} is not offered in {', '.join(zones)}, only in {', '.join(offered)}; choose one of those."
             )
 
     def _launchable(self, name: str) -> None:
@@ -207,3 +207,90 @@ def _own_address() -> str:
             return str(probe.getsockname()[0])
         except OSError:
             return ""
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class QuotaFamily:
+    """Machine types that share a quota; AWS has one for each market, counted in vCPUs."""
+
+    name: str
+    types: str
+    on_demand: str
+    spot: str = ""
+
+
+FAMILIES = (
+    QuotaFamily("F", r"f\d", "L-74FC7D96", "L-88CF9481"),
+    QuotaFamily("G and VT", r"(g|gr|vt)\d", "L-DB2E81BA", "L-3819A6DF"),
+    QuotaFamily("Inf", r"inf\d", "L-1945791B", "L-B5D1601B"),
+    QuotaFamily("P", r"p\d", "L-417A185B", "L-7212CCBC"),
+    QuotaFamily("X", r"x\d", "L-7295265B", "L-E3A00192"),
+    QuotaFamily("Trn", r"trn\d", "L-2C3B7624", "L-6B0D517C"),
+    QuotaFamily("DL", r"dl\d", "L-6E869C2A", "L-85EED4F7"),
+    QuotaFamily("Standard", r"(a|c|d|h|i|im|is|m|r|t|z)\d", "L-1216C47A", "L-34B43A08"),
+)
+
+
+def family_of(type_name: str) -> QuotaFamily | None:
+    """The types with which one shares its quota; None where it is counted in another way.
+
+    >>> [family.name for name in ("m5.large", "is4gen.xlarge", "g5.xlarge") if (family := family_of(name))]
+    ['Standard', 'Standard', 'G and VT']
+    >>> family_of("mac1.metal")
+    """
+    return next((one for one in FAMILIES if re.match(one.types, type_name)), None)
+
+
+@dataclass(frozen=True)
+class Ec2Quota:
+    """Compares what is wanted, and what runs already, with what the account may have."""
+
+    region: str
+    clients: Ec2Clients
+    prices: Ec2Prices
+
+    def problems(self, type_name: str, count: int, spot: bool) -> Iterator[str]:
+        """Why so many machines of a type will be refused. Who may not ask for the quota is only warned."""
+        family = family_of(type_name)
+        code = "" if family is None else family.spot if spot else family.on_demand
+        if family is None or not code:
+            return
+        try:
+            said = self.clients.servicequotas.get_service_quota(ServiceCode="ec2", QuotaCode=code)
+            most, used = int(said["Quota"]["Value"]), self._used(family, spot)
+        except ERRORS as error:
+            _log.warning(
+                "The vCPU quota for %s could not be looked at (%s); allow servicequotas:GetServiceQuota, as "
+                "the policy of prudent infra aws does.",
+                type_name,
+                code_of(error),
+            )
+            return
+        wanted = count * self.prices.machine(type_name).vcpus
+        if wanted + used > most:
+            kind = f"{'spot' if spot else 'on-demand'} {family.name} machines"
+            yield (
+                f"{cluster_text(count, type_name)} needs {wanted} vCPUs, and for {kind} this account has "
+                f"{most} in {self.region}, {used} of them in use; {remedy_of(QUOTA)}."
+            )
+
+    def _used(self, family: QuotaFamily, spot: bool) -> int:
+        pages = self.clients.ec2.get_paginator("describe_instances").paginate(
+            Filters=[{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+        )
+        machines = (one for page in pages for held in page["Reservations"] for one in held["Instances"])
+        return sum(
+            self._vcpus(one)
+            for one in machines
+            if family_of(one["InstanceType"]) == family and (one.get("InstanceLifecycle") == "spot") == spot
+        )
+
+    def _vcpus(self, described: dict[str, Any]) -> int:
+        """By the price list, which knows the types of ours; of others EC2 tells how they were set up."""
+        if described["InstanceType"] in self.prices.catalog:
+            return self.prices.catalog[described["InstanceType"]].vcpus
+        options = described.get("CpuOptions") or {}
+        return int(options.get("CoreCount", 1)) * int(options.get("ThreadsPerCore", 1))

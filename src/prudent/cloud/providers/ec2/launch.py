@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from prudent.cloud.providers.ec2.errors import (
+from prudent.cloud.providers.ec2.boot import Image
+from prudent.cloud.providers.ec2.client import (
     ERRORS,
     code_of,
     kind_of,
@@ -22,8 +23,17 @@ from prudent.cloud.providers.ec2.errors import (
     remedy_of,
     translated,
 )
-from prudent.cloud.providers.ec2.settings import Ec2Settings
-from prudent.cloud.providers.provider import CAPACITY, CONFIG, PRICE, QUOTA, TRANSIENT, LaunchFailed, Order
+from prudent.cloud.providers.ec2.settings import PUBLIC, Ec2Settings
+from prudent.cloud.providers.ec2.tags import SPOT_REQUEST, TAGGED, tag_list
+from prudent.cloud.providers.provider import (
+    CAPACITY,
+    CONFIG,
+    PRICE,
+    QUOTA,
+    TRANSIENT,
+    LaunchFailed,
+    LaunchOrder,
+)
 from prudent.core.errors import RunFailed
 from prudent.core.seeds import rng_for
 
@@ -33,11 +43,11 @@ _SEEN_S = 20.0
 _DEAD = ("shutting-down", "terminated")
 MISMATCH = "IdempotentParameterMismatch"
 
-Described = Mapping[str, Any]
+InstanceDescription = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Site:
+class LaunchTarget:
     """One place to try: a type, in a subnet or a zone (neither: wherever EC2 likes)."""
 
     type: str
@@ -48,18 +58,20 @@ class Site:
         return f"{self.type} in {self.zone or self.subnet}" if self.zone or self.subnet else self.type
 
 
-def sites(settings: Ec2Settings, type_name: str, zone_of: Callable[[str], str]) -> Iterator[Site]:
+def launch_targets(
+    settings: Ec2Settings, type_name: str, zone_of: Callable[[str], str]
+) -> Iterator[LaunchTarget]:
     """Every zone for the type that was ordered, then every zone for what may replace it."""
     for kind in dict.fromkeys((type_name, *settings.alternatives.get(type_name, ()))):
         for subnet in settings.subnets:
-            yield Site(kind, subnet, zone_of(subnet))
+            yield LaunchTarget(kind, subnet, zone_of(subnet))
         for zone in settings.zones:
-            yield Site(kind, "", zone)
+            yield LaunchTarget(kind, "", zone)
         if not settings.subnets and not settings.zones:
-            yield Site(kind)
+            yield LaunchTarget(kind)
 
 
-def token_of(order: Order, site: Site, generation: int) -> str:
+def token_of(order: LaunchOrder, site: LaunchTarget, generation: int) -> str:
     """The same for the same cluster at the same place, and for no other.
 
     `generation` counts the clusters of this token that came and are gone: EC2 remembers a token longer than
@@ -80,19 +92,19 @@ class Launcher:
     """
 
     client: Callable[[], Any]
-    request: Callable[[Order, Site, Sequence[str]], dict[str, Any]]
-    seen: Callable[[str], list[Described]]
+    request: Callable[[LaunchOrder, LaunchTarget, Sequence[str]], dict[str, Any]]
+    seen: Callable[[str], list[InstanceDescription]]
     end: Callable[[Iterable[str]], object]
     sleep: Callable[[float], None] = field(default=time.sleep)
 
-    def launch(self, order: Order, places: Iterable[Site]) -> list[Described]:
+    def launch(self, order: LaunchOrder, places: Iterable[LaunchTarget]) -> list[InstanceDescription]:
         """The machines as EC2 describes them, or `LaunchFailed`."""
         known = self.seen(order.cluster)
         whole = self._adopted(order, known)
         if whole:
             return whole
         used = {one.get("ClientToken", "") for one in known}
-        refused: list[tuple[Site, Exception]] = []
+        refused: list[tuple[LaunchTarget, Exception]] = []
         no_quota: set[str] = set()
         for site in places:
             if site.type in no_quota:
@@ -109,7 +121,9 @@ class Launcher:
                     break
         raise _failed(order, refused)
 
-    def _at(self, order: Order, site: Site, notes: Sequence[str], used: set[str]) -> list[Described]:
+    def _at(
+        self, order: LaunchOrder, site: LaunchTarget, notes: Sequence[str], used: set[str]
+    ) -> list[InstanceDescription]:
         request = self.request(order, site, notes)
         for generation in range(_GENERATIONS):
             token = token_of(order, site, generation)
@@ -134,7 +148,7 @@ class Launcher:
             CONFIG,
         )
 
-    def _asked(self, request: dict[str, Any]) -> list[Described]:
+    def _asked(self, request: dict[str, Any]) -> list[InstanceDescription]:
         """RunInstances, again where that may help: with the same token, so that nothing is made twice."""
         for attempt in range(_ATTEMPTS):
             try:
@@ -146,7 +160,7 @@ class Launcher:
                 self.sleep(min(10.0, 0.25 * 2**attempt) * (0.5 + float(dice.random())))
         raise AssertionError("the last attempt returns or raises")
 
-    def _awaited(self, cluster: str, token: str) -> list[Described]:
+    def _awaited(self, cluster: str, token: str) -> list[InstanceDescription]:
         """The machines that a token made, once the listing shows them: it lags behind the launches."""
         waited_s, pause_s = 0.0, 0.25
         while True:
@@ -159,9 +173,9 @@ class Launcher:
             self.sleep(pause_s)
             waited_s, pause_s = waited_s + pause_s, min(4.0, pause_s * 2)
 
-    def _adopted(self, order: Order, known: Sequence[Described]) -> list[Described]:
+    def _adopted(self, order: LaunchOrder, known: Sequence[InstanceDescription]) -> list[InstanceDescription]:
         """A whole cluster that is there already; what is left of a broken one is ended."""
-        whole: list[Described] = []
+        whole: list[InstanceDescription] = []
         for token in sorted({str(one.get("ClientToken", "")) for one in known}):
             group = [one for one in known if one.get("ClientToken") == token]
             alive = [one for one in group if not _is_dead(one)]
@@ -172,11 +186,11 @@ class Launcher:
         return whole
 
 
-def _is_dead(described: Described) -> bool:
+def _is_dead(described: InstanceDescription) -> bool:
     return described["State"]["Name"] in _DEAD
 
 
-def _failed(order: Order, refused: Sequence[tuple[Site, Exception]]) -> Exception:
+def _failed(order: LaunchOrder, refused: Sequence[tuple[LaunchTarget, Exception]]) -> Exception:
     """One error for all that was tried; its kind is what a later attempt could hope for."""
     kinds = [kind_of(error) for _, error in refused]
     if len(refused) == 1 and isinstance(refused[0][1], LaunchFailed):
@@ -189,6 +203,78 @@ def _failed(order: Order, refused: Sequence[tuple[Site, Exception]]) -> Exceptio
     return LaunchFailed(f"EC2 gave no {order.count}*{order.type} {what} ({said}); {remedy_of(kind)}.", kind)
 
 
-def _as_launch(error: Exception, order: Order) -> LaunchFailed:
+def _as_launch(error: Exception, order: LaunchOrder) -> LaunchFailed:
     told = translated(error, f"launch {order.count}*{order.type}")
     return LaunchFailed(str(told), kind_of(error))
+
+
+_METADATA = {"HttpTokens": "required", "HttpEndpoint": "enabled", "InstanceMetadataTags": "enabled"}
+
+
+def run_request(
+    settings: Ec2Settings,
+    order: LaunchOrder,
+    site: LaunchTarget,
+    image: Image,
+    script: bytes,
+    tags: Mapping[str, str],
+) -> dict[str, Any]:
+    """The parameters of RunInstances, but for the token: all machines of an order, or none."""
+    disk = {
+        "VolumeSize": max(image.disk_gb, settings.disk_gb or 0),
+        "VolumeType": "gp3",
+        # Some images keep their disks, and those would be paid for ever.
+        "DeleteOnTermination": True,
+    }
+    request: dict[str, Any] = {
+        "ImageId": image.id,
+        "InstanceType": site.type,
+        "MinCount": order.count,
+        "MaxCount": order.count,
+        "UserData": script,
+        # With this the switch on the machine, which can only shut it down, ends it for good.
+        "InstanceInitiatedShutdownBehavior": "terminate",
+        "BlockDeviceMappings": [{"DeviceName": image.root_device, "Ebs": disk}],
+        # The machine may read its own tags: the lease is one of them.
+        "MetadataOptions": {
+            "HttpTokens": "required",
+            "HttpEndpoint": "enabled",
+            "InstanceMetadataTags": "enabled",
+        },
+        "TagSpecifications": _tagged(order, tags),
+        **_network(settings, site),
+    }
+    if settings.key:
+        request["KeyName"] = settings.key
+    if settings.instance_profile:
+        word = "Arn" if settings.instance_profile.startswith("arn:") else "Name"
+        request["IamInstanceProfile"] = {word: settings.instance_profile}
+    if order.spot:
+        request["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": _spot(settings)}
+    return request
+
+
+def _tagged(order: LaunchOrder, tags: Mapping[str, str]) -> list[dict[str, Any]]:
+    kinds = (*TAGGED, SPOT_REQUEST) if order.spot else TAGGED
+    return [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in kinds]
+
+
+def _spot(settings: Ec2Settings) -> dict[str, str]:
+    options = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
+    if settings.spot_max_usd_per_h is not None:
+        options["MaxPrice"] = f"{settings.spot_max_usd_per_h:.6f}"
+    return options
+
+
+def _network(settings: Ec2Settings, site: LaunchTarget) -> dict[str, Any]:
+    groups = list(settings.security_groups)
+    if site.subnet:
+        card = {
+            "DeviceIndex": 0,
+            "SubnetId": site.subnet,
+            "AssociatePublicIpAddress": settings.address == PUBLIC,
+            "DeleteOnTermination": True,
+        }
+        return {"NetworkInterfaces": [{**card, **({"Groups": groups} if groups else {})}]}
+    where = {"Placement": {"AvailabilityZone": site.zone}} if site.zone else {}
+    return {**where, **({"SecurityGroupIds": groups} if groups else {})}

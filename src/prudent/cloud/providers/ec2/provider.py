@@ -16,21 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from prudent.cloud.catalog import Catalog
-from prudent.cloud.leases.dead_mans_switch import marks, renew_command
+from prudent.cloud.leases.dead_mans_switch import cluster_environment, renew_command
 from prudent.cloud.providers.channel import Channel
-from prudent.cloud.providers.ec2.boot import LEASE, HostKey, new_host_key, user_data
+from prudent.cloud.providers.ec2.boot import LEASE, Ec2Images, HostKey, new_host_key, user_data
 from prudent.cloud.providers.ec2.check import Ec2Check
-from prudent.cloud.providers.ec2.client import Ec2Clients
-from prudent.cloud.providers.ec2.errors import ERRORS, translated
-from prudent.cloud.providers.ec2.fleet import Ec2Fleet
-from prudent.cloud.providers.ec2.images import Ec2Images
-from prudent.cloud.providers.ec2.launch import Launcher, Site, sites, token_of
+from prudent.cloud.providers.ec2.client import ERRORS, Ec2Clients, translated
+from prudent.cloud.providers.ec2.fleet import Ec2Fleet, Ec2Readiness, interruption_reason
+from prudent.cloud.providers.ec2.launch import Launcher, LaunchTarget, launch_targets, run_request, token_of
 from prudent.cloud.providers.ec2.prices import Ec2Prices
-from prudent.cloud.providers.ec2.request import run_request
 from prudent.cloud.providers.ec2.settings import Ec2Settings
 from prudent.cloud.providers.ec2.tags import HOST_KEY, ended_s, in_order, instance_of, tag_map, tags_of
-from prudent.cloud.providers.ec2.wait import Ec2Wait, taken
-from prudent.cloud.providers.provider import Instance, Offer, Order
+from prudent.cloud.providers.provider import Instance, LaunchOrder, Offer
 from prudent.core.errors import BadInput, PrudentError, RunFailed
 from prudent.core.money import Price
 
@@ -61,7 +57,7 @@ class Ec2Provider:
         self._launcher = Launcher(
             lambda: self.clients.launching, self._request, self._fleet.of_clusters, self._fleet.end_ids, sleep
         )
-        self._wait = Ec2Wait(self._fleet, settings.address, self.channel, sleep)
+        self._wait = Ec2Readiness(self._fleet, settings.address, self.channel, sleep)
         self._host_keys: dict[str, str] = {}
         self._lock = threading.Lock()
 
@@ -93,11 +89,11 @@ class Ec2Provider:
         price, zone = self._price(type_name, spot, self._zones() if spot else ())
         return Offer(type_name, price, machine.vcpus, machine.memory_gb, zone=zone)
 
-    def launch(self, order: Order) -> tuple[Instance, ...]:
+    def launch(self, order: LaunchOrder) -> tuple[Instance, ...]:
         if order.count < 1:
-            raise BadInput(f"Nobody can launch {order.count} machines; order one or more.")
+            raise BadInput(f"Cannot launch {order.count} machines; order one or more.")
         self._prices.machine(order.type)
-        places = sites(self.place, order.type, self._images.zone)
+        places = launch_targets(self.place, order.type, self._images.zone)
         made = self._launcher.launch(order, places)
         return in_order(instance_of(one, self.place.address) for one in made)
 
@@ -131,11 +127,13 @@ class Ec2Provider:
             name=instance.id,
             timeout_s=_LOGIN_S,
         )
-        return open_channel(login, f"prudent-{instance.cluster}", marks(instance.cluster, instance.id))
+        return open_channel(
+            login, f"prudent-{instance.cluster}", cluster_environment(instance.cluster, instance.id)
+        )
 
     def preempted(self, instance: Instance) -> str | None:
         for one in self._fleet.by_id([instance.id]):
-            why = taken(one)
+            why = interruption_reason(one)
             if why:
                 return f"EC2 took {instance.id} away ({why})."
             if request := one.get("SpotInstanceRequestId"):
@@ -187,7 +185,7 @@ class Ec2Provider:
     def _price(self, type_name: str, spot: bool, zones: Sequence[str]) -> tuple[Price, str]:
         return self._prices.spot(type_name, zones) if spot else (self._prices.on_demand(type_name), "")
 
-    def _request(self, order: Order, site: Site, notes: Sequence[str]) -> dict[str, Any]:
+    def _request(self, order: LaunchOrder, site: LaunchTarget, notes: Sequence[str]) -> dict[str, Any]:
         """What is asked of EC2, without the token."""
         try:
             host_key: HostKey = new_host_key()
@@ -201,8 +199,8 @@ class Ec2Provider:
 
     def _dry_run(self, type_name: str) -> None:
         """Ask EC2 for one machine without getting it; it answers with an error in any case."""
-        order = Order("check", "check", "check", type_name, 1, time.time() + _DRY_LEASE_S)
-        site = next(iter(sites(self.place, type_name, self._images.zone)))
+        order = LaunchOrder("check", "check", "check", type_name, 1, time.time() + _DRY_LEASE_S)
+        site = next(iter(launch_targets(self.place, type_name, self._images.zone)))
         request = self._request(order, site, ())
         token = token_of(order, site, 0)
         self.clients.launching.run_instances(**request, ClientToken=token, DryRun=True)

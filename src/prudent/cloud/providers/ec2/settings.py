@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from prudent.core.documents import KeyPath
+from prudent.core.documents import KeyPath, read_yaml
 from prudent.core.errors import BadInput, unknown
 from prudent.core.units import USD, parse_in
-from prudent.core.yaml_text import read_yaml
 
 USERS = {"amazon-linux": "ec2-user", "debian": "admin"}
 """Images that are found by name (the newest), and who logs in to them."""
@@ -23,8 +22,8 @@ _OTHERS = {
     "subnet": 'is written "subnets: […]": one for each zone, in the order to try.',
     "zone": 'is written "zones: […]", in the order to try.',
     "security_group": 'is written "security_groups: […]".',
-    "type": 'is no setting: the job\'s machine parameter names the type, "alternatives" what may replace it.',
-    "count": "is no setting: the job's machine parameter says how many.",
+    "type": 'is not a setting: the job\'s machine parameter names the type, "alternatives" what may replace it.',
+    "count": "is not a setting: the job's machine parameter says how many.",
     "access_key": _SECRET,
     "secret_key": _SECRET,
 }

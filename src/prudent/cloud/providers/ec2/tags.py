@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from prudent.cloud.providers.provider import GONE, PENDING, RUNNING, Instance, Order
+from prudent.cloud.providers.provider import GONE, PENDING, RUNNING, Instance, LaunchOrder
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
 
@@ -26,11 +26,11 @@ ALIVE = ("pending", "running", "stopping", "stopped")
 
 
 def tags_of(
-    order: Order, price: Price, notes: Sequence[str], host_key: str, extra: Mapping[str, str]
+    order: LaunchOrder, price: Price, notes: Sequence[str], host_key: str, extra: Mapping[str, str]
 ) -> dict[str, str]:
     """All that `instance_of` must know again, and the user's own tags.
 
-    A machine's place in its cluster is no tag: EC2 numbers the machines of a launch itself, whereas a tag of
+    A machine's place in its cluster is not a tag: EC2 numbers the machines of a launch itself, whereas a tag of
     its own for each would need a second call, which a crash could leave out.
     """
     for what, text in (("cluster", order.cluster), ("run", order.run), ("owner", order.owner)):

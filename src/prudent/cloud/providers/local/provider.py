@@ -19,13 +19,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from prudent.cloud.catalog import Catalog, Machine
-from prudent.cloud.cluster import parse_cluster
+from prudent.cloud.catalog import Catalog, Machine, parse_cluster
 from prudent.cloud.providers.local.channel import LocalChannel
 from prudent.cloud.providers.local.machine import LocalMachine
-from prudent.cloud.providers.provider import CONFIG, TRANSIENT, Instance, LaunchFailed, Offer, Order
+from prudent.cloud.providers.provider import CONFIG, TRANSIENT, Instance, LaunchFailed, LaunchOrder, Offer
 from prudent.core.errors import BadInput, RunFailed
-from prudent.core.points import kill_point
+from prudent.core.processes import kill_point
 
 _AT_ONCE = 8
 _NOTES_S = 24 * 3600.0
@@ -52,7 +51,7 @@ class LocalProvider:
         """`where: local`, or `where: {local: prices.csv}` with a price list of one's own."""
         if setting is not None and not isinstance(setting, str):
             raise BadInput(
-                f"local: {setting!r} is no price list; write where: local, or {{local: FILE.csv}}."
+                f"local: {setting!r} is not a price list; write where: local, or {{local: FILE.csv}}."
             )
         return cls(home, folder / setting if setting else None)
 
@@ -98,10 +97,10 @@ class LocalProvider:
         machine = self._catalog[type_name]
         return Offer(type_name, machine.price, machine.vcpus, machine.memory_gb)
 
-    def launch(self, order: Order) -> tuple[Instance, ...]:
+    def launch(self, order: LaunchOrder) -> tuple[Instance, ...]:
         machine = self._catalog[order.type]
         if order.count < 1:
-            raise LaunchFailed(f"Nobody can launch {order.count} machines; ask for 1 or more.", CONFIG)
+            raise LaunchFailed(f"Cannot launch {order.count} machines; ask for 1 or more.", CONFIG)
         try:
             self._ended.mkdir(parents=True, exist_ok=True)
             with self._launching():
@@ -173,7 +172,7 @@ class LocalProvider:
                     found[path.name] = path.stat().st_mtime
         return found
 
-    def _launch_one(self, order: Order, index: int, kind: Machine) -> LocalMachine:
+    def _launch_one(self, order: LaunchOrder, index: int, kind: Machine) -> LocalMachine:
         machine = LocalMachine(self._machines / f"{order.cluster}-{index}")
         if not machine.folder.exists():
             machine = LocalMachine.place(self._machines, order, index, kind.price, kind.vcpus)

@@ -1,1 +1,1 @@
-""""""
+"""Hosts that one can log in to by SSH, and the way into any machine by SSH."""

@@ -17,8 +17,7 @@ from typing import IO, Self, cast
 import asyncssh
 
 from prudent.cloud.providers.channel import LOST
-from prudent.cloud.providers.ssh import event_loop
-from prudent.cloud.providers.ssh.connection import Login, LoginFailed, connect
+from prudent.cloud.providers.ssh.connection import Login, LoginFailed, connect, run_on_loop
 from prudent.cloud.providers.ssh.files import (
     LISTING,
     differing,
@@ -28,9 +27,17 @@ from prudent.cloud.providers.ssh.files import (
     parse_listing,
     unpack,
 )
-from prudent.cloud.providers.ssh.process import Session, SshProcess, open_session
-from prudent.cloud.providers.ssh.shell import COOKIE, READ_SCRIPT, end_all, started, whole
-from prudent.cloud.providers.ssh.streams import Outlet
+from prudent.cloud.providers.ssh.process import (
+    COOKIE,
+    READ_SCRIPT,
+    CommandInput,
+    CommandSession,
+    SshProcess,
+    command_script,
+    complete_script,
+    end_all_script,
+    open_session,
+)
 from prudent.core.errors import PrudentError, RunFailed
 
 _OPEN_S = 30.0
@@ -75,7 +82,7 @@ class SshChannel:
         cookie = secrets.token_hex(16)
         carried = {**self._environment, **(environment or {}), COOKIE: cookie}
         place = self._path(directory or "")
-        session = self._open(READ_SCRIPT, whole(started(command, carried, place)))
+        session = self._open(READ_SCRIPT, complete_script(command_script(command, carried, place)))
         return SshProcess(session, lambda grace_s: self._sweep(cookie, grace_s), self._gone)
 
     def run(
@@ -101,8 +108,11 @@ class SshChannel:
         with process.stdout, process.stderr:
             moved = 0
             with contextlib.suppress(BrokenPipeError):
-                moved = pack(wanted, cast(IO[bytes], Outlet(lambda data: event_loop.run(session.send(data)))))
-            event_loop.run(session.send_eof())
+                moved = pack(
+                    wanted,
+                    cast(IO[bytes], CommandInput(lambda data: run_on_loop(session.send(data)))),
+                )
+            run_on_loop(session.send_eof())
             code, _, err = self._drained(process, _MOVE_S)
         self._demand(code, err, f"Bringing {source}")
         return moved
@@ -142,7 +152,7 @@ class SshChannel:
             connections, self._connections = self._connections, []
         for connection in connections:
             with contextlib.suppress(FutureTimeout, OSError, asyncssh.Error):
-                event_loop.run(_closed(connection), timeout_s=_DRAIN_S)
+                run_on_loop(_closed(connection), timeout_s=_DRAIN_S)
 
     def __enter__(self) -> Self:
         return self
@@ -171,7 +181,7 @@ class SshChannel:
         session = self._open(f"exec /bin/sh -c {_word(command)}", b"")
         process = SshProcess(session, lambda grace_s: session.close())
         with process.stdout, process.stderr:
-            said = _Rest(process.stderr)
+            said = _StreamReader(process.stderr)
             try:
                 moved = unpack(process.stdout, target)
                 while process.stdout.read(1 << 16):
@@ -183,7 +193,7 @@ class SshChannel:
         return moved
 
     def _bytes(self, script: str, timeout_s: float = 60.0) -> tuple[int, bytes, bytes]:
-        session = self._open(READ_SCRIPT, whole(script))
+        session = self._open(READ_SCRIPT, complete_script(script))
         process = SshProcess(session, lambda grace_s: session.close())
         with process.stdout, process.stderr:
             return self._drained(process, timeout_s)
@@ -197,14 +207,14 @@ class SshChannel:
 
     def _drained(self, process: SshProcess, timeout_s: float) -> tuple[int, bytes, bytes]:
         """Exit code and output of a command of ours; `LOST` if it does not end in time."""
-        said, complaint = _Rest(process.stdout), _Rest(process.stderr)
+        said, complaint = _StreamReader(process.stdout), _StreamReader(process.stderr)
         code = process.wait(timeout_s)
         if code is None:
             process.end(0)
         return LOST if code is None else code, said.text(), complaint.text()
 
     def _collect(self, process: SshProcess, timeout_s: float, what: str) -> tuple[int, str, str]:
-        said, complaint = _Rest(process.stdout), _Rest(process.stderr)
+        said, complaint = _StreamReader(process.stdout), _StreamReader(process.stderr)
         code = process.wait(timeout_s)
         if code is None:
             process.end(1.0)
@@ -220,16 +230,16 @@ class SshChannel:
 
     def _sweep(self, cookie: str, grace_s: float) -> None:
         with contextlib.suppress(RunFailed):
-            self.shell(end_all(COOKIE, cookie, grace_s), timeout_s=grace_s + 15.0)
+            self.shell(end_all_script(COOKIE, cookie, grace_s), timeout_s=grace_s + 15.0)
 
-    def _open(self, command: str, stdin: bytes | None) -> Session:
+    def _open(self, command: str, stdin: bytes | None) -> CommandSession:
         try:
-            return event_loop.run(self._opened(command, stdin), _OPEN_S + self._login.timeout_s)
+            return run_on_loop(self._opened(command, stdin), _OPEN_S + self._login.timeout_s)
         except (asyncssh.Error, OSError, FutureTimeout) as error:
             why = str(error) or type(error).__name__
             raise RunFailed(f"{self._login.title} no longer answers ({why}); check that it runs.") from error
 
-    async def _opened(self, command: str, stdin: bytes | None) -> Session:
+    async def _opened(self, command: str, stdin: bytes | None) -> CommandSession:
         for connection in self._living():
             try:
                 return await open_session(connection, command, stdin)
@@ -265,7 +275,7 @@ class SshChannel:
         return RunFailed(f"The connection to {self._login.title} was lost; check that the machine runs.")
 
 
-class _Rest:
+class _StreamReader:
     """Reads a stream to its end in the background."""
 
     def __init__(self, stream: IO[bytes]) -> None:

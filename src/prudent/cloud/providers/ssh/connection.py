@@ -6,9 +6,14 @@ and give us any answer.
 
 from __future__ import annotations
 
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncssh
 
@@ -61,7 +66,7 @@ class Login:
 async def connect(login: Login) -> asyncssh.SSHClientConnection:
     """Log in, or `LoginFailed` with one sentence that ends with the remedy."""
     known = _known(login)
-    guard = _Guard()
+    guard = _HostKeyRecorder()
     options: dict[str, Any] = {} if login.user is None else {"username": login.user}
     if login.key is not None:
         options |= {"client_keys": [str(login.key)], "agent_path": None}
@@ -90,7 +95,7 @@ async def connect(login: Login) -> asyncssh.SSHClientConnection:
         ) from error
 
 
-class _Guard(asyncssh.SSHClient):
+class _HostKeyRecorder(asyncssh.SSHClient):
     """Remembers the host key that was not trusted, for the message."""
 
     def __init__(self) -> None:
@@ -127,7 +132,9 @@ def _is_known(login: Login, known: asyncssh.SSHKnownHosts) -> bool:
     return any(known.match(login.address, login.address, login.port)[:2])
 
 
-def _why(login: Login, known: asyncssh.SSHKnownHosts, guard: _Guard, error: Exception) -> LoginFailed:
+def _why(
+    login: Login, known: asyncssh.SSHKnownHosts, guard: _HostKeyRecorder, error: Exception
+) -> LoginFailed:
     if guard.offered is not None:
         return _distrust(login, known, guard.offered)
     if isinstance(error, asyncssh.KeyExchangeFailed) and _is_known(login, known):
@@ -178,3 +185,39 @@ def _unreached(login: Login, error: OSError) -> str:
 
 def _line(key: asyncssh.SSHKey) -> str:
     return " ".join(key.export_public_key().decode().split()[:2])
+
+
+T = TypeVar("T")
+
+_lock = threading.Lock()
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+
+
+def run_on_loop(work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+    """Do asynchronous work on the background loop and wait for it; TimeoutError ends it.
+
+    An interrupt (Ctrl-C) while waiting ends the work too: nobody would collect it.
+    """
+    future = submit_to_loop(work)
+    try:
+        return future.result(timeout_s)
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def submit_to_loop(work: Coroutine[Any, Any, T]) -> Future[T]:
+    """Begin asynchronous work on the background loop."""
+    return asyncio.run_coroutine_threadsafe(work, _loop())
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    """The loop of this process: a fork has none of its parent's threads, so it gets its own."""
+    with _lock:
+        loop = _loops.get(os.getpid())
+        if loop is None:
+            loop = asyncio.new_event_loop()
+            _loops.clear()
+            _loops[os.getpid()] = loop
+            threading.Thread(target=loop.run_forever, name="prudent-ssh", daemon=True).start()
+        return loop

@@ -12,7 +12,7 @@ from typing import IO
 
 from prudent.core.errors import BadInput
 
-Stamp = tuple[int, float]
+FileStamp = tuple[int, float]
 """Size, and time of the last change in seconds."""
 
 LISTING = "find . -type f -printf '%s %T@ %P\\0' 2>/dev/null || find . -type f -exec stat -c '%s %Y %n' {} +"
@@ -28,7 +28,7 @@ class LocalFile:
 
     path: Path
     name: str
-    stamp: Stamp
+    stamp: FileStamp
     bare: bool = False
     """A link, or a folder with nothing in it: only its name is brought."""
 
@@ -83,13 +83,13 @@ def excluded(name: str, patterns: Sequence[str]) -> bool:
     return False
 
 
-def parse_listing(said: bytes) -> dict[str, Stamp]:
+def parse_listing(said: bytes) -> dict[str, FileStamp]:
     """What `LISTING` printed.
 
     >>> parse_listing(b"3 17.5 a b\\0" + b"4 18.0 c\\0")
     {'a b': (3, 17.5), 'c': (4, 18.0)}
     """
-    found: dict[str, Stamp] = {}
+    found: dict[str, FileStamp] = {}
     for line in said.split(b"\0" if b"\0" in said else b"\n"):
         size, _, rest = line.decode(errors="surrogateescape").partition(" ")
         time_s, _, name = rest.partition(" ")
@@ -98,7 +98,7 @@ def parse_listing(said: bytes) -> dict[str, Stamp]:
     return found
 
 
-def differing(files: Sequence[LocalFile], there: Mapping[str, Stamp]) -> list[LocalFile]:
+def differing(files: Sequence[LocalFile], there: Mapping[str, FileStamp]) -> list[LocalFile]:
     """Those that are not there yet with the same size and time."""
     return [file for file in files if not _same(file.stamp, there.get(file.name))]
 
@@ -166,7 +166,7 @@ def _file(path: Path, name: str) -> LocalFile:
     return LocalFile(path, name, (known.st_size, known.st_mtime))
 
 
-def _same(here: Stamp, there: Stamp | None) -> bool:
+def _same(here: FileStamp, there: FileStamp | None) -> bool:
     if there is None or here[0] != there[0]:
         return False
     whole = there[1] == int(there[1])  # that machine may count whole seconds only

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prudent.cloud.leases import dead_mans_switch
-from prudent.cloud.providers.provider import RUNNING, Instance, Order
+from prudent.cloud.providers.provider import RUNNING, Instance, LaunchOrder
 from prudent.core.money import Price
 
 TAKEN, SAME, BUSY = "taken", "same", "busy"
@@ -98,11 +98,11 @@ rm -f -- "$probe"
 
 
 @dataclass(frozen=True)
-class Tags:
+class HostTags:
     """What a host knows about its use; written once, but for the end of the lease."""
 
     id: str
-    order: Order
+    order: LaunchOrder
     index: int
     launched_s: float
     price: Price
@@ -123,9 +123,9 @@ class Tags:
         return json.dumps(said)
 
     @classmethod
-    def read(cls, lease: str, text: str) -> Tags:
+    def read(cls, lease: str, text: str) -> HostTags:
         said: dict[str, Any] = json.loads(text)
-        order = Order(
+        order = LaunchOrder(
             said["cluster"], said["run"], said["owner"], said["type"], said["count"], float(lease or 0.0)
         )
         price = Price.from_dict(said["price"])
@@ -139,7 +139,7 @@ class Tags:
         )  # fmt: skip
 
 
-def take_script(base: str, tags: Tags, left_s: float) -> str:
+def take_script(base: str, tags: HostTags, left_s: float) -> str:
     """Take the host for an order, if it is free; prints which of taken, same or busy, and the tags there."""
     watch = dead_mans_switch.watch_command("switch.sh", "@FOLDER@", f"{dead_mans_switch.MACHINE}={tags.id}")
     script = _TAKE.replace("@WATCH@", watch.replace("@FOLDER@", '"$folder"'))

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prudent.cloud.catalog import Catalog, Machine
+from prudent.cloud.catalog import Catalog, Machine, mips_of, speed_of
 from prudent.cloud.providers.ssh.connection import Login
-from prudent.cloud.speed import mips_of, speed_of
-from prudent.core.documents import KeyPath
+from prudent.core.documents import KeyPath, read_yaml
 from prudent.core.errors import BadInput, unknown
 from prudent.core.money import Price
+from prudent.core.parameters import is_number
 from prudent.core.units import USD, parse_in
-from prudent.core.values import is_number
-from prudent.core.yaml_text import read_yaml
 
 FOLDER = ".prudent"
 _SHARED = ("user", "port", "key", "host_key", "known_hosts", "timeout")
@@ -106,7 +104,9 @@ class Inventory:
 def _host(one: Any, shared: Mapping[str, Any], beside: Path, where: KeyPath) -> Host:
     with where:
         if not isinstance(one, Mapping):
-            raise BadInput(f"{one!r} is no host; write {{name: alpha, address: 10.0.0.7, type: m5.large}}.")
+            raise BadInput(
+                f"{one!r} is not a host; write {{name: alpha, address: 10.0.0.7, type: m5.large}}."
+            )
     where.known(one, _KEYS, {})
     said = {**shared, **{key: value for key, value in one.items() if value is not None}}
     address = where.text(said, "address", "") or where.text(said, "name", "")
@@ -115,7 +115,7 @@ def _host(one: Any, shared: Mapping[str, Any], beside: Path, where: KeyPath) -> 
         if not address:
             raise BadInput("It has no address; write address: 10.0.0.7 or a host name.")
         if not _NAME.fullmatch(name):
-            raise BadInput(f'"{name}" is no name; use letters, digits, "-", "_" and ".".')
+            raise BadInput(f'"{name}" is not a name; use letters, digits, "-", "_" and ".".')
     return Host(name, _login(said, name, address, beside, where), _machine(said, name, where))
 
 
@@ -129,7 +129,7 @@ def _login(said: Mapping[str, Any], name: str, address: str, beside: Path, where
     with where / "port":
         port = said.get("port", 22)
         if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 1 << 16:
-            raise BadInput(f"{port!r} is no port; write a number from 1 to 65535.")
+            raise BadInput(f"{port!r} is not a port; write a number from 1 to 65535.")
     host_key = where.text(said, "host_key", "") or None
     timeout_s = where.seconds(said, "timeout", 15.0)
     user = where.text(said, "user", "") or None
@@ -142,7 +142,7 @@ def _machine(said: Mapping[str, Any], name: str, where: KeyPath) -> Machine:
     known = next((one for one in Catalog.load() if one.name == type_name), None)
     with where / "type":
         if not _NAME.fullmatch(type_name):
-            raise BadInput(f'"{type_name}" is no type; use letters, digits, "-", "_" and ".".')
+            raise BadInput(f'"{type_name}" is not a type; use letters, digits, "-", "_" and ".".')
         lacking = [key for key in ("vcpus", "memory_gb", "price") if key not in said]
         if known is None and lacking:
             if "type" in said and len(lacking) == 3:
@@ -152,7 +152,7 @@ def _machine(said: Mapping[str, Any], name: str, where: KeyPath) -> Machine:
     vcpus = _number(said, "vcpus", known.vcpus if known else 1, where)
     with where / "vcpus":
         if vcpus < 1 or vcpus != int(vcpus):
-            raise BadInput(f"{vcpus:g} is no number of vCPUs; write a whole number from 1.")
+            raise BadInput(f"{vcpus:g} is not a number of vCPUs; write a whole number from 1.")
     memory_gb = _number(said, "memory_gb", known.memory_gb if known else 0.0, where)
     speed = known.speed if known else speed_of("")
     return Machine(
@@ -180,7 +180,7 @@ def _price(said: Mapping[str, Any], known: Machine | None, where: KeyPath) -> Pr
         if isinstance(given, str):
             given = parse_in(re.sub(r"\s*(/|per)\s*(h|hour)\s*$", "", given), USD)
         if not is_number(given):
-            raise BadInput(f"{given!r} is no price; write dollars per hour, like 0.096.")
+            raise BadInput(f"{given!r} is not a price; write dollars per hour, like 0.096.")
         return Price(float(given), "", f"inventory {where.source}", minimum_s)
 
 
@@ -188,7 +188,7 @@ def _number(said: Mapping[str, Any], key: str, otherwise: float, where: KeyPath)
     value = said.get(key, otherwise)
     with where / key:
         if not is_number(value) or float(value) < 0:
-            raise BadInput(f"{value!r} is no number; write it like 4.")
+            raise BadInput(f"{value!r} is not a number; write it like 4.")
     return float(value)
 
 
@@ -205,7 +205,7 @@ def _check_all(hosts: Sequence[Host]) -> None:
         place = (host.login.address, host.login.port)
         twin = names.setdefault(host.name, host)
         if twin is not host:
-            raise BadInput(f'"{host.name}" stands there twice; give each host its own name.')
+            raise BadInput(f'"{host.name}" is given twice; give each host its own name.')
         twin = places.setdefault(place, host)
         if twin is not host:
             raise BadInput(f"{twin.name} and {host.name} are the same machine; remove one of them.")

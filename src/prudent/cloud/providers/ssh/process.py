@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import io
+import shlex
 import signal
-from collections.abc import Callable
-from typing import IO, cast
+import threading
+from collections.abc import Callable, Mapping
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import asyncssh
 
 from prudent.cloud.providers.channel import LOST
-from prudent.cloud.providers.ssh.streams import Inlet
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
 
 
-class Session(asyncssh.SSHClientSession[bytes]):
+class CommandSession(asyncssh.SSHClientSession[bytes]):
     """Hands on what a command prints, and its exit code as soon as it arrives.
 
     A child that was left behind may keep the output open for long after that. All of it lives on the loop.
@@ -28,7 +33,7 @@ class Session(asyncssh.SSHClientSession[bytes]):
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._holding = 0
-        self.stdout, self.stderr = Inlet(self._hold), Inlet(self._hold)
+        self.stdout, self.stderr = CommandOutput(self._hold), CommandOutput(self._hold)
 
     # Called by asyncssh
 
@@ -106,13 +111,13 @@ class Session(asyncssh.SSHClientSession[bytes]):
 
 async def open_session(
     connection: asyncssh.SSHClientConnection, command: str, stdin: bytes | None
-) -> Session:
+) -> CommandSession:
     """Begin a command; `stdin` is all that it reads, or None where the caller sends it.
 
     One that ends before it has read everything tells so by its exit code: others share the connection.
     """
-    _, made = await connection.create_session(Session, command, encoding=None)
-    session = cast(Session, made)
+    _, made = await connection.create_session(CommandSession, command, encoding=None)
+    session = cast(CommandSession, made)
     if stdin is not None:
         try:
             await session.send(stdin)
@@ -131,7 +136,7 @@ class SshProcess:
     """
 
     def __init__(
-        self, session: Session, sweep: Callable[[float], None], gone: Callable[[], bool] | None = None
+        self, session: CommandSession, sweep: Callable[[float], None], gone: Callable[[], bool] | None = None
     ) -> None:
         self._session = session
         self._sweep = sweep
@@ -172,3 +177,182 @@ def _number(name: str) -> int:
         return int(signal.Signals[f"SIG{name.partition('@')[0]}"])
     except KeyError:
         return int(signal.SIGKILL)
+
+
+FULL = 1 << 20
+"""Whoever reads slowly slows the command down: more than so many bytes are not kept waiting."""
+
+
+class CommandOutput(io.RawIOBase):
+    """What a command prints. The loop feeds it, a thread reads it: `read(n)` answers what there is.
+
+    `hold` is called with True when it is full, with False when it was emptied again.
+    """
+
+    def __init__(self, hold: Callable[[bool], None]) -> None:
+        super().__init__()
+        self._hold = hold
+        self._held = False
+        self._buffer = bytearray()
+        self._ended = False
+        self._changed = threading.Condition()
+
+    def feed(self, data: bytes) -> None:
+        with self._changed:
+            if self.closed or self._ended:
+                return
+            self._buffer += data
+            full = len(self._buffer) > FULL and not self._held
+            self._held = self._held or full
+            self._changed.notify_all()
+        if full:
+            self._hold(True)
+
+    def finish(self) -> None:
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: WriteableBuffer) -> int:
+        place = memoryview(into).cast("B")
+        with self._changed:
+            while not self._buffer and not self._ended and not self.closed:
+                self._changed.wait()
+            taken = min(len(place), len(self._buffer))
+            place[:taken] = self._buffer[:taken]
+            del self._buffer[:taken]
+            freed = self._held and len(self._buffer) <= FULL // 2
+            self._held = self._held and not freed
+        if freed:
+            self._hold(False)
+        return taken
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """A line, without asking for every byte of it."""
+        most = -1 if size is None else size
+        line = b""
+        while most < 0 or len(line) < most:
+            with self._changed:
+                while not self._buffer and not self._ended and not self.closed:
+                    self._changed.wait()
+                at = self._buffer.find(b"\n") + 1
+                wanted = at or len(self._buffer)
+            part = self.read(wanted if most < 0 else min(wanted, most - len(line))) if wanted else b""
+            line += part or b""
+            if not part or line.endswith(b"\n"):
+                break
+        return line
+
+    def close(self) -> None:
+        """What comes from now on is thrown away, so that the command is not held up."""
+        with self._changed:
+            held, self._held = self._held, False
+            self._buffer.clear()
+            super().close()
+            self._changed.notify_all()
+        if held:
+            self._hold(False)
+
+
+class CommandInput(io.RawIOBase):
+    """What a command reads; `send` returns when it has been taken."""
+
+    def __init__(self, send: Callable[[bytes], Any]) -> None:
+        super().__init__()
+        self._send = send
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: ReadableBuffer) -> int:
+        content = bytes(data)
+        self._send(content)
+        return len(content)
+
+
+COOKIE = "PRUDENT_RUN"
+"""The environment variable by which everything that one command started is known."""
+
+_END, CUT_OFF = "#whole", 76
+_RUN = f'case $s in *{_END}) eval "$s"; exit ;; esac; exit {CUT_OFF}'
+READ_SCRIPT = f"exec /bin/sh -c 's=$(cat); exec </dev/null; {_RUN}'"
+"""Runs the script (see `whole`) that comes in by the standard input. Whoever looks at the list of processes
+cannot read it: it holds the environment, and that may hold passwords."""
+
+MEMBERS = """
+members() {
+  heads=' '
+  for p in $(grep -lsF -- "$1" /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\\n'); do
+    tr '\\0' '\\n' 2>/dev/null < /proc/$p/environ | grep -qxF -- "$1" || continue
+    state_of $p || continue
+    echo $p
+    [ "$session" = "$p" ] && heads="$heads$p "
+  done 2>/dev/null
+  [ "$heads" = ' ' ] && return 0
+  for d in /proc/[0-9]*; do
+    state_of ${d#/proc/} || continue
+    case $heads in *" $session "*) echo ${d#/proc/} ;; esac
+  done 2>/dev/null
+}
+state_of() {
+  { read -r line < /proc/$1/stat; } 2>/dev/null || return 1
+  set -- ${line##*) }
+  session=$4
+  case $1 in Z | X) return 1 ;; esac
+}
+end_all() {
+  found=$(members "$1")
+  if [ -n "$found" ] && [ "$2" -gt 0 ]; then
+    kill -TERM $found 2>/dev/null
+    kill -CONT $found 2>/dev/null
+    left=$2
+    while [ "$left" -gt 0 ] && [ -n "$(members "$1")" ]; do
+      sleep 0.05
+      left=$((left - 1))
+    done
+  fi
+  left=100
+  while [ "$left" -gt 0 ]; do
+    found=$(members "$1")
+    [ -z "$found" ] && return 0
+    kill -KILL $found 2>/dev/null
+    sleep 0.02
+    left=$((left - 1))
+  done
+  return 1
+}
+"""
+"""`members NAME=VALUE` lists who carries a variable, and everyone in a session that such a process began (a
+child may have cleaned its environment); `end_all NAME=VALUE TICKS` asks them to end, and kills them after so
+many twentieths of a second."""
+
+
+def complete_script(script: str) -> bytes:
+    """A script as `READ_SCRIPT` takes it: one that breaks off, as we or the network did, is not begun."""
+    return f"{script}\n{_END}\n".encode()
+
+
+def end_all_script(variable: str, value: str, grace_s: float) -> str:
+    """A script that ends all that carry a variable."""
+    ticks = max(0, round(grace_s * 20))
+    return f"{MEMBERS}\nend_all {shlex.quote(f'{variable}={value}')} {ticks}"
+
+
+def command_script(command: str, environment: Mapping[str, str], directory: str) -> str:
+    """A script that runs a command in a folder with an environment.
+
+    >>> print(started("echo hi", {"A": "it's"}, "/tmp"))
+    export A='it'"'"'s'
+    cd -- /tmp || exit 126
+    exec /bin/sh -c 'echo hi'
+    """
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
+    lines = [
+        *exports,
+        f"cd -- {shlex.quote(directory)} || exit 126",
+        f"exec /bin/sh -c {shlex.quote(command)}",
+    ]
+    return "\n".join(lines)

@@ -11,22 +11,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from prudent.cloud.catalog import Catalog
-from prudent.cloud.cluster import parse_cluster
+from prudent.cloud.catalog import Catalog, parse_cluster
 from prudent.cloud.leases import dead_mans_switch
 from prudent.cloud.providers.channel import LOST
-from prudent.cloud.providers.provider import CAPACITY, CONFIG, TRANSIENT, Instance, LaunchFailed, Offer, Order
+from prudent.cloud.providers.provider import (
+    CAPACITY,
+    CONFIG,
+    TRANSIENT,
+    Instance,
+    LaunchFailed,
+    LaunchOrder,
+    Offer,
+)
 from prudent.cloud.providers.ssh import host_folder as folder
 from prudent.cloud.providers.ssh.channel import SshChannel
 from prudent.cloud.providers.ssh.connection import CLOSED, LoginFailed
-from prudent.cloud.providers.ssh.host_folder import SAME, TAKEN, Tags
+from prudent.cloud.providers.ssh.host_folder import SAME, TAKEN, HostTags
 from prudent.cloud.providers.ssh.inventory import Host, Inventory
 from prudent.core.errors import BadInput, PrudentError, RunFailed
-from prudent.core.points import kill_point
+from prudent.core.processes import kill_point
 
 T = TypeVar("T")
-Found: TypeAlias = dict[str, Instance]
-Refused: TypeAlias = list[tuple[str, str]]
+TakenHosts: TypeAlias = dict[str, Instance]
+Refusals: TypeAlias = list[tuple[str, str]]
 
 _AT_ONCE = 16
 _TAKE_S = 60.0
@@ -84,7 +91,7 @@ class HostsProvider:
         machine = hosts[0].machine
         return Offer(type_name, machine.price, machine.vcpus, machine.memory_gb, available=len(hosts))
 
-    def launch(self, order: Order) -> tuple[Instance, ...]:
+    def launch(self, order: LaunchOrder) -> tuple[Instance, ...]:
         hosts = self._enough(order.count, order.type)
         order.check_price(hosts[0].machine.price)
         with self._launching:
@@ -141,7 +148,7 @@ class HostsProvider:
         return SshChannel(
             host.login,
             folder.workspace(base, instance.id),
-            dead_mans_switch.marks(instance.cluster, instance.id),
+            dead_mans_switch.cluster_environment(instance.cluster, instance.id),
             folder.ours_test(base, instance.id),
         )
 
@@ -183,9 +190,9 @@ class HostsProvider:
             )
         return hosts
 
-    def _take(self, order: Order, hosts: Sequence[Host]) -> tuple[Found, Refused]:
+    def _take(self, order: LaunchOrder, hosts: Sequence[Host]) -> tuple[TakenHosts, Refusals]:
         """Take as many hosts as wanted, in rounds: those that refuse are made up for by the next ones."""
-        refused: Refused = []
+        refused: Refusals = []
         # What an earlier launch of the same order took comes first, for it may have found others busy.
         listed = _each(_attempt(self._list), hosts)
         had = [one for answer in listed if not isinstance(answer, PrudentError) for one in answer]
@@ -203,10 +210,10 @@ class HostsProvider:
                     refused.append(answer)
         return found, refused
 
-    def _take_one(self, order: Order, index: int, host: Host) -> Instance | tuple[str, str]:
+    def _take_one(self, order: LaunchOrder, index: int, host: Host) -> Instance | tuple[str, str]:
         """The machine, or why not and of which kind."""
         now_s = time.time()
-        tags = Tags(f"{order.cluster}-{index}@{host.name}", order, index, now_s, host.machine.price)
+        tags = HostTags(f"{order.cluster}-{index}@{host.name}", order, index, now_s, host.machine.price)
         script = folder.take_script(self.inventory.folder, tags, order.lease_end_s - now_s)
         try:
             with self._enter(host) as way:
@@ -220,7 +227,7 @@ class HostsProvider:
             kind = CAPACITY if code == 75 else TRANSIENT if code == LOST else CONFIG
             return f"{host.name} cannot be used ({why[0]}); free some space there, or check its folder.", kind
         word, lease, said = out.split("\n")[:3]
-        there = Tags.read(lease, said)
+        there = HostTags.read(lease, said)
         if word in (TAKEN, SAME):
             return there.instance(host.login.address)
         until = time.strftime("%H:%M:%S", time.localtime(there.order.lease_end_s))
@@ -236,7 +243,7 @@ class HostsProvider:
             raise RunFailed(f"{host.name} did not say what it is used for; check that it runs.")
         lines = out.splitlines()
         return [
-            Tags.read(lease, said).instance(host.login.address)
+            HostTags.read(lease, said).instance(host.login.address)
             for lease, said in zip(lines[::2], lines[1::2], strict=False)
         ]
 
@@ -281,7 +288,7 @@ def _place(instance: Instance) -> str:
     return instance.id.rpartition("@")[2]
 
 
-def _refusal(order: Order, refused: Refused) -> LaunchFailed:
+def _refusal(order: LaunchOrder, refused: Refusals) -> LaunchFailed:
     """What to do about it: the most hopeful of the reasons counts."""
     kinds = [kind for _, kind in refused]
     kind = next((kind for kind in (CAPACITY, TRANSIENT, CONFIG) if kind in kinds), TRANSIENT)

@@ -9,12 +9,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from prudent.training.algorithms.algorithm import domain as domain_of
-from prudent.training.algorithms.registry import sensible
+from prudent.training.algorithms.registry import default_algorithms
 from prudent.training.data.dataset import Dataset
 from prudent.training.data.splitting import Split, hold_out, k_folds
 from prudent.training.engines.engine import DataShape, TrainingSession, TrialSpec
 from prudent.training.engines.functions import FunctionSession
-from prudent.training.engines.local.learners.registry import ALWAYS, libraries
+from prudent.training.engines.local.learners.registry import PRELOADED, libraries_for
 from prudent.training.engines.local.pool import WorkerPool, WorkerSetup, available_mb
 from prudent.training.engines.local.run import LocalRun
 from prudent.training.engines.local.shared_dataset import SharedDataset
@@ -48,7 +48,7 @@ class LocalEngine:
         if source is None:
             return FunctionSession()
         named = [method.algorithm for method in request.methods]
-        expected = named or [found.name for found in sensible(request.domain)]
+        expected = named or [found.name for found in default_algorithms(request.domain)]
         pool = self.pool(parallelism, work, tuple(expected))
         try:
             dataset = read_dataset(
@@ -151,7 +151,7 @@ def open_pool(parallelism: int, work: Path, algorithms: tuple[str, ...] = ()) ->
     """Workers for so many trials at a time, which share the cores."""
     work.mkdir(parents=True, exist_ok=True)
     threads = max(1, len(os.sched_getaffinity(0)) // parallelism)
-    loaded = dict.fromkeys((*ALWAYS, *(module for name in algorithms for module in libraries(name))))
+    loaded = dict.fromkeys((*PRELOADED, *(module for name in algorithms for module in libraries_for(name))))
     return WorkerPool(parallelism, threads, list(loaded), work / "workers.log")
 
 

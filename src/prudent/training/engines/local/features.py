@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput, unknown
 from prudent.training.data.dataset import CATEGORICAL, Column, Matrix
-from prudent.training.data.splitting import Rows, subsample
+from prudent.training.data.splitting import RowNumbers, subsample
 from prudent.training.engines.fit_task import PreparedRows
 from prudent.training.engines.fitted_transforms import Affine, FittedTransform, Impute, OneHot, apply_all
 from prudent.training.engines.local.column_statistics import covariance, mean_and_deviation
@@ -32,7 +32,7 @@ class TransformFitter:
     def __init__(self, X: Matrix, columns: Sequence[Column], others_miss: bool = False) -> None:
         self.X = X
         self._may_miss = others_miss or has_missing(X)
-        self.steps: list[FittedTransform] = []
+        self.transforms: list[FittedTransform] = []
         self._categorical = np.array([column.kind == CATEGORICAL for column in columns], dtype=bool)
         self._sizes = [len(column.categories) for column in columns]
 
@@ -65,7 +65,7 @@ class TransformFitter:
             frequent = strategy == "most_frequent" or bool(self._categorical[column])
             if len(values):
                 fills[column] = _most_frequent(values) if frequent else getattr(np, strategy)(values)
-        self._take(Impute(fills))
+        self._append(Impute(fills))
         self._may_miss = False
 
     def one_hot(self, settings: Mapping[str, Any]) -> None:
@@ -96,7 +96,7 @@ class TransformFitter:
             spread = np.nan_to_num(np.fmax.reduce(self.X, axis=0).astype(np.float64)) - shift
         # Category codes are names, not quantities.
         shift[self._categorical], spread[self._categorical] = 0.0, 1.0
-        self._take(Affine(shift, 1.0 / np.where(spread > 0, spread, 1.0)))
+        self._append(Affine(shift, 1.0 / np.where(spread > 0, spread, 1.0)))
 
     def pca(self, settings: Mapping[str, Any]) -> None:
         self._make_plain()
@@ -110,7 +110,7 @@ class TransformFitter:
         axes = axes[:, ::-1][:, :k]
         # Of an axis's two directions, the one in which its largest part is positive: the same every time.
         signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(k)])
-        self._take(Affine(shift, axes * signs, called="pc"))
+        self._append(Affine(shift, axes * signs, prefix="pc"))
         self._categorical = np.zeros(k, dtype=bool)
 
     def _make_plain(self) -> None:
@@ -136,12 +136,12 @@ class TransformFitter:
         sources = np.concatenate([np.full(len(values), column) for column, values in chosen.items()])
         values = np.concatenate(list(chosen.values()))
         categorical = self._categorical[kept]
-        self._take(OneHot(kept, sources.astype(np.int64), values))
+        self._append(OneHot(kept, sources.astype(np.int64), values))
         self._categorical = np.concatenate([categorical, np.zeros(len(sources), dtype=bool)])
 
-    def _take(self, step: FittedTransform) -> None:
-        self.steps.append(step)
-        self.X = step.apply(self.X)
+    def _append(self, transform: FittedTransform) -> None:
+        self.transforms.append(transform)
+        self.X = transform.apply(self.X)
 
 
 _FITS: dict[str, Callable[[TransformFitter, Mapping[str, Any]], None]] = {
@@ -162,7 +162,7 @@ def _most_frequent(values: NDArray[Any]) -> float:
     return float(found[counts.argmax()])
 
 
-FINAL = -1
+ALL_ROWS = -1
 """In place of a split's number: every row trains, none is held out."""
 
 
@@ -172,7 +172,7 @@ class PreparedFeatures:
 
     rows: PreparedRows
     held_out: PreparedRows | None
-    steps: tuple[FittedTransform, ...]
+    transforms: tuple[FittedTransform, ...]
 
     @property
     def size(self) -> int:
@@ -206,19 +206,19 @@ class FeatureCache:
         self, split: int, fraction: float, transforms: Mapping[str, Any], max_categories: int | None
     ) -> PreparedFeatures:
         store = self._store
-        chosen = np.arange(len(store.X)) if split == FINAL else store.splits[split].train
+        chosen = np.arange(len(store.X)) if split == ALL_ROWS else store.splits[split].train
         chosen = subsample(chosen, store.y, fraction, self._seed)
         fitter = TransformFitter(store.X[chosen], store.columns, self._some_missing)
         for name, settings in transforms.items():
             fitter.add(name, settings)
         fitter.finish(max_categories)
-        steps = tuple(fitter.steps)
+        fitted = tuple(fitter.transforms)
         rows = PreparedRows(fitter.X, self._target(chosen))
-        if split == FINAL:
-            return PreparedFeatures(rows, None, steps)
+        if split == ALL_ROWS:
+            return PreparedFeatures(rows, None, fitted)
         others = store.splits[split].validation
         return PreparedFeatures(
-            rows, PreparedRows(apply_all(steps, store.X[others]), self._target(others)), steps
+            rows, PreparedRows(apply_all(fitted, store.X[others]), self._target(others)), fitted
         )
 
     @property
@@ -227,5 +227,5 @@ class FeatureCache:
             self._missing = has_missing(self._store.X)
         return self._missing
 
-    def _target(self, rows: Rows) -> Any:
+    def _target(self, rows: RowNumbers) -> Any:
         return None if self._store.y is None else self._store.y[rows]

@@ -20,47 +20,47 @@ from typing import Any, NoReturn
 
 from prudent.core.processes import end_with_parent
 
-PACKET = 1 << 16
+PACKET_BYTES = 1 << 16
 
 
 def main(arguments: Sequence[str]) -> None:
-    with socket.socket(fileno=int(arguments[0])) as orders:
-        ForkServer(orders).serve()
+    with socket.socket(fileno=int(arguments[0])) as connection:
+        ForkServer(connection).serve()
 
 
 class ForkServer:
     """Forks workers and ends them; ends itself, and them, when nobody is at the other end any more."""
 
-    def __init__(self, orders: socket.socket) -> None:
-        self._orders = orders
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
         self._workers: set[int] = set()
 
     def serve(self) -> None:
         try:
             while True:
-                packet, handles, _, _ = socket.recv_fds(self._orders, PACKET, 1)
+                packet, handles, _, _ = socket.recv_fds(self._socket, PACKET_BYTES, 1)
                 if not packet:
                     return
-                order = json.loads(packet)
-                if "load" in order:
-                    load(order["load"])
-                elif "fork" in order:
-                    self._answer({"pid": self._fork(handles[0], order["fork"])})
-                elif "end" in order:
-                    self._answer({"status": self._end(order["end"])})
+                request = json.loads(packet)
+                if "load" in request:
+                    load(request["load"])
+                elif "fork" in request:
+                    self._answer({"pid": self._fork(handles[0], request["fork"])})
+                elif "end" in request:
+                    self._answer({"status": self._end(request["end"])})
         finally:
             for worker in list(self._workers):
                 self._end(worker)
 
     def _answer(self, answer: dict[str, Any]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._orders.send(json.dumps(answer).encode())
+            self._socket.send(json.dumps(answer).encode())
 
     def _fork(self, handle: int, setup: dict[str, Any]) -> int:
         server = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._orders.close()
+            self._socket.close()
             _become_worker(server, handle, setup)
         os.close(handle)
         self._workers.add(pid)
@@ -91,9 +91,9 @@ def _become_worker(server: int, handle: int, setup: dict[str, Any]) -> NoReturn:
     code = 0
     try:
         end_with_parent(server, signal.SIGKILL)
-        from prudent.training.engines.local.worker import work
+        from prudent.training.engines.local.worker import run_worker
 
-        work(handle, setup)
+        run_worker(handle, setup)
     except BaseException:  # noqa: BLE001 - told in the log; the caller sees that the line is dead
         traceback.print_exc()
         code = 1

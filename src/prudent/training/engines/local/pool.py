@@ -21,7 +21,7 @@ import prudent
 from prudent.core.errors import RunFailed
 from prudent.core.memory import limit_mb
 from prudent.core.processes import lower_session_priority
-from prudent.training.engines.local.fork_server import PACKET
+from prudent.training.engines.local.fork_server import PACKET_BYTES
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _SERVER = "import sys; from prudent.training.engines.local.fork_server import main; main(sys.argv[1:])"
@@ -49,7 +49,7 @@ class PoolWorker:
     """A process that trains, what it was told before its first trial, and the line to it."""
 
     pid: int
-    line: Connection
+    connection: Connection
     setup: WorkerSetup
 
 
@@ -66,7 +66,7 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._idle: list[PoolWorker] = []
         self._forked = False
-        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._server_socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, log.open("ab") as sink:
             self._server = subprocess.Popen(
                 [sys.executable, "-P", "-c", _SERVER, str(theirs.fileno())],
@@ -83,9 +83,9 @@ class WorkerPool:
 
     def load(self, libraries: Sequence[str]) -> None:
         """Have libraries ready in workers to come."""
-        self._orders.send(json.dumps({"load": list(libraries)}).encode())
+        self._server_socket.send(json.dumps({"load": list(libraries)}).encode())
 
-    def take(self, setup: WorkerSetup) -> PoolWorker:
+    def acquire(self, setup: WorkerSetup) -> PoolWorker:
         """A worker with this setup that is free, a new one if none is."""
         with self._lock:
             free = next((worker for worker in reversed(self._idle) if worker.setup == setup), None)
@@ -94,7 +94,7 @@ class WorkerPool:
             self._idle.remove(free)
             return free
 
-    def give_back(self, worker: PoolWorker) -> None:
+    def release(self, worker: PoolWorker) -> None:
         """It is free again; one too many leaves, the one that was free for longest."""
         with self._lock:
             self._idle.append(worker)
@@ -105,17 +105,17 @@ class WorkerPool:
 
     def end(self, worker: PoolWorker) -> str:
         """End a worker, whatever it is doing; answers what it died of if it had ended before."""
-        worker.line.close()
+        worker.connection.close()
         with self._lock:
-            answer = self._ask({"end": worker.pid})
-        return _cause(int(answer["status"]))
+            answer = self._request({"end": worker.pid})
+        return _cause_of_death(int(answer["status"]))
 
     def close(self) -> None:
         """End everything; the server takes its workers with it."""
         for worker in self._idle:
-            worker.line.close()
+            worker.connection.close()
         self._idle.clear()
-        self._orders.close()
+        self._server_socket.close()
         if not self._forked:  # it may still load libraries, and has no workers to wait for
             self._server.kill()
         try:
@@ -136,14 +136,14 @@ class WorkerPool:
         self._forked = True
         ours, theirs = socket.socketpair()
         with theirs:
-            answer = self._ask({"fork": asdict(setup)}, [theirs.fileno()])
+            answer = self._request({"fork": asdict(setup)}, [theirs.fileno()])
         return PoolWorker(int(answer["pid"]), Connection(ours.detach()), setup)
 
-    def _ask(self, order: dict[str, Any], handles: Sequence[int] = ()) -> dict[str, Any]:
+    def _request(self, request: dict[str, Any], handles: Sequence[int] = ()) -> dict[str, Any]:
         packet = b""
         with contextlib.suppress(ConnectionError):
-            socket.send_fds(self._orders, [json.dumps(order).encode()], list(handles))
-            packet = self._orders.recv(PACKET)
+            socket.send_fds(self._server_socket, [json.dumps(request).encode()], list(handles))
+            packet = self._server_socket.recv(PACKET_BYTES)
         if not packet:
             raise RunFailed(f"The process that starts workers has ended; its last words are in {self._log}.")
         answer: dict[str, Any] = json.loads(packet)
@@ -161,7 +161,7 @@ def _environment(threads: int) -> dict[str, str]:
     return {**dict.fromkeys(_THREADS, str(threads)), "OMP_WAIT_POLICY": "PASSIVE", "PYTHONPATH": path}
 
 
-def _cause(status: int) -> str:
+def _cause_of_death(status: int) -> str:
     """What a process died of, for people."""
     number = os.waitstatus_to_exitcode(status)
     if number == -signal.SIGALRM:
@@ -182,25 +182,25 @@ _GROUP = Path("/sys/fs/cgroup")
 
 def available_mb() -> float:
     """Memory that is free now, within the limits of a container or of this process if there are some."""
-    found = [_ENOUGH_MB, *_of_machine(), *_of_container(), _SHARE * limit_mb()]
+    found = [_ENOUGH_MB, *_free_on_machine(), *_free_in_container(), _SHARE * limit_mb()]
     return max(min(found), 64.0)
 
 
-def _of_machine() -> list[float]:
+def _free_on_machine() -> list[float]:
     with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            name, _, rest = line.partition(":")
+        for connection in Path("/proc/meminfo").read_text().splitlines():
+            name, _, rest = connection.partition(":")
             if name == "MemAvailable":
                 return [int(rest.split()[0]) / 1024]
     return []
 
 
-def _of_container() -> list[float]:
+def _free_in_container() -> list[float]:
     with contextlib.suppress(OSError, ValueError):
         most = (_GROUP / "memory.max").read_text().strip()
         used = int((_GROUP / "memory.current").read_text())
         # Files kept in memory are given up when something else needs the room.
-        stat = dict(line.split() for line in (_GROUP / "memory.stat").read_text().splitlines())
+        stat = dict(connection.split() for connection in (_GROUP / "memory.stat").read_text().splitlines())
         if most != "max":
             return [(int(most) - used + int(stat.get("file", 0))) / _MB]
     return []

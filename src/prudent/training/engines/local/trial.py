@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,27 +13,33 @@ from numpy.typing import NDArray
 
 from prudent.core.errors import RunFailed
 from prudent.core.seeds import rng_for
-from prudent.training.algorithms.algorithm import score_of
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.engines.engine import ModelFacts, TrialSpec
-from prudent.training.engines.figures import picture
-from prudent.training.engines.fit_task import FitTask, Judge, LearningCurve, Model, ReportProgress
-from prudent.training.engines.local.features import FINAL, FeatureCache, PreparedFeatures
-from prudent.training.engines.local.learners.registry import builder, made_by
+from prudent.training.engines.figures import report_figures
+from prudent.training.engines.fit_task import (
+    FitTask,
+    FittedModel,
+    LearningCurve,
+    ReportProgress,
+    fold_progress,
+    unreported,
+)
+from prudent.training.engines.fitted_transforms import apply_all
+from prudent.training.engines.local.features import ALL_ROWS, FeatureCache, PreparedFeatures
+from prudent.training.engines.local.learners.registry import fit_function, library_of
 from prudent.training.engines.local.shared_dataset import SharedDataset
-from prudent.training.engines.model_files import versions
-from prudent.training.engines.onnx_export import check, export
-
-FACTS, MODEL, PMML = "facts.json", "model.onnx", "model.pmml"
+from prudent.training.engines.model_files import PMML, library_versions, write_facts, write_model
+from prudent.training.engines.onnx_export import check_export, export_pipeline
+from prudent.training.engines.scoring import Scorer
 
 
 @dataclass(frozen=True, eq=False)
 class TrialContext:
     """What a worker keeps between trials: the data, how to measure, how many threads it may use."""
 
-    store: SharedDataset
+    data: SharedDataset
     feature_cache: FeatureCache
-    scorer: Judge
+    scorer: Scorer
     threads: int
     target: str | None = None
     pmml: bool = False
@@ -45,7 +49,7 @@ class TrialContext:
 class FitResult:
     """A model with what it was made from and how it did."""
 
-    model: Model
+    model: FittedModel
     prepared: PreparedFeatures
     predicted: NDArray[Any]
     value: float
@@ -53,14 +57,14 @@ class FitResult:
 
 def train(context: TrialContext, spec: TrialSpec, report: ReportProgress) -> ModelFacts:
     """Train what the spec says, and leave `model.onnx` and `facts.json` in its folder."""
-    chosen = algorithm(spec.algorithm).complete(spec.hyperparameters)
-    splits = context.store.splits
+    params = algorithm(spec.algorithm).complete(spec.hyperparameters)
+    splits = context.data.splits
     began_s = time.perf_counter()
     until_s = math.inf if spec.soft_s is None else time.monotonic() + spec.soft_s
     values: list[float] = []
     learning_curves: list[LearningCurve] = []
     for number in range(len(splits)):
-        measured = _fit(context, spec, chosen, number, _share(report, number, len(splits)), until_s)
+        measured = _fit(context, spec, params, number, fold_progress(report, number, len(splits)), until_s)
         values.append(measured.value)
         learning_curves += (
             [measured.model.learning_curve] if measured.model.learning_curve is not None else []
@@ -68,56 +72,67 @@ def train(context: TrialContext, spec: TrialSpec, report: ReportProgress) -> Mod
     value = float(np.mean(values))
     delivered = measured
     if len(splits) > 1:
-        delivered = _fit(context, spec, chosen, FINAL, _silent, steps=_usual(learning_curves))
+        delivered = _fit(
+            context, spec, params, ALL_ROWS, unreported, iterations=_mean_best_step(learning_curves)
+        )
     train_s = time.perf_counter() - began_s
     if not np.isfinite(value):
         raise RunFailed(f"The {context.scorer.metric} is {value}; try a smaller step or a larger regParam.")
-    steps = delivered.prepared.steps
-    model = export(delivered.model, steps, context.store.X.shape[1])
-    found = check(model, delivered.model, steps, context.store.sample, context.threads)
+    transforms = delivered.prepared.transforms
+    model = export_pipeline(transforms, delivered.model.graph, context.data.X.shape[1])
+    raw = np.ascontiguousarray(context.data.sample, dtype=np.float32)
+
+    def expect() -> tuple[NDArray[Any], NDArray[np.float64] | None]:
+        prepared = apply_all(transforms, raw)
+        return delivered.model.predict(prepared), delivered.model.probabilities(prepared)
+
+    found = check_export(model, raw, expect, context.threads)
     other, notes = _pmml(context, delivered) if context.pmml else (None, ())
     facts = ModelFacts(
         metric=context.scorer.metric,
         value=value,
-        score=score_of(context.scorer.metric, value),
+        score=context.scorer.to_score(value),
         train_s=train_s,
         predict_ms=found.predict_ms,
         export_difference=found.difference,
         rows_trained=len(delivered.prepared.rows.X),
         rows_validated=sum(len(split.validation) for split in splits),
-        versions=versions(made_by(spec.algorithm)),
+        versions=library_versions(library_of(spec.algorithm)),
         extra_files=() if other is None else (PMML,),
         notes=notes,
-        picture=_drawn(context, measured, spec.seed),
+        picture=_figures(context, measured, spec.seed),
     )
-    _write(spec.folder, model, other, facts)
+    write_model(spec.folder, model, other)
+    write_facts(spec.folder, facts)
     return facts
 
 
 def _pmml(context: TrialContext, fitted: FitResult) -> tuple[bytes | None, tuple[str, ...]]:
     from prudent.training.engines.pmml.document import document_or_why
 
-    store = context.store
-    return document_or_why(fitted.model, fitted.prepared.steps, store.columns, context.target, store.classes)
+    data = context.data
+    return document_or_why(
+        fitted.model, fitted.prepared.transforms, data.columns, context.target, data.classes
+    )
 
 
 def _fit(
     context: TrialContext,
     spec: TrialSpec,
-    chosen: Mapping[str, Any],
+    params: Mapping[str, Any],
     split: int,
     report: ReportProgress,
     until_s: float = math.inf,
-    steps: int | None = None,
+    iterations: int | None = None,
 ) -> FitResult:
     prepared = context.feature_cache.prepare(
-        split, spec.fraction, spec.transforms, chosen.get("maxCategories")
+        split, spec.fraction, spec.transforms, params.get("maxCategories")
     )
     seed = int(rng_for(spec.seed, "fit", spec.algorithm).integers(2**31 - 1))
     fit_task = FitTask(
-        prepared.rows, prepared.held_out, context.scorer, seed, context.threads, report, steps, until_s
+        prepared.rows, prepared.held_out, context.scorer, seed, context.threads, report, iterations, until_s
     )
-    model = builder(spec.algorithm)(fit_task, chosen)
+    model = fit_function(spec.algorithm)(fit_task, params)
     if prepared.held_out is None:
         return FitResult(model, prepared, np.empty(0), math.nan)
     X = prepared.held_out.X
@@ -125,44 +140,24 @@ def _fit(
     return FitResult(model, prepared, predicted, context.scorer.value(prepared.held_out.y, predicted, X))
 
 
-def _drawn(context: TrialContext, fitted: FitResult, seed: int) -> dict[str, Any]:
+def _figures(context: TrialContext, fitted: FitResult, seed: int) -> dict[str, Any]:
     assert fitted.prepared.held_out is not None
-    return picture(
+    return report_figures(
         context.scorer,
         fitted.model,
         fitted.prepared.held_out,
         fitted.predicted,
-        fitted.prepared.steps,
-        [column.name for column in context.store.columns],
-        context.store.classes,
+        fitted.prepared.transforms,
+        [column.name for column in context.data.columns],
+        context.data.classes,
         seed,
     )
 
 
-def _silent(score: float, done: float) -> None:
-    """Nobody is told of the final fit: its score so far is not measured."""
-
-
-def _share(report: ReportProgress, fold: int, folds: int) -> ReportProgress:
-    """Progress of one fold as progress of all."""
-    return lambda score, done: report(score, (fold + done) / folds)
-
-
-def _usual(learning_curves: Sequence[LearningCurve]) -> int | None:
+def _mean_best_step(learning_curves: Sequence[LearningCurve]) -> int | None:
     """How many steps were best in the folds, on average: the final fit has no rows to find out."""
     return (
-        round(float(np.mean([learning_curve.best for learning_curve in learning_curves])))
+        round(float(np.mean([learning_curve.best_step for learning_curve in learning_curves])))
         if learning_curves
         else None
     )
-
-
-def _write(folder: Path, model: bytes, other: bytes | None, facts: ModelFacts) -> None:
-    """The facts last: where they are, the model is whole."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / MODEL).write_bytes(model)
-    if other is not None:
-        (folder / PMML).write_bytes(other)
-    unfinished = folder / f".{FACTS}"
-    unfinished.write_text(json.dumps(asdict(facts)))
-    unfinished.rename(folder / FACTS)

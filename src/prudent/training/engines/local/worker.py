@@ -15,10 +15,10 @@ from typing import Any
 from prudent.core.errors import PrudentError
 from prudent.core.memory import limit_mb, limit_memory
 from prudent.training.engines.engine import TrialSpec
-from prudent.training.engines.fit_task import Judge
 from prudent.training.engines.local.features import FeatureCache
 from prudent.training.engines.local.shared_dataset import SharedDataset
 from prudent.training.engines.local.trial import TrialContext, train
+from prudent.training.engines.scoring import Scorer
 
 PROGRESS, FINISHED, FAILED = "progress", "finished", "failed"
 _MB = 1 << 20
@@ -28,7 +28,7 @@ _MB = 1 << 20
 class TrialMessage:
     """What a worker says; `at_s` is on the machine's monotonic clock, which all its processes share.
 
-    `last` says that the worker ends now: after running out of memory nothing in it can be trusted.
+    `ends_worker` says that the worker ends now: after running out of memory nothing in it can be trusted.
     """
 
     kind: str
@@ -36,14 +36,14 @@ class TrialMessage:
     measures: dict[str, float] = field(default_factory=dict)
     done: float | None = None
     why: str = ""
-    last: bool = False
+    ends_worker: bool = False
 
 
-def work(handle: int, setup: dict[str, Any]) -> None:
+def run_worker(handle: int, setup: dict[str, Any]) -> None:
     """Take trials from the connection until it is closed."""
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    limit_memory(setup["memory_mb"])
+    limit_worker_memory(setup["memory_mb"])
     connection = Connection(handle)
     context = open_context(setup)
     while True:
@@ -53,10 +53,10 @@ def work(handle: int, setup: dict[str, Any]) -> None:
             return
         # The kernel ends this process at its limit, whatever library it is deep in.
         signal.setitimer(signal.ITIMER_REAL, spec.limit_s or 0.0)
-        message = attempt(context, spec, connection)
+        message = run_trial(context, spec, connection)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         connection.send(message)
-        if message.last:
+        if message.ends_worker:
             return
 
 
@@ -64,14 +64,14 @@ def open_context(setup: dict[str, Any]) -> TrialContext:
     """The data and how to measure."""
     store = SharedDataset.read(Path(setup["store"]))
     kept_bytes = int(setup["memory_mb"] * _MB / 8)
-    scorer = Judge(setup["task"], setup["metric"], setup["classes"])
+    scorer = Scorer(setup["task"], setup["metric"], setup["classes"])
     feature_cache = FeatureCache(store, setup["seed"], kept_bytes)
     return TrialContext(
         store, feature_cache, scorer, setup["threads"], setup.get("target"), setup.get("pmml", False)
     )
 
 
-def attempt(context: TrialContext, spec: TrialSpec, connection: Connection) -> TrialMessage:
+def run_trial(context: TrialContext, spec: TrialSpec, connection: Connection) -> TrialMessage:
     """Train, and turn whatever goes wrong into a reason."""
 
     def report(score: float, done: float) -> None:
@@ -81,8 +81,8 @@ def attempt(context: TrialContext, spec: TrialSpec, connection: Connection) -> T
         facts = train(context, spec, report)
     except Exception as error:  # noqa: BLE001 - whatever a library raises ends its trial only
         starved = isinstance(error, MemoryError) or "alloc" in str(error)
-        why = "It ran out of memory; use less data or a smaller model." if starved else reason(error)
-        return TrialMessage(FAILED, time.monotonic(), why=why, last=starved)
+        why = "It ran out of memory; use less data or a smaller model." if starved else failure_reason(error)
+        return TrialMessage(FAILED, time.monotonic(), why=why, ends_worker=starved)
     measures = {
         "score": facts.score,
         "value": facts.value,
@@ -92,7 +92,7 @@ def attempt(context: TrialContext, spec: TrialSpec, connection: Connection) -> T
     return TrialMessage(FINISHED, time.monotonic(), measures)
 
 
-def reason(error: Exception) -> str:
+def failure_reason(error: Exception) -> str:
     """Why a trial failed, in one line."""
     said = " ".join(str(error).split())
     if isinstance(error, PrudentError):
@@ -100,7 +100,7 @@ def reason(error: Exception) -> str:
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
-def limit_memory(most_mb: float) -> None:
+def limit_worker_memory(most_mb: float) -> None:
     """Let allocations beyond `most_mb` fail, in this process and while it is still able to say so.
 
     The limit is on private memory, so neither libraries nor the shared data count. And if the whole machine

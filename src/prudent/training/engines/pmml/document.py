@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from prudent._version import __version__
 from prudent.training.data.dataset import Column
-from prudent.training.engines.fit_task import Model
+from prudent.training.engines.fit_task import FittedModel
 from prudent.training.engines.fitted_transforms import FittedTransform
 from prudent.training.engines.local.learners.clusters import GaussianMixtureModel
 from prudent.training.engines.local.learners.linear import BinaryLinearClassifier, OneVsRest
@@ -25,7 +25,7 @@ _NAMESPACE = "http://www.dmg.org/PMML-4_4"
 
 
 def document(
-    model: Model | AveragedTrees | SummedTrees,
+    model: FittedModel | AveragedTrees | SummedTrees,
     steps: Sequence[FittedTransform],
     columns: Sequence[Column],
     target: str | None,
@@ -64,7 +64,7 @@ def document(
 
 
 def document_or_why(
-    model: Model | AveragedTrees | SummedTrees,
+    model: FittedModel | AveragedTrees | SummedTrees,
     steps: Sequence[FittedTransform],
     columns: Sequence[Column],
     target: str | None,

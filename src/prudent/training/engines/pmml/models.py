@@ -103,11 +103,11 @@ def element(model: Any, schema: ModelSchema) -> Element:
 
 
 def _table(
-    place: Element, schema: ModelSchema, line: LinearFunction, output: int, label: str | None = None
+    place: Element, schema: ModelSchema, linear: LinearFunction, output: int, label: str | None = None
 ) -> Element:
     named = {} if label is None else {"targetCategory": label}
-    table = SubElement(place, "RegressionTable", {"intercept": number(line.intercepts[output]), **named})
-    for field, weight in zip(schema.features, line.weights[:, output], strict=True):
+    table = SubElement(place, "RegressionTable", {"intercept": number(linear.intercepts[output]), **named})
+    for field, weight in zip(schema.features, linear.weights[:, output], strict=True):
         if weight:
             SubElement(table, "NumericPredictor", name=field, coefficient=number(weight))
     return table
@@ -116,25 +116,25 @@ def _table(
 def _value(model: LinearRegressor, schema: ModelSchema) -> Element:
     made = schema.begin("RegressionModel", "regression", normalizationMethod="none")
     made.append(schema.derived)
-    _table(made, schema, model.line, 0)
+    _table(made, schema, model.linear, 0)
     return made
 
 
-def _classes(line: LinearFunction, schema: ModelSchema) -> Element:
+def _classes(linear: LinearFunction, schema: ModelSchema) -> Element:
     """The class of the highest line, by shares of one whole."""
     made = schema.begin("RegressionModel", "classification", normalizationMethod="softmax")
     made.append(schema.derived)
     for output, label in enumerate(schema.labels):
-        _table(made, schema, line, output, label)
+        _table(made, schema, linear, output, label)
     return made
 
 
 def _side(model: BinaryLinearClassifier, schema: ModelSchema) -> Element:
     if model.logistic and model.threshold != 0:
         raise NotExpressible("a threshold other than 0.5, as PMML always takes the likelier class")
-    nothing = np.zeros_like(model.line.weights)
-    weights = np.concatenate([nothing, model.line.weights], axis=1)
-    shifts = np.array([0.0, model.line.intercepts[0] - model.threshold])
+    nothing = np.zeros_like(model.linear.weights)
+    weights = np.concatenate([nothing, model.linear.weights], axis=1)
+    shifts = np.array([0.0, model.linear.intercepts[0] - model.threshold])
     return _classes(LinearFunction(weights, shifts), schema)
 
 
@@ -143,7 +143,7 @@ def _generalized(model: GeneralizedLinearModel, schema: ModelSchema) -> Element:
         raise NotExpressible(f"the link {model.link.name}")
     made = schema.begin("RegressionModel", "regression", normalizationMethod=_LINKS[model.link.name])
     made.append(schema.derived)
-    _table(made, schema, model.line, 0)
+    _table(made, schema, model.linear, 0)
     return made
 
 
@@ -314,14 +314,14 @@ def _network(model: MultilayerPerceptron, schema: ModelSchema) -> Element:
         holder = SubElement(inputs, "NeuralInput", id=before[-1])
         derived = SubElement(holder, "DerivedField", optype="continuous", dataType="double")
         SubElement(derived, "FieldRef", field=field)
-    for depth, line in enumerate(model.layers, start=1):
+    for depth, linear in enumerate(model.layers, start=1):
         last = depth == len(model.layers)
         how = {"activationFunction": "identity", "normalizationMethod": "softmax"} if last else {}
         layer = SubElement(made, "NeuralLayer", how)
-        now = [f"{depth},{place}" for place in range(len(line.intercepts))]
+        now = [f"{depth},{place}" for place in range(len(linear.intercepts))]
         for place, name in enumerate(now):
-            neuron = SubElement(layer, "Neuron", id=name, bias=number(line.intercepts[place]))
-            for source, weight in zip(before, line.weights[:, place], strict=True):
+            neuron = SubElement(layer, "Neuron", id=name, bias=number(linear.intercepts[place]))
+            for source, weight in zip(before, linear.weights[:, place], strict=True):
                 SubElement(neuron, "Con", {"from": source, "weight": number(weight)})
         before = now
     outputs = SubElement(made, "NeuralOutputs")
@@ -354,8 +354,8 @@ def _centres(model: KMeansModel, schema: ModelSchema) -> Element:
 
 _MAKERS: dict[Any, Callable[[Any, ModelSchema], Element]] = {
     LinearRegressor: _value,
-    SoftmaxClassifier: lambda model, schema: _classes(model.line, schema),
-    OneVsRest: lambda model, schema: _classes(model.line, schema),
+    SoftmaxClassifier: lambda model, schema: _classes(model.linear, schema),
+    OneVsRest: lambda model, schema: _classes(model.linear, schema),
     BinaryLinearClassifier: _side,
     GeneralizedLinearModel: _generalized,
     GaussianNaiveBayes: _bayes,

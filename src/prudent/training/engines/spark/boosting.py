@@ -9,16 +9,28 @@ its splits the best ones for them. The trees become a model of Spark's: it predi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from prudent.training.engines.spark.table import LABEL
-from prudent.training.engines.spark.watching import BoostingMonitor
+from prudent.training.algorithms.algorithm import CLASSIFICATION
+from prudent.training.engines.fit_task import (
+    EarlyStopping,
+    FitTask,
+    LearningCurve,
+    PreparedRows,
+    ReportProgress,
+    unreported,
+)
+from prudent.training.engines.scoring import Scorer
+from prudent.training.engines.spark.dataset import LABEL
 
 BOOSTED = ("GBTRegressionModel", "GBTClassificationModel")
-_RAW, _AIM, _WEIGHT, _ADDED = "raw", "aim", "weight", "added"
+_RAW, _TARGET, _WEIGHT, _ADDED = "raw", "aim", "weight", "added"
 _LEAST_CURVATURE = 1e-3
 """A row that is sure of the wrong class asks for no more than a step of a thousand."""
 _TOGETHER, _MOST_LAYERS = 10, 20
@@ -38,7 +50,9 @@ def grow(made: Any, rows: Any, seed: int, monitor: BoostingMonitor | None = None
     begin = _constant(rows, classifies)
     features = made.getFeaturesCol()
     sums = rows.select(LABEL, features).selectExpr("*", f"CAST({begin!r} AS DOUBLE) AS {_RAW}").persist()
-    first = _estimator(made, seed, maxDepth=0).fit(_aimed(sums, classifies, features, whole=True)).trees[0]
+    first = (
+        _estimator(made, seed, maxDepth=0).fit(_with_targets(sums, classifies, features, whole=True)).trees[0]
+    )
     trees, kept = [first], 1
     if monitor is not None:
         monitor.begin(begin)
@@ -46,11 +60,11 @@ def grow(made: Any, rows: Any, seed: int, monitor: BoostingMonitor | None = None
     try:
         for number in range(made.getMaxIter()):
             if len(trees) - kept == together:
-                sums, kept = _folded(sums, _added(made, trees[kept:], step, sums)), len(trees)
-            now = _added(made, trees[kept:], step, sums)
-            grown = _estimator(made, seed + number).fit(_aimed(now, classifies, features))
+                sums, kept = _checkpointed(sums, _with_trees(made, trees[kept:], step, sums)), len(trees)
+            now = _with_trees(made, trees[kept:], step, sums)
+            grown = _estimator(made, seed + number).fit(_with_targets(now, classifies, features))
             trees.append(grown.trees[0])
-            if monitor is not None and monitor.look(trees[-1], step):
+            if monitor is not None and monitor.add_tree(trees[-1], step):
                 break
     finally:
         sums.unpersist()
@@ -67,7 +81,7 @@ def _constant(rows: Any, classifies: bool) -> float:
     return float(0.5 * np.log(share / (1.0 - share)))
 
 
-def _aimed(sums: Any, classifies: bool, features: str, whole: bool = False) -> Any:
+def _with_targets(sums: Any, classifies: bool, features: str, whole: bool = False) -> Any:
     """What the next tree is to learn, and how much each row counts; `whole` is for the constant."""
     if whole:
         aim, weight = _RAW, "1.0D"
@@ -77,7 +91,7 @@ def _aimed(sums: Any, classifies: bool, features: str, whole: bool = False) -> A
         chance = f"1.0D / (1.0D + exp(-2.0D * {_RAW}))"
         weight = f"greatest({chance} * (1.0D - {chance}), {_LEAST_CURVATURE}D)"
         aim = f"({LABEL} - {chance}) / {weight}"
-    return sums.selectExpr(features, f"{aim} AS {_AIM}", f"{weight} AS {_WEIGHT}")
+    return sums.selectExpr(features, f"{aim} AS {_TARGET}", f"{weight} AS {_WEIGHT}")
 
 
 def _estimator(made: Any, seed: int, **more: Any) -> Any:
@@ -104,19 +118,19 @@ def _estimator(made: Any, seed: int, **more: Any) -> Any:
         one.setFeatureSubsetStrategy("all")
     if "maxDepth" in more:
         one.setSubsamplingRate(1.0)
-    return one.setLabelCol(_AIM).setWeightCol(_WEIGHT)
+    return one.setLabelCol(_TARGET).setWeightCol(_WEIGHT)
 
 
-def _added(made: Any, trees: Sequence[Any], step: float, sums: Any) -> Any:
+def _with_trees(made: Any, trees: Sequence[Any], step: float, sums: Any) -> Any:
     """The sums with some more trees in them."""
     if not trees:
         return sums
-    block = _assembled("GBTRegressionModel", made, trees, [step] * len(trees))
+    block = _java_ensemble("GBTRegressionModel", made, trees, [step] * len(trees))
     block.setFeaturesCol(made.getFeaturesCol()).setPredictionCol(_ADDED)
     return block.transform(sums).selectExpr(LABEL, made.getFeaturesCol(), f"{_RAW} + {_ADDED} AS {_RAW}")
 
 
-def _folded(before: Any, now: Any) -> Any:
+def _checkpointed(before: Any, now: Any) -> Any:
     """Keep the sums as they are now."""
     now = now.persist()
     now.count()
@@ -126,14 +140,14 @@ def _folded(before: Any, now: Any) -> Any:
 
 def _ensemble(made: Any, trees: Sequence[Any], weights: Sequence[float]) -> Any:
     kind = "GBTClassificationModel" if type(made).__name__ == "GBTClassifier" else "GBTRegressionModel"
-    model = _assembled(kind, made, trees, weights)
+    model = _java_ensemble(kind, made, trees, weights)
     made._transfer_params_to_java()
     made._java_obj.copyValues(model._java_obj, _jvm().org.apache.spark.ml.param.ParamMap())
     model._transfer_params_from_java()
     return model
 
 
-def _assembled(kind: str, made: Any, trees: Sequence[Any], weights: Sequence[float]) -> Any:
+def _java_ensemble(kind: str, made: Any, trees: Sequence[Any], weights: Sequence[float]) -> Any:
     """A model of Spark's made of trees and weights."""
     from pyspark.ml import classification, regression
 
@@ -160,7 +174,7 @@ def _assembled(kind: str, made: Any, trees: Sequence[Any], weights: Sequence[flo
 # Spark's own boosting: for the absolute loss, which asks for medians in the leaves
 
 
-def trimmed(model: Any, held_out: Any) -> Any:
+def trim_to_best(model: Any, held_out: Any) -> Any:
     """The model with as many of its first trees as do best on the held-out rows."""
     losses = model.evaluateEachIteration(held_out, model.getLossType())
     return first_trees(model, int(np.argmin(losses)) + 1)
@@ -170,7 +184,7 @@ def first_trees(model: Any, number: int) -> Any:
     """The model that boosting would have been after so many trees."""
     if number >= len(model.treeWeights):
         return model
-    shorter = _assembled(type(model).__name__, model, model.trees[:number], model.treeWeights[:number])
+    shorter = _java_ensemble(type(model).__name__, model, model.trees[:number], model.treeWeights[:number])
     model._java_obj.copyValues(shorter._java_obj, _jvm().org.apache.spark.ml.param.ParamMap())
     shorter._transfer_params_from_java()
     return shorter
@@ -196,3 +210,87 @@ def _jvm() -> Any:
     from pyspark import SparkContext
 
     return SparkContext._jvm
+
+
+_MOST = 10_000
+"""Rows of either kind: what is looked at after every tree must cost less than the tree."""
+_HELD, _HASH, _SAID = "held", "hash", "said"
+
+
+class BoostingMonitor:
+    """A few held-out rows and a few training rows, with what the trees so far add up to on them.
+
+    The rule is the local engine's own. Use it as a context: the rows are kept in the cluster's memory.
+    """
+
+    def __init__(
+        self,
+        rows: Any,
+        held_out: Any,
+        features: str,
+        scorer: Scorer,
+        most: int,
+        report: ReportProgress = unreported,
+        until_s: float = math.inf,
+    ) -> None:
+        self._features, self._scorer = features, scorer
+        self._frame = (
+            _sampled_rows(held_out, features, 1)
+            .unionByName(_sampled_rows(rows, features, 0))
+            .coalesce(1)
+            .persist()
+        )
+        arrow = self._frame.select(LABEL, _HELD).toArrow()
+        self._held = arrow.column(_HELD).to_numpy() == 1
+        y = arrow.column(LABEL).to_numpy().astype(np.float64)
+        self._y = y.astype(np.int64) if scorer.task == CLASSIFICATION else y
+        none = np.empty((0, 0), dtype=np.float32)
+        held = PreparedRows(none, self._y[self._held])
+        fit_task = FitTask(PreparedRows(none, None), held, scorer, 0, report=report, until_s=until_s)
+        self._stopping = EarlyStopping(fit_task, most)
+        self._sums: NDArray[np.float64] | None = None
+
+    def begin(self, constant: float) -> None:
+        self._sums = np.full(len(self._y), constant)
+
+    def add_tree(self, tree: Any, weight: float) -> bool:
+        """Take in a tree; answers whether it was the last one."""
+        assert self._sums is not None
+        tree.setFeaturesCol(self._features).setPredictionCol(_SAID)
+        said = tree.transform(self._frame).select(_SAID).toArrow().column(_SAID).to_numpy()
+        self._sums = self._sums + weight * said
+        sums, y = self._sums, self._y
+        if self._scorer.task == CLASSIFICATION:
+            predicted: NDArray[Any] = (sums > 0).astype(np.int64)
+            every = np.logaddexp(0.0, 2.0 * sums) - y * 2.0 * sums
+        else:
+            predicted, every = sums, np.square(sums - y)
+        held = self._held
+        train = self._scorer.score(y[~held], predicted[~held], np.empty((0, 0), dtype=np.float32))
+        return self._stopping.step(predicted[held], float(every[held].mean()), train)
+
+    @property
+    def best(self) -> int:
+        """After how many trees it was best."""
+        return max(self._stopping.best_step, 1)
+
+    def learning_curve(self) -> LearningCurve:
+        return self._stopping.learning_curve()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._frame.unpersist()
+
+
+def _sampled_rows(rows: Any, features: str, held: int) -> Any:
+    """The same rows each time, whichever way they come."""
+    from pyspark.sql import functions as sf
+
+    marked = rows.select(
+        LABEL, features, sf.lit(held).alias(_HELD), sf.xxhash64(LABEL, features).alias(_HASH)
+    )
+    return marked.orderBy(_HASH).limit(_MOST).drop(_HASH)

@@ -89,11 +89,16 @@ class SparkEngine:
     def _opened(
         self, request: Any, work: Path, parts: Sequence[Path] | None, own_form: bool
     ) -> TrainingSession:
-        from prudent.training.engines.spark.context import QUICK_JAVA, halt, started, stop
-        from prudent.training.engines.spark.judging import Judge
-        from prudent.training.engines.spark.reading import read_table
+        from prudent.training.engines.spark.dataset import split
+        from prudent.training.engines.spark.evaluation import SparkScorer
+        from prudent.training.engines.spark.reading import read_dataset_into_spark
         from prudent.training.engines.spark.session import SparkTrainingSession
-        from prudent.training.engines.spark.split import split
+        from prudent.training.engines.spark.spark_session import (
+            QUICK_JAVA,
+            interrupt_spark,
+            start_spark,
+            stop_spark,
+        )
         from prudent.training.engines.spark.trial import SparkTrialContext
 
         cluster = self._cluster
@@ -106,17 +111,17 @@ class SparkEngine:
             options = {**options, _EXECUTOR: f"{options.get(_EXECUTOR, '')} {QUICK_JAVA}"}
         _must_be_there(cluster)
         with _stoppable(cluster) as ended_by:
-            spark, own = started(master, work, options, small, environment, ended_by)
+            spark, own = start_spark(master, work, options, small, environment, ended_by)
             try:
-                ended_by(lambda: halt(spark))
-                table = read_table(spark, _question(request), work, parts=parts)
-                rows = split(spark, table, request.validation, request.seed)
-                scorer = Judge.of(request.domain, request.metric, len(table.classes))
-                context = SparkTrialContext(table, rows, scorer, own_form, PMML in request.export)
+                ended_by(lambda: interrupt_spark(spark))
+                dataset = read_dataset_into_spark(spark, _question(request), work, parts=parts)
+                rows = split(spark, dataset, request.validation, request.seed)
+                scorer = SparkScorer.of(request.domain, request.metric, len(dataset.classes))
+                context = SparkTrialContext(dataset, rows, scorer, own_form, PMML in request.export)
                 return SparkTrainingSession(spark, context, own, cluster)
             except BaseException:
                 if own:
-                    stop(spark)
+                    stop_spark(spark)
                 raise
 
 

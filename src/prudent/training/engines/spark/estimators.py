@@ -10,10 +10,9 @@ from typing import Any
 
 from prudent.core.errors import unknown
 from prudent.training.algorithms.algorithm import CLASSIFICATION
-from prudent.training.engines.fit_task import Judge
-from prudent.training.engines.spark.boosting import grow
-from prudent.training.engines.spark.table import LABEL
-from prudent.training.engines.spark.watching import BoostingMonitor
+from prudent.training.engines.scoring import Scorer
+from prudent.training.engines.spark.boosting import BoostingMonitor, grow
+from prudent.training.engines.spark.dataset import LABEL
 
 _NOT_SPARKS = frozenset({"maxCategories"})
 """Settings that are ours to see to."""
@@ -29,11 +28,11 @@ class EstimatorSpec:
     seed: int
 
 
-def estimator(algorithm: str, asked: EstimatorSpec) -> Any:
+def estimator(algorithm: str, spec: EstimatorSpec) -> Any:
     """The estimator of an algorithm, with its settings, ready to fit."""
     if algorithm not in _MAKERS:
         raise unknown("algorithm on Spark", algorithm, _MAKERS)
-    return _MAKERS[algorithm](asked)
+    return _MAKERS[algorithm](spec)
 
 
 def takes_categories(algorithm: str) -> bool:
@@ -41,14 +40,14 @@ def takes_categories(algorithm: str) -> bool:
     return "tree" in algorithm or "forest" in algorithm
 
 
-def _set(made: Any, asked: EstimatorSpec, **more: Any) -> Any:
+def _set(made: Any, spec: EstimatorSpec, **more: Any) -> Any:
     """Give an estimator the settings that it knows; what the data or Spark decide is left to them."""
-    settings = {**asked.settings, **more}
-    made.setFeaturesCol(asked.features)
+    settings = {**spec.settings, **more}
+    made.setFeaturesCol(spec.features)
     if made.hasParam("labelCol"):
         made.setLabelCol(LABEL)
     if made.hasParam("seed"):
-        made.setSeed(asked.seed)
+        made.setSeed(spec.seed)
     for name, value in settings.items():
         if value is None or name in _NOT_SPARKS:
             continue
@@ -62,84 +61,84 @@ def _typed(name: str, value: Any) -> Any:
     return str(int(value)) if value > 1 and float(value).is_integer() else str(float(value))
 
 
-def _linear(asked: EstimatorSpec) -> Any:
+def _linear(spec: EstimatorSpec) -> Any:
     from pyspark.ml.regression import LinearRegression
 
-    if asked.settings.get("loss") != "huber":
-        asked = _without(asked, "epsilon")
-    return _set(LinearRegression(), asked)
+    if spec.settings.get("loss") != "huber":
+        spec = _without(spec, "epsilon")
+    return _set(LinearRegression(), spec)
 
 
-def _generalized(asked: EstimatorSpec) -> Any:
+def _generalized(spec: EstimatorSpec) -> Any:
     from pyspark.ml.regression import GeneralizedLinearRegression
 
-    if asked.settings.get("family") != "tweedie":
-        asked = _without(asked, "variancePower", "linkPower")
-    return _set(GeneralizedLinearRegression(), asked)
+    if spec.settings.get("family") != "tweedie":
+        spec = _without(spec, "variancePower", "linkPower")
+    return _set(GeneralizedLinearRegression(), spec)
 
 
-def _tree_regression(asked: EstimatorSpec) -> Any:
+def _tree_regression(spec: EstimatorSpec) -> Any:
     from pyspark.ml.regression import DecisionTreeRegressor
 
-    return _set(DecisionTreeRegressor(), asked)
+    return _set(DecisionTreeRegressor(), spec)
 
 
-def _forest_regression(asked: EstimatorSpec) -> Any:
+def _forest_regression(spec: EstimatorSpec) -> Any:
     from pyspark.ml.regression import RandomForestRegressor
 
-    return _set(RandomForestRegressor(), asked)
+    return _set(RandomForestRegressor(), spec)
 
 
-def _boosted_regression(asked: EstimatorSpec) -> Any:
+def _boosted_regression(spec: EstimatorSpec) -> Any:
     from pyspark.ml.regression import GBTRegressor
 
-    return _set(GBTRegressor(), asked)
+    return _set(GBTRegressor(), spec)
 
 
-def _support_vectors(asked: EstimatorSpec) -> Any:
+def _support_vectors(spec: EstimatorSpec) -> Any:
     from pyspark.ml.classification import LinearSVC
 
-    return _of_any_classes(_set(LinearSVC(), asked), asked)
+    return _of_any_classes(_set(LinearSVC(), spec), spec)
 
 
 def _logistic(family: str) -> Callable[[EstimatorSpec], Any]:
-    def make(asked: EstimatorSpec) -> Any:
+    def make(spec: EstimatorSpec) -> Any:
         from pyspark.ml.classification import LogisticRegression
 
-        return _set(LogisticRegression(), asked, family=family)
+        return _set(LogisticRegression(), spec, family=family)
 
     return make
 
 
-def _bayes(asked: EstimatorSpec) -> Any:
+def _bayes(spec: EstimatorSpec) -> Any:
     from pyspark.ml.classification import NaiveBayes
 
-    return _set(NaiveBayes(), asked)
+    return _set(NaiveBayes(), spec)
 
 
-def _tree_classification(asked: EstimatorSpec) -> Any:
+def _tree_classification(spec: EstimatorSpec) -> Any:
     from pyspark.ml.classification import DecisionTreeClassifier
 
-    return _set(DecisionTreeClassifier(), asked)
+    return _set(DecisionTreeClassifier(), spec)
 
 
-def _forest_classification(asked: EstimatorSpec) -> Any:
+def _forest_classification(spec: EstimatorSpec) -> Any:
     from pyspark.ml.classification import RandomForestClassifier
 
-    return _set(RandomForestClassifier(), asked)
+    return _set(RandomForestClassifier(), spec)
 
 
-def _boosted_classification(asked: EstimatorSpec) -> Any:
+def _boosted_classification(spec: EstimatorSpec) -> Any:
     from pyspark.ml.classification import GBTClassifier
 
-    return _of_any_classes(_set(GBTClassifier(), asked), asked)
+    return _of_any_classes(_set(GBTClassifier(), spec), spec)
 
 
-def _of_any_classes(made: Any, asked: EstimatorSpec) -> Any:
+def _of_any_classes(made: Any, spec: EstimatorSpec) -> Any:
     """One model for each class against all others, where Spark's own tells only two apart."""
-    if asked.classes <= 2:
+    if spec.classes <= 2:
         return made
-    return OneVsRestEstimator(made, asked)
+    return OneVsRestEstimator(made, spec)
 
 
 class OneVsRestEstimator:
@@ -148,8 +147,8 @@ class OneVsRestEstimator:
     Spark's own estimator for this leaves a pool of threads behind every time; its model is used.
     """
 
-    def __init__(self, classifier: Any, asked: EstimatorSpec) -> None:
-        self._classifier, self._asked = classifier, asked
+    def __init__(self, classifier: Any, spec: EstimatorSpec) -> None:
+        self._classifier, self._spec = classifier, spec
 
     def fit(self, rows: Any, held_out: Any = None, until_s: float = math.inf) -> Any:
         """Fit all; boosted trees end where they are best on the held-out rows, if there are some.
@@ -162,46 +161,46 @@ class OneVsRestEstimator:
         rows = rows.persist()
         try:
             models = []
-            for number in range(self._asked.classes):
+            for number in range(self._spec.classes):
                 two = sf.when(sf.col(LABEL) == number, 1.0).otherwise(0.0)
                 known = {"ml_attr": {"type": "nominal", "name": LABEL, "num_vals": 2}}
                 of_one = rows.withColumn(LABEL, two.alias(LABEL, metadata=known))
                 others = None if held_out is None else held_out.withColumn(LABEL, two)
-                now_s, still = time.monotonic(), self._asked.classes - number
+                now_s, still = time.monotonic(), self._spec.classes - number
                 models.append(self._fit(of_one, others, now_s + (until_s - now_s) / still))
         finally:
             rows.unpersist()
         whole = OneVsRestModel(models)
-        whole._set(featuresCol=self._asked.features, labelCol=LABEL, classifier=self._classifier)
+        whole._set(featuresCol=self._spec.features, labelCol=LABEL, classifier=self._classifier)
         return whole
 
     def _fit(self, rows: Any, held_out: Any, until_s: float) -> Any:
-        made, seed = self._classifier, self._asked.seed
+        made, seed = self._classifier, self._spec.seed
         if type(made).__name__ != "GBTClassifier":
             return made.fit(rows)
         if held_out is None:
             return grow(made, rows, seed)
-        scorer = Judge(CLASSIFICATION, "mcc", 2)
-        most, features = made.getMaxIter(), self._asked.features
+        scorer = Scorer(CLASSIFICATION, "mcc", 2)
+        most, features = made.getMaxIter(), self._spec.features
         with BoostingMonitor(rows, held_out, features, scorer, most, until_s=until_s) as monitor:
             return grow(made, rows, seed, monitor)
 
 
-def _k_means(asked: EstimatorSpec) -> Any:
+def _k_means(spec: EstimatorSpec) -> Any:
     from pyspark.ml.clustering import KMeans
 
-    return _set(KMeans(), asked)
+    return _set(KMeans(), spec)
 
 
-def _mixture(asked: EstimatorSpec) -> Any:
+def _mixture(spec: EstimatorSpec) -> Any:
     from pyspark.ml.clustering import GaussianMixture
 
-    return _set(GaussianMixture(), asked)
+    return _set(GaussianMixture(), spec)
 
 
-def _without(asked: EstimatorSpec, *names: str) -> EstimatorSpec:
-    kept = {name: value for name, value in asked.settings.items() if name not in names}
-    return EstimatorSpec(kept, asked.features, asked.classes, asked.seed)
+def _without(spec: EstimatorSpec, *names: str) -> EstimatorSpec:
+    kept = {name: value for name, value in spec.settings.items() if name not in names}
+    return EstimatorSpec(kept, spec.features, spec.classes, spec.seed)
 
 
 _MAKERS: dict[str, Callable[[EstimatorSpec], Any]] = {

@@ -51,7 +51,7 @@ _TREES = frozenset(
 
 
 def _linear(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
-    return GraphOutputs(graph.flat(_margin(model, graph, rows)), whole=False)
+    return GraphOutputs(graph.flatten(_margin(model, graph, rows)), is_integer=False)
 
 
 def _margin(model: Any, graph: OnnxGraph, rows: str) -> str:
@@ -61,7 +61,7 @@ def _margin(model: Any, graph: OnnxGraph, rows: str) -> str:
 
 
 def _generalized(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
-    predictor = graph.flat(_margin(model, graph, rows))
+    predictor = graph.flatten(_margin(model, graph, rows))
     family = str(model.getFamily()).lower()
     if family == "tweedie":
         power = float(model.getVariancePower())
@@ -69,7 +69,7 @@ def _generalized(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
         mean = _of_power(graph, predictor, link)
     else:
         power, mean = 0.0, _LINKS[_link_of(model, family)](graph, predictor)
-    return GraphOutputs(_projected(graph, mean, family, power), whole=False)
+    return GraphOutputs(_projected(graph, mean, family, power), is_integer=False)
 
 
 def _link_of(model: Any, family: str) -> str:
@@ -87,7 +87,7 @@ def _of_power(graph: OnnxGraph, predictor: str, power: float) -> str:
 def _probit(graph: OnnxGraph, predictor: str) -> str:
     """The normal distribution function; ONNX Runtime's error function is in single precision."""
     half = graph.cast(graph.add("Mul", predictor, graph.constant(np.sqrt(0.5))), 1)
-    grown = graph.add("Add", graph.double(graph.add("Erf", half)), graph.constant(1.0))
+    grown = graph.add("Add", graph.to_double(graph.add("Erf", half)), graph.constant(1.0))
     return graph.add("Mul", grown, graph.constant(0.5))
 
 
@@ -121,7 +121,7 @@ def _projected(graph: OnnxGraph, mean: str, family: str, power: float) -> str:
 
 
 def _support_vectors(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
-    margin = graph.flat(_margin(model, graph, rows))
+    margin = graph.flatten(_margin(model, graph, rows))
     return GraphOutputs(graph.add("Greater", margin, graph.constant(float(model.getThreshold()))))
 
 
@@ -130,11 +130,11 @@ def _logistic(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
     shift = model.interceptVector.toArray()
     if len(weights) > 1:
         raw = graph.affine(rows, weights.T, shift)
-        return GraphOutputs(graph.largest(raw), graph.add("Softmax", raw, axis=1))
+        return GraphOutputs(graph.argmax(raw), graph.add("Softmax", raw, axis=1))
     margin = graph.affine(rows, weights.T, shift)
     second = graph.add("Sigmoid", margin)
     first = graph.add("Sigmoid", graph.add("Neg", margin))
-    over = graph.add("Greater", graph.flat(second), graph.constant(float(model.getThreshold())))
+    over = graph.add("Greater", graph.flatten(second), graph.constant(float(model.getThreshold())))
     return GraphOutputs(over, graph.add("Concat", first, second, axis=1))
 
 
@@ -149,12 +149,12 @@ def _bayes(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
         raw = graph.affine(rows, theta.T, np.zeros(len(theta)))
     else:
         raw = graph.affine(rows, theta.T, prior)
-    return GraphOutputs(graph.largest(raw), graph.add("Softmax", raw, axis=1))
+    return GraphOutputs(graph.argmax(raw), graph.add("Softmax", raw, axis=1))
 
 
 def _gaussian_bayes(graph: OnnxGraph, rows: str, mean: Array, variance: Array, prior: Array) -> str:
     """log prior - ½ Σ ((x - μ)²/σ² + log σ²), with the square written out so that it is two products."""
-    x = graph.double(rows)
+    x = graph.to_double(rows)
     squares = graph.add("MatMul", graph.add("Mul", x, x), graph.constant((1.0 / variance).T))
     crossed = graph.add("MatMul", x, graph.constant((2.0 * mean / variance).T))
     rest = prior - 0.5 * (np.log(variance) + mean**2 / variance).sum(axis=1)
@@ -169,7 +169,7 @@ def _one_against_all(model: Any, graph: OnnxGraph, rows: str, categories: Catego
             margins.append(_margin(each, graph, rows))
         else:
             margins.append(boosted_margin(each, graph, rows, categories))
-    return GraphOutputs(graph.largest(graph.add("Concat", *margins, axis=1)))
+    return GraphOutputs(graph.argmax(graph.add("Concat", *margins, axis=1)))
 
 
 def _perceptron(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
@@ -184,7 +184,7 @@ def _perceptron(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
         at += following
         if at < len(numbers):
             values = graph.add("Sigmoid", values)
-    return GraphOutputs(graph.largest(values), graph.add("Softmax", values, axis=1))
+    return GraphOutputs(graph.argmax(values), graph.add("Softmax", values, axis=1))
 
 
 # Clusters
@@ -195,15 +195,15 @@ def _k_means(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
     centres = np.array(model.clusterCenters())
     if model.getDistanceMeasure() == "cosine":
         length = np.linalg.norm(centres, axis=1, keepdims=True)
-        scores = graph.add("MatMul", graph.double(rows), graph.constant((centres / length).T))
-        return GraphOutputs(graph.largest(scores))
+        scores = graph.add("MatMul", graph.to_double(rows), graph.constant((centres / length).T))
+        return GraphOutputs(graph.argmax(scores))
     scores = graph.affine(rows, 2.0 * centres.T, -(centres**2).sum(axis=1))
-    return GraphOutputs(graph.largest(scores))
+    return GraphOutputs(graph.argmax(scores))
 
 
 def _mixture(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
     """Densities of all components, in logarithms as far as possible: log w - ½ |R(x - μ)|² + u."""
-    x, logs = graph.double(rows), []
+    x, logs = graph.to_double(rows), []
     components = zip(model.weights, model.gaussians, strict=True)
     for weight, gaussian in components:
         root, constant = root_of_inverse(gaussian.cov.toArray())
@@ -216,7 +216,7 @@ def _mixture(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
     kept = graph.add("Add", densities, graph.constant(_EPSILON))
     whole = graph.add("ReduceSum", kept, graph.constant([1], np.int64), keepdims=1)
     probabilities = graph.add("Div", kept, whole)
-    return GraphOutputs(graph.largest(probabilities), probabilities)
+    return GraphOutputs(graph.argmax(probabilities), probabilities)
 
 
 def root_of_inverse(covariance: Array) -> tuple[Array, float]:

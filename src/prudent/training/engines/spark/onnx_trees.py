@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from prudent.training.engines.onnx_export import FLOAT, GraphOutputs, OnnxGraph
-from prudent.training.engines.spark.nodes import SparkTreeNode, read_trees
+from prudent.training.engines.spark.translation import SparkTreeNode, read_trees
 
 Categories = Mapping[int, Mapping[float, int]]
 
@@ -29,10 +29,10 @@ def tree_answer(model: Any, graph: OnnxGraph, rows: str, categories: Categories)
     if name.endswith("ClassificationModel"):
         classes = int(model.numClasses)
         summed = _summed(graph, rows, trees, categories, classes)
-        shares = graph.add("Div", graph.double(summed), graph.constant(float(len(trees))))
-        return GraphOutputs(graph.largest(summed), shares)
+        shares = graph.add("Div", graph.to_double(summed), graph.constant(float(len(trees))))
+        return GraphOutputs(graph.argmax(summed), shares)
     weights = [float(weight) / _whole(model, name) for weight in _weights(model, name, len(trees))]
-    return GraphOutputs(graph.flat(_summed(graph, rows, trees, categories, 0, weights)), whole=False)
+    return GraphOutputs(graph.flatten(_summed(graph, rows, trees, categories, 0, weights)), is_integer=False)
 
 
 def boosted_margin(model: Any, graph: OnnxGraph, rows: str, categories: Categories) -> str:
@@ -42,10 +42,10 @@ def boosted_margin(model: Any, graph: OnnxGraph, rows: str, categories: Categori
 
 
 def _of_margin(graph: OnnxGraph, margin: str) -> GraphOutputs:
-    doubled = graph.add("Mul", graph.double(margin), graph.constant(2.0))
+    doubled = graph.add("Mul", graph.to_double(margin), graph.constant(2.0))
     second = graph.add("Sigmoid", doubled)
     first = graph.add("Sigmoid", graph.add("Neg", doubled))
-    over = graph.add("Greater", graph.flat(doubled), graph.constant(0.0))
+    over = graph.add("Greater", graph.flatten(doubled), graph.constant(0.0))
     return GraphOutputs(over, graph.add("Concat", first, second, axis=1))
 
 
@@ -118,7 +118,7 @@ def _summed(
     for name in ("nodes_values", "target_weights"):
         values = attributes.pop(name)
         attributes[f"{name}_as_tensor"] = helper.make_tensor(name, TensorProto.DOUBLE, [len(values)], values)
-    inputs = _with_sets(graph, graph.double(rows), made, categories)
+    inputs = _with_sets(graph, graph.to_double(rows), made, categories)
     return graph.add("TreeEnsembleRegressor", inputs, n_targets=max(classes, 1), **attributes)
 
 
@@ -157,7 +157,7 @@ def _goes_left(
     chosen = graph.add("Gather", rows, graph.constant([feature], np.int64), axis=1)
     # As float32: what earlier steps of the graph computed was rounded to it.
     hits = graph.add("Equal", graph.cast(chosen, FLOAT), graph.constant([values], np.float32))
-    hits = graph.double(hits)
+    hits = graph.to_double(hits)
     inside = graph.add("ReduceMax", hits, axes=[1], keepdims=1)
     return inside if is_left else graph.add("Sub", graph.constant(1.0), inside)
 

@@ -15,20 +15,26 @@ import struct
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.core.errors import BadInput
 from prudent.training.engines import optimisers
+from prudent.training.engines.local.learners.perceptron import layer_widths
+from prudent.training.engines.scoring import Scorer
 from prudent.training.engines.spark import perceptron_group, perceptron_worker
+from prudent.training.engines.spark.dataset import LABEL
 from prudent.training.engines.spark.estimators import EstimatorSpec
-from prudent.training.engines.spark.judging import Judge, sample
-from prudent.training.engines.spark.perceptron_worker import in_own_folder, learn, signed, start
-from prudent.training.engines.spark.table import LABEL
+from prudent.training.engines.spark.evaluation import sample_columns
+from prudent.training.engines.spark.perceptron_worker import (
+    run_training_script,
+    sign_line,
+    train_worker,
+    with_temporary_folder,
+)
 
 Vector = NDArray[np.float64]
 PERCEPTRON = "multilayer-perceptron-classifier"
@@ -38,10 +44,10 @@ _LONGEST_LINE = 1 << 24
 
 
 def fit_perceptron(
-    asked: EstimatorSpec,
+    spec: EstimatorSpec,
     rows: Any,
     held_out: Any,
-    scorer: Judge,
+    scorer: Scorer,
     report: Callable[[float, float], None],
     until_s: float = math.inf,
 ) -> Any:
@@ -53,35 +59,35 @@ def fit_perceptron(
     from pyspark.sql import functions as sf
 
     count = int(rows.count())
-    width = int(rows.select(asked.features).first()[0].size)
-    layers = layers_of(asked.settings, width, scorer.classes)
+    width = int(rows.select(spec.features).first()[0].size)
+    layers = layer_widths(spec.settings, width, scorer.classes)
     context = rows.sparkSession.sparkContext
     processes = max(1, min(context.defaultParallelism, count // _ROWS_EACH))
     frame = rows.select(
-        vector_to_array(sf.col(asked.features), "float32").alias("x"), sf.col(LABEL).cast("int").alias("y")
+        vector_to_array(sf.col(spec.features), "float32").alias("x"), sf.col(LABEL).cast("int").alias("y")
     ).repartition(processes)
-    X, y = _some(held_out, asked.features)
+    X, y = _progress_sample(held_out, spec.features)
 
     secret = secrets.token_bytes(32)
 
-    def hear(line: str) -> None:
-        if (said := progress_in(line, secret)) is not None:
-            value = scorer.of_counts(np.array(said["counts"]))
-            report(scorer.score(value), float(said["done"]))
+    def on_line(line: str) -> None:
+        if (said := verified_progress(line, secret)) is not None:
+            value = scorer.value_of_counts(np.array(said["counts"]))
+            report(scorer.to_score(value), float(said["done"]))
 
-    settings = {name: value for name, value in asked.settings.items() if value is not None}
-    mean, factor = _scaling(rows, asked.features)
+    settings = {name: value for name, value in spec.settings.items() if value is not None}
+    mean, factor = _scaling(rows, spec.features)
     left_s = max(until_s - time.monotonic(), 0.0)  # other computers have other clocks
-    told = (secret, layers, settings, asked.seed, mean, factor, X, y, left_s)
-    weights = _distributed(processes, hear, frame, told)
-    return _as_spark(context, asked.features, layers, _unscaled(np.asarray(weights), layers, mean, factor))
+    arguments = (secret, layers, settings, spec.seed, mean, factor, X, y, left_s)
+    weights = _distributed(processes, on_line, frame, arguments)
+    return _spark_model(context, spec.features, layers, _unscaled(np.asarray(weights), layers, mean, factor))
 
 
-def progress_in(line: str, secret: bytes) -> dict[str, Any] | None:
+def verified_progress(line: str, secret: bytes) -> dict[str, Any] | None:
     """What a worker's line says about its progress; None if it is another line, or somebody else's."""
     _, brace, rest = line.partition("{")
     text = brace + rest
-    if not hmac.compare_digest(line.encode(), signed(text, secret).encode()):
+    if not hmac.compare_digest(line.encode(), sign_line(text, secret).encode()):
         return None
     said: dict[str, Any] = json.loads(text)
     return said
@@ -106,38 +112,21 @@ def _unscaled(weights: Vector, layers: list[int], mean: Vector, factor: Vector) 
     return np.concatenate([first.ravel(), shifts, weights[(inputs + 1) * width :]])
 
 
-def layers_of(settings: Mapping[str, Any], width: int, classes: int) -> list[int]:
-    """The widths of the layers; those of the ends must be what the data have.
-
-    >>> layers_of({"numHiddenLayers": 2, "hiddenLayersWidth": 8}, 4, 3)
-    [4, 8, 8, 3]
-    """
-    for name, there, what in (
-        ("inputLayerWidth", width, "features"),
-        ("outputLayerWidth", classes, "classes"),
-    ):
-        said = settings.get(name)
-        if said is not None and int(said) != there:
-            raise BadInput(
-                f"{name} is {said}, but the data have {there} {what}; set it to {there} or leave it out."
-            )
-    hidden = [int(settings["hiddenLayersWidth"])] * int(settings["numHiddenLayers"])
-    return [width, *hidden, classes]
-
-
-def _some(held_out: Any, features: str) -> tuple[Any, Any]:
+def _progress_sample(held_out: Any, features: str) -> tuple[Any, Any]:
     """A few rows to judge progress by."""
     from pyspark.ml.functions import vector_to_array
     from pyspark.sql import functions as sf
 
     if held_out is None:
         return None, None
-    found = sample(held_out.withColumn("x", vector_to_array(sf.col(features), "float32")), ["x", LABEL])
+    found = sample_columns(
+        held_out.withColumn("x", vector_to_array(sf.col(features), "float32")), ["x", LABEL]
+    )
     return np.stack(list(found["x"])), found[LABEL].astype(np.int64)
 
 
-def _distributed(processes: int, hear: Callable[[str], None], frame: Any, args: tuple[Any, ...]) -> Any:
-    """Run `learn` in so many processes, each with its partition of the frame."""
+def _distributed(processes: int, on_line: Callable[[str], None], frame: Any, args: tuple[Any, ...]) -> Any:
+    """Run `train_worker` in so many processes, each with its partition of the frame."""
     from pyspark import cloudpickle
     from pyspark.ml.torch.distributor import TorchDistributor
 
@@ -156,19 +145,19 @@ def _distributed(processes: int, hear: Callable[[str], None], frame: Any, args: 
         ) -> Any:
             self.driver_address = str(self.spark.conf.get("spark.driver.host"))
             bound = self.spark.conf.get("spark.driver.bindAddress", self.driver_address)
-            with _LineServer(str(bound), hear) as ear:
+            with _LineServer(str(bound), on_line) as ear:
                 self.log_streaming_server_port = ear.port
                 task = self._get_spark_task_function(
                     framework_wrapper_fn,
                     train_object,
-                    start,
+                    run_training_script,
                     spark_dataframe,
                     *args,
                     **kwargs,
                 )
                 self._check_encryption()
                 chunks = spark_dataframe.mapInArrow(
-                    func=in_own_folder(task), schema="chunk binary", barrier=True
+                    func=with_temporary_folder(task), schema="chunk binary", barrier=True
                 ).collect()
             return cloudpickle.loads(b"".join(row.chunk for row in chunks))
 
@@ -177,20 +166,20 @@ def _distributed(processes: int, hear: Callable[[str], None], frame: Any, args: 
     for module in (optimisers, perceptron_group, perceptron_worker):
         register(module)
     distributor = Distributor(num_processes=processes, local_mode=False, use_gpu=False)
-    return distributor._train_on_dataframe(learn, frame, *args)
+    return distributor._train_on_dataframe(train_worker, frame, *args)
 
 
 class _LineServer:
     """Listens to the lines that workers send, in the framing of Spark's distributor."""
 
-    def __init__(self, host: str, hear: Callable[[str], None]) -> None:
+    def __init__(self, host: str, on_line: Callable[[str], None]) -> None:
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
                 while len(head := self.rfile.read(4)) == 4:
                     (size,) = struct.unpack(">i", head)
                     if not 0 <= size <= _LONGEST_LINE:
                         return
-                    hear(self.rfile.read(size).decode("utf-8", "replace"))
+                    on_line(self.rfile.read(size).decode("utf-8", "replace"))
 
         self._server = socketserver.ThreadingTCPServer((host, 0), Handler)
         self._server.daemon_threads = True
@@ -208,7 +197,7 @@ class _LineServer:
         self._server.server_close()
 
 
-def _as_spark(context: Any, features: str, layers: list[int], weights: Any) -> Any:
+def _spark_model(context: Any, features: str, layers: list[int], weights: Any) -> Any:
     from pyspark.ml.classification import MultilayerPerceptronClassificationModel
     from pyspark.ml.common import _py2java
     from pyspark.ml.linalg import Vectors

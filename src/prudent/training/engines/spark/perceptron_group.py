@@ -24,7 +24,7 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge
 from typing import Any
 
-_MEET_S = 300.0
+_RENDEZVOUS_S = 300.0
 """How long the first process may take to open the meeting place."""
 _AGAIN_S = 0.02
 _NONCE_BYTES = 32
@@ -72,7 +72,7 @@ class RendezvousServer:
             return self._values.get(key)
 
 
-def store_at(address: str, port: int, secret: bytes) -> Any:
+def rendezvous_store(address: str, port: int, secret: bytes) -> Any:
     """A `torch.distributed.Store` whose values are at a meeting place."""
     import torch.distributed as dist
 
@@ -102,7 +102,7 @@ def store_at(address: str, port: int, secret: bytes) -> Any:
             return all(ask("get", key) is not None for key in keys)
 
         def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
-            until_s = time.monotonic() + (timeout.total_seconds() if timeout else _MEET_S)
+            until_s = time.monotonic() + (timeout.total_seconds() if timeout else _RENDEZVOUS_S)
             while not self.check(keys):
                 if time.monotonic() > until_s:
                     raise dist.DistStoreError(f"nobody left {', '.join(keys)} at the meeting place")
@@ -112,7 +112,7 @@ def store_at(address: str, port: int, secret: bytes) -> Any:
 
 
 def _connected(address: str, port: int, secret: bytes) -> Connection:
-    until_s = time.monotonic() + _MEET_S
+    until_s = time.monotonic() + _RENDEZVOUS_S
     while True:
         try:
             return Client((address, port), authkey=secret)
@@ -123,22 +123,24 @@ def _connected(address: str, port: int, secret: bytes) -> Connection:
 
 
 @contextlib.contextmanager
-def joined(secret: bytes) -> Iterator[None]:
+def process_group(secret: bytes) -> Iterator[None]:
     """Torch's process group, of the processes that the environment tells of and of no others."""
     import torch
     import torch.distributed as dist
 
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     first, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    interface = _interface(_towards(first))
+    interface = _interface(_local_address_to(first))
     if interface is not None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     place = RendezvousServer(first, port, secret) if rank == 0 else None
     try:
-        store = store_at(first, port, secret)  # held here for as long as the group is: torch does not hold it
+        store = rendezvous_store(
+            first, port, secret
+        )  # held here for as long as the group is: torch does not hold it
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
         try:
-            _prove(torch, dist, rank, size, secret)
+            _authenticate(torch, dist, rank, size, secret)
             yield
         finally:
             dist.destroy_process_group()
@@ -147,7 +149,7 @@ def joined(secret: bytes) -> Iterator[None]:
             place.close()
 
 
-def _prove(torch: Any, dist: Any, rank: int, size: int, secret: bytes) -> None:
+def _authenticate(torch: Any, dist: Any, rank: int, size: int, secret: bytes) -> None:
     """Ask every other process for proof over the very connection that gloo will use, and give it."""
     others = [other for other in range(size) if other != rank]
     asked = {other: secrets.token_bytes(_NONCE_BYTES) for other in others}
@@ -174,7 +176,7 @@ def _exchange(torch: Any, dist: Any, said: dict[int, bytes]) -> dict[int, bytes]
     return heard
 
 
-def _towards(address: str) -> str:
+def _local_address_to(address: str) -> str:
     """The own address on the way to another one; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
         one.connect((address, 9))

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from prudent.training.engines.optimisers import plain
-from prudent.training.engines.spark.perceptron_group import joined
+from prudent.training.engines.spark.perceptron_group import process_group
 
 PROGRESS = "prudent-progress "
 Task = Callable[[Iterator[Any]], Iterator[Any]]
 
 
-def in_own_folder(task: Task) -> Task:
+def with_temporary_folder(task: Task) -> Task:
     """The task, with a folder of its own for temporary files.
 
     Torch leaves folders behind. This one goes with the task; if that is killed, with the files of Spark that
@@ -44,7 +44,7 @@ def in_own_folder(task: Task) -> Task:
     return run
 
 
-def start(asked: Mapping[str, Any], script: str) -> None:
+def run_training_script(asked: Mapping[str, Any], script: str) -> None:
     """Run Spark's script that learns; the environment says which of how many it is and where the first is."""
     from pyspark.ml.torch.distributor import TorchDistributor
 
@@ -53,7 +53,7 @@ def start(asked: Mapping[str, Any], script: str) -> None:
     )
 
 
-def learn(
+def train_worker(
     secret: bytes,
     layers: list[int],
     settings: Mapping[str, Any],
@@ -77,7 +77,7 @@ def learn(
     until_s = time.monotonic() + left_s
     _die_with_parent()
     torch.set_num_threads(1)
-    with joined(secret):
+    with process_group(secret):
         torch.manual_seed(seed)
         network = _network(torch, layers)
         for value in network.parameters():
@@ -86,11 +86,11 @@ def learn(
         rows = _scaled(torch, rows, mean, factor)
         X = None if X is None else _scaled(torch, X, mean, factor)
 
-        def tell(done: float) -> None:
+        def report(done: float) -> None:
             if X is not None:
-                _tell(torch, network, X, y, layers[-1], done, secret)
+                _report_progress(torch, network, X, y, layers[-1], done, secret)
 
-        _train(torch, dist, network, rows, labels, settings, seed, tell, until_s)
+        _train(torch, dist, network, rows, labels, settings, seed, report, until_s)
         parts = [
             values
             for layer in network
@@ -139,7 +139,7 @@ def _train(
     labels: Any,
     settings: Mapping[str, Any],
     seed: int,
-    tell: Callable[[float], None],
+    report: Callable[[float], None],
     until_s: float,
 ) -> None:
     loss_of = torch.nn.CrossEntropyLoss()
@@ -148,16 +148,16 @@ def _train(
     judged_s = time.monotonic()
     for epoch in range(most):
         loss = step(epoch)
-        done = abs(last - loss) < tol or epoch + 1 == most or _late(torch, dist, until_s)
+        done = abs(last - loss) < tol or epoch + 1 == most or _time_is_up(torch, dist, until_s)
         if dist.get_rank() == 0 and (done or time.monotonic() - judged_s > 0.5):
             judged_s = time.monotonic()
-            tell((epoch + 1) / most)
+            report((epoch + 1) / most)
         if done:
             return
         last = loss
 
 
-def _late(torch: Any, dist: Any, until_s: float) -> bool:
+def _time_is_up(torch: Any, dist: Any, until_s: float) -> bool:
     """Whether the time is up for one of the processes: all must end at the same step."""
     if until_s == float("inf"):
         return False
@@ -242,7 +242,9 @@ def _stepper(
     return once
 
 
-def _tell(torch: Any, network: Any, X: Any, y: Any, classes: int, done: float, secret: bytes) -> None:
+def _report_progress(
+    torch: Any, network: Any, X: Any, y: Any, classes: int, done: float, secret: bytes
+) -> None:
     """Say how the rows set aside are classified so far, as counts by class."""
     import numpy as np
 
@@ -250,11 +252,11 @@ def _tell(torch: Any, network: Any, X: Any, y: Any, classes: int, done: float, s
         predicted = network(X).argmax(1).numpy()
     counts = np.bincount(y * classes + predicted, minlength=classes * classes).reshape(classes, classes)
     said = json.dumps({"counts": counts.tolist(), "done": done})
-    sys.stdout.write(f"{signed(said, secret)}\n")
+    sys.stdout.write(f"{sign_line(said, secret)}\n")
     sys.stdout.flush()
 
 
-def signed(said: str, secret: bytes) -> str:
+def sign_line(said: str, secret: bytes) -> str:
     """A line of progress, as the driver believes it: anybody can send lines there."""
     return f"{PROGRESS}{hmac.digest(secret, said.encode(), 'sha256').hex()} {said}"
 

@@ -17,14 +17,31 @@ import numpy as np
 from prudent.core.errors import BadInput, unknown
 from prudent.training.data.dataset import CATEGORICAL, NUMERIC, Column
 from prudent.training.data.encoding import MOST_CATEGORIES
-from prudent.training.data.fetch import OPEN, Policy
+from prudent.training.data.fetch import UNRESTRICTED, AccessPolicy
 from prudent.training.data.formats import CSV, LIBSVM, check_columns, format_of
 from prudent.training.data.reading import table_batches
 from prudent.training.data.sources import local_parts
-from prudent.training.data.target import CLUSTERING, REGRESSION, class_target, raw_target, target_name, whole
-from prudent.training.engines.spark.files import RawFrame, explain, read_columns, read_csv, read_libsvm
-from prudent.training.engines.spark.profile import DataProfile, as_number, cleaned, column_of, profile_of
-from prudent.training.engines.spark.table import FEATURES, LABEL, ROW, SparkDataset, column_names
+from prudent.training.data.target import (
+    CLUSTERING,
+    REGRESSION,
+    as_whole_numbers,
+    class_target,
+    raw_target,
+    target_name,
+)
+from prudent.training.engines.spark.dataset import FEATURES, LABEL, ROW, SparkDataset, column_names
+from prudent.training.engines.spark.files import (
+    DataProfile,
+    RawFrame,
+    as_number,
+    cleaned,
+    column_of,
+    explain,
+    profile_of,
+    read_columns,
+    read_csv,
+    read_libsvm,
+)
 
 _MOST_CLASSES = 1000
 _MOST_DENSE = 4096
@@ -48,61 +65,65 @@ class DatasetQuery:
         return [*([self.target] if self.target else []), *(self.features or ())]
 
 
-def read_table(
-    spark: Any, asked: DatasetQuery, work: Path, policy: Policy = OPEN, parts: Sequence[Path] | None = None
+def read_dataset_into_spark(
+    spark: Any,
+    query: DatasetQuery,
+    work: Path,
+    policy: AccessPolicy = UNRESTRICTED,
+    parts: Sequence[Path] | None = None,
 ) -> SparkDataset:
     """The data that a question names, cached in Spark; `parts` are its files if they were fetched before."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    parts = local_parts(asked.path, work / "data", policy) if parts is None else list(parts)
-    kind = format_of(parts, asked.format)
+    parts = local_parts(query.path, work / "data", policy) if parts is None else list(parts)
+    kind = format_of(parts, query.format)
     read = _of_libsvm if kind == LIBSVM else _of_columns
     try:
-        table = read(spark, parts, kind, asked, work, False)
+        dataset = read(spark, parts, kind, query, work, False)
     except (PySparkException, Py4JError) as error:
-        why = explain(parts, kind, asked.known, error)
+        why = explain(parts, kind, query.known, error)
         if why is not None:
             raise why from error
         # Nothing is wrong but a line break inside quotes: read again, file by file instead of in splits.
-        table = read(spark, parts, kind, asked, work, True)
-    if not table.columns:
-        raise BadInput(f'"{asked.path}" has no feature with a value; give data with more columns.')
-    return table
+        dataset = read(spark, parts, kind, query, work, True)
+    if not dataset.columns:
+        raise BadInput(f'"{query.path}" has no feature with a value; give data with more columns.')
+    return dataset
 
 
 # Tables
 
 
 def _of_columns(
-    spark: Any, parts: Sequence[Path], kind: str, asked: DatasetQuery, work: Path, lines: bool
+    spark: Any, parts: Sequence[Path], kind: str, query: DatasetQuery, work: Path, lines: bool
 ) -> SparkDataset:
     from pyspark.sql import functions as sf
 
-    raw = read_columns(spark, parts, kind, asked.known, work, lines)
+    raw = read_columns(spark, parts, kind, query.known, work, lines)
     check_columns(len(raw.names), parts[0].name)
-    target = target_name(raw.names, asked.target, asked.domain)
-    names = [name for name in _feature_names(raw.names, asked) if name != target]
-    label = target if asked.domain != CLUSTERING else None
+    target = target_name(raw.names, query.target, query.domain)
+    names = [name for name in _feature_names(raw.names, query) if name != target]
+    label = target if query.domain != CLUSTERING else None
     values = {name: f"v{place}" for place, name in enumerate(names)}
     _check_kinds(raw, [*names, *([label] if label is not None else [])])
-    profile = profile_of(raw, names, label, asked.domain)
+    profile = profile_of(raw, names, label, query.domain)
     if profile.rows == 0:
-        raise BadInput(f'"{asked.path}" has no rows; give data with some.')
-    _refuse(profile, parts, kind, asked, target)
+        raise BadInput(f'"{query.path}" has no rows; give data with at least one row.')
+    _check_usable(profile, parts, kind, query, target)
     kept = [name for name in names if profile.present[name] > 0]
     if raw.untyped:
         # Read again with the types that were found: Spark then parses numbers as it reads.
         typed = [name for name in kept if profile.is_numeric(name) and not profile.spelled[name]]
-        raw = read_csv(spark.read, parts, asked.known, lines, [name for name in typed if name != label])
+        raw = read_csv(spark.read, parts, query.known, lines, [name for name in typed if name != label])
     frame = _chosen(raw, values, label)
     columns = _columns(frame, kept, values, profile)
     missing = tuple(profile.present[name] < profile.rows for name in kept)
     frame = _encoded(frame, columns, values, missing)
     number, classes = (
-        _label(frame, "t", raw.untyped, asked.domain, label) if label is not None else (None, ())
+        _label(frame, "t", raw.untyped, query.domain, label) if label is not None else (None, ())
     )
-    is_vector = not (asked.as_columns or any(missing) or any(c.kind == CATEGORICAL for c in columns))
+    is_vector = not (query.as_columns or any(missing) or any(c.kind == CATEGORICAL for c in columns))
     chosen = [sf.col(place) for place in column_names(len(columns))]
     if is_vector:
         chosen = [_assembled(chosen).alias(FEATURES)]
@@ -117,11 +138,11 @@ def _chosen(raw: RawFrame, values: Mapping[str, str], label: str | None) -> Any:
     return raw.frame.select(*wanted, *([_cleaned(raw, label).alias("t")] if label is not None else []))
 
 
-def _feature_names(names: Sequence[str], asked: DatasetQuery) -> list[str]:
-    for feature in asked.features or ():
+def _feature_names(names: Sequence[str], query: DatasetQuery) -> list[str]:
+    for feature in query.features or ():
         if feature not in names:
             raise unknown("feature", feature, names)
-    return list(dict.fromkeys(asked.features)) if asked.features is not None else list(names)
+    return list(dict.fromkeys(query.features)) if query.features is not None else list(names)
 
 
 def _cleaned(raw: RawFrame, name: str) -> Any:
@@ -146,13 +167,13 @@ def _check_kinds(raw: RawFrame, names: Sequence[str]) -> None:
             )
 
 
-def _refuse(
-    profile: DataProfile, parts: Sequence[Path], kind: str, asked: DatasetQuery, target: str | None
+def _check_usable(
+    profile: DataProfile, parts: Sequence[Path], kind: str, query: DatasetQuery, target: str | None
 ) -> None:
     """An error that names the place, for what no model can be trained on."""
     if profile.bad_targets and target is not None:
-        for batch in table_batches(parts, kind, asked.known):
-            raw_target(target, batch, asked.domain)
+        for batch in table_batches(parts, kind, query.known):
+            raw_target(target, batch, query.domain)
         raise BadInput(f'The target "{target}" has rows without a value; fill them in, or leave them out.')
     for name, count in profile.infinite.items():
         if count and profile.is_numeric(name):
@@ -162,21 +183,21 @@ def _refuse(
             )
         odd = profile.present[name] - profile.numbers[name]
         if kind == CSV and 0 < odd < 0.01 * profile.present[name] and profile.numbers[name] > 50:
-            raise _odd_one(parts, kind, asked, name)
+            raise _mistyped_number(parts, kind, query, name)
 
 
-def _odd_one(parts: Sequence[Path], kind: str, asked: DatasetQuery, name: str) -> BadInput:
+def _mistyped_number(parts: Sequence[Path], kind: str, query: DatasetQuery, name: str) -> BadInput:
     """A column of numbers with a word here and there is a slip, not a thousand categories."""
     from prudent.training.data.csv_files import is_number
 
-    for batch in table_batches(parts, kind, asked.known, [name]):
+    for batch in table_batches(parts, kind, query.known, [name]):
         for place, word in enumerate(batch.columns[name].to_pylist()):
             if word is not None and not is_number(word.strip()):
                 return BadInput(
-                    f'{batch.where(place, name)}: "{word}" is no number, but nearly all values of this '
+                    f'{batch.where(place, name)}: "{word}" is not a number, but nearly all values of this '
                     "column are; correct it, or leave it empty if the value is missing."
                 )
-    return BadInput(f'The column "{name}" has a few values that are no numbers; correct them.')
+    return BadInput(f'The column "{name}" has a few values that are not numbers; correct them.')
 
 
 def _columns(
@@ -269,7 +290,7 @@ def _label(frame: Any, name: str, untyped: bool, domain: str, shown: str) -> tup
     if labels.dtype.kind == "U":
         labels = labels.astype(object)
     elif labels.dtype.kind == "f":
-        labels = whole(labels)
+        labels = as_whole_numbers(labels)
     # Twice, because values that all differ are taken for no classes at all.
     target = class_target([labels, labels], shown, domain, untyped)
     assert target.y is not None
@@ -290,22 +311,22 @@ def _refuse_constant(low: float, high: float, shown: str) -> None:
 
 
 def _of_libsvm(
-    spark: Any, parts: Sequence[Path], kind: str, asked: DatasetQuery, work: Path, lines: bool
+    spark: Any, parts: Sequence[Path], kind: str, query: DatasetQuery, work: Path, lines: bool
 ) -> SparkDataset:
     from pyspark.ml.feature import VectorSlicer
     from pyspark.ml.functions import array_to_vector, vector_to_array
     from pyspark.sql import functions as sf
 
     del kind, work, lines
-    if asked.target not in (None, LABEL):
-        raise unknown("target", asked.target, [LABEL])
+    if query.target not in (None, LABEL):
+        raise unknown("target", query.target, [LABEL])
     frame = read_libsvm(spark, parts)
     first = frame.select(FEATURES).first()
     if first is None:
-        raise BadInput(f'"{asked.path}" has no rows; give data with some.')
+        raise BadInput(f'"{query.path}" has no rows; give data with at least one row.')
     check_columns(first[FEATURES].size, parts[0].name)
     names = [f"f{number}" for number in range(1, first[FEATURES].size + 1)]
-    wanted = _feature_names(names, asked)
+    wanted = _feature_names(names, query)
     if wanted != names:
         slicer = VectorSlicer(
             inputCol=FEATURES, outputCol="s", indices=[names.index(name) for name in wanted]
@@ -315,7 +336,7 @@ def _of_libsvm(
     if len(wanted) <= _MOST_DENSE:
         features = array_to_vector(vector_to_array(features, "float32").cast("array<double>"))
     label, classes = (
-        _label(frame, LABEL, False, asked.domain, LABEL) if asked.domain != CLUSTERING else (None, ())
+        _label(frame, LABEL, False, query.domain, LABEL) if query.domain != CLUSTERING else (None, ())
     )
     final = frame.select(
         sf.monotonically_increasing_id().alias(ROW),
@@ -347,7 +368,7 @@ def _cached(
         sf.sum(sf.xxhash64(*content).cast("decimal(38,0)")),
     ).first()
     if sums[0] == 0:
-        raise BadInput("The data have no rows; give data with some.")
+        raise BadInput("The data have no rows; give data with at least one row.")
     said = repr((tuple(sums), columns, classes))
     fingerprint = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
     return SparkDataset(kept, columns, classes, target, int(sums[0]), fingerprint, is_vector, missing)

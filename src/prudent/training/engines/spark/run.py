@@ -10,8 +10,9 @@ from typing import Any
 
 from prudent.core.errors import PrudentError
 from prudent.training.engines.engine import TrialSpec
-from prudent.training.engines.spark.context import first_line
-from prudent.training.engines.spark.trial import SparkTrialContext, forget, train
+from prudent.training.engines.model_files import remove_model_files
+from prudent.training.engines.spark.spark_session import first_line
+from prudent.training.engines.spark.trial import SparkTrialContext, train
 from prudent.tuning.jobs.timeline import Timeline
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
 
@@ -28,14 +29,14 @@ class SparkRun:
         self._spark, self._context, self._spec = spark, context, spec
         self._group = f"prudent-trial-{spec.number}-{id(self):x}"
         self._timeline = Timeline()
-        self._seen: dict[str, float] = {}
-        self._ended = threading.Lock()
-        self._why: str | None = None
-        self._watch: threading.Timer | None = None
+        self._measures: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._failure: str | None = None
+        self._timer: threading.Timer | None = None
         if spec.limit_s is not None:
-            self._watch = threading.Timer(spec.limit_s, self._late)
-            self._watch.daemon = True
-            self._watch.start()
+            self._timer = threading.Timer(spec.limit_s, self._time_out)
+            self._timer.daemon = True
+            self._timer.start()
         self._thread = InheritableThread(target=self._work)
         self._thread.daemon = True
         self._thread.start()
@@ -46,8 +47,8 @@ class SparkRun:
     def cut(self, at_s: float, why: str) -> Outcome:
         self._stop(why)
         self._thread.join(_GRACE_S)
-        forget(self._spec.folder)
-        return Outcome(CUT, at_s, self._seen, why)
+        remove_model_files(self._spec.folder)
+        return Outcome(CUT, at_s, self._measures, why)
 
     def elapsed_s(self) -> float:
         return self._timeline.now_s()
@@ -71,7 +72,7 @@ class SparkRun:
         try:
             facts = train(self._context, self._spec, self._report)
         except BaseException as error:  # noqa: BLE001 - whatever goes wrong ends this trial only
-            self._end(reason(error))
+            self._end(failure_reason(error))
             return
         measures = {
             "score": facts.score,
@@ -79,44 +80,44 @@ class SparkRun:
             "train_s": facts.train_s,
             "predict_ms": facts.predict_ms,
         }
-        self._seen = measures
+        self._measures = measures
         self._end(None)
 
     def _report(self, score: float, done: float) -> None:
-        if self._why is None:
-            self._seen = {"score": score}
+        if self._failure is None:
+            self._measures = {"score": score}
             self._timeline.add(Progress(self._timeline.now_s(), {"score": score}, done))
 
     def _end(self, why: str | None) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-        with self._ended:
-            why = self._why or why
-            self._why = self._why or why or "over"
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            why = self._failure or why
+            self._failure = self._failure or why or "over"
         status = FINISHED if why is None else FAILED
         if why is not None:
-            forget(self._spec.folder)
+            remove_model_files(self._spec.folder)
         at_s = self._timeline.now_s()
         if self._spec.limit_s is not None and why is not None:
             at_s = min(at_s, self._spec.limit_s)
-        self._timeline.add(Outcome(status, at_s, self._seen, why or ""))
+        self._timeline.add(Outcome(status, at_s, self._measures, why or ""))
 
     # From others
 
-    def _late(self) -> None:
+    def _time_out(self) -> None:
         self._stop(
             f"It was not ready within its limit of {self._spec.limit_s:g} s; allow more time or less data."
         )
 
     def _stop(self, why: str) -> None:
-        with self._ended:
-            if self._why is not None:
+        with self._lock:
+            if self._failure is not None:
                 return
-            self._why = why
+            self._failure = why
         self._spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
 
 
-def reason(error: BaseException) -> str:
+def failure_reason(error: BaseException) -> str:
     """Why a trial failed, in one sentence; of Spark's pages of Java, what it says first.
 
     >>> reason(ValueError("requirement failed: Sum of weights cannot be zero."))

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from prudent.cloud.clusters.autoscaling import Autoscaler
 from prudent.cloud.clusters.spark_cluster import SparkCluster
-from prudent.cloud.clusters.spark_elastic import Elastic
 from prudent.core.errors import RunFailed
 from prudent.training.engines.engine import DataShape, TrialSpec
-from prudent.training.engines.spark.context import stop
 from prudent.training.engines.spark.run import SparkRun
+from prudent.training.engines.spark.spark_session import stop_spark
 from prudent.training.engines.spark.trial import SparkTrialContext
 
 
@@ -28,21 +28,21 @@ class SparkTrainingSession:
         self._spark, self._context, self._own = spark, context, own
         self._cluster = cluster
         self._runs: list[SparkRun] = []
-        self._elastic = None if cluster is None else Elastic(cluster, self._under_way)
+        self._elastic = None if cluster is None else Autoscaler(cluster, self._under_way)
 
     @property
     def shape(self) -> DataShape:
-        table = self._context.table
-        return DataShape(table.rows, len(table.columns), len(table.classes), table.fingerprint)
+        dataset = self._context.dataset
+        return DataShape(dataset.rows, len(dataset.columns), len(dataset.classes), dataset.fingerprint)
 
     @property
     def description(self) -> Mapping[str, Any]:
         """Columns with their categories, target and classes, as they stand in a model's description."""
-        return self._context.table.description
+        return self._context.dataset.description
 
     def start(self, spec: TrialSpec) -> SparkRun:
         if self._cluster is not None and (trouble := self._cluster.trouble):
-            raise RunFailed(f"{trouble.rstrip('.')}; what is trained is kept, go on with --resume.")
+            raise RunFailed(f"{trouble.rstrip('.')}; what is trained is kept, continue with --resume.")
         spec.folder.mkdir(parents=True, exist_ok=True)
         run = SparkRun(self._spark, self._context, spec)
         self._runs = [*(each for each in self._runs if each.running), run]
@@ -53,13 +53,13 @@ class SparkTrainingSession:
         if self._elastic is not None:
             self._elastic.close()
         if self._cluster is None:
-            self._context.rows.release()
+            self._context.split.release()
         try:
             if self._cluster is not None:
                 self._cluster.close()
         finally:
             if self._own:
-                stop(self._spark)
+                stop_spark(self._spark)
 
     def _under_way(self) -> int:
         return sum(run.running for run in self._runs)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import struct
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.training.engines.fitted_transforms import Affine, FittedTransform
+from prudent.training.engines.fitted_transforms import Affine, FittedTransform, Rescale
 from prudent.training.engines.local.learners.clusters import GaussianMixtureModel, KMeansModel
 from prudent.training.engines.local.learners.generalized import GeneralizedLinearModel, family_of, link_of
 from prudent.training.engines.local.learners.linear import (
@@ -23,30 +27,28 @@ from prudent.training.engines.local.learners.perceptron import MultilayerPercept
 from prudent.training.engines.local.learners.solver import LinearFunction
 from prudent.training.engines.local.learners.tree_arrays import LEAF
 from prudent.training.engines.pmml.models import AveragedTrees, CategoricalTree, SummedTrees
-from prudent.training.engines.spark.nodes import SparkTreeNode, read_trees
 from prudent.training.engines.spark.onnx_models import root_of_inverse
 from prudent.training.engines.spark.onnx_trees import asked_values, leaf_values
-from prudent.training.engines.spark.stages import Rescale
 
 Categories = Mapping[int, Mapping[float, int]]
 
 
-def translation(model: Any, categories: Categories) -> Any:
+def as_local_model(model: Any, categories: Categories) -> Any:
     """The model of the local engine, or its trees, that answers as Spark's does; else the model itself."""
     name = type(model).__name__
     if name == "OneVsRestModel":
-        return _rivals(model.models, categories)
+        return _one_vs_rest(model.models, categories)
     if name.startswith(("DecisionTree", "RandomForest")):
-        return _forest(model, name, categories)
+        return _averaged_trees(model, name, categories)
     if name.startswith("GBT"):
         classifies = name == "GBTClassificationModel"
         # Spark's margin is half the log-odds.
-        grown = _weighed(model, categories, 2.0 if classifies else 1.0)
+        grown = _weighted_trees(model, categories, 2.0 if classifies else 1.0)
         return SummedTrees([(0, tree) for tree in grown], np.zeros(1), classifies)
     return _FORMS[name](model) if name in _FORMS else model
 
 
-def translated_steps(steps: Sequence[FittedTransform]) -> list[FittedTransform]:
+def as_local_transforms(steps: Sequence[FittedTransform]) -> list[FittedTransform]:
     """The preparation in the local engine's steps alone."""
     found: list[FittedTransform] = []
     for step in steps:
@@ -62,7 +64,7 @@ def translated_steps(steps: Sequence[FittedTransform]) -> list[FittedTransform]:
 # Lines
 
 
-def _line(model: Any) -> LinearFunction:
+def _linear_function(model: Any) -> LinearFunction:
     return LinearFunction(model.coefficients.toArray().reshape(-1, 1), np.array([float(model.intercept)]))
 
 
@@ -72,17 +74,19 @@ def _generalized(model: Any) -> GeneralizedLinearModel:
     raised = float(model.getLinkPower()) if model.isDefined("linkPower") else None
     link = str(model.getLink()).lower() if model.isDefined("link") else None
     return GeneralizedLinearModel(
-        _line(model), link_of(family, link, power, raised), family_of(family, power)
+        _linear_function(model), link_of(family, link, power, raised), family_of(family, power)
     )
 
 
 def _logistic(model: Any) -> BinaryLinearClassifier | SoftmaxClassifier:
-    line = LinearFunction(model.coefficientMatrix.toArray().T, model.interceptVector.toArray())
-    if line.weights.shape[1] > 1:
-        return SoftmaxClassifier(line)
+    linear = LinearFunction(model.coefficientMatrix.toArray().T, model.interceptVector.toArray())
+    if linear.weights.shape[1] > 1:
+        return SoftmaxClassifier(linear)
     share = float(model.getThreshold())
     with np.errstate(divide="ignore"):
-        return BinaryLinearClassifier(line, threshold=float(np.log(share) - np.log1p(-share)), logistic=True)
+        return BinaryLinearClassifier(
+            linear, threshold=float(np.log(share) - np.log1p(-share)), logistic=True
+        )
 
 
 def _bayes(model: Any) -> SoftmaxClassifier | GaussianNaiveBayes:
@@ -95,31 +99,35 @@ def _bayes(model: Any) -> SoftmaxClassifier | GaussianNaiveBayes:
     return SoftmaxClassifier(LinearFunction(theta.T, np.zeros(len(theta)) if kind == "complement" else prior))
 
 
-def _rivals(models: Sequence[Any], categories: Categories) -> OneVsRest | SummedTrees:
+def _one_vs_rest(models: Sequence[Any], categories: Categories) -> OneVsRest | SummedTrees:
     """A model for each class, which tells it from all others."""
     if all(type(each).__name__ == "LinearSVCModel" for each in models):
-        lines = [_line(each) for each in models]
-        weights = np.concatenate([line.weights for line in lines], axis=1)
-        return OneVsRest(LinearFunction(weights, np.concatenate([line.intercepts for line in lines])))
-    trees = [(output, tree) for output, each in enumerate(models) for tree in _weighed(each, categories, 1.0)]
+        functions = [_linear_function(each) for each in models]
+        weights = np.concatenate([linear.weights for linear in functions], axis=1)
+        return OneVsRest(LinearFunction(weights, np.concatenate([linear.intercepts for linear in functions])))
+    trees = [
+        (output, tree)
+        for output, each in enumerate(models)
+        for tree in _weighted_trees(each, categories, 1.0)
+    ]
     return SummedTrees(trees, np.zeros(len(models)), classifies=True, probable=False)
 
 
 def _network(model: Any) -> MultilayerPerceptron:
     layers, numbers, at = list(model.getLayers()), model.weights.toArray(), 0
-    lines = []
+    functions = []
     for width, following in itertools.pairwise(layers):
         weights = numbers[at : at + width * following].reshape(width, following)
         at += width * following
-        lines.append(LinearFunction(weights, numbers[at : at + following]))
+        functions.append(LinearFunction(weights, numbers[at : at + following]))
         at += following
-    return MultilayerPerceptron(tuple(lines))
+    return MultilayerPerceptron(tuple(functions))
 
 
 # Clusters
 
 
-def _centres(model: Any) -> KMeansModel:
+def _k_means(model: Any) -> KMeansModel:
     return KMeansModel(np.array(model.clusterCenters()), cosine=model.getDistanceMeasure() == "cosine")
 
 
@@ -132,14 +140,14 @@ def _mixture(model: Any) -> GaussianMixtureModel:
 # Trees
 
 
-def _forest(model: Any, name: str, categories: Categories) -> AveragedTrees:
+def _averaged_trees(model: Any, name: str, categories: Categories) -> AveragedTrees:
     classifies = name.endswith("ClassificationModel")
     classes = int(model.numClasses) if classifies else 0
     trees = read_trees(model, not name.startswith("DecisionTree"))
     return AveragedTrees([_tree(nodes, classes, 1.0, categories) for nodes in trees], classifies)
 
 
-def _weighed(model: Any, categories: Categories, factor: float) -> list[CategoricalTree]:
+def _weighted_trees(model: Any, categories: Categories, factor: float) -> list[CategoricalTree]:
     """The trees of boosting, each with its weight in its leaves."""
     pairs = zip(read_trees(model, True), model.treeWeights, strict=True)
     return [_tree(nodes, 0, float(weight) * factor, categories) for nodes, weight in pairs]
@@ -170,14 +178,84 @@ def _children(numbers: Sequence[int]) -> NDArray[np.int64]:
 
 
 _FORMS: dict[str, Callable[[Any], Any]] = {
-    "LinearRegressionModel": lambda model: LinearRegressor(_line(model)),
+    "LinearRegressionModel": lambda model: LinearRegressor(_linear_function(model)),
     "GeneralizedLinearRegressionModel": _generalized,
     "LinearSVCModel": lambda model: BinaryLinearClassifier(
-        _line(model), threshold=float(model.getThreshold())
+        _linear_function(model), threshold=float(model.getThreshold())
     ),
     "LogisticRegressionModel": _logistic,
     "NaiveBayesModel": _bayes,
-    "KMeansModel": _centres,
+    "KMeansModel": _k_means,
     "GaussianMixtureModel": _mixture,
     "MultilayerPerceptronClassificationModel": _network,
 }
+
+
+@dataclass(frozen=True)
+class SparkTreeNode:
+    """A node as Spark stores it: `left` is -1 for a leaf; `counts` are what `prediction` was made of.
+
+    A split asks whether the feature is at most `cut[0]`, or, where `categories` is not negative, whether its
+    category is one of `cut`.
+    """
+
+    number: int
+    prediction: float
+    counts: tuple[float, ...]
+    left: int
+    right: int
+    feature: int
+    cut: tuple[float, ...]
+    categories: int
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.left < 0
+
+
+def read_trees(model: Any, several: bool) -> list[list[SparkTreeNode]]:
+    """The trees of a model, each as its nodes in the order of their numbers."""
+    with tempfile.TemporaryDirectory(prefix="prudent-trees-") as folder:
+        place = str(Path(folder) / "model")
+        model.write()._jwrite.saveToLocal(place)
+        reader = _JavaReader((Path(place) / "data").read_bytes())
+    trees: dict[int, list[SparkTreeNode]] = {}
+    for _ in range(reader.integer()):
+        tree = reader.integer() if several else 0
+        trees.setdefault(tree, []).append(_node(reader))
+    return [sorted(trees[tree], key=lambda node: node.number) for tree in sorted(trees)]
+
+
+def _node(reader: _JavaReader) -> SparkTreeNode:
+    number, prediction, _ = reader.integer(), reader.double(), reader.double()  # impurity
+    counts = reader.doubles()
+    reader.skip(16)  # rows seen, gain
+    left, right, feature = reader.integer(), reader.integer(), reader.integer()
+    return SparkTreeNode(number, prediction, counts, left, right, feature, reader.doubles(), reader.integer())
+
+
+class _JavaReader:
+    """Numbers as Java's DataOutputStream writes them."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def skip(self, size: int) -> None:
+        self._at += size
+
+    def integer(self) -> int:
+        (value,) = struct.unpack_from(">i", self._data, self._at)
+        self._at += 4
+        return int(value)
+
+    def double(self) -> float:
+        (value,) = struct.unpack_from(">d", self._data, self._at)
+        self._at += 8
+        return float(value)
+
+    def doubles(self) -> tuple[float, ...]:
+        size = self.integer()
+        values = struct.unpack_from(f">{size}d", self._data, self._at)
+        self._at += 8 * size
+        return values

@@ -1,4 +1,4 @@
-"""Keeps Spark's classes for later starts (see `prudent.cloud.clusters.class_archive`).
+"""Keeps Spark's classes for later starts (see `prudent.cloud.clusters.spark_java`).
 
     python -m prudent.training.engines.spark.warming
 
@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from prudent.cloud.clusters import class_archive
+from prudent.cloud.clusters import spark_java
 from prudent.cloud.leases.dead_mans_switch import CLUSTER, MACHINE
 from prudent.core.errors import PrudentError
 from prudent.tuning.trial import Progress
@@ -90,19 +90,19 @@ def make(file: Path) -> bool:
 
 def _use_spark(folder: Path, fresh: Path) -> None:
     """Do what requests do, in a Java that writes down its classes when it ends."""
-    from prudent.training.engines.spark.context import JAVA_OPTIONS, started, stop
+    from prudent.training.engines.spark.spark_session import JAVA_OPTIONS, start_spark, stop_spark
 
     data = folder / "rows.csv"
     rows = [f"{n % 7},{'abc'[n % 3]},{n % 5 or ''},{n % 11 > 4},{n / 2}" for n in range(120)]
     data.write_text("\n".join(["number,letter,gaps,classification,regression", *rows]))
     settings = {"spark.driver.memory": "1g", JAVA_OPTIONS: f'"-XX:ArchiveClassesAtExit={fresh}"'}
-    spark, own = started("local[2]", folder, settings, small=True)
+    spark, own = start_spark("local[2]", folder, settings, small=True)
     try:
         for domain, trained in _TRAINED.items():
             _train(domain, trained, data, folder / domain)
     finally:
         if own:
-            stop(spark, _LONGEST_S)
+            stop_spark(spark, _LONGEST_S)
 
 
 def _train(domain: str, trained: Mapping[str, Mapping[str, int]], data: Path, work: Path) -> None:
@@ -137,14 +137,16 @@ def _clean(file: Path) -> None:
 
 
 def main() -> int:
-    from prudent.training.engines.spark.context import java_home
+    from prudent.training.engines.spark.spark_session import java_home
 
     if "--gently" in sys.argv[1:]:
         os.nice(19)
     try:
         with tempfile.TemporaryDirectory() as work:
-            file = class_archive.kept_at(java_home(Path(work)))
-        os.environ[class_archive.SWITCH] = "off"  # the session that makes them is not one that misses them
+            file = spark_java.class_archive_path(java_home(Path(work)))
+        os.environ[spark_java.CLASS_ARCHIVE_SWITCH] = (
+            "off"  # the session that makes them is not one that misses them
+        )
         if file is None or make(file):
             return 0
         said = "This Java does not keep classes; Spark starts as slowly as before."

@@ -39,7 +39,7 @@ def test_least_squares_means_what_it_means_in_spark(regression, fit, share, weig
             + square * (np.square(weights).sum() / 2)
         )
 
-    ours = model.line.weights[:, 0] * X.std(axis=0, dtype=float)
+    ours = model.linear.weights[:, 0] * X.std(axis=0, dtype=float)
     if weight == 0:
         best = np.linalg.lstsq(Z, y - y.mean(), rcond=None)[0]
     else:
@@ -57,15 +57,15 @@ def test_least_squares_means_what_it_means_in_spark(regression, fit, share, weig
 
 def test_lasso_leaves_features_out(regression, fit):
     model = fit("linear-regression", regression, regParam=3.0, elasticNetParam=1.0)
-    zero = np.abs(model.line.weights[:, 0] * regression.rows.X.std(axis=0)) < 1e-6
+    zero = np.abs(model.linear.weights[:, 0] * regression.rows.X.std(axis=0)) < 1e-6
     assert 0 < zero.sum() < len(zero)
 
 
 def test_no_intercept(regression, fit):
     model = fit("linear-regression", regression, fitIntercept=False)
     X, y = regression.rows.X.astype(float), regression.rows.y
-    np.testing.assert_allclose(model.line.weights[:, 0], np.linalg.lstsq(X, y, rcond=None)[0], rtol=1e-6)
-    assert model.line.intercepts[0] == 0
+    np.testing.assert_allclose(model.linear.weights[:, 0], np.linalg.lstsq(X, y, rcond=None)[0], rtol=1e-6)
+    assert model.linear.intercepts[0] == 0
 
 
 def test_without_standardisation_the_penalty_is_on_plain_weights(regression, fit):
@@ -74,7 +74,7 @@ def test_without_standardisation_the_penalty_is_on_plain_weights(regression, fit
     square = 2.0 / y.std()
     moved = X - X.mean(axis=0)
     best = np.linalg.solve(moved.T @ moved / len(X) + square * np.eye(X.shape[1]), moved.T @ y / len(X))
-    np.testing.assert_allclose(model.line.weights[:, 0], best, rtol=1e-5)
+    np.testing.assert_allclose(model.linear.weights[:, 0], best, rtol=1e-5)
 
 
 def test_constant_feature_and_constant_target(data_for, fit_task_of, fit):
@@ -82,7 +82,7 @@ def test_constant_feature_and_constant_target(data_for, fit_task_of, fit):
     X = found.X.copy()
     X[:, 2] = 123.456
     model = fit("linear-regression", fit_task_of(Dataset(X, found.y, found.columns), "regression"))
-    assert model.line.weights[2, 0] == 0
+    assert model.linear.weights[2, 0] == 0
     flat = fit_task_of(Dataset(X, np.full(len(X), 4.0), found.columns), "regression")
     np.testing.assert_allclose(fit("linear-regression", flat).predict(X), 4.0)
 
@@ -126,8 +126,8 @@ def test_logistic_lasso_reaches_the_least_objective(data_for, fit_task_of, fit):
         return (np.logaddexp(0, raw) - y * raw).mean() + weight * np.abs(weights).sum()
 
     X = fit_task.rows.X
-    ours = model.line.weights[:, 0] * X.std(axis=0, dtype=float, ddof=1)
-    shift = model.line.intercepts[0] + X.mean(axis=0, dtype=float) @ model.line.weights[:, 0]
+    ours = model.linear.weights[:, 0] * X.std(axis=0, dtype=float, ddof=1)
+    shift = model.linear.intercepts[0] + X.mean(axis=0, dtype=float) @ model.linear.weights[:, 0]
     assert objective(ours, shift) <= objective(best.coef_[0], best.intercept_[0]) + 1e-7
 
 
@@ -146,7 +146,7 @@ def test_support_vectors_reach_the_least_hinge_loss(data_for, fit_task_of, fit):
     model = fit("linear-support-vector-machine", fit_task, regParam=0.0, maxIter=500)
     X, signs = fit_task.rows.X.astype(float), np.where(fit_task.rows.y == 1, 1.0, -1.0)
     rows, features = X.shape
-    ours = np.maximum(1 - signs * model.line.of(X)[:, 0], 0).mean()
+    ours = np.maximum(1 - signs * model.linear.apply(X)[:, 0], 0).mean()
     # minimise the mean slack s >= 1 - sign (x·w + b), s >= 0: a linear programme
     costs = np.concatenate([np.zeros(features + 1), np.full(rows, 1 / rows)])
     matrix = np.hstack([-signs[:, None] * X, -signs[:, None], -np.eye(rows)])
@@ -176,7 +176,7 @@ def test_support_vectors_of_three_classes_are_one_line_each(data_for, fit_task_o
     fit_task = fit_task_of(dataset, "multinomial-classification")
     X, y = fit_task.rows.X, fit_task.rows.y
     model = fit("linear-support-vector-machine", fit_task, regParam=0.01, maxIter=500)
-    assert model.line.weights.shape == (X.shape[1], fit_task.classes)
+    assert model.linear.weights.shape == (X.shape[1], fit_task.classes)
     assert model.probabilities(X) is None
     scaled = (X - X.mean(axis=0)) / X.std(axis=0, ddof=1)
     other = OneVsRestClassifier(LinearSVC(C=1 / (0.01 * len(X)), loss="hinge", max_iter=100_000))

@@ -55,14 +55,14 @@ class BoostedTrees:
 
     def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
         outputs = len(self.base)
-        trees = [_widened(tree, number, outputs) for number, tree in self.trees] or [_nothing(outputs)]
+        trees = [_for_output(tree, number, outputs) for number, tree in self.trees] or [_empty_tree(outputs)]
         raw = sum_of_trees(graph, rows, trees, self.base.tolist())
         if not self.classifies:
-            return GraphOutputs(graph.flat(raw), whole=False)
+            return GraphOutputs(graph.flatten(raw), is_integer=False)
         if outputs > 1:
-            return GraphOutputs(graph.largest(raw), graph.add("Softmax", raw, axis=1))
+            return GraphOutputs(graph.argmax(raw), graph.add("Softmax", raw, axis=1))
         second = graph.add("Sigmoid", raw)
-        side = graph.flat(graph.add("Greater", raw, graph.constant(0.0, np.float32)))
+        side = graph.flatten(graph.add("Greater", raw, graph.constant(0.0, np.float32)))
         first = graph.add("Sub", graph.constant(1.0, np.float32), second)
         return GraphOutputs(side, graph.add("Concat", first, second, axis=1))
 
@@ -74,36 +74,36 @@ class BoostedTrees:
         return raw
 
 
-def boosted_trees(fit_task: FitTask, chosen: Mapping[str, Any]) -> BoostedTrees:
+def boosted_trees(fit_task: FitTask, params: Mapping[str, Any]) -> BoostedTrees:
     """Trees that mend each other's errors, up to `maxIter` of them (for each class, if more than two)."""
-    if chosen["minInfoGain"] > 0:
-        raise BadInput("Boosted trees of the local engine know no minInfoGain; set it to 0.")
+    if params["minInfoGain"] > 0:
+        raise BadInput("Boosted trees of the local engine have no minInfoGain; set it to 0.")
     classifies = fit_task.scorer.task == CLASSIFICATION
     y = fit_task.rows.target
     present = np.unique(y) if classifies else np.zeros(1, dtype=np.int64)
     base, outputs = _layout(present, fit_task.classes) if classifies else (np.zeros(1), present)
-    rounds = chosen["maxIter"] if fit_task.steps is None else fit_task.steps
+    rounds = params["maxIter"] if fit_task.iterations is None else fit_task.iterations
     if (classifies and len(present) == 1) or rounds == 0:
         if not classifies:
             base = np.array([float(np.mean(y))])
         return BoostedTrees((), base, None, outputs, classifies)
-    estimator, watch = _grown(fit_task, chosen, classifies, rounds, outputs, base)
+    estimator, stopping = _fit_estimator(fit_task, params, classifies, rounds, outputs, base)
     base[outputs] = np.asarray(estimator._baseline_prediction).ravel()
-    if watch is not None:
-        del estimator._predictors[max(watch.best_step, 1) :]
+    if stopping is not None:
+        del estimator._predictors[max(stopping.best_step, 1) :]
     trees = [
         (int(outputs[number]), _as_tree(one.nodes))
         for of_round in estimator._predictors
         for number, one in enumerate(of_round)
     ]
-    learning_curve = None if watch is None else watch.learning_curve()
+    learning_curve = None if stopping is None else stopping.learning_curve()
     importance = _gains(estimator, fit_task.rows.X.shape[1])
     return BoostedTrees(tuple(trees), base, estimator, outputs, classifies, importance, learning_curve)
 
 
-def _grown(
+def _fit_estimator(
     fit_task: FitTask,
-    chosen: Mapping[str, Any],
+    params: Mapping[str, Any],
     classifies: bool,
     rounds: int,
     outputs: NDArray[np.int64],
@@ -111,17 +111,17 @@ def _grown(
 ) -> tuple[Any, EarlyStopping | None]:
     X, y = fit_task.rows.X, fit_task.rows.target
     features = X.shape[1]
-    tried = features_tried(chosen["featureSubsetStrategy"], features, classifies, rounds)
+    tried = features_tried(params["featureSubsetStrategy"], features, classifies, rounds)
     settings = {
-        "learning_rate": chosen["stepSize"],
+        "learning_rate": params["stepSize"],
         "max_iter": rounds,
         "max_leaf_nodes": None,
-        "max_depth": max(chosen["maxDepth"], 1),
-        "min_samples_leaf": _least_rows(chosen, len(X)),
-        "max_bins": min(chosen["maxBins"], _MOST_BINS),
+        "max_depth": max(params["maxDepth"], 1),
+        "min_samples_leaf": _least_rows(params, len(X)),
+        "max_bins": min(params["maxBins"], _MOST_BINS),
         "max_features": tried / features,
         "categorical_features": None,
-        "loss": _loss(chosen, classifies, len(outputs), fit_task.seed),
+        "loss": _loss(params, classifies, len(outputs), fit_task.seed),
         "early_stopping": fit_task.held_out is not None,
         "scoring": "loss",
         "random_state": fit_task.seed,
@@ -129,34 +129,34 @@ def _grown(
     monitor = monitored_estimator(classifies)(**settings)
     if fit_task.held_out is None:
         return monitor.fit(X, y), None
-    watch = EarlyStopping(fit_task, rounds)
-    monitor.look = _looker(fit_task, watch, outputs, base, classifies)
+    stopping = EarlyStopping(fit_task, rounds)
+    monitor.monitor = _monitor_of(fit_task, stopping, outputs, base, classifies)
     # The true target is in the looker's hands; this one must merely be one that the estimator knows.
     stand_in = np.full(len(fit_task.held_out.X), y[0])
-    return monitor.fit(X, y, X_val=fit_task.held_out.X, y_val=stand_in), watch
+    return monitor.fit(X, y, X_val=fit_task.held_out.X, y_val=stand_in), stopping
 
 
 def monitored_estimator(classifies: bool) -> Any:
-    """scikit-learn's estimator with a `look` after every round, at predictions that it has in any case."""
+    """scikit-learn's estimator with a `monitor` after every round, at predictions that it has in any case."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     kind: Any = HistGradientBoostingClassifier if classifies else HistGradientBoostingRegressor
 
     class BoostingMonitor(kind):  # type: ignore[misc]
-        look: Any = None
+        monitor: Any = None
 
         def _check_early_stopping_loss(
             self, raw_predictions: Any, y_train: Any, *args: Any, raw_predictions_val: Any, **kwargs: Any
         ) -> bool:
             rounds = len(self._predictors)
-            return bool(rounds and self.look(raw_predictions, raw_predictions_val))
+            return bool(rounds and self.monitor(raw_predictions, raw_predictions_val))
 
     return BoostingMonitor
 
 
-def _looker(
+def _monitor_of(
     fit_task: FitTask,
-    watch: EarlyStopping,
+    stopping: EarlyStopping,
     outputs: NDArray[np.int64],
     base: NDArray[np.float64],
     classifies: bool,
@@ -166,21 +166,21 @@ def _looker(
     sample = _sample(len(fit_task.rows.X), fit_task.seed)
     y, y_sample, X_sample = held_out.target, fit_task.rows.target[sample], fit_task.rows.X[sample]
 
-    def whole(raw: Any) -> NDArray[np.float64]:
+    def all_outputs(raw: Any) -> NDArray[np.float64]:
         out = np.tile(base, (len(raw), 1))
         out[:, outputs] = raw
         return out
 
-    def look(raw_train: Any, raw_held_out: Any) -> bool:
-        raw, raw_sample = whole(raw_held_out), whole(raw_train[sample])
+    def monitor(raw_train: Any, raw_held_out: Any) -> bool:
+        raw, raw_sample = all_outputs(raw_held_out), all_outputs(raw_train[sample])
         if classifies:
             predicted, loss, predicted_sample = _classes(raw), _log_loss(raw, y), _classes(raw_sample)
         else:
             predicted, predicted_sample = raw[:, 0], raw_sample[:, 0]
             loss = float(np.square(predicted - y).mean())
-        return watch.step(predicted, loss, fit_task.scorer.score(y_sample, predicted_sample, X_sample))
+        return stopping.step(predicted, loss, fit_task.scorer.score(y_sample, predicted_sample, X_sample))
 
-    return look
+    return monitor
 
 
 def _layout(present: NDArray[np.int64], classes: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -195,10 +195,10 @@ def _layout(present: NDArray[np.int64], classes: int) -> tuple[NDArray[np.float6
     return base, present[1:] if len(present) == 2 else present
 
 
-def _loss(chosen: Mapping[str, Any], classifies: bool, outputs: int, seed: int) -> Any:
+def _loss(params: Mapping[str, Any], classifies: bool, outputs: int, seed: int) -> Any:
     """By name; where each round sees some of the rows only, a loss that is flat on the others."""
-    share = chosen["subsamplingRate"]
-    if not classifies and chosen["lossType"] == "absolute":
+    share = params["subsamplingRate"]
+    if not classifies and params["lossType"] == "absolute":
         return "absolute_error"
     if share >= 1:
         return "log_loss" if classifies else "squared_error"
@@ -222,10 +222,10 @@ def _loss(chosen: Mapping[str, Any], classifies: bool, outputs: int, seed: int) 
     return loss
 
 
-def _least_rows(chosen: Mapping[str, Any], rows: int) -> int:
-    if chosen["maxDepth"] == 0:
+def _least_rows(params: Mapping[str, Any], rows: int) -> int:
+    if params["maxDepth"] == 0:
         return rows  # no split leaves so many on both sides
-    return int(max(chosen["minInstancesPerNode"], np.ceil(chosen["minWeightFractionPerNode"] * rows)))
+    return int(max(params["minInstancesPerNode"], np.ceil(params["minWeightFractionPerNode"] * rows)))
 
 
 def _classes(raw: NDArray[np.float64]) -> NDArray[Any]:
@@ -266,14 +266,14 @@ def _as_tree(nodes: Any) -> Tree:
     )
 
 
-def _widened(tree: Tree, output: int, outputs: int) -> Tree:
+def _for_output(tree: Tree, output: int, outputs: int) -> Tree:
     """A tree that adds to one of several outputs."""
     values = np.zeros((len(tree.values), outputs))
     values[:, output] = tree.values[:, 0]
     return replace(tree, values=values)
 
 
-def _nothing(outputs: int) -> Tree:
+def _empty_tree(outputs: int) -> Tree:
     """A tree of one leaf that adds nothing: the operator wants at least one."""
     leaf, zero = np.full(1, LEAF), np.zeros(1, dtype=np.int64)
     return Tree(zero, np.zeros(1), leaf, leaf, np.zeros((1, outputs)))

@@ -38,7 +38,7 @@ class KMeansModel:
         return None
 
     def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
-        rows = graph.double(rows)
+        rows = graph.to_double(rows)
         if self.cosine:
             length = graph.add("Sqrt", graph.add("ReduceSumSquare", rows, axes=[1], keepdims=1))
             rows = graph.add("Div", rows, graph.add("Max", length, graph.constant(1e-300)))
@@ -68,14 +68,14 @@ class GaussianMixtureModel:
 
     def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
         # (1, rows, features) @ (k, features, features), less the means turned likewise.
-        wide = graph.add("Unsqueeze", graph.double(rows), graph.constant([0], np.int64))
+        wide = graph.add("Unsqueeze", graph.to_double(rows), graph.constant([0], np.int64))
         away = graph.add("Sub", wide, graph.constant(self.means[:, None, :]))
         white = graph.add("MatMul", away, graph.constant(self.whitening))
         squares = graph.add("Mul", white, white)
         squares = graph.add("ReduceSum", squares, graph.constant([2], np.int64), keepdims=0)
         halves = graph.add("Mul", graph.add("Transpose", squares, perm=[1, 0]), graph.constant(-0.5))
         raw = graph.add("Add", halves, graph.constant(self.offsets))
-        return GraphOutputs(graph.largest(raw), graph.add("Softmax", raw, axis=1))
+        return GraphOutputs(graph.argmax(raw), graph.add("Softmax", raw, axis=1))
 
     def _raw(self, X: Matrix) -> Vector:
         raw = np.empty((len(X), len(self.means)))
@@ -86,44 +86,44 @@ class GaussianMixtureModel:
         return raw + self.offsets
 
 
-def k_means(fit_task: FitTask, chosen: Mapping[str, Any]) -> KMeansModel:
+def k_means(fit_task: FitTask, params: Mapping[str, Any]) -> KMeansModel:
     """Lloyd's algorithm from centres that are drawn at random or by k-means||."""
     from sklearn.cluster import KMeans
 
-    cosine = chosen["distanceMeasure"] == "cosine"
+    cosine = params["distanceMeasure"] == "cosine"
     X = unit_rows(fit_task.rows.X).astype(np.float32) if cosine else fit_task.rows.X
-    k = _possible(chosen["k"], X)
+    k = _checked_k(params["k"], X)
     rng = rng_for(fit_task.seed, "centres")
-    if chosen["initMode"] == "random":
+    if params["initMode"] == "random":
         begin = X[rng.choice(len(X), k, replace=False)].astype(np.float64)
     else:
-        begin = _parallel_start(X, k, chosen["initSteps"], rng)
+        begin = _kmeans_parallel(X, k, params["initSteps"], rng)
     spread = float(X.var(axis=0, dtype=np.float64).mean())
     found = KMeans(
         k,
         init=begin,
         n_init=1,
-        max_iter=max(chosen["maxIter"], 1),
+        max_iter=max(params["maxIter"], 1),
         # scikit-learn's is a share of the variance, Spark's a distance: no centre moved further.
-        tol=chosen["tol"] ** 2 / spread if spread > 0 else 0.0,
+        tol=params["tol"] ** 2 / spread if spread > 0 else 0.0,
         random_state=fit_task.seed,
     ).fit(X.astype(np.float64))
     centres = np.asarray(found.cluster_centers_)
     if cosine:
         centres = unit_rows(centres)
-    return KMeansModel(centres, cosine, _parting(centres, X))
+    return KMeansModel(centres, cosine, _separation(centres, X))
 
 
-def gaussian_mixture(fit_task: FitTask, chosen: Mapping[str, Any]) -> GaussianMixtureModel:
+def gaussian_mixture(fit_task: FitTask, params: Mapping[str, Any]) -> GaussianMixtureModel:
     """Expectation and maximisation from means at random rows."""
     from sklearn.mixture import GaussianMixture
 
     X = fit_task.rows.X.astype(np.float64)
-    k = _possible(chosen["k"], X)
+    k = _checked_k(params["k"], X)
     found = GaussianMixture(
         k,
-        tol=chosen["tol"] / len(X),  # Spark's is of the likelihood of all rows, scikit-learn's of their mean
-        max_iter=max(chosen["maxIter"], 1),
+        tol=params["tol"] / len(X),  # Spark's is of the likelihood of all rows, scikit-learn's of their mean
+        max_iter=max(params["maxIter"], 1),
         init_params="k-means++",
         random_state=fit_task.seed,
     ).fit(X)
@@ -132,7 +132,7 @@ def gaussian_mixture(fit_task: FitTask, chosen: Mapping[str, Any]) -> GaussianMi
     halves = np.log(np.diagonal(whitening, axis1=1, axis2=2)).sum(axis=1)
     offsets = np.log(found.weights_) + halves - 0.5 * width * np.log(2 * np.pi)
     means = np.asarray(found.means_)
-    return GaussianMixtureModel(means, whitening, offsets, _parting(means, X))
+    return GaussianMixtureModel(means, whitening, offsets, _separation(means, X))
 
 
 def unit_rows(X: NDArray[Any]) -> Vector:
@@ -142,7 +142,7 @@ def unit_rows(X: NDArray[Any]) -> Vector:
     return np.asarray(rows / np.maximum(length, 1e-300)[:, None])
 
 
-def _parallel_start(X: Matrix, k: int, steps: int, rng: np.random.Generator) -> Vector:
+def _kmeans_parallel(X: Matrix, k: int, steps: int, rng: np.random.Generator) -> Vector:
     """k-means||: in each step many far rows at once become candidates; the best k of these are kept.
 
     Bahmani et al., Scalable k-means++, 2012, with 2k candidates a step on average, as in Spark.
@@ -172,8 +172,8 @@ def _parallel_start(X: Matrix, k: int, steps: int, rng: np.random.Generator) -> 
     )
     weights = np.bincount(nearest, minlength=len(candidates)).astype(np.float64)
     number = int(rng.integers(2**31 - 1))
-    chosen = KMeans(k, n_init=1, random_state=number).fit(candidates, sample_weight=weights)
-    return np.asarray(chosen.cluster_centers_)
+    refined = KMeans(k, n_init=1, random_state=number).fit(candidates, sample_weight=weights)
+    return np.asarray(refined.cluster_centers_)
 
 
 def _squared(rows: Vector, centres: Vector) -> Vector:
@@ -185,13 +185,13 @@ def _squared(rows: Vector, centres: Vector) -> Vector:
     return nearest
 
 
-def _possible(k: int, X: NDArray[Any]) -> int:
+def _checked_k(k: int, X: NDArray[Any]) -> int:
     if k > len(X):
-        raise BadInput(f"{len(X)} rows cannot be parted into {k} clusters; set a smaller k.")
+        raise BadInput(f"{len(X)} rows cannot be divided into {k} clusters; set a smaller k.")
     return k
 
 
-def _parting(centres: Vector, X: NDArray[Any]) -> Vector:
+def _separation(centres: Vector, X: NDArray[Any]) -> Vector:
     """How far each feature sets the clusters apart, beside how far it sets rows apart."""
     spread = X.std(axis=0, dtype=np.float64)
     return np.asarray(centres.std(axis=0) / np.where(spread > 0, spread, 1.0))

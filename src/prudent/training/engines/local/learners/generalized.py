@@ -25,45 +25,45 @@ _PLAIN = {"loss": "squaredError", "elasticNetParam": 0.0, "standardization": Tru
 class GeneralizedLinearModel:
     """The mean of the target through a link: link(mean) = line."""
 
-    line: LinearFunction
+    linear: LinearFunction
     link: LinkFunction
     family: DistributionFamily
     importance: NDArray[np.float64] | None = None
     learning_curve: LearningCurve | None = None
 
     def predict(self, X: Matrix) -> NDArray[Any]:
-        return self.family.project(self.link.mean(self.line.of(X)[:, 0]))
+        return self.family.project(self.link.mean(self.linear.apply(X)[:, 0]))
 
     def probabilities(self, X: Matrix) -> None:
         return None
 
     def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
-        raw = graph.flat(graph.affine(rows, self.line.weights, self.line.intercepts))
+        raw = graph.flatten(graph.affine(rows, self.linear.weights, self.linear.intercepts))
         mean = self.link.graph(graph, raw)
         low, high = self.family.bounds
         clipped = graph.add("Max", mean, graph.constant(low)) if np.isfinite(low) else mean
         clipped = graph.add("Min", clipped, graph.constant(high)) if np.isfinite(high) else clipped
-        return GraphOutputs(clipped, whole=False)
+        return GraphOutputs(clipped, is_integer=False)
 
 
 def generalized_regression(
-    fit_task: FitTask, chosen: Mapping[str, Any]
+    fit_task: FitTask, params: Mapping[str, Any]
 ) -> GeneralizedLinearModel | LinearRegressor:
     """Weighted least squares on a linearised target, again and again until the weights stay."""
-    power = chosen["variancePower"]
-    family = family_of(chosen["family"], power)
-    link = link_of(chosen["family"], chosen["link"], power, chosen["linkPower"])
+    power = params["variancePower"]
+    family = family_of(params["family"], power)
+    link = link_of(params["family"], params["link"], power, params["linkPower"])
     if family.name == "gaussian" and link.name == "identity":
-        return linear_regression(fit_task, {**chosen, **_PLAIN})
+        return linear_regression(fit_task, {**params, **_PLAIN})
     y = fit_task.rows.target.astype(np.float64)
     means = family.start(y)
     X = fit_task.rows.X.astype(np.float64)
-    if chosen["fitIntercept"]:
+    if params["fitIntercept"]:
         X = np.concatenate([X, np.ones((len(X), 1))], axis=1)
-    penalties = np.full(X.shape[1], chosen["regParam"])
+    penalties = np.full(X.shape[1], params["regParam"])
     penalties[fit_task.rows.X.shape[1] :] = 0.0
     found = _weighted(X, _linear(link, means), np.ones(len(y)), penalties)
-    for _ in range(chosen["maxIter"]):
+    for _ in range(params["maxIter"]):
         linear = X @ found
         means = family.project(link.mean(linear))
         slopes = link.slope(means)
@@ -71,9 +71,9 @@ def generalized_regression(
         found = _weighted(
             X, linear + (y - means) * slopes, 1.0 / (slopes**2 * family.variance(means)), penalties
         )
-        if np.abs(found - before).max() < chosen["tol"]:
+        if np.abs(found - before).max() < params["tol"]:
             break
-    return _model(found, fit_task, chosen["fitIntercept"], link, family)
+    return _model(found, fit_task, params["fitIntercept"], link, family)
 
 
 def _linear(link: LinkFunction, means: Vector) -> Vector:
@@ -100,8 +100,8 @@ def _model(
 ) -> GeneralizedLinearModel:
     features = fit_task.rows.X.shape[1]
     _, spread = mean_and_deviation(fit_task.rows.X)
-    line = LinearFunction(found[:features, None], found[features:] if intercept else np.zeros(1))
-    return GeneralizedLinearModel(line, link, family, np.abs(found[:features]) * spread)
+    linear = LinearFunction(found[:features, None], found[features:] if intercept else np.zeros(1))
+    return GeneralizedLinearModel(linear, link, family, np.abs(found[:features]) * spread)
 
 
 _EPSILON = 1e-16
@@ -181,10 +181,10 @@ def link_of(family: str, name: str | None, variance_power: float, link_power: fl
     if family == "tweedie":
         return _power(1.0 - variance_power if link_power is None else link_power)
     allowed = _ALLOWED[family]
-    chosen = name or allowed[0]
-    if chosen not in allowed:
-        raise BadInput(f"The {family} family has no link {chosen}; use one of: {', '.join(allowed)}.")
-    return _power(_POWERS[chosen]) if chosen in _POWERS else _BINOMIAL[chosen]()
+    params = name or allowed[0]
+    if params not in allowed:
+        raise BadInput(f"The {family} family has no link {params}; use one of: {', '.join(allowed)}.")
+    return _power(_POWERS[params]) if params in _POWERS else _BINOMIAL[params]()
 
 
 def _power(power: float) -> LinkFunction:

@@ -22,14 +22,14 @@ from prudent.training.engines.local.learners.solver import (
 )
 from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph
 
-_CORNER = 0.01  # within which the hinge is rounded off: quasi-Newton steps need a slope that does not jump
+_SMOOTHING = 0.01  # within which the hinge is rounded off: quasi-Newton steps need a slope that does not jump
 
 
 @dataclass(frozen=True, eq=False)
 class LinearModel:
     """What linear models share."""
 
-    line: LinearFunction
+    linear: LinearFunction
     importance: NDArray[np.float64] | None = None
     learning_curve: LearningCurve | None = None
 
@@ -38,28 +38,28 @@ class LinearRegressor(LinearModel):
     """Predicts a value."""
 
     def predict(self, X: Matrix) -> NDArray[Any]:
-        return self.line.of(X)[:, 0]
+        return self.linear.apply(X)[:, 0]
 
     def probabilities(self, X: Matrix) -> None:
         return None
 
     def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
-        raw = graph.affine(rows, self.line.weights, self.line.intercepts)
-        return GraphOutputs(graph.flat(raw), whole=False)
+        raw = graph.affine(rows, self.linear.weights, self.linear.intercepts)
+        return GraphOutputs(graph.flatten(raw), is_integer=False)
 
 
 class SoftmaxClassifier(LinearModel):
     """Predicts the likeliest of several classes."""
 
     def predict(self, X: Matrix) -> NDArray[Any]:
-        return np.asarray(self.line.of(X).argmax(axis=1))
+        return np.asarray(self.linear.apply(X).argmax(axis=1))
 
     def probabilities(self, X: Matrix) -> NDArray[np.float64]:
-        return softmax(self.line.of(X))
+        return softmax(self.linear.apply(X))
 
     def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
-        raw = graph.affine(rows, self.line.weights, self.line.intercepts)
-        return GraphOutputs(graph.largest(raw), graph.add("Softmax", raw, axis=1))
+        raw = graph.affine(rows, self.linear.weights, self.linear.intercepts)
+        return GraphOutputs(graph.argmax(raw), graph.add("Softmax", raw, axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,17 +70,17 @@ class BinaryLinearClassifier(LinearModel):
     logistic: bool = False
 
     def predict(self, X: Matrix) -> NDArray[Any]:
-        return (self.line.of(X)[:, 0] > self.threshold).astype(np.int64)
+        return (self.linear.apply(X)[:, 0] > self.threshold).astype(np.int64)
 
     def probabilities(self, X: Matrix) -> NDArray[np.float64] | None:
         if not self.logistic:
             return None
-        second = sigmoid(self.line.of(X)[:, 0])
+        second = sigmoid(self.linear.apply(X)[:, 0])
         return np.stack([1.0 - second, second], axis=1)
 
     def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
-        raw = graph.affine(rows, self.line.weights, self.line.intercepts)
-        side = graph.flat(graph.add("Greater", raw, graph.constant(self.threshold)))
+        raw = graph.affine(rows, self.linear.weights, self.linear.intercepts)
+        side = graph.flatten(graph.add("Greater", raw, graph.constant(self.threshold)))
         if not self.logistic:
             return GraphOutputs(side)
         second = graph.add("Sigmoid", raw)
@@ -92,35 +92,35 @@ class OneVsRest(LinearModel):
     """Predicts the class whose line is furthest above all others; how likely it is, it cannot say."""
 
     def predict(self, X: Matrix) -> NDArray[Any]:
-        return np.asarray(self.line.of(X).argmax(axis=1))
+        return np.asarray(self.linear.apply(X).argmax(axis=1))
 
     def probabilities(self, X: Matrix) -> None:
         return None
 
     def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
-        return GraphOutputs(graph.largest(graph.affine(rows, self.line.weights, self.line.intercepts)))
+        return GraphOutputs(graph.argmax(graph.affine(rows, self.linear.weights, self.linear.intercepts)))
 
 
-def linear_regression(fit_task: FitTask, chosen: Mapping[str, Any]) -> LinearRegressor:
+def linear_regression(fit_task: FitTask, params: Mapping[str, Any]) -> LinearRegressor:
     """Least squares with elastic net, or Huber's loss.
 
     As in Spark (and glmnet) the target is scaled to deviation 1 as well, so that regParam = λ means
     |residual|²/2n + λ (α |w|₁ + (1 - α)/2 |w|²/σ(y)) with w for standardised features.
     """
-    if chosen["loss"] == "huber":
-        return _huber(fit_task, chosen)
-    data = StandardisedFeatures.of(fit_task.rows.X, chosen["fitIntercept"], sample=False)
+    if params["loss"] == "huber":
+        return _huber(fit_task, params)
+    data = StandardisedFeatures.of(fit_task.rows.X, params["fitIntercept"], sample=False)
     y = fit_task.rows.target.astype(np.float64)
-    mean, spread = (y.mean() if chosen["fitIntercept"] else 0.0), y.std()
+    mean, spread = (y.mean() if params["fitIntercept"] else 0.0), y.std()
     if spread == 0:
         return LinearRegressor(LinearFunction(np.zeros((data.Z.shape[1], 1)), np.full(1, mean)))
-    penalty = _penalty(chosen, data, chosen["regParam"] / spread)
-    weights = _least_squares(data.Z, (y - mean) / spread, penalty, chosen)
-    line = data.line(weights[:, None] * spread, np.full(1, mean))
-    return LinearRegressor(line, np.abs(weights))
+    penalty = _penalty(params, data, params["regParam"] / spread)
+    weights = _least_squares(data.Z, (y - mean) / spread, penalty, params)
+    linear = data.unscaled(weights[:, None] * spread, np.full(1, mean))
+    return LinearRegressor(linear, np.abs(weights))
 
 
-def _least_squares(Z: Vector, y: Vector, penalty: ElasticNetPenalty, chosen: Mapping[str, Any]) -> Vector:
+def _least_squares(Z: Vector, y: Vector, penalty: ElasticNetPenalty, params: Mapping[str, Any]) -> Vector:
     """Exactly where the penalty is square; through products of columns, so that rows are passed once."""
     rows, features = Z.shape
     gram, toward = Z.T @ Z / rows, Z.T @ y / rows
@@ -137,31 +137,31 @@ def _least_squares(Z: Vector, y: Vector, penalty: ElasticNetPenalty, chosen: Map
         missed = raw[:, 0] - aim
         return float(missed @ missed) / 2, missed[:, None] * len(aim)
 
-    weights, _ = minimise(root.T, loss, 1, None, penalty, chosen["maxIter"], chosen["tol"])
+    weights, _ = minimise(root.T, loss, 1, None, penalty, params["maxIter"], params["tol"])
     return weights[:, 0]
 
 
-def _huber(fit_task: FitTask, chosen: Mapping[str, Any]) -> LinearRegressor:
+def _huber(fit_task: FitTask, params: Mapping[str, Any]) -> LinearRegressor:
     from sklearn.linear_model import HuberRegressor
 
-    if chosen["elasticNetParam"] > 0 and chosen["regParam"] > 0:
+    if params["elasticNetParam"] > 0 and params["regParam"] > 0:
         raise BadInput("The huber loss takes the squared penalty only; set elasticNetParam to 0.")
-    data = StandardisedFeatures.of(fit_task.rows.X, chosen["fitIntercept"])
+    data = StandardisedFeatures.of(fit_task.rows.X, params["fitIntercept"])
     y = fit_task.rows.target
     fitted = HuberRegressor(
-        epsilon=chosen["epsilon"],
-        alpha=chosen["regParam"] * len(y),
-        max_iter=max(chosen["maxIter"], 1),
-        tol=max(chosen["tol"], 1e-12),
-        fit_intercept=chosen["fitIntercept"],
+        epsilon=params["epsilon"],
+        alpha=params["regParam"] * len(y),
+        max_iter=max(params["maxIter"], 1),
+        tol=max(params["tol"], 1e-12),
+        fit_intercept=params["fitIntercept"],
     ).fit(data.Z, y)
     weights = np.asarray(fitted.coef_, dtype=np.float64)
     return LinearRegressor(
-        data.line(weights[:, None], np.atleast_1d(float(fitted.intercept_))), np.abs(weights)
+        data.unscaled(weights[:, None], np.atleast_1d(float(fitted.intercept_))), np.abs(weights)
     )
 
 
-def logistic_regression(fit_task: FitTask, chosen: Mapping[str, Any]) -> BinaryLinearClassifier:
+def logistic_regression(fit_task: FitTask, params: Mapping[str, Any]) -> BinaryLinearClassifier:
     """Logistic regression of two classes."""
     two_classes(fit_task)
     y = fit_task.rows.target.astype(np.float64)
@@ -171,13 +171,13 @@ def logistic_regression(fit_task: FitTask, chosen: Mapping[str, Any]) -> BinaryL
         return float((np.logaddexp(0.0, margin) - y * margin).mean()), (sigmoid(margin) - y)[:, None]
 
     share = np.clip(y.mean(), 1e-9, 1 - 1e-9)
-    line, importance = _fit(fit_task, chosen, loss, np.array([np.log(share / (1 - share))]))
+    linear, importance = _fit(fit_task, params, loss, np.array([np.log(share / (1 - share))]))
     with np.errstate(divide="ignore"):  # at 0 and 1 it is infinite, and the answer always the same
-        threshold = float(np.log(chosen["threshold"]) - np.log1p(-chosen["threshold"]))
-    return BinaryLinearClassifier(line, importance, threshold=threshold, logistic=True)
+        threshold = float(np.log(params["threshold"]) - np.log1p(-params["threshold"]))
+    return BinaryLinearClassifier(linear, importance, threshold=threshold, logistic=True)
 
 
-def multinomial_regression(fit_task: FitTask, chosen: Mapping[str, Any]) -> SoftmaxClassifier:
+def multinomial_regression(fit_task: FitTask, params: Mapping[str, Any]) -> SoftmaxClassifier:
     """Logistic regression of any number of classes."""
     y, classes = fit_task.rows.target, fit_task.classes
     every = np.arange(len(y))
@@ -192,60 +192,60 @@ def multinomial_regression(fit_task: FitTask, chosen: Mapping[str, Any]) -> Soft
         return value, weights
 
     shares = np.log(np.maximum(np.bincount(y, minlength=classes), 1e-9) / len(y))
-    line, importance = _fit(fit_task, chosen, loss, shares - shares.mean())
-    return SoftmaxClassifier(line, importance)
+    linear, importance = _fit(fit_task, params, loss, shares - shares.mean())
+    return SoftmaxClassifier(linear, importance)
 
 
-def support_vectors(fit_task: FitTask, chosen: Mapping[str, Any]) -> BinaryLinearClassifier | OneVsRest:
+def support_vectors(fit_task: FitTask, params: Mapping[str, Any]) -> BinaryLinearClassifier | OneVsRest:
     """A linear support vector machine: mean hinge loss plus the squared penalty.
 
     More than two classes get a line each, which tells the class from all others, as on Spark.
     """
     y = fit_task.rows.target
     if fit_task.classes == 2:
-        line, importance = _hinge(fit_task, chosen, y == 1)
-        return BinaryLinearClassifier(line, importance, threshold=chosen["threshold"])
-    found = [_hinge(fit_task, chosen, y == number) for number in range(fit_task.classes)]
-    lines = LinearFunction(
-        np.concatenate([line.weights for line, _ in found], axis=1),
-        np.concatenate([line.intercepts for line, _ in found]),
+        linear, importance = _hinge(fit_task, params, y == 1)
+        return BinaryLinearClassifier(linear, importance, threshold=params["threshold"])
+    found = [_hinge(fit_task, params, y == number) for number in range(fit_task.classes)]
+    functions = LinearFunction(
+        np.concatenate([linear.weights for linear, _ in found], axis=1),
+        np.concatenate([linear.intercepts for linear, _ in found]),
     )
-    return OneVsRest(lines, np.sum([weights for _, weights in found], axis=0))
+    return OneVsRest(functions, np.sum([weights for _, weights in found], axis=0))
 
 
 def _hinge(
-    fit_task: FitTask, chosen: Mapping[str, Any], second: NDArray[np.bool_]
+    fit_task: FitTask, params: Mapping[str, Any], second: NDArray[np.bool_]
 ) -> tuple[LinearFunction, NDArray[np.float64]]:
     signs = np.where(second, 1.0, -1.0)
 
     def loss(raw: Vector) -> tuple[float, Vector]:
         short = 1.0 - signs * raw[:, 0]
-        bent = np.clip(short, 0.0, _CORNER)
-        value = bent**2 / (2 * _CORNER) + np.maximum(short - _CORNER, 0.0)
-        return float(value.mean()), (-signs * bent / _CORNER)[:, None]
+        bent = np.clip(short, 0.0, _SMOOTHING)
+        value = bent**2 / (2 * _SMOOTHING) + np.maximum(short - _SMOOTHING, 0.0)
+        return float(value.mean()), (-signs * bent / _SMOOTHING)[:, None]
 
-    return _fit(fit_task, {**chosen, "elasticNetParam": 0.0}, loss, np.zeros(1))
+    return _fit(fit_task, {**params, "elasticNetParam": 0.0}, loss, np.zeros(1))
 
 
 def _fit(
-    fit_task: FitTask, chosen: Mapping[str, Any], loss: Loss, intercepts: Vector
+    fit_task: FitTask, params: Mapping[str, Any], loss: Loss, intercepts: Vector
 ) -> tuple[LinearFunction, NDArray[np.float64]]:
-    data = StandardisedFeatures.of(fit_task.rows.X, chosen["fitIntercept"])
+    data = StandardisedFeatures.of(fit_task.rows.X, params["fitIntercept"])
     weights, found = minimise(
         data.Z,
         loss,
         len(intercepts),
-        intercepts if chosen["fitIntercept"] else None,
-        _penalty(chosen, data, chosen["regParam"]),
-        chosen["maxIter"],
-        chosen["tol"],
+        intercepts if params["fitIntercept"] else None,
+        _penalty(params, data, params["regParam"]),
+        params["maxIter"],
+        params["tol"],
     )
-    return data.line(weights, found), np.abs(weights).mean(axis=1)
+    return data.unscaled(weights, found), np.abs(weights).mean(axis=1)
 
 
-def _penalty(chosen: Mapping[str, Any], data: StandardisedFeatures, weight: float) -> ElasticNetPenalty:
-    scales = None if chosen["standardization"] else data.factor**2
-    return ElasticNetPenalty(weight, chosen["elasticNetParam"], scales)
+def _penalty(params: Mapping[str, Any], data: StandardisedFeatures, weight: float) -> ElasticNetPenalty:
+    scales = None if params["standardization"] else data.factor**2
+    return ElasticNetPenalty(weight, params["elasticNetParam"], scales)
 
 
 def two_classes(fit_task: FitTask) -> None:

@@ -39,12 +39,12 @@ class GaussianNaiveBayes:
 
     def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
         # (rows, 1, features) against (classes, features): no squares that cancel each other.
-        wide = graph.add("Unsqueeze", graph.double(rows), graph.constant([1], np.int64))
+        wide = graph.add("Unsqueeze", graph.to_double(rows), graph.constant([1], np.int64))
         away = graph.add("Sub", wide, graph.constant(self.means))
         scaled = graph.add("Mul", graph.add("Mul", away, away), graph.constant(-0.5 / self.variances))
         total = graph.add("ReduceSum", scaled, graph.constant([2], np.int64), keepdims=0)
         raw = graph.add("Add", total, graph.constant(self._offsets))
-        return GraphOutputs(graph.largest(raw), graph.add("Softmax", raw, axis=1))
+        return GraphOutputs(graph.argmax(raw), graph.add("Softmax", raw, axis=1))
 
     @property
     def _offsets(self) -> Vector:
@@ -58,10 +58,10 @@ class GaussianNaiveBayes:
         return raw + self._offsets
 
 
-def naive_bayes(fit_task: FitTask, chosen: Mapping[str, Any]) -> SoftmaxClassifier | GaussianNaiveBayes:
+def naive_bayes(fit_task: FitTask, params: Mapping[str, Any]) -> SoftmaxClassifier | GaussianNaiveBayes:
     """Features independent of each other, given the class."""
-    kind = chosen["modelType"]
-    return _gaussian(fit_task) if kind == "gaussian" else _discrete(fit_task, kind, chosen["smoothing"])
+    kind = params["modelType"]
+    return _gaussian(fit_task) if kind == "gaussian" else _discrete(fit_task, kind, params["smoothing"])
 
 
 def _discrete(fit_task: FitTask, kind: str, smoothing: float) -> SoftmaxClassifier:
@@ -118,5 +118,5 @@ def _priors(counts: Vector, smoothing: float) -> Vector:
 
 
 def _finite(logs: Vector) -> Vector:
-    """Impossible as very unlikely: 0 x -∞ is no number."""
+    """Impossible as very unlikely: 0 x -∞ is not a number."""
     return np.maximum(logs, -1e6)

@@ -42,19 +42,19 @@ class MultilayerPerceptron:
         for layer in self.layers[:-1]:
             rows = graph.add("Sigmoid", graph.affine(rows, layer.weights, layer.intercepts))
         raw = graph.affine(rows, self.layers[-1].weights, self.layers[-1].intercepts)
-        return GraphOutputs(graph.largest(raw), graph.add("Softmax", raw, axis=1))
+        return GraphOutputs(graph.argmax(raw), graph.add("Softmax", raw, axis=1))
 
     def _raw(self, X: Matrix) -> NDArray[np.float64]:
         raw = np.empty((len(X), len(self.layers[-1].intercepts)))
         for start in range(0, len(X), _CHUNK):
             part: NDArray[Any] = X[start : start + _CHUNK]
             for layer in self.layers[:-1]:
-                part = sigmoid(layer.of(part))
-            raw[start : start + _CHUNK] = self.layers[-1].of(part)
+                part = sigmoid(layer.apply(part))
+            raw[start : start + _CHUNK] = self.layers[-1].apply(part)
         return raw
 
 
-def perceptron(fit_task: FitTask, chosen: Mapping[str, Any]) -> MultilayerPerceptron:
+def perceptron(fit_task: FitTask, params: Mapping[str, Any]) -> MultilayerPerceptron:
     """Train epoch by epoch (step by step with l-bfgs); the weights of the best one are kept."""
     try:
         import torch
@@ -63,11 +63,11 @@ def perceptron(fit_task: FitTask, chosen: Mapping[str, Any]) -> MultilayerPercep
     torch.set_num_threads(fit_task.threads)
     mean, spread = mean_and_deviation(fit_task.rows.X)
     factor = 1.0 / np.where(spread > 0, spread, 1.0)
-    widths = widths_of(chosen, fit_task.rows.X.shape[1], fit_task.classes)
+    widths = layer_widths(params, fit_task.rows.X.shape[1], fit_task.classes)
     network = _network(torch, widths, rng_for(fit_task.seed, "weights"))
-    teacher = PerceptronTrainer(torch, network, fit_task, chosen, mean, factor)
-    learning_curve = teacher.teach()
-    layers = [_line(layer) for layer in network if hasattr(layer, "weight")]
+    trainer = PerceptronTrainer(torch, network, fit_task, params, mean, factor)
+    learning_curve = trainer.train()
+    layers = [_linear_of(layer) for layer in network if hasattr(layer, "weight")]
     # Features are scaled within the first layer, so that the network takes them as they are.
     first = layers[0].weights * factor[:, None]
     layers[0] = LinearFunction(first, layers[0].intercepts - mean @ first)
@@ -75,7 +75,7 @@ def perceptron(fit_task: FitTask, chosen: Mapping[str, Any]) -> MultilayerPercep
     return MultilayerPerceptron(tuple(layers), importance, learning_curve)
 
 
-def widths_of(chosen: Mapping[str, Any], features: int, classes: int) -> list[int]:
+def layer_widths(params: Mapping[str, Any], features: int, classes: int) -> list[int]:
     """The widths of all layers; those of the ends must be what the data have.
 
     >>> widths_of({"numHiddenLayers": 2, "hiddenLayersWidth": 8}, 4, 3)
@@ -85,12 +85,12 @@ def widths_of(chosen: Mapping[str, Any], features: int, classes: int) -> list[in
         ("inputLayerWidth", features, "features"),
         ("outputLayerWidth", classes, "classes"),
     ):
-        said = chosen.get(name)
-        if said is not None and said != there:
+        said = params.get(name)
+        if said is not None and int(said) != there:
             raise BadInput(
                 f"{name} is {said}, but the data have {there} {what}; set it to {there} or leave it out."
             )
-    return [features, *[chosen["hiddenLayersWidth"]] * chosen["numHiddenLayers"], classes]
+    return [features, *[int(params["hiddenLayersWidth"])] * int(params["numHiddenLayers"]), classes]
 
 
 class PerceptronTrainer:
@@ -101,88 +101,88 @@ class PerceptronTrainer:
         torch: Any,
         network: Any,
         fit_task: FitTask,
-        chosen: Mapping[str, Any],
+        params: Mapping[str, Any],
         mean: NDArray[np.float64],
         factor: NDArray[np.float64],
     ) -> None:
         self._torch = torch
         self._network = network
-        self._lesson = fit_task
-        self._chosen = chosen
+        self._fit_task = fit_task
+        self._params = params
         self._rows = self._scaled(fit_task.rows.X, mean, factor)
         self._labels = torch.from_numpy(fit_task.rows.target.astype(np.int64))
         self._loss_of = torch.nn.CrossEntropyLoss()
         held_out = fit_task.held_out
-        self._others = None if held_out is None else self._scaled(held_out.X, mean, factor)
+        self._held_out = None if held_out is None else self._scaled(held_out.X, mean, factor)
         self._order = rng_for(fit_task.seed, "order of rows")
 
-    def teach(self) -> LearningCurve | None:
+    def train(self) -> LearningCurve | None:
         """Until nothing gets better, or `maxIter` passes are made; how it went, if rows were held out."""
-        steps = self._chosen["maxIter"] if self._lesson.steps is None else self._lesson.steps
-        watch = None if self._others is None else EarlyStopping(self._lesson, max(steps, 1))
-        forward, last, best = self._stepper(), np.inf, None
+        steps = self._params["maxIter"] if self._fit_task.iterations is None else self._fit_task.iterations
+        stopping = None if self._held_out is None else EarlyStopping(self._fit_task, max(steps, 1))
+        forward, last, best = self._step_function(), np.inf, None
         for _ in range(steps):
             loss = forward()
             if not np.isfinite(loss):
                 raise RunFailed("The weights grew without bounds; set a smaller stepSize.")
-            stop = watch is not None and self._look(watch)
-            if watch is not None and watch.is_best:
+            stop = stopping is not None and self._evaluate(stopping)
+            if stopping is not None and stopping.is_best:
                 best = [value.detach().clone() for value in self._network.parameters()]
-            if stop or abs(last - loss) < self._chosen["tol"]:
+            if stop or abs(last - loss) < self._params["tol"]:
                 break
             last = loss
         if best is not None:
             with self._torch.no_grad():
                 for value, kept in zip(self._network.parameters(), best, strict=True):
                     value.copy_(kept)
-        return None if watch is None else watch.learning_curve()
+        return None if stopping is None else stopping.learning_curve()
 
-    def _stepper(self) -> Callable[[], float]:
+    def _step_function(self) -> Callable[[], float]:
         """A function that goes once through the rows and answers the mean loss."""
-        torch, chosen = self._torch, self._chosen
+        torch, params = self._torch, self._params
         weights = list(self._network.parameters())
-        if chosen["solver"] == "l-bfgs":
-            mover = plain(torch.optim.LBFGS)(weights, lr=1.0, max_iter=1, line_search_fn="strong_wolfe")
-            return lambda: self._whole(mover)
-        kind = torch.optim.Adam if chosen["solver"] == "adam" else torch.optim.SGD
-        mover = plain(kind)(weights, lr=chosen["stepSize"], weight_decay=chosen["regParam"])
-        return lambda: self._once(mover)
+        if params["solver"] == "l-bfgs":
+            optimiser = plain(torch.optim.LBFGS)(weights, lr=1.0, max_iter=1, line_search_fn="strong_wolfe")
+            return lambda: self._full_batch_step(optimiser)
+        kind = torch.optim.Adam if params["solver"] == "adam" else torch.optim.SGD
+        optimiser = plain(kind)(weights, lr=params["stepSize"], weight_decay=params["regParam"])
+        return lambda: self._epoch(optimiser)
 
-    def _once(self, mover: Any) -> float:
-        rows, size = len(self._rows), self._chosen["blockSize"]
+    def _epoch(self, optimiser: Any) -> float:
+        rows, size = len(self._rows), self._params["blockSize"]
         order = self._torch.from_numpy(self._order.permutation(rows))
         total = 0.0
         for start in range(0, rows, size):
             block = order[start : start + size]
-            mover.zero_grad()
+            optimiser.zero_grad()
             loss = self._loss_of(self._network(self._rows[block]), self._labels[block])
             loss.backward()
             with self._torch.no_grad():
-                mover.step()
+                optimiser.step()
             total += float(loss.detach()) * len(block)
         return total / rows
 
-    def _whole(self, mover: Any) -> float:
+    def _full_batch_step(self, optimiser: Any) -> float:
         with self._torch.no_grad():
-            return float(mover.step(lambda: self._whole_loss(mover)).detach())
+            return float(optimiser.step(lambda: self._full_batch_loss(optimiser)).detach())
 
-    def _whole_loss(self, mover: Any) -> Any:
-        mover.zero_grad()
+    def _full_batch_loss(self, optimiser: Any) -> Any:
+        optimiser.zero_grad()
         loss = self._loss_of(self._network(self._rows), self._labels)
         squares = sum((value**2).sum() for value in self._network.parameters())
-        loss = loss + 0.5 * self._chosen["regParam"] * squares
+        loss = loss + 0.5 * self._params["regParam"] * squares
         loss.backward()
         return loss
 
-    def _look(self, watch: EarlyStopping) -> bool:
-        torch, fit_task = self._torch, self._lesson
+    def _evaluate(self, stopping: EarlyStopping) -> bool:
+        torch, fit_task = self._torch, self._fit_task
         assert fit_task.held_out is not None
         with torch.no_grad():
-            raw = self._network(self._others)
+            raw = self._network(self._held_out)
             loss = self._loss_of(raw, torch.from_numpy(fit_task.held_out.target.astype(np.int64)))
             some = self._network(self._rows[:_TRAIN_SAMPLE]).argmax(1).numpy()
         known = fit_task.scorer.score(fit_task.rows.target[:_TRAIN_SAMPLE], some, fit_task.rows.X[:0])
-        return watch.step(raw.argmax(1).numpy(), float(loss), known)
+        return stopping.step(raw.argmax(1).numpy(), float(loss), known)
 
     def _scaled(self, X: Matrix, mean: NDArray[np.float64], factor: NDArray[np.float64]) -> Any:
         scaled = np.empty(X.shape, dtype=np.float32)
@@ -205,6 +205,6 @@ def _network(torch: Any, widths: Sequence[int], rng: np.random.Generator) -> Any
     return torch.nn.Sequential(*parts[:-1])
 
 
-def _line(layer: Any) -> LinearFunction:
+def _linear_of(layer: Any) -> LinearFunction:
     weights = layer.weight.detach().numpy().astype(np.float64)
     return LinearFunction(weights.T.copy(), layer.bias.detach().numpy().astype(np.float64))

@@ -1,4 +1,4 @@
-"""Which function builds which algorithm; its module is loaded when it is first needed."""
+"""Which function fits which algorithm; its module is imported when it is first needed."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Mapping
 from prudent.core.errors import unknown
 from prudent.training.engines.fit_task import FitFunction
 
-_HERE = "prudent.training.engines.local"
-_BUILDERS: Mapping[str, tuple[str, str]] = {
+_HERE = "prudent.training.engines.local.learners"
+_FIT_FUNCTIONS: Mapping[str, tuple[str, str]] = {
     "linear-regression": ("linear", "linear_regression"),
     "linear-support-vector-machine": ("linear", "support_vectors"),
     "binomial-logistic-regression": ("linear", "logistic_regression"),
     "multinomial-logistic-regression": ("linear", "multinomial_regression"),
     "generalized-linear-regression": ("generalized", "generalized_regression"),
-    "decision-tree-regression": ("trees", "tree"),
-    "decision-tree-classification": ("trees", "tree"),
-    "random-forest-regression": ("trees", "forest"),
-    "random-forest-classification": ("trees", "forest"),
+    "decision-tree-regression": ("trees", "decision_tree"),
+    "decision-tree-classification": ("trees", "decision_tree"),
+    "random-forest-regression": ("trees", "random_forest"),
+    "random-forest-classification": ("trees", "random_forest"),
     "gradient-boosted-tree-regression": ("boosting", "boosted_trees"),
     "gradient-boosted-tree-classification": ("boosting", "boosted_trees"),
-    "naive-bayes": ("bayes", "naive_bayes"),
+    "naive-bayes": ("naive_bayes", "naive_bayes"),
     "k-means": ("clusters", "k_means"),
     "gaussian-mixture-model": ("clusters", "gaussian_mixture"),
     "multilayer-perceptron-classifier": ("perceptron", "perceptron"),
@@ -32,26 +32,26 @@ _LIBRARIES = {
     "clusters": ("sklearn.cluster", "sklearn.mixture"),
     "perceptron": ("torch",),
 }
-ALWAYS = ("onnx", "onnxruntime", "scipy.optimize", "scipy.special", f"{_HERE}.trial")
+PRELOADED = ("onnx", "onnxruntime", "scipy.optimize", "scipy.special", "prudent.training.engines.local.trial")
 
 
-def builder(algorithm: str) -> FitFunction:
-    """What trains an algorithm."""
-    if algorithm not in _BUILDERS:
-        raise unknown("algorithm of the local engine", algorithm, _BUILDERS)
-    module, function = _BUILDERS[algorithm]
+def fit_function(algorithm: str) -> FitFunction:
+    """The function that fits an algorithm's models."""
+    if algorithm not in _FIT_FUNCTIONS:
+        raise unknown("algorithm of the local engine", algorithm, _FIT_FUNCTIONS)
+    module, function = _FIT_FUNCTIONS[algorithm]
     found: FitFunction = getattr(importlib.import_module(f"{_HERE}.{module}"), function)
     return found
 
 
-def libraries(algorithm: str) -> tuple[str, ...]:
+def libraries_for(algorithm: str) -> tuple[str, ...]:
     """What takes long to import before an algorithm can be trained."""
-    module, _ = _BUILDERS.get(algorithm, ("", ""))
+    module, _ = _FIT_FUNCTIONS.get(algorithm, ("", ""))
     return (*_LIBRARIES.get(module, ()), f"{_HERE}.{module}") if module else ()
 
 
-def made_by(algorithm: str) -> str | None:
+def library_of(algorithm: str) -> str | None:
     """The library that fits the model, if it is not Prudent itself."""
-    module, _ = _BUILDERS.get(algorithm, ("", ""))
+    module, _ = _FIT_FUNCTIONS.get(algorithm, ("", ""))
     imported = _LIBRARIES.get(module, ("",))[0]
     return {"sklearn": "scikit-learn", "torch": "torch"}.get(imported.partition(".")[0])

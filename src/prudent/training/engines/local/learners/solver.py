@@ -29,7 +29,7 @@ class LinearFunction:
     weights: Vector
     intercepts: Vector
 
-    def of(self, X: NDArray[Any]) -> Vector:
+    def apply(self, X: NDArray[Any]) -> Vector:
         return X.astype(np.float64) @ self.weights + self.intercepts
 
 
@@ -59,7 +59,7 @@ class StandardisedFeatures:
         Z *= factor
         return cls(Z, shift, factor)
 
-    def line(self, weights: Vector, intercepts: Vector) -> LinearFunction:
+    def unscaled(self, weights: Vector, intercepts: Vector) -> LinearFunction:
         """The same line for features as they are."""
         plain = weights * self.factor[:, None]
         return LinearFunction(plain, intercepts - self.shift @ plain)

@@ -24,7 +24,7 @@ class TreeEnsemble:
     `present` are the classes that the training rows had, None where values are predicted.
     """
 
-    grown: tuple[Any, ...]
+    sklearn_trees: tuple[Any, ...]
     present: NDArray[np.int64] | None
     classes: int
     importance: NDArray[np.float64] | None
@@ -40,18 +40,18 @@ class TreeEnsemble:
     @property
     def trees(self) -> list[Tree]:
         """The trees with what each says by itself: a value, or shares of all classes."""
-        return [_as_tree(one, self._spread(one.value[:, 0, :])) for one in self.grown]
+        return [_as_tree(one, self._spread(one.value[:, 0, :])) for one in self.sklearn_trees]
 
     def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
-        trees = [replace(one, values=one.values / len(self.grown)) for one in self.trees]
+        trees = [replace(one, values=one.values / len(self.sklearn_trees)) for one in self.trees]
         total = sum_of_trees(graph, rows, trees)
         if self.present is None:
-            return GraphOutputs(graph.flat(total), whole=False)
-        return GraphOutputs(graph.largest(total), total)
+            return GraphOutputs(graph.flatten(total), is_integer=False)
+        return GraphOutputs(graph.argmax(total), total)
 
     def _means(self, X: Matrix) -> NDArray[np.float64]:
-        total = sum(one.predict(X).reshape(len(X), -1) for one in self.grown)
-        return self._spread(np.asarray(total) / len(self.grown))
+        total = sum(one.predict(X).reshape(len(X), -1) for one in self.sklearn_trees)
+        return self._spread(np.asarray(total) / len(self.sklearn_trees))
 
     def _spread(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Columns for all classes from those of the classes that were present."""
@@ -62,38 +62,38 @@ class TreeEnsemble:
         return out
 
 
-def tree(fit_task: FitTask, chosen: Mapping[str, Any]) -> TreeEnsemble:
+def decision_tree(fit_task: FitTask, params: Mapping[str, Any]) -> TreeEnsemble:
     """One decision tree."""
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
     classifies = fit_task.scorer.task == CLASSIFICATION
     grown = (DecisionTreeClassifier if classifies else DecisionTreeRegressor)(
-        **_settings(chosen, classifies, len(fit_task.rows.X)), random_state=fit_task.seed
+        **_settings(params, classifies, len(fit_task.rows.X)), random_state=fit_task.seed
     )
-    return _grow(grown, fit_task, chosen)
+    return _grow(grown, fit_task, params)
 
 
-def forest(fit_task: FitTask, chosen: Mapping[str, Any]) -> TreeEnsemble:
+def random_forest(fit_task: FitTask, params: Mapping[str, Any]) -> TreeEnsemble:
     """A random forest: each tree sees some rows, each split some features."""
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     classifies = fit_task.scorer.task == CLASSIFICATION
     rows, features = fit_task.rows.X.shape
-    trees = chosen["numTrees"]
+    trees = params["numTrees"]
     settings = {
-        **_settings(chosen, classifies, rows),
+        **_settings(params, classifies, rows),
         "n_estimators": trees,
-        "max_features": features_tried(chosen["featureSubsetStrategy"], features, classifies, trees),
+        "max_features": features_tried(params["featureSubsetStrategy"], features, classifies, trees),
         # Spark draws rows for a single tree only when it is told to take fewer than all.
-        "bootstrap": chosen["bootstrap"] and (trees > 1 or chosen["subsamplingRate"] < 1),
+        "bootstrap": params["bootstrap"] and (trees > 1 or params["subsamplingRate"] < 1),
         "n_jobs": fit_task.threads,
     }
     if settings["bootstrap"]:
-        settings["max_samples"] = max(1, round(chosen["subsamplingRate"] * rows))
+        settings["max_samples"] = max(1, round(params["subsamplingRate"] * rows))
     grown = (RandomForestClassifier if classifies else RandomForestRegressor)(
         **settings, random_state=fit_task.seed
     )
-    return _grow(grown, fit_task, chosen)
+    return _grow(grown, fit_task, params)
 
 
 def features_tried(strategy: str | float, features: int, classifies: bool, trees: int) -> int:
@@ -119,28 +119,28 @@ def features_tried(strategy: str | float, features: int, classifies: bool, trees
     return int(min(max(np.ceil(found), 1), features))
 
 
-def _settings(chosen: Mapping[str, Any], classifies: bool, rows: int) -> dict[str, Any]:
-    depth = chosen["maxDepth"]
-    least = max(chosen["minInstancesPerNode"], int(np.ceil(chosen["minWeightFractionPerNode"] * rows)))
+def _settings(params: Mapping[str, Any], classifies: bool, rows: int) -> dict[str, Any]:
+    depth = params["maxDepth"]
+    least = max(params["minInstancesPerNode"], int(np.ceil(params["minWeightFractionPerNode"] * rows)))
     return {
-        "criterion": chosen["impurity"] if classifies else "squared_error",
+        "criterion": params["impurity"] if classifies else "squared_error",
         "max_depth": max(depth, 1),
         "min_samples_leaf": least,
         "min_samples_split": max(2, 2 * least) if depth > 0 else rows + 1,
     }
 
 
-def _grow(estimator: Any, fit_task: FitTask, chosen: Mapping[str, Any]) -> TreeEnsemble:
+def _grow(estimator: Any, fit_task: FitTask, params: Mapping[str, Any]) -> TreeEnsemble:
     """Fit on numbers of bins, then let the trees ask for values again."""
     X = fit_task.rows.X
-    bins = FeatureBins.of(X, chosen["maxBins"], rng_for(fit_task.seed, "bins"))
+    bins = FeatureBins.of(X, params["maxBins"], rng_for(fit_task.seed, "bins"))
     classifies = fit_task.scorer.task == CLASSIFICATION
     y = fit_task.rows.target
     estimator.fit(bins.numbers(X), y if classifies else y.astype(np.float64))
     grown = tuple(one.tree_ for one in getattr(estimator, "estimators_", [estimator]))
     importance = np.asarray(estimator.feature_importances_)
     for one in grown:
-        _prune(one, chosen["minInfoGain"])
+        _prune(one, params["minInfoGain"])
         _unbin(one, bins)
     present = np.asarray(estimator.classes_, dtype=np.int64) if classifies else None
     return TreeEnsemble(grown, present, fit_task.classes, importance)
@@ -225,5 +225,5 @@ def _edges(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
     # As many rows in each bin as equal shares allow.
     share = len(values) / most
     reached = np.cumsum(counts)[:-1]
-    chosen = np.unique(np.searchsorted(reached, share * np.arange(1, most), side="left"))
-    return np.asarray(between[chosen[chosen < len(between)]])
+    places = np.unique(np.searchsorted(reached, share * np.arange(1, most), side="left"))
+    return np.asarray(between[places[places < len(between)]])

@@ -1,1 +1,0 @@
-"""How each kind of request is done, in a process of its own."""

@@ -1,0 +1,184 @@
+"""How good a model is: from predictions collected on the driver where they are few, else inside Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.core.errors import BadInput, unknown
+from prudent.training.algorithms.algorithm import CLASSIFICATION, CLUSTERING
+from prudent.training.engines.figures import (
+    MOST_POINTS,
+    confusion_figure,
+    residuals_figure,
+    silhouette_figure,
+)
+from prudent.training.engines.scoring import Scorer
+from prudent.training.engines.spark.dataset import FEATURES, LABEL, ROW, SparkDataset
+from prudent.training.models.metrics import confusion, silhouettes, value_of_numbers
+
+PREDICTION, PROBABILITY, SCORES = "prediction", "probability", "rawPrediction"
+MOST_CELLS = 4_000_000
+"""Values up to which the features of rows are collected."""
+_OF_VALUES = ("rmse", "mse", "mae", "r2")
+
+
+@dataclass(frozen=True)
+class ValidationResult:
+    """The metric as it is, how many rows it is of, and what a report draws of them."""
+
+    value: float
+    rows: int
+    figures: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SparkScorer(Scorer):
+    """The scorer with two more ways to be given predictions: collected ones, and a frame of any size."""
+
+    def of_collected(self, predictions: CollectedPredictions) -> ValidationResult:
+        """Evaluate what was collected."""
+        predicted, actual, rows = predictions.predicted, predictions.actual, len(predictions.predicted)
+        if self.task == CLUSTERING:
+            assert predictions.prepared is not None
+            values = silhouettes(predictions.prepared, predicted)
+            some = _spread_places(rows)
+            return ValidationResult(
+                float(values.mean()), rows, silhouette_figure(predicted[some], values[some])
+            )
+        assert actual is not None
+        if self.task == CLASSIFICATION:
+            return self._confused(confusion(actual, predicted, self.classes))
+        value = value_of_numbers(self.metric, actual, predicted)
+        some = _spread_places(rows)
+        return ValidationResult(value, rows, residuals_figure(predicted[some], actual[some]))
+
+    def of_frame(self, predicted: Any, features: str) -> ValidationResult:
+        """Evaluate a frame of predictions; `features` is its column of prepared vectors."""
+        if self.task == CLASSIFICATION:
+            return self._classes(predicted)
+        if self.task == CLUSTERING:
+            return self._clusters(predicted, features)
+        return self._values(predicted)
+
+    def _classes(self, predicted: Any) -> ValidationResult:
+        counts = np.zeros((self.classes, self.classes), dtype=np.int64)
+        for row in predicted.groupBy(LABEL, PREDICTION).count().collect():
+            counts[int(row[LABEL]), int(row[PREDICTION])] = row["count"]
+        return self._confused(counts)
+
+    def _confused(self, counts: NDArray[np.int64]) -> ValidationResult:
+        figures = confusion_figure(counts, range(self.classes))
+        return ValidationResult(self.value_of_counts(counts), int(counts.sum()), figures)
+
+    def _values(self, predicted: Any) -> ValidationResult:
+        from pyspark.sql import functions as sf
+
+        if self.metric not in _OF_VALUES:
+            raise unknown("metric of a regression", self.metric, _OF_VALUES)
+        error = sf.col(PREDICTION) - sf.col(LABEL)
+        found = predicted.agg(
+            sf.count(LABEL).alias("rows"),
+            sf.avg(error * error).alias("mse"),
+            sf.avg(sf.abs(error)).alias("mae"),
+            sf.var_pop(LABEL).alias("spread"),
+        ).first()
+        mse, spread = float(found["mse"]), float(found["spread"])
+        r2 = 1.0 - mse / spread if spread > 0 else float(mse == 0)
+        values = {"rmse": float(np.sqrt(mse)), "mse": mse, "mae": float(found["mae"]), "r2": r2}
+        some = sample_columns(predicted, [PREDICTION, LABEL])
+        return ValidationResult(
+            values[self.metric], int(found["rows"]), residuals_figure(some[PREDICTION], some[LABEL])
+        )
+
+    def _clusters(self, predicted: Any, features: str) -> ValidationResult:
+        from pyspark.ml.evaluation import ClusteringEvaluator
+        from pyspark.ml.functions import vector_to_array
+        from pyspark.sql import functions as sf
+
+        found = predicted.agg(sf.count(PREDICTION), sf.count_distinct(PREDICTION)).first()
+        if found[1] < 2:
+            raise BadInput(
+                "All rows fall into one cluster, which has no silhouette; ask for more clusters, "
+                "or other data."
+            )
+        evaluator = ClusteringEvaluator(featuresCol=features, distanceMeasure="squaredEuclidean")
+        value = float(evaluator.evaluate(predicted))
+        some = sample_columns(predicted.withColumn("x", vector_to_array(sf.col(features))), [PREDICTION, "x"])
+        clusters = some[PREDICTION].astype(np.int64)
+        figures: dict[str, Any] = {}
+        if len(np.unique(clusters)) > 1:
+            figures = silhouette_figure(clusters, silhouettes(np.stack(list(some["x"])), clusters))
+        return ValidationResult(value, int(found[0]), figures)
+
+
+def _spread_places(rows: int) -> NDArray[np.int64]:
+    """Places of rows enough for a picture, evenly spread."""
+    return np.unique(np.linspace(0, rows - 1, min(rows, MOST_POINTS)).astype(np.int64))
+
+
+def sample_columns(frame: Any, names: list[str], most: int = MOST_POINTS) -> dict[str, NDArray[Any]]:
+    """Columns of some rows, the same ones each time, few enough to collect."""
+    from pyspark.sql import functions as sf
+
+    arrow = frame.orderBy(sf.xxhash64(ROW), ROW).limit(most).select(*names).toArrow()
+    return {name: arrow.column(name).to_numpy() for name in names}
+
+
+@dataclass(frozen=True, eq=False)
+class CollectedPredictions:
+    """Rows as users have them (float32), their labels, what was predicted, and with which probabilities.
+
+    `scores` stand in for probabilities where the algorithm has none: a class for each, the largest wins.
+    `prepared` are the features as the algorithm saw them, for clusters only.
+    """
+
+    raw: NDArray[np.float32]
+    predicted: NDArray[Any]
+    probabilities: NDArray[np.float64] | None
+    actual: NDArray[Any] | None
+    prepared: NDArray[np.float64] | None
+    scores: NDArray[np.float64] | None = None
+
+
+def can_collect(rows: int, dataset: SparkDataset) -> bool:
+    """Whether so many rows can be collected without a thought."""
+    return rows * (len(dataset.columns) + 8) <= MOST_CELLS
+
+
+def collect_predictions(
+    predicted: Any, dataset: SparkDataset, features: str | None = None
+) -> CollectedPredictions:
+    """Everything about the rows of a frame of predictions, in one job."""
+    from pyspark.ml.functions import vector_to_array
+    from pyspark.sql import functions as sf
+
+    raw = vector_to_array(sf.col(FEATURES), "float32") if dataset.is_vector else sf.array(*dataset.inputs)
+    wanted = [sf.col(ROW), raw.alias("raw"), sf.col(PREDICTION).cast("double").alias(PREDICTION)]
+    likely = PROBABILITY in predicted.columns
+    if likely:
+        wanted.append(vector_to_array(sf.col(PROBABILITY)).alias(PROBABILITY))
+    scored = SCORES in predicted.columns and not likely
+    if scored:
+        wanted.append(vector_to_array(sf.col(SCORES)).alias(SCORES))
+    if dataset.target is not None:
+        wanted.append(sf.col(LABEL))
+    if features is not None:
+        wanted.append(vector_to_array(sf.col(features)).alias("prepared"))
+    arrow = predicted.select(*wanted).toArrow().sort_by(ROW)
+
+    def matrix(name: str) -> NDArray[Any]:
+        flat = arrow.column(name).combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        return np.asarray(flat).reshape(arrow.num_rows, -1)
+
+    return CollectedPredictions(
+        raw=matrix("raw").astype(np.float32).reshape(arrow.num_rows, len(dataset.columns)),
+        predicted=arrow.column(PREDICTION).to_numpy(),
+        probabilities=matrix(PROBABILITY) if likely else None,
+        actual=arrow.column(LABEL).to_numpy() if dataset.target is not None else None,
+        prepared=matrix("prepared") if features is not None else None,
+        scores=matrix(SCORES) if scored else None,
+    )

@@ -1,0 +1,185 @@
+"""A pipeline fitted by Spark: transforms, categories, the estimator's model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.training.algorithms.registry import algorithm
+from prudent.training.engines.engine import TrialSpec
+from prudent.training.engines.figures import learning_curve_figures
+from prudent.training.engines.fit_task import ReportProgress
+from prudent.training.engines.fitted_transforms import FittedTransform
+from prudent.training.engines.scoring import Scorer
+from prudent.training.engines.spark.boosting import BOOSTED, BoostingMonitor, grow, rounds, trim_to_best
+from prudent.training.engines.spark.dataset import LABEL, SparkDataset
+from prudent.training.engines.spark.estimators import (
+    EstimatorSpec,
+    OneVsRestEstimator,
+    estimator,
+    takes_categories,
+)
+from prudent.training.engines.spark.features import SparkTransformFitter
+from prudent.training.engines.spark.perceptron import PERCEPTRON, fit_perceptron
+
+_LINEAR = (
+    "LinearRegressionModel",
+    "GeneralizedLinearRegressionModel",
+    "LogisticRegressionModel",
+    "LinearSVCModel",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedPipeline:
+    """A pipeline in Spark, and what its ONNX form is made from."""
+
+    pipeline: Any
+    model: Any
+    transforms: tuple[FittedTransform, ...]
+    features: str
+    categories: Mapping[int, Mapping[float, int]] = field(default_factory=dict)
+    spread: NDArray[np.float64] | None = None
+    """Standard deviations of the prepared features, where the model's weights mean nothing without."""
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    """How it learnt, for the report."""
+
+    def predict(self, frame: Any) -> Any:
+        return self.pipeline.transform(frame)
+
+    @property
+    def trees(self) -> int | None:
+        """How many trees boosting ended with; None for other algorithms."""
+        models = self.model.models if type(self.model).__name__ == "OneVsRestModel" else [self.model]
+        if not all(type(each).__name__ in BOOSTED for each in models):
+            return None
+        return round(float(np.mean([rounds(each) for each in models])))
+
+    @property
+    def importance(self) -> NDArray[np.float64] | None:
+        """What each prepared feature weighs in the model; None where it does not say."""
+        model = self.model
+        name = type(model).__name__
+        if name == "OneVsRestModel":
+            weighed = [w for w in (_weights(each, self.spread) for each in model.models) if w is not None]
+            return np.asarray(np.sum(weighed, axis=0)) if weighed else None
+        return _weights(model, self.spread)
+
+
+def fit(
+    spec: TrialSpec,
+    settings: Mapping[str, Any],
+    rows: Any,
+    held_out: Any,
+    dataset: SparkDataset,
+    scorer: Scorer,
+    report: ReportProgress,
+    until_s: float = math.inf,
+) -> FittedPipeline:
+    """Fit everything of a trial on some rows.
+
+    `held_out` (or None) tells how it goes on the way, and where to end an algorithm that learns in steps; at
+    `until_s` (on the monotonic clock) it ends with what it has learned.
+    """
+    from pyspark.ml import PipelineModel
+
+    fitter = SparkTransformFitter(rows, dataset)
+    for name, chosen in spec.transforms.items():
+        fitter.add(name, chosen)
+    fitter.finish()
+    categories: Mapping[int, Mapping[float, int]] = {}
+    most = settings.get("maxCategories")
+    if most is not None and takes_categories(spec.algorithm):
+        categories = fitter.index(int(most)).categoryMaps
+    stages, features = fitter.stages, fitter.output
+    ready = fitter.rows.select(*([LABEL] if dataset.target is not None else []), features)
+    estimator_spec = EstimatorSpec(settings, features, scorer.classes, _seed(spec))
+    figures: dict[str, Any] = {}
+    iterative = algorithm(spec.algorithm).iterative
+    others = PipelineModel(stages).transform(held_out) if iterative and held_out is not None else None
+    if spec.algorithm == PERCEPTRON:
+        model = fit_perceptron(estimator_spec, ready, others, scorer, report, until_s)
+    elif iterative:
+        model, figures = _boosted(
+            estimator_spec,
+            spec.algorithm,
+            _with_classes(ready, scorer.classes),
+            others,
+            scorer,
+            report,
+            until_s,
+        )
+    else:
+        model = estimator(spec.algorithm, estimator_spec).fit(_with_classes(ready, scorer.classes))
+    spread = _spread(ready, features) if _has_weights(model) else None
+    pipeline = PipelineModel([*stages, model])
+    return FittedPipeline(pipeline, model, tuple(fitter.transforms), features, categories, spread, figures)
+
+
+def _boosted(
+    estimator_spec: EstimatorSpec,
+    name: str,
+    rows: Any,
+    held_out: Any,
+    scorer: Scorer,
+    report: ReportProgress,
+    until_s: float,
+) -> tuple[Any, dict[str, Any]]:
+    """Boosted trees, no more of them than do good on the held-out rows, and what a report draws of that."""
+    made = estimator(name, estimator_spec)
+    if isinstance(made, OneVsRestEstimator):
+        return made.fit(rows, held_out, until_s), {}
+    if estimator_spec.settings.get("lossType") == "absolute":
+        model = made.fit(rows)
+        return model if held_out is None else trim_to_best(model, held_out), {}
+    if held_out is None:
+        return grow(made, rows, estimator_spec.seed), {}
+    most = made.getMaxIter()
+    with BoostingMonitor(rows, held_out, estimator_spec.features, scorer, most, report, until_s) as monitor:
+        model = grow(made, rows, estimator_spec.seed, monitor)
+        return model, learning_curve_figures(monitor.learning_curve())
+
+
+def _seed(spec: TrialSpec) -> int:
+    from prudent.core.seeds import rng_for
+
+    return int(rng_for(spec.seed, "fit", spec.algorithm).integers(2**31 - 1))
+
+
+def _with_classes(rows: Any, classes: int) -> Any:
+    """Tell Spark how many classes there are: a sub-sample may not show the last of them."""
+    if not classes:
+        return rows
+    from pyspark.sql import functions as sf
+
+    known = {"ml_attr": {"type": "nominal", "name": LABEL, "num_vals": classes}}
+    return rows.withColumn(LABEL, sf.col(LABEL).alias(LABEL, metadata=known))
+
+
+def _has_weights(model: Any) -> bool:
+    models = model.models if type(model).__name__ == "OneVsRestModel" else [model]
+    return any(type(each).__name__ in _LINEAR for each in models)
+
+
+def _spread(rows: Any, features: str) -> NDArray[np.float64]:
+    from pyspark.ml.stat import Summarizer
+    from pyspark.sql import functions as sf
+
+    return np.asarray(rows.agg(Summarizer.std(sf.col(features))).first()[0].toArray())
+
+
+def _weights(model: Any, spread: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    """Importances of trees as Spark has them; coefficients by what a usual change of the feature does."""
+    name = type(model).__name__
+    if "Tree" in name or "Forest" in name or name.startswith("GBT"):
+        return np.asarray(model.featureImportances.toArray())
+    if spread is None:
+        return None
+    if name == "LogisticRegressionModel":
+        return np.asarray(np.abs(model.coefficientMatrix.toArray()).sum(axis=0) * spread)
+    return np.asarray(np.abs(model.coefficients.toArray()) * spread)
