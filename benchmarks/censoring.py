@@ -25,7 +25,7 @@ import numpy as np
 from prudent.core.seeds import rng_for
 from prudent.tuning.goal import Constraint, Goal
 from prudent.tuning.study import censoring
-from prudent.tuning.study.censoring import CURVE_ERROR, estimate_time_s, truncated_mean
+from prudent.tuning.study.censoring import estimate_time_s
 from prudent.tuning.surrogates.gp import GaussianProcess
 from prudent.tuning.trial import Progress
 
@@ -34,6 +34,8 @@ CUTS = ("25 %", "50 %", "75 %", "T_max", "bill")
 METHODS = ("linear", "truncated", "curve", "combined")
 FEATURES = ("vcpus_per_vm", "n_workers", "learning_rate", "batch_size", "synchronous", "data_fraction")
 SAMPLES = 30
+CURVE_ERROR = 0.35
+"""The error to expect of the logarithm of a curve estimate (root mean square: 0.24 to 0.41 by table)."""
 SLOPES = (1.2, 1.35, 1.5, 1.65, 1.8)
 
 
@@ -101,6 +103,25 @@ def estimates(runs: list[Run], found: list[Case], goal: Goal, method: str) -> np
     """log estimate per case."""
     answers = [estimate_time_s(goal, runs[c.run].progress, c.elapsed_s, method) for c in found]
     return np.log(np.array(answers, dtype=float))
+
+
+def truncated_mean(mean: np.ndarray, std: np.ndarray, lower: np.ndarray) -> np.ndarray:
+    """The mean of N(mean, std²) given that the value is above `lower`; broadcasts.
+
+    mean + std·φ(a) / Φ(-a) with a = (lower - mean) / std, written with the scaled erfc so that it also
+    holds where Φ(-a) is zero in floating point.
+    """
+    from scipy.special import erfcx
+
+    middle, width, bound = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (mean, std, lower)))
+    safe = np.where(width > 0, width, 1.0)
+    with np.errstate(over="ignore"):
+        a = np.clip((bound - middle) / safe, -1e8, 1e8)
+    hazard = math.sqrt(2 / math.pi) / erfcx(np.clip(a, -30.0, 30.0) / math.sqrt(2))
+    far = np.where(a > 30, a, 1.0)
+    beyond = np.where(a > 30, 1 / far - 2 / far**3, hazard - a)
+    inside = np.where(a > 0, bound + safe * beyond, middle + safe * hazard)
+    return np.where(width > 0, np.maximum(inside, bound), np.maximum(middle, bound))
 
 
 def combined(mean: np.ndarray, std: np.ndarray, estimate: np.ndarray, lower: np.ndarray) -> np.ndarray:

@@ -58,11 +58,11 @@ def check(
     found += [check_place(text, types or ()) for text in where or ()]
     found += [] if service is None else check_service(service)
     if as_json:
-        say_json(described(found))
+        say_json(check_document(found))
     else:
         from rich.text import Text
 
-        say(out(), *map(Text, lines(found)))
+        say(out(), *map(Text, check_lines(found)))
     if any(one.problems for one in found):
         raise typer.Exit(WRONG_REQUEST)
 
@@ -99,7 +99,7 @@ def check_service(home: Path) -> list[CheckResult]:
     return [CheckResult(f"{home}, {part}", problems) for part, problems in run_checklist(home)]
 
 
-def described(found: Sequence[CheckResult]) -> dict[str, Any]:
+def check_document(found: Sequence[CheckResult]) -> dict[str, Any]:
     """The answer as plain values."""
     return {
         "ok": not any(one.problems for one in found),
@@ -107,7 +107,7 @@ def described(found: Sequence[CheckResult]) -> dict[str, Any]:
     }
 
 
-def lines(found: Sequence[CheckResult]) -> list[str]:
+def check_lines(found: Sequence[CheckResult]) -> list[str]:
     """A line for each problem, and one for each subject that has none.
 
     >>> lines([CheckResult("job.yaml", ()), CheckResult("local", ("Nobody is there; come later.",))])

@@ -73,13 +73,13 @@ def reap(
     register = _register(home)
     done = reap_all(register, time.time(), _also(where, register.home), dry_run=dry_run)
     if as_json:
-        say_json(reaped(done))
+        say_json(reaped_document(done))
     else:
-        say(out(), *lines(done, dry_run))
+        say(out(), *reaped_lines(done, dry_run))
     _finish(done.complaints)
 
 
-def reaped(done: ReaperReport) -> dict[str, Any]:
+def reaped_document(done: ReaperReport) -> dict[str, Any]:
     """What a round did, as plain values."""
     return {
         "ended": [
@@ -99,7 +99,7 @@ def reaped(done: ReaperReport) -> dict[str, Any]:
     }
 
 
-def lines(done: ReaperReport, dry_run: bool) -> list[str]:
+def reaped_lines(done: ReaperReport, dry_run: bool) -> list[str]:
     """What a round did, a line per machine."""
     verb = "would be ended" if dry_run else "ended"
     said = [

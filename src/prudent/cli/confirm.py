@@ -81,7 +81,7 @@ def confirm_budget(said: str | None, confirming: bool) -> float | None:
         return usd
 
 
-def confirmed(
+def run_confirmation(
     job: Job, result: Result, places: StudyFiles, budget_usd: float | None, quiet: bool
 ) -> ConfirmationOutcome:
     """Confirm the recommendation of a study that just ended; what an earlier call paid for is not paid again.
@@ -119,7 +119,7 @@ def charge_killed(job: Job, places: StudyFiles) -> float:
         return ConfirmationFile(places.confirmation, job.space).charge_interrupted(job, outlived_s)
 
 
-def kept(job: Job, result: Result, path: Path) -> ConfirmationOutcome | None:
+def earlier_confirmation(job: Job, result: Result, path: Path) -> ConfirmationOutcome | None:
     """The confirmation that an earlier call paid for, if it is of what is recommended now."""
     if result.recommended is None or earlier_run(job, result) is not None:
         return None
@@ -195,7 +195,7 @@ def _announced(result: Result, most_usd: float, lost_usd: float) -> Iterator[Ren
         )
 
 
-def told(done: ConfirmationOutcome, result: Result) -> Iterator[RenderableType]:
+def confirmation_lines(done: ConfirmationOutcome, result: Result) -> Iterator[RenderableType]:
     """What was measured beside what was predicted, a line for each measure; or why nothing was."""
     yield from _told(done, result)
     if done.over_usd:

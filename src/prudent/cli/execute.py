@@ -94,7 +94,7 @@ def execute(
     if place is not None:
         reap_leftovers()
         tell_age(prices_at(place, {vm.machine for vm in followed.fleet.vms}))
-    account = None if replay else _Book(told.name, folder, resume)
+    account = None if replay else _SpendingRecord(told.name, folder, resume)
     try:
         with ended_by_signals(), view:
             happened = run_plan(
@@ -137,7 +137,7 @@ def _code(run: WorkflowRun) -> int:
     return OK if run.succeeded else FAILED
 
 
-class _Book:
+class _SpendingRecord:
     """The run's lines in the book of this computer, with what was forecast when it began."""
 
     def __init__(self, name: str, folder: Path, resume: bool) -> None:
@@ -192,13 +192,13 @@ def _report(run: WorkflowRun, workflow: Workflow, path: Path) -> Path | None:
 
 
 def _show(run: WorkflowRun, written: Path | None, as_json: bool) -> None:
-    from prudent.cli.display.workflow import executed
+    from prudent.cli.display.workflow import run_lines
 
     if as_json:
         say_json({**run.to_dict(), "report": str(written) if written else None})
     else:
         console = out()
-        for line in executed(run, written):
+        for line in run_lines(run, written):
             console.print(line)
     for failure in run.failures[:3]:
         complain(str(failure))

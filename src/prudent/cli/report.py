@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from prudent.cli.confirm import ConfirmationOutcome, kept, told
+from prudent.cli.confirm import ConfirmationOutcome, confirmation_lines, earlier_confirmation
 from prudent.cli.console import complain, out, say, say_json
-from prudent.cli.display.study import answer, files
+from prudent.cli.display.study import answer_lines, file_lines
 from prudent.cli.exits import FAILED, OK
 from prudent.cli.options import AsJson
 from prudent.core.errors import BadInput, PrudentError
@@ -75,13 +75,17 @@ def report(
         )
     job = said.build()
     said, result = _as_recorded(said, job, places.journal)
-    done = kept(job, result, places.confirmation)
+    done = earlier_confirmation(job, result, places.confirmation)
     written = write_report(result, said, job, places.report, done)
     if as_json:
         say_json(document(result, places, written, done))
     else:
-        say(out(), *answer(result, confirming=done is not None), *(told(done, result) if done else ()))
-        say(out(), *files(places.journal, written, None))
+        say(
+            out(),
+            *answer_lines(result, confirming=done is not None),
+            *(confirmation_lines(done, result) if done else ()),
+        )
+        say(out(), *file_lines(places.journal, written, None))
     raise typer.Exit(OK if written else FAILED)
 
 

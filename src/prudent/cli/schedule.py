@@ -84,7 +84,7 @@ def schedule(
     as_json: AsJson = False,
 ) -> None:
     """Plan a workflow: what runs where and when, how long it takes and what it costs."""
-    from prudent.cli.display.workflow import planned
+    from prudent.cli.display.workflow import plan_lines
     from prudent.workflows.scheduling import compare, plan_summary
     from prudent.workflows.workflow import Workflow
 
@@ -113,7 +113,7 @@ def schedule(
         )
         return
     console = out()
-    for line in planned(made, told, beside, place, written):
+    for line in plan_lines(made, told, beside, place, written):
         console.print(line)
 
 
@@ -199,7 +199,7 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Simulate a plan or a scheduler with overheads, uneven speeds, failures and lost machines."""
-    from prudent.cli.display.workflow import judged, simulated
+    from prudent.cli.display.workflow import simulation_lines, worlds_lines
     from prudent.workflows.plan import Plan
     from prudent.workflows.scheduling import simulate as play
     from prudent.workflows.workflow import Workflow
@@ -224,7 +224,7 @@ def simulate(
         say_json(run_document(runs[0]) if worlds == 1 else _documents(runs))
     else:
         console = out()
-        for line in simulated(runs[0]) if worlds == 1 else judged(runs):
+        for line in simulation_lines(runs[0]) if worlds == 1 else worlds_lines(runs):
             console.print(line)
     raise typer.Exit(OK if all(run.succeeded for run in runs) else FAILED)
 

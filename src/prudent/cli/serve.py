@@ -152,7 +152,7 @@ def _run(settings: Settings, is_open: bool | None) -> None:
         stack.callback(courier.stop)
         fronts = SourceThreads(sources_of(settings, store)).start()
         stack.callback(fronts.stop)
-        said = who_may(settings.home, access.chosen_open, token)
+        said = sign_in_lines(settings.home, access.chosen_open, token)
         _serve(app, settings, said if wall is not None else (*said, NO_SANDBOX), wall is not None)
 
 
@@ -192,7 +192,7 @@ def _serve(app: Any, settings: Settings, said: Sequence[str], walled: bool) -> N
     server.run(sockets=[listening])
 
 
-def who_may(home: Path, is_open: bool, token: str | None) -> tuple[str, ...]:
+def sign_in_lines(home: Path, is_open: bool, token: str | None) -> tuple[str, ...]:
     """Who gets in. A new token is shown this once; afterwards it is only in its file."""
     if is_open:
         return (

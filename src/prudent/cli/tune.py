@@ -9,10 +9,17 @@ from typing import Annotated
 import typer
 
 from prudent.cli.clusters import EC2, reap_leftovers, tell_age
-from prudent.cli.confirm import ConfirmationOutcome, charge_killed, confirm_budget, confirmed, kept, told
+from prudent.cli.confirm import (
+    ConfirmationOutcome,
+    charge_killed,
+    confirm_budget,
+    confirmation_lines,
+    earlier_confirmation,
+    run_confirmation,
+)
 from prudent.cli.console import complain, out, say, say_json
 from prudent.cli.display.live import LiveView, SilentView
-from prudent.cli.display.study import answer, files, found, plan
+from prudent.cli.display.study import answer_lines, dry_run_lines, file_lines, has_answer
 from prudent.cli.display.study_live import StudyProgress, study_view
 from prudent.cli.exits import FAILED, INTERRUPTED, OK, OVER_LIMIT, ended_by_signals
 from prudent.cli.options import AsJson, OtherSeed, complete_strategies, read_assignments
@@ -124,10 +131,10 @@ def tune(
     result = _run(said, job, places, known, resume, _view(said, job, as_json), tell)
     if confirm:
         _answered(result, as_json, confirming=True)
-        done: ConfirmationOutcome | None = confirmed(job, result, places, confirm_usd, quiet=as_json)
+        done: ConfirmationOutcome | None = run_confirmation(job, result, places, confirm_usd, quiet=as_json)
         tell(result.spent_usd)
     else:
-        done = kept(job, result, places.confirmation)
+        done = earlier_confirmation(job, result, places.confirmation)
         _answered(result, as_json, confirming=done is not None)
     written = write_report(result, said, job, places.report, done)
     _show(result, places, written, as_json, not job.virtual, done)
@@ -205,13 +212,13 @@ def _show_plan(said: JobFile, job: Job, sketch: Study, as_json: bool) -> None:
     if as_json:
         say_json({"job": said.name, **dry.to_dict()})
         return
-    say(out(), *plan(said.name, dry))
+    say(out(), *dry_run_lines(said.name, dry))
 
 
 def _answered(result: Result, as_json: bool, confirming: bool) -> None:
     """The study's answer, said before more is paid to confirm it."""
     if not as_json:
-        say(out(), "", *answer(result, confirming))
+        say(out(), "", *answer_lines(result, confirming))
 
 
 def _show(
@@ -225,8 +232,8 @@ def _show(
     if as_json:
         say_json(document(result, places, written, done))
         return
-    say(out(), *(told(done, result) if done else ()))
-    say(out(), *files(places.journal, written, _logs(places) if live else None))
+    say(out(), *(confirmation_lines(done, result) if done else ()))
+    say(out(), *file_lines(places.journal, written, _logs(places) if live else None))
 
 
 def _code(result: Result, done: ConfirmationOutcome | None) -> int:
@@ -239,7 +246,7 @@ def _code(result: Result, done: ConfirmationOutcome | None) -> int:
     if result.over_usd or (done is not None and done.over_usd):
         return OVER_LIMIT
     if done is None or done.confirmation is None:
-        return OK if found(result) and done is None else FAILED
+        return OK if has_answer(result) and done is None else FAILED
     return OK if done.ended and (done.confirmation.trial.feasible or result.best is not None) else FAILED
 
 

@@ -22,7 +22,7 @@ Output = Annotated[Path, typer.Argument(metavar="OUTPUT", help="The WfFormat (JS
 @workflow.command()
 def show(path: WorkflowPath, as_json: AsJson = False) -> None:
     """Show what a workflow consists of: programs, levels, files, the longest path through it."""
-    from prudent.cli.display.workflow import described, description
+    from prudent.cli.display.workflow import description, workflow_lines
     from prudent.workflows.workflow import Workflow
 
     told = Workflow.read(path)
@@ -30,7 +30,7 @@ def show(path: WorkflowPath, as_json: AsJson = False) -> None:
         say_json(description(told))
         return
     console = out()
-    for line in described(told):
+    for line in workflow_lines(told):
         console.print(line)
 
 

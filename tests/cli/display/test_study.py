@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from prudent.cli.display.study import answer, compared, money_notes
+from prudent.cli.display.study import answer_lines, comparison_with_others, money_notes
 from prudent.core.ledger import LedgerEntry
 from prudent.core.money import Price
 from prudent.core.space import Space
@@ -36,7 +36,7 @@ def run(time_s: float, accuracy: float = 0.9, status: str = "finished") -> Outco
 def comparison(outcomes: Sequence[Outcome], goal: str = GOAL) -> str:
     result = study_of(outcomes, goal)
     assert result.best is not None
-    return compared(result, result.best)
+    return comparison_with_others(result, result.best)
 
 
 def test_only_runs_that_keep_the_goal_count() -> None:
@@ -75,11 +75,11 @@ def test_other_measures_are_set_side_by_side() -> None:
 
 def test_an_interrupted_study_says_what_becomes_of_the_runs_under_way() -> None:
     result = replace(study_of([run(10.0)]), interrupted=True)
-    first = str(answer(result)[0])
+    first = str(answer_lines(result)[0])
     assert first.startswith("Interrupted.")
     for words in ("is charged", "starts again from its beginning", "--resume"):
         assert words in first
-    assert "Interrupted" not in str(answer(study_of([run(10.0)]))[0])
+    assert "Interrupted" not in str(answer_lines(study_of([run(10.0)]))[0])
 
 
 def test_the_answer_says_what_went_to_interrupted_runs_and_what_passed_the_budget() -> None:

@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 
 from prudent.cli.main import run
-from prudent.cli.serve import who_may
+from prudent.cli.serve import sign_in_lines
 from prudent.core.errors import BadInput
 from prudent.service.security import accounts as all_accounts
 from prudent.service.security import protection
@@ -178,10 +178,10 @@ def test_the_link_signs_in_unless_another_site_leads_there(
 
 
 def test_the_token_is_shown_once(tmp_path: Path) -> None:
-    first = " ".join(who_may(tmp_path, False, "prudent_x"))
+    first = " ".join(sign_in_lines(tmp_path, False, "prudent_x"))
     assert "{address}/sign-in?token=prudent_x" in first
-    later = " ".join(who_may(tmp_path, False, None))
+    later = " ".join(sign_in_lines(tmp_path, False, None))
     assert "token=" not in later
     assert str(tmp_path / TOKEN_FILE) in later
-    opened = " ".join(who_may(tmp_path, True, None))
+    opened = " ".join(sign_in_lines(tmp_path, True, None))
     assert "may do everything here, and run commands as you" in opened

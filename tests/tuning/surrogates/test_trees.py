@@ -14,10 +14,16 @@ from hypothesis import strategies as st
 
 from prudent.core.errors import BadInput
 from prudent.core.seeds import rng_for
-from prudent.tuning.surrogates.trees import CUTS, Trees, fantasies
+from prudent.tuning.surrogates.trees import CUTS, Trees
 
 Array = np.ndarray[Any, Any]
 FLOOR = 1e-9
+
+
+def answers_of(trees: Trees, Xc: Array) -> Array:
+    """What each tree answers, (n_trees, m)."""
+    answers: Array = trees._placed(trees._candidates(Xc))[0][2]
+    return answers
 
 
 @st.composite
@@ -56,7 +62,7 @@ def test_answers_stay_within_what_was_seen(
     X, y = data
     Xc = np.vstack([X, X[:3] + 0.3, X[:3] * 50 - 100])
     trees = Trees.fit(X, y, rng_for(1, "t"), n_trees, variance_floor=FLOOR, **how)
-    answers = trees.predict_trees(Xc)
+    answers = answers_of(trees, Xc)
     mean, std = trees.predict(Xc)
     assert answers.shape == (n_trees, len(Xc))
     assert answers.min() >= y.min()
@@ -120,7 +126,6 @@ def test_seed_decides_and_threads_do_not() -> None:
     with ThreadPoolExecutor(4) as pool:
         for answer, _ in pool.map(lambda _: trees.fantasies(X, y + 1, X), range(8)):
             np.testing.assert_array_equal(answer, mean)
-    np.testing.assert_array_equal(fantasies(X, y, X, y + 1, X, rng_for(1))[0], mean)
     assert not np.array_equal(Trees.fit(X, y, rng_for(2)).predict(X)[0], trees.predict(X)[0])
 
 
@@ -164,14 +169,14 @@ def test_best_cut_is_found() -> None:
     trees = Trees.fit(X, y, rng, features_per_split=5, cuts="middle")
     Xc = rng.normal(size=(50, 5)) * 9
     Xc[:, 3] = np.tile([2.999, 3.001], 25)
-    np.testing.assert_array_equal(trees.predict_trees(Xc), np.tile([-10.0, 10.0], (10, 25)))
+    np.testing.assert_array_equal(answers_of(trees, Xc), np.tile([-10.0, 10.0], (10, 25)))
 
 
 def test_leaves_keep_their_least_size() -> None:
     X, y = rng_for(1).normal(size=(100, 2)), rng_for(2).normal(size=100)
     for cuts in CUTS:
         trees = Trees.fit(X, y, rng_for(3), cuts=cuts, min_leaf=10, bootstrap=False)
-        _, counts = np.unique(trees.predict_trees(X)[0], return_counts=True)
+        _, counts = np.unique(answers_of(trees, X)[0], return_counts=True)
         assert counts.min() >= 10
         assert len(counts) > 2
 
@@ -280,7 +285,7 @@ def test_a_tree_cuts_where_the_variance_falls_most(features: int, min_leaf: int)
     how: dict[str, Any] = {"cuts": "middle", "bootstrap": False, "features_per_split": features}
     trees = Trees.fit(X, y, rng, 2, min_leaf=min_leaf, **how)
     expected = regression_tree(X, y, min_leaf, there)
-    np.testing.assert_allclose(trees.predict_trees(there), [expected, expected], rtol=1e-9)
+    np.testing.assert_allclose(answers_of(trees, there), [expected, expected], rtol=1e-9)
 
 
 def test_what_is_not_said_of_trees_is_as_documented() -> None:
@@ -288,10 +293,9 @@ def test_what_is_not_said_of_trees_is_as_documented() -> None:
     for d, looked_at in enumerate([1, 2, 2, 3, 4, 4], start=1):
         assert Trees.fit(X[:, :d], X[:, 0], rng_for(1)).rules == (looked_at, 1, CUTS["anywhere"])
     trees = Trees.fit(X, X[:, 0], rng_for(1))
-    assert trees.predict_trees(X).shape[0] == 10
+    assert answers_of(trees, X).shape[0] == 10
     assert trees.variance_floor == pytest.approx(1e-4 * X[:, 0].var() + 1e-12)
     assert trees.bootstrap
-    assert fantasies(X, X[:, 0], X[:1], X[:1, 0], X, rng_for(1))[0].shape == (1, 9)
 
 
 def test_numbers_up_to_a_googol_are_taken() -> None:

@@ -258,14 +258,14 @@ def _ending(results: list[Result], written: Path | None) -> list[RenderableType]
     from rich.table import Table
     from rich.text import Text
 
-    from prudent.cli.display.study import answer
+    from prudent.cli.display.study import answer_lines
     from prudent.core.units import format_duration
 
     lines: list[RenderableType] = []
     if results[0].interrupted:
         lines.append(Text("Interrupted; this is what was known by then.", style="yellow"))
     if results[0].best is not None or len(results) == 1:
-        lines += answer(results[0])[1 if results[0].interrupted else 0 :]
+        lines += answer_lines(results[0])[1 if results[0].interrupted else 0 :]
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     for heading in ("Same money", "a run costs", "takes", "accuracy", "trials", "spent"):
         table.add_column(heading, justify="left" if heading == "Same money" else "right", no_wrap=True)

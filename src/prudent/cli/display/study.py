@@ -28,7 +28,7 @@ WORTH_TELLING = 1.1
 """A saving by a smaller factor than this is within what runs differ by anyway."""
 
 
-def answer(result: Result, confirming: bool = False) -> list[RenderableType]:
+def answer_lines(result: Result, confirming: bool = False) -> list[RenderableType]:
     """What was found, what it cost, and how it compares; what came nearest if nothing was found.
 
     A recommendation that was never run comes first, with what is predicted of it; `confirming` says that it
@@ -59,13 +59,13 @@ def answer(result: Result, confirming: bool = False) -> list[RenderableType]:
     return lines
 
 
-def files(journal: Path, report: Path | None, logs: Path | None) -> list[RenderableType]:
+def file_lines(journal: Path, report: Path | None, logs: Path | None) -> list[RenderableType]:
     """Where the rest is."""
     rows = [("Report", report), ("Journal", journal), ("Logs", logs)]
     return [row(label, _shown(path), "dim") for label, path in rows if path is not None]
 
 
-def found(result: Result) -> bool:
+def has_answer(result: Result) -> bool:
     """Whether a study has an answer: measured, or recommended and more likely than not to keep the goal."""
     recommended = untested_recommendation(result)
     return result.best is not None or (recommended is not None and recommended.likely)
@@ -118,13 +118,13 @@ def _found(result: Result, best: Trial) -> Table:
     for name, value in best.measures.items():
         table.add_row("", Text(f"{name} {measure_text(name, value)}"))
     _add_settings(table, best.configuration)
-    comparison = compared(result, best)
+    comparison = comparison_with_others(result, best)
     if comparison:
         table.add_row(Text("Compared", style="bold"), Text(comparison))
     return table
 
 
-def compared(result: Result, best: Trial) -> str:
+def comparison_with_others(result: Result, best: Trial) -> str:
     """The best against the average of the other runs that keep the goal; nothing where it is no better.
 
     Runs that were cut, failed or break a constraint are no alternative, whatever they cost.
@@ -256,7 +256,7 @@ def _shown(path: Path) -> str:
         return str(path)
 
 
-def plan(name: str, dry: DryRun) -> Iterator[RenderableType]:
+def dry_run_lines(name: str, dry: DryRun) -> Iterator[RenderableType]:
     """The lines of a dry run."""
     yield Text.assemble((name, "bold"), "  ", (dry.goal, "dim"))
     yield ""

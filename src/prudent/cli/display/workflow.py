@@ -26,7 +26,7 @@ _ENOUGH_FOR_A_QUANTILE = 20
 """Fewer worlds say nothing of the slowest 5 %."""
 
 
-def planned(
+def plan_lines(
     plan: Plan, workflow: Workflow, beside: Sequence[ComparedPlan], place: Path, report: Path | None
 ) -> Iterator[RenderableType]:
     """A plan: how long, how dear, how far from the best there can be, and beside the others."""
@@ -85,7 +85,7 @@ def _front(plan: Plan) -> Table:
     return table
 
 
-def simulated(run: Execution) -> Iterator[RenderableType]:
+def simulation_lines(run: Execution) -> Iterator[RenderableType]:
     """One simulated run."""
     facts = _grid()
     facts.add_row("Makespan", Text(format_duration(run.makespan_s), style="bold green"))
@@ -101,7 +101,7 @@ def simulated(run: Execution) -> Iterator[RenderableType]:
         )
 
 
-def judged(runs: Sequence[Execution]) -> Iterator[RenderableType]:
+def worlds_lines(runs: Sequence[Execution]) -> Iterator[RenderableType]:
     """The same in many worlds."""
     import numpy as np
 
@@ -123,7 +123,7 @@ def judged(runs: Sequence[Execution]) -> Iterator[RenderableType]:
     yield facts
 
 
-def executed(run: WorkflowRun, report: Path | None) -> Iterator[RenderableType]:
+def run_lines(run: WorkflowRun, report: Path | None) -> Iterator[RenderableType]:
     """A real run, against its plan."""
     execution = run.execution
     done = len(run.workflow) - len(execution.unfinished)
@@ -206,7 +206,7 @@ def description(workflow: Workflow) -> dict[str, Any]:
     }
 
 
-def described(workflow: Workflow) -> Iterator[RenderableType]:
+def workflow_lines(workflow: Workflow) -> Iterator[RenderableType]:
     """The same for a person."""
     told = description(workflow)
     yield Text.assemble((workflow.name, "bold"), f"  {len(workflow):,} activations, {told['edges']:,} edges")

@@ -109,7 +109,7 @@ Check = Callable[[ServiceFile, tuple[User, ...]], Iterator[str]]
 
 def run_checklist(home: Path) -> list[tuple[str, tuple[str, ...]]]:
     """Each part of the checklist, with what is wrong there."""
-    running = ServiceFile.read(home)
+    service = ServiceFile.read(home)
     with Store(service.settings.database) as store:
         users = all_accounts(store, service.settings)
     return [(name, tuple(check(service, users))) for name, check in PARTS]

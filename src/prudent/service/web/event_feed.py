@@ -145,7 +145,7 @@ class EventFeed:
                 await asyncio.sleep(_AWAY_S)
                 continue
             for run_id, update in updates.items():
-                self._tell(run_id, look)
+                self._publish(run_id, update)
             await asyncio.sleep(self._look_s)
 
     def _tell(self, run_id: str, update: _RunUpdate) -> None:

@@ -127,7 +127,7 @@ class TrainingRelay:
     """Turns what the search tells into messages."""
 
     def __init__(self, request: TrainingRequest, price: Price, send: SendMessage) -> None:
-        self._budget, self._price, self._send = request.budget, price, tell
+        self._budget, self._price, self._send = request.budget, price, send
         self._began_s = time.monotonic()
         self._ended, self._spent_usd = 0, 0.0
 

@@ -68,7 +68,7 @@ class StudyRelay:
     """Turns what the study tells into messages."""
 
     def __init__(self, said: JobFile, budget_usd: float | None, send: SendMessage) -> None:
-        self._said, self._budget_usd, self._send = said, budget_usd, tell
+        self._said, self._budget_usd, self._send = said, budget_usd, send
         self._told = 0
 
     def watch(self, event: Event, study: Study) -> None:

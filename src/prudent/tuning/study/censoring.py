@@ -24,8 +24,6 @@ MAX_STRETCH = 100.0
 SLOPE = 1.5
 """How the log-odds of a measure grow with log time. Two of the three benchmark tables, whichever, choose
 this for the third; any slope from 1.35 to 1.65 has at least a third less error there than `linear`."""
-CURVE_ERROR = 0.35
-"""The error to expect of the logarithm of a curve estimate (root mean square: 0.24 to 0.41 by table)."""
 _TARGET_SHARE = 0.85
 """Where a measure has no known top, the target is taken to be this share of it."""
 _FLOOR_SHARE = 0.02

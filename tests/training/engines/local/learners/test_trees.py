@@ -48,7 +48,7 @@ def test_least_gain_is_of_the_node_itself_as_in_spark(data_for, fit_task_of, fit
         after = (weight[left] * impurity[left] + weight[right] * impurity[right]) / weight[node]
         return leaves(tree, left) + leaves(tree, right) if impurity[node] - after >= least else 1
 
-    grown = model.grown[0]
+    grown = model.sklearn_trees[0]
     assert leaves(grown) == leaves(plain.tree_)
     # Nothing below the bar is left: what we walk is what was kept.
     inner = [n for n in range(grown.node_count) if grown.children_left[n] >= 0]
@@ -79,9 +79,9 @@ def test_forest_is_better_than_its_trees(data_for, fit_task_of, fit, score):
 def test_rows_of_each_tree(data_for, fit_task_of, fit):
     fit_task = fit_task_of(data_for("regression"), "regression")
     model = fit("random-forest-regression", fit_task, numTrees=3, subsamplingRate=0.25)
-    assert {int(tree.weighted_n_node_samples[0]) for tree in model.grown} == {70}
+    assert {int(tree.weighted_n_node_samples[0]) for tree in model.sklearn_trees} == {70}
     whole = fit("random-forest-regression", fit_task, numTrees=3, bootstrap=False)
-    assert {int(tree.weighted_n_node_samples[0]) for tree in whole.grown} == {280}
+    assert {int(tree.weighted_n_node_samples[0]) for tree in whole.sklearn_trees} == {280}
 
 
 def test_bins_hold_equal_shares():
@@ -124,9 +124,9 @@ def test_boosting_stops_when_nothing_improves_and_keeps_the_best(data_for, fit_t
     object.__setattr__(fit_task, "report", lambda value, done: told.append((value, done)))
     model = fit("gradient-boosted-tree-classification", fit_task, maxIter=400, stepSize=0.5)
     learning_curve = model.learning_curve
-    assert "no better" in learning_curve.why
+    assert "no better" in learning_curve.stop_reason
     assert learning_curve.step[-1] < 400
-    assert len(model.trees) == learning_curve.best
+    assert len(model.trees) == learning_curve.best_step
     assert score(model, fit_task) == pytest.approx(max(learning_curve.validation))
     assert told
     assert told[-1][0] <= max(learning_curve.validation)
