@@ -37,8 +37,9 @@ from moto.utilities.utils import load_resource
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from prudent.cloud.providers.channel import Channel
+from prudent.cloud.providers.ec2 import provider as ec2_provider
 from prudent.cloud.providers.ec2.client import new_session
-from prudent.cloud.providers.ec2.provider import Ec2Provider, provider
+from prudent.cloud.providers.ec2.provider import Ec2Provider
 from prudent.cloud.providers.ec2.settings import Ec2Settings
 
 from .ssh_server import SshHost
@@ -216,7 +217,7 @@ class Ec2Cloud:
         from prudent.cloud.providers.ec2 import fleet
 
         with contextlib.ExitStack() as undo:
-            self._replace(provider, "open_channel", self._open, undo)
+            self._replace(ec2_provider, "open_channel", self._open, undo)
             look = fleet._LOOK.replace("/var/lib/prudent/", '"$HOME"/.prudent/')
             self._replace(fleet, "_LOOK", look, undo)
             yield

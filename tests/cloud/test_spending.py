@@ -41,8 +41,8 @@ def test_what_cannot_be_read_is_left_out(own_home: Path) -> None:
 
 def test_many_write_at_once(own_home: Path) -> None:
     code = (
-        "import sys; from prudent.cloud.spending import Spending\n"
-        "for n in range(50): Spending().tell('tune', 'x' * 3000, sys.argv[1], n / 50)"
+        "import sys; from prudent.cloud.spending import SpendingLog\n"
+        "for n in range(50): SpendingLog().tell('tune', 'x' * 3000, sys.argv[1], n / 50)"
     )
     writers = [subprocess.Popen([sys.executable, "-c", code, str(n)]) for n in range(3)]
     assert [writer.wait() for writer in writers] == [0, 0, 0]

@@ -18,8 +18,8 @@ from prudent.core.memory import exact_used_mb, limit_mb, limit_memory, process_t
 def test_a_limit_holds_here_and_below() -> None:
     code = """
 import subprocess, sys
-from prudent.core.memory import hold, limit_mb
-hold(200)
+from prudent.core.memory import limit_mb, limit_memory
+limit_memory(200)
 assert limit_mb() == 200
 kept = bytearray(100 << 20)
 try:

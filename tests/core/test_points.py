@@ -12,9 +12,9 @@ import pytest
 from prudent.core.processes import KILL_AT
 
 CODE = """
-from prudent.core.processes import point
+from prudent.core.processes import kill_point
 for name in "abcabc":
-    point(name)
+    kill_point(name)
     print(name, end="", flush=True)
 """
 

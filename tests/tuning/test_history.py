@@ -82,7 +82,7 @@ def test_a_trial_survives_a_journal_and_knows_its_values() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"status": "gone"}, "no way to end"),
+        ({"status": "gone"}, "not a way to end"),
         ({"time_s": -0.1}, "cannot last"),
         ({"time_s": float("inf")}, "cannot last"),
         ({"measures": {"x": float("inf")}}, "measure x is inf"),

@@ -199,7 +199,7 @@ class TestFailures:
     def test_a_job_that_never_starts_is_given_up_for_free(self) -> None:
         job = Unstartable()
         with pytest.raises(
-            RunFailed, match=rf"{GIVE_UP} runs in a row could not start.*no such machine.*mend"
+            RunFailed, match=rf"{GIVE_UP} runs in a row could not start.*no such machine.*fix"
         ):
             tune(job, "minimise cost_usd", 1.0, "random")
         assert job.started == GIVE_UP

@@ -68,23 +68,23 @@ class RentalPeriod:
         return self.price.cost_usd(max(at_s - self.since_s, self.price.minimum_s))
 
 
-def cost_usd(holds: Iterable[RentalPeriod], at_s: float) -> float:
+def cost_usd(periods: Iterable[RentalPeriod], at_s: float) -> float:
     """What all have cost at a moment."""
-    return math.fsum(hold.cost_usd(at_s) for hold in holds)
+    return math.fsum(period.cost_usd(at_s) for period in periods)
 
 
-def due_usd(holds: Iterable[RentalPeriod], at_s: float) -> float:
+def due_usd(periods: Iterable[RentalPeriod], at_s: float) -> float:
     """What all will have cost in the end if those still held are gone at a moment."""
-    return math.fsum(hold.due_usd(at_s) for hold in holds)
+    return math.fsum(period.due_usd(at_s) for period in periods)
 
 
-def usd_per_s(holds: Iterable[RentalPeriod]) -> float:
+def usd_per_s(periods: Iterable[RentalPeriod]) -> float:
     """What another second of those still held costs."""
-    return math.fsum(hold.price.usd_per_h for hold in holds if hold.until_s is None) / 3600.0
+    return math.fsum(period.price.usd_per_h for period in periods if period.until_s is None) / 3600.0
 
 
 def affordable_s(
-    holds: Sequence[RentalPeriod],
+    periods: Sequence[RentalPeriod],
     usd: float,
     now_s: float,
     give_back_s: float = 0.0,
@@ -95,20 +95,20 @@ def affordable_s(
     Below zero: they should have been given back already. Infinite: for as long as is asked (`most_s`), which
     is quickly told. Steps and minima of prices count: nobody stays into a minute that is not paid for.
 
-    >>> hold = Hold("v", Price(3600.0, "", "x"), since_s=0.0)
-    >>> round(lasts_s([hold], usd=100.0, now_s=10.0, give_back_s=5.0), 3)
+    >>> period = RentalPeriod("v", Price(3600.0, "", "x"), since_s=0.0)
+    >>> round(affordable_s([period], usd=100.0, now_s=10.0, give_back_s=5.0), 3)
     85.0
-    >>> by_minute = Hold("v", Price(60.0, "", "x", step_s=60), since_s=0.0)
-    >>> round(lasts_s([by_minute], usd=2.5, now_s=10.0), 3)
+    >>> by_minute = RentalPeriod("v", Price(60.0, "", "x", step_s=60), since_s=0.0)
+    >>> round(affordable_s([by_minute], usd=2.5, now_s=10.0), 3)
     110.0
     """
 
     def affordable(seconds: float) -> bool:
-        return due_usd(holds, now_s + seconds + give_back_s) <= usd + ROUNDING_USD
+        return due_usd(periods, now_s + seconds + give_back_s) <= usd + ROUNDING_USD
 
     if not affordable(0.0):
         return -1.0
-    rate = usd_per_s(holds)
+    rate = usd_per_s(periods)
     if rate == 0 or math.isinf(usd) or (math.isfinite(most_s) and affordable(most_s)):
         return math.inf
     # No machine costs less than its time; by how much more it does depends on minimums and billing steps.
@@ -153,7 +153,7 @@ class Bill:
         lines = [
             BillLine(lease.cluster, lease.order.type, one.price, one.since_s, one.until_s)
             for lease in leases
-            for one in lease.holds
+            for one in lease.periods
         ]
         return cls(tuple(sorted(lines, key=lambda line: (line.launched_s, line.cluster))))
 

@@ -137,7 +137,8 @@ class Meter:
 class BudgetGuard:
     """Gives machines back before the money for them is gone, whatever everybody else is busy with.
 
-    `with Guard(meter, give_back) as guard:` around all that is done with them; `guard.acted` tells whether it
+    `with BudgetGuard(meter, give_back) as guard:` around all that is done with them; `guard.acted` tells
+    whether it
     had to.
     """
 

@@ -131,8 +131,9 @@ class RunSpending:
 def daily_spending(lines: Iterable[SpendingRecord], since_day: str = "") -> list[DailySpending]:
     """Totals of runs as money of days.
 
-    >>> told = [Told(0.0, "tune", "wine", "a", 1.0, 5.0), Told(90_000.0, "tune", "wine", "a", 1.5)]
-    >>> [(spent.day, spent.usd, spent.forecast_usd) for spent in summed(told)]
+    >>> first = SpendingRecord(0.0, "tune", "wine", "a", 1.0, forecast_usd=5.0)
+    >>> second = SpendingRecord(90_000.0, "tune", "wine", "a", 1.5)
+    >>> [(spent.day, spent.usd, spent.forecast_usd) for spent in daily_spending([first, second])]
     [('1970-01-02', 0.5, None), ('1970-01-01', 1.0, 5.0)]
     """
     reached: dict[str, float] = {}

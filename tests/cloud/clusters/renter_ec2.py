@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from prudent.cloud.providers.channel import Channel
-from prudent.cloud.providers.ec2 import fleet
-from prudent.cloud.providers.ec2.provider import provider
+from prudent.cloud.providers.ec2 import fleet, provider
 from prudent.cloud.providers.ssh.channel import SshChannel
 
 

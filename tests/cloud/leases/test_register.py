@@ -325,8 +325,8 @@ class TestRegister:
 
     def test_a_writer_that_was_killed_blocks_nobody(self, tmp_path: Path) -> None:
         code = (
-            "import os, sys; from pathlib import Path; from prudent.cloud.leases.register import Register\n"
-            "register = Register(Path(sys.argv[1]))\n"
+            "import os, sys; from pathlib import Path; from prudent.cloud.leases.register import LeaseRegister\n"
+            "register = LeaseRegister(Path(sys.argv[1]))\n"
             "with register._locked(): os.kill(os.getpid(), 9)"
         )
         done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)

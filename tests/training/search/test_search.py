@@ -208,7 +208,7 @@ class Timed(Ridge):
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock that the search and the request go by."""
     made = Clock()
-    for module in ("search", "listening", "turns", "race", "train"):
+    for module in ("search.search", "search.monitor", "search.stopping", "train"):
         monkeypatch.setattr(f"prudent.training.{module}.time", made)
     return made
 

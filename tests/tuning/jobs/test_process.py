@@ -207,7 +207,7 @@ def test_an_interrupt_while_cutting_kills_at_once(tmp_path: Path, monkeypatch: A
 LEFT = """
 import os, sys, time
 from pathlib import Path
-from prudent.cloud.process_guard import guard
+from prudent.cloud.process_guard import process_guard
 from prudent.core.space import Space
 from prudent.tuning.jobs.command import CommandJob
 job = CommandJob(sys.argv[1], Space.parse({"depth": [1, 2]}), ["ready"], logs="logs")
@@ -222,7 +222,7 @@ elif sys.argv[2] == "raise":
     raise SystemExit(1)
 while Path("pids").read_text().count("\\n") < int(sys.argv[3]):
     time.sleep(0.01)
-process = guard()._popen
+process = process_guard()._popen
 if sys.argv[2] == "all die":
     process.kill()
     process.wait()

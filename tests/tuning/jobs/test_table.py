@@ -130,8 +130,8 @@ def test_a_word_that_looks_like_no_finite_number_is_a_word(tmp_path: Path) -> No
         (RUNS.replace("3.6", ""), "Line 2 of .*must be numbers of 0 or more"),
         (RUNS.replace("0.9,", "NaN,"), 'Line 3 of .*, column "accuracy": "NaN" is not a number'),
         (RUNS.replace("b,small,2", "b,,2"), 'Line 3 of .*, column "vm": the parameter has no value'),
-        (RUNS.replace("b,small,2", "b,small"), "Line 3 of .*has not 7 fields"),
-        (RUNS.replace("b,small,2", "b,small,2,3"), "Line 3 of .*has not 7 fields"),
+        (RUNS.replace("b,small,2", "b,small"), "Line 3 of .*does not have 7 fields"),
+        (RUNS.replace("b,small,2", "b,small,2,3"), "Line 3 of .*does not have 7 fields"),
         (RUNS.replace("a,small", '\n"a\nb",small').replace("0.9,", "x,"), "Line 5 of"),
     ],
 )

@@ -176,19 +176,19 @@ def test_the_default_follows_from_the_goal() -> None:
 
 def test_a_strategy_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_STRATEGIES", dict(registry._STRATEGIES))
-    register("mine", "prudent.tuning.strategies.simple", "Random")
+    register("mine", "prudent.tuning.strategies.simple", "RandomSearch")
     assert strategies()[-1] == "mine"
     assert build("mine", problem(), {}, 1).recommend is not None
     with pytest.raises(BadInput, match='There is a strategy "mine" already'):
-        register("mine", "prudent.tuning.strategies.simple", "Grid")
+        register("mine", "prudent.tuning.strategies.simple", "GridSearch")
     with pytest.raises(BadInput, match='Did you mean "mine"'):
         build("mien", problem(), {}, 1)
-    register("mine", "prudent.tuning.strategies.simple", "Random")  # the same once more
+    register("mine", "prudent.tuning.strategies.simple", "RandomSearch")  # the same once more
 
 
 def test_a_strategy_that_is_not_listed_can_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_STRATEGIES", dict(registry._STRATEGIES))
     monkeypatch.setattr(registry, "_UNLISTED", set(registry._UNLISTED))
-    register("secret", "prudent.tuning.strategies.simple", "Random", listed=False)
+    register("secret", "prudent.tuning.strategies.simple", "RandomSearch", listed=False)
     assert strategies() == list(DEFAULTS)
     assert build("secret", problem(), {}, 1).recommend is not None

@@ -27,8 +27,8 @@ class MachineRange:
 class ClusterRequest:
     """Types in the order in which they are taken, and how many machines in all, from `least` to `most`.
 
-    >>> wish = Wish((Kind("m5.large", most=2), Kind("m5.xlarge")), least=2, most=4)
-    >>> wish.needed({}), wish.needed({"m5.large": 2}), wish.another({"m5.large": 2})
+    >>> request = ClusterRequest((MachineRange("m5.large", most=2), MachineRange("m5.xlarge")), 2, 4)
+    >>> request.needed({}), request.needed({"m5.large": 2}), request.another({"m5.large": 2})
     (('m5.large', 2), None, 'm5.xlarge')
     """
 
@@ -58,7 +58,7 @@ class ClusterRequest:
     def smallest(self) -> dict[str, int]:
         """The machines that work begins with, by type, if all can be had.
 
-        >>> Wish((Kind("m5.large", most=1), Kind("m5.4xlarge")), least=2, most=4).smallest()
+        >>> ClusterRequest((MachineRange("m5.large", most=1), MachineRange("m5.4xlarge")), 2, 4).smallest()
         {'m5.large': 1, 'm5.4xlarge': 1}
         """
         held: dict[str, int] = {}
@@ -69,7 +69,7 @@ class ClusterRequest:
     def largest(self) -> dict[str, int]:
         """The machines that there are when it has grown as far as it may.
 
-        >>> Wish((Kind("m5.large", most=1), Kind("m5.4xlarge")), least=2, most=4).largest()
+        >>> ClusterRequest((MachineRange("m5.large", most=1), MachineRange("m5.4xlarge")), 2, 4).largest()
         {'m5.large': 1, 'm5.4xlarge': 3}
         """
         held = self.smallest()
@@ -120,7 +120,7 @@ class ScalingStep:
 
 
 def scaling_step(
-    wish: ClusterRequest,
+    request: ClusterRequest,
     held: Mapping[str, int],
     cores: Mapping[str, int],
     trials: int,
@@ -131,19 +131,19 @@ def scaling_step(
     A trial keeps a core busy. While there are more trials than cores, some wait for others and a machine is
     wanted; a machine is spare when all trials find a core without it.
 
-    >>> wish = Wish((Kind("m5.large"),), least=1, most=3)
-    >>> step(wish, {"m5.large": 1}, {"m5.large": 2}, trials=3)
-    Step(type='m5.large', add=True)
-    >>> step(wish, {"m5.large": 2}, {"m5.large": 2}, trials=2)
-    Step(type='m5.large', add=False)
-    >>> step(wish, {"m5.large": 2}, {"m5.large": 2}, trials=3) is None
+    >>> request = ClusterRequest((MachineRange("m5.large"),), least=1, most=3)
+    >>> scaling_step(request, {"m5.large": 1}, {"m5.large": 2}, trials=3)
+    ScalingStep(type='m5.large', add=True)
+    >>> scaling_step(request, {"m5.large": 2}, {"m5.large": 2}, trials=2)
+    ScalingStep(type='m5.large', add=False)
+    >>> scaling_step(request, {"m5.large": 2}, {"m5.large": 2}, trials=3) is None
     True
     """
     total = sum(count * cores[name] for name, count in held.items())
-    if sum(held.values()) < wish.least or trials > total:
-        name = wish.another(held, refused)
+    if sum(held.values()) < request.least or trials > total:
+        name = request.another(held, refused)
         return None if name is None else ScalingStep(name, True)
-    for name in wish.spare(held):
+    for name in request.spare(held):
         if trials <= total - cores[name]:
             return ScalingStep(name, False)
     return None
@@ -192,7 +192,7 @@ class Autoscaler:
                     refused_s = now_s
                     self._cluster.refused.clear()
                 held, refused = self._cluster.held, self._cluster.refused
-                found = scaling_step(self._cluster.wish, held, cores, self._trials(), refused)
+                found = scaling_step(self._cluster.request, held, cores, self._trials(), refused)
                 if found != wanted:
                     wanted, since_s = found, now_s
                 elif found is not None and now_s - since_s >= (self._wait_s if found.add else self._idle_s):

@@ -62,10 +62,10 @@ class _Worker:
 
 
 class SparkCluster(ClosedOnExit):
-    """A master and workers on machines of a provider, as many as a wish says.
+    """A master and workers on machines of a provider, as many as a request says.
 
-        wish = Wish.exactly(3, "m5.large")
-        with SparkCluster(provider, wish, run="digits", register=register, logs=logs) as cluster:
+        request = ClusterRequest.exactly(3, "m5.large")
+        with SparkCluster(provider, request, run="digits", register=register, logs=logs) as cluster:
             cluster.master, cluster.ui, cluster.options, cluster.environment
 
     `start` returns when the least number of workers is registered; `grow` and `shrink` change it by one
@@ -76,7 +76,7 @@ class SparkCluster(ClosedOnExit):
     def __init__(
         self,
         provider: Provider,
-        wish: ClusterRequest,
+        request: ClusterRequest,
         *,
         run: str,
         register: LeaseRegister,
@@ -86,7 +86,7 @@ class SparkCluster(ClosedOnExit):
         ready_s: float = READY_S,
         meter: Meter | None = None,
     ) -> None:
-        self.provider, self.wish, self.run, self.spot = provider, wish, run, spot
+        self.provider, self.request, self.run, self.spot = provider, request, run, spot
         self.meter = meter or Meter()
         self.stop_driver: Callable[[], None] | None = None
         """What ends a driver that waits for these machines, while it could wait for them in vain."""
@@ -145,7 +145,7 @@ class SparkCluster(ClosedOnExit):
 
     def cores(self) -> dict[str, int]:
         """The cores of a machine, by type."""
-        return {kind.type: self.offer(kind.type).vcpus for kind in self.wish.kinds}
+        return {kind.type: self.offer(kind.type).vcpus for kind in self.request.kinds}
 
     def offer(self, type_name: str) -> Offer:
         return self._rentals.offer(type_name)
@@ -166,7 +166,7 @@ class SparkCluster(ClosedOnExit):
         """Settings for a driver on this computer."""
         assert self._first is not None, "start it first"
         caller = self._first.caller
-        most = self.wish.most * max(self.cores().values())
+        most = self.request.most * max(self.cores().values())
         heap_mb = min([worker.host.heap_mb for worker in self._workers], default=self._first.heap_mb)
         java = "-XX:-UsePerfData -Djava.io.tmpdir=."
         if self.here:
@@ -214,7 +214,7 @@ class SparkCluster(ClosedOnExit):
     def grow(self, type_name: str) -> bool:
         """One machine more of a type, ready for work; False if it could not be had (see `refused`)."""
         with self._changing:
-            if self._closing.is_set() or self.wish.another(self.held) is None:
+            if self._closing.is_set() or self.request.another(self.held) is None:
                 return False
             try:
                 rented = self._rentals.rent(type_name, self._rentals.ceiling(type_name))
@@ -233,7 +233,7 @@ class SparkCluster(ClosedOnExit):
                     for worker in self._workers
                     if self._rentals.type_of(worker.rental) == type_name and worker.host is not self._first
                 ]
-                if not spare or self._closing.is_set() or not self.wish.spare(self.held):
+                if not spare or self._closing.is_set() or not self.request.spare(self.held):
                     return False
                 chosen = spare[-1]
                 self._workers.remove(chosen)
@@ -316,7 +316,7 @@ class SparkCluster(ClosedOnExit):
 
     def _rent_least(self) -> list[tuple[SparkHost, Rental]]:
         rented: list[Rental] = []
-        while (missing := self.wish.needed(self.held, self.refused)) is not None:
+        while (missing := self.request.needed(self.held, self.refused)) is not None:
             type_name, count = missing
             # An unknown type is told here, before anything is written or paid.
             most_usd_per_h = self._rentals.ceiling(type_name, count)
@@ -328,10 +328,10 @@ class SparkCluster(ClosedOnExit):
                     self.refused[type_name] = str(answer)
                 else:
                     raise answer
-        if sum(self.held.values()) < self.wish.least:
+        if sum(self.held.values()) < self.request.least:
             why = "; ".join(said.rstrip(".") for said in self.refused.values()) or "none is offered"
             raise RunFailed(
-                f"{self.wish.least} machines are needed at least, and could not be had: {why}; ask for "
+                f"{self.request.least} machines are needed at least, and could not be had: {why}; ask for "
                 "fewer, or name other types."
             )
         return concurrently(self._prepared, rented)
@@ -347,7 +347,7 @@ class SparkCluster(ClosedOnExit):
         offer, [instance] = self.offer(self._rentals.type_of(rental)), rental.instances
         only_here = is_loopback(instance.address)
         # Machines on one computer share its memory, whatever their types say.
-        sharing = self.wish.most if only_here else 1
+        sharing = self.request.most if only_here else 1
         try:
             with callback_port(instance.address) as knocked:
                 host = prepare(instance, rental.channel(), offer, knocked, sharing)

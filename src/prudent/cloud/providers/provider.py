@@ -60,7 +60,7 @@ class LaunchOrder:
     def check_price(self, price: Price) -> None:
         """`LaunchFailed` if a machine costs more than may be paid.
 
-        >>> order = Order("c1", "run", "me", "m5.large", 2, 0.0, most_usd_per_h=0.05)
+        >>> order = LaunchOrder("c1", "run", "me", "m5.large", 2, 0.0, most_usd_per_h=0.05)
         >>> order.check_price(Price(0.096, "", "catalog"))
         Traceback (most recent call last):
         prudent.cloud.providers.provider.LaunchFailed: m5.large costs $0.096/h now, more than the $0.05/h ...
@@ -125,8 +125,8 @@ class Provider(Protocol):
     def launch(self, order: LaunchOrder) -> tuple[Instance, ...]:
         """All machines of an order, or `LaunchFailed` and none. The same cluster again: the same machines.
 
-        None is launched at a price above the order's (see `LaunchOrder.check_price`). It returns when they were
-        accepted, not when they can be used: see `ready`.
+        None is launched at a price above the order's (see `LaunchOrder.check_price`). It returns when the
+        machines were accepted, not when they can be used: see `ready`.
         """
 
     def ready(self, instances: Sequence[Instance], timeout_s: float) -> tuple[Instance, ...]:

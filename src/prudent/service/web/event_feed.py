@@ -148,7 +148,7 @@ class EventFeed:
                 self._publish(run_id, update)
             await asyncio.sleep(self._look_s)
 
-    def _tell(self, run_id: str, update: _RunUpdate) -> None:
+    def _publish(self, run_id: str, update: _RunUpdate) -> None:
         followed = self._runs.get(run_id)
         if followed is None:
             return

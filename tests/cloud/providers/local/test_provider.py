@@ -271,9 +271,9 @@ class TestTheirOwn:
         code = (
             "import sys, time; from pathlib import Path\n"
             "from prudent.cloud.providers.local.provider import LocalProvider\n"
-            "from prudent.cloud.providers.provider import Order\n"
+            "from prudent.cloud.providers.provider import LaunchOrder\n"
             "inner = LocalProvider(Path(sys.argv[1]))\n"
-            "order = Order('inner', 'r', 'o', 'm3.medium', 1, time.time() + 600)\n"
+            "order = LaunchOrder('inner', 'r', 'o', 'm3.medium', 1, time.time() + 600)\n"
             "[one] = inner.ready(inner.launch(order), 60)\n"
             f"inner.channel(one).start('{sleep}'); time.sleep(300)\n"
         )

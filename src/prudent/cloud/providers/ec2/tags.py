@@ -30,8 +30,8 @@ def tags_of(
 ) -> dict[str, str]:
     """All that `instance_of` must know again, and the user's own tags.
 
-    A machine's place in its cluster is not a tag: EC2 numbers the machines of a launch itself, whereas a tag of
-    its own for each would need a second call, which a crash could leave out.
+    EC2 numbers the machines of a launch itself, so the place in the cluster is not a tag: a tag of its own
+    for each machine would need a second call, which a crash could leave out.
     """
     for what, text in (("cluster", order.cluster), ("run", order.run), ("owner", order.owner)):
         if len(text) > LONGEST:
