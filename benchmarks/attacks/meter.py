@@ -15,7 +15,7 @@ from attacks.crowd import Target
 
 NAMES = {
     "work.child": "run",
-    "engines.local.server": "trial",
+    "engines.local.fork_server": "trial",
     "web.checking": "check",
     "worker": "worker",
 }

@@ -13,8 +13,8 @@ from money.played import Played
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.training.rented import Cloud, Cluster, LookedAt, OnMachines
-from tests.training.test_search import Clock, asked
+from tests.training.search.rented import Cloud, Cluster, LookedAt, OnMachines
+from tests.training.search.test_search import Clock, asked
 
 import prudent.cloud.meter
 import prudent.training.search.search

@@ -30,7 +30,7 @@ def test_the_machines_of_a_run_are_on_its_bill_the_first_one_first(tmp_path: Pat
         lease("a", "run-1", (1100.0,), None),
         lease("c", "run-2", (1000.0,), None),
     ):
-        register.want(one)
+        register.add(one)
     bill = Bill.of_run(register, "run-1")
     assert [(line.cluster, line.launched_s, line.released_s) for line in bill.lines] == [
         ("b", 1000.0, 1200.0),

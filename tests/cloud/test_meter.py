@@ -125,9 +125,9 @@ def test_without_machines_or_a_limit_the_money_lasts() -> None:
 def test_an_end_that_took_longer_is_expected_to_again() -> None:
     meter = metered(lease(price(0.1), (NOW_S,)), allowed_usd=10.0, ending_s=5.0)
     assert meter.lasts_s() == pytest.approx(95.0)
-    meter.ended(3.0)
+    meter.note_release_time(3.0)
     assert meter.lasts_s() == pytest.approx(95.0)
-    meter.ended(20.0)
+    meter.note_release_time(20.0)
     assert meter.lasts_s() == pytest.approx(80.0)
 
 

@@ -26,20 +26,20 @@ def test_the_innermost_place_is_said_once() -> None:
 
 
 def test_unknown_keys_are_refused_with_what_was_meant_or_what_is_wrong() -> None:
-    HERE.known({"budget": 1}, ["budget", "goal"], {})
+    HERE.check_keys({"budget": 1}, ["budget", "goal"], {})
     with pytest.raises(
         BadInput, match=r'job\.yaml, deep\.bugdet: Unknown key "bugdet"\. Did you mean "budget"'
     ):
-        HERE.known({"bugdet": 1}, ["budget", "goal"], {})
+        HERE.check_keys({"bugdet": 1}, ["budget", "goal"], {})
     with pytest.raises(BadInput, match=r"deep\.old: This key is gone; drop it\."):
-        HERE.known({"old": 1}, ["budget"], {"old": "is gone; drop it."})
+        HERE.check_keys({"old": 1}, ["budget"], {"old": "is gone; drop it."})
 
 
 def test_what_must_be_there() -> None:
-    assert HERE.need({"a": 0}, "a", "add it.") == 0
+    assert HERE.require({"a": 0}, "a", "add it.") == 0
     for said in ({}, {"a": None}):
         with pytest.raises(BadInput, match=r'^job\.yaml, deep: There is no "a"; add it\.$'):
-            HERE.need(said, "a", "add it.")
+            HERE.require(said, "a", "add it.")
 
 
 READ: list[tuple[Callable[[dict[str, Any]], Any], Any, list[tuple[Any, Any]], list[Any], str]] = [
@@ -66,13 +66,13 @@ READ: list[tuple[Callable[[dict[str, Any]], Any], Any, list[tuple[Any, Any]], li
         "neither true",
     ),
     (
-        lambda said: HERE.whole(said, "k", 7, 2),
+        lambda said: HERE.integer(said, "k", 7, 2),
         7,
         [(2, 2), (9, 9)],
         [1, 2.0, "3", True],
         "number of 2 or more",
     ),
-    (lambda said: HERE.whole(said, "k", None, 0), None, [(0, 0)], [-1], "number of 0 or more"),
+    (lambda said: HERE.integer(said, "k", None, 0), None, [(0, 0)], [-1], "number of 0 or more"),
     (
         lambda said: HERE.seconds(said, "k", 5.0),
         5.0,

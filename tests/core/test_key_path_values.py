@@ -31,16 +31,16 @@ def test_other_errors_are_not_dressed_up() -> None:
 def test_a_document_without_keys_is_named_alone() -> None:
     assert str(PATH) == "job.yaml"
     with pytest.raises(BadInput, match=r'^job\.yaml: There is no "goal"; say what you want\.$'):
-        PATH.need({"goal": None}, "goal", "say what you want.")
-    assert PATH.need({"goal": 0}, "goal", "say what you want.") == 0
+        PATH.require({"goal": None}, "goal", "say what you want.")
+    assert PATH.require({"goal": 0}, "goal", "say what you want.") == 0
 
 
 def test_a_key_that_does_not_exist_is_refused() -> None:
-    PATH.known({"goal": 1}, ("goal", "budget"), {})
+    PATH.check_keys({"goal": 1}, ("goal", "budget"), {})
     with pytest.raises(BadInput, match=r'job\.yaml, gaol: .*"goal"'):
-        PATH.known({"goal": 1, "gaol": 1}, ("goal", "budget"), {})
+        PATH.check_keys({"goal": 1, "gaol": 1}, ("goal", "budget"), {})
     with pytest.raises(BadInput, match=r"job\.yaml, sla: This key is called deadline\."):
-        PATH.known({"sla": 1}, ("goal",), {"sla": "is called deadline."})
+        PATH.check_keys({"sla": 1}, ("goal",), {"sla": "is called deadline."})
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_a_key_that_does_not_exist_is_refused() -> None:
         (lambda said: PATH.mapping(said, "k"), {}),
         (lambda said: PATH.flag(said, "k", True), True),
         (lambda said: PATH.flag(said, "k", False), False),
-        (lambda said: PATH.whole(said, "k", 7, 1), 7),
-        (lambda said: PATH.whole(said, "k", None, 1), None),
+        (lambda said: PATH.integer(said, "k", 7, 1), 7),
+        (lambda said: PATH.integer(said, "k", None, 1), None),
         (lambda said: PATH.seconds(said, "k", 2.5), 2.5),
     ],
 )
@@ -70,7 +70,7 @@ def test_what_fits_is_read() -> None:
     assert PATH.texts(said, "many") == ["a", "b"]
     assert PATH.mapping(said, "m") == {"1": 2}
     assert PATH.flag(said, "no", True) is False
-    assert PATH.whole(said, "n", None, 3) == 3
+    assert PATH.integer(said, "n", None, 3) == 3
     assert PATH.seconds(said, "s", 1.0) == 300.0
     assert PATH.seconds(said, "z", 1.0) == 0.0
 
@@ -85,10 +85,10 @@ def test_what_fits_is_read() -> None:
         (lambda said: PATH.mapping(said, "k"), ["a"], "write it like {name: value}"),
         (lambda said: PATH.flag(said, "k", True), "yes", "neither true nor false"),
         (lambda said: PATH.flag(said, "k", True), 1, "neither true nor false"),
-        (lambda said: PATH.whole(said, "k", 7, 1), 0, "a whole number of 1 or more"),
-        (lambda said: PATH.whole(said, "k", 7, 1), 1.5, "a whole number of 1 or more"),
-        (lambda said: PATH.whole(said, "k", 7, 1), True, "a whole number of 1 or more"),
-        (lambda said: PATH.whole(said, "k", None, 1), "3", "a whole number of 1 or more"),
+        (lambda said: PATH.integer(said, "k", 7, 1), 0, "a whole number of 1 or more"),
+        (lambda said: PATH.integer(said, "k", 7, 1), 1.5, "a whole number of 1 or more"),
+        (lambda said: PATH.integer(said, "k", 7, 1), True, "a whole number of 1 or more"),
+        (lambda said: PATH.integer(said, "k", None, 1), "3", "a whole number of 1 or more"),
         (lambda said: PATH.seconds(said, "k", 1.0), "-1 s", "give 0 or more"),
         (lambda said: PATH.seconds(said, "k", 1.0), "$2", "is an amount of money"),
     ],

@@ -7,6 +7,7 @@ import math
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,14 +22,20 @@ PRICE = Price(3.6, "2025-01-01", "test")  # 0.001 $ a second
 MINUTE = Price(3.6, "2025-01-01", "test", minimum_s=60)
 
 
+def settle(
+    ledger: Ledger, run: Reservation, seconds: float, price: Price, *more: Any, **named: Any
+) -> LedgerEntry:
+    """Charge a run for its seconds."""
+    return ledger.settle_usd(run, price.cost_usd(seconds), seconds, price, *more, **named)
+
+
 def test_reserve_then_settle_frees_the_rest() -> None:
     ledger = Ledger(1.0)
     run = ledger.reserve("a", 0.8)
     assert (ledger.reserved_usd, ledger.spent_usd) == (0.8, 0.0)
     assert ledger.left_usd == pytest.approx(0.2)
-    entry = ledger.settle(run, 300, PRICE, machines=4, note="finished")
+    entry = settle(ledger, run, 300, PRICE, machines=4, note="finished")
     assert entry == LedgerEntry("a", 0.3, 300, PRICE, 4, "finished")
-    assert entry.machine_seconds == 1200
     assert (ledger.reserved_usd, ledger.spent_usd) == (0.0, pytest.approx(0.3))
     assert ledger.entries == (entry,)
 
@@ -63,16 +70,16 @@ def test_a_run_that_never_started_costs_nothing() -> None:
 
 def test_the_billing_minimum_is_charged() -> None:
     ledger = Ledger(1.0)
-    assert ledger.settle(ledger.reserve("a", 0.1), 1, MINUTE).usd == pytest.approx(0.06)
+    assert settle(ledger, ledger.reserve("a", 0.1), 1, MINUTE).usd == pytest.approx(0.06)
 
 
 def test_a_bill_above_the_reservation_is_charged_in_full_and_told() -> None:
     ledger = Ledger(1.0)
     run, beside = ledger.reserve("a", 0.1), ledger.reserve("b", 0.5)
-    assert ledger.settle(run, 200, PRICE).usd == pytest.approx(0.2)
+    assert settle(ledger, run, 200, PRICE).usd == pytest.approx(0.2)
     assert (run.open, ledger.over_usd) == (False, 0.0)
     assert ledger.left_usd == pytest.approx(0.3)
-    assert ledger.settle(beside, 5000, PRICE).usd == pytest.approx(5.0)
+    assert settle(ledger, beside, 5000, PRICE).usd == pytest.approx(5.0)
     assert (ledger.spent_usd, ledger.over_usd) == (pytest.approx(5.2), pytest.approx(4.2))
     assert ledger.left_usd == 0.0
     with pytest.raises(BudgetExceeded):
@@ -81,7 +88,7 @@ def test_a_bill_above_the_reservation_is_charged_in_full_and_told() -> None:
 
 def test_nothing_is_over_without_a_budget_or_by_rounding() -> None:
     free = Ledger(None)
-    free.settle(free.reserve("a", 1.0), 3600, PRICE)
+    settle(free, free.reserve("a", 1.0), 3600, PRICE)
     exact = Ledger(1.0)
     exact.restore(LedgerEntry("a", 1.0 + ROUNDING_USD / 2, 1.0, PRICE))
     assert (free.over_usd, exact.over_usd) == (0.0, 0.0)
@@ -91,15 +98,6 @@ def test_a_bill_above_by_rounding_is_capped() -> None:
     ledger = Ledger(0.1)
     run = ledger.reserve("a", 0.1)
     assert ledger.settle_usd(run, 0.1 + ROUNDING_USD / 2, 100, PRICE).usd == 0.1
-
-
-def test_extend_is_all_or_nothing() -> None:
-    ledger = Ledger(1.0)
-    run = ledger.reserve("a", 0.5)
-    assert not ledger.extend(run, 0.6)
-    assert run.usd == 0.5
-    assert ledger.extend(run, 0.5)
-    assert (run.usd, ledger.left_usd) == (1.0, 0.0)
 
 
 def test_extend_up_to_gives_what_there_is() -> None:
@@ -113,9 +111,9 @@ def test_extend_up_to_gives_what_there_is() -> None:
 def test_without_a_budget_nothing_is_refused() -> None:
     ledger = Ledger(None)
     run = ledger.reserve("a", 1e9)
-    assert ledger.extend(run, math.inf)
+    assert ledger.extend_up_to(run, math.inf) == math.inf
     assert ledger.left_usd == math.inf
-    assert ledger.settle(run, 3600, PRICE).usd == pytest.approx(3.6)
+    assert settle(ledger, run, 3600, PRICE).usd == pytest.approx(3.6)
     assert ledger.spent_usd == pytest.approx(3.6)
 
 
@@ -124,15 +122,14 @@ def test_nothing_can_be_done_with_a_closed_reservation(close: str) -> None:
     ledger = Ledger(1.0)
     run = ledger.reserve("a", 0.5)
     if close == "settle":
-        ledger.settle(run, 1, PRICE)
+        settle(ledger, run, 1, PRICE)
     else:
         ledger.release(run)
     assert (run.open, run.usd) == (False, 0.0)
     spent = ledger.spent_usd
     for action in (
-        lambda: ledger.settle(run, 1, PRICE),
+        lambda: settle(ledger, run, 1, PRICE),
         lambda: ledger.release(run),
-        lambda: ledger.extend(run, 0.1),
         lambda: ledger.extend_up_to(run, 0.1),
     ):
         with pytest.raises(ReservationClosed, match='"a"'):
@@ -143,7 +140,7 @@ def test_nothing_can_be_done_with_a_closed_reservation(close: str) -> None:
 def test_a_reservation_belongs_to_its_ledger() -> None:
     run = Ledger(1.0).reserve("a", 0.5)
     with pytest.raises(ReservationClosed):
-        Ledger(1.0).settle(run, 1, PRICE)
+        settle(Ledger(1.0), run, 1, PRICE)
 
 
 @pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf])
@@ -158,10 +155,9 @@ def test_impossible_amounts_are_refused(wrong: float) -> None:
     run = ledger.reserve("a", 0.1)
     for action in (
         lambda: ledger.reserve("b", wrong),
-        lambda: ledger.extend(run, wrong),
         lambda: ledger.extend_up_to(run, wrong),
         lambda: ledger.settle_usd(run, wrong, 1, PRICE),
-        lambda: ledger.settle(run, wrong, PRICE),
+        lambda: settle(ledger, run, wrong, PRICE),
     ):
         with pytest.raises(BadInput):
             action()
@@ -172,7 +168,7 @@ def test_an_endless_run_cannot_be_settled() -> None:
     ledger = Ledger(None)
     run = ledger.reserve("a", math.inf)
     with pytest.raises(BadInput, match="not finite"):
-        ledger.settle(run, math.inf, PRICE)
+        settle(ledger, run, math.inf, PRICE)
     assert run.open
 
 
@@ -203,7 +199,7 @@ def test_entries_survive_a_journal(usd: float, seconds: float, note: str) -> Non
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [({"usd": "much"}, "damaged"), ({"usd": -1.0}, "no amount"), ({"price": {}}, "price record lacks")],
+    [({"usd": "much"}, "damaged"), ({"usd": -1.0}, "not an amount"), ({"price": {}}, "price record lacks")],
 )
 def test_a_damaged_entry_is_refused(change: dict[str, object], says: str) -> None:
     with pytest.raises(BadInput, match=says):
@@ -233,7 +229,7 @@ def test_threads_never_overspend() -> None:
                 ledger.release(run)
             else:
                 seconds = run.usd * chance.random() * 1000.0  # at 0.001 $ a second
-                ledger.settle(run, seconds, PRICE)
+                settle(ledger, run, seconds, PRICE)
                 paid.append(seconds * 0.001)
         return paid
 
@@ -252,15 +248,14 @@ def test_what_misses_by_more_than_rounding_is_refused() -> None:
         ledger.reserve("a", 1.0 + 3 * ROUNDING_USD)
     run = ledger.reserve("a", 1.0 + ROUNDING_USD / 2)
     assert (run.usd, ledger.left_usd) == (1.0, 0.0)
-    assert ledger.extend(run, ROUNDING_USD / 2)
-    assert not ledger.extend(run, 3 * ROUNDING_USD)
+    assert ledger.extend_up_to(run, 3 * ROUNDING_USD) == 0.0
     assert run.usd == 1.0
     assert ledger.settle_usd(run, 1.0 + ROUNDING_USD / 2, 1.0, PRICE).usd == 1.0
 
 
 def test_a_budget_of_nothing_pays_for_what_is_free() -> None:
     ledger = Ledger(0.0)
-    assert ledger.settle(ledger.reserve("a", 0.0), 0, PRICE).usd == 0.0
+    assert settle(ledger, ledger.reserve("a", 0.0), 0, PRICE).usd == 0.0
     with pytest.raises(BudgetExceeded):
         ledger.reserve("b", 0.01)
 
@@ -269,7 +264,6 @@ def test_a_budget_of_nothing_pays_for_what_is_free() -> None:
 def test_an_impossible_charge_cannot_be_made(usd: float, seconds: float) -> None:
     with pytest.raises(BadInput):
         LedgerEntry("a", usd, seconds, PRICE)
-    assert LedgerEntry("a", 0.0, 0.0, PRICE).machine_seconds == 0.0
 
 
 def test_a_credit_takes_back_what_was_not_paid_after_all() -> None:
@@ -308,18 +302,15 @@ class Spending(RuleBasedStateMachine):
         run = self.runs[which % len(self.runs)]
         before = run.usd
         left = self.ledger.left_usd
-        if self.ledger.extend(run, more):
-            assert run.usd == before + min(more, left)
-        else:
-            assert more > left
-            assert run.usd == before
+        assert self.ledger.extend_up_to(run, more) == min(more, left)
+        assert run.usd == before + min(more, left)
 
     @precondition(lambda self: self.runs)
     @rule(share=st.floats(min_value=0, max_value=1), which=st.integers(0, 99))
     def settle(self, share: float, which: int) -> None:
         run = self.runs.pop(which % len(self.runs))
         seconds = run.usd * share * 1000.0  # at 0.001 $ a second
-        self.ledger.settle(run, seconds, PRICE)
+        settle(self.ledger, run, seconds, PRICE)
         self.paid_usd.append(seconds * 0.001)
 
     @precondition(lambda self: self.runs)

@@ -55,7 +55,7 @@ LONGEST_FIRST = (
     "tests/chaos/test_kill_resume.py",
     "tests/tuning/strategies/test_recorded.py",
     "tests/cli/test_train.py",
-    "tests/training/engines/local/test_others.py",
+    "tests/training/engines/local/learners/test_other_learners.py",
     "tests/service/web/test_pages.py",
     "tests/tuning/test_tune_killed.py",
     "tests/service/store/test_claims.py",

@@ -30,7 +30,7 @@ from metered import metered, paid_usd
 from troubled import Troubled
 
 from prudent.cloud.catalog import Catalog
-from prudent.cloud.clusters.points import POINTS, RENEW
+from prudent.cloud.clusters.rental import KILL_POINTS, RENEW_POINTS
 from prudent.cloud.leases.lease import RELEASED
 from prudent.cloud.leases.reaper import reap
 from prudent.cloud.leases.register import LeaseRegister
@@ -50,7 +50,7 @@ from prudent.tuning.tune import tune
 TYPES, COUNTS, XS = ("m3.medium", "m3.large"), (1, 2), (1, 2, 3)
 PRICES = {"m3.medium": 0.067, "m3.large": 0.133}
 AMPLE_USD = 5.0
-PLACES = tuple(place for place in POINTS if place not in RENEW)
+PLACES = tuple(place for place in KILL_POINTS if place not in RENEW_POINTS)
 TROUBLES = 2
 """So often at most a session has trouble with one kind of machines: three times would fail the trial."""
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.clusters.points import POINTS, RELEASE, RENEW
+from prudent.cloud.clusters.rental import KILL_POINTS, RELEASE_POINTS, RENEW_POINTS
 from prudent.cloud.leases.lease import RELEASED, Lease
 from prudent.cloud.leases.reaper import reap_all
 from prudent.cloud.leases.register import LeaseRegister
@@ -43,8 +43,12 @@ BEST = {"cluster": "1*m3.medium", "x": 2}
 # In the middle of the study: the first cluster has been in use, or was given back.
 PLACES = (
     *(
-        place if place in RELEASE else f"trial.started>{place}" if place in RENEW else f"{place}:2"
-        for place in POINTS
+        place
+        if place in RELEASE_POINTS
+        else f"trial.started>{place}"
+        if place in RENEW_POINTS
+        else f"{place}:2"
+        for place in KILL_POINTS
     ),
     "release.terminated:2",
 )

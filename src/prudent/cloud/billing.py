@@ -1,4 +1,4 @@
-"""How rented machines are billed: by the second, a minute at least."""
+"""How rented machines are billed: their prices, the period that each is paid for, and the bill of a run."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Bill:
         lines = [
             BillLine(lease.cluster, lease.order.type, one.price, one.since_s, one.until_s)
             for lease in leases
-            for one in lease.periods
+            for one in lease.rental_periods
         ]
         return cls(tuple(sorted(lines, key=lambda line: (line.launched_s, line.cluster))))
 

@@ -1,4 +1,5 @@
-"""Machines that can be rented, what they have and what they cost.
+"""Machines that can be rented: what they have, what they cost, how fast they roughly are; and how clusters of
+them are written (`4*m5.large`).
 
 The bundled list holds on-demand prices of AWS for Linux in us-east-1 (N. Virginia), without local
 taxes, valid on the date that each row carries. Every family was checked against at least one
@@ -6,6 +7,16 @@ public list of that region's prices; inside a family AWS prices sizes in proport
 such as c4 and m3, are rounded to a tenth of a cent), and the tests hold that too. Prices change and
 differ between regions: `prudent prices update` fetches those of a region and of today, and what you
 really pay goes into a CSV of your own; both override or extend the list (see `Catalog.load`).
+
+Where nobody has measured a machine, its speed follows from a rule with two parts, both simple on purpose:
+
+- *speed* of one slot (a vCPU) relative to the third generation (m3, c3, r3): 15 % more with each
+  generation. AWS states up to that much for M6i over M5, at the same price.
+- *MIPS* of a whole machine: `1000 x speed x vcpus^0.685`. An m3.medium (1 vCPU) then has the 1000 and
+  an m3.2xlarge (8 vCPU) the 4156 MIPS that a published study of workflow scheduling measured and
+  simulated with; the exponent below 1 is theirs: eight vCPUs do four times the work of one.
+
+A measured job replaces both; a price list of your own may give `speed` and `mips` per type.
 """
 
 from __future__ import annotations

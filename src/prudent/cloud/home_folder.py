@@ -1,4 +1,4 @@
-"""The folder where Prudent keeps what must outlive a run: leases, and machines on this computer."""
+"""The folder where Prudent keeps what must outlive a run: leases, prices, and machines on this computer."""
 
 from __future__ import annotations
 

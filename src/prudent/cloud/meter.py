@@ -68,7 +68,7 @@ class Meter:
         with self._lock:
             self._metered = (*self._metered, rental)
 
-    def ended(self, took_s: float) -> None:
+    def note_release_time(self, took_s: float) -> None:
         """Giving machines back took so long: that much is kept back from now on."""
         with self._lock:
             self._ending_s = max(self._ending_s, took_s)
@@ -81,7 +81,7 @@ class Meter:
     @property
     def usd_per_s(self) -> float:
         """What a second of all machines costs that are there now, or were ordered."""
-        return usd_per_s(self._holds())
+        return usd_per_s(self._periods())
 
     def spent_usd(self, later_s: float = 0.0) -> float:
         """What was paid until now, billing minimums included; or will have been so much later."""
@@ -91,7 +91,7 @@ class Meter:
 
     def committed_usd(self, later_s: float = 0.0) -> float:
         """What will have been paid in the end if everything is given back so much later."""
-        return self.earlier_usd + due_usd(self._holds(), self._clock() + later_s + self._ending_s)
+        return self.earlier_usd + due_usd(self._periods(), self._clock() + later_s + self._ending_s)
 
     @property
     def left_usd(self) -> float:
@@ -104,19 +104,19 @@ class Meter:
         0 where that is so now; inf where there are no machines. Without `usd` it is what is allowed.
         """
         allowed_usd = (self.allowed_usd if usd is None else usd) - self.earlier_usd
-        holds, now_s = self._holds(), self._clock()
-        if usd_per_s(holds) == 0:
+        periods, now_s = self._periods(), self._clock()
+        if usd_per_s(periods) == 0:
             return math.inf
-        asked = (allowed_usd, self._ending_s, *holds)
+        asked = (allowed_usd, self._ending_s, *periods)
         known, until_s = self._known
         if known != asked:  # the moment stays the same while the machines do
-            until_s = now_s + affordable_s(holds, allowed_usd, now_s, self._ending_s)
+            until_s = now_s + affordable_s(periods, allowed_usd, now_s, self._ending_s)
             self._known = (asked, until_s)
         return max(until_s - now_s, 0.0)
 
     def least_usd(self, price: Price, count: int = 1) -> float:
         """What the shortest use of so many machines costs: nobody who has less can order them."""
-        shortest_s = max(price.minimum_s, price.beside_s, self._ending_s)
+        shortest_s = max(price.minimum_s, price.overhead_s, self._ending_s)
         return count * price.cost_usd(shortest_s)
 
     def most_usd_per_h(self, price: Price, count: int = 1) -> float | None:
@@ -126,12 +126,17 @@ class Meter:
         """
         if math.isinf(self.allowed_usd):
             return None
-        shortest_s = price.billed_s(max(price.minimum_s, price.beside_s, self._ending_s))
+        shortest_s = price.billed_s(max(price.minimum_s, price.overhead_s, self._ending_s))
         return self.left_usd / count / shortest_s * 3600.0 if shortest_s > 0 else None
 
-    def _holds(self) -> list[RentalPeriod]:
+    def _periods(self) -> list[RentalPeriod]:
         """Every machine that costs money, or did, or may."""
-        return [hold for one in self._metered if (lease := one.record) is not None for hold in lease.ordered]
+        return [
+            period
+            for one in self._metered
+            if (lease := one.record) is not None
+            for period in lease.periods_since_order
+        ]
 
 
 class BudgetGuard:

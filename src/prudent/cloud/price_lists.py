@@ -1,4 +1,10 @@
-"""A price list as a CSV file, read strictly: an error names the line and the column."""
+"""Price lists as CSV files: read strictly (an error names line and column), and where fetched ones lie.
+
+Fetched lists are in the folder of Prudent, one file for each region and day:
+
+prices/aws-eu-west-1-2026-11-17.csv         on demand, in the columns of a price list
+prices/aws-eu-west-1-spot-2026-11-17.csv    what spot machines cost, and when
+"""
 
 from __future__ import annotations
 
@@ -62,7 +68,7 @@ def parse_price_table(lines: Iterable[str], source: str) -> list[PriceRow]:
         for cells in reader:
             if not any(cell.strip() for cell in cells):
                 continue
-            line = _Line(source, reader.line_num, header, cells)
+            line = _PriceLine(source, reader.line_num, header, cells)
             row = _row(line)
             if row.name in seen:
                 raise line.error("name", f"stands on line {seen[row.name]} already; keep one of the two")
@@ -88,7 +94,7 @@ def _header(reader: Iterator[list[str]], source: str) -> list[str]:
     return header
 
 
-class _Line:
+class _PriceLine:
     """The cells of one line by column name, and the errors that point at them."""
 
     def __init__(self, source: str, number: int, header: list[str], cells: list[str]) -> None:
@@ -138,7 +144,7 @@ class _Line:
         return cell
 
 
-def _row(line: _Line) -> PriceRow:
+def _row(line: _PriceLine) -> PriceRow:
     name = line.text("name")
     if name is None or "*" in name or "," in name or len(name.split()) != 1:
         raise line.error("name", "is not a machine name; give one word without * and comma")

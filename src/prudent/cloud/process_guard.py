@@ -1,4 +1,4 @@
-"""Commands must not outlive the process that started them, however it ends.
+"""The guard process: commands must not outlive the process that started them, however it ends.
 
 A study or a worker that is killed cannot clean up: its commands would go on, cost money that nobody counts
 and write the same files as their repetitions. So each has one small guard process, which is told of every

@@ -1,4 +1,4 @@
-"""A shell command with everything it starts: begun in a session of its own, ended as a whole."""
+"""Commands with everything they start, and what Linux tells about their processes in /proc."""
 
 from __future__ import annotations
 

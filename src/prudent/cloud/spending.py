@@ -1,7 +1,7 @@
-"""What all runs on this computer have cost: a file in the folder of Prudent, one line for each that is told.
+"""What all runs on this computer have cost: a log in the folder of Prudent.
 
-A line says what a run has cost in all so far. What a day cost follows from its last line of that day: a run
-that is killed loses nothing that was told, and one that is resumed is not counted twice.
+Each record says what a run has cost in all so far. What a day cost follows from its last record of that day:
+a run that is killed loses nothing that was recorded, and one that is resumed is not counted twice.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class SpendingLog:
             return []
         except OSError as error:
             raise BadInput(f"Cannot read {self._path} ({error.strerror}); check who owns it.") from error
-        return list(_lines(text))
+        return list(_readable_records(text))
 
     def by_day(self, since_day: str = "") -> list[DailySpending]:
         """The money of each day, project and kind since a day; the latest first."""
@@ -155,7 +155,7 @@ def daily_spending(lines: Iterable[SpendingRecord], since_day: str = "") -> list
     ]
 
 
-def _lines(text: str) -> Iterator[SpendingRecord]:
+def _readable_records(text: str) -> Iterator[SpendingRecord]:
     """A torn or strange line is left out: others count on theirs."""
     for line in text.splitlines():
         try:

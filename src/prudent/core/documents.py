@@ -1,4 +1,6 @@
-"""Where in a file something is wrong: `digits.yaml, parameters.batch`."""
+"""YAML documents that people write: read safely, with errors that name the place, as in
+`digits.yaml, parameters.batch`.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ class KeyPath:
         if isinstance(error, BadInput) and not isinstance(error, _LocatedBadInput):
             raise _LocatedBadInput(f"{self}: {error}") from error
 
-    def known(self, said: Mapping[Any, Any], keys: Collection[str], others: Mapping[str, str]) -> None:
+    def check_keys(self, said: Mapping[Any, Any], keys: Collection[str], others: Mapping[str, str]) -> None:
         """Refuse keys that do not exist; `others` tells what is wrong with some."""
         for key in said:
             if key not in keys:
@@ -61,7 +63,7 @@ class KeyPath:
                         raise BadInput(f"This key {others[key]}")
                     raise unknown("key", key, keys)
 
-    def need(self, said: Mapping[str, Any], key: str, remedy: str) -> Any:
+    def require(self, said: Mapping[str, Any], key: str, remedy: str) -> Any:
         """What stands under a key that must be there."""
         if said.get(key) is None:
             with KeyPath(self.source, self.keys):
@@ -101,12 +103,12 @@ class KeyPath:
         return bool(value)
 
     @overload
-    def whole(self, said: Mapping[str, Any], key: str, otherwise: int, least: int) -> int: ...
+    def integer(self, said: Mapping[str, Any], key: str, otherwise: int, least: int) -> int: ...
 
     @overload
-    def whole(self, said: Mapping[str, Any], key: str, otherwise: None, least: int) -> int | None: ...
+    def integer(self, said: Mapping[str, Any], key: str, otherwise: None, least: int) -> int | None: ...
 
-    def whole(self, said: Mapping[str, Any], key: str, otherwise: int | None, least: int) -> int | None:
+    def integer(self, said: Mapping[str, Any], key: str, otherwise: int | None, least: int) -> int | None:
         value = said.get(key)
         if value is None:
             return otherwise

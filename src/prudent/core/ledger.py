@@ -70,11 +70,6 @@ class LedgerEntry:
                 f'The charge for "{self.label}" is not finite: give the seconds that the run lasted.'
             )
 
-    @property
-    def machine_seconds(self) -> float:
-        """Seconds rented, summed over the machines."""
-        return self.seconds * self.machines
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a journal; `from_dict` gives the same entry back."""
         return {
@@ -118,7 +113,7 @@ class Ledger:
     >>> ledger = Ledger(budget_usd=1.0)
     >>> price = Price(3.6, "2025-01-01", "catalog")
     >>> run = ledger.reserve("trial 1", 0.75)
-    >>> ledger.settle(run, seconds=500, price=price).usd
+    >>> ledger.settle_usd(run, price.cost_usd(500), 500, price).usd
     0.5
     >>> ledger.spent_usd, ledger.left_usd
     (0.5, 0.5)
@@ -180,17 +175,6 @@ class Ledger:
             self._open.add(reservation)
             return reservation
 
-    def extend(self, reservation: Reservation, more_usd: float) -> bool:
-        """Put that much more aside for a run under way, or nothing if it is not there."""
-        _check_money(more_usd)
-        with self._lock:
-            self._check_open(reservation)
-            left = self._left()
-            if more_usd > left + ROUNDING_USD:
-                return False
-            reservation._usd += min(more_usd, left)
-            return True
-
     def extend_up_to(self, reservation: Reservation, more_usd: float) -> float:
         """Put as much of `more_usd` aside as there is; answers how much was added."""
         _check_money(more_usd)
@@ -199,15 +183,6 @@ class Ledger:
             granted = min(more_usd, self._left())
             reservation._usd += granted
             return granted
-
-    def settle(
-        self, reservation: Reservation, seconds: float, price: Price, machines: int = 1, note: str = ""
-    ) -> LedgerEntry:
-        """Charge a run that lasted `seconds`; the rest of its reservation is free again.
-
-        `price` is that of the whole cluster; `machines` only tells the entry's machine seconds.
-        """
-        return self.settle_usd(reservation, price.cost_usd(seconds), seconds, price, machines, note)
 
     def settle_usd(
         self,
@@ -218,8 +193,9 @@ class Ledger:
         machines: int = 1,
         note: str = "",
     ) -> LedgerEntry:
-        """Charge a run whose bill is known already; the rest of its reservation is free again.
+        """Charge a run; the rest of its reservation is free again.
 
+        `price` is that of the whole cluster; `machines` only says how many there were.
         A bill above the reservation is charged in full: it takes what others could have had, and then passes
         the budget. What is above it by rounding alone is the reservation.
         """

@@ -61,14 +61,14 @@ class Price:
             raise BadInput(f'The price date "{self.date}" is not a date: write it as 2025-01-31.')
 
     @property
-    def beside_s(self) -> float:
+    def overhead_s(self) -> float:
         """What is paid for besides the run itself: boot and give-back."""
         return self.boot_s + self.release_s
 
     @property
     def least_usd(self) -> float:
         """The bill of the shortest run: nobody who has less can start one."""
-        return self.cost_usd(max(self.minimum_s, self.beside_s))
+        return self.cost_usd(max(self.minimum_s, self.overhead_s))
 
     def billed_s(self, seconds: float) -> float:
         """For how long a machine is billed that was there for `seconds`; not at all if it never was."""
@@ -88,7 +88,7 @@ class Price:
 
     def bill_usd(self, seconds: float) -> float:
         """The bill for a run of so many seconds, with its boot and give-back; without a run there is none."""
-        return self.cost_usd(seconds + self.beside_s if seconds > 0 else 0.0)
+        return self.cost_usd(seconds + self.overhead_s if seconds > 0 else 0.0)
 
     def seconds_for(self, usd: float) -> float:
         """How long this money pays for the machine: the longest time that costs at most `usd`.
@@ -108,7 +108,7 @@ class Price:
 
     def lasts_s(self, usd: float) -> float:
         """How long a run may last whose bill, boot and give-back included, is at most `usd`."""
-        return max(self.seconds_for(usd) - self.beside_s, 0.0)
+        return max(self.seconds_for(usd) - self.overhead_s, 0.0)
 
     def times(self, count: int) -> Price:
         """The price of that many machines at once; each has the same billing minimum."""

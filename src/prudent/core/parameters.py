@@ -1,4 +1,7 @@
-"""What can be varied: one parameter of a space, its values, its features and its small steps."""
+"""Parameters of a space that are given as a list of values, and what every kind of parameter must offer.
+
+`Integer` and `Real`, numbers between two bounds, are in `prudent.core.ranges`.
+"""
 
 from __future__ import annotations
 

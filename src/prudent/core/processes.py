@@ -1,4 +1,9 @@
-"""Processes that give way to others, and that end with the one that started them."""
+"""How processes of Prudent behave: their priority, their threads, how they end with their parent, and where
+tests kill them.
+
+"No machine is ever forgotten" can only be shown by dying at every step between deciding to launch a machine
+and having released it. The steps are marked by `kill_point`, which does nothing in production.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +83,7 @@ _passed: list[str] = []
 def kill_point(name: str) -> None:
     """A place that is passed; nothing happens, unless the environment says to die here.
 
-    >>> point("launch.accepted")
+    >>> kill_point("launch.accepted")
     """
     wanted = os.environ.get(KILL_AT)
     if not wanted:

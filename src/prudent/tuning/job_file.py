@@ -77,9 +77,9 @@ class JobFile:
             if not isinstance(said, Mapping):
                 raise BadInput("It holds no keys; write at least command, parameters, goal and budget.")
             kind = _kind(said)
-        where.known(said, (*_STUDY_KEYS, *kind.keys), _hints(kind))
+        where.check_keys(said, (*_STUDY_KEYS, *kind.keys), _hints(kind))
         with where / "goal":
-            goal = Goal.parse(where.need(said, "goal", 'write it like "minimise cost_usd".'))
+            goal = Goal.parse(where.require(said, "goal", 'write it like "minimise cost_usd".'))
         name = where.text(said, "name", name)
         with where / "name":
             if not _NAME.fullmatch(name):
@@ -94,10 +94,10 @@ class JobFile:
             budget_usd=_budget(where / "budget", said.get("budget")),
             strategy=_strategy(where / "strategy", said.get("strategy")),
             options=where.mapping(said, "options"),
-            parallel=where.whole(said, "parallel", 1, least=1),
-            seed=where.whole(said, "seed", 0, least=0),
+            parallel=where.integer(said, "parallel", 1, least=1),
+            seed=where.integer(said, "seed", 0, least=0),
             early_stop=where.flag(said, "early_stop", True),
-            max_trials=where.whole(said, "max_trials", None, least=1),
+            max_trials=where.integer(said, "max_trials", None, least=1),
         )
 
     def build(self, logs: Path | None = None) -> Job:

@@ -29,7 +29,7 @@ class Candidates:
     features: NDArray[np.float64]
     usd_per_h: NDArray[np.float64]
     minimum_s: NDArray[np.float64]
-    beside_s: NDArray[np.float64]
+    overhead_s: NDArray[np.float64]
     step_s: NDArray[np.float64]
 
     def __len__(self) -> int:
@@ -42,16 +42,16 @@ class Candidates:
     @cached_property
     def least_usd(self) -> NDArray[np.float64]:
         """What even the shortest run of each is billed: the minimum, or its boot and give-back."""
-        return self._billed_usd(np.maximum(self.minimum_s, self.beside_s))
+        return self._billed_usd(np.maximum(self.minimum_s, self.overhead_s))
 
     @cached_property
     def beside_usd(self) -> NDArray[np.float64]:
         """What a bill has on average beside the run's own time: boot, give-back, half a billing step."""
-        return np.asarray((self.beside_s + self.step_s / 2.0) * self.usd_per_s)
+        return np.asarray((self.overhead_s + self.step_s / 2.0) * self.usd_per_s)
 
     def bill_usd(self, seconds: float) -> NDArray[np.float64]:
         """The bill of a run of so many seconds at each (`Price.bill_usd`)."""
-        return self._billed_usd(np.maximum(self.minimum_s, self.beside_s + seconds))
+        return self._billed_usd(np.maximum(self.minimum_s, self.overhead_s + seconds))
 
     def _billed_usd(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
         steps = np.where(self.step_s > 0, self.step_s, 1.0)
@@ -68,7 +68,7 @@ class Candidates:
             self.features[indices],
             self.usd_per_h[indices],
             self.minimum_s[indices],
-            self.beside_s[indices],
+            self.overhead_s[indices],
             self.step_s[indices],
         )
 
@@ -157,7 +157,7 @@ class Problem:
         prices = [self.price(row) for row in rows]
         usd_per_h = np.array([price.usd_per_h for price in prices], dtype=np.float64)
         bills = np.array(
-            [(price.minimum_s, price.beside_s, price.step_s) for price in prices], dtype=np.float64
+            [(price.minimum_s, price.overhead_s, price.step_s) for price in prices], dtype=np.float64
         ).reshape(len(rows), 3)
         features = self.space.encode(rows) if rows else np.empty((0, self.space.width))
         if self._price_range[1] > 0:

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from prudent.cloud.clusters.points import POINTS
+from prudent.cloud.clusters.rental import KILL_POINTS
 from prudent.cloud.leases.lease import RELEASED, Lease
 from prudent.cloud.leases.reaper import ReaperReport, reap
 from prudent.cloud.leases.register import LeaseRegister
@@ -31,7 +31,7 @@ from ..providers.conformance import Place, eventually
 
 RENTER = Path(__file__).with_name("renter.py")
 LEASE_S = 600.0
-MOMENTS = (*POINTS, "renew.done:2")
+MOMENTS = (*KILL_POINTS, "renew.done:2")
 
 
 def run(place: Place, kill_at: str = "") -> subprocess.CompletedProcess[str]:

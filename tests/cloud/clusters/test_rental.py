@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from prudent.cloud.clusters import rental
-from prudent.cloud.clusters.points import POINTS, RENEW
-from prudent.cloud.clusters.rental import Rental
+from prudent.cloud.clusters.rental import KILL_POINTS, RENEW_POINTS, Rental
 from prudent.cloud.leases.lease import RELEASED, UP, WANTED
 from prudent.cloud.leases.reaper import reap
 from prudent.cloud.leases.register import LeaseLost, LeaseRegister
@@ -50,7 +49,7 @@ def rent(tmp_path: Path, provider: LocalProvider) -> Callable[..., Rental]:
 
 
 def test_there_are_at_least_twelve_places_to_die_at() -> None:
-    assert len(POINTS) == len(set(POINTS)) >= 12
+    assert len(KILL_POINTS) == len(set(KILL_POINTS)) >= 12
 
 
 class TestLife:
@@ -123,9 +122,9 @@ class TestLife:
             assert eventually(lambda: "renew.done" in passed)
         seen = list(dict.fromkeys(passed))
         # A renewal may be due at any time after the lease is recorded.
-        assert [name for name in seen if name in RENEW] == list(RENEW)
-        assert [name for name in seen if name not in RENEW] == [
-            name for name in POINTS if name not in RENEW and not name.startswith("trial.")
+        assert [name for name in seen if name in RENEW_POINTS] == list(RENEW_POINTS)
+        assert [name for name in seen if name not in RENEW_POINTS] == [
+            name for name in KILL_POINTS if name not in RENEW_POINTS and not name.startswith("trial.")
         ]
 
 
@@ -156,7 +155,7 @@ class TestMoney:
             if noticed:
                 assert cluster.preempted()
                 assert cluster.lease.machines[1].gone_s is not None
-        kept, taken = cluster.lease.holds
+        kept, taken = cluster.lease.rental_periods
         assert taken.until_s is not None
         assert taken.since_s < taken.until_s <= until_s
         assert kept.until_s == cluster.lease.released_s

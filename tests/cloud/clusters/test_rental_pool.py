@@ -32,12 +32,12 @@ class Refusing(LocalProvider):
 def test_the_provider_hears_how_much_there_is_money_for(
     tmp_path: Path, budget_usd: float | None, ceiling: float | None
 ) -> None:
-    provider, wish = (
+    provider, request = (
         Refusing(tmp_path),
         ClusterRequest((MachineRange("m5.large", most=4), MachineRange("m5.xlarge")), 4, 4),
     )
     cluster = SparkCluster(
-        provider, wish, run="x", register=LeaseRegister(tmp_path), logs=tmp_path, meter=Meter(budget_usd)
+        provider, request, run="x", register=LeaseRegister(tmp_path), logs=tmp_path, meter=Meter(budget_usd)
     )
     with pytest.raises(RunFailed, match="There are none"):
         cluster.start()

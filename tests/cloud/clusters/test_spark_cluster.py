@@ -47,12 +47,12 @@ class Site:
     cluster: SparkCluster
 
 
-def made(home: Path, wish: ClusterRequest) -> Site:
+def made(home: Path, cluster_request: ClusterRequest) -> Site:
     provider = LocalProvider(home)
     return Site(
         home,
         provider,
-        SparkCluster(provider, wish, run="test", register=LeaseRegister(home), logs=home / "logs"),
+        SparkCluster(provider, cluster_request, run="test", register=LeaseRegister(home), logs=home / "logs"),
     )
 
 

@@ -40,10 +40,12 @@ def test_hosts_are_one_cluster_and_left_as_they_were(servers: Any, tmp_path: Pat
     path = servers.inventory(types, tmp_path / "inventory.yaml")
     provider = HostsProvider.of(path, tmp_path)
     # If two of the small type are wanted, and there is one, the next type makes up for it.
-    wish = ClusterRequest(
+    request = ClusterRequest(
         (MachineRange(SMALL, most=1), MachineRange(LARGE)), least=len(wanted), most=len(wanted)
     )
-    made = SparkCluster(provider, wish, run="test", register=LeaseRegister(tmp_path), logs=tmp_path / "logs")
+    made = SparkCluster(
+        provider, request, run="test", register=LeaseRegister(tmp_path), logs=tmp_path / "logs"
+    )
     with made as cluster:
         assert cluster.held == dict.fromkeys(wanted, 1)
         with urllib.request.urlopen(f"{cluster.ui}/json/", timeout=60) as answer:

@@ -43,13 +43,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def want(register: LeaseRegister, cluster: str = "c1", count: int = 1, **other: Any) -> Lease:
     order = LaunchOrder(cluster, "run-1", "me", "m5.large", count, 1300.0)
     made = Lease(order, "local", {"local": ""}, LeaseHolder.here(), 990.0, 1300.0, PRICE)
-    return register.want(replace(made, **other))
+    return register.add(replace(made, **other))
 
 
 def recorded(register: LeaseRegister, *machines: Instance, **other: Any) -> Lease:
     """A lease whose machines are known."""
     want(register, machines[0].cluster, len(machines), **other)
-    return register.up(machines[0].cluster, map(LeasedMachine.of, machines))
+    return register.record_machines(machines[0].cluster, map(LeasedMachine.of, machines))
 
 
 def at(now_s: float, register: LeaseRegister, *providers: Any, **other: Any) -> ReaperReport:

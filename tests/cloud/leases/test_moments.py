@@ -73,7 +73,7 @@ def want(
 ) -> Lease:
     order = LaunchOrder(cluster, "run-1", register.owner, "m5.large", 2, START_S + 600)
     made = Lease(order, "shelf", {"shelf": "1"}, holder or LeaseHolder.here(), START_S, START_S + 600, PRICE)
-    return register.want(replace(made, **other))  # type: ignore[arg-type]
+    return register.add(replace(made, **other))  # type: ignore[arg-type]
 
 
 class TestReaping:

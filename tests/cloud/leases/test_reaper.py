@@ -51,7 +51,7 @@ def launch(
         want(register, provider, order, holder, lease_s)
     machines = provider.launch(order)
     if record == UP:
-        register.up(cluster, map(LeasedMachine.of, machines))
+        register.record_machines(cluster, map(LeasedMachine.of, machines))
     return machines
 
 
@@ -66,7 +66,7 @@ def want(
     now_s = time.time()
     order = order or LaunchOrder("c1", "run-1", register.owner, "m3.medium", 1, now_s + lease_s)
     who, price = holder or LeaseHolder.here(), provider.offer("m3.medium").price
-    register.want(Lease(order, provider.name, provider.settings, who, now_s, order.lease_end_s, price))
+    register.add(Lease(order, provider.name, provider.settings, who, now_s, order.lease_end_s, price))
 
 
 def now(register: LeaseRegister, provider: object, later_s: float = 0.0, **other: object) -> ReaperReport:
@@ -273,7 +273,7 @@ class TestPlaces:
         elsewhere = replace(
             lease, order=replace(lease.order, cluster="c2"), provider="hosts", settings={"hosts": "/no/file"}
         )
-        register.want(elsewhere)
+        register.add(elsewhere)
         found, complaints = known_providers(register, time.time())
         assert [one.name for one in found] == ["local"]
         assert len(complaints) == 1

@@ -178,8 +178,8 @@ class TestHolder:
 class TestRegister:
     def test_a_lease_goes_from_wanted_to_up_to_released(self, tmp_path: Path) -> None:
         register = LeaseRegister(tmp_path)
-        assert register.want(lease()).state == WANTED
-        up = register.up("c1", [LeasedMachine("c1-0", 1001.0, PRICE)])
+        assert register.add(lease()).state == WANTED
+        up = register.record_machines("c1", [LeasedMachine("c1-0", 1001.0, PRICE)])
         assert (up.state, up.machines[0].id) == (UP, "c1-0")
         assert register.renew("c1", 1400.0).lease_end_s == 1400.0
         released = register.release("c1", 1361.0, "done")
@@ -189,18 +189,18 @@ class TestRegister:
 
     def test_the_same_cluster_is_not_wanted_twice(self, tmp_path: Path) -> None:
         register = LeaseRegister(tmp_path)
-        register.want(lease())
+        register.add(lease())
         with pytest.raises(BadInput, match="already"):
-            register.want(lease())
+            register.add(lease())
 
     def test_a_released_lease_cannot_be_renewed(self, tmp_path: Path) -> None:
         register = LeaseRegister(tmp_path)
-        register.want(lease())
+        register.add(lease())
         register.release("c1", 1100.0, "its lease is over")
         with pytest.raises(LeaseLost, match="its lease is over"):
             register.renew("c1", 2000.0)
         with pytest.raises(LeaseLost):
-            register.up("c1", ())
+            register.record_machines("c1", ())
         with pytest.raises(LeaseLost):
             register.renew("c2", 2000.0)
 
@@ -213,21 +213,21 @@ class TestRegister:
     @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x" * 101, "a b"])
     def test_a_name_that_is_no_file_name_is_refused(self, tmp_path: Path, name: str) -> None:
         with pytest.raises(BadInput):
-            LeaseRegister(tmp_path).want(lease(name))
+            LeaseRegister(tmp_path).add(lease(name))
 
     @pytest.mark.parametrize("name", ["x" * 100, "A1_b.c-d", "9"])
     def test_other_names_are_not(self, tmp_path: Path, name: str) -> None:
-        assert LeaseRegister(tmp_path).want(lease(name)).cluster == name
+        assert LeaseRegister(tmp_path).add(lease(name)).cluster == name
 
     def test_the_oldest_is_first(self, tmp_path: Path) -> None:
         register = LeaseRegister(tmp_path)
         for name, wanted_s in (("a", 3.0), ("b", 1.0), ("c", 2.0)):
-            register.want(lease(name, wanted_s=wanted_s))
+            register.add(lease(name, wanted_s=wanted_s))
         assert [one.cluster for one in register.leases()] == ["b", "c", "a"]
 
     def test_why_a_lease_is_lost_is_told(self, tmp_path: Path) -> None:
         register = LeaseRegister(tmp_path)
-        register.want(lease())
+        register.add(lease())
         register.release("c1", 1100.0)
         with pytest.raises(LeaseLost, match=r"c1 was released by another process; launch again\.$"):
             register.renew("c1", 2000.0)
@@ -236,7 +236,7 @@ class TestRegister:
 
     def test_what_says_nothing_new_is_not_written(self, tmp_path: Path) -> None:
         register = LeaseRegister(tmp_path)
-        register.want(lease())
+        register.add(lease())
         register.release("c1", 1100.0)
         before = (register.folder / "c1.json").stat().st_ino
         register.release("c1", 1200.0, "again")
@@ -244,7 +244,7 @@ class TestRegister:
 
     def test_what_is_no_number_is_not_written(self, tmp_path: Path) -> None:
         register = LeaseRegister(tmp_path)
-        before = register.want(lease())
+        before = register.add(lease())
         with pytest.raises(ValueError, match="JSON"):
             register.renew("c1", float("nan"))
         assert register.read("c1") == before
@@ -264,12 +264,12 @@ class TestRegister:
         register = LeaseRegister(tmp_path / "home")
         register.folder.rmdir()
         with pytest.raises(RunFailed, match="no cluster is launched without a lease on disk"):
-            register.want(lease())
+            register.add(lease())
 
     @pytest.mark.parametrize("text", ["", "{", "[]", '{"order": {}}', "null"])
     def test_a_damaged_record_hides_no_other(self, tmp_path: Path, text: str) -> None:
         register = LeaseRegister(tmp_path)
-        register.want(lease("good"))
+        register.add(lease("good"))
         (register.folder / "bad.json").write_text(text)
         found, complaints = register.survey()
         assert [one.cluster for one in found] == ["good"]
@@ -280,7 +280,7 @@ class TestRegister:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         register = LeaseRegister(tmp_path)
-        before = register.want(lease())
+        before = register.add(lease())
 
         def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
@@ -294,7 +294,7 @@ class TestRegister:
     def test_old_releases_are_forgotten(self, tmp_path: Path) -> None:
         register = LeaseRegister(tmp_path)
         for number in range(3):
-            register.want(lease(f"c{number}"))
+            register.add(lease(f"c{number}"))
         register.release("c0", 1000.0)
         register.release("c1", 2000.0)
         register.forget(2000.0)
@@ -302,7 +302,7 @@ class TestRegister:
 
     def test_processes_that_write_at_once_lose_nothing(self, tmp_path: Path) -> None:
         register = LeaseRegister(tmp_path)
-        register.want(lease())
+        register.add(lease())
         context = multiprocessing.get_context("fork")
         several = [context.Process(target=_add_machines, args=(tmp_path, name)) for name in "abc"]
         for one in several:
@@ -315,7 +315,7 @@ class TestRegister:
 
     def test_a_reader_never_sees_half_a_record(self, tmp_path: Path) -> None:
         register = LeaseRegister(tmp_path)
-        register.want(lease())
+        register.add(lease())
         writer = multiprocessing.get_context("fork").Process(target=_add_machines, args=(tmp_path, "a"))
         writer.start()
         while writer.is_alive():
@@ -325,19 +325,20 @@ class TestRegister:
 
     def test_a_writer_that_was_killed_blocks_nobody(self, tmp_path: Path) -> None:
         code = (
-            "import os, sys; from pathlib import Path; from prudent.cloud.leases.register import LeaseRegister\n"
+            "import os, sys; from pathlib import Path\n"
+            "from prudent.cloud.leases.register import LeaseRegister\n"
             "register = LeaseRegister(Path(sys.argv[1]))\n"
             "with register._locked(): os.kill(os.getpid(), 9)"
         )
         done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
         assert done.returncode == -9
-        LeaseRegister(tmp_path).want(lease())  # would wait for ever
+        LeaseRegister(tmp_path).add(lease())  # would wait for ever
 
 
 def _add_machines(home: Path, name: str) -> None:
     register = LeaseRegister(home)
     for number in range(20):
-        register.up("c1", [LeasedMachine(f"{name}{number}", 1000.0, PRICE)])
+        register.record_machines("c1", [LeasedMachine(f"{name}{number}", 1000.0, PRICE)])
 
 
 def test_home_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_what_never_becomes_whole_is_given_up(tmp_path: Path, store: Store, sett
     (front.folder / "broken.json").write_text('{"domain": ')
     assert _look(front, 20) == 0
     assert _look(front, 20) == 1
-    assert "no JSON" in (front.folder / "rejected" / "broken.json.REASON").read_text()
+    assert "not valid JSON" in (front.folder / "rejected" / "broken.json.REASON").read_text()
 
 
 def test_unfinished_hidden_and_odd_things_are_left_alone(
@@ -184,10 +184,10 @@ def test_a_watcher_killed_between_keeping_and_moving_takes_nothing_twice(
     program = f"""
 import os, signal
 from pathlib import Path
-from prudent.service.intake.folders import FolderFront
+from prudent.service.intake.folders import FolderSource
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
-class Dying(FolderFront):
+class Dying(FolderSource):
     def _move(self, name, reply):
         if name == "1.json":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -265,12 +265,12 @@ def test_a_message_that_kills_its_receiver_is_tried_three_times(
     program = f"""
 import os, signal
 from pathlib import Path
-from prudent.service.intake import queue_folder
+from prudent.service.intake import folders
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
-queue_folder.receive = lambda *a: os.kill(os.getpid(), signal.SIGKILL)
+folders.receive = lambda *a: os.kill(os.getpid(), signal.SIGKILL)
 store, settings = Store({store.url!r}), Settings(Path({str(settings.home)!r}))
-queue_folder.QueueFolderFront(Path({str(front.folder)!r}), store, settings).step()
+folders.QueueFolderSource(Path({str(front.folder)!r}), store, settings).step()
 """
     for _ in range(MOST_RECEIVES):
         assert len(list((front.folder / "new").glob("*.json"))) == 1

@@ -210,7 +210,7 @@ def test_watchers_of_a_bucket_side_by_side(
     for number in range(8):
         body = json.dumps({**GOOD, "name": f"run {number}"}).encode()
         s3.put_object(Bucket=bucket.bucket, Key=f"requests/{number}.json", Body=body)
-    others = [bucket, BucketSource(bucket.reserve, store, settings, s3)]
+    others = [bucket, BucketSource(bucket.place, store, settings, s3)]
     threads = [threading.Thread(target=other.step) for other in others]
     for thread in threads:
         thread.start()

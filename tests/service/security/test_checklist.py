@@ -88,7 +88,7 @@ def test_a_good_one_has_nothing_wrong(service: tuple[Settings, str]) -> None:
         ({"private_networks": ("169.254.169.254",)}, "data", "smaller"),
         ({"private_networks": ("::ffff:0:0/96",)}, "data", "smaller"),
         ({"private_networks": ("fd00::/8",)}, "data", "smaller"),
-        ({"private_networks": ("ours",)}, "data", "no network"),
+        ({"private_networks": ("ours",)}, "data", "not a network"),
         ({"webhook_url": "https://a.example/x"}, "mail", "webhook_secret_file"),
         ({"smtp_host": "mail", "smtp_security": "none"}, "mail", "starttls"),
         ({"webhook_url": "http://a.example/x"}, "mail", "https"),

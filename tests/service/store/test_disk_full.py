@@ -185,7 +185,7 @@ def test_a_run_that_is_postponed_waits_without_blame(store: Store, settings: Set
 class Walled:
     """A process behind the wall, and the pool that it comes from."""
 
-    walled, wall = True, None
+    sandboxed, sandbox = True, None
 
     def give_back(self, hand: Any, good: bool = True) -> None:
         assert not good

@@ -38,11 +38,11 @@ def counted(store: Store, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     asked: Counter[str] = Counter()
     before = store.read_async
 
-    async def read_soon(question: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    async def read_async(question: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         asked[question.__name__] += 1
         return await before(question, *args, **kwargs)
 
-    monkeypatch.setattr(store, "read_soon", read_soon)
+    monkeypatch.setattr(store, "read_async", read_async)
     return asked
 
 
@@ -100,7 +100,7 @@ def test_older_events_are_read_by_a_few_at_a_time(store: Store, monkeypatch: pyt
     at_once = most = 0
     before = store.read_async
 
-    async def read_soon(question: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    async def read_async(question: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         nonlocal at_once, most
         at_once += question is events.since
         most = max(most, at_once)
@@ -109,7 +109,7 @@ def test_older_events_are_read_by_a_few_at_a_time(store: Store, monkeypatch: pyt
         finally:
             at_once -= question is events.since
 
-    monkeypatch.setattr(store, "read_soon", read_soon)
+    monkeypatch.setattr(store, "read_async", read_async)
     feed = EventFeed(store, look_s=0.01)
 
     async def everybody() -> list[list[str]]:

@@ -519,8 +519,8 @@ def test_rented_machines_are_shown_with_their_leases(client: httpx.Client, setti
         cluster="prudent-1", run="a" * 26, owner="me", type="m5.large", count=2, lease_end_s=now_s + 1800
     )
     register = LeaseRegister(settings.home)
-    register.want(Lease(order, "ec2", {}, LeaseHolder.here(), now_s - 3600, now_s + 1800, price))
-    register.up("prudent-1", [LeasedMachine(f"i-{n}", now_s - 3600, price) for n in range(2)])
+    register.add(Lease(order, "ec2", {}, LeaseHolder.here(), now_s - 3600, now_s + 1800, price))
+    register.record_machines("prudent-1", [LeasedMachine(f"i-{n}", now_s - 3600, price) for n in range(2)])
     page = client.get("/machines").text
     assert "prudent-1" in page
     assert "2*m5.large" in page

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from prudent.core.errors import BadInput, RunFailed
-from prudent.training.data import OPEN, Policy, read_dataset
+from prudent.training.data import UNRESTRICTED, AccessPolicy, read_dataset
 from prudent.training.data import fetch as fetching
 from prudent.training.data.fetch import fetch, is_public, restrict
 from prudent.training.data.sources import local_parts
 
 CSV = b"a,label\n1,2\n3,4\n"
-STRICT = Policy(private=False, schemes=frozenset({"http", "https"}))
+STRICT = AccessPolicy(private=False, schemes=frozenset({"http", "https"}))
 
 
 class _Pages(http.server.BaseHTTPRequestHandler):
@@ -124,7 +124,7 @@ def test_data_are_read_from_the_web(site: str, tmp_path: Path) -> None:
 def test_what_goes_wrong_is_told_and_leaves_nothing(
     page: str, kind: type[Exception], message: str, site: str, tmp_path: Path
 ) -> None:
-    policy = replace(OPEN, largest_mb=2, longest_s=0.6 if page == "drip" else 120)
+    policy = replace(UNRESTRICTED, largest_mb=2, longest_s=0.6 if page == "drip" else 120)
     with pytest.raises(kind, match=message):
         fetch(f"{site}/{page}", tmp_path / "got", policy)
     assert list(tmp_path.iterdir()) == []
@@ -222,7 +222,7 @@ def test_a_policy_keeps_local_files_within_its_folders(tmp_path: Path) -> None:
     for folder in (inside, outside):
         folder.mkdir()
         (folder / "data.csv").write_bytes(CSV)
-    policy = replace(OPEN, roots=(inside,))
+    policy = replace(UNRESTRICTED, roots=(inside,))
     assert local_parts(inside / "data.csv", tmp_path / "c", policy)
     (inside / "link.csv").symlink_to(outside / "data.csv")
     for path in (outside / "data.csv", inside / ".." / "out" / "data.csv", inside / "link.csv", inside):
@@ -270,7 +270,7 @@ def test_buckets(bucket: Any, tmp_path: Path) -> None:
     with pytest.raises((BadInput, RunFailed), match="s3://other/x"):
         read_dataset("s3://other/x.csv", cache=tmp_path)
     with pytest.raises(BadInput, match="larger than"):
-        read_dataset("s3://data/many", cache=tmp_path, policy=replace(OPEN, largest_mb=0.00001))
+        read_dataset("s3://data/many", cache=tmp_path, policy=replace(UNRESTRICTED, largest_mb=0.00001))
 
 
 def test_networks_are_exceptions_to_the_rule(site: str, tmp_path: Path) -> None:
@@ -287,9 +287,9 @@ def test_a_restricted_process_reads_no_more_than_it_may_whatever_callers_say(
     restrict(STRICT)
     for path in (f"{site}/data.csv", str(tmp_path), "/etc/passwd"):
         with pytest.raises(BadInput, match=r"private network|no place for data"):
-            read_dataset(path, cache=tmp_path / "cache", policy=OPEN)
+            read_dataset(path, cache=tmp_path / "cache", policy=UNRESTRICTED)
 
 
 def test_only_named_buckets_are_read(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match='bucket "others" is not read'):
-        local_parts("s3://others/data.csv", tmp_path, Policy(buckets=("ours",)))
+        local_parts("s3://others/data.csv", tmp_path, AccessPolicy(buckets=("ours",)))

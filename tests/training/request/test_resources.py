@@ -23,7 +23,7 @@ from prudent.training.request.resources import (
 from prudent.training.train import train
 
 
-def wish(tmp_path: Path, **said: Any) -> ClusterRequest:
+def requested(tmp_path: Path, **said: Any) -> ClusterRequest:
     return machines_requested(Resources.model_validate(said), LocalProvider(tmp_path))
 
 
@@ -32,39 +32,39 @@ def test_cheapest_types_come_first_and_limits_are_kept(tmp_path: Path) -> None:
         {"ec2Instance": "m5.xlarge", "maxInstances": 4},
         {"ec2Instance": "m5.large", "minInstances": 1},
     ]
-    found = wish(tmp_path, instances=instances, minTotalInstances=2, maxTotalInstances=3)
+    found = requested(tmp_path, instances=instances, minTotalInstances=2, maxTotalInstances=3)
     assert found == ClusterRequest((MachineRange("m5.large", 1, None), MachineRange("m5.xlarge", 0, 4)), 2, 3)
 
 
 def test_without_a_maximum_nothing_is_rented_beyond_the_minimum(tmp_path: Path) -> None:
-    assert wish(tmp_path, instances=[{"ec2Instance": "m5.large"}]) == ClusterRequest(
+    assert requested(tmp_path, instances=[{"ec2Instance": "m5.large"}]) == ClusterRequest(
         (MachineRange("m5.large"),), 1, 1
     )
-    found = wish(tmp_path, instances=[{"ec2Instance": "m5.large", "minInstances": 2, "maxInstances": 5}])
+    found = requested(tmp_path, instances=[{"ec2Instance": "m5.large", "minInstances": 2, "maxInstances": 5}])
     assert (found.least, found.most) == (2, 5)
 
 
 def test_gpus_only_where_asked(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="does not ask"):
-        wish(tmp_path, instances=[{"ec2Instance": "p3.2xlarge"}])
-    named = wish(tmp_path, instances=[{"ec2Instance": "t2.micro", "additionalHardware": ["GPU"]}])
-    assert named.kinds[0].type == "t2.micro"
-    asked = wish(tmp_path, instances=[{"ec2Instance": "p3.2xlarge", "additionalHardware": ["GPU"]}])
-    assert asked.kinds[0].type == "p3.2xlarge"
+        requested(tmp_path, instances=[{"ec2Instance": "p3.2xlarge"}])
+    named = requested(tmp_path, instances=[{"ec2Instance": "t2.micro", "additionalHardware": ["GPU"]}])
+    assert named.machines[0].type == "t2.micro"
+    asked = requested(tmp_path, instances=[{"ec2Instance": "p3.2xlarge", "additionalHardware": ["GPU"]}])
+    assert asked.machines[0].type == "p3.2xlarge"
 
 
 def test_no_type_means_the_cheapest_that_fits(tmp_path: Path) -> None:
     provider = LocalProvider(tmp_path)
-    plain = wish(tmp_path, maxTotalInstances=2).kinds[0].type
-    with_gpu = wish(tmp_path, instances=[{"additionalHardware": ["GPU"]}]).kinds[0].type
+    plain = requested(tmp_path, maxTotalInstances=2).machines[0].type
+    with_gpu = requested(tmp_path, instances=[{"additionalHardware": ["GPU"]}]).machines[0].type
     assert provider.offer(plain).price.usd_per_h < provider.offer(with_gpu).price.usd_per_h
 
 
 def test_contradictions_are_told(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="at least and 2 at most"):
-        wish(tmp_path, instances=[{"ec2Instance": "m5.large", "maxInstances": 2}], minTotalInstances=3)
+        requested(tmp_path, instances=[{"ec2Instance": "m5.large", "maxInstances": 2}], minTotalInstances=3)
     with pytest.raises(BadInput, match="z5"):
-        wish(tmp_path, instances=[{"ec2Instance": "z5.large"}])
+        requested(tmp_path, instances=[{"ec2Instance": "z5.large"}])
 
 
 def request(tmp_path: Path, **more: Any) -> TrainingRequest:
@@ -92,7 +92,7 @@ def test_a_cluster_in_words_comes_before_the_request(tmp_path: Path) -> None:
         asked, "spark", None, "3*m5.large", "local", tmp_path / "out", tmp_path / "home"
     )
     assert found is not None
-    assert found.wish == ClusterRequest.exactly(3, "m5.large")
+    assert found.request == ClusterRequest.exactly(3, "m5.large")
     assert parallelism_of(found) == 6
     assert cluster_trial_price(found, 6).usd_per_h == pytest.approx(
         found.offer("m5.large").price.usd_per_h / 2

@@ -251,33 +251,40 @@ def _proposed(proposal: Proposal | None, problem: Problem) -> Told | None:
 def _of_lynceus(strategy: Lynceus, problem: Problem, history: History, money_usd: float) -> Told:
     pool, fresh = candidate_pool(problem, history, SEED, strategy._full_only)
     eligible = strategy._eligible(pool, history)
-    belief, outlook = strategy._outlook(history, pool)
+    belief, acquisition = strategy._acquisition(history, pool)
     best = strategy._best_loss(history, belief)
-    reward = outlook.reward(belief.mean, belief.std, best)
-    bill = outlook.bill(belief.mean, belief.std, best, money_usd)
-    affordable = outlook.affordable(belief.mean, belief.std, money_usd, strategy._sight().confidence_z)
+    reward = acquisition.reward(belief.mean, belief.std, best)
+    bill = acquisition.bill(belief.mean, belief.std, best, money_usd)
+    affordable = acquisition.affordable(
+        belief.mean, belief.std, money_usd, strategy._lookahead_settings().confidence_z
+    )
     return {
         "candidates": [int(mask.sum()) for mask in (fresh, eligible, fresh & eligible, affordable)],
         "best": best,
         "objective": [_digest(belief.mean), _digest(belief.std)],
-        "cost": [_digest(outlook.cost_mean), _digest(outlook.cost_std)],
-        "limits": [_digest(one) for one in (outlook.bound, outlook.floor, outlook.cap, outlook.others)],
-        "margins": [[_digest(margin.mean), _digest(margin.std)] for margin in outlook.margins],
+        "cost": [_digest(acquisition.cost_mean), _digest(acquisition.cost_std)],
+        "limits": [
+            _digest(one)
+            for one in (acquisition.bound, acquisition.floor, acquisition.cap, acquisition.others)
+        ],
+        "margins": [[_digest(margin.mean), _digest(margin.std)] for margin in acquisition.margins],
         "reward": _digest(reward),
         "bill": _digest(bill),
     }
 
 
 def _of_fabolas(strategy: Fabolas, history: History, money_usd: float) -> Told:
-    view = strategy._view(history)
+    view = strategy._snapshot(history)
     tests = strategy._affordable(view, money_usd)
-    bill = bill_usd(view.field, view.cost, tests)
+    bill = bill_usd(view.pool, view.cost, tests)
     curves = {"cost": view.cost, **{name: curve for name, (curve, _) in view.measures.items()}}
-    prospect, full = view.prospect, view.field.full
+    prospect, full = view.posterior, view.pool.full
     return {
-        "candidates": [len(view.field), len(full), len(view.field.tests), len(tests)],
+        "candidates": [len(view.pool), len(full), len(view.pool.tests), len(tests)],
         "curves": {name: [_digest(curve.mean), _digest(curve.std)] for name, curve in curves.items()},
-        "bands": [[_digest(band.lower[full]), _digest(band.upper[full])] for band in prospect.bands],
+        "bands": [
+            [_digest(interval.lower[full]), _digest(interval.upper[full])] for interval in prospect.intervals
+        ],
         "allowed": _digest(prospect.probability(full)),
         "missed": _digest(prospect.excess(full)),
         "bill": _digest(bill),

@@ -239,7 +239,7 @@ class TestGround:
 
     def test_a_field_tells_what_can_be_recommended_and_what_can_be_tested(self) -> None:
         of = problem(goal=QUALITY)
-        field = FractionGrid(of, 1).look(history(of, trial(1, at(2)), pending=[at(1, 0.3, 0.3)]))
+        field = FractionGrid(of, 1).pool_for(history(of, trial(1, at(2)), pending=[at(1, 0.3, 0.3)]))
         configurations = field.candidates.configurations
         assert len(field) == 36
         assert [configurations[i]["s"] for i in field.full] == [1.0] * 12
@@ -255,7 +255,7 @@ class TestGround:
             for k, n in enumerate(range(1, 8), start=1)
         ]
         trials[6] = replace(trials[6], status=FAILED)
-        field = FractionGrid(of, 1).look(history(of, *trials))
+        field = FractionGrid(of, 1).pool_for(history(of, *trials))
         assert calls == [(300, "random"), *((n, 20) for n in (6, 5, 4, 3, 2))]
         ladder = set(FractionGrid(of, 1).ladder)
         assert {c["s"] for c in field.candidates.configurations} == ladder
@@ -268,7 +268,7 @@ class TestGround:
             Space.parse(LISTED, rule="s < 1"), Goal.parse(COST), lambda c: Price(1.0, "", ""), (), "s"
         )
         with pytest.raises(BadInput, match="No configuration can be run on the full data"):
-            FractionGrid(of, 1).look(history(of))
+            FractionGrid(of, 1).pool_for(history(of))
 
     def test_a_long_list_is_drawn_from(self, monkeypatch: pytest.MonkeyPatch) -> None:
         of, calls = spied(problem(goal=QUALITY))
@@ -276,7 +276,7 @@ class TestGround:
         for most, drawn in ((36, []), (35, [(300, "random")])):
             monkeypatch.setattr(subsampling, "WHOLE", most)
             calls.clear()
-            FractionGrid(of, 1).look(history(of))
+            FractionGrid(of, 1).pool_for(history(of))
             assert calls == drawn
 
 

@@ -194,7 +194,7 @@ def problem(goal: str, minimum_s: float = 0.0, boot_s: float = 0.0) -> Problem:
 
 
 def field(of: Problem) -> FractionCandidates:
-    return FractionGrid(of, 1).look(History(of.goal))
+    return FractionGrid(of, 1).pool_for(History(of.goal))
 
 
 COST = Sure([-4.0, -2.0, -3.0, -0.5], [0.3, 0.5, 0.4, 0.6])
@@ -218,7 +218,7 @@ def test_constraints_become_bands_on_the_scales_of_the_beliefs() -> None:
     said, here = prospect(goal)
     log_price = np.log(np.array([3.6, 3.6, 14.4, 14.4]) / 3600)
     assert here.log_price == pytest.approx(log_price)
-    cost, quality = said.bands
+    cost, quality = said.intervals
     assert (cost.curve, quality.curve, said.sign) == (COST, QUALITY, 1.0)
     assert cost.upper == pytest.approx(np.minimum(math.log(0.3), math.log(100) + log_price))
     assert cost.lower == pytest.approx(np.full(4, math.log(0.01)))
@@ -249,9 +249,9 @@ def test_a_minimum_that_costs_more_than_is_allowed_leaves_no_chance() -> None:
     goal = "maximise accuracy at full data subject to cost_usd <= 0.05 at full data"
     # 20 s at 0.001 and at 0.004 dollars a second.
     said, _ = prospect(goal, minimum_s=20.0)
-    assert said.bands[0].upper == pytest.approx([math.log(0.05), math.log(0.05), -math.inf, -math.inf])
+    assert said.intervals[0].upper == pytest.approx([math.log(0.05), math.log(0.05), -math.inf, -math.inf])
     just, _ = prospect(goal.replace("0.05", "0.08"), minimum_s=20.0)
-    assert np.isfinite(just.bands[0].upper).all()
+    assert np.isfinite(just.intervals[0].upper).all()
 
 
 @pytest.mark.parametrize(
@@ -272,8 +272,8 @@ def test_the_objective_in_its_own_units(goal: str, sign: float, values: Any) -> 
 def test_the_recommended_place_is_the_best_that_is_sure_else_the_likeliest_else_the_nearest() -> None:
     places = np.array([1, 2, 3])
     none = np.zeros(4)
-    band = FeasibleInterval(COST, none - math.inf, none - 1.9)
-    said = GoalPosterior(ScaledMeasure(QUALITY, PLAIN, none), 1.0, (band,), np.ones(4))
+    interval = FeasibleInterval(COST, none - math.inf, none - 1.9)
+    said = GoalPosterior(ScaledMeasure(QUALITY, PLAIN, none), 1.0, (interval,), np.ones(4))
     # P(cost <= -1.9) is 0.58, 0.997, 0.01 there.
     assert said.recommended(places, 0.5) == 1
     assert said.recommended(places, 0.99) == 2
@@ -301,11 +301,11 @@ def test_the_recommended_place_is_the_best_that_is_sure_else_the_likeliest_else_
 def test_cea_counts_an_objective_that_may_be_negative_by_its_rank() -> None:
     tests, places = np.array([0, 1]), np.array([1, 2, 3])
     none = np.zeros(4)
-    band = FeasibleInterval(COST, none - math.inf, none - 1.9)
+    interval = FeasibleInterval(COST, none - math.inf, none - 1.9)
     works = np.array([1.0, 1.0, 0.9, 1.0])
     chance = [cdf(0.1 / 0.25), 0.9 * cdf(1.1 / 0.2), cdf(-1.4 / 0.3)]
     for sign, value in ((1.0, [1.5, 0.2, 2.0]), (-1.0, [(2 - 1.5) / 1.8, 1.0, 0.0])):
-        said = GoalPosterior(ScaledMeasure(QUALITY, PLAIN, none), sign, (band,), works)
+        said = GoalPosterior(ScaledMeasure(QUALITY, PLAIN, none), sign, (interval,), works)
         best = max((i for i in range(3) if chance[i] >= 0.6), key=lambda i: value[i])
         assert said.cea(tests, places, 0.6) == pytest.approx([value[best] * chance[best]] * 2)
 
@@ -327,7 +327,7 @@ def test_the_bill_of_a_run_has_what_is_beside_it_and_is_at_least_the_least() -> 
 def test_a_prediction_tells_median_deviation_and_interval_of_everything() -> None:
     of = problem("maximise accuracy at full data subject to cost_usd <= 0.2 at full data")
     ground = FractionGrid(of, 1)
-    here = ground.field(of.candidates([{"n": 4, "s": 1.0}]), History(of.goal))
+    here = ground.pool_of(of.candidates([{"n": 4, "s": 1.0}]), History(of.goal))
     cost, quality = Sure([-2.0], [0.3]), Sure([1.2], [0.5])
     measures: Any = {"accuracy": (quality, LOGIT)}
     said = prediction_of(here, cost, measures, goal_posterior(of.goal, here, cost, measures, np.array([0.9])))

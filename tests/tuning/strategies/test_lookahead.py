@@ -71,8 +71,10 @@ def joint(seed: int, centre: float, spread: float) -> Joint:
 class Plain:
     """The same as `choose`, by recursion over one path at a time."""
 
-    def __init__(self, outlook: Acquisition, belief: Joint, allowed: Any, sight: LookaheadSettings) -> None:
-        self.o, self.belief, self.allowed, self.sight = outlook, belief, allowed, sight
+    def __init__(
+        self, acquisition: Acquisition, belief: Joint, allowed: Any, sight: LookaheadSettings
+    ) -> None:
+        self.o, self.belief, self.allowed, self.sight = acquisition, belief, allowed, sight
         nodes, weights = np.polynomial.hermite_e.hermegauss(sight.nodes)
         shifts, shares = np.polynomial.hermite_e.hermegauss(sight.margin_nodes)
         both = itertools.product(
@@ -208,13 +210,13 @@ OUTLOOKS = {
 def test_the_choice_is_that_of_the_algorithm(
     name: str, depth: int, money: float, sight: LookaheadSettings
 ) -> None:
-    outlook = OUTLOOKS[name]
-    belief = COST if outlook.is_cost else GAIN
+    acquisition = OUTLOOKS[name]
+    belief = COST if acquisition.is_cost else GAIN
     allowed = np.arange(COUNT) != 2
-    best = -0.9 if outlook.is_cost else 0.1
-    plain = Plain(outlook, belief, allowed, sight)
+    best = -0.9 if acquisition.is_cost else 0.1
+    plain = Plain(acquisition, belief, allowed, sight)
     paths = {i: plain.path(i, depth, [], best, money) for i in range(COUNT) if allowed[i]}
-    found = choose(outlook, belief, allowed, best, money, sight)
+    found = choose(acquisition, belief, allowed, best, money, sight)
     assert found is not None
     chosen = paths[found.index]
     ratios = sorted(reward / bill for reward, bill in paths.values())
@@ -228,17 +230,17 @@ def test_the_choice_is_that_of_the_algorithm(
 
 @pytest.mark.parametrize("name", OUTLOOKS)
 def test_reward_and_bill_are_those_of_the_algorithm_at_every_candidate(name: str) -> None:
-    outlook = OUTLOOKS[name]
-    belief = COST if outlook.is_cost else GAIN
-    plain = Plain(outlook, belief, np.ones(COUNT, bool), LookaheadSettings(0, 3, 0.9, 0.4))
+    acquisition = OUTLOOKS[name]
+    belief = COST if acquisition.is_cost else GAIN
+    plain = Plain(acquisition, belief, np.ones(COUNT, bool), LookaheadSettings(0, 3, 0.9, 0.4))
     for best, money in ((-0.9, 3.0), (0.4, 0.3), (-3.0, 0.02)):
-        reward = outlook.reward(belief.mean, belief.std, best)
-        bill = outlook.bill(belief.mean, belief.std, best, money)
-        free = outlook.affordable(belief.mean, belief.std, money, 0.4)
+        reward = acquisition.reward(belief.mean, belief.std, best)
+        bill = acquisition.bill(belief.mean, belief.std, best, money)
+        free = acquisition.affordable(belief.mean, belief.std, money, 0.4)
         for i in range(COUNT):
             mean, std = float(belief.mean[i]), float(belief.std[i])
             assert reward[i] == pytest.approx(
-                plain.reward(i, mean, std, best, float(outlook.holds[i])), rel=1e-9, abs=1e-12
+                plain.reward(i, mean, std, best, float(acquisition.holds[i])), rel=1e-9, abs=1e-12
             )
             assert bill[i] == pytest.approx(plain.bill(i, mean, std, best, money), rel=1e-4)
             assert free[i] == plain.can_pay(i, mean, std, money)
@@ -281,11 +283,11 @@ def test_nothing_allowed_is_no_choice() -> None:
 
 def test_exploring_goes_where_least_is_known_per_dollar() -> None:
     allowed = np.arange(COUNT) != 2
-    for outlook, belief in ((FULL, COST), (OUTLOOKS["another measure"], GAIN)):
-        bill = outlook.bill(belief.mean, belief.std, 0.3, 2.0)
-        worth = (belief.std + outlook.cost_std) / bill
+    for acquisition, belief in ((FULL, COST), (OUTLOOKS["another measure"], GAIN)):
+        bill = acquisition.bill(belief.mean, belief.std, 0.3, 2.0)
+        worth = (belief.std + acquisition.cost_std) / bill
         best = max(np.flatnonzero(allowed), key=lambda i: worth[i])
-        found = explore(outlook, belief, allowed, 0.3, 2.0)
+        found = explore(acquisition, belief, allowed, 0.3, 2.0)
         assert (found.index, found.reward, found.bill_usd) == (best, 0.0, pytest.approx(bill[best]))
 
 

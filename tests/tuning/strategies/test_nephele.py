@@ -270,7 +270,7 @@ class TestLookAhead:
         self.margin = GaussianProcess.fit(rows, 1 - 3 * rows[:, 1], self.X, groups, 1)
         self.allowed = np.arange(40) >= 8
 
-    def outlook(self, margins: tuple[Any, ...]) -> Acquisition:
+    def acquisition(self, margins: tuple[Any, ...]) -> Acquisition:
         infinite = np.full(40, np.inf)
         cost = self.cost
         return Acquisition(
@@ -285,11 +285,11 @@ class TestLookAhead:
         assert float(weights @ shifts**2) == pytest.approx(1.0)
 
     def test_the_reward_of_one_step_ahead_equals_that_worked_out_by_hand(self) -> None:
-        outlook, best, gamma = self.outlook((self.margin,)), 0.5, 0.9
+        acquisition, best, gamma = self.acquisition((self.margin,)), 0.5, 0.9
         sight = LookaheadSettings(1, 2, gamma, 0.0, 2)
-        choice = choose(outlook, self.cost, self.allowed, best, 1e6, sight)
+        choice = choose(acquisition, self.cost, self.allowed, best, 1e6, sight)
         assert choice is not None
-        total = outlook.reward(self.cost.mean, self.cost.std, best)[choice.index]
+        total = acquisition.reward(self.cost.mean, self.cost.std, best)[choice.index]
         for node, shift, weight in zip(*sight.points, strict=True):
             here = np.array([[choice.index]])
             value = self.cost.mean[choice.index] + node * self.cost.std[choice.index]
@@ -297,20 +297,20 @@ class TestLookAhead:
             mean, std = self.cost.given(here, np.array([[value]]))
             margin = self.margin.given(here, np.array([[slack]]))
             now = min(best, float(value)) if slack >= 0 else best
-            reward = outlook.reward(mean[0], std[0], now, np.asarray(probability_kept([margin]))[0])
+            reward = acquisition.reward(mean[0], std[0], now, np.asarray(probability_kept([margin]))[0])
             reward[~self.allowed] = -1
             reward[choice.index] = -1
             total += gamma * weight * reward.max()
         assert choice.reward == pytest.approx(float(total))
 
     def test_without_margins_nothing_changes_by_their_nodes(self) -> None:
-        outlook = self.outlook(())
-        few = choose(outlook, self.cost, self.allowed, 0.5, 1e6, LookaheadSettings(2, 3, 0.9, 0.0, 1))
-        many = choose(outlook, self.cost, self.allowed, 0.5, 1e6, LookaheadSettings(2, 3, 0.9, 0.0, 3))
+        acquisition = self.acquisition(())
+        few = choose(acquisition, self.cost, self.allowed, 0.5, 1e6, LookaheadSettings(2, 3, 0.9, 0.0, 1))
+        many = choose(acquisition, self.cost, self.allowed, 0.5, 1e6, LookaheadSettings(2, 3, 0.9, 0.0, 3))
         assert few is not None
         assert many is not None
         assert (few.index, few.reward) == (many.index, pytest.approx(many.reward))
 
     def test_a_run_that_will_surely_miss_has_no_worth(self) -> None:
         hopeless = GaussianProcess.fit(self.X[:8], np.full(8, -9.0), self.X, [slice(0, 1), slice(1, 2)], 1)
-        assert float(self.outlook((hopeless,)).holds.max()) < 1e-3
+        assert float(self.acquisition((hopeless,)).holds.max()) < 1e-3

@@ -139,15 +139,15 @@ class TestEnough:
         history = MIXED.history(of)
         sure: Any = build("lynceus", of, {"confidence": 0.99}, SEED)
         pool = of.everything
-        _, outlook = sure._outlook(history, pool)
+        _, acquisition = sure._acquisition(history, pool)
         money = 0.09
         proposal = sure.propose(history, money)
         assert proposal is not None
         place = of.index(proposal.configuration)
         z = 2.3263478740408408
-        assert outlook.cost_mean[place] + z * outlook.cost_std[place] <= math.log(money)
-        assert sure._sight().confidence_z == pytest.approx(z)
-        least = float(np.exp((outlook.cost_mean + z * outlook.cost_std).min()))
+        assert acquisition.cost_mean[place] + z * acquisition.cost_std[place] <= math.log(money)
+        assert sure._lookahead_settings().confidence_z == pytest.approx(z)
+        least = float(np.exp((acquisition.cost_mean + z * acquisition.cost_std).min()))
         assert sure.propose(history, 0.999 * least) is None
 
 

@@ -136,9 +136,7 @@ def test_ten_in_a_row_that_cannot_start_mean_a_broken_job(good: int | None, last
     bad = Outcome(FAILED, 0.0, why="not found.", started=False)
     job = Job(lambda number: Scripted(Outcome(FINISHED, 1.0) if number == good else bad))
     loop, study, _ = loop_of(job)
-    with pytest.raises(
-        RunFailed, match="10 runs in a row could not start, the last because: not found; fix"
-    ):
+    with pytest.raises(RunFailed, match="10 runs in a row could not start, the last because: not found; fix"):
         loop.run()
     assert len(study.trials) == last
 

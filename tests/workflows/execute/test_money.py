@@ -213,8 +213,8 @@ class TestBill:
         machine = LeasedMachine(f"{cluster}-0", launched_s, self.price)
         state = "up" if released_s is None else "released"
         return Lease(
-            order, "local", {"local": ""}, LeaseHolder.here(), launched_s, launched_s + 300, self.price, state,
-            (machine,), released_s,
+            order, "local", {"local": ""}, LeaseHolder.here(), launched_s, launched_s + 300, self.price,
+            state, (machine,), released_s,
         )  # fmt: skip
 
     def test_only_the_run_s_own_machines_are_on_it(self, home: Path) -> None:
@@ -224,7 +224,7 @@ class TestBill:
             self.lease("mine", "b", 1000.0, 1010.0),
             self.lease("other", "c", 1000.0, 9000.0),
         ):
-            register.want(lease)
+            register.add(lease)
         bill = Bill.of_run(register, "mine")
         assert [line.cluster for line in bill.lines] == ["a", "b"]
         assert bill.total_usd() == pytest.approx(0.1 + 0.06)
@@ -232,7 +232,7 @@ class TestBill:
     def test_what_a_killed_session_rented_is_paid_for(self, home: Path) -> None:
         """Its journal has no bill, but the register has its leases, also those that the reaper ended."""
         register = LeaseRegister(home)
-        register.want(self.lease("run", "killed", 1005.0, 1105.0))
+        register.add(self.lease("run", "killed", 1005.0, 1105.0))
         facts: list[dict[str, Any]] = [
             {"fact": "run"},
             {"fact": "session", "at_s": 0.0, "wall_s": 1000.0},
@@ -246,10 +246,10 @@ class TestBill:
 
     def test_what_the_register_forgot_stays_on_the_bill(self, home: Path) -> None:
         register = LeaseRegister(home)
-        register.want(self.lease("run", "old", 1000.0, 1100.0))
+        register.add(self.lease("run", "old", 1000.0, 1100.0))
         first = bill_fact(Bill.of_run(register, "run"), [])
         register.forget(time.time())
-        register.want(self.lease("run", "new", 5000.0, 5100.0))
+        register.add(self.lease("run", "new", 5000.0, 5100.0))
         assert bill_fact(Bill.of_run(register, "run"), [first])["total_usd"] == pytest.approx(0.2)
 
 

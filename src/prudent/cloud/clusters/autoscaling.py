@@ -1,4 +1,6 @@
-"""How many machines of which types a Spark cluster may have, and when it wants another one; pure."""
+"""How many machines of which types a cluster may have, when it needs another one, and the autoscaler that
+orders it.
+"""
 
 from __future__ import annotations
 
@@ -28,25 +30,25 @@ class ClusterRequest:
     """Types in the order in which they are taken, and how many machines in all, from `least` to `most`.
 
     >>> request = ClusterRequest((MachineRange("m5.large", most=2), MachineRange("m5.xlarge")), 2, 4)
-    >>> request.needed({}), request.needed({"m5.large": 2}), request.another({"m5.large": 2})
+    >>> request.needed({}), request.needed({"m5.large": 2}), request.next_type({"m5.large": 2})
     (('m5.large', 2), None, 'm5.xlarge')
     """
 
-    kinds: tuple[MachineRange, ...]
+    machines: tuple[MachineRange, ...]
     least: int
     most: int
 
     def __post_init__(self) -> None:
-        if not self.kinds:
+        if not self.machines:
             raise BadInput("The cluster has no machine type; name one, like 3*m5.large.")
         if not 1 <= self.least <= self.most:
             raise BadInput(
                 f"A cluster of {self.least} to {self.most} machines is not possible; give at least 1, and no "
                 "more at least than at most."
             )
-        if sum(kind.least for kind in self.kinds) > self.most:
+        if sum(machine.least for machine in self.machines) > self.most:
             raise BadInput(
-                f"The types ask for {sum(kind.least for kind in self.kinds)} machines at least, and there "
+                f"The types ask for {sum(machine.least for machine in self.machines)} machines at least, and there "
                 f"may be {self.most} in all; raise the total, or ask for fewer."
             )
 
@@ -73,7 +75,7 @@ class ClusterRequest:
         {'m5.large': 1, 'm5.4xlarge': 3}
         """
         held = self.smallest()
-        while (name := self.another(held)) is not None:
+        while (name := self.next_type(held)) is not None:
             held[name] = held.get(name, 0) + 1
         return held
 
@@ -82,33 +84,39 @@ class ClusterRequest:
 
         Each type's own minimum first, then the first types that are not `refused`.
         """
-        for kind in self.kinds:
-            missing = kind.least - held.get(kind.type, 0)
-            if missing > 0 and kind.type not in refused:
-                return kind.type, missing
+        for machine in self.machines:
+            missing = machine.least - held.get(machine.type, 0)
+            if missing > 0 and machine.type not in refused:
+                return machine.type, missing
         missing = self.least - sum(held.values())
-        for kind in self.kinds if missing > 0 else ():
-            room = self._room(kind, held)
-            if room > 0 and kind.type not in refused:
-                return kind.type, min(room, missing)
+        for machine in self.machines if missing > 0 else ():
+            room = self._room(machine, held)
+            if room > 0 and machine.type not in refused:
+                return machine.type, min(room, missing)
         return None
 
-    def another(self, held: Mapping[str, int], refused: Collection[str] = ()) -> str | None:
+    def next_type(self, held: Mapping[str, int], refused: Collection[str] = ()) -> str | None:
         """The type of one more machine; None if there may be none."""
-        chosen = [kind for kind in self.kinds if kind.type not in refused and self._room(kind, held) > 0]
+        chosen = [
+            machine
+            for machine in self.machines
+            if machine.type not in refused and self._room(machine, held) > 0
+        ]
         return chosen[0].type if chosen else None
 
     def spare(self, held: Mapping[str, int]) -> list[str]:
         """The types of which one machine may be given back, the last to be taken first."""
         if sum(held.values()) <= self.least:
             return []
-        return [kind.type for kind in reversed(self.kinds) if held.get(kind.type, 0) > kind.least]
+        return [
+            machine.type for machine in reversed(self.machines) if held.get(machine.type, 0) > machine.least
+        ]
 
-    def _room(self, kind: MachineRange, held: Mapping[str, int]) -> int:
-        own = self.most if kind.most is None else kind.most
+    def _room(self, machine: MachineRange, held: Mapping[str, int]) -> int:
+        own = self.most if machine.most is None else machine.most
         # What others are still owed is kept free for them.
-        owed = sum(max(each.least - held.get(each.type, 0), 0) for each in self.kinds if each != kind)
-        return min(own - held.get(kind.type, 0), self.most - sum(held.values()) - owed)
+        owed = sum(max(each.least - held.get(each.type, 0), 0) for each in self.machines if each != machine)
+        return min(own - held.get(machine.type, 0), self.most - sum(held.values()) - owed)
 
 
 @dataclass(frozen=True)
@@ -141,7 +149,7 @@ def scaling_step(
     """
     total = sum(count * cores[name] for name, count in held.items())
     if sum(held.values()) < request.least or trials > total:
-        name = request.another(held, refused)
+        name = request.next_type(held, refused)
         return None if name is None else ScalingStep(name, True)
     for name in request.spare(held):
         if trials <= total - cores[name]:

@@ -1,4 +1,10 @@
-"""A machine made ready for Spark: what was found there, and how much of it Spark may use."""
+"""A machine made ready for Spark or Dask: what was found there, under which addresses it and this computer
+reach each other, and how files get there.
+
+A driver and its executors name a file by one path. Where the machines see the file at the path that it has
+here, nothing is done. Elsewhere its bytes are streamed to each machine, and both sides get a link of the same
+name that leads to their own: nothing is copied on this computer.
+"""
 
 from __future__ import annotations
 

@@ -13,10 +13,9 @@ from typing import Any, Self
 from prudent.cloud.clusters.cluster_host import callback_port, own_address, probe
 from prudent.cloud.clusters.dask_node import WORKER_ARGUMENTS
 from prudent.cloud.clusters.rental import LEASE_S, READY_S, ClosedOnExit, Rental
-from prudent.cloud.clusters.rental_pool import concurrently
 from prudent.cloud.leases.lease import Lease
 from prudent.cloud.leases.register import LeaseRegister
-from prudent.cloud.providers.channel import Channel, RemoteProcess
+from prudent.cloud.providers.channel import Channel, RemoteProcess, concurrently
 from prudent.cloud.providers.provider import Instance, Provider
 from prudent.core.errors import PrudentError, RunFailed
 

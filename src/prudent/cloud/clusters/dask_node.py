@@ -2,6 +2,9 @@
 
 `python -m prudent.cloud.clusters.dask_node` is the worker on a machine. What it is to do comes in its
 environment, for other users can read arguments; commands that it runs do not inherit it.
+
+Whoever reaches a Dask worker may have it run anything. So both ends of every connection show a certificate of
+an authority that is made for the run, on this computer's loopback too: other users share it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a machine does to get ready for Spark; a program of its own that is sent there as text.
+"""What a machine does to get ready for Spark or Dask: a program of its own that is sent there as text.
 
 Only Python and what comes with it is used: nothing of Prudent needs to be installed on the machine.
 """

@@ -197,7 +197,7 @@ class Rental:
             price=offer.price,
         )
         self._safe_until_s = order.lease_end_s
-        self._lease = self.register.want(wanted)
+        self._lease = self.register.add(wanted)
         try:
             kill_point("launch.recorded")
             self._renewing = threading.Thread(target=self._renew_for_ever, name=self.cluster, daemon=True)
@@ -206,7 +206,7 @@ class Rental:
             kill_point("launch.accepted")
             self._instances = instances
             with self._lease_lock:
-                self._lease = self.register.up(self.cluster, map(LeasedMachine.of, instances))
+                self._lease = self.register.record_machines(self.cluster, map(LeasedMachine.of, instances))
             kill_point("launch.up")
         except BaseException as error:
             self._release_after(error)
@@ -313,7 +313,7 @@ class Rental:
         with self._lease_lock:
             self._lease = self.lease.with_ends(ends_s)
             with contextlib.suppress(PrudentError):  # written again with the release
-                self._lease = self.register.gone(self.cluster, ends_s)
+                self._lease = self.register.record_ends(self.cluster, ends_s)
 
     # Its lease
 
@@ -362,3 +362,20 @@ class ClosedOnExit(ABC):
             if error is None:
                 raise
             error.add_note(str(trouble))
+
+
+# The steps at which a run may die, in the order in which they are passed: the tests kill it at each of them.
+# Whoever adds a step that costs money adds its kill point here.
+LAUNCH_POINTS = (
+    "launch.decided",  # nothing is written yet
+    "launch.recorded",  # the lease is on disk, nobody was asked for machines
+    "launch.partial",  # inside the provider: some machines are there, others not
+    "launch.accepted",  # the provider has said yes, and nobody has written it down
+    "launch.up",  # the machines are in the register
+)
+READY_POINTS = ("ready.waiting", "ready.done")
+RENEW_POINTS = ("renew.due", "renew.recorded", "renew.done")
+TRIAL_POINTS = ("trial.put", "trial.started", "trial.ended", "trial.fetched")
+RELEASE_POINTS = ("release.begun", "release.terminated", "release.recorded")
+
+KILL_POINTS = (*LAUNCH_POINTS, *READY_POINTS, *RENEW_POINTS, *TRIAL_POINTS, *RELEASE_POINTS)

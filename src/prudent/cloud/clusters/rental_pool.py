@@ -6,19 +6,13 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 from prudent.cloud.clusters.rental import Rental
 from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.meter import Meter
+from prudent.cloud.providers.channel import concurrently
 from prudent.cloud.providers.provider import Offer, Provider
 from prudent.core.errors import PrudentError, RunFailed
-
-A = TypeVar("A")
-B = TypeVar("B")
-_AT_ONCE = 16
 
 
 class RentalPool:
@@ -67,7 +61,7 @@ class RentalPool:
         with self._lock:
             return sum(rental.cost_usd(now_s) for rental in self._all)
 
-    def ceiling(self, type_name: str, count: int = 1) -> float | None:
+    def price_ceiling(self, type_name: str, count: int = 1) -> float | None:
         """Up to which price there is money for so many machines of a type, each; None: whatever it is."""
         return self._meter.most_usd_per_h(self.offer(type_name).price, count)
 
@@ -96,7 +90,7 @@ class RentalPool:
         begun_s = time.monotonic()
         with contextlib.suppress(PrudentError):
             rental.release()
-        self._meter.ended(time.monotonic() - begun_s)
+        self._meter.note_release_time(time.monotonic() - begun_s)
         with self._lock:
             self._holding.discard(rental)
 
@@ -114,14 +108,6 @@ class RentalPool:
     def _must_be_open(self) -> None:
         if self._closed:
             raise RunFailed("The cluster is being closed; start it again.")
-
-
-def concurrently(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
-    """The answers in order; it is other machines that work, so all are asked side by side."""
-    if len(items) <= 1:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(min(_AT_ONCE, len(items))) as several:
-        return list(several.map(work, items))
 
 
 def _released(rental: Rental) -> PrudentError | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from prudent.cloud.clusters import spark_java
 from prudent.cloud.clusters.autoscaling import ClusterRequest
 from prudent.cloud.clusters.cluster_host import (
     DistributedFiles,
@@ -27,27 +25,27 @@ from prudent.cloud.clusters.cluster_host import (
 )
 from prudent.cloud.clusters.host_program import PYTHON
 from prudent.cloud.clusters.rental import LEASE_S, READY_S, ClosedOnExit, Rental
-from prudent.cloud.clusters.rental_pool import RentalPool, concurrently
-from prudent.cloud.clusters.spark_java import AT, REGISTERED, UI, SparkDaemon, start_master, start_worker
+from prudent.cloud.clusters.rental_pool import RentalPool
+from prudent.cloud.clusters.spark_java import (
+    AT,
+    REGISTERED,
+    UI,
+    SparkDaemon,
+    class_archive_options,
+    class_archive_path,
+    decommission,
+    page_at,
+    start_master,
+    start_worker,
+)
 from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.meter import Meter
-from prudent.cloud.providers.channel import LOST
+from prudent.cloud.providers.channel import LOST, concurrently
 from prudent.cloud.providers.provider import CAPACITY, QUOTA, LaunchFailed, Offer, Provider
 from prudent.core.errors import PrudentError, RunFailed
 
-_DAEMON_S = 120.0
+_DAEMON_S, _STOP_S = 120.0, 30.0
 _RESTARTS = 3
-_STOP_S = 30.0
-# Asked by this signal, a worker's executors take no new tasks, hand over what they hold, and end.
-_FAREWELL = """
-pid=$(cat {work}/worker.pid) || exit 0
-kill -PWR "$pid" || exit 0
-left=50
-while [ "$left" -gt 0 ] && [ -n "$(cat /proc/$pid/task/*/children 2>/dev/null)" ]; do
-  sleep 0.2
-  left=$((left - 1))
-done
-"""
 _COMMON = {"spark.authenticate": "true", "spark.ui.killEnabled": "false"}
 # What asks for no secret takes no orders: neither jobs, nor the end of workers.
 _NO_ORDERS = {"spark.master.rest.enabled": "false", "spark.master.ui.decommission.allow.mode": "DENY"}
@@ -145,7 +143,7 @@ class SparkCluster(ClosedOnExit):
 
     def cores(self) -> dict[str, int]:
         """The cores of a machine, by type."""
-        return {kind.type: self.offer(kind.type).vcpus for kind in self.request.kinds}
+        return {machine.type: self.offer(machine.type).vcpus for machine in self.request.machines}
 
     def offer(self, type_name: str) -> Offer:
         return self._rentals.offer(type_name)
@@ -170,8 +168,8 @@ class SparkCluster(ClosedOnExit):
         heap_mb = min([worker.host.heap_mb for worker in self._workers], default=self._first.heap_mb)
         java = "-XX:-UsePerfData -Djava.io.tmpdir=."
         if self.here:
-            kept = spark_java.class_archive_path(self._first.java_home, self._first.spark_home)
-            java = f"{java} {spark_java.class_archive_options(kept)}".strip()
+            kept = class_archive_path(self._first.java_home, self._first.spark_home)
+            java = f"{java} {class_archive_options(kept)}".strip()
         options = {
             **_COMMON,
             "spark.driver.host": caller,
@@ -205,7 +203,7 @@ class SparkCluster(ClosedOnExit):
                 self._said[AT] = self._master.wait_for(AT, _DAEMON_S, self._closing.is_set)
                 self._start_workers(hosts)
                 page = self._master.wait_for(UI, _DAEMON_S, self._closing.is_set)
-                self._said[UI] = _at(page, first_host.address)
+                self._said[UI] = page_at(page, first_host.address)
         except BaseException:
             self.close()
             raise
@@ -214,10 +212,10 @@ class SparkCluster(ClosedOnExit):
     def grow(self, type_name: str) -> bool:
         """One machine more of a type, ready for work; False if it could not be had (see `refused`)."""
         with self._changing:
-            if self._closing.is_set() or self.request.another(self.held) is None:
+            if self._closing.is_set() or self.request.next_type(self.held) is None:
                 return False
             try:
-                rented = self._rentals.rent(type_name, self._rentals.ceiling(type_name))
+                rented = self._rentals.rent(type_name, self._rentals.price_ceiling(type_name))
                 self._start_workers([self._prepared(rented)])
             except PrudentError as error:
                 self.refused[type_name] = str(error)
@@ -281,7 +279,7 @@ class SparkCluster(ClosedOnExit):
         begun_s = time.monotonic()
         self._closing.set()
         self._end()
-        self.meter.ended(time.monotonic() - begun_s)
+        self.meter.note_release_time(time.monotonic() - begun_s)
         if self._changing.acquire(timeout=_STOP_S):
             try:
                 self._end()  # what was being started a moment ago
@@ -312,14 +310,12 @@ class SparkCluster(ClosedOnExit):
     def __enter__(self) -> Self:
         return self.start()
 
-    # Inside
-
     def _rent_least(self) -> list[tuple[SparkHost, Rental]]:
         rented: list[Rental] = []
         while (missing := self.request.needed(self.held, self.refused)) is not None:
             type_name, count = missing
             # An unknown type is told here, before anything is written or paid.
-            most_usd_per_h = self._rentals.ceiling(type_name, count)
+            most_usd_per_h = self._rentals.price_ceiling(type_name, count)
             attempt = partial(self._attempt, most_usd_per_h=most_usd_per_h)
             for answer in concurrently(attempt, [type_name] * count):
                 if isinstance(answer, Rental):
@@ -385,7 +381,7 @@ class SparkCluster(ClosedOnExit):
 
     def _let_go(self, worker: _Worker) -> None:
         with contextlib.suppress(PrudentError):
-            worker.host.channel.run(_FAREWELL.format(work=shlex.quote(worker.host.work)), timeout_s=30.0)
+            decommission(worker.host)
             if self._carried is not None:
                 self._carried.forget(worker.host)
         worker.daemon.end()
@@ -400,12 +396,3 @@ class SparkCluster(ClosedOnExit):
 
     def __repr__(self) -> str:
         return f"<SparkCluster {self.text or 'of no machines'} at {self.provider.name}>"
-
-
-def _at(page: str, address: str) -> str:
-    """The address of a page with the machine's own address in it.
-
-    >>> _at("http://localhost:36025", "127.0.0.1")
-    'http://127.0.0.1:36025'
-    """
-    return f"http://{address}:{page.rpartition(':')[2]}"

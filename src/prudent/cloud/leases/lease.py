@@ -1,4 +1,4 @@
-"""A lease: the record without which no cluster may exist, and until when it may."""
+"""A lease: the record without which no cluster may exist, until when it may, and who holds it."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ class Lease:
 
     def cost_usd(self, now_s: float) -> float:
         """What it has cost: for each machine its own time since the launch, boot included."""
-        return cost_usd(self.holds, now_s)
+        return cost_usd(self.rental_periods, now_s)
 
     @property
-    def holds(self) -> tuple[RentalPeriod, ...]:
+    def rental_periods(self) -> tuple[RentalPeriod, ...]:
         """Its machines, by seconds since 1970: each until it was gone."""
         return tuple(
             RentalPeriod(
@@ -91,10 +91,10 @@ class Lease:
         )
 
     @property
-    def ordered(self) -> tuple[RentalPeriod, ...]:
+    def periods_since_order(self) -> tuple[RentalPeriod, ...]:
         """The same; machines that nobody knows yet count since their order."""
         if self.machines or self.released_s is not None:
-            return self.holds
+            return self.rental_periods
         return (RentalPeriod(self.cluster, self.price, self.wanted_s),) * self.order.count
 
     def with_machines(self, machines: Iterable[LeasedMachine]) -> Lease:

@@ -1,4 +1,4 @@
-"""How long machines of a provider take to come and to go, as it was measured on this computer.
+"""How long machines of a provider take to boot and to be given back, as measured on this computer.
 
 Both are paid for. A forecast counts them, and whoever keeps a budget gives machines back early enough.
 """

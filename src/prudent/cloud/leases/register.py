@@ -54,7 +54,7 @@ class LeaseRegister:
                 self._write(path, f"prudent-{secrets.token_hex(8)}\n")
             return path.read_text(encoding="ascii").strip()
 
-    def want(self, lease: Lease) -> Lease:
+    def add(self, lease: Lease) -> Lease:
         """Record a lease; on disk when this returns. The same cluster cannot be wanted twice."""
         with self._locked():
             path = self._path(lease.cluster)
@@ -63,12 +63,12 @@ class LeaseRegister:
             self._write(path, _text(lease))
         return lease
 
-    def up(self, cluster: str, machines: Iterable[LeasedMachine]) -> Lease:
+    def record_machines(self, cluster: str, machines: Iterable[LeasedMachine]) -> Lease:
         """Record which machines came of a lease."""
         known = tuple(machines)
         return self._change(cluster, lambda lease: replace(lease.with_machines(known), state=UP))
 
-    def gone(self, cluster: str, ends_s: Mapping[str, float]) -> Lease:
+    def record_ends(self, cluster: str, ends_s: Mapping[str, float]) -> Lease:
         """Record when machines of it were gone, by their ids; see `Lease.with_ends`."""
         return self._change(cluster, lambda lease: lease.with_ends(ends_s), even_released=True)
 

@@ -1,4 +1,4 @@
-"""Which clusters there are now: what the register says, next to what the providers see."""
+"""The status of every cluster: what the register says, next to what the providers see."""
 
 from __future__ import annotations
 

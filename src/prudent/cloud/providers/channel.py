@@ -1,11 +1,16 @@
-"""The contract of a way into a machine: run commands there, move files."""
+"""The contract of a way into a machine: run commands there, move files; and asking several machines at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Protocol, Self
+from typing import IO, Protocol, Self, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+_AT_ONCE = 16
 
 
 class RemoteProcess(Protocol):
@@ -61,3 +66,11 @@ class Channel(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+def concurrently(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """The answers in order; it is other machines that work, so all are asked side by side."""
+    if len(items) <= 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(_AT_ONCE, len(items))) as several:
+        return list(several.map(work, items))

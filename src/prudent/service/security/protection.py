@@ -80,8 +80,8 @@ def check_access(settings: Settings, store: Store, is_open: bool | None = None) 
     users = [account for account in all_accounts(store, settings) if account.name != OPERATOR]
     if wanted and not access.alone:
         raise BadInput(
-            f'Other people could reach the service at "{_place(settings)}", and an open service asks '
-            "nobody for a token; say --no-open, or serve on 127.0.0.1."
+            f'Other people could reach the service at "{_place(settings)}", and an open service requires '
+            "no token; say --no-open, or serve on 127.0.0.1."
         )
     if is_open and users:
         raise BadInput(

@@ -97,7 +97,7 @@ class FittedModel(Protocol):
 class FitFunction(Protocol):
     """Trains; BadInput is how it refuses a combination of hyper-parameters."""
 
-    def __call__(self, fit_task: FitTask, chosen: Mapping[str, Any]) -> FittedModel: ...
+    def __call__(self, fit_task: FitTask, params: Mapping[str, Any]) -> FittedModel: ...
 
 
 _REPORT_S = 0.05  # between reports; a thousand in a second help nobody
@@ -119,13 +119,13 @@ class EarlyStopping:
         self._patience = min(max(_LEAST_PATIENCE, most_steps // 10), _MOST_PATIENCE)
         self._best = (-math.inf, math.inf)
         self._least_loss = math.inf
-        self._moved = self._best_step = self._step = 0
-        self._late = False
+        self._last_improvement = self._best_step = self._step = 0
+        self._out_of_time = False
         self._reported_s = -math.inf
         self._points: list[tuple[int, float, float]] = []
 
     def step(self, predicted: NDArray[np.float64], loss: float, train_score: float) -> bool:
-        """One more step was made; answers whether it was the last one.
+        """Record one more step; returns whether it was the last one.
 
         `predicted` is for the held-out rows, `loss` on them as well, `train_score` on training rows.
         """
@@ -135,13 +135,13 @@ class EarlyStopping:
         self._step += 1
         self._points.append((self._step, train_score, score))
         if score > self._best[0] or loss < self._least_loss:
-            self._moved = self._step
+            self._last_improvement = self._step
         if (score, -loss) > (self._best[0], -self._best[1]):
             self._best, self._best_step = (score, loss), self._step
         self._least_loss = min(self._least_loss, loss)
         self._report()
-        self._late = time.monotonic() >= self._fit_task.until_s
-        return self._stuck or self._late
+        self._out_of_time = time.monotonic() >= self._fit_task.until_s
+        return self._stuck or self._out_of_time
 
     @property
     def is_best(self) -> bool:
@@ -154,7 +154,7 @@ class EarlyStopping:
 
     @property
     def _stuck(self) -> bool:
-        return self._step - self._moved >= self._patience
+        return self._step - self._last_improvement >= self._patience
 
     def learning_curve(self) -> LearningCurve:
         """How it went, thinned out to what a picture can show."""
@@ -163,7 +163,8 @@ class EarlyStopping:
         if self._points and kept[-1] != self._points[-1]:
             kept.append(self._points[-1])
         steps, train, validation = zip(*kept, strict=True) if kept else ((), (), ())
-        reason = f"no better for {self._patience} steps" if self._stuck else "the time was up" * self._late
+        time_up = "the time was up" if self._out_of_time else ""
+        reason = f"no better for {self._patience} steps" if self._stuck else time_up
         why = reason if self._step < self._most_steps else ""
         return LearningCurve(steps, train, validation, self._best_step, self._most_steps, why)
 

@@ -34,7 +34,7 @@ class RentedMachines(Protocol):
     """Machines rented for a request: types and counts, prices, meter, and a way to end them at once."""
 
     meter: Meter
-    wish: ClusterRequest
+    request: ClusterRequest
 
     def offer(self, type_name: str) -> Offer: ...
 
@@ -95,12 +95,14 @@ def requested_cluster(
     register = LeaseRegister(home)
     provider = provider_of(parse_where(where) if isinstance(where, str) else where, register.home, Path.cwd())
     if cluster is not None:
-        wish = ClusterRequest.exactly(*parse_cluster(cluster))
-        provider.offer(wish.kinds[0].type)
+        cluster_request = ClusterRequest.exactly(*parse_cluster(cluster))
+        provider.offer(cluster_request.machines[0].type)
     else:
         assert resources is not None
-        wish = machines_requested(resources, provider)
-    return SparkCluster(provider, wish, run=lease_run_name(out), register=register, logs=Path(out) / CLUSTER)
+        cluster_request = machines_requested(resources, provider)
+    return SparkCluster(
+        provider, cluster_request, run=lease_run_name(out), register=register, logs=Path(out) / CLUSTER
+    )
 
 
 def paid_before(work: Path, register: LeaseRegister, provider: Provider, run: str) -> float:
@@ -187,7 +189,7 @@ def provider_catalog(provider: Provider) -> Catalog:
 def parallelism_of(cluster: RentedMachines) -> int:
     """The number of trials that keeps the largest cluster busy: one for each core."""
     cores = cluster.cores()
-    return max(1, sum(count * cores[name] for name, count in cluster.wish.largest().items()))
+    return max(1, sum(count * cores[name] for name, count in cluster.request.largest().items()))
 
 
 def cluster_trial_price(cluster: RentedMachines, parallelism: int) -> Price:
@@ -195,7 +197,7 @@ def cluster_trial_price(cluster: RentedMachines, parallelism: int) -> Price:
 
     For forecasts: what is paid is what the meter says.
     """
-    counts = cluster.wish.largest()
+    counts = cluster.request.largest()
     prices = {name: cluster.offer(name).price for name in counts}
     rate = sum(count * prices[name].usd_per_h for name, count in counts.items()) / parallelism
     first = prices[next(iter(counts))]
@@ -204,7 +206,7 @@ def cluster_trial_price(cluster: RentedMachines, parallelism: int) -> Price:
 
 def check_payable(cluster: RentedMachines) -> None:
     """BadInput if the rest of the budget does not pay for the smallest cluster."""
-    meter, counts = cluster.meter, cluster.wish.smallest()
+    meter, counts = cluster.meter, cluster.request.smallest()
     least_usd = sum(meter.least_usd(cluster.offer(name).price, count) for name, count in counts.items())
     if meter.left_usd + ROUNDING_USD >= least_usd:
         return

@@ -62,7 +62,7 @@ class PooledCluster:
 
         An order under way cannot be ended before `ordering_s`, and every end takes `ending_s`: both are paid.
         """
-        self._meter.ended(ending_s)
+        self._meter.note_release_time(ending_s)
         with self._lock:
             lease, usd = self.rental.record, usd + self._paid_usd
         if lease is not None and lease.machines:

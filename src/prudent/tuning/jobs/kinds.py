@@ -59,7 +59,7 @@ def _command(said: JobDocument, where: KeyPath, folder: Path, name: str, logs: P
     timeout_s = where.seconds(said, "timeout", -1.0)
     directory = folder / where.text(said, "directory", ".")
     environment = {key: str(value) for key, value in where.mapping(said, "environment").items()}
-    command = where.need(said, "command", "write the shell command to run.")
+    command = where.require(said, "command", "write the shell command to run.")
     measures, price, fraction = _declared(said, where, space, folder)
     with where / "command":
         return CommandJob(
@@ -163,7 +163,7 @@ def import_function(said: str, folder: Path) -> Callable[..., Any]:
 def space_of(said: JobDocument, where: KeyPath, folder: Path, catalog: Catalog | None = None) -> Space:
     """Parameters and rule; machine types are looked up in the price list of the file, else in `catalog`."""
     remedy = "name what can be chosen, like batch: [16, 64, 256]."
-    parameters = where.need(said, "parameters", remedy)
+    parameters = where.require(said, "parameters", remedy)
     with where / "parameters":
         if not isinstance(parameters, Mapping) or not parameters:
             raise BadInput(f"{parameters!r} are not parameters; {remedy}")
@@ -253,7 +253,7 @@ def command_on_machines(
     timeout_s = where.seconds(said, "timeout", -1.0)
     with where:
         return ClusterCommandJob(
-            where.need(said, "command", "write the shell command to run."),
+            where.require(said, "command", "write the shell command to run."),
             space,
             provider,
             measures,

@@ -156,15 +156,15 @@ class FractionGrid:
     def _fractions(self, candidates: Candidates) -> Array:
         return np.array([float(c[self._name]) for c in candidates.configurations], dtype=np.float64)
 
-    def look(self, history: History) -> FractionCandidates:
+    def pool_for(self, history: History) -> FractionCandidates:
         """The places for the next decision: all of a short list, else a part drawn for this decision."""
-        field = self.field(self._whole if self._whole is not None else self._drawn(history), history)
-        if not len(field.full):
+        pool = self.pool_of(self._whole if self._whole is not None else self._drawn(history), history)
+        if not len(pool.full):
             raise BadInput("No configuration can be run on the full data; add some with a fraction of 1.")
-        return field
+        return pool
 
-    def field(self, candidates: Candidates, history: History) -> FractionCandidates:
-        """Candidates as a field."""
+    def pool_of(self, candidates: Candidates, history: History) -> FractionCandidates:
+        """Candidates as a pool."""
         fractions, key = self._fractions(candidates), self._problem.space.key
         tried = {key(c) for c in history.configurations}
         keys = self._keys if candidates is self._whole else [key(c) for c in candidates.configurations]

@@ -54,11 +54,11 @@ class GpEic(Lynceus):
         )
 
     def _choose(
-        self, outlook: Acquisition, belief: Belief, allowed: Mask, best: float, money_left: float
+        self, acquisition: Acquisition, belief: Belief, allowed: Mask, best: float, money_left: float
     ) -> ScoredCandidate | None:
-        reward = np.where(allowed, outlook.reward(belief.mean, belief.std, best), -1.0)
+        reward = np.where(allowed, acquisition.reward(belief.mean, belief.std, best), -1.0)
         index = int(reward.argmax())
-        bill = outlook.bill(belief.mean, belief.std, best, money_left)
+        bill = acquisition.bill(belief.mean, belief.std, best, money_left)
         return ScoredCandidate(index, float(reward[index]), float(bill[index]))
 
     @property
@@ -69,10 +69,10 @@ class GpEic(Lynceus):
 class GpEi(GpEic):
     """Expected improvement of the objective alone; constraints only judge the answer."""
 
-    def _outlook(self, history: History, pool: Candidates) -> tuple[Belief, Acquisition]:
-        belief, outlook = super()._outlook(history, pool)
+    def _acquisition(self, history: History, pool: Candidates) -> tuple[Belief, Acquisition]:
+        belief, acquisition = super()._acquisition(history, pool)
         free = np.full(len(pool), np.inf)
-        return belief, dataclasses.replace(outlook, bound=free, others=np.ones(len(pool)), margins=())
+        return belief, dataclasses.replace(acquisition, bound=free, others=np.ones(len(pool)), margins=())
 
 
 class CherryPick(GpEic):

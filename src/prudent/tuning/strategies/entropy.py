@@ -53,7 +53,7 @@ def joint_draws(
     tests: Indices,
     representers: Indices,
     normals: Array,
-    band: tuple[Array, Array] | None = None,
+    interval: tuple[Array, Array] | None = None,
 ) -> PosteriorDraws:
     """Draws of setting h of a process in its own units; normals (d, r + 1) are the randomness."""
     from scipy.linalg import solve_triangular
@@ -68,7 +68,7 @@ def joint_draws(
     step = normals[:, :-1] @ factor.T, normals[:, :-1] @ within + normals[:, -1:] * own
     mean = part.mean * unit + process.scale.mean + process.offset
     none = np.full(len(representers), FAR)
-    lower, upper = band or (-none, none)
+    lower, upper = interval or (-none, none)
     return PosteriorDraws(
         mean[representers] + root * unit * step[0],
         np.ascontiguousarray((mean[tests] + root * unit * step[1]).T),

@@ -67,7 +67,7 @@ def warp_for(values: Array) -> Warp:
 
 
 class CurveBelief(Protocol):
-    """A Gaussian belief, on a warped scale, at each place of a field: mean (p,), std (p,)."""
+    """A Gaussian belief, on a warped scale, at each place of a pool: mean (p,), std (p,)."""
 
     mean: Array
     std: Array
@@ -77,7 +77,7 @@ class CurveBelief(Protocol):
 
 
 class GPCurve:
-    """A product process seen at the places of a field."""
+    """A product process seen at the places of a pool."""
 
     def __init__(self, process: ProductProcess) -> None:
         self.process = process
@@ -139,15 +139,13 @@ def _line(X: Array, s: Array, y: Array, basis: Basis) -> tuple[Array, float]:
 class Extrapolator:
     """Turns a history into curves. Pure in the history; it only remembers settings that it drew before."""
 
-    def __init__(
-        self, ground: FractionGrid, surrogate: str, paper: bool, seed: int, n_trees: int = 10
-    ) -> None:
-        self._ground, self._surrogate, self._seed, self._n_trees = ground, surrogate, seed, n_trees
+    def __init__(self, grid: FractionGrid, surrogate: str, paper: bool, seed: int, n_trees: int = 10) -> None:
+        self._grid, self._surrogate, self._seed, self._n_trees = grid, surrogate, seed, n_trees
         self._paper = paper
         self._rows: dict[int, tuple[Array, float, float]] = {}
         self._settings: dict[tuple[object, ...], ProductHyperparameters] = {}
 
-    def log_cost(self, history: History, field: FractionCandidates) -> CurveBelief:
+    def log_cost(self, history: History, pool: FractionCandidates) -> CurveBelief:
         """The belief of log(time x price)."""
         trials = [trial for trial in history.working if trial.time_s > 0]
         X, s, log_price = self._samples(trials)
@@ -157,9 +155,9 @@ class Extrapolator:
         shape = (
             FractionShape(proportional, plain=True) if self._paper else FractionShape(power_law, power=1.0)
         )
-        return self._curve("cost", trials, FractionSamples(X, s, y, extra), shape, history, field)
+        return self._curve("cost", trials, FractionSamples(X, s, y, extra), shape, history, pool)
 
-    def measure(self, name: str, history: History, field: FractionCandidates) -> tuple[CurveBelief, Warp]:
+    def measure(self, name: str, history: History, pool: FractionCandidates) -> tuple[CurveBelief, Warp]:
         """The belief of a measure that runs report at their end, and its scale."""
         trials = [trial for trial in history.trials if trial.finished and name in trial.measures]
         X, s, _ = self._samples(trials)
@@ -167,12 +165,12 @@ class Extrapolator:
         warp = warp_for(values)
         shape = FractionShape(saturating, plain=True) if self._paper else FractionShape(power_law)
         samples = FractionSamples(X, s, warp.forward(values), np.zeros(len(s)))
-        return self._curve(f"{name} {warp.name}", trials, samples, shape, history, field), warp
+        return self._curve(f"{name} {warp.name}", trials, samples, shape, history, pool), warp
 
     def _samples(self, trials: Sequence[Trial]) -> tuple[Array, Array, Array]:
         missing = [trial for trial in trials if trial.number not in self._rows]
         if missing:
-            found = self._ground.rows(trial.configuration for trial in missing)
+            found = self._grid.rows(trial.configuration for trial in missing)
             for trial, row, fraction, log_price in zip(missing, *found, strict=True):
                 self._rows[trial.number] = row, float(fraction), float(log_price)
         rows = [self._rows[trial.number] for trial in trials]
@@ -185,12 +183,12 @@ class Extrapolator:
         samples: FractionSamples,
         shape: FractionShape,
         history: History,
-        field: FractionCandidates,
+        pool: FractionCandidates,
     ) -> CurveBelief:
         fit = self._forest if self._surrogate == "trees" else self._process
         if history.pending:
             # A trial under way counts as if it came out as expected: no second one beside it.
-            pending = self._ground.rows(proposal.configuration for proposal in history.pending)[:2]
+            pending = self._grid.rows(proposal.configuration for proposal in history.pending)[:2]
             there = fit(name, trials, samples, shape, *pending)
             samples = FractionSamples(
                 np.concatenate([samples.X, pending[0]]),
@@ -198,7 +196,7 @@ class Extrapolator:
                 np.concatenate([samples.y, there.mean]),
                 np.concatenate([samples.extra_noise, np.zeros(len(there.mean))]),
             )
-        return fit(name, trials, samples, shape, field.features, field.fractions)
+        return fit(name, trials, samples, shape, pool.features, pool.fractions)
 
     def _process(
         self,
@@ -210,7 +208,7 @@ class Extrapolator:
         fractions: Array,
     ) -> CurveBelief:
         usual = USUAL_LOG_COST if name == "cost" else None
-        groups, size = self._ground.groups, last_refit(len(trials))
+        groups, size = self._grid.groups, last_refit(len(trials))
         key = (name, *(trial.number for trial in trials[:size]))
         if key not in self._settings:
             first = samples.first(size).without(shape)

@@ -103,10 +103,10 @@ class FabulinusOptions(FabolasOptions):
 class ModelSnapshot:
     """What is believed at one moment."""
 
-    field: FractionCandidates
+    pool: FractionCandidates
     cost: CurveBelief
     measures: dict[str, tuple[CurveBelief, Warp]]
-    prospect: GoalPosterior
+    posterior: GoalPosterior
 
 
 class Fabolas:
@@ -116,20 +116,20 @@ class Fabolas:
 
     def __init__(self, problem: Problem, options: FabolasOptions, seed: int) -> None:
         self._problem, self._options, self._seed = problem, options, seed
-        self._ground = FractionGrid(problem, seed)
+        self._grid = FractionGrid(problem, seed)
         self._extrapolator = Extrapolator(
-            self._ground, options.surrogate, options.curves == "paper", seed, options.trees
+            self._grid, options.surrogate, options.curves == "paper", seed, options.trees
         )
-        self._learner = SurrogateFitter(problem, "gp", seed)
+        self._fitter = SurrogateFitter(problem, "gp", seed)
         self._first = ScalingDesign(
             problem,
-            self._ground.ladder[:-1],
+            self._grid.ladder[:-1],
             options.start,
             options.start_configurations,
             options.start_fractions == "every",
             seed,
         )
-        self._views: dict[tuple[object, ...], ModelSnapshot] = {}
+        self._snapshots: dict[tuple[object, ...], ModelSnapshot] = {}
 
     def propose(self, history: History, money_left: float) -> Proposal | None:
         first = self._first.next(history, money_left)
@@ -137,36 +137,36 @@ class Fabolas:
             return first
         if not self._told(history):
             return None
-        view = self._view(history)
-        tests = self._affordable(view, money_left)
+        snapshot = self._snapshot(history)
+        tests = self._affordable(snapshot, money_left)
         if not len(tests):
             return None
-        bill = bill_usd(view.field, view.cost, tests) + self._options.overhead_usd
-        told = self._information(view, tests, bill)
+        bill = bill_usd(snapshot.pool, snapshot.cost, tests) + self._options.overhead_usd
+        told = self._information(snapshot, tests, bill)
         index = int((told / bill).argmax())
         if told[index] <= self._options.epsilon and self._options.epsilon > 0:
             return None
         place, usd = tests[index], float(bill[index]) - self._options.overhead_usd
-        likely = usd * math.exp(2.0 * min(float(view.cost.std[place]), 1.0))
+        likely = usd * math.exp(2.0 * min(float(snapshot.cost.std[place]), 1.0))
         why = f"tells most about the full data per dollar, for about {format_money(usd)}"
-        chosen = view.field.candidates.configurations[place]
+        chosen = snapshot.pool.candidates.configurations[place]
         return Proposal(dict(chosen), why, expected_usd=usd, likely_usd=min(likely, money_left))
 
     def recommend(self, history: History) -> Configuration | None:
         if not self._told(history):
             return None
-        view = self._view(history)
-        place = view.prospect.recommended(view.field.full, self._options.confidence)
-        return dict(view.field.candidates.configurations[place])
+        snapshot = self._snapshot(history)
+        place = snapshot.posterior.recommended(snapshot.pool.full, self._options.confidence)
+        return dict(snapshot.pool.candidates.configurations[place])
 
     def predict(self, history: History, configuration: Configuration) -> dict[str, float]:
         """What is expected of a configuration on the full data, and how surely; see `Predicting`."""
         if not self._told(history):
             return {}
-        at_full = self._problem.with_fraction(configuration, self._ground.ladder[-1])
-        field = self._ground.field(self._problem.candidates([at_full]), history)
-        view = self._seen(history, field)
-        return prediction_of(view.field, view.cost, view.measures, view.prospect)
+        at_full = self._problem.with_fraction(configuration, self._grid.ladder[-1])
+        pool = self._grid.pool_of(self._problem.candidates([at_full]), history)
+        snapshot = self._fitted(history, pool)
+        return prediction_of(snapshot.pool, snapshot.cost, snapshot.measures, snapshot.posterior)
 
     def _told(self, history: History) -> bool:
         """Whether there is something to learn from: a run with a time, and every measure of the goal."""
@@ -180,37 +180,37 @@ class Fabolas:
         """The goal's measures that runs report themselves."""
         return tuple(name for name in self._problem.goal.measures if name not in (COST, TIME))
 
-    def _view(self, history: History) -> ModelSnapshot:
+    def _snapshot(self, history: History) -> ModelSnapshot:
         key = (*(t.number for t in history), *(str(p.configuration) for p in history.pending))
-        if key not in self._views:
-            self._views = {key: self._seen(history, self._ground.look(history))}
-        return self._views[key]
+        if key not in self._snapshots:
+            self._snapshots = {key: self._fitted(history, self._grid.pool_for(history))}
+        return self._snapshots[key]
 
-    def _seen(self, history: History, field: FractionCandidates) -> ModelSnapshot:
-        cost = self._extrapolator.log_cost(history, field)
-        measures = {name: self._extrapolator.measure(name, history, field) for name in self._reported}
-        works = self._works(history, field.candidates)
+    def _fitted(self, history: History, pool: FractionCandidates) -> ModelSnapshot:
+        cost = self._extrapolator.log_cost(history, pool)
+        measures = {name: self._extrapolator.measure(name, history, pool) for name in self._reported}
+        works = self._works(history, pool.candidates)
         return ModelSnapshot(
-            field, cost, measures, goal_posterior(self._problem.goal, field, cost, measures, works)
+            pool, cost, measures, goal_posterior(self._problem.goal, pool, cost, measures, works)
         )
 
     def _works(self, history: History, candidates: Candidates) -> Array:
-        return self._learner.works(history, candidates)
+        return self._fitter.works(history, candidates)
 
-    def _affordable(self, view: ModelSnapshot, money_left: float) -> Indices:
+    def _affordable(self, snapshot: ModelSnapshot, money_left: float) -> Indices:
         """Untried tests that the money left pays for, a deviation above what is expected."""
-        tests, cost = view.field.tests, view.cost
-        billed = view.field.candidates
+        tests, cost = snapshot.pool.tests, snapshot.cost
+        billed = snapshot.pool.candidates
         upper = cost.mean[tests] + cost.std[tests]
         own_usd = np.maximum(money_left - billed.beside_usd[tests], 1e-12)
         return tests[(upper <= np.log(own_usd)) & billed.payable(money_left)[tests]]
 
-    def _information(self, view: ModelSnapshot, tests: Indices, bill: Array) -> Array:
+    def _information(self, snapshot: ModelSnapshot, tests: Indices, bill: Array) -> Array:
         """How much each test (k,), which costs its bill (k,), tells about the optimum on the full data."""
-        objective = view.prospect.objective
-        full = view.field.full
-        hope = view.prospect.sign * (objective.curve.mean + objective.offset) + objective.curve.std
-        return self._searched(view, tests, bill, self._foremost(full, hope[full]), ())
+        objective = snapshot.posterior.objective
+        full = snapshot.pool.full
+        hope = snapshot.posterior.sign * (objective.curve.mean + objective.offset) + objective.curve.std
+        return self._searched(snapshot, tests, bill, self._foremost(full, hope[full]), ())
 
     def _foremost(self, full: Indices, hope: Array) -> Indices:
         """The representers: where the optimum could well be."""
@@ -218,36 +218,38 @@ class Fabolas:
 
     def _searched(
         self,
-        view: ModelSnapshot,
+        snapshot: ModelSnapshot,
         tests: Indices,
         bill: Array,
         chosen: Indices,
-        bands: tuple[FeasibleInterval, ...],
+        intervals: tuple[FeasibleInterval, ...],
     ) -> Array:
-        """Entropy search for the optimum among representers, within bands if there are any.
+        """Entropy search for the optimum among representers, within intervals if there are any.
 
         Only the tests that shrink the variance of the representers most per dollar are searched: a test that
         moves none of them tells nothing.
         """
-        objective = view.prospect.objective
+        objective = snapshot.posterior.objective
         if isinstance(objective.curve, TreesCurve):
-            return self._searched_in_trees(view, tests, chosen)
+            return self._searched_in_trees(snapshot, tests, chosen)
         assert isinstance(objective.curve, GPCurve)
         curves: list[tuple[CurveBelief, FeasibleInterval | None]] = [(objective.curve, None)]
-        for band in bands:
-            if band.curve is objective.curve:
-                curves[0] = (band.curve, band)
+        for interval in intervals:
+            if interval.curve is objective.curve:
+                curves[0] = (interval.curve, interval)
             else:
-                curves.append((band.curve, band))
+                curves.append((interval.curve, interval))
         shrunk = np.sum([_shrunk(curve, tests, chosen) for curve, _ in curves], axis=0) / bill
         kept = np.sort(np.argsort(-shrunk, kind="stable")[: self._options.breadth])
         rng = rng_for(self._seed, "draws")
         settings = len(objective.curve.process.components)
         out = np.zeros(len(kept))
         for h in range(settings):
-            beliefs = [self._drawn(curve, band, h, tests[kept], chosen, rng) for curve, band in curves]
+            beliefs = [
+                self._drawn(curve, interval, h, tests[kept], chosen, rng) for curve, interval in curves
+            ]
             offset = objective.offset[chosen]
-            out += information(beliefs, view.prospect.sign, offset, self._options.nodes)
+            out += information(beliefs, snapshot.posterior.sign, offset, self._options.nodes)
         told = np.zeros(len(tests))
         told[kept] = np.maximum(out / settings, 1e-9)
         return told
@@ -255,7 +257,7 @@ class Fabolas:
     def _drawn(
         self,
         curve: CurveBelief,
-        band: FeasibleInterval | None,
+        interval: FeasibleInterval | None,
         h: int,
         tests: Indices,
         chosen: Indices,
@@ -263,11 +265,11 @@ class Fabolas:
     ) -> PosteriorDraws:
         assert isinstance(curve, GPCurve)
         normals = rng.standard_normal((self._options.draws, len(chosen) + 1))
-        bounds = None if band is None else (band.lower[chosen], band.upper[chosen])
+        bounds = None if interval is None else (interval.lower[chosen], interval.upper[chosen])
         return joint_draws(curve.process, h % len(curve.process.components), tests, chosen, normals, bounds)
 
-    def _searched_in_trees(self, view: ModelSnapshot, tests: Indices, chosen: Indices) -> Array:
-        objective, sign = view.prospect.objective, view.prospect.sign
+    def _searched_in_trees(self, snapshot: ModelSnapshot, tests: Indices, chosen: Indices) -> Array:
+        objective, sign = snapshot.posterior.objective, snapshot.posterior.sign
         curve = objective.curve
         assert isinstance(curve, TreesCurve)
         line, weights = hermite_nodes(self._options.nodes)
@@ -294,32 +296,32 @@ class Fabulinus(Fabolas):
 
     Options = FabulinusOptions
 
-    def _information(self, view: ModelSnapshot, tests: Indices, bill: Array) -> Array:
-        options, prospect, full = self._options, view.prospect, view.field.full
+    def _information(self, snapshot: ModelSnapshot, tests: Indices, bill: Array) -> Array:
+        options, posterior, full = self._options, snapshot.posterior, snapshot.pool.full
         assert isinstance(options, FabulinusOptions)
-        if not prospect.bands:
-            return super()._information(view, tests, bill)
+        if not posterior.intervals:
+            return super()._information(snapshot, tests, bill)
         if options.acquisition == "constrained" and options.surrogate == "gp":
-            chosen = self._foremost(full, self._hope(view))
-            return self._searched(view, tests, bill, chosen, prospect.bands)
-        promise = prospect.cea(tests, full, options.confidence)
+            chosen = self._foremost(full, self._hope(snapshot))
+            return self._searched(snapshot, tests, bill, chosen, posterior.intervals)
+        promise = posterior.cea(tests, full, options.confidence)
         out = np.zeros(len(tests))
         count = max(1, math.ceil(options.beta * len(tests)))
         luck = rng_for(self._seed, "beta", len(tests)).random(len(tests))
         best = np.lexsort((luck, -promise))[:count]
-        out[best] = super()._information(view, tests[best], bill[best]) * promise[best]
+        out[best] = super()._information(snapshot, tests[best], bill[best]) * promise[best]
         return out
 
-    def _hope(self, view: ModelSnapshot) -> Array:
+    def _hope(self, snapshot: ModelSnapshot) -> Array:
         """An optimistic look at every configuration: its value times the chance that it is allowed."""
-        prospect, full = view.prospect, view.field.full
-        curve = prospect.objective.curve
-        value = prospect.value(curve.mean[full] + prospect.sign * curve.std[full], full)
-        chance = prospect.works[full].copy()
-        for band in prospect.bands:
-            mean, std = band.curve.mean[full], band.curve.std[full]
-            nearest = np.clip(mean, band.lower[full], band.upper[full])
+        posterior, full = snapshot.posterior, snapshot.pool.full
+        curve = posterior.objective.curve
+        value = posterior.value(curve.mean[full] + posterior.sign * curve.std[full], full)
+        chance = posterior.works[full].copy()
+        for interval in posterior.intervals:
+            mean, std = interval.curve.mean[full], interval.curve.std[full]
+            nearest = np.clip(mean, interval.lower[full], interval.upper[full])
             mean = mean + np.clip(nearest - mean, -std, std)
-            chance *= band.probability(mean, std, full)
+            chance *= interval.probability(mean, std, full)
         low = float(value.min())
         return (value - low + 1e-12) * chance

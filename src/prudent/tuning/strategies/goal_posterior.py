@@ -46,15 +46,15 @@ class FeasibleInterval:
 
 @dataclass(frozen=True, eq=False)
 class GoalPosterior:
-    """The goal at the places of a field, by what is believed.
+    """The goal at the places of a pool, by what is believed.
 
-    sign: 1 where the objective is maximised, -1 where minimised; bands: what the constraints demand, one per
+    sign: 1 where the objective is maximised, -1 where minimised; intervals: what the constraints demand, one per
     curve; works (p,): the probability that a run does not fail.
     """
 
     objective: ScaledMeasure
     sign: float
-    bands: tuple[FeasibleInterval, ...]
+    intervals: tuple[FeasibleInterval, ...]
     works: Array
 
     def value(self, mean: Array, places: Indices) -> Array:
@@ -64,16 +64,18 @@ class GoalPosterior:
     def probability(self, places: Indices) -> Array:
         """P(every constraint holds) at places (t,)."""
         out = self.works[places].copy()
-        for band in self.bands:
-            out *= band.probability(band.curve.mean[places], band.curve.std[places], places)
+        for interval in self.intervals:
+            out *= interval.probability(interval.curve.mean[places], interval.curve.std[places], places)
         return out
 
     def excess(self, places: Indices) -> Array:
         """How far the predictions at places (t,) miss the constraints, on the scales of the beliefs."""
         out = np.zeros(len(places))
-        for band in self.bands:
-            mean = band.curve.mean[places]
-            out += np.maximum(mean - band.upper[places], 0.0) + np.maximum(band.lower[places] - mean, 0.0)
+        for interval in self.intervals:
+            mean = interval.curve.mean[places]
+            out += np.maximum(mean - interval.upper[places], 0.0) + np.maximum(
+                interval.lower[places] - mean, 0.0
+            )
         return out
 
     def recommended(self, places: Indices, confidence: float) -> int:
@@ -90,8 +92,8 @@ class GoalPosterior:
     def probability_after(self, tests: Indices, places: Indices) -> Array:
         """The same (k, t) after each of k tests came out as predicted."""
         out = np.broadcast_to(self.works[places], (len(tests), len(places))).copy()
-        for band in self.bands:
-            out *= band.probability(*band.curve.after(tests, places), places)
+        for interval in self.intervals:
+            out *= interval.probability(*interval.curve.after(tests, places), places)
         return out
 
     def cea(self, tests: Indices, places: Indices, confidence: float) -> Array:
@@ -131,47 +133,49 @@ def incumbent(value: Array, chance: Array, confidence: float) -> NDArray[np.int6
 
 def goal_posterior(
     goal: Goal,
-    field: FractionCandidates,
+    pool: FractionCandidates,
     cost: CurveBelief,
     measures: dict[str, tuple[CurveBelief, Warp]],
     works: Array,
 ) -> GoalPosterior:
     """Read a goal on the scales of the beliefs: time is cost over price, so one curve serves both."""
-    none = np.zeros(len(field))
+    none = np.zeros(len(pool))
 
-    def aspect(measure: str) -> ScaledMeasure:
+    def scaled(measure: str) -> ScaledMeasure:
         if measure == COST:
             return ScaledMeasure(cost, LOG, none)
         if measure == TIME:
-            return ScaledMeasure(cost, LOG, -field.log_price)
+            return ScaledMeasure(cost, LOG, -pool.log_price)
         return ScaledMeasure(*measures[measure], none)
 
-    bands: dict[int, FeasibleInterval] = {}
+    intervals: dict[int, FeasibleInterval] = {}
     for constraint in goal.constraints:
-        side = aspect(constraint.measure)
-        bound = float(side.warp.forward(np.array([constraint.bound]))[0]) - side.offset
+        measure = scaled(constraint.measure)
+        bound = float(measure.warp.forward(np.array([constraint.bound]))[0]) - measure.offset
         if constraint.measure == COST and constraint.is_upper:
-            bound = np.where(_least_cost_usd(field) > constraint.bound, -math.inf, bound)
-        band = bands.get(id(side.curve), FeasibleInterval(side.curve, none - math.inf, none + math.inf))
+            bound = np.where(_least_cost_usd(pool) > constraint.bound, -math.inf, bound)
+        interval = intervals.get(
+            id(measure.curve), FeasibleInterval(measure.curve, none - math.inf, none + math.inf)
+        )
         if constraint.is_upper:
-            band = FeasibleInterval(side.curve, band.lower, np.minimum(band.upper, bound))
+            interval = FeasibleInterval(measure.curve, interval.lower, np.minimum(interval.upper, bound))
         else:
-            band = FeasibleInterval(side.curve, np.maximum(band.lower, bound), band.upper)
-        bands[id(side.curve)] = band
+            interval = FeasibleInterval(measure.curve, np.maximum(interval.lower, bound), interval.upper)
+        intervals[id(measure.curve)] = interval
     sign = -1.0 if goal.minimise else 1.0
-    return GoalPosterior(aspect(goal.measure), sign, tuple(bands.values()), works)
+    return GoalPosterior(scaled(goal.measure), sign, tuple(intervals.values()), works)
 
 
-def _least_cost_usd(field: FractionCandidates) -> Array:
+def _least_cost_usd(pool: FractionCandidates) -> Array:
     """What the time of even the shortest run at each place costs."""
-    return np.asarray(field.candidates.minimum_s * field.candidates.usd_per_s)
+    return np.asarray(pool.candidates.minimum_s * pool.candidates.usd_per_s)
 
 
-def bill_usd(field: FractionCandidates, cost: CurveBelief, places: Indices | Sequence[int]) -> Array:
+def bill_usd(pool: FractionCandidates, cost: CurveBelief, places: Indices | Sequence[int]) -> Array:
     """Expected dollars of a run at places; a wild uncertainty is not allowed to make it infinite."""
     spread = np.minimum(cost.std[places], 1.5)
     own_usd = np.exp(cost.mean[places] + spread**2 / 2.0)
-    billed = field.candidates
+    billed = pool.candidates
     return np.asarray(np.maximum(own_usd + billed.beside_usd[places], billed.least_usd[places]))
 
 
@@ -180,18 +184,18 @@ INTERVAL_Z = 1.959963984540054
 
 
 def prediction_of(
-    field: FractionCandidates,
+    pool: FractionCandidates,
     cost: CurveBelief,
     measures: dict[str, tuple[CurveBelief, Warp]],
-    prospect: GoalPosterior,
+    posterior: GoalPosterior,
 ) -> dict[str, float]:
     """Median, deviation and 95 % interval of every measure at the field's only place."""
     out: dict[str, float] = {}
     for name, (curve, warp) in measures.items():
         out |= _told(name, curve, warp, 0.0)
     out |= _told(COST, cost, LOG, 0.0)
-    out |= _told(TIME, cost, LOG, -float(field.log_price[0]))
-    out["probability_feasible"] = float(prospect.probability(np.array([0]))[0])
+    out |= _told(TIME, cost, LOG, -float(pool.log_price[0]))
+    out["probability_feasible"] = float(posterior.probability(np.array([0]))[0])
     return out
 
 

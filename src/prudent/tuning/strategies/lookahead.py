@@ -141,29 +141,31 @@ class LookaheadSettings:
 
 
 def choose(
-    outlook: Acquisition,
+    acquisition: Acquisition,
     belief: Belief,
     allowed: Mask,
     best: float,
     money_left: float,
-    sight: LookaheadSettings,
+    settings: LookaheadSettings,
 ) -> ScoredCandidate | None:
-    """The candidate with the best reward per dollar, looking ahead by `sight`; None if none is allowed."""
+    """The candidate with the best reward per dollar, looking ahead by `settings`; None if none is allowed."""
     mean, std = belief.mean, belief.std
-    reward = outlook.reward(mean, std, best)
-    bill = outlook.bill(mean, std, best, money_left)
+    reward = acquisition.reward(mean, std, best)
+    bill = acquisition.bill(mean, std, best, money_left)
     ratio = np.where(allowed, reward / bill, -1.0)
     if not allowed.any():
         return None
-    if sight.depth == 0:
+    if settings.depth == 0:
         index = int(ratio.argmax())
         return ScoredCandidate(index, float(reward[index]), float(bill[index]))
     if len(ratio) > BREADTH:
         near = np.sort(np.argpartition(-ratio, BREADTH)[:BREADTH])
-        choice = choose(outlook.narrowed(near), belief.narrowed(near), allowed[near], best, money_left, sight)
+        choice = choose(
+            acquisition.narrowed(near), belief.narrowed(near), allowed[near], best, money_left, settings
+        )
         return None if choice is None else replace(choice, index=int(near[choice.index]))
     firsts = np.flatnonzero(allowed)
-    total, spent = _future(outlook, belief, allowed, firsts, best, money_left, sight)
+    total, spent = _future(acquisition, belief, allowed, firsts, best, money_left, settings)
     score = (reward[firsts] + total) / (bill[firsts] + spent)
     place = int(score.argmax())
     index = int(firsts[place])
@@ -171,38 +173,38 @@ def choose(
 
 
 def explore(
-    outlook: Acquisition, belief: Belief, allowed: Mask, best: float, money_left: float
+    acquisition: Acquisition, belief: Belief, allowed: Mask, best: float, money_left: float
 ) -> ScoredCandidate:
     """Where least is known per dollar: for when nothing is feasible and the model sees no hope anywhere.
 
     It is the model that must be wrong then, or the goal; only other runs can tell which.
     """
-    bill = outlook.bill(belief.mean, belief.std, best, money_left)
-    index = int(np.where(allowed, (belief.std + outlook.cost_std) / bill, -1.0).argmax())
+    bill = acquisition.bill(belief.mean, belief.std, best, money_left)
+    index = int(np.where(allowed, (belief.std + acquisition.cost_std) / bill, -1.0).argmax())
     return ScoredCandidate(index, 0.0, float(bill[index]))
 
 
 def _future(
-    outlook: Acquisition,
+    acquisition: Acquisition,
     belief: Belief,
     allowed: Mask,
     firsts: NDArray[np.int64],
     best: float,
     money_left: float,
-    sight: LookaheadSettings,
+    settings: LookaheadSettings,
 ) -> tuple[Array, Array]:
     """Discounted reward and bill of what follows each of `firsts` (f,), level by level."""
-    nodes, shifts, weights = sight.points
+    nodes, shifts, weights = settings.points
     count = len(nodes)
-    trail = _FantasyPaths.start(outlook, belief, firsts, best, money_left)
+    trail = _FantasyPaths.start(acquisition, belief, firsts, best, money_left)
     owner = np.arange(len(firsts))
     reward, bill = np.zeros(len(firsts)), np.zeros(len(firsts))
-    for _ in range(sight.depth):
+    for _ in range(settings.depth):
         # every path so far, once per node of the belief at its last step
-        trail = trail.branch(outlook, nodes, shifts, weights)
+        trail = trail.branch(acquisition, nodes, shifts, weights)
         owner = np.repeat(owner, count)
-        step = _follow_up(outlook, belief, allowed, trail, sight)
-        share = trail.share * step.possible * sight.gamma
+        step = _follow_up(acquisition, belief, allowed, trail, settings)
+        share = trail.share * step.possible * settings.gamma
         np.add.at(reward, owner, share * step.reward)
         np.add.at(bill, owner, share * step.bill)
         trail = trail.extend(share, step)
@@ -242,30 +244,35 @@ class _FantasyPaths:
 
     @classmethod
     def start(
-        cls, outlook: Acquisition, belief: Belief, firsts: NDArray[np.int64], best: float, money_left: float
+        cls,
+        acquisition: Acquisition,
+        belief: Belief,
+        firsts: NDArray[np.int64],
+        best: float,
+        money_left: float,
     ) -> _FantasyPaths:
         size = len(firsts)
         return cls(
             firsts[:, None],
             np.empty((size, 0)),
-            [np.empty((size, 0)) for _ in outlook.margins],
+            [np.empty((size, 0)) for _ in acquisition.margins],
             belief.mean[firsts],
             belief.std[firsts],
-            [(margin.mean[firsts], margin.std[firsts]) for margin in outlook.margins],
+            [(margin.mean[firsts], margin.std[firsts]) for margin in acquisition.margins],
             np.full(size, best),
             np.full(size, money_left),
             np.ones(size),
         )
 
-    def branch(self, outlook: Acquisition, nodes: Array, shifts: Array, weights: Array) -> _FantasyPaths:
+    def branch(self, acquisition: Acquisition, nodes: Array, shifts: Array, weights: Array) -> _FantasyPaths:
         """Play the last step of every path, once for each node (pair); k becomes k · nodes."""
         count = len(nodes)
         paths, last = np.repeat(self.paths, count, axis=0), np.repeat(self.paths[:, -1], count)
         outcomes = (self.mean[:, None] + self.std[:, None] * nodes).reshape(-1)
         margins = [(mean[:, None] + std[:, None] * shifts).reshape(-1) for mean, std in self.margins]
         bests = np.repeat(self.bests, count)
-        money = np.repeat(self.money, count) - _paid(outlook, outcomes, last, bests)
-        holds = outcomes <= outlook.bound[last]
+        money = np.repeat(self.money, count) - _paid(acquisition, outcomes, last, bests)
+        holds = outcomes <= acquisition.bound[last]
         for margin in margins:
             holds &= margin >= 0
         return _FantasyPaths(
@@ -290,16 +297,16 @@ class _FantasyPaths:
 
 
 def _follow_up(
-    outlook: Acquisition, belief: Belief, allowed: Mask, trail: _FantasyPaths, sight: LookaheadSettings
+    acquisition: Acquisition, belief: Belief, allowed: Mask, trail: _FantasyPaths, settings: LookaheadSettings
 ) -> _FollowUps:
     rows, bests, money = np.arange(len(trail.paths)), trail.bests[:, None], trail.money[:, None]
     mean, std = belief.given(trail.paths, trail.values)
     margins = [
         margin.given(trail.paths, values)
-        for margin, values in zip(outlook.margins, trail.margin_values, strict=True)
+        for margin, values in zip(acquisition.margins, trail.margin_values, strict=True)
     ]
-    reward = outlook.reward(mean, std, bests, outlook.others * probability_kept(margins))
-    free = outlook.affordable(mean, std, money, sight.confidence_z) & allowed
+    reward = acquisition.reward(mean, std, bests, acquisition.others * probability_kept(margins))
+    free = acquisition.affordable(mean, std, money, settings.confidence_z) & allowed
     free[rows[:, None], trail.paths] = False
     worth = np.where(free, reward, -1.0)
     index = worth.argmax(axis=1)
@@ -307,19 +314,21 @@ def _follow_up(
         index,
         free[rows, index].astype(np.float64),
         reward[rows, index],
-        outlook.bill(mean, std, bests, money)[rows, index],
+        acquisition.bill(mean, std, bests, money)[rows, index],
         mean[rows, index],
         std[rows, index],
         [(here[rows, index], spread[rows, index]) for here, spread in margins],
     )
 
 
-def _paid(outlook: Acquisition, outcomes: Array, last: NDArray[np.int64], bests: Array) -> Array:
+def _paid(acquisition: Acquisition, outcomes: Array, last: NDArray[np.int64], bests: Array) -> Array:
     """Dollars that a pretended outcome takes from the money left."""
-    log_cost = outcomes if outlook.is_cost else outlook.cost_mean[last]
-    cap = outlook.cap[last]
-    if outlook.cut_at_best:
+    log_cost = outcomes if acquisition.is_cost else acquisition.cost_mean[last]
+    cap = acquisition.cap[last]
+    if acquisition.cut_at_best:
         cap = np.minimum(cap, bests)
     own = np.exp(np.minimum(np.minimum(log_cost, cap), math.log(1e300)))
-    beside, least = (np.broadcast_to(usd, outlook.cap.shape)[last] for usd in (outlook.beside, outlook.least))
+    beside, least = (
+        np.broadcast_to(usd, acquisition.cap.shape)[last] for usd in (acquisition.beside, acquisition.least)
+    )
     return np.asarray(np.maximum(own + beside, least))

@@ -85,27 +85,27 @@ class Lynceus:
         self._problem = problem
         self._options = options
         self._seed = seed
-        self._learner = SurrogateFitter(problem, options.surrogate, seed, options.trees)
+        self._fitter = SurrogateFitter(problem, options.surrogate, seed, options.trees)
         self._starts: dict[int, list[Configuration]] = {}
 
     def propose(self, history: History, money_left: float) -> Proposal | None:
         if self._is_early(history):
-            return self._first(history, money_left)
+            return self._initial(history, money_left)
         pool, allowed = candidate_pool(self._problem, history, self._seed, self._full_only)
         allowed = allowed & self._eligible(pool, history) & pool.payable(money_left)
         if not allowed.any():
             return None
-        belief, outlook = self._outlook(history, pool)
+        belief, acquisition = self._acquisition(history, pool)
         best = self._best_loss(history, belief)
-        choice = self._choose(outlook, belief, allowed, best, money_left)
+        choice = self._choose(acquisition, belief, allowed, best, money_left)
         if choice is not None and choice.reward <= 0 and history.best is None:
-            choice = explore(outlook, belief, allowed, best, money_left)
+            choice = explore(acquisition, belief, allowed, best, money_left)
         elif choice is None or self._is_enough(choice, history):
             return None
-        likely = math.exp(float(outlook.cost_mean[choice.index] + 2 * outlook.cost_std[choice.index]))
+        likely = math.exp(float(acquisition.cost_mean[choice.index] + 2 * acquisition.cost_std[choice.index]))
         return Proposal(
             pool.configurations[choice.index],
-            self._why(outlook, choice.index, choice.bill_usd),
+            self._why(acquisition, choice.index, choice.bill_usd),
             expected_usd=choice.bill_usd,
             likely_usd=min(likely, money_left),
             cap_usd=max(SURPRISE_FACTOR * choice.bill_usd, SURPRISE_SHARE * money_left),
@@ -115,12 +115,14 @@ class Lynceus:
         return best_configuration(history)
 
     def _choose(
-        self, outlook: Acquisition, belief: Belief, allowed: Mask, best: float, money_left: float
+        self, acquisition: Acquisition, belief: Belief, allowed: Mask, best: float, money_left: float
     ) -> ScoredCandidate | None:
-        sight = self._sight()
+        settings = self._lookahead_settings()
         if not self._problem.early_stop:
-            allowed = allowed & outlook.affordable(belief.mean, belief.std, money_left, sight.confidence_z)
-        return choose(outlook, belief, allowed, best, money_left, sight)
+            allowed = allowed & acquisition.affordable(
+                belief.mean, belief.std, money_left, settings.confidence_z
+            )
+        return choose(acquisition, belief, allowed, best, money_left, settings)
 
     def _is_enough(self, choice: ScoredCandidate, history: History) -> bool:
         """Whether the best that could be run next is not worth it."""
@@ -149,7 +151,7 @@ class Lynceus:
             told = any(trial.finished and measure in trial.measures for trial in history)
         return taken < self._options.start_trials or not told
 
-    def _first(self, history: History, money_left: float) -> Proposal | None:
+    def _initial(self, history: History, money_left: float) -> Proposal | None:
         """The next of the first trials; more of them while none has told anything."""
         tried = {self._problem.space.key(c) for c in history.configurations}
         count = max(self._options.start_trials, 2 * len(tried) + 1)
@@ -174,7 +176,7 @@ class Lynceus:
             return None
         return pool.configurations[int(np.where(allowed, pool.least_usd, np.inf).argmin())]
 
-    def _sight(self) -> LookaheadSettings:
+    def _lookahead_settings(self) -> LookaheadSettings:
         from scipy.special import ndtri
 
         options = self._options
@@ -182,41 +184,41 @@ class Lynceus:
             options.lookahead, options.nodes, options.gamma, float(ndtri(options.confidence))
         )
 
-    def _outlook(self, history: History, pool: Candidates) -> tuple[Belief, Acquisition]:
+    def _acquisition(self, history: History, pool: Candidates) -> tuple[Belief, Acquisition]:
         """The belief of the objective, and everything else the goal speaks of, at the candidates."""
         problem, goal = self._problem, self._problem.goal
-        cost = self._learner.log_cost(history, pool)
+        cost = self._fitter.log_cost(history, pool)
         log_price = np.log(np.maximum(pool.usd_per_s, CHEAPEST_USD_PER_S))
-        bound, others = np.full(len(pool), np.inf), self._learner.works(history, pool)
+        bound, others = np.full(len(pool), np.inf), self._fitter.works(history, pool)
         margins: list[Belief] = []
         for constraint in goal.constraints:
             limit = _as_log_cost(constraint, log_price)
             if limit is None:
-                margin = self._learner.margin(constraint, history, pool)
+                margin = self._fitter.margin(constraint, history, pool)
                 margins += [] if margin is None else [margin]
             elif constraint.is_upper:
                 bound = np.minimum(bound, limit)
         cap = bound.copy() if problem.early_stop else np.full(len(pool), np.inf)
         floor = np.where(pool.minimum_s > 0, np.log(np.maximum(pool.minimum_s, 1e-9)) + log_price, -np.inf)
         if goal.measure == COST:
-            outlook = Acquisition(
+            acquisition = Acquisition(
                 True, cost.mean, cost.std, bound, floor, others, cap, problem.early_stop, tuple(margins),
                 pool.beside_usd, pool.least_usd,
             )  # fmt: skip
-            return cost, outlook
+            return cost, acquisition
         others = others * probability_below(cost.mean, cost.std, bound)
         unbounded = np.full(len(pool), np.inf)
-        outlook = Acquisition(
+        acquisition = Acquisition(
             False, cost.mean, cost.std, unbounded, floor, others, cap, False, tuple(margins),
             pool.beside_usd, pool.least_usd,
         )  # fmt: skip
-        return self._objective(history, pool, cost, log_price), outlook
+        return self._objective(history, pool, cost, log_price), acquisition
 
     def _objective(self, history: History, pool: Candidates, cost: Belief, log_price: Array) -> Belief:
         goal = self._problem.goal
         if goal.measure == TIME:
             return ShiftedBelief(cost, -log_price, 1.0 if goal.minimise else -1.0)
-        belief = self._learner.measure(goal.measure, history, pool)
+        belief = self._fitter.measure(goal.measure, history, pool)
         assert belief is not None, "the first trials go on until the objective was measured"
         return ShiftedBelief(belief, np.zeros(len(pool)), 1.0 if goal.minimise else -1.0)
 
@@ -235,8 +237,8 @@ class Lynceus:
             value = math.log(max(value, 1e-12))
         return goal.loss(value)
 
-    def _why(self, outlook: Acquisition, index: int, bill_usd: float) -> str:
-        mean, std = float(outlook.cost_mean[index]), float(outlook.cost_std[index])
+    def _why(self, acquisition: Acquisition, index: int, bill_usd: float) -> str:
+        mean, std = float(acquisition.cost_mean[index]), float(acquisition.cost_std[index])
         expected = format_money(math.exp(mean))
         return f"expects {expected} a run (x/÷ {math.exp(std):.1f}), for about {format_money(bill_usd)} now"
 

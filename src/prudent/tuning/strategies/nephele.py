@@ -69,8 +69,8 @@ class Nephele(Lynceus):
         if problem.fraction is not None and options.halving and not self._full_only:
             self._halving = HalvingDesign(problem, options.halving, seed)
 
-    def _sight(self) -> LookaheadSettings:
-        return dataclasses.replace(super()._sight(), margin_nodes=self._nephele.accuracy_nodes)
+    def _lookahead_settings(self) -> LookaheadSettings:
+        return dataclasses.replace(super()._lookahead_settings(), margin_nodes=self._nephele.accuracy_nodes)
 
     def _is_early(self, history: History) -> bool:
         spent = sum(trial.spent_usd for trial in history)
@@ -81,25 +81,25 @@ class Nephele(Lynceus):
             return True
         return super()._is_early(history)
 
-    def _first(self, history: History, money_left: float) -> Proposal | None:
+    def _initial(self, history: History, money_left: float) -> Proposal | None:
         configuration = None if self._halving is None else self._halving.next(history)
         if configuration is None:
-            return super()._first(history, money_left)
+            return super()._initial(history, money_left)
         share = float(configuration[str(self._problem.fraction)])
         why = f"first look, on {share:.3g} of the data"
         return Proposal(configuration, why, cap_usd=first_cap_usd(self._problem, configuration, money_left))
 
     def _choose(
-        self, outlook: Acquisition, belief: Belief, allowed: Mask, best: float, money_left: float
+        self, acquisition: Acquisition, belief: Belief, allowed: Mask, best: float, money_left: float
     ) -> ScoredCandidate | None:
         if self._nephele.feasible == "probability":
-            return super()._choose(outlook, belief, allowed, best, money_left)
-        promising = allowed & _feasible_by_means(outlook, belief, money_left)
+            return super()._choose(acquisition, belief, allowed, best, money_left)
+        promising = allowed & _feasible_by_means(acquisition, belief, money_left)
         if promising.any():
-            return super()._choose(outlook, belief, promising, best, money_left)
+            return super()._choose(acquisition, belief, promising, best, money_left)
         free = np.flatnonzero(allowed)
         index = int(rng_for(self._seed, "nephele", len(free)).choice(free))
-        bill = outlook.bill(belief.mean, belief.std, best, money_left)
+        bill = acquisition.bill(belief.mean, belief.std, best, money_left)
         return ScoredCandidate(index, math.inf, float(bill[index]))
 
     def _eligible(self, pool: Candidates, history: History) -> Mask:
@@ -109,11 +109,11 @@ class Nephele(Lynceus):
         return eligible & ~dropped(self._problem, history, pool)
 
 
-def _feasible_by_means(outlook: Acquisition, belief: Belief, money_left: float) -> Mask:
+def _feasible_by_means(acquisition: Acquisition, belief: Belief, money_left: float) -> Mask:
     """Γ: candidates whose predicted means keep every constraint and the money left."""
-    kept = belief.mean <= outlook.bound
-    kept &= outlook.cost_mean <= math.log(max(money_left, 1e-12))
-    for margin in outlook.margins:
+    kept = belief.mean <= acquisition.bound
+    kept &= acquisition.cost_mean <= math.log(max(money_left, 1e-12))
+    for margin in acquisition.margins:
         kept &= margin.mean >= 0
     return np.asarray(kept)
 

@@ -274,8 +274,8 @@ class Study:
         if likely is None:
             early = early_limit(self.problem, ask.configuration, ask.price, self.best)
             likely = min(ask.price.bill_usd(early.seconds), left * UNKNOWN_SHARE)
-        elif ask.price.beside_s:
-            likely += ask.price.cost_usd(ask.price.beside_s)
+        elif ask.price.overhead_s:
+            likely += ask.price.cost_usd(ask.price.overhead_s)
         return min(left, max(likely, ask.price.least_usd))
 
     def _begin(self, ask: PendingTrial, reserve_usd: float) -> PendingTrial:

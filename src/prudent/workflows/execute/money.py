@@ -209,7 +209,7 @@ class LeaseCostMeter:
                 until_s=None if hold.until_s is None else hold.until_s - zero_s,
             )
             for name, lease in self._leases().items()
-            for hold in lease.holds
+            for hold in lease.rental_periods
         )
 
     def vm_used(self, vm: str, now_s: float) -> None:

@@ -48,9 +48,9 @@ def fingerprints_of(directory: str, names: Iterable[str]) -> dict[str, Fingerpri
 def same_content(one: Fingerprint, other: Fingerprint) -> bool:
     """Whether two fingerprints are of the same content, as far as they can tell.
 
-    >>> same({"size": 3, "mtime_ns": 1, "digest": "a"}, {"size": 3, "mtime_ns": 2, "digest": "a"})
+    >>> same_content({"size": 3, "mtime_ns": 1, "digest": "a"}, {"size": 3, "mtime_ns": 2, "digest": "a"})
     True
-    >>> same({"size": 3, "mtime_ns": 1}, {"size": 3, "mtime_ns": 2})
+    >>> same_content({"size": 3, "mtime_ns": 1}, {"size": 3, "mtime_ns": 2})
     False
     """
     if "digest" in one and "digest" in other:

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from prudent.training.engines.spark.perceptron import _LineServer, verified_progress
-from prudent.training.engines.spark.perceptron_group import RendezvousServer, _prove, rendezvous_store
+from prudent.training.engines.spark.perceptron_group import RendezvousServer, _authenticate, rendezvous_store
 from prudent.training.engines.spark.perceptron_worker import _train, sign_line
 
 # Imported where it is used: every process of the tests reads this file, and one of them runs it.
-pytestmark = pytest.mark.skipif(find_spec("torch") is None, failure_reason="needs torch")
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 SECRET, OTHER = b"s" * 32, b"o" * 32
 
 
@@ -84,8 +84,8 @@ def test_a_peer_must_prove_that_it_knows_the_secret(theirs: bytes, outcome: str 
     to_one, to_zero = queue.Queue[Any](), queue.Queue[Any]()
     with ThreadPoolExecutor() as threads:
         tries = [
-            threads.submit(_prove, torch, _Lines(to_one, to_zero), 0, 2, SECRET),
-            threads.submit(_prove, torch, _Lines(to_zero, to_one), 1, 2, theirs),
+            threads.submit(_authenticate, torch, _Lines(to_one, to_zero), 0, 2, SECRET),
+            threads.submit(_authenticate, torch, _Lines(to_zero, to_one), 1, 2, theirs),
         ]
         for one in tries:
             found = one.exception(60)

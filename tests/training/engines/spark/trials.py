@@ -79,7 +79,13 @@ def bench(work: Path, domain: str, file: Path) -> Bench:
     dataset = read_dataset(file, "libsvm", domain=domain, cache=work / "cache")
     store, classes = work / "store", len(dataset.classes)
     SharedDataset.write(store, dataset, splits_of(dataset, request.validation, request.seed))
-    setup = {"store": str(store), "memory_mb": 500.0, "seed": request.seed, "threads": 1, "classes": classes}
+    setup = {
+        "data_folder": str(store),
+        "memory_mb": 500.0,
+        "seed": request.seed,
+        "threads": 1,
+        "classes": classes,
+    }
     found = domain_of(domain)
     setup |= {"task": found.task, "metric": found.metric_for(classes), "target": dataset.target}
     return Bench(file, session._context, open_context(setup), session.description)

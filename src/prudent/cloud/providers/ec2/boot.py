@@ -1,7 +1,8 @@
-"""What a new machine does first: the dead-man's switch, its host key, then what a run needs.
+"""What a machine on EC2 starts from: its image, and what it does first.
 
-The machine gets it as user-data, a cloud-config document, which Amazon Linux, Debian and most other images
-understand. The switch comes before everything that can fail: a machine whose set-up hangs ends as well.
+The first commands are the dead-man's switch, the host key, then what a run needs. The machine gets them as
+user-data, a cloud-config document, which Amazon Linux, Debian and most other images understand. The switch
+comes before everything that can fail: a machine whose set-up hangs ends as well.
 """
 
 from __future__ import annotations

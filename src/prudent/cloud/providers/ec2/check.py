@@ -1,4 +1,4 @@
-"""What would go wrong on EC2, asked before anything is launched or paid."""
+"""What would go wrong on EC2, quotas included: asked before anything is launched or paid."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class Ec2Check:
         for zone in self.settings.zones:
             if zone not in names:
                 raise BadInput(
-                    f'{self.settings.region} has no zone "{zone}".{did_you_mean(zone, names)} Correct zones in '
-                    "the EC2 settings."
+                    f'{self.settings.region} has no zone "{zone}".{did_you_mean(zone, names)} Correct zones '
+                    "in the EC2 settings."
                 )
 
     def _groups(self) -> Iterator[str]:
@@ -169,7 +169,8 @@ class Ec2Check:
             raise BadInput(f"{name} is not offered in {self.settings.region}; choose another type or region.")
         if zones and not set(zones) & set(offered):
             raise BadInput(
-                f"{name} is not offered in {', '.join(zones)}, only in {', '.join(offered)}; choose one of those."
+                f"{name} is not offered in {', '.join(zones)}, only in {', '.join(offered)}; "
+                "choose one of those."
             )
 
     def _launchable(self, name: str) -> None:

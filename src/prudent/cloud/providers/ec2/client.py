@@ -1,4 +1,4 @@
-"""The calls of AWS, with patience where a call may be repeated."""
+"""The clients of AWS's services, and what the errors of their calls mean."""
 
 from __future__ import annotations
 

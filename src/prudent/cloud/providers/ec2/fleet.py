@@ -1,4 +1,4 @@
-"""The machines that are there: found by their tags, waited for, ended."""
+"""The machines on EC2: found by their tags, waited for until they can be used, ended."""
 
 from __future__ import annotations
 

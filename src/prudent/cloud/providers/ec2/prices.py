@@ -1,4 +1,4 @@
-"""What machines on EC2 cost: on demand by the catalog, spot by what was paid last."""
+"""What machines on EC2 cost: by the catalog, by the spot history, and by the lists that AWS publishes."""
 
 from __future__ import annotations
 

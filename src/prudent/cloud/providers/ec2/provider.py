@@ -1,4 +1,4 @@
-"""Machines of Amazon EC2, on demand or spot.
+"""The provider of machines of Amazon EC2, on demand or spot.
 
 Everything is in the tags: another process, on another computer with the same credentials, sees the same
 machines with their clusters, leases and prices.

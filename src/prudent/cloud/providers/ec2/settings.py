@@ -22,7 +22,9 @@ _OTHERS = {
     "subnet": 'is written "subnets: […]": one for each zone, in the order to try.',
     "zone": 'is written "zones: […]", in the order to try.',
     "security_group": 'is written "security_groups: […]".',
-    "type": 'is not a setting: the job\'s machine parameter names the type, "alternatives" what may replace it.',
+    "type": (
+        'is not a setting: the job\'s machine parameter names the type, "alternatives" what may replace it.'
+    ),
     "count": "is not a setting: the job's machine parameter says how many.",
     "access_key": _SECRET,
     "secret_key": _SECRET,
@@ -39,7 +41,7 @@ class Ec2Settings:
     >>> Ec2Settings.parse({"region": "eu-west-1", "subnetz": []})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    prudent.core.documents._LocatedBadInput: the EC2 settings, subnetz: Unknown key "subnetz". Did you mean "subnets"...
+    prudent.core.documents._LocatedBadInput: the EC2 settings, subnetz: Unknown key "subnetz". Did you...
     """
 
     region: str
@@ -91,8 +93,8 @@ class Ec2Settings:
         with where:
             if not isinstance(said, Mapping):
                 raise BadInput("It holds no keys; write at least region, such as region: us-east-1.")
-        where.known(said, [one.name for one in fields(cls)], _OTHERS)
-        where.need(said, "region", "write it like region: us-east-1.")
+        where.check_keys(said, [one.name for one in fields(cls)], _OTHERS)
+        where.require(said, "region", "write it like region: us-east-1.")
         words: dict[str, Any] = {key: where.text(said, key, "") for key in _WORDS}
         lists: dict[str, Any] = {key: tuple(where.texts(said, key)) for key in _LISTS}
         settings = cls(
@@ -102,9 +104,9 @@ class Ec2Settings:
             key_file=_file(where, said, "key_file", folder),
             alternatives=_alternatives(where / "alternatives", where.mapping(said, "alternatives")),
             spot_max_usd_per_h=_money(where / "spot_max_usd_per_h", said.get("spot_max_usd_per_h")),
-            disk_gb=where.whole(said, "disk_gb", None, least=1),
+            disk_gb=where.integer(said, "disk_gb", None, least=1),
             address=where.text(said, "address", PUBLIC),
-            port=where.whole(said, "port", 22, least=1),
+            port=where.integer(said, "port", 22, least=1),
             prices=_file(where, said, "prices", folder),
             tags={name: str(value) for name, value in where.mapping(said, "tags").items()},
         )

@@ -1,4 +1,4 @@
-"""The way into a machine on this computer."""
+"""The way into a machine on this computer: commands there, and copies of files that differ."""
 
 from __future__ import annotations
 

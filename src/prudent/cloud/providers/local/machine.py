@@ -1,4 +1,8 @@
-"""One machine on this computer: a folder, a keeper process that ends it, and the limits it lives in."""
+"""One machine on this computer: a folder, the limits it lives in, and a dead-man's switch that ends it.
+
+A control group (version 1 or 2) holds all processes of a machine together to its vCPUs and memory.
+Where this user may make none, each process is bound to as many cores, and to the memory by itself.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Machines on this computer: for small jobs, to rehearse what will run elsewhere, and for tests.
+"""The provider of machines on this computer: for small jobs, for rehearsals, and for tests.
 
-Each has a folder, limits of its type's size, and a keeper that ends it when its lease is over. They
-are priced by the catalog, so that a rehearsal tells what the real thing would cost.
+Each machine has a folder, limits of its type's size, and a dead-man's switch that ends it when its lease is
+over. They are priced by the catalog, so that a rehearsal tells what the real thing would cost.
 """
 
 from __future__ import annotations

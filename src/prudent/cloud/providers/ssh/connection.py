@@ -1,4 +1,4 @@
-"""How to log in to a machine by SSH, and what went wrong when it did not work.
+"""Logging in to a machine by SSH: how, what went wrong, and the event loop of all connections.
 
 The host key is always checked: who can stand between us and a machine could read the data and the results,
 and give us any answer.

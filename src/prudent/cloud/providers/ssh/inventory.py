@@ -72,7 +72,7 @@ class Inventory:
         with where:
             if not isinstance(said, Mapping) or not isinstance(said.get("hosts"), list) or not said["hosts"]:
                 raise BadInput("It lists no hosts; write hosts: [{name: alpha, address: 10.0.0.7, type: …}].")
-        where.known(said, _TOP, {})
+        where.check_keys(said, _TOP, {})
         shared = {key: said[key] for key in _SHARED if said.get(key) is not None}
         hosts: list[Host] = []
         for number, one in enumerate(said["hosts"], start=1):
@@ -107,7 +107,7 @@ def _host(one: Any, shared: Mapping[str, Any], beside: Path, where: KeyPath) -> 
             raise BadInput(
                 f"{one!r} is not a host; write {{name: alpha, address: 10.0.0.7, type: m5.large}}."
             )
-    where.known(one, _KEYS, {})
+    where.check_keys(one, _KEYS, {})
     said = {**shared, **{key: value for key, value in one.items() if value is not None}}
     address = where.text(said, "address", "") or where.text(said, "name", "")
     name = where.text(said, "name", address)

@@ -1,4 +1,7 @@
-"""A command under way on a machine that was entered by SSH."""
+"""A command under way by SSH: its session, its streams, and the shell scripts that start and end it.
+
+The scripts are plain POSIX sh, for nothing of ours is installed on the machine.
+"""
 
 from __future__ import annotations
 

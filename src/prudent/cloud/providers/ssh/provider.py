@@ -1,4 +1,4 @@
-"""Machines that one can log in to by SSH, listed in an inventory, used by one cluster at a time."""
+"""The provider of hosts that one can log in to by SSH, used by one cluster at a time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from prudent.cloud.catalog import Catalog, parse_cluster
 from prudent.cloud.leases import dead_mans_switch
-from prudent.cloud.providers.channel import LOST
+from prudent.cloud.providers.channel import LOST, concurrently
 from prudent.cloud.providers.provider import (
     CAPACITY,
     CONFIG,
@@ -35,7 +34,6 @@ T = TypeVar("T")
 TakenHosts: TypeAlias = dict[str, Instance]
 Refusals: TypeAlias = list[tuple[str, str]]
 
-_AT_ONCE = 16
 _TAKE_S = 60.0
 _END_S = 30.0
 _log = logging.getLogger(__name__)
@@ -82,7 +80,7 @@ class HostsProvider:
             except (BadInput, LaunchFailed) as error:
                 wrong.append(str(error))
         hosts = [host for host in self.inventory.hosts if not types or host.type in names]
-        return wrong + [said for said in _each(self._check, hosts) if said]
+        return wrong + [said for said in concurrently(self._check, hosts) if said]
 
     def offer(self, type_name: str, spot: bool = False) -> Offer:
         hosts = self.inventory.of_type(type_name)
@@ -104,7 +102,7 @@ class HostsProvider:
     def ready(self, instances: Sequence[Instance], timeout_s: float) -> tuple[Instance, ...]:
         """Hosts are up when they were taken; it only makes sure of that."""
         del timeout_s
-        for why in _each(self.preempted, instances):
+        for why in concurrently(self.preempted, instances):
             if why is not None:
                 raise LaunchFailed(f"A host did not become ready: {why}.", TRANSIENT)
         return tuple(instances)
@@ -114,7 +112,7 @@ class HostsProvider:
 
         A host that is down now has its switch to end what it was used for.
         """
-        answers = _each(_attempt(self._list), self.inventory.hosts)
+        answers = concurrently(_attempt(self._list), self.inventory.hosts)
         wrong = [answer for answer in answers if isinstance(answer, PrudentError)]
         if len(wrong) == len(answers):
             raise wrong[0]
@@ -133,13 +131,17 @@ class HostsProvider:
                 why = err.strip() or "it is over"
                 raise RunFailed(f"The lease on {host.name} could not be renewed ({why}); launch again.")
 
-        errors = [error for error in _each(_attempt(renew), instances) if isinstance(error, PrudentError)]
+        errors = [
+            error for error in concurrently(_attempt(renew), instances) if isinstance(error, PrudentError)
+        ]
         if errors:
             raise errors[0]
 
     def terminate(self, instances: Sequence[Instance]) -> None:
         """Ends all that can be reached, then complains about the others: their switches will end them."""
-        errors = [error for error in _each(_attempt(self._end), instances) if isinstance(error, PrudentError)]
+        errors = [
+            error for error in concurrently(_attempt(self._end), instances) if isinstance(error, PrudentError)
+        ]
         if errors:
             raise errors[0]
 
@@ -164,7 +166,7 @@ class HostsProvider:
     def ended_s(self, cluster: str) -> dict[str, float]:
         """As the switches on the hosts have noted it, for a day; nothing unless all of them answer."""
         try:
-            answers = _each(lambda host: self._ended_s(host, cluster), self.inventory.hosts)
+            answers = concurrently(lambda host: self._ended_s(host, cluster), self.inventory.hosts)
         except PrudentError:
             return {}
         return {name: end_s for answer in answers for name, end_s in answer.items()}
@@ -194,7 +196,7 @@ class HostsProvider:
         """Take as many hosts as wanted, in rounds: those that refuse are made up for by the next ones."""
         refused: Refusals = []
         # What an earlier launch of the same order took comes first, for it may have found others busy.
-        listed = _each(_attempt(self._list), hosts)
+        listed = concurrently(_attempt(self._list), hosts)
         had = [one for answer in listed if not isinstance(answer, PrudentError) for one in answer]
         found = {one.id: one for one in had if one.cluster == order.cluster}
         free = [host for host in hosts if host.name not in {_place(one) for one in found.values()}]
@@ -202,7 +204,7 @@ class HostsProvider:
             used = {one.index for one in found.values()}
             missing = [index for index in range(order.count) if index not in used]
             round_ = [(index, free.pop(0)) for index in missing if free]
-            for answer in _each(lambda pair: self._take_one(order, *pair), round_):
+            for answer in concurrently(lambda pair: self._take_one(order, *pair), round_):
                 if isinstance(answer, Instance):
                     found[answer.id] = answer
                     kill_point("launch.partial")
@@ -298,14 +300,6 @@ def _refusal(order: LaunchOrder, refused: Refusals) -> LaunchFailed:
     return LaunchFailed(
         f"No {order.count} hosts of type {order.type} could be had: {said}{more}; {remedy}.", kind
     )
-
-
-def _each(work: Callable[[Any], T], items: Sequence[Any]) -> list[T]:
-    """The answers in order; the work is waiting for other machines, so it is done side by side."""
-    if len(items) <= 1:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(min(_AT_ONCE, len(items))) as several:
-        return list(several.map(work, items))
 
 
 def _attempt(work: Callable[[Any], T]) -> Callable[[Any], T | PrudentError]:

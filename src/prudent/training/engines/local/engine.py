@@ -1,4 +1,4 @@
-"""The engine that trains in processes of this machine."""
+"""The local engine, which trains in processes of this machine, and its session with the data of a request."""
 
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ class LocalSession:
         self._pool = pool or open_pool(parallelism, work)
         found = domain_of(domain)
         classes = len(dataset.classes)
-        store = work / "store"
-        SharedDataset.write(store, dataset, splits_of(dataset, validation, seed))
+        data_folder = work / "store"
+        SharedDataset.write(data_folder, dataset, splits_of(dataset, validation, seed))
         self._setup = WorkerSetup(
-            store=str(store.resolve()),
+            data_folder=str(data_folder.resolve()),
             task=found.task,
             metric=metric or found.metric_for(classes),
             classes=classes,

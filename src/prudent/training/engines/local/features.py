@@ -1,4 +1,4 @@
-"""From a trial's transforms to fitted steps."""
+"""Features as models get them: transforms fitted on training rows, and a cache of prepared rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SCALINGS = ("standard", "minmax", "none")
 
 
 class TransformFitter:
-    """Fits steps one after the other on training rows; which columns are categories is kept in mind.
+    """Fits transforms one after the other on training rows, and tracks which columns are categories.
 
     `others_miss` says that values are missing in rows which the model will meet, if not in these.
     """
@@ -168,7 +168,7 @@ ALL_ROWS = -1
 
 @dataclass(frozen=True, eq=False)
 class PreparedFeatures:
-    """Training rows and held-out rows after the steps that were fitted on the former."""
+    """Training rows and held-out rows after the transforms that were fitted on the former."""
 
     rows: PreparedRows
     held_out: PreparedRows | None
@@ -182,8 +182,8 @@ class PreparedFeatures:
 class FeatureCache:
     """Prepares rows by split, share and transforms; keeps what was used last, up to `most_bytes`."""
 
-    def __init__(self, store: SharedDataset, seed: int, most_bytes: int) -> None:
-        self._store = store
+    def __init__(self, data: SharedDataset, seed: int, most_bytes: int) -> None:
+        self._data = data
         self._seed = seed
         self._most_bytes = most_bytes
         self._kept: OrderedDict[str, PreparedFeatures] = OrderedDict()
@@ -205,10 +205,10 @@ class FeatureCache:
     def _prepare(
         self, split: int, fraction: float, transforms: Mapping[str, Any], max_categories: int | None
     ) -> PreparedFeatures:
-        store = self._store
-        chosen = np.arange(len(store.X)) if split == ALL_ROWS else store.splits[split].train
-        chosen = subsample(chosen, store.y, fraction, self._seed)
-        fitter = TransformFitter(store.X[chosen], store.columns, self._some_missing)
+        data = self._data
+        chosen = np.arange(len(data.X)) if split == ALL_ROWS else data.splits[split].train
+        chosen = subsample(chosen, data.y, fraction, self._seed)
+        fitter = TransformFitter(data.X[chosen], data.columns, self._some_missing)
         for name, settings in transforms.items():
             fitter.add(name, settings)
         fitter.finish(max_categories)
@@ -216,16 +216,16 @@ class FeatureCache:
         rows = PreparedRows(fitter.X, self._target(chosen))
         if split == ALL_ROWS:
             return PreparedFeatures(rows, None, fitted)
-        others = store.splits[split].validation
+        others = data.splits[split].validation
         return PreparedFeatures(
-            rows, PreparedRows(apply_all(fitted, store.X[others]), self._target(others)), fitted
+            rows, PreparedRows(apply_all(fitted, data.X[others]), self._target(others)), fitted
         )
 
     @property
     def _some_missing(self) -> bool:
         if self._missing is None:
-            self._missing = has_missing(self._store.X)
+            self._missing = has_missing(self._data.X)
         return self._missing
 
     def _target(self, rows: RowNumbers) -> Any:
-        return None if self._store.y is None else self._store.y[rows]
+        return None if self._data.y is None else self._data.y[rows]

@@ -2,7 +2,7 @@
 
 A process of its own, started afresh, because forking the caller's is not safe: it may have threads, and
 locks that they hold would stay locked for ever in the child. Its argument is the number of the socket over
-which it gets its orders, one JSON packet each.
+which it gets its requests, one JSON packet each.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ForkServer:
                     return
                 request = json.loads(packet)
                 if "load" in request:
-                    load(request["load"])
+                    import_modules(request["load"])
                 elif "fork" in request:
                     self._answer({"pid": self._fork(handles[0], request["fork"])})
                 elif "end" in request:
@@ -67,7 +67,7 @@ class ForkServer:
         return pid
 
     def _end(self, pid: int) -> int:
-        """Kill a worker that has not ended by itself; answers how it ended.
+        """Kill a worker that has not ended by itself; returns how it ended.
 
         Only here are workers reaped, so the number cannot belong to a stranger.
         """
@@ -79,7 +79,7 @@ class ForkServer:
         return status
 
 
-def load(modules: Sequence[str]) -> None:
+def import_modules(modules: Sequence[str]) -> None:
     """Import what will be needed; what is not installed is told by the trial that needs it."""
     for module in modules:
         with contextlib.suppress(ImportError):
@@ -87,14 +87,14 @@ def load(modules: Sequence[str]) -> None:
 
 
 def _become_worker(server: int, handle: int, setup: dict[str, Any]) -> NoReturn:
-    """In the child: work until there is no more to do; never returns into the server's code."""
+    """In the child: train until the connection closes; never returns into the server's code."""
     code = 0
     try:
         end_with_parent(server, signal.SIGKILL)
         from prudent.training.engines.local.worker import run_worker
 
         run_worker(handle, setup)
-    except BaseException:  # noqa: BLE001 - told in the log; the caller sees that the line is dead
+    except BaseException:  # noqa: BLE001 - told in the log; the caller sees that the connection is closed
         traceback.print_exc()
         code = 1
     finally:

@@ -1,4 +1,4 @@
-"""Warm workers, kept between trials, replaced when they end."""
+"""The pool of worker processes, kept between trials, and the memory that they may use."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from prudent.training.engines.local.fork_server import PACKET_BYTES
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _SERVER = "import sys; from prudent.training.engines.local.fork_server import main; main(sys.argv[1:])"
 LIMIT = "limit"
-_LEAVE_S = 30.0
+_SHUTDOWN_S = 30.0
 
 
 @dataclass(frozen=True)
 class WorkerSetup:
     """What a worker must know before its first trial."""
 
-    store: str
+    data_folder: str
     task: str
     metric: str
     classes: int
@@ -46,7 +46,7 @@ class WorkerSetup:
 
 @dataclass(frozen=True, eq=False)
 class PoolWorker:
-    """A process that trains, what it was told before its first trial, and the line to it."""
+    """A process that trains, its setup, and the connection to it."""
 
     pid: int
     connection: Connection
@@ -54,7 +54,7 @@ class PoolWorker:
 
 
 class WorkerPool:
-    """A server to fork from, and the workers that have nothing to do.
+    """A fork server, and the workers that are idle.
 
     The server starts at once and loads `libraries` while the caller reads data. Sessions may share a pool: a
     worker that knows the data of one is not used for another's.
@@ -82,11 +82,11 @@ class WorkerPool:
         self.load(libraries)
 
     def load(self, libraries: Sequence[str]) -> None:
-        """Have libraries ready in workers to come."""
+        """Import libraries in the fork server, so that new workers have them."""
         self._server_socket.send(json.dumps({"load": list(libraries)}).encode())
 
     def acquire(self, setup: WorkerSetup) -> PoolWorker:
-        """A worker with this setup that is free, a new one if none is."""
+        """An idle worker with this setup, a new one if there is none."""
         with self._lock:
             free = next((worker for worker in reversed(self._idle) if worker.setup == setup), None)
             if free is None:
@@ -95,7 +95,7 @@ class WorkerPool:
             return free
 
     def release(self, worker: PoolWorker) -> None:
-        """It is free again; one too many leaves, the one that was free for longest."""
+        """Make a worker idle; if there is one too many, the one that was idle for longest ends."""
         with self._lock:
             self._idle.append(worker)
             if len(self._idle) <= self.size:
@@ -104,7 +104,7 @@ class WorkerPool:
         self.end(longest)
 
     def end(self, worker: PoolWorker) -> str:
-        """End a worker, whatever it is doing; answers what it died of if it had ended before."""
+        """Kill a worker, whatever it is doing; returns what it died of if it had ended before."""
         worker.connection.close()
         with self._lock:
             answer = self._request({"end": worker.pid})
@@ -119,7 +119,7 @@ class WorkerPool:
         if not self._forked:  # it may still load libraries, and has no workers to wait for
             self._server.kill()
         try:
-            self._server.wait(_LEAVE_S)
+            self._server.wait(_SHUTDOWN_S)
         except subprocess.TimeoutExpired:
             self._server.kill()
             self._server.wait()

@@ -1,4 +1,4 @@
-"""A trial under way in a worker."""
+"""A trial that runs in a worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_WAIT_S = 3600.0  # a poll refuses to wait for ever in one go
 
 
 class LocalRun:
-    """Listens to the worker that trains a trial; gives it back when the trial is over.
+    """Reads the messages of the worker that trains a trial; releases it when the trial is over.
 
     The clock starts when the worker has the trial, and is the worker's own: a caller who listens late does
     not make a trial longer.

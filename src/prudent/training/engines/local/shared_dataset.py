@@ -20,7 +20,7 @@ _SAMPLE = 20_000  # rows; enough to see a difference or take the time
 
 @dataclass(frozen=True, eq=False)
 class SharedDataset:
-    """What workers read: features, target, columns, and who trains and who measures."""
+    """What workers read: features, target, columns, and which rows train and which validate."""
 
     X: Matrix
     y: NDArray[Any] | None

@@ -108,10 +108,10 @@ def train(context: TrialContext, spec: TrialSpec, report: ReportProgress) -> Mod
 
 
 def _pmml(context: TrialContext, fitted: FitResult) -> tuple[bytes | None, tuple[str, ...]]:
-    from prudent.training.engines.pmml.document import document_or_why
+    from prudent.training.engines.pmml.document import document_or_note
 
     data = context.data
-    return document_or_why(
+    return document_or_note(
         fitted.model, fitted.prepared.transforms, data.columns, context.target, data.classes
     )
 

@@ -1,4 +1,4 @@
-"""A worker: trains one trial after the other, and says how it went."""
+"""What a worker process does: trains one trial after the other and sends messages about it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MB = 1 << 20
 
 @dataclass(frozen=True)
 class TrialMessage:
-    """What a worker says; `at_s` is on the machine's monotonic clock, which all its processes share.
+    """A message from a worker; `at_s` is on the machine's monotonic clock, which all its processes share.
 
     `ends_worker` says that the worker ends now: after running out of memory nothing in it can be trusted.
     """
@@ -61,13 +61,13 @@ def run_worker(handle: int, setup: dict[str, Any]) -> None:
 
 
 def open_context(setup: dict[str, Any]) -> TrialContext:
-    """The data and how to measure."""
-    store = SharedDataset.read(Path(setup["store"]))
+    """What all trials of this worker share, from its setup."""
+    data = SharedDataset.read(Path(setup["data_folder"]))
     kept_bytes = int(setup["memory_mb"] * _MB / 8)
     scorer = Scorer(setup["task"], setup["metric"], setup["classes"])
-    feature_cache = FeatureCache(store, setup["seed"], kept_bytes)
+    feature_cache = FeatureCache(data, setup["seed"], kept_bytes)
     return TrialContext(
-        store, feature_cache, scorer, setup["threads"], setup.get("target"), setup.get("pmml", False)
+        data, feature_cache, scorer, setup["threads"], setup.get("target"), setup.get("pmml", False)
     )
 
 

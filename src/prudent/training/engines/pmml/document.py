@@ -26,7 +26,7 @@ _NAMESPACE = "http://www.dmg.org/PMML-4_4"
 
 def document(
     model: FittedModel | AveragedTrees | SummedTrees,
-    steps: Sequence[FittedTransform],
+    transforms: Sequence[FittedTransform],
     columns: Sequence[Column],
     target: str | None,
     classes: Sequence[Any],
@@ -37,8 +37,8 @@ def document(
     have it, the value, or the number of the cluster.
     """
     derived = DerivedFields(columns)
-    for step in steps:
-        derived.add(step)
+    for transform in transforms:
+        derived.add(transform)
     labels = [str(label) for label in classes]
     if isinstance(model, GaussianMixtureModel):
         # PMML knows no mixtures, but the classes of a polynomial are the same.
@@ -63,16 +63,16 @@ def document(
     return bytes(tostring(root, encoding="utf-8", xml_declaration=True))
 
 
-def document_or_why(
+def document_or_note(
     model: FittedModel | AveragedTrees | SummedTrees,
-    steps: Sequence[FittedTransform],
+    transforms: Sequence[FittedTransform],
     columns: Sequence[Column],
     target: str | None,
     classes: Sequence[Any],
 ) -> tuple[bytes | None, tuple[str, ...]]:
-    """The document, or none and a note that says what PMML cannot say."""
+    """The document, or none and a note that says what PMML cannot express."""
     try:
-        return document(model, steps, columns, target, classes), ()
+        return document(model, transforms, columns, target, classes), ()
     except NotExpressible as error:
         return None, (f"No PMML: it has no words for {error}; use the model's ONNX form.",)
 

@@ -60,7 +60,7 @@ def mining_schema(place: Element, names: Sequence[str], target: str | None = Non
 
 
 class DerivedFields:
-    """Fields that steps derive one from the other; `features` are the features as the model gets them."""
+    """Fields that transforms derive one from the other; `features` are what the model gets."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.element = Element("LocalTransformations")
@@ -71,19 +71,20 @@ class DerivedFields:
         self._raw = {column.name for column in columns}
         self._count = 0
 
-    def add(self, step: FittedTransform) -> None:
-        if isinstance(step, Impute):
+    def add(self, transform: FittedTransform) -> None:
+        if isinstance(transform, Impute):
             self.features = [
-                self._filled(feature, fill) for feature, fill in zip(self.features, step.fills, strict=True)
+                self._filled(feature, fill)
+                for feature, fill in zip(self.features, transform.fills, strict=True)
             ]
-        elif isinstance(step, OneHot):
-            pairs = zip(step.sources, step.values, strict=True)
+        elif isinstance(transform, OneHot):
+            pairs = zip(transform.sources, transform.values, strict=True)
             hot = [self._hit(self.features[source], value) for source, value in pairs]
-            self.features = [*(self.features[place] for place in step.kept), *hot]
-        elif isinstance(step, Affine):
-            self._affine(step)
+            self.features = [*(self.features[place] for place in transform.kept), *hot]
+        elif isinstance(transform, Affine):
+            self._affine(transform)
         else:
-            raise TypeError(f"no PMML for {type(step).__name__}")
+            raise TypeError(f"no PMML for {type(transform).__name__}")
 
     def _filled(self, feature: FeatureField, fill: float) -> FeatureField:
         if feature.categories is not None:
@@ -113,9 +114,9 @@ class DerivedFields:
         SubElement(chosen, "Constant", dataType="double").text = "0"
         return FeatureField(field.attrib["name"])
 
-    def _affine(self, step: Affine) -> None:
-        if step.weights.ndim == 1:
-            triples = zip(self.features, step.shift, step.weights, strict=True)
+    def _affine(self, transform: Affine) -> None:
+        if transform.weights.ndim == 1:
+            triples = zip(self.features, transform.shift, transform.weights, strict=True)
             self.features = [
                 feature if (shift, factor) == (0.0, 1.0) else self._combined([(feature, shift, factor)])
                 for feature, shift, factor in triples
@@ -123,7 +124,8 @@ class DerivedFields:
             return
         features = self.features
         self.features = [
-            self._combined(list(zip(features, step.shift, axis, strict=True))) for axis in step.weights.T
+            self._combined(list(zip(features, transform.shift, axis, strict=True)))
+            for axis in transform.weights.T
         ]
 
     def _combined(self, parts: Sequence[tuple[FeatureField, float, float]]) -> FeatureField:

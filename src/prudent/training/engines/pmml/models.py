@@ -31,12 +31,12 @@ _LINKS = {"identity": "none", "log": "exp", "logit": "logit", "probit": "probit"
 
 
 class NotExpressible(Exception):
-    """PMML cannot say this; the message tells what."""
+    """PMML has no form for this; the message says for what."""
 
 
 @dataclass(frozen=True)
 class AveragedTrees:
-    """Trees whose answers are averaged: shares of classes, or values."""
+    """Trees whose outputs are averaged: class probabilities, or values."""
 
     trees: Sequence[Tree]
     classifies: bool
@@ -50,7 +50,7 @@ class SummedTrees:
     base: NDArray[np.float64]
     classifies: bool
     probable: bool = True
-    """Whether shares of the sums are how likely the classes are."""
+    """Whether the softmax of the sums is a probability."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class CategoricalTree(Tree):
 
 @dataclass(frozen=True)
 class ModelSchema:
-    """What a model is put into: raw inputs, derived fields, features as fields, target and its classes."""
+    """What a model is declared with: raw inputs, derived fields, features, target and its classes."""
 
     inputs: Sequence[str]
     derived: Element
@@ -99,7 +99,7 @@ def element(model: Any, schema: ModelSchema) -> Element:
     raise NotExpressible(f"a model of the kind {type(model).__name__}")
 
 
-# Lines
+# Linear models
 
 
 def _table(
@@ -121,7 +121,7 @@ def _value(model: LinearRegressor, schema: ModelSchema) -> Element:
 
 
 def _classes(linear: LinearFunction, schema: ModelSchema) -> Element:
-    """The class of the highest line, by shares of one whole."""
+    """The class with the highest linear function, by softmax."""
     made = schema.begin("RegressionModel", "classification", normalizationMethod="softmax")
     made.append(schema.derived)
     for output, label in enumerate(schema.labels):

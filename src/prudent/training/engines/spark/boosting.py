@@ -33,7 +33,7 @@ BOOSTED = ("GBTRegressionModel", "GBTClassificationModel")
 _RAW, _TARGET, _WEIGHT, _ADDED = "raw", "aim", "weight", "added"
 _LEAST_CURVATURE = 1e-3
 """A row that is sure of the wrong class asks for no more than a step of a thousand."""
-_TOGETHER, _MOST_LAYERS = 10, 20
+_TREES_PER_CHECKPOINT, _MOST_CHECKPOINTS = 10, 20
 """Trees that are added up anew for every further one before their sum is kept; Java cannot follow a history
 of sums upon sums without end, so there are only so many of them."""
 
@@ -56,10 +56,10 @@ def grow(made: Any, rows: Any, seed: int, monitor: BoostingMonitor | None = None
     trees, kept = [first], 1
     if monitor is not None:
         monitor.begin(begin)
-    together = max(_TOGETHER, -(-made.getMaxIter() // _MOST_LAYERS))
+    trees_per_checkpoint = max(_TREES_PER_CHECKPOINT, -(-made.getMaxIter() // _MOST_CHECKPOINTS))
     try:
         for number in range(made.getMaxIter()):
-            if len(trees) - kept == together:
+            if len(trees) - kept == trees_per_checkpoint:
                 sums, kept = _checkpointed(sums, _with_trees(made, trees[kept:], step, sums)), len(trees)
             now = _with_trees(made, trees[kept:], step, sums)
             grown = _estimator(made, seed + number).fit(_with_targets(now, classifies, features))
@@ -214,7 +214,7 @@ def _jvm() -> Any:
 
 _MOST = 10_000
 """Rows of either kind: what is looked at after every tree must cost less than the tree."""
-_HELD, _HASH, _SAID = "held", "hash", "said"
+_IS_HELD_OUT, _HASH, _TREE_OUTPUT = "held", "hash", "said"
 
 
 class BoostingMonitor:
@@ -240,8 +240,8 @@ class BoostingMonitor:
             .coalesce(1)
             .persist()
         )
-        arrow = self._frame.select(LABEL, _HELD).toArrow()
-        self._held = arrow.column(_HELD).to_numpy() == 1
+        arrow = self._frame.select(LABEL, _IS_HELD_OUT).toArrow()
+        self._held = arrow.column(_IS_HELD_OUT).to_numpy() == 1
         y = arrow.column(LABEL).to_numpy().astype(np.float64)
         self._y = y.astype(np.int64) if scorer.task == CLASSIFICATION else y
         none = np.empty((0, 0), dtype=np.float32)
@@ -254,11 +254,11 @@ class BoostingMonitor:
         self._sums = np.full(len(self._y), constant)
 
     def add_tree(self, tree: Any, weight: float) -> bool:
-        """Take in a tree; answers whether it was the last one."""
+        """Take in a tree; returns whether it was the last one."""
         assert self._sums is not None
-        tree.setFeaturesCol(self._features).setPredictionCol(_SAID)
-        said = tree.transform(self._frame).select(_SAID).toArrow().column(_SAID).to_numpy()
-        self._sums = self._sums + weight * said
+        tree.setFeaturesCol(self._features).setPredictionCol(_TREE_OUTPUT)
+        outputs = tree.transform(self._frame).select(_TREE_OUTPUT).toArrow().column(_TREE_OUTPUT).to_numpy()
+        self._sums = self._sums + weight * outputs
         sums, y = self._sums, self._y
         if self._scorer.task == CLASSIFICATION:
             predicted: NDArray[Any] = (sums > 0).astype(np.int64)
@@ -291,6 +291,6 @@ def _sampled_rows(rows: Any, features: str, held: int) -> Any:
     from pyspark.sql import functions as sf
 
     marked = rows.select(
-        LABEL, features, sf.lit(held).alias(_HELD), sf.xxhash64(LABEL, features).alias(_HASH)
+        LABEL, features, sf.lit(held).alias(_IS_HELD_OUT), sf.xxhash64(LABEL, features).alias(_HASH)
     )
     return marked.orderBy(_HASH).limit(_MOST).drop(_HASH)

@@ -1,4 +1,9 @@
-"""A data set inside Spark: numbers in columns, cached once, with what the columns mean."""
+"""A data set inside Spark, cached as numbers, and which of its rows train and which validate.
+
+Up to some hundred thousand rows the split is the very one of the local engine, made on the driver. Beyond,
+a hash of the row's number decides: nothing is collected, and every share holds its part of each class as
+nearly as makes no difference at that size; one row of every class is in every sample.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +68,7 @@ _BUCKETS = 1_000_000
 
 
 class SparkSplit(Protocol):
-    """The rows of a request by their task."""
+    """Training and held-out rows of a request, by fold."""
 
     folds: int
 
@@ -71,10 +76,10 @@ class SparkSplit(Protocol):
         """The frame to train on; of all rows where `fold` is None."""
 
     def held_out(self, fold: int) -> Any:
-        """The frame to judge on."""
+        """The frame to validate on."""
 
     def size(self, fold: int | None, fraction: float) -> int:
-        """How many rows `train` answers."""
+        """How many rows `train` returns."""
 
     def release(self) -> None:
         """Take it out of the cluster's memory."""
@@ -108,7 +113,7 @@ class _DriverSplit:
         self._frame = self._with_folds(dataset)
 
     def _with_folds(self, dataset: SparkDataset) -> Any:
-        """The table with the number of the fold in which a row judges, -1 if it never does."""
+        """The table with the number of the fold in which a row is held out, -1 if it never is."""
         import pyarrow as pa
         from pyspark.sql import functions as sf
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SPARK = "spark"
 _SMALL_BYTES = 8 << 20
-_EXECUTOR = "spark.executor.extraJavaOptions"
+_EXECUTOR_JAVA_OPTIONS = "spark.executor.extraJavaOptions"
 
 
 class SparkEngine:
@@ -49,28 +49,28 @@ class SparkEngine:
         if request.dataset is None:
             return FunctionSession()
         if self._cluster is None:
-            return self._opened(request, work, None, True)
+            return self._open_session(request, work, None, True)
         try:
-            parts = self._started(self._cluster, str(request.dataset.path), work)
+            parts = self._start_cluster(self._cluster, str(request.dataset.path), work)
             if self._ready is not None:
                 self._ready(self._cluster)
-            return self._opened(request, work, parts, self._cluster.shares(work))
+            return self._open_session(request, work, parts, self._cluster.shares(work))
         except BaseException:
             self._cluster.close()
             raise
 
-    def _started(self, cluster: SparkCluster, path: str, work: Path) -> list[Path]:
-        """Start the cluster while the data are fetched; answers the files by names that all machines know."""
+    def _start_cluster(self, cluster: SparkCluster, path: str, work: Path) -> list[Path]:
+        """Start the cluster while the data are fetched; returns the files by names that all machines know."""
         from prudent.training.data.formats import AVRO, format_of
         from prudent.training.data.sources import local_parts
 
-        trouble: list[BaseException] = []
+        errors: list[BaseException] = []
 
         def start() -> None:
             try:
                 cluster.start()
             except BaseException as error:  # noqa: BLE001 - raised again where somebody waits for it
-                trouble.append(error)
+                errors.append(error)
 
         # What should lie here is looked for first: a slip in a path must not cost a machine.
         parts = [] if "://" in path else local_parts(path, work / "data")
@@ -79,14 +79,14 @@ class SparkEngine:
         parts = parts or local_parts(path, work / "data")
         while starting.is_alive():
             starting.join(0.2)  # in pieces, so that Ctrl-C is heard
-        if trouble:
-            raise trouble[0]
+        if errors:
+            raise errors[0]
         reached = cluster.reached(parts, work)
         if reached != parts and format_of(parts, None) == AVRO:
             raise BadInput(f'The machines cannot read "{path}" as Avro; give it as Parquet.')
         return reached
 
-    def _opened(
+    def _open_session(
         self, request: Any, work: Path, parts: Sequence[Path] | None, own_form: bool
     ) -> TrainingSession:
         from prudent.training.engines.spark.dataset import split
@@ -108,13 +108,16 @@ class SparkEngine:
             options = {**cluster.options, **options}
         small = _is_small(parts or [Path(request.dataset.path)])
         if small and cluster is not None:
-            options = {**options, _EXECUTOR: f"{options.get(_EXECUTOR, '')} {QUICK_JAVA}"}
-        _must_be_there(cluster)
+            options = {
+                **options,
+                _EXECUTOR_JAVA_OPTIONS: f"{options.get(_EXECUTOR_JAVA_OPTIONS, '')} {QUICK_JAVA}",
+            }
+        _refuse_if_closing(cluster)
         with _stoppable(cluster) as ended_by:
             spark, own = start_spark(master, work, options, small, environment, ended_by)
             try:
                 ended_by(lambda: interrupt_spark(spark))
-                dataset = read_dataset_into_spark(spark, _question(request), work, parts=parts)
+                dataset = read_dataset_into_spark(spark, _query_of(request), work, parts=parts)
                 rows = split(spark, dataset, request.validation, request.seed)
                 scorer = SparkScorer.of(request.domain, request.metric, len(dataset.classes))
                 context = SparkTrialContext(dataset, rows, scorer, own_form, PMML in request.export)
@@ -135,7 +138,7 @@ def _stoppable(cluster: SparkCluster | None) -> Iterator[Callable[[Callable[[], 
     def ended_by(end: Callable[[], None]) -> None:
         if cluster is not None:
             cluster.stop_driver = end
-            _must_be_there(cluster)
+            _refuse_if_closing(cluster)
 
     try:
         yield ended_by
@@ -144,7 +147,7 @@ def _stoppable(cluster: SparkCluster | None) -> Iterator[Callable[[Callable[[], 
             cluster.stop_driver = None
 
 
-def _must_be_there(cluster: SparkCluster | None) -> None:
+def _refuse_if_closing(cluster: SparkCluster | None) -> None:
     if cluster is not None and cluster.closing:
         raise RunFailed("The machines were given back; start again.")
 
@@ -155,7 +158,7 @@ def _is_small(places: Sequence[Path]) -> bool:
     return bool(files) and sum(file.stat().st_size for file in files if file.is_file()) < _SMALL_BYTES
 
 
-def _question(request: Any) -> Any:
+def _query_of(request: Any) -> Any:
     from prudent.training.engines.spark.reading import DatasetQuery
 
     source = request.dataset

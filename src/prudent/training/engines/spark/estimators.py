@@ -14,8 +14,8 @@ from prudent.training.engines.scoring import Scorer
 from prudent.training.engines.spark.boosting import BoostingMonitor, grow
 from prudent.training.engines.spark.dataset import LABEL
 
-_NOT_SPARKS = frozenset({"maxCategories"})
-"""Settings that are ours to see to."""
+_OWN_SETTINGS = frozenset({"maxCategories"})
+"""Settings that Spark does not know: Prudent applies them."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def takes_categories(algorithm: str) -> bool:
     return "tree" in algorithm or "forest" in algorithm
 
 
-def _set(made: Any, spec: EstimatorSpec, **more: Any) -> Any:
+def _configured(made: Any, spec: EstimatorSpec, **more: Any) -> Any:
     """Give an estimator the settings that it knows; what the data or Spark decide is left to them."""
     settings = {**spec.settings, **more}
     made.setFeaturesCol(spec.features)
@@ -49,7 +49,7 @@ def _set(made: Any, spec: EstimatorSpec, **more: Any) -> Any:
     if made.hasParam("seed"):
         made.setSeed(spec.seed)
     for name, value in settings.items():
-        if value is None or name in _NOT_SPARKS:
+        if value is None or name in _OWN_SETTINGS:
             continue
         made.set(made.getParam(name), _typed(name, value))
     return made
@@ -66,7 +66,7 @@ def _linear(spec: EstimatorSpec) -> Any:
 
     if spec.settings.get("loss") != "huber":
         spec = _without(spec, "epsilon")
-    return _set(LinearRegression(), spec)
+    return _configured(LinearRegression(), spec)
 
 
 def _generalized(spec: EstimatorSpec) -> Any:
@@ -74,38 +74,38 @@ def _generalized(spec: EstimatorSpec) -> Any:
 
     if spec.settings.get("family") != "tweedie":
         spec = _without(spec, "variancePower", "linkPower")
-    return _set(GeneralizedLinearRegression(), spec)
+    return _configured(GeneralizedLinearRegression(), spec)
 
 
 def _tree_regression(spec: EstimatorSpec) -> Any:
     from pyspark.ml.regression import DecisionTreeRegressor
 
-    return _set(DecisionTreeRegressor(), spec)
+    return _configured(DecisionTreeRegressor(), spec)
 
 
 def _forest_regression(spec: EstimatorSpec) -> Any:
     from pyspark.ml.regression import RandomForestRegressor
 
-    return _set(RandomForestRegressor(), spec)
+    return _configured(RandomForestRegressor(), spec)
 
 
 def _boosted_regression(spec: EstimatorSpec) -> Any:
     from pyspark.ml.regression import GBTRegressor
 
-    return _set(GBTRegressor(), spec)
+    return _configured(GBTRegressor(), spec)
 
 
 def _support_vectors(spec: EstimatorSpec) -> Any:
     from pyspark.ml.classification import LinearSVC
 
-    return _of_any_classes(_set(LinearSVC(), spec), spec)
+    return _multiclass(_configured(LinearSVC(), spec), spec)
 
 
 def _logistic(family: str) -> Callable[[EstimatorSpec], Any]:
     def make(spec: EstimatorSpec) -> Any:
         from pyspark.ml.classification import LogisticRegression
 
-        return _set(LogisticRegression(), spec, family=family)
+        return _configured(LogisticRegression(), spec, family=family)
 
     return make
 
@@ -113,28 +113,28 @@ def _logistic(family: str) -> Callable[[EstimatorSpec], Any]:
 def _bayes(spec: EstimatorSpec) -> Any:
     from pyspark.ml.classification import NaiveBayes
 
-    return _set(NaiveBayes(), spec)
+    return _configured(NaiveBayes(), spec)
 
 
 def _tree_classification(spec: EstimatorSpec) -> Any:
     from pyspark.ml.classification import DecisionTreeClassifier
 
-    return _set(DecisionTreeClassifier(), spec)
+    return _configured(DecisionTreeClassifier(), spec)
 
 
 def _forest_classification(spec: EstimatorSpec) -> Any:
     from pyspark.ml.classification import RandomForestClassifier
 
-    return _set(RandomForestClassifier(), spec)
+    return _configured(RandomForestClassifier(), spec)
 
 
 def _boosted_classification(spec: EstimatorSpec) -> Any:
     from pyspark.ml.classification import GBTClassifier
 
-    return _of_any_classes(_set(GBTClassifier(), spec), spec)
+    return _multiclass(_configured(GBTClassifier(), spec), spec)
 
 
-def _of_any_classes(made: Any, spec: EstimatorSpec) -> Any:
+def _multiclass(made: Any, spec: EstimatorSpec) -> Any:
     """One model for each class against all others, where Spark's own tells only two apart."""
     if spec.classes <= 2:
         return made
@@ -166,12 +166,12 @@ class OneVsRestEstimator:
                 known = {"ml_attr": {"type": "nominal", "name": LABEL, "num_vals": 2}}
                 of_one = rows.withColumn(LABEL, two.alias(LABEL, metadata=known))
                 others = None if held_out is None else held_out.withColumn(LABEL, two)
-                now_s, still = time.monotonic(), self._spec.classes - number
-                models.append(self._fit(of_one, others, now_s + (until_s - now_s) / still))
+                now_s, classes_left = time.monotonic(), self._spec.classes - number
+                models.append(self._fit(of_one, others, now_s + (until_s - now_s) / classes_left))
         finally:
             rows.unpersist()
         whole = OneVsRestModel(models)
-        whole._set(featuresCol=self._spec.features, labelCol=LABEL, classifier=self._classifier)
+        whole._configured(featuresCol=self._spec.features, labelCol=LABEL, classifier=self._classifier)
         return whole
 
     def _fit(self, rows: Any, held_out: Any, until_s: float) -> Any:
@@ -189,13 +189,13 @@ class OneVsRestEstimator:
 def _k_means(spec: EstimatorSpec) -> Any:
     from pyspark.ml.clustering import KMeans
 
-    return _set(KMeans(), spec)
+    return _configured(KMeans(), spec)
 
 
 def _mixture(spec: EstimatorSpec) -> Any:
     from pyspark.ml.clustering import GaussianMixture
 
-    return _set(GaussianMixture(), spec)
+    return _configured(GaussianMixture(), spec)
 
 
 def _without(spec: EstimatorSpec, *names: str) -> EstimatorSpec:

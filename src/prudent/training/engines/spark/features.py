@@ -1,7 +1,7 @@
-"""Transformations before the algorithm: fitted by Spark on the training rows, and as steps of a graph.
+"""Transformations before the algorithm: fitted by Spark on the training rows, and as fitted transforms for the ONNX graph.
 
 They mean the same as on the local engine. Where features are columns of their own (categories, missing
-values), every step up to a projection is an expression over them, and one SQL stage computes all; a vector
+values), every transform up to a projection is an expression over them, and one SQL stage computes all; a vector
 of plain numbers goes through Spark's own scalers.
 """
 

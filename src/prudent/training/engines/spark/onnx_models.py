@@ -6,7 +6,7 @@ All arithmetic is in double precision, as in Spark.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from prudent.core.errors import RunFailed
 from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph
 from prudent.training.engines.spark.onnx_trees import boosted_margin, tree_answer
+from prudent.training.engines.spark.translation import Categories, root_of_inverse
 
 Array = NDArray[np.float64]
-Categories = Mapping[int, Mapping[float, int]]
 _EPSILON = 2.220446049250313e-16  # Spark's own, which it adds to densities and keeps means above
 _LIKELY = 1e-16
 _LARGEST = float(np.finfo(np.float64).max)
@@ -217,16 +217,6 @@ def _mixture(model: Any, graph: OnnxGraph, rows: str) -> GraphOutputs:
     whole = graph.add("ReduceSum", kept, graph.constant([1], np.int64), keepdims=1)
     probabilities = graph.add("Div", kept, whole)
     return GraphOutputs(graph.argmax(probabilities), probabilities)
-
-
-def root_of_inverse(covariance: Array) -> tuple[Array, float]:
-    """R with R Rᵀ = Σ⁻¹ on the directions that vary, and the logarithm of the density's constant."""
-    values, vectors = np.linalg.eigh(covariance)
-    least = _EPSILON * values.max() * len(values)
-    used = values > least
-    inverse = np.where(used, 1.0 / np.sqrt(np.where(used, values, 1.0)), 0.0)
-    constant = -0.5 * (len(values) * np.log(2.0 * np.pi) + np.log(values[used]).sum())
-    return vectors * inverse, float(constant)
 
 
 _ANSWERS: dict[str, Callable[[Any, OnnxGraph, str], GraphOutputs]] = {

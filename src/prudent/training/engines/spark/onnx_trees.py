@@ -7,16 +7,20 @@ features, and the node asks for that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from prudent.training.engines.onnx_export import FLOAT, GraphOutputs, OnnxGraph
-from prudent.training.engines.spark.translation import SparkTreeNode, read_trees
-
-Categories = Mapping[int, Mapping[float, int]]
+from prudent.training.engines.spark.translation import (
+    Categories,
+    SparkTreeNode,
+    asked_values,
+    leaf_values,
+    read_trees,
+)
 
 
 def tree_answer(model: Any, graph: OnnxGraph, rows: str, categories: Categories) -> GraphOutputs:
@@ -122,17 +126,6 @@ def _summed(
     return graph.add("TreeEnsembleRegressor", inputs, n_targets=max(classes, 1), **attributes)
 
 
-def leaf_values(node: SparkTreeNode, classes: int, weight: float) -> list[float]:
-    """What a leaf says: its value times the tree's weight, or shares of the classes; nothing elsewhere."""
-    if not node.is_leaf:
-        return []
-    if not classes:
-        return [node.prediction * weight]
-    counts = np.array(node.counts)
-    total = counts.sum()
-    return [float(share) for share in (counts / total if total > 0 else counts)]
-
-
 def _with_sets(graph: OnnxGraph, rows: str, made: _Ensemble, categories: Categories) -> str:
     """The features, and beside them a column for each split by categories: 1 where a row goes left."""
     if not made.sets:
@@ -160,17 +153,3 @@ def _goes_left(
     hits = graph.to_double(hits)
     inside = graph.add("ReduceMax", hits, axes=[1], keepdims=1)
     return inside if is_left else graph.add("Sub", graph.constant(1.0), inside)
-
-
-def asked_values(
-    feature: int, left: Sequence[float], number: int, categories: Categories
-) -> tuple[tuple[float, ...], bool]:
-    """The values that a split by categories asks for, and whether they lead left.
-
-    A value never seen is in neither set; Spark keeps the smaller set and asks for that one.
-    """
-    numbers = categories.get(feature)
-    every = {float(code): value for value, code in numbers.items()} if numbers else {}
-    is_left = len(left) <= number / 2
-    asked = set(left) if is_left else {float(code) for code in range(number)} - set(left)
-    return tuple(float(every.get(code, code)) for code in sorted(asked)), is_left

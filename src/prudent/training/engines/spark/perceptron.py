@@ -1,7 +1,7 @@
 """The multilayer perceptron: torch in every executor, gradients averaged among them, inside a Spark job.
 
-The network is the one of Spark's own perceptron (logistic curves within, shares at the end), so that what
-torch has learnt becomes a model of Spark: it predicts where the data are, and is saved like any other.
+The network is the one of Spark's own perceptron (sigmoid layers, a softmax at the end), so that what torch
+has learnt becomes a model of Spark: it predicts where the data are, and is saved like any other.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _unscaled(weights: Vector, layers: list[int], mean: Vector, factor: Vector) 
 
 
 def _progress_sample(held_out: Any, features: str) -> tuple[Any, Any]:
-    """A few rows to judge progress by."""
+    """A few held-out rows to measure progress on."""
     from pyspark.ml.functions import vector_to_array
     from pyspark.sql import functions as sf
 
@@ -170,7 +170,7 @@ def _distributed(processes: int, on_line: Callable[[str], None], frame: Any, arg
 
 
 class _LineServer:
-    """Listens to the lines that workers send, in the framing of Spark's distributor."""
+    """Receives the lines that workers send, in the framing of Spark's distributor."""
 
     def __init__(self, host: str, on_line: Callable[[str], None]) -> None:
         class Handler(socketserver.StreamRequestHandler):

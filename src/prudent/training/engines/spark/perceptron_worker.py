@@ -67,7 +67,7 @@ def train_worker(
     """Train on this process's partition together with the others; the first one's answer counts.
 
     The secret is what the processes of one training know each other by. Features are taken less their mean
-    and times a factor. X and y are rows to judge progress by, or None. After `left_s` seconds it ends with
+    and times a factor. X and y are rows to measure progress on, or None. After `left_s` seconds it ends with
     what it has learned. The weights come back as Spark keeps them: layer by layer, a matrix by columns, then
     the shifts.
     """
@@ -75,7 +75,7 @@ def train_worker(
     import torch.distributed as dist
 
     until_s = time.monotonic() + left_s
-    _die_with_parent()
+    _end_with_parent()
     torch.set_num_threads(1)
     with process_group(secret):
         torch.manual_seed(seed)
@@ -261,18 +261,18 @@ def sign_line(said: str, secret: bytes) -> str:
     return f"{PROGRESS}{hmac.digest(secret, said.encode(), 'sha256').hex()} {said}"
 
 
-def _die_with_parent() -> None:
+def _end_with_parent() -> None:
     """End when the task that started this does: a cancelled job kills its Python, not that one's children."""
     starter = os.getppid()
     above = _parent_of(starter)
 
-    def watch() -> None:
+    def end_with_parent() -> None:
         while os.getppid() == starter and _parent_of(starter) == above:
             time.sleep(0.5)
         os.kill(starter, 9) if os.getppid() == starter else None
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def _parent_of(process: int) -> int:

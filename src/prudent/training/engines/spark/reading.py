@@ -116,7 +116,7 @@ def _of_columns(
         # Read again with the types that were found: Spark then parses numbers as it reads.
         typed = [name for name in kept if profile.is_numeric(name) and not profile.spelled[name]]
         raw = read_csv(spark.read, parts, query.known, lines, [name for name in typed if name != label])
-    frame = _chosen(raw, values, label)
+    frame = _selected_columns(raw, values, label)
     columns = _columns(frame, kept, values, profile)
     missing = tuple(profile.present[name] < profile.rows for name in kept)
     frame = _encoded(frame, columns, values, missing)
@@ -126,13 +126,13 @@ def _of_columns(
     is_vector = not (query.as_columns or any(missing) or any(c.kind == CATEGORICAL for c in columns))
     chosen = [sf.col(place) for place in column_names(len(columns))]
     if is_vector:
-        chosen = [_assembled(chosen).alias(FEATURES)]
+        chosen = [_as_vector(chosen).alias(FEATURES)]
     labelled = [number.alias(LABEL)] if number is not None else []
     final = frame.select(sf.monotonically_increasing_id().alias(ROW), *labelled, *chosen)
-    return _cached(final, columns, classes, label, is_vector, missing)
+    return _cache(final, columns, classes, label, is_vector, missing)
 
 
-def _chosen(raw: RawFrame, values: Mapping[str, str], label: str | None) -> Any:
+def _selected_columns(raw: RawFrame, values: Mapping[str, str], label: str | None) -> Any:
     """The columns that are used, cleaned, under names of ours; the target is `t`."""
     wanted = [_cleaned(raw, name).alias(value) for name, value in values.items()]
     return raw.frame.select(*wanted, *([_cleaned(raw, label).alias("t")] if label is not None else []))
@@ -265,7 +265,7 @@ def _encoded(
     return frame.withColumns(numbers)
 
 
-def _assembled(columns: Sequence[Any]) -> Any:
+def _as_vector(columns: Sequence[Any]) -> Any:
     from pyspark.ml.functions import array_to_vector
     from pyspark.sql import functions as sf
 
@@ -345,10 +345,10 @@ def _of_libsvm(
     )
     columns = tuple(Column(name) for name in wanted)
     named = LABEL if label is not None else None
-    return _cached(final, columns, classes, named, True, (False,) * len(columns))
+    return _cache(final, columns, classes, named, True, (False,) * len(columns))
 
 
-def _cached(
+def _cache(
     frame: Any,
     columns: tuple[Column, ...],
     classes: tuple[Any, ...],

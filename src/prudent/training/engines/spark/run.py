@@ -1,4 +1,4 @@
-"""A trial under way: a thread of its own, whose jobs are a group in a fair pool of Spark's."""
+"""A running trial: a thread of its own, whose jobs are one group in a pool of Spark's fair scheduler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Spark's models as the local engine has them, from their coefficients: PMML is written from that form."""
+"""Spark's models as those of the local engine, from their coefficients and trees: PMML is written from them.
+
+Asking Spark for a forest node by node takes a call each; its own writer for the driver's disk gives them in
+one file, at once and without a job on the cluster (so also where the cluster shares no disk with us).
+"""
 
 from __future__ import annotations
 
@@ -27,9 +31,9 @@ from prudent.training.engines.local.learners.perceptron import MultilayerPercept
 from prudent.training.engines.local.learners.solver import LinearFunction
 from prudent.training.engines.local.learners.tree_arrays import LEAF
 from prudent.training.engines.pmml.models import AveragedTrees, CategoricalTree, SummedTrees
-from prudent.training.engines.spark.onnx_models import root_of_inverse
-from prudent.training.engines.spark.onnx_trees import asked_values, leaf_values
 
+Vector = NDArray[np.float64]
+_EPSILON = 2.220446049250313e-16  # Spark's own
 Categories = Mapping[int, Mapping[float, int]]
 
 
@@ -48,20 +52,20 @@ def as_local_model(model: Any, categories: Categories) -> Any:
     return _FORMS[name](model) if name in _FORMS else model
 
 
-def as_local_transforms(steps: Sequence[FittedTransform]) -> list[FittedTransform]:
-    """The preparation in the local engine's steps alone."""
+def as_local_transforms(transforms: Sequence[FittedTransform]) -> list[FittedTransform]:
+    """The transforms, each in a form that the local engine has too."""
     found: list[FittedTransform] = []
-    for step in steps:
-        if not isinstance(step, Rescale):
-            found.append(step)
+    for transform in transforms:
+        if not isinstance(transform, Rescale):
+            found.append(transform)
             continue
-        found.append(Affine(step.shift, step.factor))
-        if step.offset.any():
-            found.append(Affine(-step.offset, np.ones(len(step.offset))))
+        found.append(Affine(transform.shift, transform.factor))
+        if transform.offset.any():
+            found.append(Affine(-transform.offset, np.ones(len(transform.offset))))
     return found
 
 
-# Lines
+# Linear models
 
 
 def _linear_function(model: Any) -> LinearFunction:
@@ -193,7 +197,7 @@ _FORMS: dict[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True)
 class SparkTreeNode:
-    """A node as Spark stores it: `left` is -1 for a leaf; `counts` are what `prediction` was made of.
+    """A node as Spark stores it: `left` is -1 for a leaf; `counts` are what `prediction` was computed from.
 
     A split asks whether the feature is at most `cut[0]`, or, where `categories` is not negative, whether its
     category is one of `cut`.
@@ -259,3 +263,38 @@ class _JavaReader:
         values = struct.unpack_from(f">{size}d", self._data, self._at)
         self._at += 8 * size
         return values
+
+
+def root_of_inverse(covariance: Vector) -> tuple[Vector, float]:
+    """R with R Rᵀ = Σ⁻¹ on the directions that vary, and the logarithm of the density's constant."""
+    values, vectors = np.linalg.eigh(covariance)
+    least = _EPSILON * values.max() * len(values)
+    used = values > least
+    inverse = np.where(used, 1.0 / np.sqrt(np.where(used, values, 1.0)), 0.0)
+    constant = -0.5 * (len(values) * np.log(2.0 * np.pi) + np.log(values[used]).sum())
+    return vectors * inverse, float(constant)
+
+
+def leaf_values(node: SparkTreeNode, classes: int, weight: float) -> list[float]:
+    """What a leaf says: its value times the tree's weight, or shares of the classes; nothing elsewhere."""
+    if not node.is_leaf:
+        return []
+    if not classes:
+        return [node.prediction * weight]
+    counts = np.array(node.counts)
+    total = counts.sum()
+    return [float(share) for share in (counts / total if total > 0 else counts)]
+
+
+def asked_values(
+    feature: int, left: Sequence[float], number: int, categories: Categories
+) -> tuple[tuple[float, ...], bool]:
+    """The values that a split by categories asks for, and whether they lead left.
+
+    A value never seen is in neither set; Spark keeps the smaller set and asks for that one.
+    """
+    numbers = categories.get(feature)
+    every = {float(code): value for value, code in numbers.items()} if numbers else {}
+    is_left = len(left) <= number / 2
+    asked = set(left) if is_left else {float(code) for code in range(number)} - set(left)
+    return tuple(float(every.get(code, code)) for code in sorted(asked)), is_left

@@ -173,10 +173,10 @@ def _importance(fitted: FittedPipeline, dataset: SparkDataset) -> dict[str, Any]
 
 
 def _pmml(fitted: FittedPipeline, dataset: SparkDataset) -> tuple[bytes | None, tuple[str, ...]]:
-    from prudent.training.engines.pmml.document import document_or_why
+    from prudent.training.engines.pmml.document import document_or_note
     from prudent.training.engines.spark.translation import as_local_model, as_local_transforms
 
     model = as_local_model(fitted.model, fitted.categories)
-    return document_or_why(
+    return document_or_note(
         model, as_local_transforms(fitted.transforms), dataset.columns, dataset.target, dataset.classes
     )

@@ -22,7 +22,7 @@ _CHUNK = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class KMeansModel:
-    """A row belongs to the nearest centre; `cosine` rows are compared by direction only (cosine)."""
+    """A row belongs to the nearest centre; with `cosine`, rows are compared by direction only."""
 
     centres: Vector
     cosine: bool = False

@@ -27,7 +27,7 @@ _SMOOTHING = 0.01  # within which the hinge is rounded off: quasi-Newton steps n
 
 @dataclass(frozen=True, eq=False)
 class LinearModel:
-    """What linear models share."""
+    """Base of the linear models."""
 
     linear: LinearFunction
     importance: NDArray[np.float64] | None = None
@@ -89,7 +89,7 @@ class BinaryLinearClassifier(LinearModel):
 
 
 class OneVsRest(LinearModel):
-    """Predicts the class whose line is furthest above all others; how likely it is, it cannot say."""
+    """Predicts the class with the highest of its linear functions; it has no probabilities."""
 
     def predict(self, X: Matrix) -> NDArray[Any]:
         return np.asarray(self.linear.apply(X).argmax(axis=1))

@@ -1,4 +1,4 @@
-"""The multilayer perceptron: layers of logistic curves and shares at the end, as Spark's, taught by torch."""
+"""The multilayer perceptron: sigmoid layers and a softmax at the end, as Spark's, trained by torch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TRAIN_SAMPLE = 2_000  # training rows that are scored after every step
 
 @dataclass(frozen=True, eq=False)
 class MultilayerPerceptron:
-    """Lines with logistic curves between them."""
+    """Linear functions with sigmoids between them."""
 
     layers: tuple[LinearFunction, ...]
     importance: NDArray[np.float64] | None = None
@@ -94,7 +94,7 @@ def layer_widths(params: Mapping[str, Any], features: int, classes: int) -> list
 
 
 class PerceptronTrainer:
-    """Moves a network's weights, one pass over the rows at a time, and looks how it does."""
+    """Moves a network's weights, one pass over the rows at a time, and scores it after each."""
 
     def __init__(
         self,

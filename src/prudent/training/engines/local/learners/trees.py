@@ -40,7 +40,7 @@ class TreeEnsemble:
     @property
     def trees(self) -> list[Tree]:
         """The trees with what each says by itself: a value, or shares of all classes."""
-        return [_as_tree(one, self._spread(one.value[:, 0, :])) for one in self.sklearn_trees]
+        return [_as_tree(one, self._for_all_classes(one.value[:, 0, :])) for one in self.sklearn_trees]
 
     def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
         trees = [replace(one, values=one.values / len(self.sklearn_trees)) for one in self.trees]
@@ -51,9 +51,9 @@ class TreeEnsemble:
 
     def _means(self, X: Matrix) -> NDArray[np.float64]:
         total = sum(one.predict(X).reshape(len(X), -1) for one in self.sklearn_trees)
-        return self._spread(np.asarray(total) / len(self.sklearn_trees))
+        return self._for_all_classes(np.asarray(total) / len(self.sklearn_trees))
 
-    def _spread(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _for_all_classes(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Columns for all classes from those of the classes that were present."""
         if self.present is None or len(self.present) == self.classes:
             return values
@@ -70,7 +70,7 @@ def decision_tree(fit_task: FitTask, params: Mapping[str, Any]) -> TreeEnsemble:
     grown = (DecisionTreeClassifier if classifies else DecisionTreeRegressor)(
         **_settings(params, classifies, len(fit_task.rows.X)), random_state=fit_task.seed
     )
-    return _grow(grown, fit_task, params)
+    return _fit(grown, fit_task, params)
 
 
 def random_forest(fit_task: FitTask, params: Mapping[str, Any]) -> TreeEnsemble:
@@ -93,7 +93,7 @@ def random_forest(fit_task: FitTask, params: Mapping[str, Any]) -> TreeEnsemble:
     grown = (RandomForestClassifier if classifies else RandomForestRegressor)(
         **settings, random_state=fit_task.seed
     )
-    return _grow(grown, fit_task, params)
+    return _fit(grown, fit_task, params)
 
 
 def features_tried(strategy: str | float, features: int, classifies: bool, trees: int) -> int:
@@ -130,7 +130,7 @@ def _settings(params: Mapping[str, Any], classifies: bool, rows: int) -> dict[st
     }
 
 
-def _grow(estimator: Any, fit_task: FitTask, params: Mapping[str, Any]) -> TreeEnsemble:
+def _fit(estimator: Any, fit_task: FitTask, params: Mapping[str, Any]) -> TreeEnsemble:
     """Fit on numbers of bins, then let the trees ask for values again."""
     X = fit_task.rows.X
     bins = FeatureBins.of(X, params["maxBins"], rng_for(fit_task.seed, "bins"))
@@ -141,7 +141,7 @@ def _grow(estimator: Any, fit_task: FitTask, params: Mapping[str, Any]) -> TreeE
     importance = np.asarray(estimator.feature_importances_)
     for one in grown:
         _prune(one, params["minInfoGain"])
-        _unbin(one, bins)
+        _thresholds_to_values(one, bins)
     present = np.asarray(estimator.classes_, dtype=np.int64) if classifies else None
     return TreeEnsemble(grown, present, fit_task.classes, importance)
 
@@ -163,7 +163,7 @@ def _prune(grown: Any, least_gain: float) -> None:
     grown.children_right[taken_back] = LEAF
 
 
-def _unbin(grown: Any, bins: FeatureBins) -> None:
+def _thresholds_to_values(grown: Any, bins: FeatureBins) -> None:
     """Let a tree that was grown on numbers of bins ask for values, where it is, without a copy."""
     for node in np.flatnonzero(grown.children_left != LEAF):
         grown.threshold[node] = bins.threshold(grown.feature[node], grown.threshold[node])

@@ -145,8 +145,8 @@ class LookedAt(Meter):
 class Cluster:
     """The machines of a request, rented one by one under leases."""
 
-    def __init__(self, cloud: Cloud, wish: ClusterRequest, folder: Path, budget_usd: float | None) -> None:
-        self.cloud, self.wish = cloud, wish
+    def __init__(self, cloud: Cloud, request: ClusterRequest, folder: Path, budget_usd: float | None) -> None:
+        self.cloud, self.request = cloud, request
         self.meter: Meter = LookedAt(budget_usd, clock=lambda: cloud.clock.now_s)
         self._register = LeaseRegister(folder)
         self._rentals: list[Rental] = []
@@ -157,10 +157,10 @@ class Cluster:
         return self.cloud.offer(type_name)
 
     def cores(self) -> dict[str, int]:
-        return {kind.type: 1 for kind in self.wish.kinds}
+        return {kind.type: 1 for kind in self.request.machines}
 
     def start(self) -> None:
-        for name, count in self.wish.smallest().items():
+        for name, count in self.request.smallest().items():
             most = self.meter.most_usd_per_h(self.offer(name).price, count)
             rental = Rental(
                 self.cloud, name, count, run="train", register=self._register,

@@ -33,7 +33,7 @@ Train = Callable[..., Leaderboard]
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in ("search", "listening", "turns", "race"):
+    for module in ("search.search", "search.monitor", "search.stopping", "train"):
         monkeypatch.setattr(f"prudent.training.{module}.time", made)
     monkeypatch.setattr("prudent.cloud.meter._LOOK_S", 0.002)
     return made
@@ -45,7 +45,7 @@ def train(tmp_path: Path) -> Train:
 
     def run(
         cloud: Cloud,
-        wish: ClusterRequest,
+        cluster_request: ClusterRequest,
         budget: str,
         takes_s: float,
         data_s: float = 0.0,
@@ -55,7 +55,7 @@ def train(tmp_path: Path) -> Train:
         request = TrainingRequest.parse(
             asked([0.0, 1.0], parameterSearch="grid", parallelism=1, budget=budget, **more)
         )
-        cluster = Cluster(cloud, wish, tmp_path / "leases", request.budget.usd)
+        cluster = Cluster(cloud, cluster_request, tmp_path / "leases", request.budget.usd)
         cluster.meter.earlier_usd = earlier_usd
         engine = OnMachines(cluster, takes_s, data_s)
         output = OutputFolder(tmp_path / "out", request, engine.name, earlier_usd > 0)
@@ -100,16 +100,16 @@ def test_a_budget_for_a_part_of_a_trial_is_not_passed(clock: Clock, train: Train
 
 def test_every_type_has_its_price(clock: Clock, train: Train) -> None:
     cloud = Cloud(clock, {"m5.large": 0.096, "m5.4xlarge": 0.768})
-    wish = ClusterRequest((MachineRange("m5.large", 1, 1), MachineRange("m5.4xlarge", 3)), 4, 4)
-    board = train(cloud, wish, "$2", takes_s=30.0)
+    cluster_request = ClusterRequest((MachineRange("m5.large", 1, 1), MachineRange("m5.4xlarge", 3)), 4, 4)
+    board = train(cloud, cluster_request, "$2", takes_s=30.0)
     assert len(board.entries) == 2
     assert board.spent_usd == pytest.approx(2.40 * 60 / HOUR_S, rel=1e-2)
 
 
 def test_a_forecast_knows_every_type_too(clock: Clock, tmp_path: Path) -> None:
     cloud = Cloud(clock, {"m5.large": 0.096, "m5.4xlarge": 0.768})
-    wish = ClusterRequest((MachineRange("m5.large", 1, 1), MachineRange("m5.4xlarge", 0, 3)), 2, 4)
-    price = cluster_trial_price(Cluster(cloud, wish, tmp_path, None), 1)
+    cluster_request = ClusterRequest((MachineRange("m5.large", 1, 1), MachineRange("m5.4xlarge", 0, 3)), 2, 4)
+    price = cluster_trial_price(Cluster(cloud, cluster_request, tmp_path, None), 1)
     assert price.usd_per_h == pytest.approx(2.40)
     assert "1*m5.large, 3*m5.4xlarge" in price.source
 
