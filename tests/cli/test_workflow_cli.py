@@ -369,7 +369,7 @@ class TestExecute:
         process.send_signal(signal.SIGTERM)
         said = process.communicate(timeout=240)[1].decode()
         assert process.returncode == 130
-        assert said.startswith("prudent: interrupted; what ran was ended")
+        assert said.startswith("prudent: interrupted; what ran was stopped")
         assert said.count("\n") == 1
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid.read_text()), 0)

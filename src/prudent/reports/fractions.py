@@ -47,9 +47,9 @@ class FractionModel:
     """The extrapolating model, asked about any configuration on any share of the data."""
 
     def __init__(self, problem: Problem, options: Mapping[str, Any], seed: int) -> None:
-        self.problem, self.ground = problem, FractionGrid(problem, seed)
+        self.problem, self.grid = problem, FractionGrid(problem, seed)
         surrogate = "trees" if options.get("surrogate") == "trees" else "gp"
-        self._extrapolator = Extrapolator(self.ground, surrogate, options.get("curves") == "paper", seed)
+        self._extrapolator = Extrapolator(self.grid, surrogate, options.get("curves") == "paper", seed)
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -66,9 +66,7 @@ class FractionModel:
     def at(self, history: History, candidates: Candidates, fractions: Array) -> dict[str, PredictedRange]:
         """Every measure of the candidates (p), each on its own share of the data (p,)."""
         places = np.arange(len(fractions))
-        field = FractionCandidates(
-            candidates, self.ground.features(candidates), fractions, places, places[:0]
-        )
+        field = FractionCandidates(candidates, self.grid.features(candidates), fractions, places, places[:0])
         cost = self._extrapolator.log_cost(history, field)
         told = {}
         for name in self.measures:
@@ -207,7 +205,7 @@ def _leaders(
         key = _key(problem, answer)
         ordered = [dict(answer), *(c for c in ordered if _key(problem, c) != key)]
     shown = ordered[:LEADERS]
-    steps = np.exp(np.linspace(math.log(beliefs.ground.ladder[0]), 0.0, STEPS))
+    steps = np.exp(np.linspace(math.log(beliefs.grid.ladder[0]), 0.0, STEPS))
     candidates = problem.candidates(shown)
     places = np.repeat(np.arange(len(shown)), STEPS)
     told = beliefs.at(history, candidates.subset(places), np.tile(steps, len(shown)))
@@ -276,7 +274,7 @@ def _frontier(beliefs: FractionModel, history: History, runs: Sequence[Trial]) -
     problem, quality = beliefs.problem, _quality(beliefs.problem.goal)
     if quality is None:
         return None
-    looked = beliefs.ground.look(history)
+    looked = beliefs.grid.pool_for(history)
     candidates = looked.candidates.subset(looked.full)
     told = beliefs.at(history, candidates, np.ones(len(candidates)))
     ran = {

@@ -13,6 +13,7 @@ import html
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -33,14 +34,37 @@ def render(template: str, figures: Sequence[Figure], **content: Any) -> str:
 
     Without a figure Plotly is left out, and the page is a few kilobytes instead of five megabytes.
     """
-    scripts = [_read("page.js")]
-    if figures:
-        scripts = [plotly(), _read("figures.js"), *scripts]
+    library = plotly() if figures else ""
+    scripts = [_read("figures.js"), _read("page.js")] if figures else [_read("page.js")]
+    policy = _policy([library, *scripts] if figures else scripts)
     return (
         _environment()
         .get_template(template)
-        .render(style=_read("page.css"), scripts=scripts, policy=_policy(scripts), **content)
+        .render(style=_read("page.css"), plotly=library, scripts=scripts, policy=policy, **content)
     )
+
+
+_PLOTLY = '<script id="plotly"'
+
+
+def without_plotly(page: str, address: str) -> str:
+    """A page that loads Plotly from `address` on its own server: who keeps many reports keeps Plotly once."""
+    before, found, rest = page.partition(f"{_PLOTLY}>")
+    if not found:
+        return page
+    allowed = before.replace("script-src ", "script-src 'self' ", 1)
+    return f'{allowed}{_PLOTLY} src="{address}">{rest[rest.index("</script>") :]}'
+
+
+def with_plotly(page: str) -> str:
+    """The page as one file again, which loads nothing."""
+    before, found, rest = page.partition(f"{_PLOTLY} src=")
+    if not found:
+        return page
+    # The bundle may be newer than the one that the page was made with.
+    policy = f"script-src 'sha256-{_digest(plotly())}'"
+    allowed = re.sub(r"script-src 'self' 'sha256-[^']+'", policy, before, count=1)
+    return f"{allowed}{_PLOTLY}>{plotly()}{rest[rest.index('</script>') :]}"
 
 
 def write(html: str, path: Path) -> Path:
@@ -71,6 +95,13 @@ def plotly() -> str:
     return str(get_plotlyjs()).replace("</script", "<\\/script")
 
 
+def plotly_file() -> Path:
+    """The bundle as a file, for a server."""
+    from importlib.resources import files
+
+    return Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
+
+
 def data(values: Mapping[str, Any] | Sequence[Any]) -> str:
     """JSON that can stand inside a script element: no character of it can end the element.
 
@@ -83,12 +114,15 @@ def data(values: Mapping[str, Any] | Sequence[Any]) -> str:
 
 def _policy(scripts: Sequence[str]) -> str:
     """Nothing may be loaded, and only these very scripts may run."""
-    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    sources = " ".join(f"'sha256-{digest}'" for digest in digests)
+    sources = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     return (
         f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data: blob:; "
         "font-src data:; base-uri 'none'; form-action 'none'"
     )
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 @cache

@@ -1,1 +1,1 @@
-"""`prudent serve`: requests come in by several doors, survive crashes, and are worked off by workers."""
+"""`prudent serve`: requests come in from several sources, survive crashes, and are done by workers."""

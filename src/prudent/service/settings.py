@@ -136,7 +136,7 @@ class Settings:
     secret_files: tuple[Path, ...] = ()
     """Files that secrets were read from; commands do not see them."""
 
-    # Other fronts
+    # Other sources of requests
     watch: Path | None = None
     """A folder in which dropped documents are taken."""
     queue: str | None = None
@@ -145,7 +145,7 @@ class Settings:
     """A bucket in which dropped documents are taken: s3://bucket/prefix."""
     intake_user: str | None = None
     """Whose the documents from folder, queue and bucket are, with that user's role and limits; otherwise
-    those of a plain member named after the front."""
+    those of a plain member named after the source."""
 
     # Telling people
     smtp_host: str | None = None

@@ -88,11 +88,6 @@ class Distribution:
             case _:
                 return self.a
 
-    @property
-    def is_zero(self) -> bool:
-        """Whether it never draws anything but zero."""
-        return self.mean == 0 and self.b == 0
-
     def draw(self, rng: np.random.Generator, size: int | tuple[int, ...]) -> NDArray[np.float64]:
         """That many numbers, in this shape."""
         match self.kind:

@@ -19,6 +19,7 @@ pytest.importorskip("onnxruntime")
 
 from prudent.cli import demo as demo_module
 from prudent.cli.demo import training
+from prudent.cli.demo import tuning as tuning_part
 from prudent.cli.demo.training import DATA_FILE, KEPT_OUT, TARGET, TrainingDemo, training_demo, tumours
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.space import Space
@@ -181,7 +182,7 @@ def test_the_command_trains_after_it_has_tuned(
         lambda x: {"accuracy": x}, Space.parse({"x": [0.1, 0.9]}), measures=["accuracy"], price=0.1
     )
     tuned = tune(job, "maximise accuracy", budget_usd=1.0, strategy="grid")
-    monkeypatch.setattr(demo_module, "_tuning_part", lambda *_: ([tuned], None))
+    monkeypatch.setattr(tuning_part, "tuning_demo", lambda *_: ([tuned], None))
     folders: list[Path] = []
     answers = [done[0], replace(done[0], board=replace(done[0].board, entries=()))]
 

@@ -15,8 +15,7 @@ from fastapi import FastAPI
 from prudent.cli.main import run
 from prudent.cli.serve import sign_in_lines
 from prudent.core.errors import BadInput
-from prudent.service.security import accounts as all_accounts
-from prudent.service.security import protection
+from prudent.service.security import accounts, protection
 from prudent.service.security.tokens import (
     MODE,
     TOKEN_FILE,
@@ -52,7 +51,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Accounts are looked up for every request."""
-    monkeypatch.setattr(all_accounts, "FRESH_S", -1.0)
+    monkeypatch.setattr(accounts, "FRESH_S", -1.0)
 
 
 def _bearer(token: str) -> dict[str, str]:

@@ -124,6 +124,8 @@ def test_submit_watch_report_and_predict(page: Chrome, service: str) -> None:
     page.until("location.pathname.endsWith('/report') && !!document.querySelector('h1')")
     assert "rent" in page.text("body").lower()
     assert page.run("self.origin") == "null"  # a report is shown as a stranger
+    page.until("!!document.querySelector('.js-plotly-plot .main-svg')")  # drawn by the service's one Plotly
+    assert page.run("document.documentElement.outerHTML.length") < 1_000_000
     page.expected.append("sandboxed")  # what a report may not do as a stranger is not our page's trouble
 
     page.open(f"{service}/models")

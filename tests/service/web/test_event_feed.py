@@ -72,8 +72,10 @@ def test_one_asks_for_all(store: Store, monkeypatch: pytest.MonkeyPatch) -> None
     found = asyncio.run(all_of_them())
     looks = (time.monotonic() - began_s) / 0.01 + 10
     assert found == [[*(f"step{number}" for number in range(20)), "succeeded"]] * 150
-    assert asked["_look"] <= looks  # as often as the poller looks, not as often as there are followers
-    assert set(asked) == {"_look"}
+    assert (
+        asked["_read_updates"] <= looks
+    )  # as often as the poller looks, not as often as there are followers
+    assert set(asked) == {"_read_updates"}
 
 
 def test_events_that_came_together_are_told_together(store: Store) -> None:
@@ -140,7 +142,7 @@ def test_seats_are_limited_for_one_and_for_all(store: Store) -> None:
     feed = EventFeed(store, most=3, most_per_user=2)
     feed.add_follower("ada")
     feed.add_follower("ada")
-    with pytest.raises(HttpProblem, match="You follow 2 runs") as error:
+    with pytest.raises(HttpProblem, match="You are following 2 runs") as error:
         feed.add_follower("ada")
     assert (error.value.status, dict(error.value.headers or {})) == (429, {"retry-after": "10"})
     feed.add_follower("bob")

@@ -17,9 +17,9 @@ pytestmark = pytest.mark.timeout(600)
 STARTS = """
 import sys
 from pathlib import Path
-from prudent.service.worker.supervisor import Crew
+from prudent.service.worker.supervisor import WorkerSupervisor
 from prudent.service.settings import Settings
-crew = Crew(Settings(Path(sys.argv[1]), warm=False), 1)
+crew = WorkerSupervisor(Settings(Path(sys.argv[1]), warm=False), 1)
 crew.start()
 print(*crew.pids, flush=True)
 sys.stdin.read()

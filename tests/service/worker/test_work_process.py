@@ -237,13 +237,13 @@ def test_a_process_that_dies_is_noticed(hand: WorkProcess, tmp_path: Path) -> No
 
 OWNER = """
 import pickle, sys, time
-from prudent.service.worker.work_process import Hand
+from prudent.service.worker.work_process import WorkProcess
 terms, task = pickle.loads(bytes.fromhex(sys.argv[1]))
-hand = Hand(terms)
-hand.give(task)
-print(hand.pid, flush=True)
+process = WorkProcess(terms)
+process.start_run(task)
+print(process.pid, flush=True)
 while True:
-    hand.tick()
+    process.keep_alive()
     time.sleep(0.2)
 """
 

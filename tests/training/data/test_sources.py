@@ -286,7 +286,7 @@ def test_a_restricted_process_reads_no_more_than_it_may_whatever_callers_say(
     monkeypatch.setattr(fetching, "_in_force", None)  # put back afterwards
     restrict(STRICT)
     for path in (f"{site}/data.csv", str(tmp_path), "/etc/passwd"):
-        with pytest.raises(BadInput, match=r"private network|no place for data"):
+        with pytest.raises(BadInput, match=r"private network|not a place for data"):
             read_dataset(path, cache=tmp_path / "cache", policy=UNRESTRICTED)
 
 

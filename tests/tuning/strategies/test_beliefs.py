@@ -438,7 +438,7 @@ class TestExtrapolation:
             trial(5, 8, FAILED),
             trial(6, 8, time_s=0.0),
         )
-        extrapolator.log_cost(History(goal, trials), FractionGrid(p, 1).look(History(goal, trials)))
+        extrapolator.log_cost(History(goal, trials), FractionGrid(p, 1).pool_for(History(goal, trials)))
         own = [math.log(100 * n / 3600) for n in (2, 3, 4, 6)]
         assert found[0].y == pytest.approx([own[0], own[1] + math.log(2.5), own[2], own[3] + 0.7])
         assert found[0].extra_noise.tolist() == [0.0, 0.5, 0.5, 0.5]

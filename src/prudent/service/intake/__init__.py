@@ -1,1 +1,1 @@
-"""How requests come in: one door, several fronts."""
+"""How requests come in: their sources, and one admission for all."""

@@ -1,4 +1,4 @@
-"""The one door: whichever front a request comes by, it is checked, kept and answered here."""
+"""Admission: from whichever source a request comes, it is checked and kept here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a request does not pass the door."""
+"""Why a request is not admitted."""
 
 from __future__ import annotations
 

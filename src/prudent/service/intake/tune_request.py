@@ -29,7 +29,7 @@ def runs_programs(document: Mapping[str, Any]) -> bool:
 def parse(document: Mapping[str, Any], folders: Sequence[Path], keep: Path | None = None) -> JobFile:
     """The job file that a document says, with files looked for in the data folders only.
 
-    Tables that came along are written into `keep`; at the door (None) they are not looked at.
+    Tables that came along are written into `keep`; at admission (None) they are not looked at.
     """
     said = {str(key): value for key, value in document.items()}
     wrong: list[RequestError] = []

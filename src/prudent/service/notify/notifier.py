@@ -1,4 +1,4 @@
-"""The notifier: puts the news of a run into the outbox, and delivers what is there."""
+"""Notices of ended runs: put into the outbox, a folder with a file each, and delivered from there."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Notifier:
             try:
                 self.step()
             except Exception:  # noqa: BLE001 - the next round may do better
-                _log.exception("The notifier stumbled")
+                _log.exception("The notifier failed; it tries again")
 
     def _deliver(self, name: str, said: Mapping[str, Any]) -> None:
         notice = Notice.of_dict(said)
@@ -102,7 +102,6 @@ class Notifier:
 _FIRST_S, _LONGEST_S = 2.0, 3600.0
 GIVE_UP_S = 3 * 86400.0
 _KEEP_SENT_S = 30 * 86400.0
-_outbox_log = logging.getLogger("prudent.notify")
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ class Outbox:
             deliver(path.stem, entry["letter"])
         except Exception as error:  # noqa: BLE001 - a letter must not end the notifier, let alone a run
             why = str(error) if isinstance(error, PrudentError) else type(error).__name__
-            _outbox_log.warning("Not delivered: %s (try %d): %s", path.stem, entry["tries"], why)
+            _log.warning("Not delivered: %s (try %d): %s", path.stem, entry["tries"], why)
             self._later(path, entry, why, isinstance(error, Undeliverable), now_s)
             return False
         _write(self.folder / "sent" / path.name, {"sent_s": now_s, "tries": entry["tries"]})

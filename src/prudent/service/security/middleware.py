@@ -190,11 +190,11 @@ PAGES = (
 """For our own pages: nothing from elsewhere, no script or style inside the page."""
 
 REPORTS = (
-    "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; "
+    "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'self' 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""A report is one file with its scripts inside, so it is shown as a stranger: without our cookie or data."""
+"""A report has its scripts inside (all but Plotly), so it is shown as a stranger: without our cookie or data."""
 
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),

@@ -48,7 +48,7 @@ def new_id(now_s: float | None = None) -> str:
 
 @dataclass(frozen=True)
 class NewRun:
-    """A request that passed the door."""
+    """A request that was admitted."""
 
     kind: str
     user: str

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
 
+from prudent.reports.page import with_plotly
 from prudent.service.intake import admission
 from prudent.service.security.redaction import redacted
 from prudent.service.settings import Settings
@@ -145,12 +146,16 @@ def _add_results(api: APIRouter, settings: Settings, store: Store) -> None:
         return JSONResponse({**found, "models": [model_json(model) for model in kept]})
 
     @api.get("/runs/{run_id}/report", tags=["runs"], response_class=FileResponse)
-    async def report(run_id: str) -> FileResponse:
-        """The report, as a page."""
+    async def report(run_id: str, download: bool = False) -> Response:
+        """The report, as a page; to `download` it is one file of some megabytes that needs no service."""
         run = await _run(store, run_id)
         path = await asyncio.to_thread(_file_of, settings, run, artifacts.REPORT)
         if path is None:
             raise _not_there(run, "report")
+        if download:
+            whole = await asyncio.to_thread(lambda: with_plotly(path.read_text(encoding="utf-8")))
+            saved = {"content-disposition": f'attachment; filename="report-{run_id}.html"'}
+            return Response(whole, media_type="text/html; charset=utf-8", headers=saved)
         return FileResponse(path, media_type="text/html; charset=utf-8")
 
 

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI
-from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 
 from prudent._version import __version__
+from prudent.reports.page import plotly_file
 from prudent.service.security import protection
 from prudent.service.settings import Settings
 from prudent.service.store import workers
@@ -26,6 +27,7 @@ from prudent.service.web import (
 from prudent.service.web.page_context import PageContext, static
 from prudent.service.web.submission import Submissions, check_disk
 from prudent.service.web.timed_cache import TimedCache
+from prudent.service.worker.artifacts import PLOTLY
 
 _ABOUT = "Train, tune and schedule: requests are taken, worked off by workers, and survive crashes."
 
@@ -96,6 +98,12 @@ def pages_router(settings: Settings, store: Store, admission: Submissions) -> AP
     for part in (run_pages, model_pages, submit_pages, overview_pages, sign_in):
         part.add(found, context)
     overview_pages.add_api_page(found, context)
+
+    @found.get(PLOTLY)
+    async def plotly() -> FileResponse:
+        """Of all reports; it stands unchanged in the installed package."""
+        headers = {"cache-control": "public, max-age=86400"}
+        return FileResponse(plotly_file(), media_type="text/javascript; charset=utf-8", headers=headers)
 
     @found.get("/static/{name}")
     async def file(name: str) -> Response:

@@ -164,7 +164,7 @@ def _train_document(first: Mapping[str, str], said: Mapping[str, Sequence[str]])
 
 
 def decoded(body: bytes) -> dict[str, list[str]]:
-    """Names and values; empty ones too. The form token is left out: it was looked at by the guard.
+    """Names and values; empty ones too. The form token is left out: it was checked by `AuthMiddleware`.
 
     >>> decoded(b"csrf=x&name=a+b&name=%26&key=")
     {'name': ['a b', '&'], 'key': ['']}
@@ -226,7 +226,7 @@ def _is_at(path: str, place: str) -> bool:
 
 
 def _whole(text: str) -> Any:
-    """A number, or the text as it is: the door says what is wrong with it."""
+    """A number, or the text as it is: admission says what is wrong with it."""
     return int(text) if text.lstrip("-").isdecimal() and text.isascii() else text
 
 

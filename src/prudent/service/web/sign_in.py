@@ -78,7 +78,7 @@ def add(router: APIRouter, context: PageContext) -> None:
 
     @router.get("/session")
     async def session() -> Response:
-        """Whether there is one: the guard lets nobody else come here."""
+        """Whether there is one: nobody else gets here."""
         return Response(status_code=204)
 
 

@@ -1,1 +1,1 @@
-"""Who does which request: workers, heartbeats, take-overs; durable by DBOS."""
+"""How runs are done: workers, heartbeats, take-overs, and a process for each run; durable by DBOS."""

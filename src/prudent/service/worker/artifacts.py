@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput, RunFailed
+from prudent.reports.page import without_plotly
 
 RESULT, REPORT, MODELS, LOG, PLAN = "result.json", "report.html", "models", "log.txt", "plan.json"
+PLOTLY = "/static/plotly.js"
+"""Where reports that the service shows find Plotly."""
 _KEPT = (RESULT, REPORT, PLAN)
 _ABSENT = ("404", "NoSuchKey", "NotFound")
 _AT_ONCE = 1000
@@ -27,6 +30,7 @@ def store_results(artifacts: str | None, run_id: str, folder: Path) -> str:
     Copying again is harmless: a worker that takes over does so.
     """
     if artifacts is None:
+        _load_plotly_from_service(folder / REPORT)
         return str(folder)
     paths = [folder / name for name in _KEPT if is_plain(folder / name)]
     models = folder / MODELS
@@ -45,6 +49,16 @@ def store_results(artifacts: str | None, run_id: str, folder: Path) -> str:
         shutil.copyfile(path, part)
         part.replace(to)
     return place
+
+
+def _load_plotly_from_service(report: Path) -> None:
+    """Plotly is nearly all of a report: the service keeps it once, and puts it into reports that are saved."""
+    if not is_plain(report):
+        return
+    page = without_plotly(report.read_text(encoding="utf-8"), PLOTLY)
+    part = report.with_name(f".{report.name}.{os.getpid()}")
+    part.write_text(page, encoding="utf-8")
+    part.replace(report)
 
 
 def local(place: str, name: str, cache: Path) -> Path | None:

@@ -174,7 +174,7 @@ class ChildProcess:
             self._busy = False
         said = self._without_secrets(task, said)
         if log is not None:
-            logging.info("The run ends: %s", type(said).__name__.lower())
+            logging.info("The run ends: %s", type(said).__name__.removesuffix("Message").lower())
             logging.getLogger().removeHandler(log)
             with contextlib.suppress(OSError):
                 log.close()

@@ -1,4 +1,4 @@
-"""One run in the hands of this worker: from its claim to its end, or until it is taken away."""
+"""A run that this worker has claimed: from its claim to its end, or until another takes over."""
 
 from __future__ import annotations
 

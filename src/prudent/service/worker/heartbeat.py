@@ -1,7 +1,7 @@
-"""The pulse of a worker: it tells that it lives, and takes over from those who have fallen silent.
+"""The heartbeat of a worker: it reports that the worker lives, and releases runs of workers that died.
 
 DBOS by itself starts a dead executor's workflows again only when an executor of the same name comes back. So
-workers write heartbeats; one that has missed them for `takeover_s` is buried by whoever sees it first: its
+workers write heartbeats; one that has missed them for `takeover_s` is released by whoever sees it first: its
 runs wait again (with a higher fence), and whoever claims one resumes its workflow by DBOS's public call.
 """
 
@@ -31,7 +31,7 @@ _DAY_S = 86_400.0
 
 @dataclass
 class Heartbeat:
-    """Beats in a thread of its own until it is stopped."""
+    """Sends heartbeats from a thread of its own until it is stopped."""
 
     store: Store
     settings: Settings
@@ -50,7 +50,7 @@ class Heartbeat:
 
     def start(self) -> None:
         self.send_heartbeat()
-        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -68,9 +68,9 @@ class Heartbeat:
                 self.finish_orphaned_workflows()
                 self.prune()
             except PrudentError as error:
-                _log.warning("The pulse misses a beat: %s", error)
-            except Exception:  # noqa: BLE001 - a worker without a pulse would lose its runs
-                _log.exception("The pulse stumbled")
+                _log.warning("The heartbeat failed: %s", error)
+            except Exception:  # noqa: BLE001 - a worker without a heartbeat would lose its runs
+                _log.exception("The heartbeat failed")
 
     def send_heartbeat(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""The wall around a process that runs commands of requests: it sees no secrets and cannot write to the home.
+"""The sandbox of a process that runs commands of requests: it sees no secrets and cannot write to the home.
 
 Two kinds: the process belongs to another account (`run_as`), or it lives in bubblewrap, where most of the
 machine is there to be read, the home and the usual places of credentials are empty, and only the run's own
@@ -177,7 +177,7 @@ class Sandbox:
 
 
 def sandbox_of(settings: Settings) -> Sandbox | None:
-    """The wall that the settings ask for, None if there is none; BadInput if it cannot be had, or if it would
+    """The sandbox that the settings ask for; None without one. BadInput if it cannot be had, or if it would
     let the service's own secrets through."""
     _check_passed(settings, os.environ)
     limits = ProcessLimits(

@@ -18,13 +18,13 @@ _LEAST_S, _MOST_S = 0.5, 30.0
 
 
 class WorkerSupervisor:
-    """`size` workers, each a process."""
+    """Keeps `size` workers running, each a process."""
 
     def __init__(self, settings: Settings, size: int) -> None:
         self._settings, self._size = settings, size
         self._processes: list[subprocess.Popen[bytes]] = []
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="crew", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
 
     def start(self) -> None:
         self._processes = [self._begin() for _ in range(self._size)]

@@ -34,7 +34,7 @@ _OVER = ("SUCCESS", "ERROR", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
 
 
 class Worker:
-    """One process that works runs off; `run` returns when it was told to drain and has."""
+    """One process that claims and does runs; `run` returns when it has drained."""
 
     def __init__(self, settings: Settings, store: Store, name: str | None = None) -> None:
         self.settings, self.store = settings, store
@@ -103,7 +103,7 @@ class Worker:
                 _log.warning("%s", error)
                 time.sleep(1.0)
             except Exception:  # noqa: BLE001 - a worker that stops claiming helps nobody
-                _log.exception("The worker stumbled")
+                _log.exception("The worker failed; it goes on")
                 time.sleep(1.0)
         self._drain()
 
@@ -112,7 +112,7 @@ class Worker:
         self._draining.set()
 
     def step(self) -> int:
-        """Heed cancellations, and claim runs while there is room; answers how many were begun."""
+        """Obey cancellations, and claim runs while there is room; answers how many were begun."""
         self._obey()
         begun = 0
         # Whoever is ready takes it: a worker that still loads its libraries would only let the run wait.

@@ -48,8 +48,8 @@ class FeasibleInterval:
 class GoalPosterior:
     """The goal at the places of a pool, by what is believed.
 
-    sign: 1 where the objective is maximised, -1 where minimised; intervals: what the constraints demand, one per
-    curve; works (p,): the probability that a run does not fail.
+    sign: 1 where the objective is maximised, -1 where minimised; intervals: what the constraints demand, one
+    per curve; works (p,): the probability that a run does not fail.
     """
 
     objective: ScaledMeasure

@@ -18,7 +18,7 @@ _DRIVER = """
 import sys, threading
 from pathlib import Path
 from prudent.core.errors import RunFailed
-from prudent.training.engines.spark.spark_session import started
+from prudent.training.engines.spark.spark_session import start_spark
 
 ends = []
 def end():
@@ -27,7 +27,7 @@ def end():
 
 threading.Thread(target=end, daemon=True).start()
 try:
-    started(sys.argv[1], Path(sys.argv[2]), {"spark.driver.memory": "512m"}, True, {}, ends.append)
+    start_spark(sys.argv[1], Path(sys.argv[2]), {"spark.driver.memory": "512m"}, True, {}, ends.append)
 except RunFailed as error:
     print(error)
 """

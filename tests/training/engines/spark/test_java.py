@@ -19,13 +19,13 @@ from pathlib import Path
 
 from pyspark.ml.regression import LinearRegression
 
-from prudent.training.engines.spark.spark_session import started, stop
+from prudent.training.engines.spark.spark_session import start_spark, stop_spark
 
-spark, _ = started("local[1]", Path(sys.argv[2]), {"spark.driver.memory": "512m"}, small=True)
+spark, _ = start_spark("local[1]", Path(sys.argv[2]), {"spark.driver.memory": "512m"}, small=True)
 print(spark.sparkContext._jvm.System.getProperty("java.home"))
 rows = spark.read.format("libsvm").load(sys.argv[1])
 print("weights", LinearRegression(maxIter=2).fit(rows).coefficients.size)
-stop(spark)
+stop_spark(spark)
 """
 
 

@@ -1,8 +1,8 @@
-"""Transformations before the algorithm: fitted by Spark on the training rows, and as fitted transforms for the ONNX graph.
+"""Transforms before the algorithm: fitted by Spark on the training rows, and kept for the ONNX graph.
 
 They mean the same as on the local engine. Where features are columns of their own (categories, missing
-values), every transform up to a projection is an expression over them, and one SQL stage computes all; a vector
-of plain numbers goes through Spark's own scalers.
+values), every transform up to a projection is an expression over them, and one SQL stage computes all; a
+vector of plain numbers goes through Spark's own scalers.
 """
 
 from __future__ import annotations

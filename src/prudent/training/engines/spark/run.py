@@ -120,7 +120,7 @@ class SparkRun:
 def failure_reason(error: BaseException) -> str:
     """Why a trial failed, in one sentence; of Spark's pages of Java, what it says first.
 
-    >>> reason(ValueError("requirement failed: Sum of weights cannot be zero."))
+    >>> failure_reason(ValueError("requirement failed: Sum of weights cannot be zero."))
     'Spark refuses: Sum of weights cannot be zero.'
     """
     if isinstance(error, PrudentError):

@@ -78,7 +78,7 @@ def perceptron(fit_task: FitTask, params: Mapping[str, Any]) -> MultilayerPercep
 def layer_widths(params: Mapping[str, Any], features: int, classes: int) -> list[int]:
     """The widths of all layers; those of the ends must be what the data have.
 
-    >>> widths_of({"numHiddenLayers": 2, "hiddenLayersWidth": 8}, 4, 3)
+    >>> layer_widths({"numHiddenLayers": 2, "hiddenLayersWidth": 8}, 4, 3)
     [4, 8, 8, 3]
     """
     for name, there, what in (
