@@ -49,7 +49,7 @@ READ: list[tuple[Callable[[dict[str, Any]], Any], Any, list[tuple[Any, Any]], li
         [],
         [("x", ["x"]), (["x", "y"], ["x", "y"])],
         [3, ["x", 3]],
-        "no list",
+        "not a list",
     ),
     (
         lambda said: HERE.mapping(said, "k"),

@@ -214,9 +214,9 @@ def today() -> date:
 def price_age_note(prices: Iterable[Price], at: date | None = None) -> str | None:
     """What to tell before machines are rented at prices that may have changed; None if all are young.
 
-    >>> age_note([Price(0.096, "2025-01-01", "catalog aws us-east-1")], date(2025, 4, 1))
+    >>> price_age_note([Price(0.096, "2025-01-01", "catalog aws us-east-1")], date(2025, 4, 1))
     'Prices of 2025-01-01 (catalog aws us-east-1) are 90 days old; "prudent prices update" reads newer ones.'
-    >>> age_note([Price(0.096, "2025-03-01", "catalog aws us-east-1")], date(2025, 4, 1))
+    >>> price_age_note([Price(0.096, "2025-03-01", "catalog aws us-east-1")], date(2025, 4, 1))
     """
     dated = {price.date: price.source for price in prices if price.date and price.usd_per_h > 0}
     if not dated:

@@ -117,7 +117,7 @@ class TestLife:
     ) -> None:
         passed: list[str] = []
         for module in ("prudent.cloud.clusters.rental", "prudent.cloud.providers.local.provider"):
-            monkeypatch.setattr(f"{module}.point", passed.append)
+            monkeypatch.setattr(f"{module}.kill_point", passed.append)
         with rent(renew_s=OFTEN_S):
             assert eventually(lambda: "renew.done" in passed)
         seen = list(dict.fromkeys(passed))

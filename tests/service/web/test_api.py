@@ -176,6 +176,8 @@ def test_results_come_when_there_are_some(client: httpx.Client, store: Store, se
     report = client.get(f"{run['url']}/report")
     assert report.headers["content-type"].startswith("text/html")
     assert "Report" in report.text
+    saved = client.get(f"{run['url']}/report", params={"download": "true"})
+    assert saved.headers["content-disposition"] == f'attachment; filename="report-{run["id"]}.html"'
     assert client.get(f"{run['url']}/trials").json()["trials"][0]["score"] == 0.5
 
 

@@ -55,6 +55,16 @@ def names(s3: Any) -> set[str]:
     return {fact["Key"] for fact in s3.list_objects_v2(Bucket="kept").get("Contents", ())}
 
 
+def test_reports_in_the_home_share_one_plotly_and_those_elsewhere_are_whole(tmp_path: Path) -> None:
+    page = '<meta content="script-src \'sha256-x\'"><script id="plotly">large()</script>'
+    for run_id, place in (("01a", None), ("01b", str(tmp_path / "kept"))):
+        folder = run_folder(tmp_path, run_id)
+        (folder / "report.html").write_text(page)
+        found = Path(artifacts.store_results(place, run_id, folder)) / "report.html"
+        assert ("large()" in found.read_text()) is (place is not None)
+        assert (artifacts.PLOTLY in found.read_text()) is (place is None)
+
+
 def test_results_in_a_bucket(s3: Any, tmp_path: Path) -> None:
     cache, first, second = tmp_path / "cache", run_folder(tmp_path, "01a"), run_folder(tmp_path, "01b")
     place = artifacts.store_results(PLACE, "01a", first)

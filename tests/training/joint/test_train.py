@@ -26,7 +26,7 @@ from prudent.cloud.providers.local.provider import LocalProvider
 from prudent.core.errors import BadInput, RunFailed
 from prudent.training.engines.engine import TrainingSession
 from prudent.training.engines.local.engine import LocalEngine, open_pool
-from prudent.training.engines.local.pool import Pool
+from prudent.training.engines.local.pool import WorkerPool
 from prudent.training.joint.board import StudyBoard
 from prudent.training.joint.cluster import ClusterHandle, ClusterSize, SharedCluster
 from prudent.training.joint.job import JointJob
@@ -176,11 +176,11 @@ class Rented:
 class Warm(LocalEngine):
     """The local engine on processes that are kept for all tests: loading libraries takes long."""
 
-    def __init__(self, processes: Pool) -> None:
+    def __init__(self, processes: WorkerPool) -> None:
         super().__init__()
         self._processes = processes
 
-    def pool(self, parallelism: int, work: Path, algorithms: tuple[str, ...]) -> Pool:
+    def pool(self, parallelism: int, work: Path, algorithms: tuple[str, ...]) -> WorkerPool:
         return self._processes
 
 
@@ -281,14 +281,14 @@ class _Closing:
 
 
 @pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
     named = tuple(method["algorithm"] for method in OPEN["methods"])
     with open_pool(1, tmp_path_factory.mktemp("pool"), named) as pool:
         yield pool
 
 
 @pytest.fixture
-def bench(tmp_path: Path, processes: Pool) -> Bench:
+def bench(tmp_path: Path, processes: WorkerPool) -> Bench:
     rng = np.random.default_rng(1)
     lines = [
         f"{a:.4f},{b:.4f},{kind}"

@@ -149,7 +149,7 @@ def decommission(host: SparkHost) -> None:
 def page_at(page: str, address: str) -> str:
     """The address of a page with the machine's own address in it.
 
-    >>> _at("http://localhost:36025", "127.0.0.1")
+    >>> page_at("http://localhost:36025", "127.0.0.1")
     'http://127.0.0.1:36025'
     """
     return f"http://{address}:{page.rpartition(':')[2]}"

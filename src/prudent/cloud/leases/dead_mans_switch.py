@@ -30,7 +30,7 @@ def cluster_environment(
 ) -> dict[str, str]:
     """The variables for a command's environment; inside another cluster both are carried.
 
-    >>> marks("c1", "c1-0", {"PRUDENT_CLUSTER": "c0"})
+    >>> cluster_environment("c1", "c1-0", {"PRUDENT_CLUSTER": "c0"})
     {'PRUDENT_CLUSTER': 'c0:c1', 'PRUDENT_MACHINE': 'c1-0'}
     """
     outer = environment or {}

@@ -59,9 +59,9 @@ NO_DELAY = Delay(0.0)
 def fit_delay(measured_s: Iterable[float], usual_s: float) -> Delay:
     """The delay that measurements tell, drawn towards the usual one while there are few.
 
-    >>> fitted([], 4.0)
+    >>> fit_delay([], 4.0)
     Delay(median_s=4.0, sigma=0.4)
-    >>> fitted([8.0] * 50, 4.0).median_s > 7.5
+    >>> fit_delay([8.0] * 50, 4.0).median_s > 7.5
     True
     """
     logs = np.log([max(seconds, 1e-3) for seconds in measured_s])

@@ -194,7 +194,7 @@ REPORTS = (
     "style-src 'unsafe-inline'; img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""A report has its scripts inside (all but Plotly), so it is shown as a stranger: without our cookie or data."""
+"""A report has its scripts inside, all but Plotly, so it is shown as a stranger: without our cookie."""
 
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),

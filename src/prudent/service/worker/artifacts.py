@@ -52,7 +52,7 @@ def store_results(artifacts: str | None, run_id: str, folder: Path) -> str:
 
 
 def _load_plotly_from_service(report: Path) -> None:
-    """Plotly is nearly all of a report: the service keeps it once, and puts it into reports that are saved."""
+    """Plotly is nearly all of a report: the service keeps it once, and adds it to reports that are saved."""
     if not is_plain(report):
         return
     page = without_plotly(report.read_text(encoding="utf-8"), PLOTLY)

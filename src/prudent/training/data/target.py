@@ -44,8 +44,8 @@ def target_name(names: Sequence[str], said: str | None, domain: str) -> str | No
     if found is None:
         shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
         raise BadInput(
-            f'No column is called {", ".join(USUAL_NAMES[:-1])} or {USUAL_NAMES[-1]}; say with "target" which one to '
-            f"predict: {shown}."
+            f'No column is called {", ".join(USUAL_NAMES[:-1])} or {USUAL_NAMES[-1]}; say with "target" '
+            f"which one to predict: {shown}."
         )
     return found
 

@@ -64,7 +64,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
         ("region: us-east-1\naddress: publik", 'Did you mean "public"'),
         ("region: us-east-1\nport: 0", "whole number of 1 or more"),
         ("region: us-east-1\ndisk_gb: big", "whole number of 1 or more"),
-        ("region: us-east-1\nsubnets: [1]", "no list of names"),
+        ("region: us-east-1\nsubnets: [1]", "not a list of names"),
         ("region: us-east-1\nsubnets: [a]\nzones: [b]", "keep one of the two"),
         ("region: us-east-1\ntags: {'prudent:run': x}", "not yours to set"),
         ("region: us-east-1\nspot_max_usd_per_h: 5 min", "money"),

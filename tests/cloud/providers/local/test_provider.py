@@ -249,7 +249,7 @@ class TestTheirOwn:
 
     @pytest.mark.parametrize("setting", [{"catalog": "x"}, 3, ["a"]])
     def test_a_wrong_setting_is_bad_input(self, tmp_path: Path, setting: object) -> None:
-        with pytest.raises(BadInput, match="no price list"):
+        with pytest.raises(BadInput, match="not a price list"):
             LocalProvider.of(setting, tmp_path)
 
     def test_prices_of_ones_own(self, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_a_login_that_fails_says_of_which_kind(
         ({"hosts": [{"type": "m5.large"}]}, "It has no address"),
         ({"hosts": [{"name": "a", "type": "m5.lagre"}]}, 'Did you mean "m5.large"'),
         ({"hosts": [{"name": "a", "vcpus": 4}]}, "add memory_gb and price"),
-        ({"hosts": [{"name": "a", "vcpus": 0.5, "memory_gb": 1, "price": 1}]}, "no number of vCPUs"),
+        ({"hosts": [{"name": "a", "vcpus": 0.5, "memory_gb": 1, "price": 1}]}, "not a number of vCPUs"),
         ({"hosts": [{"name": "a", "type": "m5.large", "price": "cheap"}]}, "hosts.a.price"),
         ({"hosts": [{"name": "a", "type": "m5.large", "port": 0}]}, "is not a port"),
         ({"hosts": [{"name": "a", "type": "m5.large", "key": "no/key"}]}, "There is no key"),

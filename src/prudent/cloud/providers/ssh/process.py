@@ -347,7 +347,7 @@ def end_all_script(variable: str, value: str, grace_s: float) -> str:
 def command_script(command: str, environment: Mapping[str, str], directory: str) -> str:
     """A script that runs a command in a folder with an environment.
 
-    >>> print(started("echo hi", {"A": "it's"}, "/tmp"))
+    >>> print(command_script("echo hi", {"A": "it's"}, "/tmp"))
     export A='it'"'"'s'
     cd -- /tmp || exit 126
     exec /bin/sh -c 'echo hi'
