@@ -189,7 +189,7 @@ def prediction_of(
     measures: dict[str, tuple[CurveBelief, Warp]],
     posterior: GoalPosterior,
 ) -> dict[str, float]:
-    """Median, deviation and 95 % interval of every measure at the field's only place."""
+    """Median, deviation and 95 % interval of every measure at the only candidate."""
     out: dict[str, float] = {}
     for name, (curve, warp) in measures.items():
         out |= _told(name, curve, warp, 0.0)
