@@ -48,8 +48,8 @@ class ClusterRequest:
             )
         if sum(machine.least for machine in self.machines) > self.most:
             raise BadInput(
-                f"The types ask for {sum(machine.least for machine in self.machines)} machines at least, and there "
-                f"may be {self.most} in all; raise the total, or ask for fewer."
+                f"The types ask for {sum(machine.least for machine in self.machines)} machines at least, and "
+                f"there may be {self.most} in all; raise the total, or ask for fewer."
             )
 
     @classmethod

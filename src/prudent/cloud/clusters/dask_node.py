@@ -22,6 +22,9 @@ from prudent.core.errors import BadInput
 WORKER_ARGUMENTS = "PRUDENT_DASK"
 """The environment variable that holds the arguments of `serve` as JSON."""
 _LOST_S = 60.0
+_PAST = timedelta(days=1)
+"""A machine whose clock is behind must not take a certificate for one of the future."""
+_AHEAD = timedelta(days=365)
 
 
 def without_pages(node: Any) -> Any:
@@ -64,17 +67,6 @@ async def serve_worker(
     )
     async with worker:
         await worker.finished()
-
-
-if __name__ == "__main__":
-    os.makedirs("scratch", exist_ok=True)
-    asyncio.run(
-        serve_worker(**json.loads(os.environ.pop(WORKER_ARGUMENTS)), scratch=os.path.abspath("scratch"))
-    )
-
-_PAST = timedelta(days=1)
-"""A machine whose clock is behind must not take a certificate for one of the future."""
-_AHEAD = timedelta(days=365)
 
 
 def security_of_run() -> Any:
@@ -171,3 +163,10 @@ def _pem(certificate: Any) -> str:
 
     text: bytes = certificate.public_bytes(serialization.Encoding.PEM)
     return text.decode()
+
+
+if __name__ == "__main__":
+    os.makedirs("scratch", exist_ok=True)
+    asyncio.run(
+        serve_worker(**json.loads(os.environ.pop(WORKER_ARGUMENTS)), scratch=os.path.abspath("scratch"))
+    )

@@ -1,4 +1,4 @@
-"""The contract of a way into a machine: run commands there, move files; and asking several machines at once."""
+"""The contract of a way into a machine: run commands, move files; asking several at once."""
 
 from __future__ import annotations
 
