@@ -146,7 +146,7 @@ def test_seats_are_limited_for_one_and_for_all(store: Store) -> None:
         feed.add_follower("ada")
     assert (error.value.status, dict(error.value.headers or {})) == (429, {"retry-after": "10"})
     feed.add_follower("bob")
-    with pytest.raises(HttpProblem, match="As many follow"):
+    with pytest.raises(HttpProblem, match="Too many people are following"):
         feed.add_follower("eve")
     feed.remove_follower("ada")
     feed.add_follower("eve")

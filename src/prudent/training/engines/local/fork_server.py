@@ -43,7 +43,9 @@ class ForkServer:
                     return
                 request = json.loads(packet)
                 if "load" in request:
-                    import_modules(request["load"])
+                    for module in request["load"]:
+                        if not self._abandoned():  # to load the rest would take seconds for nobody
+                            import_modules([module])
                 elif "fork" in request:
                     self._answer({"pid": self._fork(handles[0], request["fork"])})
                 elif "end" in request:
@@ -51,6 +53,13 @@ class ForkServer:
         finally:
             for worker in list(self._workers):
                 self._end(worker)
+
+    def _abandoned(self) -> bool:
+        """Whether nobody is at the other end any more."""
+        try:
+            return self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return False
 
     def _answer(self, answer: dict[str, Any]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
