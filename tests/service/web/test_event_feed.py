@@ -72,9 +72,8 @@ def test_one_asks_for_all(store: Store, monkeypatch: pytest.MonkeyPatch) -> None
     found = asyncio.run(all_of_them())
     looks = (time.monotonic() - began_s) / 0.01 + 10
     assert found == [[*(f"step{number}" for number in range(20)), "succeeded"]] * 150
-    assert (
-        asked["_read_updates"] <= looks
-    )  # as often as the poller looks, not as often as there are followers
+    # As often as the poller looks, not as often as there are followers.
+    assert asked["_read_updates"] <= looks
     assert set(asked) == {"_read_updates"}
 
 

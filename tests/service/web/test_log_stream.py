@@ -45,7 +45,7 @@ raise RuntimeError("nobody catches this; token=hush")
 
 LONG = """
 import logging, os, sys, threading
-from prudent.service.web import log_stream
+from prudent.service import logs
 
 def log():
     for number in range(20):
@@ -56,8 +56,8 @@ def write():
         os.write(2, b"%d %s\\n" % (number, b"b" * 30_000))
 
 os.set_blocking(2, False)
-log_stream._LEAVE_S = 500
-with log_stream.json_lines():
+logs._LEAVE_S = 500
+with logs.json_lines():
     both = [threading.Thread(target=each) for each in (log, write)]
     for thread in both:
         thread.start()

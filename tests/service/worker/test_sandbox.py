@@ -353,14 +353,14 @@ def _processes(folder: Path) -> list[str]:
 
 
 def test_what_is_compiled_comes_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numba says where it would look: behind the wall it finds there what the service has compiled."""
+    """Numba says where it would look: in the sandbox it finds there what the service has compiled."""
     caching = pytest.importorskip("numba.core.caching")
     package = tmp_path / "prudent"
     (package / "workflows" / "__pycache__").mkdir(parents=True)
     (package / "workflows" / "__pycache__" / "engine.run-1.py311.nbi").write_text("compiled")
     monkeypatch.setattr(sandbox.prudent, "__file__", str(package / "__init__.py"))
     monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
-    sandbox.copy_to(tmp_path / "home")
+    sandbox.copy_compiled(tmp_path / "home")
     (found,) = (tmp_path / "home" / ".cache" / "numba").iterdir()
     wanted = caching._CacheLocator.get_suitable_cache_subpath(str(package / "workflows" / "engine.py"))
     assert (found.name, [path.read_text() for path in found.iterdir()]) == (wanted, ["compiled"])

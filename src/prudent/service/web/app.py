@@ -101,8 +101,8 @@ def pages_router(settings: Settings, store: Store, admission: Submissions) -> AP
 
     @found.get(PLOTLY)
     async def plotly() -> FileResponse:
-        """Of all reports; it stands unchanged in the installed package."""
-        headers = {"cache-control": "public, max-age=86400"}
+        """Of all reports, which browsers take for strangers: it stands unchanged in the installed package."""
+        headers = {"cache-control": "public, max-age=86400", "cross-origin-resource-policy": "cross-origin"}
         return FileResponse(plotly_file(), media_type="text/javascript; charset=utf-8", headers=headers)
 
     @found.get("/static/{name}")

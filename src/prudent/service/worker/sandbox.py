@@ -109,7 +109,7 @@ class Sandbox:
                 path.unlink()
         shutil.rmtree(private / _HOME, ignore_errors=True)
         (private / _HOME).mkdir(parents=True)
-        _copy_compiled(private / _HOME)
+        copy_compiled(private / _HOME)
         if self.kind == ACCOUNT:
             owner = pwd.getpwnam(self.account)
             for path in (self.home, folder.parent):
@@ -308,7 +308,7 @@ def _share(folder: Path, group: int, mode: int) -> None:
     folder.chmod(mode)
 
 
-def _copy_compiled(home: Path) -> None:
+def copy_compiled(home: Path) -> None:
     """Copy what numba has compiled for the service into the HOME of a sandboxed process.
 
     Numba uses a cache only where it can write to it, and in the sandbox nothing but the run's own folder is
