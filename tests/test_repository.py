@@ -230,7 +230,7 @@ PORTS = {
     "cli/serve.py": "pages and REST",
     "service/web/connections.py": "pages and REST",
     "service/store/store.py": "",  # SQLAlchemy's events
-    "training/search/search.py": "",  # who listens to the runs of a race
+    "workflows/execute/plan_follower.py": "",  # who hears what workers report
     "cloud/clusters/cluster_host.py": "a knock",
     "training/engines/spark/perceptron_group.py": "torch: gloo",
     "training/engines/spark/perceptron.py": "torch: progress",

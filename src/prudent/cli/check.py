@@ -110,7 +110,7 @@ def check_document(found: Sequence[CheckResult]) -> dict[str, Any]:
 def check_lines(found: Sequence[CheckResult]) -> list[str]:
     """A line for each problem, and one for each subject that has none.
 
-    >>> lines([CheckResult("job.yaml", ()), CheckResult("local", ("Nobody is there; come later.",))])
+    >>> check_lines([CheckResult("job.yaml", ()), CheckResult("local", ("Nobody is there; come later.",))])
     ['job.yaml: nothing is wrong.', 'local: Nobody is there; come later.']
     """
     said: list[str] = []

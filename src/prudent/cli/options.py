@@ -89,7 +89,7 @@ def complete_search_methods(typed: str) -> list[str]:
 def read_assignments(said: Sequence[str] | None, flag: str, example: str) -> dict[str, Any]:
     """Words like `name=value`; values are read as YAML reads them.
 
-    >>> read_settings(["episodes=50", "speed=lognormal(1,0.3)"], "--option", "a=1")
+    >>> read_assignments(["episodes=50", "speed=lognormal(1,0.3)"], "--option", "a=1")
     {'episodes': 50, 'speed': 'lognormal(1,0.3)'}
     """
     from prudent.core.documents import read_yaml

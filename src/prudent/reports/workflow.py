@@ -318,7 +318,7 @@ def money(run: WorkflowRun, rented: Sequence[VmUsage]) -> Figure | None:
 def paid(rented: Sequence[VmUsage]) -> list[tuple[float, float]]:
     """(moment, dollars until then): each machine's cost grows evenly while it is rented.
 
-    >>> paid([Rent("a", "m", 1.0, 0.0, 10.0, 0.0, 0, 2.0), Rent("b", "m", 1.0, 5.0, 10.0, 0.0, 0, 1.0)])
+    >>> paid([VmUsage("a", "m", 1.0, 0.0, 10.0, 0.0, 0, 2.0), VmUsage("b", "m", 1.0, 5.0, 10.0, 0.0, 0, 1.0)])
     [(0.0, 0.0), (5.0, 1.0), (10.0, 3.0)]
     """
     moments = sorted({rent.from_s for rent in rented} | {rent.until_s for rent in rented})

@@ -14,7 +14,8 @@ import pytest
 
 from prudent.core.errors import BadInput
 from prudent.service.intake import aws as sqs_module
-from prudent.service.intake.aws import SQS_MOST_RECEIVES, BucketSource, SqsSource, objects_of
+from prudent.service.intake.aws import BucketSource, SqsSource, objects_of
+from prudent.service.intake.folders import MOST_RECEIVES
 from prudent.service.settings import Settings
 from prudent.service.store import runs
 from prudent.service.store.store import Store
@@ -82,7 +83,7 @@ def test_wrong_messages_are_dead_after_three_receives_and_not_before(
     body: str, front: SqsSource, sqs: Any, store: Store
 ) -> None:
     _send(sqs, front.url, body)
-    for _ in range(SQS_MOST_RECEIVES - 1):
+    for _ in range(MOST_RECEIVES - 1):
         assert front.step() == 0
         assert _left(sqs, front.url) == 1
     assert front.step() == 1
@@ -106,7 +107,7 @@ def test_the_queues_own_dead_letters_are_used(front: SqsSource, sqs: Any) -> Non
         front.step()
     redrive(5)
     _send(sqs, front.url, "no json")
-    for _ in range(SQS_MOST_RECEIVES):
+    for _ in range(MOST_RECEIVES):
         front.step()
     assert _left(sqs, dead) == 1
 
@@ -262,7 +263,7 @@ def test_a_bucket_tells_by_its_queue(
 
 def test_events_of_buckets_that_are_not_watched_are_refused(front: SqsSource, sqs: Any, store: Store) -> None:
     _send(sqs, front.url, {"Records": [{"s3": {"bucket": {"name": "others"}, "object": {"key": "a.json"}}}]})
-    for _ in range(SQS_MOST_RECEIVES):
+    for _ in range(MOST_RECEIVES):
         front.step()
     assert _left(sqs, str(front._dead)) == 1
     assert _titles(store) == []

@@ -169,7 +169,7 @@ def test_models_users_and_workers_are_kept(store: Store) -> None:
     assert store.read(models.page, 1).next is not None
     store.write(users.put, User("ada", "member", 5.0, "hash"))
     store.write(users.put, User("ada", "admin", None, "hash"))
-    assert store.read(users.by_token_hash, "hash") == User("ada", "admin", None, "hash")
+    assert store.read(users.get, "ada") == User("ada", "admin", None, "hash")
     store.write(workers.record_heartbeat, WorkerRow("w", "host", 1, 0.0, 0.0, "alive", 2, 0))
     assert [worker.id for worker in store.read(workers.all_)] == ["w"]
     assert store.read(workers.silent_workers, 10.0) == []

@@ -335,7 +335,7 @@ def test_bytes_that_are_not_utf8(read: Read) -> None:
         (b"PAR1 no", "data.parquet", "cannot be read as Parquet"),
         (b"Obj\x01 no", "data.avro", "cannot be read as Avro"),
         (b'{"a": 1, "label": 2}\n{"a": \n', "data.jsonl", 'Line 2 of "data.jsonl" is not valid JSON'),
-        (b"[1, 2]\n", "data.jsonl", 'Line 1 of "data.jsonl" is not valid JSON object'),
+        (b"[1, 2]\n", "data.jsonl", 'Line 1 of "data.jsonl" is not a JSON object'),
         (b'{"a": [1, 2], "label": 2}\n', "data.jsonl", 'column "a" of "data.jsonl" holds list'),
         (b'{"a": 1, "label": 2}\n{"a": {"b": 1}, "label": 2}\n', "data.jsonl", 'row 2 .*column "a": a value'),
         (b'{"a": 1, "label": null}\n', "data.jsonl", 'row 1 of "data.jsonl", column "label"'),

@@ -86,7 +86,7 @@ def prepare(
     if not user.may(MEMBER):
         raise _forbidden(f"{user.name} may look but not submit; ask for another role.")
     if not isinstance(document, Mapping):
-        raise refusal("The document is not valid JSON object; begin with {.", status=MALFORMED)
+        raise refusal("The document is not a JSON object; begin with {.", status=MALFORMED)
     if type(priority) is not int or not -HIGHEST <= priority <= HIGHEST:
         raise refusal(f"Give a whole number from {-HIGHEST} to {HIGHEST}.", "priority")
     text = _canonical(document)

@@ -14,7 +14,7 @@ from urllib.parse import unquote_plus
 
 from prudent.core.errors import BadInput
 from prudent.service.intake.backlog import check_room
-from prudent.service.intake.folders import ACCEPTED, REJECTED
+from prudent.service.intake.folders import ACCEPTED, MOST_RECEIVES, REJECTED
 from prudent.service.intake.incoming import ENDINGS, DocumentReply, check_store, receive
 from prudent.service.intake.refusal import MALFORMED, refusal
 from prudent.service.settings import Settings
@@ -107,8 +107,6 @@ def _code(error: Any) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
-SQS_MOST_RECEIVES = 3
-"""A message is dead after so many receives. Never 1: a receiver that is killed would lose it."""
 _log = logging.getLogger("prudent.sqs")
 
 
@@ -155,7 +153,7 @@ class SqsSource:
     def _take(self, message: Mapping[str, Any]) -> bool:
         handle = message["ReceiptHandle"]
         receives = int(message["Attributes"]["ApproximateReceiveCount"])
-        if receives > SQS_MOST_RECEIVES:  # it ended its receiver each time
+        if receives > MOST_RECEIVES:  # it ended its receiver each time
             self._to_dead_letters(
                 message, refusal(f"It was received {receives - 1} times in vain.", status=500).to_dict()
             )
@@ -164,7 +162,7 @@ class SqsSource:
         if reply is None or reply.refusal is None:
             self.client.delete_message(QueueUrl=self.url, ReceiptHandle=handle)
             return True
-        if receives >= SQS_MOST_RECEIVES:
+        if receives >= MOST_RECEIVES:
             self._to_dead_letters(message, reply.refusal.to_dict())
             return True
         wait_s = self.again_s * receives
@@ -231,7 +229,7 @@ class SqsSource:
             if int(policy["maxReceiveCount"]) < 2:
                 raise BadInput(
                     "The queue gives a message up after one receive, so a crash would lose it; set its "
-                    f"maxReceiveCount to {SQS_MOST_RECEIVES} or more."
+                    f"maxReceiveCount to {MOST_RECEIVES} or more."
                 )
             name = policy["deadLetterTargetArn"].rsplit(":", 1)[1]
         try:

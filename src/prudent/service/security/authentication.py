@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, quote
 
+from fastapi import Request
+
 from prudent.service.security.browser_sessions import BrowserSessions, cookie_of, set_cookie
 from prudent.service.security.middleware import (
     Application,
@@ -27,7 +29,7 @@ from prudent.service.security.rate_limits import (
 )
 from prudent.service.security.tokens import identify
 from prudent.service.store.store import StoreUnavailable
-from prudent.service.store.users import LOCAL, MEMBER, VIEWER, User
+from prudent.service.store.users import LOCAL, MEMBER, NOBODY, VIEWER, User
 
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 _FREE = ("/health", "/ready", SIGN_IN, "/favicon.ico")
@@ -300,3 +302,9 @@ def _again(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
+
+
+def user_of(request: Request) -> User:
+    """Who asks."""
+    found = getattr(request.state, "user", None)
+    return found if isinstance(found, User) else NOBODY

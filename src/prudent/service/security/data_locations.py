@@ -54,7 +54,7 @@ def policy_of(
 def check_location(place: str, policy: AccessPolicy) -> str:
     """The place of a data set as it is read: an address, or a path below an allowed folder.
 
-    >>> check_place("https://example.org/data.csv", policy_of())
+    >>> check_location("https://example.org/data.csv", policy_of())
     'https://example.org/data.csv'
     """
     if not isinstance(place, str) or not place or len(place) > 4096:

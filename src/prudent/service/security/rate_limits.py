@@ -26,7 +26,7 @@ class RateLimit:
     def wait_s(self, key: str, now_s: float, turns: float = 1.0) -> float:
         """Take turns: 0 when there are enough, else the seconds until there will be (and none are taken).
 
-        >>> rate = Rate(per_s=1, burst=2)
+        >>> rate = RateLimit(per_s=1, burst=2)
         >>> [rate.wait_s("ada", now_s) for now_s in (0, 0, 0, 1)]
         [0.0, 0.0, 1.0, 0.0]
         """

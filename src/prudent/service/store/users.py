@@ -37,11 +37,6 @@ class User:
         """Whether this user may do what that role may."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
-    def sees(self, owner: str) -> bool:
-        """Whether runs of `owner` are shown; a team shares what it runs, so everyone sees them."""
-        del owner
-        return True
-
     def owns(self, owner: str) -> bool:
         """Whether runs of `owner` may be changed."""
         return self.role == ADMIN or (self.name == owner and self.may(MEMBER))
@@ -67,21 +62,13 @@ def remove(connection: Connection, name: str) -> bool:
 
 
 def get(connection: Connection, name: str) -> User | None:
-    return _one(connection, table.c.name == name)
-
-
-def by_token_hash(connection: Connection, token_hash: str) -> User | None:
-    return _one(connection, table.c.token_hash == token_hash)
+    row = connection.execute(sa.select(table).where(table.c.name == name)).first()
+    return None if row is None else _user(row)
 
 
 def all_(connection: Connection) -> list[User]:
     """Everyone, by name."""
     return [_user(row) for row in connection.execute(sa.select(table).order_by(table.c.name))]
-
-
-def _one(connection: Connection, which: sa.ColumnElement[bool]) -> User | None:
-    row = connection.execute(sa.select(table).where(which)).first()
-    return None if row is None else _user(row)
 
 
 def _user(row: sa.Row[tuple[object, ...]]) -> User:

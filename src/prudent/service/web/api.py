@@ -12,13 +12,14 @@ from fastapi.responses import FileResponse, JSONResponse, Response, StreamingRes
 
 from prudent.reports.page import with_plotly
 from prudent.service.intake import admission
+from prudent.service.security.authentication import user_of
 from prudent.service.security.redaction import redacted
 from prudent.service.settings import Settings
 from prudent.service.store import claims, models, runs, trials
 from prudent.service.store.models import StoredModel
 from prudent.service.store.runs import RunRow
 from prudent.service.store.store import Store
-from prudent.service.store.users import MEMBER, NOBODY, User
+from prudent.service.store.users import MEMBER, User
 from prudent.service.web.event_feed import EventFeed, EventStream
 from prudent.service.web.model_serving import ModelPredictor, zipped
 from prudent.service.web.problem import HttpProblem
@@ -49,12 +50,6 @@ def router(settings: Settings, store: Store, admission: Submissions) -> APIRoute
     _add_results(api, settings, store)
     _add_models(api, store, ModelPredictor(settings.home / "cache"))
     return api
-
-
-def user_of(request: Request) -> User:
-    """Who asks."""
-    found = getattr(request.state, "user", None)
-    return found if isinstance(found, User) else NOBODY
 
 
 def _add_runs(api: APIRouter, settings: Settings, store: Store, admission: Submissions) -> None:

@@ -208,7 +208,7 @@ class EventStream(StreamingResponse):
 def encode_event(event: EventRow) -> str:
     """An event as the protocol has it.
 
-    >>> print(written(Event("r", 3, 1.0, "progress", {"progress": 0.5})), end="")
+    >>> print(encode_event(EventRow("r", 3, 1.0, "progress", {"progress": 0.5})), end="")
     id: 3
     event: progress
     data: {"number": 3, "at_s": 1.0, "kind": "progress", "data": {"progress": 0.5}}

@@ -17,13 +17,13 @@ from sqlalchemy import Connection
 from prudent.cloud.spending import DailySpending, SpendingLog
 from prudent.core.errors import PrudentError
 from prudent.service.security.accounts import of_file
+from prudent.service.security.authentication import user_of
 from prudent.service.settings import Settings
 from prudent.service.store import charges, users, workers
 from prudent.service.store.charges import ChargeTotal
 from prudent.service.store.users import ADMIN, User
 from prudent.service.store.workers import WorkerRow
 from prudent.service.web import display
-from prudent.service.web.api import user_of
 from prudent.service.web.page_context import PageContext
 from prudent.service.web.timed_cache import TimedCache
 

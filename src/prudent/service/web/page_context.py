@@ -12,9 +12,9 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
 
 from prudent._version import __version__
+from prudent.service.security.authentication import user_of
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
-from prudent.service.store.users import NOBODY, User
 from prudent.service.web import display
 from prudent.service.web.submission import Submissions
 
@@ -52,12 +52,6 @@ class PageContext:
     def missing(self, request: Request, what: str, back: str) -> HTMLResponse:
         """The page for something that is not there."""
         return self.page(request, "missing.html.j2", 404, what=what, back=back)
-
-
-def user_of(request: Request) -> User:
-    """Who looks."""
-    found = getattr(request.state, "user", None)
-    return found if isinstance(found, User) else NOBODY
 
 
 def static(name: str) -> Response:

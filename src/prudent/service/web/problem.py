@@ -24,7 +24,7 @@ _log = logging.getLogger("prudent.web")
 class HttpProblem(Exception):
     """Ends a request with a problem.
 
-    >>> Problem(404, "There is no such run.").status
+    >>> HttpProblem(404, "There is no such run.").status
     404
     """
 

@@ -23,7 +23,7 @@ def is_id(text: str) -> bool:
 def filter_value(text: str | None) -> str | None:
     """A filter of a page; what nothing can be called is not a filter.
 
-    >>> asked("ada"), asked(""), asked("a" * 200), asked("a\\0")
+    >>> filter_value("ada"), filter_value(""), filter_value("a" * 200), filter_value("a\\0")
     ('ada', None, None, None)
     """
     return text if text and len(text) <= 128 and "\0" not in text else None

@@ -15,6 +15,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from sqlalchemy import Connection
 
 from prudent.core.errors import BadInput
+from prudent.service.security.authentication import user_of
 from prudent.service.settings import Settings
 from prudent.service.store import charges, claims, models, runs, trials, workers
 from prudent.service.store.charges import Charge
@@ -24,7 +25,7 @@ from prudent.service.store.trials import TrialRow
 from prudent.service.web import display
 from prudent.service.web.api import document_for
 from prudent.service.web.display import KINDS, STATES, BestSoFarCurve, CurvePoint, TimelineBar
-from prudent.service.web.page_context import PageContext, user_of
+from prudent.service.web.page_context import PageContext
 from prudent.service.web.request_values import filter_value, is_id
 from prudent.service.web.timed_cache import TimedCache
 from prudent.service.worker import artifacts

@@ -11,11 +11,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from prudent.service.intake.refusal import Refused
+from prudent.service.security.authentication import user_of
 from prudent.service.security.protection import folders_for
 from prudent.service.store.runs import KINDS
 from prudent.service.store.users import MEMBER
 from prudent.service.web import forms
-from prudent.service.web.page_context import PageContext, user_of
+from prudent.service.web.page_context import PageContext
 from prudent.service.web.submission import Submission
 
 EXAMPLES: dict[str, dict[str, Any]] = {

@@ -161,8 +161,10 @@ def encode_message(said: ProcessMessage) -> bytes:
 
 
 def decode_message(data: bytes) -> ProcessMessage:
-    """
-    >>> read(written(Done((Made(1, "k-means", 0.5, "silhouette", 0.5, "1-k-means"),)))).models[0].rank
+    """The message of a line.
+
+    >>> model = ExportedModel(1, "k-means", 0.5, "silhouette", 0.5, "1-k-means")
+    >>> decode_message(encode_message(DoneMessage((model,)))).models[0].rank
     1
     """
     try:

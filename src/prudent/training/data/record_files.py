@@ -79,7 +79,7 @@ def _json_rows(path: Path) -> Iterator[Mapping[str, Any]]:
                 ) from error
             if not isinstance(row, dict):
                 raise BadInput(
-                    f'Line {line} of "{path.name}" is not valid JSON object; write one object a line, as in '
+                    f'Line {line} of "{path.name}" is not a JSON object; write one object a line, as in '
                     '{"age": 31, "label": "yes"}.'
                 )
             yield row

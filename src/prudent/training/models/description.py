@@ -172,7 +172,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path, error) from error
     if not isinstance(said, dict):
-        raise _damaged(path, "it is not valid JSON object")
+        raise _damaged(path, "it is not a JSON object")
     return said
 
 

@@ -255,9 +255,11 @@ def _loads(text: str, what: str) -> dict[str, Any]:
         place = (
             f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
         )
-        raise BadInput(f"{what} is not valid JSON document ({place}: {error.args[0]}); correct it.") from None
+        raise BadInput(
+            f"{what} is not a valid JSON document ({place}: {error.args[0]}); correct it."
+        ) from None
     if not isinstance(document, dict):
-        raise BadInput(f"{what} is not valid JSON object; begin with {{ and name a domain.")
+        raise BadInput(f"{what} is not a JSON object; begin with {{ and name a domain.")
     return document
 
 

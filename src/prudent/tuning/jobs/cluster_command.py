@@ -47,7 +47,7 @@ class MachineSelection:
     """The type and the count of machines, by a machine parameter or by what the price says.
 
     >>> space = Space.parse({"workers": [1, 2, 4]})
-    >>> Machines.of({"machine": "m5.large", "count": "workers"}, space).wanted({"workers": 2})
+    >>> MachineSelection.of({"machine": "m5.large", "count": "workers"}, space).wanted({"workers": 2})
     ('m5.large', 2)
     """
 

@@ -23,7 +23,7 @@ _BREAK = re.compile(rb"[\r\n]")
 class LineSplitter:
     """Cuts chunks into lines; a carriage return ends one too, for progress bars use it.
 
-    >>> lines = Lines()
+    >>> lines = LineSplitter()
     >>> lines.feed(b"first\\nsec"), lines.feed(b"ond\\rthird"), lines.rest()
     (['first'], ['second'], ['third'])
     """
@@ -118,7 +118,7 @@ class ReportedMeasures:
     Rubbish is forgiven as long as every measure arrives in the end, for a job's own output may be
     anything; it becomes the reason of a failure only when a measure is missing.
 
-    >>> reports = Reports(["accuracy"])
+    >>> reports = ReportedMeasures(["accuracy"])
     >>> reports.line('PRUDENT {"accuracy": 0.81, "progress": 0.4}', elapsed_s=12)
     Progress(elapsed_s=12, measures={'accuracy': 0.81}, done=0.4)
     >>> reports.line("epoch 3 of 10", elapsed_s=13), reports.complaint()
@@ -225,9 +225,9 @@ def outcome_of_exit(
 
     `ran_s` is how long the command worked, `time_s` that with the set-up, which is what it costs.
 
-    >>> outcome(3, 10, 10, Reports(["accuracy"]), "no such data set").why
+    >>> outcome_of_exit(3, 10, 10, ReportedMeasures(["accuracy"]), "no such data set").why
     'exit code 3: no such data set'
-    >>> outcome(-9, 10, 10, Reports([]), "").why
+    >>> outcome_of_exit(-9, 10, 10, ReportedMeasures([]), "").why
     'killed, probably out of memory'
     """
     if code in (NOT_EXECUTABLE, NOT_FOUND) and ran_s < SHELL_S and not reports.any:

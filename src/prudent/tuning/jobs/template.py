@@ -37,9 +37,10 @@ class CommandTemplate:
     """A command as given: one text for the shell, or a list of words that need no quoting.
 
     >>> space = Space.parse({"rate": [0.1, 0.01], "name": ["a b", "c"]})
-    >>> Template.parse("train --rate {rate} --name {name} '{{}}'", space).fill({"rate": 0.1, "name": "a b"})
+    >>> command = CommandTemplate.parse("train --rate {rate} --name {name} '{{}}'", space)
+    >>> command.fill({"rate": 0.1, "name": "a b"})
     "train --rate 0.1 --name 'a b' '{}'"
-    >>> Template.parse("train --rate {rat}", space)
+    >>> CommandTemplate.parse("train --rate {rat}", space)
     Traceback (most recent call last):
     ...
     prudent.core.errors.BadInput: Unknown place "rat". Did you mean "rate"? Choose one of: rate, name. \

@@ -237,8 +237,8 @@ class HalvingDesign:
 def balanced_rows(levels: NDArray[np.int64], count: int, rng: np.random.Generator) -> list[int]:
     """Rows chosen one by one, each with the values used least so far; chance decides between equals.
 
-    >>> balanced(np.array([[0, 0], [0, 1], [1, 0], [1, 1]]), 2, np.random.default_rng(1)) in ([0, 3], [1, 2],
-    ...     [2, 1], [3, 0])
+    >>> levels = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    >>> balanced_rows(levels, 2, np.random.default_rng(1)) in ([0, 3], [1, 2], [2, 1], [3, 0])
     True
     """
     used = [np.zeros(int(column.max()) + 1) for column in levels.T]

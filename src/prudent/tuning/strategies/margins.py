@@ -28,8 +28,8 @@ class MeasureScale:
     Accuracy is crowded below 1 and falls off a cliff elsewhere: from 0.97 to 0.98 is as far as from 0.6 to
     0.7. In log-odds a Gaussian belief fits both; positive measures (sizes, latencies) are modelled in logs.
 
-    >>> Scaling.of([0.2, 0.9], 0.85).kind, Scaling.of([120.0, 5000.0], 4000).kind, Scaling.of([-3], 2).kind
-    ('share', 'positive', 'plain')
+    >>> [MeasureScale.of(*measured).kind for measured in (([0.2, 0.9], 0.85), ([120.0], 4000), ([-3], 2))]
+    ['share', 'positive', 'plain']
     """
 
     kind: str

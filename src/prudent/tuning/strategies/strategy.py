@@ -46,7 +46,7 @@ class PredictiveStrategy(Protocol):
 def prediction_key(measure: str, word: str) -> str:
     """The key of a prediction for a word about a measure; the unit stays at the end.
 
-    >>> with_word("cost_usd", "low"), with_word("accuracy", "low")
+    >>> prediction_key("cost_usd", "low"), prediction_key("accuracy", "low")
     ('cost_low_usd', 'accuracy_low')
     """
     for unit in ("_usd", "_s", "_mb"):

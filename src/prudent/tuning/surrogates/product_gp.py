@@ -185,9 +185,9 @@ class ProductProcess:
     """The belief over places (x, s), given samples: the mixture of the settings' posteriors.
 
     >>> X, s = np.repeat(np.linspace(0, 1, 5), 3)[:, None], np.tile([0.1, 0.3, 0.5], 5)
-    >>> samples = Samples(X, s, np.sin(3 * X[:, 0]) - 0.2 * np.log(s), np.zeros(15))
+    >>> samples = FractionSamples(X, s, np.sin(3 * X[:, 0]) - 0.2 * np.log(s), np.zeros(15))
     >>> places = np.linspace(0, 1, 5)[:, None]
-    >>> belief = ProductProcess.fit(samples, places, np.ones(5), Shape(), [slice(0, 1)], seed=1)
+    >>> belief = ProductProcess.fit(samples, places, np.ones(5), FractionShape(), [slice(0, 1)], seed=1)
     >>> bool(np.abs(belief.mean - np.sin(3 * places[:, 0])).max() < 0.15)
     True
     """

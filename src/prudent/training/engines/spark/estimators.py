@@ -171,7 +171,7 @@ class OneVsRestEstimator:
         finally:
             rows.unpersist()
         whole = OneVsRestModel(models)
-        whole._configured(featuresCol=self._spec.features, labelCol=LABEL, classifier=self._classifier)
+        whole._set(featuresCol=self._spec.features, labelCol=LABEL, classifier=self._classifier)
         return whole
 
     def _fit(self, rows: Any, held_out: Any, until_s: float) -> Any:
