@@ -2,7 +2,7 @@
 
 On a page, blocks run from top to bottom in one empty folder and one process, and each page in its own. These
 processes, and the commands `prudent` and `python` of a page, are forks of one that has loaded the packages
-(`fork_server.py`). The blocks:
+(`forked_commands.py`). The blocks:
 
 - `python` blocks share one interpreter; with `>>>` prompts the answers are compared too;
 - `sh` blocks run in bash, and `console` blocks are a command after `$` with the output it must print
@@ -132,7 +132,7 @@ class Reader:
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of a `prudent` and a `python` that start at once."""
-    start = runpy.run_path(str(ROOT / "tests" / "fork_server.py"))["serving"]
+    start = runpy.run_path(str(ROOT / "tests" / "forked_commands.py"))["serving"]
     with start(tmp_path_factory.mktemp("programs")) as folder:
         yield folder
 
