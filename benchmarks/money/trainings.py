@@ -17,6 +17,7 @@ from tests.training.search.rented import Cloud, Cluster, LookedAt, OnMachines
 from tests.training.search.test_search import Clock, asked
 
 import prudent.cloud.meter
+import prudent.training.search.monitor
 import prudent.training.search.search
 import prudent.training.search.stopping
 import prudent.training.train
@@ -53,7 +54,8 @@ def play(seed: int, folder: Path) -> Played:
     """Boot, data, trials and give-back of random length, with too little, enough or ample money."""
     chance = random.Random(f"trainings {seed}")
     clock = Clock()
-    for module in (prudent.training.search.search, prudent.training.search.stopping, prudent.training.train):
+    search = prudent.training.search
+    for module in (search.search, search.monitor, search.stopping, prudent.training.train):
         module.time = clock  # type: ignore[attr-defined]
     prudent.cloud.meter._LOOK_S = 0.002
     usd_per_s, count = chance.uniform(0.001, 0.02), chance.randint(1, 5)
