@@ -241,6 +241,51 @@ class TestTrouble:
         late = reap(cluster.register, [provider], time.time() + 10_000)
         assert len(late.ended) == 1
 
+    @pytest.mark.parametrize("ended", [True, False])
+    def test_what_a_failed_launch_has_left_is_paid_while_it_cannot_be_ended(
+        self, provider: LocalProvider, rent: Callable[..., Rental], ended: bool
+    ) -> None:
+        """Answers were lost: to the launch, and to four orders to end it, whether they were heard or not."""
+
+        def lost(call: str, number: int) -> None:
+            if call == "launch" or (call == "terminate" and 2 <= number <= 5):
+                raise RunFailed("The answer was lost.")
+
+        def before(call: str, number: int) -> None:
+            if call == "terminate" and not ended and 2 <= number <= 5:
+                raise RunFailed("The order was lost.")
+
+        cluster = rent(Troubled(provider, before, lost), count=2)
+        with pytest.raises(RunFailed, match="answer was lost"):
+            cluster.launch()
+        assert len(provider.list()) == (0 if ended else 2)
+        assert not cluster.ended
+        recorded = cluster.register.leases()[0]
+        assert len(recorded.machines) == 2
+        assert recorded.cost_usd(time.time() + 3600) > 3600 * 2 * recorded.price.usd_per_h / 3600
+        cluster.release()
+        assert provider.list() == ()
+        assert cluster.ended
+        assert cluster.register.leases()[0].state == RELEASED
+        assert 0 < cluster.cost_usd() == cluster.register.leases()[0].cost_usd(0.0)
+
+    def test_machines_of_which_only_the_end_is_known_are_paid(
+        self, provider: LocalProvider, rent: Callable[..., Rental]
+    ) -> None:
+        def gone(call: str, number: int) -> None:
+            if call == "launch":
+                provider.terminate(provider.list())
+                raise RunFailed("The answer was lost.")
+
+        troubled = Troubled(provider, after=gone)
+        troubled.ended_s = provider.ended_s  # type: ignore[attr-defined]
+        cluster = rent(troubled, count=2)
+        with pytest.raises(RunFailed, match="answer was lost"):
+            cluster.launch()
+        assert cluster.ended
+        assert len(cluster.lease.machines) == 2
+        assert cluster.cost_usd() > 0
+
     def test_what_went_wrong_first_is_what_is_told(
         self, provider: LocalProvider, rent: Callable[..., Rental]
     ) -> None:

@@ -29,6 +29,7 @@ class Rental:
         self.launched: list[float | None] = []
         self.errors: list[Exception] = []
         self.released: list[str] = []
+        self.ended = True
 
     def cost(self, usd: float) -> None:
         self.record = SimpleNamespace(cost_usd=lambda now_s: usd, machines=(), ordered=())
@@ -241,6 +242,24 @@ def test_three_that_fail_by_chance_are_no_chance(monkeypatch: pytest.MonkeyPatch
         owner.boot(held)
     assert len(owner.made) == 3
     owner.rentals.close()
+
+
+def test_what_is_left_of_an_earlier_attempt_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOOK_S", 0.001)
+    owner = Owner(60.0, 0.0, LaunchFailed("x", TRANSIENT), LaunchFailed("x", TRANSIENT))
+    held = owner.take(up=False)
+    first = owner.made[0]
+    first.ended = False
+    owner.boot(held)
+    first.errors = [RunFailed("no answer")]
+    owner.rentals.give_back(held, "broken")
+    wait_for_releases(owner)
+    owner.rentals.close()
+    assert [one.released for one in owner.made] == [
+        ["broken", "the study is over"],
+        [],
+        ["broken", "the study is over"],
+    ], "of the second attempt nothing was left"
 
 
 @pytest.mark.parametrize(("kind", "wait_s"), [(QUOTA, 600.0), (CAPACITY, 0.0), (PRICE, 0.0)])

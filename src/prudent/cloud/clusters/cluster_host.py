@@ -15,17 +15,19 @@ import secrets
 import shlex
 import socket
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from prudent.cloud.clusters import host_program
 from prudent.cloud.providers.channel import Channel
 from prudent.cloud.providers.provider import Instance, Offer
-from prudent.core.errors import BadInput, RunFailed
+from prudent.core.errors import BadInput, PrudentError, RunFailed
 
 LOOPBACK = ("127.", "::1", "localhost")
 _LEAST_HEAP_MB = 512
@@ -273,3 +275,20 @@ class DistributedFiles:
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._place.unlink()
+
+
+class ClosedOnExit(ABC):
+    """Closed when its block ends. Trouble while closing is told, but what went wrong first comes first."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except PrudentError as trouble:
+            if error is None:
+                raise
+            error.add_note(str(trouble))

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from prudent.cloud.clusters.cluster_host import callback_port, own_address, probe
+from prudent.cloud.clusters.cluster_host import ClosedOnExit, callback_port, own_address, probe
 from prudent.cloud.clusters.dask_node import WORKER_ARGUMENTS
-from prudent.cloud.clusters.rental import LEASE_S, READY_S, ClosedOnExit, Rental
+from prudent.cloud.clusters.rental import LEASE_S, READY_S, Rental
 from prudent.cloud.leases.lease import Lease
 from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.channel import Channel, RemoteProcess, concurrently

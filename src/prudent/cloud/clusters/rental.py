@@ -6,7 +6,6 @@ import contextlib
 import secrets
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
@@ -77,6 +76,7 @@ class Rental:
         self._lease: Lease | None = None
         self._gone_s: float | None = None
         self._instances: tuple[Instance, ...] = ()
+        self._seen: dict[str, Instance] = {}
         self._channels: dict[int, Channel] = {}
         self._lost: str | None = None
         self._released = False
@@ -109,6 +109,11 @@ class Rental:
     def ordered(self) -> bool:
         """Whether it was launched, well or not."""
         return self._lease is not None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to end: it was never launched, or its release is done."""
+        return self._lease is None or self._released
 
     @property
     def lease(self) -> Lease:
@@ -253,12 +258,17 @@ class Rental:
                 channel.close()
         self._channels.clear()
         begun_s = self._clock()
-        found = self._terminate()
+        try:
+            self._terminate()
+        except (PrudentError, OSError):
+            self._record_seen()
+            raise
         kill_point("release.terminated")
-        rented, gone_s = [LeasedMachine.of(one) for one in found], self._gone_s
+        gone_s, known_s = self._gone_s, self._ends_s()
         assert gone_s is not None
         # What ended because of us is paid until we know; what was taken away before, until its provider says.
-        ends_s = {name: end_s for name, end_s in self._ends_s().items() if end_s < begun_s}
+        ends_s = {name: end_s for name, end_s in known_s.items() if end_s < begun_s}
+        rented = self._rented(known_s)
         with self._lease_lock:
             self._lease = self.lease.ended(gone_s, why, rented, ends_s)
             # The machines are gone; if that cannot be written (a full disk), the reaper writes it later.
@@ -279,26 +289,48 @@ class Rental:
             except (PrudentError, OSError) as trouble:
                 error.add_note(str(trouble))
 
-    def _terminate(self) -> tuple[Instance, ...]:
-        """End what there is of the cluster, and look again: also what a launch that failed half-way left."""
-        found = {one.id: one for one in self._instances}
+    def _terminate(self) -> None:
+        """End what there is of the cluster, and look again: also what a launch that failed half-way left.
+
+        A machine that was seen once is remembered, also where this fails: it may have cost money.
+        """
+        self._seen.update((one.id, one) for one in self._instances)
         self._gone_s = None
-        for last in (False,) * (_TRIES - 1) + (True,):
+        troubles = rounds = 0
+        while rounds < _TRIES:
             try:
-                self.provider.terminate(tuple(found.values()))
+                self.provider.terminate(tuple(self._seen.values()))
                 if self._gone_s is None:
                     self._gone_s = self._clock()
                 left = [one for one in self.provider.list() if one.cluster == self.cluster]
             except PrudentError:
-                if last:
+                troubles += 1
+                if troubles == _TRIES:
                     raise
                 time.sleep(_TRY_AGAIN_S)
                 continue
             if not left:
-                return tuple(found.values())
-            found.update((one.id, one) for one in left)
+                return
+            self._seen.update((one.id, one) for one in left)
             self._gone_s = None
+            rounds += 1
         raise RunFailed(f"{self.cluster} could not be ended; run: prudent clusters reap.")
+
+    def _rented(self, ends_s: Mapping[str, float]) -> list[LeasedMachine]:
+        """Its machines; one of which only the end is known is taken to have been there since the order."""
+        lease = self.lease
+        known = {*self._seen, *(one.id for one in lease.machines)}
+        unseen = [LeasedMachine(name, lease.wanted_s, lease.price) for name in ends_s if name not in known]
+        return [*map(LeasedMachine.of, self._seen.values()), *unseen]
+
+    def _record_seen(self) -> None:
+        """Machines that could not be ended are paid for until somebody has ended them."""
+        machines = [LeasedMachine.of(one) for one in self._seen.values()]
+        with self._lease_lock:
+            self._lease = self.lease.with_machines(machines)
+            if machines:
+                with contextlib.suppress(PrudentError):  # the reaper finds them as well
+                    self._lease = self.register.record_machines(self.cluster, machines)
 
     def _ends_s(self) -> Mapping[str, float]:
         """When machines of it were gone, by their ids, as far as the provider knows."""
@@ -345,23 +377,6 @@ class Rental:
             self.provider.renew(self._instances, end_s)
         self._safe_until_s = end_s
         kill_point("renew.done")
-
-
-class ClosedOnExit(ABC):
-    """Closed when its block ends. Trouble while closing is told, but what went wrong first comes first."""
-
-    @abstractmethod
-    def close(self) -> None: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except PrudentError as trouble:
-            if error is None:
-                raise
-            error.add_note(str(trouble))
 
 
 # The steps at which a run may die, in the order in which they are passed: the tests kill it at each of them.

@@ -14,6 +14,7 @@ from typing import Self
 
 from prudent.cloud.clusters.autoscaling import ClusterRequest
 from prudent.cloud.clusters.cluster_host import (
+    ClosedOnExit,
     DistributedFiles,
     SparkHost,
     callback_port,
@@ -24,7 +25,7 @@ from prudent.cloud.clusters.cluster_host import (
     prepare,
 )
 from prudent.cloud.clusters.host_program import PYTHON
-from prudent.cloud.clusters.rental import LEASE_S, READY_S, ClosedOnExit, Rental
+from prudent.cloud.clusters.rental import LEASE_S, READY_S, Rental
 from prudent.cloud.clusters.rental_pool import RentalPool
 from prudent.cloud.clusters.spark_java import (
     AT,

@@ -44,6 +44,7 @@ class PooledCluster:
         self.price = price
         """Of the whole cluster, as it was offered last."""
         self._make, self._meter = make, Meter(ending_s=0.0)
+        self._failed: list[Rental] = []
         self.rental = self._made()
         self.up = False
         self.abandoned = False
@@ -93,7 +94,20 @@ class PooledCluster:
     def again(self) -> None:
         """Another attempt after one that failed; what that one has cost stays due."""
         with self._lock:
+            if not self.rental.ended:
+                self._failed.append(self.rental)
             self.rental = self._made()
+
+    def release(self, why: str) -> None:
+        """End its machines, and those of earlier attempts that could not be ended then."""
+        trouble: PrudentError | OSError | None = None
+        for rental in (*self._failed, self.rental):
+            try:
+                rental.release(why)
+            except (PrudentError, OSError) as error:
+                trouble = error
+        if trouble is not None:
+            raise trouble
 
     def _made(self) -> Rental:
         rental = self._make()
@@ -310,7 +324,7 @@ class ClusterPool:
         """Whatever cannot be ended now is left to the reaper and to the switches on the machines."""
         begun_s = time.monotonic()
         try:
-            held.rental.release(why)
+            held.release(why)
         except (PrudentError, OSError) as error:
             _log.warning("%s", error)
             with self._changed:
