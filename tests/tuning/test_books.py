@@ -102,6 +102,31 @@ def test_a_run_that_does_not_end_when_it_is_asked_is_paid_to_its_end(tmp_path: P
     assert used_usd(tmp_path) <= result.spent_usd <= 2 * USD_PER_S * wall_s
 
 
+def test_the_budget_holds_while_the_study_is_busy(tmp_path: Path) -> None:
+    """Whoever watches keeps the study from looking at its limits, until the command is gone by itself."""
+    job, budget_usd = ticking(tmp_path), 10 * USD_PER_S
+    lasted_s: list[float] = []
+
+    def watch(event: Event, study: Study) -> None:
+        if isinstance(event, TrialReported):
+            begun_s = time.monotonic()
+            while _ticks(tmp_path):
+                assert time.monotonic() < begun_s + 120, "nobody has ended the command"
+            lasted_s.append(time.monotonic() - begun_s)
+
+    result = tune(job, "minimise cost_usd", budget_usd, "grid", watch=watch, max_trials=1)
+    assert [(trial.status, trial.why) for trial in result.trials] == [(CUT, OUT_OF_MONEY)]
+    assert lasted_s
+    assert used_usd(tmp_path) <= result.spent_usd <= budget_usd
+
+
+def _ticks(folder: Path) -> bool:
+    """Whether a command writes down the time, looked at for a while."""
+    before = used_usd(folder)
+    time.sleep(0.5)
+    return used_usd(folder) > before or before == 0
+
+
 @pytest.mark.parametrize(("budget_usd", "together"), [(50.0, 2), (0.05, 1)])
 def test_nobody_chooses_the_next_run_while_the_money_of_others_may_end(
     budget_usd: float, together: int

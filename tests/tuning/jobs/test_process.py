@@ -17,12 +17,14 @@ from typing import Any
 
 import pytest
 
+from prudent.cloud.process_guard import process_guard
 from prudent.cloud.processes import ProcessIdentity, ProcessInfo, processes_of_run
 from prudent.core.space import Space
 from prudent.tuning.jobs import pid_files as leftovers
 from prudent.tuning.jobs.command import CommandJob, CommandRun
 from prudent.tuning.jobs.pid_files import PidFile
-from prudent.tuning.trial import CUT, FINISHED, Outcome, Progress
+from prudent.tuning.study.limits import OUT_OF_MONEY
+from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
 
@@ -309,6 +311,45 @@ def test_a_guard_that_is_slow_is_waited_for(tmp_path: Path, monkeypatch: pytest.
         with contextlib.suppress(ProcessLookupError):
             os.kill(slow, signal.SIGCONT)
     assert looks >= 40
+
+
+def test_a_run_is_killed_when_its_time_is_over_whoever_looks(tmp_path: Path, stranger: Any) -> None:
+    run = start(FAMILY, tmp_path)
+    family = pids(tmp_path, 5)
+    stop_s = run.elapsed_s() + 0.2
+    run.stop_by(stop_s)
+    assert gone(family), "nobody has asked the run for anything"
+    outcomes = []
+    while not isinstance(event := run.next(600.0), Outcome):
+        outcomes.append(event)
+    assert (event.status, event.why, event.measures) == (CUT, OUT_OF_MONEY, {"ready": 1.0})
+    assert event.time_s >= stop_s
+
+
+def test_a_later_moment_counts_instead(tmp_path: Path, follow: Follow) -> None:
+    run = start("while [ ! -e go ]; do sleep 0.02; done; echo PRUDENT '{{\"ready\": 1}}'", tmp_path)
+    soon_s = run.elapsed_s() + 0.3
+    run.stop_by(soon_s)
+    run.stop_by(soon_s + 1000.0)
+    wait_for(lambda: run.elapsed_s() > soon_s + 0.3)
+    (tmp_path / "go").touch()
+    assert follow(run)[1].status == FINISHED
+
+
+def test_a_command_that_is_killed_by_others_before_that_has_failed(tmp_path: Path, follow: Follow) -> None:
+    run = start("kill -9 $$", tmp_path)
+    run.stop_by(1000.0)
+    assert follow(run)[1].status == FAILED
+
+
+def test_a_guard_that_takes_over_keeps_the_moments(tmp_path: Path) -> None:
+    run = start(FAMILY, tmp_path)
+    family = pids(tmp_path, 5)
+    run.stop_by(run.elapsed_s() + 1.0)
+    process_guard()._popen.kill()
+    process_guard()._popen.wait()
+    assert process_guard().alive, "another one is at work"
+    assert gone(family)
 
 
 def test_the_runs_of_a_living_study_are_left_alone(tmp_path: Path) -> None:

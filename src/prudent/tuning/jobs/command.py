@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import re
+import signal
 import subprocess
 import threading
 import time
@@ -36,6 +37,7 @@ from prudent.tuning.jobs.run_output import (
 )
 from prudent.tuning.jobs.template import CommandTemplate, texts_of
 from prudent.tuning.jobs.timeline import Timeline
+from prudent.tuning.study.limits import OUT_OF_MONEY
 from prudent.tuning.trial import CUT, FAILED, Configuration, Outcome, Progress
 
 _CHUNK = 1 << 16
@@ -197,6 +199,7 @@ class CommandRun:
         self._number = number
         self.grace_s = job.grace_s
         self._exit_s: float | None = None
+        self._stop_s = math.inf
         self._reports = ReportedMeasures(job.measures)
         self._timeline = timeline
         self._logs = logs
@@ -212,7 +215,7 @@ class CommandRun:
     def unstarted(cls, outcome: Outcome) -> CommandRun:
         """The run of a command that could not begin."""
         run = cls.__new__(cls)
-        run._tree, run._timeline, run.grace_s = None, Timeline(), 0.0
+        run._tree, run._timeline, run.grace_s, run._stop_s = None, Timeline(), 0.0, math.inf
         run._timeline.add(outcome)
         return run
 
@@ -240,6 +243,11 @@ class CommandRun:
 
     def notify(self, wake: Callable[[], None]) -> None:
         self._timeline.notify(wake)
+
+    def stop_by(self, at_s: float) -> None:
+        if self._tree is not None and self._exit_s is None and math.isfinite(at_s) and at_s != self._stop_s:
+            self._stop_s = at_s
+            process_guard().kill_at(self._tree.cookie, time.monotonic() - self._timeline.now_s() + at_s)
 
     def _end(self) -> tuple[dict[str, float], float]:
         """End everything; answers the measures seen before, and when it was over."""
@@ -285,11 +293,14 @@ class CommandRun:
         # The last lines are read after the end, yet were printed before it.
         time_s = max(ended_s, self._timeline.latest_s())
         last_line = err.last_line or (out.last_line if code else "")
-        result = outcome_of_exit(code, ended_s - self._job.setup_s, time_s, self._reports, last_line)
+        if code == -signal.SIGKILL and ended_s >= self._stop_s:
+            result = Outcome(CUT, ended_s, self._reports.measures, OUT_OF_MONEY)
+        else:
+            result = outcome_of_exit(code, ended_s - self._job.setup_s, time_s, self._reports, last_line)
         problem = out.problem or err.problem
         if problem:
             why = f"{result.why}; {problem}" if result.why else problem
-            result = Outcome(result.status, result.time_s, result.measures, why, result.started)
+            result = replace(result, why=why)
         self._job._forget(self._number)
         self._timeline.add(result)
 

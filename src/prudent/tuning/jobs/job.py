@@ -56,6 +56,17 @@ class GracefulRun(Protocol):
 
 
 @runtime_checkable
+class StoppableRun(Protocol):
+    """A run that is ended in time by somebody who only looks at the clock, however busy its study is."""
+
+    def stop_by(self, at_s: float) -> None:
+        """Kill the run once it has lasted `at_s`, unless it was cut before; its outcome is a cut one then.
+
+        A later call moves the moment.
+        """
+
+
+@runtime_checkable
 class ReapableJob(Protocol):
     """A job whose runs may survive a session that was killed; `reap` ends them."""
 

@@ -81,6 +81,11 @@ class ShutdownMargin:
         return self._noticing_s
 
     @property
+    def stopping_s(self) -> float:
+        """How long a run takes to end that is killed."""
+        return self._stopping_s
+
+    @property
     def least_s(self) -> float:
         """The room that every run needs."""
         return self._noticing_s + self._stopping_s

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from prudent.core.errors import RunFailed
-from prudent.tuning.jobs.job import GracefulRun, Job, RentingJob
+from prudent.tuning.jobs.job import GracefulRun, Job, RentingJob, StoppableRun
 from prudent.tuning.study.active_trials import ActiveTrial, ActiveTrials, LimitReached
 from prudent.tuning.study.limits import NEVER, OUT_OF_MONEY, Limit, ShutdownMargin
 from prudent.tuning.study.settlement import HEARTBEAT_S, INTERRUPTED, heartbeat_after_s
@@ -107,6 +107,9 @@ class StudyRunner:
             price = member.price
             room_s = 0.0 if self._job.virtual else self._endings.room_s(member.run, self._paid_s(member))
             self._limits[number] = study.limit(number, lasts_s=lambda usd: price.lasts_s(usd) - room_s)
+            if isinstance(member.run, StoppableRun):
+                paid_s = price.lasts_s(study.reserved_usd(number))
+                member.run.stop_by(max(paid_s - self._endings.stopping_s, 0.0))
         return self._limits[number]
 
     def _paid_s(self, member: ActiveTrial) -> float:
@@ -114,24 +117,34 @@ class StudyRunner:
         reserved_usd = self._study.reserved_usd(member.number)
         return member.price.lasts_s(reserved_usd + self._study.ledger.left_usd)
 
-    @property
-    def _lasts_s(self) -> float:
-        """How long the runs under way can last yet, if each gets its part of all the money.
+    def _pay_for_deciding(self) -> bool:
+        """Reserve for the runs under way what they cost while the next is chosen; False if it is not there.
 
-        Rented machines are not among them: they are told how much they may cost.
+        To choose takes time in which nobody looks at them. Rented machines are told how much they may cost.
         """
-        members = [member for member in self._crew.members.values() if member.rented is None]
-        part_usd = self._study.ledger.left_usd / max(len(members), 1)
-        paid = ((member, self._study.reserved_usd(member.number) + part_usd) for member in members)
-        return min((one.price.lasts_s(usd) - one.lasted_s for one, usd in paid), default=math.inf)
+        for number, member in self._crew.members.items():
+            if member.rented is not None or member.ending:
+                continue
+            lacking_s = self._endings.deciding_s - (self._limit_of(number).seconds - member.lasted_s)
+            if lacking_s <= 0 or self._limits[number].why != OUT_OF_MONEY:
+                continue
+            reserved_usd = self._study.reserved_usd(number)
+            wanted_usd = member.price.bill_usd(member.price.lasts_s(reserved_usd) + lacking_s) - reserved_usd
+            if not self._study.extend(number, wanted_usd):
+                return False
+            del self._limits[number]
+            self._watch(TrialExtended(number), self._study)
+            if self._limit_of(number).seconds - member.lasted_s < self._endings.deciding_s:
+                return False
+        return True
 
     def _fill(self) -> None:
         # Runs that wait in vain for the money to start cost nothing: nothing else would end this.
         while len(self._crew.members) < self._parallel and self._unpaid < GIVE_UP:
             if len(self._study.trials) + len(self._crew.members) >= self._max_trials:
                 return
-            if not self._job.virtual and self._lasts_s < self._endings.deciding_s:
-                return  # to choose takes time in which nobody would end these
+            if not self._job.virtual and not self._pay_for_deciding():
+                return
             ask = self._study.ask(self._crew.now_s, self._room_s)
             if ask is None:
                 return

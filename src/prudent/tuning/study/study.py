@@ -194,10 +194,11 @@ class Study:
         """What is put aside for a trial under way."""
         return self._open_trial(number)[1].usd
 
-    def extend(self, number: int) -> bool:
-        """Reserve more for a trial that used up its reservation: as much again, if it is there."""
+    def extend(self, number: int, more_usd: float | None = None) -> bool:
+        """Reserve more for a trial, as far as it is there: as much again, or `more_usd`."""
         _, reservation = self._open_trial(number)
-        more = self.ledger.extend_up_to(reservation, max(reservation.usd, ROUNDING_USD * 10))
+        wanted_usd = reservation.usd if more_usd is None else more_usd
+        more = self.ledger.extend_up_to(reservation, max(wanted_usd, ROUNDING_USD * 10))
         if more <= ROUNDING_USD:
             return False
         self._record("extended", number=number, reserved_usd=_finite(reservation.usd))
