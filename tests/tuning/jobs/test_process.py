@@ -346,9 +346,10 @@ def test_a_guard_that_takes_over_keeps_the_moments(tmp_path: Path) -> None:
     run = start(FAMILY, tmp_path)
     family = pids(tmp_path, 5)
     run.stop_by(run.elapsed_s() + 1.0)
-    process_guard()._popen.kill()
-    process_guard()._popen.wait()
-    assert process_guard().alive, "another one is at work"
+    killed = process_guard()
+    killed._popen.kill()
+    killed._popen.wait()
+    assert process_guard() is not killed
     assert gone(family)
 
 
