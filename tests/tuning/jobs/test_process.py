@@ -294,6 +294,9 @@ def test_a_guard_that_is_slow_is_waited_for(tmp_path: Path, monkeypatch: pytest.
         slow = int(killed.stdout.readline())
         assert killed.wait(120) == -signal.SIGKILL
     os.killpg(pids(tmp_path, 1)["leader"], signal.SIGKILL)
+    note = PidFile.read(PidFile.path(tmp_path / "logs", 3))
+    assert note is not None
+    wait_for(lambda: not note.members())  # or there would be something left to end, and nobody to wait for
     looks = 0
 
     def look(seconds: float) -> None:
