@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import sys
 from collections import Counter
@@ -14,13 +15,9 @@ from money.played import Played
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.training.search.rented import Cloud, Cluster, LookedAt, OnMachines
-from tests.training.search.test_search import Clock, asked
+from tests.training.search.test_search import CLOCKED, Clock, asked
 
 import prudent.cloud.meter
-import prudent.training.search.monitor
-import prudent.training.search.search
-import prudent.training.search.stopping
-import prudent.training.train
 from prudent.cloud.clusters.autoscaling import ClusterRequest
 from prudent.cloud.providers.provider import Instance
 from prudent.core.errors import BadInput, RunFailed
@@ -54,9 +51,8 @@ def play(seed: int, folder: Path) -> Played:
     """Boot, data, trials and give-back of random length, with too little, enough or ample money."""
     chance = random.Random(f"trainings {seed}")
     clock = Clock()
-    search = prudent.training.search
-    for module in (search.search, search.monitor, search.stopping, prudent.training.train):
-        module.time = clock  # type: ignore[attr-defined]
+    for module in CLOCKED:
+        importlib.import_module(f"prudent.{module}").time = clock  # type: ignore[attr-defined]
     prudent.cloud.meter._LOOK_S = 0.002
     usd_per_s, count = chance.uniform(0.001, 0.02), chance.randint(1, 5)
     cloud = Fickle(

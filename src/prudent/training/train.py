@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.meter import BudgetGuard
-from prudent.core.errors import BadInput, PrudentError, RunFailed, unknown
+from prudent.core.errors import BadInput, RunFailed, unknown
 from prudent.core.units import format_money
 from prudent.training.algorithms.algorithm import FUNCTION, domain
 from prudent.training.engines.engine import Engine, SavedSession, TrainingSession
@@ -22,10 +22,7 @@ from prudent.training.leaderboard import (
     ClusterReady,
     EventCallback,
     Leaderboard,
-    LeaderboardEntry,
     SpendingUpdated,
-    TrialFailure,
-    rank_key,
 )
 from prudent.training.models.output import OutputFolder
 from prudent.training.request.request import TrainingRequest
@@ -41,15 +38,8 @@ from prudent.training.request.resources import (
     parallelism_of,
     trial_price,
 )
-from prudent.training.search.accounting import (
-    CostAccounting,
-    MeterAccounting,
-    PriceAccounting,
-    TrialHeartbeats,
-)
-from prudent.training.search.methods import MethodPlan, method_plans
-from prudent.training.search.proposers import ENQUEUED, Proposer, proposer_for
-from prudent.training.search.search import LEFT_FOR_MORE_DATA, TrainingSearch
+from prudent.training.search.job import MachinesInUse
+from prudent.training.search.search import SearchOutcome, TrainingSearch
 from prudent.training.search.stopping import SearchLimits
 
 if TYPE_CHECKING:
@@ -152,48 +142,30 @@ def run_training(
     """
     began_s = time.monotonic() if began_s is None else began_s
     run = TrainingRun(request, engine, output, machines, began_s, watch)
-    trouble: PrudentError | None = None
     try:
-        run.run()
-    except PrudentError as error:
-        if run.outcome is None:
-            raise
-        trouble = error  # machines that would not end: raised once the models that were paid for are safe
+        outcome = run.run()
     finally:
-        run.report_spending()
-    assert run.outcome is not None
-    outcome = run.outcome
-    placed = output.place(outcome.entries, outcome.data_description)
-    output.tidy()
-    board = Leaderboard(
-        placed,
-        tuple(outcome.failures),
-        request.domain,
-        outcome.metric,
-        engine.name,
-        str(output.folder),
-        time.monotonic() - began_s,
-        run.spent_usd,
-        outcome.ended,
-        budget_usd=request.budget.usd,
-        interrupted_usd=outcome.interrupted_usd,
+        if machines is not None:
+            run.report_spending()  # its last machines are gone
+    board = output.rank(
+        Leaderboard(
+            tuple(outcome.entries),
+            tuple(outcome.failures),
+            request.domain,
+            outcome.metric,
+            engine.name,
+            str(output.folder),
+            time.monotonic() - began_s,
+            run.spent_usd,
+            outcome.ended,
+            budget_usd=request.budget.usd,
+            interrupted_usd=outcome.interrupted_usd,
+        ),
+        outcome.data_description,
     )
-    output.write(board)
-    if trouble is not None:
-        raise trouble
+    if outcome.trouble is not None:
+        raise outcome.trouble  # machines that would not end: the models that were paid for are safe now
     return board
-
-
-@dataclass(frozen=True)
-class SearchOutcome:
-    """What a search gave: models best first, why it ended, and what is known of the data."""
-
-    entries: Sequence[LeaderboardEntry]
-    failures: Sequence[TrialFailure]
-    ended: str
-    metric: str
-    data_description: Mapping[str, Any]
-    interrupted_usd: float = 0.0
 
 
 class TrainingRun:
@@ -219,57 +191,58 @@ class TrainingRun:
             if machines is None
             else cluster_trial_price(machines, self._parallelism)
         )
-        self._accounting: CostAccounting = PriceAccounting(self._price, request.budget.usd, self._parallelism)
-        self.outcome: SearchOutcome | None = None
+        self._spent_usd = 0.0
 
     @property
     def spent_usd(self) -> float:
         """What was paid so far, in all sessions."""
-        return self._accounting.spent_usd if self._machines is None else self._machines.meter.spent_usd()
+        return self._spent_usd if self._machines is None else self._machines.meter.spent_usd()
+
+    def run(self) -> SearchOutcome:
+        """Search; whatever goes wrong, no machine is left."""
+        with ExitStack() as stack:
+            use = None if self._machines is None else self._machines_in_use(self._machines, stack)
+            session_stack = stack.enter_context(ExitStack())
+            try:
+                session, use = self._open_session(use)
+                session_stack.enter_context(session)
+            except Exception:
+                if use is None or not use.is_gone():
+                    self._undo()
+                    raise
+                return self._nothing_trained()
+            except BaseException:
+                self._undo()
+                raise
+            use = None if use is None else replace(use, give_back=session_stack.close)
+            return self._search(session, use)
 
     def report_spending(self) -> None:
         self._watch(SpendingUpdated(self.spent_usd))
 
-    def run(self) -> None:
-        """Fill `outcome`; whatever goes wrong, no machine is left."""
-        with ExitStack() as stack:
-            guard: BudgetGuard | None = None
-            if self._machines is not None:
-                guard = stack.enter_context(BudgetGuard(self._machines.meter, self._machines.abort))
-                self._accounting = MeterAccounting(self._machines.meter, lambda: guard.acted)
-            try:
-                session = stack.enter_context(self._open_session())
-            except Exception:
-                if guard is None or not guard.acted:
-                    self._undo()
-                    raise
-                self.outcome = self._nothing_trained()
-                return
-            except BaseException:
-                self._undo()
-                raise
-            self.outcome = self._search(session, stack)
+    def _machines_in_use(self, machines: RentedMachines, stack: ExitStack) -> MachinesInUse:
+        guard = stack.enter_context(BudgetGuard(machines.meter, machines.abort))
+        return MachinesInUse(machines.meter, machines.abort, lambda: guard.acted)
 
     def _undo(self) -> None:
         """Remove what was written, unless machines were paid for: a resumed request counts their cost."""
         if self._machines is None or self._machines.meter.spent_usd() == 0:
             self._output.undo()
 
-    def _open_session(self) -> TrainingSession:
+    def _open_session(self, use: MachinesInUse | None) -> tuple[TrainingSession, MachinesInUse | None]:
         request, output = self._request, self._output
-        if self._machines is not None:
+        if use is not None and self._machines is not None:
             try:
                 check_payable(self._machines)
             except BadInput:
                 if not self._data_file.exists():
                     raise
                 # The models of earlier sessions are ranked; that needs no machines.
-                self._accounting = MeterAccounting(self._machines.meter, lambda: True)
-                return SavedSession(self._data_file)
+                return SavedSession(self._data_file), replace(use, is_gone=lambda: True)
         if domain(request.domain).task == FUNCTION:
-            return FunctionSession()
+            return FunctionSession(), use
         output.engine_work.mkdir(parents=True, exist_ok=True)
-        return self._engine.open(request, output.engine_work, self._parallelism)
+        return self._engine.open(request, output.engine_work, self._parallelism), use
 
     @property
     def _data_file(self) -> Path:
@@ -287,47 +260,13 @@ class TrainingRun:
     def _metric(self, classes: int) -> str:
         return self._request.metric or domain(self._request.domain).metric_for(classes)
 
-    def _search(self, session: TrainingSession, stack: ExitStack) -> SearchOutcome:
-        request, metric = self._request, self._metric(session.shape.classes)
+    def _search(self, session: TrainingSession, use: MachinesInUse | None) -> SearchOutcome:
         elapsed_s = time.monotonic() - self._began_s
-        ending_s = 0.0 if self._machines is None else self._machines.meter.ending_s
-        limits = SearchLimits.of(request, self._price, self._parallelism, elapsed_s, metric, ending_s)
-        if self._machines is not None:
+        ending_s = 0.0 if use is None else use.meter.ending_s
+        metric = self._metric(session.shape.classes)
+        limits = SearchLimits.of(self._request, self._price, self._parallelism, elapsed_s, metric, ending_s)
+        if use is not None:
             SavedSession.write(self._data_file, session)
-        plans = method_plans(request, session.shape)
-        more_data_plans = (
-            [
-                replace(plan, index=len(plans) + plan.index, search=ENQUEUED, default_trials=10**9)
-                for plan in plans
-            ]
-            if plans[0].fraction is not None
-            else []
-        )
-        all_plans = [*plans, *more_data_plans]
-        reserved_share = LEFT_FOR_MORE_DATA if more_data_plans else 0.0
-        training_s = limits.training_s(self._accounting.left_usd)
-        search = TrainingSearch(
-            all_plans,
-            [self._proposer(plan, training_s, stack) for plan in all_plans],
-            session,
-            request,
-            self._output.trials,
-            replace(limits, methods=len(all_plans), reserved_share=reserved_share),
-            self._accounting,
-            TrialHeartbeats(self._output.work / "alive.json"),
-            self._watch,
-            len(more_data_plans),
-        )
-        search.run()
-        data_description = {**session.description, "fingerprint": session.shape.fingerprint}
-        results, lost_usd = search.results, search.interrupted_usd
-        ranked = sorted(results.entries, key=rank_key)
-        return SearchOutcome(ranked, results.failures, search.ended, metric, data_description, lost_usd)
-
-    def _proposer(self, plan: MethodPlan, training_s: float, stack: ExitStack) -> Proposer:
-        request, journal = self._request, self._output.journal(plan.index, plan.algorithm.name)
-        proposer = proposer_for(
-            plan, request.seed, request.fingerprint(), journal, True, self._price, training_s
-        )
-        stack.callback(proposer.close)
-        return proposer
+        outcome = TrainingSearch(self._request, session, self._output, limits, self._watch, use).run()
+        self._spent_usd = outcome.spent_usd
+        return outcome

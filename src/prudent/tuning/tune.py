@@ -36,6 +36,7 @@ __all__ = [
     "TrialReported",
     "TrialStarted",
     "Watch",
+    "run_trials",
     "summary",
     "tune",
 ]
@@ -88,13 +89,19 @@ def tune(
         outlived_s=job.outlived_s if isinstance(job, ReapableJob) else {},
     )
     try:
-        with _machines(job, study):
-            crew: ActiveTrials = ReplayedTrials(study.clock_s) if job.virtual else LiveTrials(study.clock_s)
-            loop = StudyRunner(job, study, crew, parallel, watch or _silent, max_trials)
-            interrupted = loop.run()
+        interrupted = run_trials(job, study, parallel, watch, max_trials)
         return summary(study, job.name, interrupted)
     finally:
         study.close()
+
+
+def run_trials(
+    job: Job, study: Study, parallel: int = 1, watch: Watch | None = None, max_trials: int | None = None
+) -> bool:
+    """Run the trials that a study asks for until it has enough or no money; True if it was interrupted."""
+    with _machines(job, study):
+        crew: ActiveTrials = ReplayedTrials(study.clock_s) if job.virtual else LiveTrials(study.clock_s)
+        return StudyRunner(job, study, crew, parallel, watch or _silent, max_trials).run()
 
 
 @contextlib.contextmanager

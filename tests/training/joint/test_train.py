@@ -27,7 +27,7 @@ from prudent.core.errors import BadInput, RunFailed
 from prudent.training.engines.engine import TrainingSession
 from prudent.training.engines.local.engine import LocalEngine, open_pool
 from prudent.training.engines.local.pool import WorkerPool
-from prudent.training.joint.board import StudyBoard
+from prudent.training.joint.board import JointBoard
 from prudent.training.joint.cluster import ClusterHandle, ClusterSize, SharedCluster
 from prudent.training.joint.job import JointJob
 from prudent.training.joint.space import ALGORITHM
@@ -41,7 +41,7 @@ from prudent.training.joint.train import (
 from prudent.training.leaderboard import SpendingUpdated, TrainingEvent
 from prudent.training.request.errors import BadRequest
 from prudent.training.request.request import TrainingRequest
-from prudent.training.search.results import TIME_UP
+from prudent.training.search.allocation import TIME_UP
 from prudent.tuning.jobs.job import Job, RentingJob
 from prudent.tuning.result import Result
 from prudent.tuning.tune import tune
@@ -238,7 +238,7 @@ class Bench:
         space = joint_space(asked, self.provider)
         trials = self.folder / "trials"
         trials.mkdir(exist_ok=True)
-        self.study_board = StudyBoard(
+        self.study_board = JointBoard(
             space, trials, lambda: "mcc", lambda event: None, lambda elapsed_s: left_s - elapsed_s
         )
         meter = Meter(asked.budget.usd, self.bill_usd(), self.ending_s)

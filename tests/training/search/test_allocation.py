@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prudent.training.search.methods import MethodProgress, choose_method
+from prudent.training.search.allocation import MethodProgress, choose_method
 
 
 def ran(*trials: tuple[float, float | None]) -> MethodProgress:

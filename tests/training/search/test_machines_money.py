@@ -21,7 +21,7 @@ from prudent.training.request.resources import cluster_trial_price
 from prudent.training.train import run_training
 
 from .rented import Cloud, Cluster, OnMachines
-from .test_search import Clock, asked
+from .test_search import CLOCKED, Clock, asked
 
 HOUR_S = 3600.0
 CENT = 0.01 * HOUR_S
@@ -33,8 +33,8 @@ Train = Callable[..., Leaderboard]
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in ("search.search", "search.monitor", "search.stopping", "train"):
-        monkeypatch.setattr(f"prudent.training.{module}.time", made)
+    for module in CLOCKED:
+        monkeypatch.setattr(f"prudent.{module}.time", made)
     monkeypatch.setattr("prudent.cloud.meter._LOOK_S", 0.002)
     return made
 

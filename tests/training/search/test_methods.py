@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,10 @@ from prudent.core.money import Price
 from prudent.training.engines.engine import DataShape
 from prudent.training.request.request import FRUGAL, TrainingRequest
 from prudent.training.request.resources import available_cores, trial_price
+from prudent.training.search.method_search import QUEUED, MethodSearch, QueuedSearch, search_for
 from prudent.training.search.methods import method_plans, strategy_name
 from prudent.training.search.preview import preview
-from prudent.training.search.proposers import Proposer, proposer_for
-from prudent.tuning.trial import FINISHED, Outcome
+from prudent.tuning.trial import FINISHED, Configuration, Trial
 
 
 def request(**more: Any) -> TrainingRequest:
@@ -145,49 +145,73 @@ def test_the_outlook_tells_limits_and_sizes() -> None:
     assert seen.parallelism == available_cores()
 
 
-# Seekers
+# Searches
 
 
-def made(search: str, folder: Path, resume: bool = False, seed: int = 0) -> Proposer:
+def made(search: str, seed: int = 0) -> MethodSearch:
     [plan] = method_plans(request(methods=[PAPER], parameterSearch=search))
-    return proposer_for(plan, seed, "f", folder / f"{search}.jsonl", resume, Price(1.0, "", ""))
+    return search_for(plan, seed, Price(1.0, "", ""))
+
+
+def proposed(search: MethodSearch, count: int) -> list[Configuration]:
+    found = [search.propose(number, ()) for number in range(count)]
+    return [proposal.configuration for proposal in found if proposal is not None]
+
+
+def ended(number: int, configuration: Configuration) -> Trial:
+    return Trial(number, configuration, FINISHED, 1.0, 0.5, 0.5, {"score": float(number)}, True)
 
 
 @pytest.mark.parametrize("search", ["random", "grid"])
-def test_every_configuration_comes_once_and_then_no_more(search: str, tmp_path: Path) -> None:
-    asking = made(search, tmp_path)
-    wishes = [asking.ask() for _ in range(13)]
-    assert wishes[12] is None
-    seen = {tuple(wish.configuration.items()) for wish in wishes if wish}
-    assert len(seen) == 12
-    asking.close()
+def test_every_configuration_comes_once_and_then_no_more(search: str) -> None:
+    asking = made(search)
+    assert len({tuple(one.items()) for one in proposed(asking, 12)}) == 12
+    assert not asking.has_more(12)
+    assert asking.propose(12, ()) is None
 
 
-def test_grid_is_in_order_and_random_is_not(tmp_path: Path) -> None:
-    grid, random = made("grid", tmp_path), made("random", tmp_path)
+def test_grid_is_in_order_and_random_is_not() -> None:
     [plan] = method_plans(request(methods=[PAPER], parameterSearch="grid"))
     listed = list(plan.space.configurations())
-    assert [grid.ask().configuration for _ in range(12)] == listed  # type: ignore[union-attr]
-    assert [random.ask().configuration for _ in range(12)] != listed  # type: ignore[union-attr]
-    grid.close()
-    random.close()
+    assert proposed(made("grid"), 12) == listed
+    assert proposed(made("random"), 12) != listed
+
+
+def test_a_random_search_without_end_goes_on_after_a_restart_where_it_was() -> None:
+    rate = {"param": "regParam", "range": [1e-4, 100], "scale": "log"}
+    [plan] = method_plans(request(methods=[method("linear-regression", rate)], parameterSearch="random"))
+    whole = proposed(search_for(plan, 0, Price(1.0, "", "")), 8)
+    later = search_for(plan, 0, Price(1.0, "", ""))
+    fifth, again = later.propose(4, ()), later.propose(4, ())
+    assert fifth is not None
+    assert again is not None
+    assert fifth.configuration == again.configuration == whole[4]
 
 
 @pytest.mark.parametrize("search", ["random", "grid", "gp-ei"])
-def test_what_was_told_is_known_after_a_restart_and_not_asked_again(search: str, tmp_path: Path) -> None:
-    first = made(search, tmp_path)
-    told = []
+def test_what_has_ended_before_a_restart_is_not_proposed_again(search: str) -> None:
+    first, second, told = made(search), made(search), []
     for number in range(4):
-        wish = first.ask()
-        assert wish is not None
-        told.append(wish.configuration)
-        first.tell(wish, Outcome(FINISHED, 1.0, {"score": float(number)}), [], 0.5)
-    first.close()
-    second = made(search, tmp_path, resume=True)
-    earlier = list(second.earlier_trials())
-    assert [known.configuration for known in earlier] == told
-    assert [known.outcome.measures["score"] for known in earlier] == [0.0, 1.0, 2.0, 3.0]
-    wish = second.ask()
-    assert wish is not None
-    assert wish.configuration not in told
-    second.close()
+        proposal = first.propose(number, ())
+        assert proposal is not None
+        told.append(proposal.configuration)
+        for one in (first, second):
+            one.take(ended(number + 1, proposal.configuration))
+    proposal = second.propose(4, ())
+    assert proposal is not None
+    assert proposal.configuration not in told
+    assert proposal == first.propose(4, ())
+
+
+def test_a_method_that_is_trained_on_more_data_takes_each_configuration_once() -> None:
+    [plan] = method_plans(request(methods=[PAPER], parameterSearch="grid"))
+    queue = search_for(replace(plan, search=QUEUED), 0, Price(1.0, "", ""))
+    assert isinstance(queue, QueuedSearch)
+    one, other = list(plan.space.configurations())[:2]
+    queue.take(ended(1, one))
+    for configuration in (one, other):
+        queue.enqueue(configuration)
+    proposal = queue.propose(1, ())
+    assert proposal is not None
+    assert proposal.configuration == other
+    assert queue.propose(2, (proposal,)) is None

@@ -30,14 +30,16 @@ from prudent.training.leaderboard import (
     TrainingTrialStarted,
 )
 from prudent.training.models.description import read_description, write_facts
-from prudent.training.search.monitor import LONGEST_S
-from prudent.training.search.results import TIME_UP, TOO_LONG
+from prudent.training.search.allocation import TIME_UP, TOO_LONG
 from prudent.training.search.search import INTERRUPTED
 from prudent.training.search.stopping import SAFE_SHARE, SLACK, TRIAL_SHARE
 from prudent.training.train import train
+from prudent.tuning.study.active_trials import SLICE_S as LONGEST_S
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
 
 ROWS = 300
+CLOCKED = ("training.search.stopping", "training.train", "tuning.study.active_trials", "tuning.study.runner")
+"""The modules that go by a clock which a test can move."""
 
 
 class RidgeRun:
@@ -208,8 +210,8 @@ class Timed(Ridge):
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock that the search and the request go by."""
     made = Clock()
-    for module in ("search.search", "search.monitor", "search.stopping", "train"):
-        monkeypatch.setattr(f"prudent.training.{module}.time", made)
+    for module in CLOCKED:
+        monkeypatch.setattr(f"prudent.{module}.time", made)
     return made
 
 
@@ -493,23 +495,32 @@ class Endless(Ridge):
         session: Any = super().open(request, work, parallelism)
 
         class Run:
-            began_s = time.monotonic()
+            def __init__(self) -> None:
+                self.began_s = time.monotonic()
 
             def next(self, until_s: float) -> None:
                 time.sleep(max(until_s - (time.monotonic() - self.began_s), 0.0))
 
         def begin(spec: TrialSpec) -> Run:
-            self._note.write_text(str(time.monotonic()))
-            return Run()
+            run = Run()
+            self._note.write_text(str(run.began_s))
+            return run
 
         session.start = begin
         opened: TrainingSession = session
         return opened
 
 
+def latest_sign_s(journal: Path) -> float:
+    """How long the first trial had lasted when it was last noted that it is alive."""
+    lines = journal.read_text().splitlines(keepends=True) if journal.exists() else []
+    facts = [json.loads(line) for line in lines if line.endswith("\n")]
+    return max((fact["lasted_s"].get("1", 0.0) for fact in facts if fact["fact"] == "alive"), default=0.0)
+
+
 def test_what_a_kill_ended_was_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From its beginning, which the trial noted itself, to the kill, but for what the last sign missed."""
-    monkeypatch.setattr("prudent.training.search.accounting.EVERY_S", 0.02)
+    monkeypatch.setattr("prudent.tuning.study.settlement.HEARTBEAT_S", 0.02)
     request = asked([1.0], parameterSearch="grid", budget="$1", machine="m5.large", parallelism=1)
     out, rate = tmp_path / "out", 0.096 / 3600.0
     child = os.fork()
@@ -518,8 +529,8 @@ def test_what_a_kill_ended_was_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             train(request, Endless(tmp_path / "began"), out)
         finally:
             os._exit(0)
-    signs, end_s = out / ".work" / "alive.json", time.monotonic() + 60
-    while not (signs.exists() and json.loads(signs.read_text())["under_way_s"].get("1", 0.0) > 0.2):
+    end_s = time.monotonic() + 60
+    while latest_sign_s(out / ".work" / "study.jsonl") <= 0.2:
         assert time.monotonic() < end_s, "no sign of life"
         time.sleep(0.01)
     os.kill(child, signal.SIGKILL)
@@ -586,6 +597,12 @@ def test_models_that_are_there_are_not_overwritten(tmp_path: Path) -> None:
     train(request, Ridge(), tmp_path / "out")
     with pytest.raises(BadInput, match="--resume"):
         train(request, Ridge(), tmp_path / "out")
+    kept = tmp_path / "out" / ".work" / "request.json"
+    said = kept.read_text()
+    kept.write_text(json.dumps({**json.loads(said), "format": 1}))
+    with pytest.raises(BadInput, match="in another form; name another folder"):
+        train(request, Ridge(), tmp_path / "out", resume=True)
+    kept.write_text(said)
     with pytest.raises(BadInput, match="another request"):
         train(asked([1.0, 3.0], parameterSearch="grid"), Ridge(), tmp_path / "out", resume=True)
     with pytest.raises(BadInput, match="Unknown engine"):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+import select
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -36,6 +39,17 @@ class Script:
 
 def finished(time_s: float, *progress_s: float) -> Run:
     return Script(*(Progress(at_s) for at_s in progress_s), Outcome("finished", time_s))
+
+
+LONG_S = 60.0
+"""What no test should need; who waits so long waits in vain."""
+
+
+class StandingClock:
+    """Time that does not pass."""
+
+    def monotonic(self) -> float:
+        return 1000.0
 
 
 def never(number: int) -> Limit:
@@ -155,7 +169,10 @@ class Listened:
         return Outcome("cut", at_s, {}, why)
 
 
-def test_runs_that_cannot_tell_are_listened_to_for_a_while_each_and_never_without_waiting() -> None:
+def test_runs_that_cannot_tell_are_listened_to_for_a_while_each_and_never_without_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("prudent.tuning.study.active_trials.time", StandingClock())
     crew, runs = LiveTrials(), [Listened(1.0), Listened(2.0)]
     for number, run in enumerate(runs, start=1):
         crew.add(number, run, 0.0)
@@ -168,6 +185,68 @@ def test_runs_that_cannot_tell_are_listened_to_for_a_while_each_and_never_withou
         assert waits[0] == pytest.approx(SLICE_S / 2)
         assert all(0 < wait <= SLICE_S + 1e-9 for wait in waits)
     assert runs[1].until_s[-1] == 1.5
+
+
+class Read:
+    """A run with a handle; what it has to say was read from it before its moment had come."""
+
+    def __init__(self, handle: int) -> None:
+        self._zero_s, self._handle = time.monotonic(), handle
+        self._told_s = math.inf
+
+    def next(self, until_s: float) -> Outcome | None:
+        if self._told_s > until_s:
+            self._told_s = min(self._told_s, math.nextafter(until_s, math.inf))
+            return None
+        return Outcome("finished", self._told_s, {"score": 1.0})
+
+    def cut(self, at_s: float, why: str) -> Outcome:
+        return Outcome("cut", at_s, {}, why)
+
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._zero_s
+
+    def due_s(self) -> float:
+        return self._told_s
+
+    def fileno(self) -> int:
+        return self._handle
+
+
+def test_what_is_read_for_a_moment_to_come_is_heard_then_though_nobody_calls_again() -> None:
+    ours, theirs = os.pipe()
+    try:
+        crew = LiveTrials()
+        crew.add(1, Read(ours), 0.0)
+        happened = crew.wait(never, crew.now_s + LONG_S)
+        assert happened is not None
+        assert isinstance(happened[1], Outcome)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_a_handle_that_becomes_readable_wakes_who_waits() -> None:
+    class Line(Read):
+        """It says what is written to its line."""
+
+        def next(self, until_s: float) -> Outcome | None:
+            if not select.select([self._handle], [], [], 0)[0]:
+                return None
+            return Outcome("finished", self.elapsed_s(), {"score": float(os.read(self._handle, 9))})
+
+    ours, theirs = os.pipe()
+    try:
+        crew = LiveTrials()
+        crew.add(1, Line(ours), 0.0)
+        threading.Timer(0.05, os.write, (theirs, b"0.5")).start()
+        happened = crew.wait(never, crew.now_s + LONG_S)
+        assert happened is not None
+        assert isinstance(happened[1], Outcome)
+        assert happened[1].measures == {"score": 0.5}
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 class Told:

@@ -18,9 +18,9 @@ from prudent.training.joint.cluster import ClusterSize, SharedCluster, TrainingC
 from prudent.training.joint.space import JointSpace
 from prudent.training.request.checks import MEASURES
 from prudent.training.request.request import TrainingRequest
+from prudent.training.search.allocation import TIME_UP
+from prudent.training.search.job import GRACE_S
 from prudent.training.search.methods import FRACTION
-from prudent.training.search.results import TIME_UP
-from prudent.training.search.search import GRACE_S
 from prudent.training.search.stopping import SAFE_SHARE
 from prudent.tuning.jobs.job import LiveRun, Run, fingerprint_of
 from prudent.tuning.study.limits import OUT_OF_MONEY

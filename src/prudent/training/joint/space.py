@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,22 +13,11 @@ from prudent.cloud.machine_parameter import MachineParameter
 from prudent.core.parameters import Categorical, Constant, Ordinal, Parameter, Value
 from prudent.core.space import Configuration, Space
 from prudent.training.search.methods import FRACTION, MethodPlan
+from prudent.training.search.space import ALGORITHM, TrialSettings, labels_of
 
-ALGORITHM, MACHINES = "algorithm", "machines"
+MACHINES = "machines"
 _SWITCHES = 4
 """One in so many neighbours switches to another method, on the same machines and data."""
-
-
-@dataclass(frozen=True)
-class JointSettings:
-    """What a configuration of the space means: a model to train, on which share of the data, and where."""
-
-    plan: MethodPlan
-    hyperparameters: Mapping[str, Any]
-    transforms: Mapping[str, Any]
-    fraction: float
-    machines: str
-    """As people write it: 2*m5.large."""
 
 
 class JointSpace(Space):
@@ -41,7 +30,7 @@ class JointSpace(Space):
     def __init__(
         self, plans: Sequence[MethodPlan], machines: MachineParameter, fractions: Sequence[float]
     ) -> None:
-        self._plans = dict(zip(_labels(plans), plans, strict=True))
+        self._plans = dict(zip(labels_of(plans), plans, strict=True))
         self._machines = machines
         self._inactive_values: Configuration = {}
         self._owner: dict[str, str] = {}
@@ -69,7 +58,7 @@ class JointSpace(Space):
             found.append(replace(copy, name=name))
         return found
 
-    def settings_of(self, configuration: Mapping[str, Value]) -> JointSettings:
+    def settings_of(self, configuration: Mapping[str, Value]) -> TrialSettings:
         """The model, the data and the machines that a configuration means."""
         chosen = self.check(configuration)
         label = str(chosen[ALGORITHM])
@@ -78,7 +67,7 @@ class JointSpace(Space):
         steps = {name: v for name, v in chosen.items() if "." in name and name not in self._owner}
         hyperparameters, transforms, _ = plan.split({**own, **steps})
         share = float(str(chosen.get(FRACTION, 1.0)))
-        return JointSettings(plan, hyperparameters, transforms, share, str(chosen[MACHINES]))
+        return TrialSettings(plan, hyperparameters, transforms, share, share < 1, str(chosen[MACHINES]))
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -143,13 +132,3 @@ class JointSpace(Space):
         switched = switched[: n // _SWITCHES]
         near = part.neighbours({name: here[name] for name in part.names}, rng, n - len(switched))
         return [self._canonical(found) for found in (*near, *switched)]
-
-
-def _labels(plans: Sequence[MethodPlan]) -> list[str]:
-    """A name for each plan: its algorithm's, with a number where that comes again with other settings."""
-    labels: list[str] = []
-    for plan in plans:
-        name, before = plan.algorithm.name, [other.algorithm.name for other in plans[: len(labels)]]
-        again = before.count(name)
-        labels.append(f"{name} ({again + 1})" if again else name)
-    return labels

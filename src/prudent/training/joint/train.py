@@ -26,7 +26,7 @@ from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.units import format_money
 from prudent.training.algorithms.algorithm import domain
 from prudent.training.engines.engine import DataShape, TrainingSession
-from prudent.training.joint.board import StudyBoard
+from prudent.training.joint.board import JointBoard
 from prudent.training.joint.cluster import SharedCluster, SparkClusterOpener
 from prudent.training.joint.job import JointJob
 from prudent.training.joint.space import MACHINES, JointSpace
@@ -159,7 +159,7 @@ class _JointTraining:
         self._provider, self._space = provider, space
         self._watch = watch or (lambda event: None)
         self._data_description: dict[str, Any] = {}
-        self._study_board = StudyBoard(space, output.trials, self._metric, self._watch, self._left_s)
+        self._study_board = JointBoard(space, output.trials, self._metric, self._watch, self._left_s)
         run = lease_run_name(output.folder)
         logs = output.folder / CLUSTER
         meter = Meter(request.budget.usd, paid_before(output.work, register, provider, run))
@@ -191,7 +191,7 @@ class _JointTraining:
                     joint_strategy(request),
                     early_stop=request.early_stopping is not False,
                     seed=request.seed,
-                    journal=output.work / "joint.jsonl",
+                    journal=output.journal,
                     resume=True,
                     watch=study_board.watch,
                     max_trials=request.budget.trials,
@@ -200,10 +200,8 @@ class _JointTraining:
             self._watch(SpendingUpdated(self._shared_cluster.meter.spent_usd()))
         study_board.complete(result.trials)
         ranked = sorted(study_board.entries, key=rank_key)
-        placed = output.place(ranked, self._data()) if ranked else ()
-        output.tidy()
         board = Leaderboard(
-            placed,
+            tuple(ranked),
             tuple(study_board.failures),
             request.domain,
             ranked[0].metric if ranked else self._metric(),
@@ -216,8 +214,7 @@ class _JointTraining:
             request.budget.usd,
             result.interrupted_usd,
         )
-        output.write(board)
-        return board
+        return output.rank(board, self._data() if ranked else {})
 
     # Money and time
 

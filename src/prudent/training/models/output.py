@@ -19,6 +19,8 @@ from prudent.training.leaderboard import SAMPLE, Leaderboard, LeaderboardEntry
 from prudent.training.models.description import read_description, read_facts, write_description
 from prudent.training.request.request import TrainingRequest
 
+FORMAT = 2
+"""The form in which an unfinished request is kept: as one study since 2."""
 WORK = ".work"
 CLUSTER = "cluster"
 _OWN_FILES = {WORK, CLUSTER, "leaderboard.json", "leaderboard.csv", "report.html"}
@@ -53,7 +55,8 @@ class OutputFolder:
         self._found, self._new = self.folder.exists(), not self._request_file.exists()
         try:
             self.trials.mkdir(parents=True, exist_ok=True)
-            self._request_file.write_text(json.dumps({**self._known, "request": request.to_dict()}, indent=1))
+            said = {"format": FORMAT, **self._known, "request": request.to_dict()}
+            self._request_file.write_text(json.dumps(said, indent=1))
         except OSError as error:
             raise BadInput(
                 f'Cannot write to "{self.folder}" ({error.strerror}); choose a folder you may write to.'
@@ -89,6 +92,11 @@ class OutputFolder:
             before = json.loads(self._request_file.read_text())
         except (OSError, ValueError) as error:
             raise BadInput(f'"{self._request_file}" is damaged ({error}); name another folder.') from error
+        if before.get("format") != FORMAT:
+            raise BadInput(
+                f'"{self.folder}" was begun by a version of Prudent that kept its trials in another form; '
+                "name another folder."
+            )
         for name, value in self._known.items():
             if before.get(name) != value:
                 what = "request" if name == "fingerprint" else "engine"
@@ -111,12 +119,21 @@ class OutputFolder:
                 with contextlib.suppress(OSError):
                     self.folder.rmdir()
 
-    def journal(self, index: int, algorithm: str) -> Path:
-        return self.work / f"{index}-{algorithm}.jsonl"
+    @property
+    def journal(self) -> Path:
+        """The journal of the request's study."""
+        return self.work / "study.jsonl"
 
     # The end
 
-    def place(
+    def rank(self, board: Leaderboard, described: Mapping[str, Any]) -> Leaderboard:
+        """Put the models of a leaderboard, the best first, into their folders, and write it."""
+        ranked = replace(board, entries=self._place(board.entries, described))
+        self.tidy()
+        self.write(ranked)
+        return ranked
+
+    def _place(
         self, ranked: Sequence[LeaderboardEntry], described: Mapping[str, Any]
     ) -> tuple[LeaderboardEntry, ...]:
         """Move every model to <rank>-<algorithm>-<score> and describe it; `ranked` has the best first."""

@@ -1,21 +1,13 @@
-"""Methods of a request: the search space of each, its progress, and which one gets the next trial.
-
-The next trial goes to the method from which an improvement is likely to cost least. That cost is estimated
-from the method's own past, as FLAML does (Wang et al., MLSys 2021): what the last improvements took, and, for
-a method that is behind, what it would take at its rate to catch up with the best. Methods are drawn in
-inverse proportion to that cost, so that an expensive one is tried rarely and none never. Random and
-grid searches let their methods take turns instead.
-"""
+"""Methods of a request: the search space of each, and where its search begins."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from prudent.core.parameters import Constant, Ordinal, Parameter
-from prudent.core.seeds import rng_for
 from prudent.core.space import Configuration, Space
 from prudent.training.algorithms.algorithm import Algorithm
 from prudent.training.algorithms.hyperparameter import Hyperparameter
@@ -150,8 +142,6 @@ def _transforms(asked: Sequence[Transform]) -> list[Parameter]:
 
 
 def _renamed(setting: Hyperparameter, name: str) -> Hyperparameter:
-    from dataclasses import replace
-
     return replace(setting, name=name)
 
 
@@ -201,88 +191,3 @@ def _nearest(parameter: Parameter, wanted: Any) -> Any:
         low, high = getattr(parameter, "low", wanted), getattr(parameter, "high", wanted)
         return parameter.check(min(max(wanted, low), high))
     return wanted if parameter.finite and wanted in parameter.values else None
-
-
-LEAST_S = 0.05
-"""A trial counts as this long at least, for deciding on it and starting it takes time too."""
-WARM_UP = 3.0
-"""A first trial counts as no more than so many times the second."""
-SECOND_LOOK = 0.25
-"""A method gets a second trial if its first took no more than this share of the time left."""
-
-
-@dataclass
-class MethodProgress:
-    """What a method has cost and gained so far; costs are in seconds."""
-
-    started: int = 0
-    ended: int = 0
-    spent_s: float = 0.0
-    best: float = -math.inf
-    improved_s: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    """What had been spent at the last two improvements, the latest first."""
-    before: float = -math.inf
-    """The best score before the last improvement."""
-    first_s: float = 0.0
-    """What the first trial took."""
-    needed_s: float = 0.0
-    """What the longest trial took that gave a model."""
-
-    def record(self, time_s: float, score: float | None) -> None:
-        """Take in a trial that ended; `score` is None if it gave no model."""
-        self.ended += 1
-        if self.ended == 1:
-            self.first_s = time_s
-        elif self.ended == 2:
-            self._discount_warm_up(self.first_s - WARM_UP * max(time_s, LEAST_S))
-        self.spent_s += max(time_s, LEAST_S)
-        if score is not None:
-            self.needed_s = max(self.needed_s, time_s)
-        if score is not None and score > self.best:
-            self.improved_s = [self.spent_s, self.improved_s[0]]
-            self.before, self.best = self.best, score
-
-    def _discount_warm_up(self, excess_s: float) -> None:
-        """Discount a first trial that took many times the second: it loaded libraries or compiled, once."""
-        if excess_s > 0:
-            self.spent_s -= excess_s
-            self.improved_s = [max(at_s - excess_s, 0.0) for at_s in self.improved_s]
-
-    def cost_of_improvement_s(self, best: float) -> float:
-        """Estimated seconds until this method has something better than the best of all."""
-        latest, earlier = self.improved_s
-        own = max(self.spent_s - latest, latest - earlier, 1e-6)
-        if self.best >= best or not math.isfinite(self.before):
-            return own
-        pace = (self.best - self.before) / max(latest - earlier, 1e-6)
-        return max(own, 2.0 * (best - self.best) / max(pace, 1e-12))
-
-
-def choose_method(
-    methods_progress: Sequence[MethodProgress],
-    open_methods: Sequence[int],
-    round_robin: bool,
-    seed: int,
-    left_s: float = math.inf,
-) -> int:
-    """The method that gets the next trial, out of those that still have something to try.
-
-    >>> choose_method([MethodProgress(started=2), MethodProgress(started=1)], [0, 1], True, 0)
-    1
-    """
-    fewest = min(open_methods, key=lambda index: (methods_progress[index].started, index))
-    if round_robin or methods_progress[fewest].started == 0:
-        return fewest
-    for index in open_methods:
-        once = methods_progress[index]
-        if once.started == once.ended == 1 and once.first_s <= SECOND_LOOK * left_s:
-            return index
-    unseen = [index for index in open_methods if methods_progress[index].ended == 0]
-    known = [index for index in open_methods if index not in unseen] or list(open_methods)
-    best = max(methods_progress[index].best for index in range(len(methods_progress)))
-    weights = [1.0 / methods_progress[index].cost_of_improvement_s(best) for index in known]
-    total = math.fsum(weights)
-    if not math.isfinite(total) or total <= 0:
-        return fewest
-    rng = rng_for(seed, "allocation", sum(method_progress.started for method_progress in methods_progress))
-    return known[int(rng.choice(len(known), p=[weight / total for weight in weights]))]

@@ -119,8 +119,8 @@ def clearly_worse(running: ScoreCurve, peers: Sequence[ScoreCurve]) -> bool:
 class SearchLimits:
     """The limits of a search: the price of a trial, how many run at once, when it must end.
 
-    `methods` is how many methods share the trials' numbers. `reserved_share` is the share of every limit that
-    is kept for later: no trial starts on it, but one that runs may use it.
+    `reserved_share` is the share of every limit that is kept for later: no trial starts on it, but one that
+    runs may use it.
     """
 
     price: Price
@@ -130,7 +130,6 @@ class SearchLimits:
     trials: int | None
     deadline_left_s: float = math.inf
     metric: str = ""
-    methods: int = 1
     reserved_share: float = 0.0
 
     @classmethod
@@ -199,7 +198,7 @@ class TrialTimes:
     """
 
     def __init__(self, limits: SearchLimits) -> None:
-        self._limits = limits
+        self.limits = limits
         self._zero_s = self._begun_s = time.monotonic()
 
     def add_earlier(self, seconds: float) -> None:
@@ -209,15 +208,15 @@ class TrialTimes:
     def left_s(self) -> float:
         """Seconds until trials are cut."""
         now_s = time.monotonic()
-        budget_s = math.inf if self._limits.time_s is None else self._limits.time_s
-        deadline_s = self._limits.deadline_left_s
+        budget_s = math.inf if self.limits.time_s is None else self.limits.time_s
+        deadline_s = self.limits.deadline_left_s
         return min(budget_s - (now_s - self._zero_s), deadline_s - (now_s - self._begun_s))
 
     def trial_s(self, left_s: float) -> float:
         """How long a trial that starts now should take at most; the last ones have all the time left."""
         return (
             SAFE_SHARE * left_s
-            if left_s < LAST_SHARE * self._limits.time_limit_s
+            if left_s < LAST_SHARE * self.limits.time_limit_s
             else max(TRIAL_SHARE * left_s, LEAST_TRIAL_S)
         )
 

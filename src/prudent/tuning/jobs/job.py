@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from prudent.core.errors import BadInput
@@ -46,6 +46,21 @@ class LiveRun(Protocol):
 
     def notify(self, wake: Callable[[], None]) -> None:
         """Call `wake`, from any thread, whenever `next` has something to tell."""
+
+
+@runtime_checkable
+class ReadableRun(Protocol):
+    """A run on the real clock with a handle that becomes readable when something happens.
+
+    For the rest it is as a `LiveRun`, but never ends itself: `due_s` is the moment for which something was
+    read from the handle too early.
+    """
+
+    def elapsed_s(self) -> float: ...
+
+    def due_s(self) -> float: ...
+
+    def fileno(self) -> int: ...
 
 
 @runtime_checkable
@@ -112,6 +127,29 @@ class BilledJob(Protocol):
 
     def confirming_usd(self) -> float:
         """What all confirming runs of this study have cost, in every session of it."""
+
+
+@runtime_checkable
+class SupervisingJob(Protocol):
+    """A job that decides, beside the money of its study, which trials begin, go on, and end."""
+
+    poll_every_s: float
+    """How often it must be asked again because its limits change by themselves; inf: they do not."""
+
+    def stop_reason(self) -> str:
+        """Why no further trial may begin; empty while one may."""
+
+    def limit_s(self, number: int, lasted_s: float) -> float:
+        """After how long in all `at_limit` must be asked about a trial that has lasted so long."""
+
+    def at_limit(self, number: int, lasted_s: float) -> str:
+        """Why a trial that has lasted so long must end; empty where it got more time."""
+
+    def cut_reason(self, number: int, progress: Sequence[Progress]) -> str:
+        """Why a trial that has reported this is not worth its end; empty where it is."""
+
+    def settled(self, number: int, outcome: Outcome) -> Outcome:
+        """The outcome of a trial as it is to be charged."""
 
 
 @runtime_checkable

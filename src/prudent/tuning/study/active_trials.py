@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import os
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from typing import Protocol
 
 from prudent.core.money import Price
-from prudent.tuning.jobs.job import LiveRun, RentedRun, Run
+from prudent.tuning.jobs.job import LiveRun, ReadableRun, RentedRun, Run
 from prudent.tuning.study.limits import Limit
 from prudent.tuning.trial import Outcome, Progress
 
@@ -40,20 +44,27 @@ class ActiveTrial:
     started_s: float = 0.0
     price: Price = FREE
     seen_s: float = 0.0
+    begun_s: float = math.inf
+    """When it began on the clock of this computer; a replayed one did not."""
     progress: list[Progress] = field(default_factory=list)
     upcoming: Progress | Outcome | None = None
     ending: bool = False
+    ending_s: float = 0.0
+    """How long its end took, where it was cut on the real clock."""
     error: BaseException | None = None
 
     def __post_init__(self) -> None:
         # Asked at every event: whether a run can do something is not looked up each time.
-        self.live = self.run if isinstance(self.run, LiveRun) else None
+        self.readable = self.run if isinstance(self.run, ReadableRun) else None
+        self.live = self.run if isinstance(self.run, LiveRun | ReadableRun) else None
         self.rented = self.run if isinstance(self.run, RentedRun) else None
 
     @property
     def lasted_s(self) -> float:
         """How long the run has lasted, by its own clock where it has one."""
-        return self.seen_s if self.live is None else max(self.live.elapsed_s(), self.seen_s)
+        if self.live is not None:
+            return max(self.live.elapsed_s(), self.seen_s)
+        return max(time.monotonic() - self.begun_s, self.seen_s)
 
 
 RunEvent = tuple[ActiveTrial, Progress | Outcome | LimitReached]
@@ -136,6 +147,33 @@ class ReplayedTrials:
         return member, event
 
 
+class WakeupPipe:
+    """Any thread wakes the one that waits on this pipe (the self-pipe trick), beside the handles of runs."""
+
+    def __init__(self) -> None:
+        self._out, self._in = os.pipe()
+        os.set_blocking(self._out, False)
+        os.set_blocking(self._in, False)
+
+    def __del__(self) -> None:
+        # Not before: a run that still calls must not write into a file that got the same number.
+        os.close(self._out)
+        os.close(self._in)
+
+    def wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # a wake-up is pending already
+            os.write(self._in, b"!")
+
+    def drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._out, 4096):
+                pass
+
+    def wait(self, handles: list[int], pause_s: float) -> bool:
+        """Whether somebody woke the caller, or a handle became readable, within `pause_s`."""
+        return bool(wait([self._out, *handles], pause_s))
+
+
 class LiveTrials:
     """Real runs: sleeps until one of them says something, or the first of their limits is due.
 
@@ -147,26 +185,32 @@ class LiveTrials:
         self.members: dict[int, ActiveTrial] = {}
         self.late_s = 0.0
         self._zero_s = time.monotonic() - now_s
-        self._woken = threading.Event()
+        self._wakeup = WakeupPipe()
 
     @property
     def now_s(self) -> float:
         return time.monotonic() - self._zero_s
 
     def add(self, number: int, run: Run, started_s: float, price: Price = FREE) -> None:
-        member = self.members[number] = ActiveTrial(number, run, started_s, price)
-        if member.live is not None:
-            member.live.notify(self._woken.set)
+        self.members[number] = ActiveTrial(number, run, started_s, price, begun_s=time.monotonic())
+        if isinstance(run, LiveRun):
+            run.notify(self._wakeup.wake)
 
     def remove(self, number: int) -> None:
         del self.members[number]
 
     def cut(self, member: ActiveTrial, at_s: float, why: str) -> None:
+        def end() -> Outcome:
+            begun_s = time.monotonic()
+            outcome = member.run.cut(at_s, why)
+            member.ending_s = time.monotonic() - begun_s
+            return outcome
+
         member.ending = True
         if member.live is None:
-            member.upcoming = member.run.cut(at_s, why)
+            member.upcoming = end()
         else:
-            self._aside(member, lambda: member.run.cut(at_s, why))
+            self._aside(member, end)
 
     def _aside(self, member: ActiveTrial, end: Callable[[], Progress | Outcome | None]) -> None:
         """Let a run end in a thread of its own; where it does not end after all it goes on."""
@@ -177,14 +221,14 @@ class LiveTrials:
                 member.ending = member.upcoming is not None
             except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits for the run
                 member.error = error
-            self._woken.set()
+            self._wakeup.wake()
 
         member.ending = True
         threading.Thread(target=work, name=f"end of trial {member.number}", daemon=True).start()
 
     def wait(self, limit_of: LimitOf, until_s: float = float("inf")) -> RunEvent | None:
         while True:
-            self._woken.clear()  # before anybody is asked: what happens meanwhile is not missed
+            self._wakeup.drain()  # before anybody is asked: what happens meanwhile is not missed
             running = [member for member in self.members.values() if not member.ending]
             limits = {member.number: limit_of(member.number) for member in running}
             running = [member for member in running if not self._is_due(member, limits[member.number])]
@@ -196,11 +240,12 @@ class LiveTrials:
                 return happened
             if self.now_s >= until_s:
                 return None
-            self._sleep(min(self._pause_s(running, limits), until_s - self.now_s))
+            self._sleep(running, min(self._pause_s(running, limits), until_s - self.now_s))
 
-    def _sleep(self, pause_s: float) -> None:
+    def _sleep(self, running: list[ActiveTrial], pause_s: float) -> None:
         due_s = time.monotonic() + pause_s
-        if not self._woken.wait(min(max(pause_s, 0.0), _LONGEST_WAIT_S)):
+        handles = [member.readable.fileno() for member in running if member.readable is not None]
+        if not self._wakeup.wait(handles, min(max(pause_s, 0.0), _LONGEST_WAIT_S)):
             self.late_s = max(self.late_s, time.monotonic() - due_s)
 
     def _ended(self) -> RunEvent | None:
@@ -214,7 +259,7 @@ class LiveTrials:
 
     def _is_due(self, member: ActiveTrial, limit: Limit) -> bool:
         """Whether a run has reached its own time-out; it ends itself then, which may take a while."""
-        live = member.live
+        live = None if member.readable is not None else member.live
         due_s = float("inf") if live is None else live.due_s()
         if live is None or due_s > min(live.elapsed_s(), limit.seconds):
             return False
@@ -233,7 +278,8 @@ class LiveTrials:
             limit, live = limits[member.number], member.live
             if live is None or (lasted_s := live.elapsed_s()) < limit.seconds:
                 continue
-            until_s = lasted_s if lasted_s < live.due_s() else limit.seconds
+            own_end = member.readable is None and lasted_s >= live.due_s()
+            until_s = limit.seconds if own_end else lasted_s
             while (event := member.run.next(until_s)) is not None:
                 member.seen_s = max(member.seen_s, _elapsed(event))
                 if isinstance(event, Outcome):
@@ -253,9 +299,10 @@ class LiveTrials:
         mute = [member for member in running if member.live is None]
         for member in mute:
             limit = limits[member.number]
-            until_s = min(limit.seconds, member.seen_s + SLICE_S / len(mute))
+            until_s = min(limit.seconds, member.lasted_s + SLICE_S / len(mute))
             event = member.run.next(until_s)
-            member.seen_s = max(member.seen_s, until_s if event is None else _elapsed(event))
+            heard_s = max(member.lasted_s, until_s) if event is None else _elapsed(event)
+            member.seen_s = max(member.seen_s, heard_s)
             if event is not None:
                 return member, event
             if member.seen_s >= limit.seconds:

@@ -17,6 +17,7 @@ NOT_CHEAPER = "its bill passed the best run so far"
 NOT_FASTER = "took longer than the best run so far"
 SURPRISE = "cost far more than expected"
 OUT_OF_MONEY = "the budget could not pay for more"
+OUT_OF_TIME = "its time is over"
 
 
 @dataclass(frozen=True, order=True)

@@ -8,13 +8,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 
 from prudent.core.errors import RunFailed
-from prudent.tuning.jobs.job import GracefulRun, Job, RentingJob, StoppableRun
+from prudent.tuning.jobs.job import GracefulRun, Job, RentingJob, StoppableRun, SupervisingJob
 from prudent.tuning.study.active_trials import ActiveTrial, ActiveTrials, LimitReached
-from prudent.tuning.study.limits import NEVER, OUT_OF_MONEY, Limit, ShutdownMargin
+from prudent.tuning.study.limits import NEVER, OUT_OF_MONEY, OUT_OF_TIME, Limit, ShutdownMargin
 from prudent.tuning.study.settlement import HEARTBEAT_S, INTERRUPTED, heartbeat_after_s
 from prudent.tuning.study.study import Study
 from prudent.tuning.trial import CUT, Outcome, PendingTrial, Progress, Trial
@@ -66,6 +66,7 @@ class StudyRunner:
         self._job, self._study, self._crew = job, study, crew
         self._parallel, self._watch = parallel, watch
         self._max_trials = math.inf if max_trials is None else max_trials
+        self._supervisor = job if isinstance(job, SupervisingJob) else None
         self._endings = ShutdownMargin()
         # What replays and leases tell needs no sign of life: the one costs nothing, the other is remembered.
         self._signs = not job.virtual and not isinstance(job, RentingJob)
@@ -79,8 +80,7 @@ class StudyRunner:
         try:
             self._fill()
             while self._crew.members:
-                until_s = self._sign_s if self._signs else math.inf
-                happened = self._crew.wait(self._limit_of, until_s)
+                happened = self._crew.wait(self._limit_of, self._until_s)
                 begun_s = time.monotonic()
                 if happened is not None:
                     self._handle(*happened)
@@ -97,7 +97,23 @@ class StudyRunner:
             raise
         return False
 
+    @property
+    def _until_s(self) -> float:
+        """Until when nobody has to look if nothing happens."""
+        until_s = self._sign_s if self._signs else math.inf
+        if self._supervisor is not None:
+            until_s = min(until_s, self._crew.now_s + self._supervisor.poll_every_s)
+        return until_s
+
     def _limit_of(self, number: int) -> Limit:
+        """When a run must end by its money, by what it could still be good for, and by its own time."""
+        limit = self._paid_limit(number)
+        if self._supervisor is None:
+            return limit
+        lasted_s = self._crew.members[number].lasted_s
+        return min(limit, Limit(self._supervisor.limit_s(number, lasted_s), OUT_OF_TIME))
+
+    def _paid_limit(self, number: int) -> Limit:
         member, study = self._crew.members[number], self._study
         if member.rented is not None:
             noticing_s = 0.0 if self._job.virtual else self._endings.noticing_s
@@ -143,6 +159,8 @@ class StudyRunner:
         while len(self._crew.members) < self._parallel and self._unpaid < GIVE_UP:
             if len(self._study.trials) + len(self._crew.members) >= self._max_trials:
                 return
+            if self._supervisor is not None and self._supervisor.stop_reason():
+                return
             if not self._job.virtual and not self._pay_for_deciding():
                 return
             ask = self._study.ask(self._crew.now_s, self._room_s)
@@ -169,17 +187,21 @@ class StudyRunner:
         return 0.0 if self._job.virtual or isinstance(self._job, RentingJob) else self._endings.least_s
 
     def _sign(self) -> None:
-        """Note that the runs are alive: every second, or every hundredth of the time that they lasted."""
+        """Note that runs are alive: every second, or every hundredth of the time the youngest has lasted."""
         if not self._signs or self._crew.now_s < self._sign_s:
             return
         lasted_s = {number: member.lasted_s for number, member in self._crew.members.items()}
         self._study.alive(lasted_s)
-        self._sign_s = self._crew.now_s + heartbeat_after_s(max(lasted_s.values(), default=0.0))
+        self._sign_s = self._crew.now_s + heartbeat_after_s(min(lasted_s.values(), default=0.0))
 
     def _handle(self, member: ActiveTrial, event: Progress | Outcome | LimitReached) -> None:
         if isinstance(event, Progress):
             member.progress.append(event)
             self._watch(TrialReported(member.number, event), self._study)
+            if self._supervisor is not None and not member.ending:
+                why = self._supervisor.cut_reason(member.number, member.progress)
+                if why:
+                    self._cut(member, Limit(member.lasted_s, why))
             return
         if isinstance(event, Outcome):
             self._end(member, event)
@@ -192,6 +214,13 @@ class StudyRunner:
         if limit.why == OUT_OF_MONEY and self._study.extend(member.number):
             self._watch(TrialExtended(member.number), self._study)
             return
+        if limit.why == OUT_OF_TIME and self._supervisor is not None:
+            limit = replace(limit, why=self._supervisor.at_limit(member.number, limit.seconds))
+            if not limit.why:
+                return
+        self._cut(member, limit)
+
+    def _cut(self, member: ActiveTrial, limit: Limit) -> None:
         self._shorten_grace(member)
         self._crew.cut(member, limit.seconds, limit.why)
 
@@ -202,11 +231,12 @@ class StudyRunner:
 
     def _end(self, member: ActiveTrial, outcome: Outcome) -> None:
         self._crew.remove(member.number)
+        outcome = self._settled(member, outcome)
         if outcome.status == CUT:
             unpaid = outcome.why == OUT_OF_MONEY and outcome.bill_usd == 0
             self._unpaid = self._unpaid + 1 if unpaid else 0
             grace_s = member.run.grace_s if isinstance(member.run, GracefulRun) else 0.0
-            self._endings.stopped(outcome.ending_s, grace_s)
+            self._endings.stopped(outcome.ending_s or member.ending_s, grace_s)
         trial = self._study.tell(member.number, outcome, member.progress)
         self._watch(TrialEnded(trial), self._study)
         self._unstarted = 0 if outcome.started else self._unstarted + 1
@@ -215,6 +245,12 @@ class StudyRunner:
                 f"{GIVE_UP} runs in a row could not start, the last because: {outcome.why.rstrip('.')}; "
                 "fix the job, then continue with --resume."
             )
+
+    def _settled(self, member: ActiveTrial, outcome: Outcome) -> Outcome:
+        if self._supervisor is None:
+            return outcome
+        ending_s = outcome.ending_s or member.ending_s
+        return self._supervisor.settled(member.number, replace(outcome, ending_s=ending_s))
 
     def _drop(self) -> None:
         """Stop what is under way, all at once, and charge its time; a resumed study begins it again."""
@@ -226,9 +262,9 @@ class StudyRunner:
             happened = self._crew.wait(lambda number: NEVER, self._crew.now_s + HEARTBEAT_S)
             if happened is None or not isinstance(happened[1], Outcome):
                 continue
-            member, outcome = happened[0], happened[1]
+            member, outcome = happened[0], self._settled(happened[0], happened[1])
             self._crew.remove(member.number)
-            if self._signs:
+            if self._signs or (self._supervisor is not None and outcome.bill_usd is not None):
                 self._study.interrupt(member.number, outcome)
             else:
                 self._study.abandon(member.number)

@@ -15,10 +15,11 @@ from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.processes import one_thread
 from prudent.core.space import Space
 from prudent.tuning.goal import Goal
-from prudent.tuning.history import History
+from prudent.tuning.history import History, best_of
 from prudent.tuning.journal import Fact, Journal, JournalState
 from prudent.tuning.problem import Problem
 from prudent.tuning.strategies.registry import build, default_strategy
+from prudent.tuning.strategies.strategy import Strategy
 from prudent.tuning.study.limits import NEVER, OUT_OF_MONEY, SURPRISE, Limit, early_limit
 from prudent.tuning.study.settlement import (
     charge_of,
@@ -56,7 +57,7 @@ class Study:
         goal: Goal | str,
         price: Callable[[Configuration], Price | float],
         budget_usd: float | None = None,
-        strategy: str | None = None,
+        strategy: str | Strategy | None = None,
         options: Mapping[str, Any] | None = None,
         *,
         measures: Sequence[str] = (),
@@ -69,12 +70,13 @@ class Study:
         warm_start: Iterable[Trial] = (),
         outlived_s: Mapping[int, float] | None = None,
     ) -> None:
-        """`outlived_s`: how long trials of a killed session went on until they were ended, where known."""
+        """`strategy` is one by name, or one that the caller has built.
+
+        `outlived_s`: how long trials of a killed session went on until they were ended, where known.
+        """
         self.problem = Problem(space, Goal.parse(goal), _priced(price), tuple(measures), fraction, early_stop)
-        self.strategy_name = strategy or default_strategy(self.problem)
-        self.options = dict(options or {})
-        self.seed = seed
-        self.strategy = build(self.strategy_name, self.problem, self.options, seed)
+        self.options, self.seed = dict(options or {}), seed
+        self.strategy_name, self.strategy = self._built(strategy)
         self.ledger = Ledger(budget_usd)
         self.problem.check_budget(budget_usd)
         self.clock_s = 0.0
@@ -82,16 +84,18 @@ class Study:
             known_trial(self.problem, trial, -place) for place, trial in enumerate(warm_start, start=1)
         )
         self._trials: list[Trial] = []
+        self._best: Trial | None = None
+        self._note_best(*self.known)
         self._open: dict[int, tuple[PendingTrial, Reservation]] = {}
         self._interrupted_trials: list[tuple[PendingTrial, float]] = []
         self._next_number = 1
-        self._best: tuple[int, Trial | None] = (-1, None)
         self._journal: Journal | None = None
         if journal is not None:
             header = self._header(fingerprint)
             self._journal = Journal.open(journal, header, resume)
             try:
                 self.replay(self._journal.facts, outlived_s or {})
+                self._journal.facts.clear()
             except BaseException:
                 self._journal.close()
                 raise
@@ -116,10 +120,7 @@ class Study:
 
     @property
     def best(self) -> Trial | None:
-        count = len(self.known) + len(self._trials)
-        if self._best[0] != count:  # limits ask for it all the time
-            self._best = count, self.history.best
-        return self._best[1]
+        return self._best
 
     @property
     def recommended(self) -> Configuration | None:
@@ -234,6 +235,7 @@ class Study:
             self.ledger.settle_usd(reservation, charge.usd, charge.seconds, charge.price, note=charge.note)
         del self._open[number]
         self._trials.append(trial)
+        self._note_best(trial)
         self.clock_s = max(self.clock_s, ask.at_s + overhead_s + trial.time_s + outcome.ending_s)
         return trial
 
@@ -268,6 +270,17 @@ class Study:
     def close(self) -> None:
         if self._journal is not None:
             self._journal.close()
+
+    def _built(self, strategy: str | Strategy | None) -> tuple[str, Strategy]:
+        if strategy is not None and not isinstance(strategy, str):
+            return type(strategy).__name__, strategy
+        name = strategy or default_strategy(self.problem)
+        return name, build(name, self.problem, self.options, self.seed)
+
+    def _note_best(self, *trials: Trial) -> None:
+        """Keep the best so far up to date: limits ask for it all the time."""
+        before = () if self._best is None else (self._best,)
+        self._best = best_of(self.goal, (*before, *trials))
 
     def _first_reservation_usd(self, ask: PendingTrial, left: float) -> float:
         """How much to reserve first; a run that needs more asks for more."""
@@ -311,6 +324,7 @@ class Study:
     def _record(self, fact: str, **values: Any) -> None:
         if self._journal is not None:
             self._journal.write({"fact": fact, **values})
+            self._journal.facts.clear()  # they are on the disk; ten thousand trials need no memory
 
     def replay(self, facts: Sequence[Fact], outlived_s: Mapping[int, float] | None = None) -> None:
         """Take up where the journal ends: what it knew, what was paid, and what was under way.
@@ -321,6 +335,7 @@ class Study:
         self.known, self._trials = state.known, state.trials
         self._next_number = state.numbers + 1
         self.clock_s = state.clock_s
+        self._note_best(*self.known, *self._trials)
         for entry in state.entries:
             self.ledger.restore(entry)
         for number, one in state.under_way.items():
