@@ -107,15 +107,3 @@ def test_it_rings_when_its_machines_are_there_and_when_its_model_has_something_t
     heard = run.next(run.elapsed_s())
     assert isinstance(heard, Outcome)
     assert heard.status == FINISHED
-
-
-def test_a_trial_that_waits_for_its_machines_ends_when_its_time_is_over(inner: Said) -> None:
-    cluster: Any = SimpleNamespace(trouble=None, abort=lambda: None)
-    shared_cluster = SharedCluster(lambda kind, number: (cluster, lambda: inner), Meter())  # type: ignore[arg-type, return-value]
-    crew = LiveTrials()
-    crew.add(1, JointRun(shared_cluster, KIND, SPEC, left_s=0.05), 0.0)
-    happened = crew.wait(lambda number: NEVER)
-    assert happened is not None
-    assert isinstance(happened[1], Outcome)
-    assert (happened[1].status, happened[1].time_s) == (CUT, 0.05)
-    shared_cluster.close()

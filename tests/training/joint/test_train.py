@@ -27,24 +27,29 @@ from prudent.core.errors import BadInput, RunFailed
 from prudent.training.engines.engine import TrainingSession
 from prudent.training.engines.local.engine import LocalEngine, open_pool
 from prudent.training.engines.local.pool import WorkerPool
-from prudent.training.joint.board import JointBoard
 from prudent.training.joint.cluster import ClusterHandle, ClusterSize, SharedCluster
 from prudent.training.joint.job import JointJob
 from prudent.training.joint.space import ALGORITHM
 from prudent.training.joint.train import (
+    joint_ending,
     joint_fractions,
     joint_goal,
     joint_space,
     joint_strategy,
+    joint_study,
     train_jointly,
 )
 from prudent.training.leaderboard import SpendingUpdated, TrainingEvent
 from prudent.training.request.errors import BadRequest
 from prudent.training.request.request import TrainingRequest
 from prudent.training.search.allocation import TIME_UP
-from prudent.tuning.jobs.job import Job, RentingJob
+from prudent.training.search.board import TrialBoard
+from prudent.training.search.search import run_study
+from prudent.training.search.stopping import SearchLimits, TrialTimes
+from prudent.tuning.jobs.job import Job, RentingJob, SupervisingJob
 from prudent.tuning.result import Result
-from prudent.tuning.tune import tune
+from prudent.tuning.study.active_trials import FREE
+from prudent.tuning.tune import summary
 
 pytestmark = pytest.mark.timeout(300)
 PRICES = "name,vcpus,memory_gb,price_usd_per_h,minimum_s\nsmall,1,1,0.36,0\nlarge,2,1,0.72,0\n"
@@ -238,19 +243,18 @@ class Bench:
         space = joint_space(asked, self.provider)
         trials = self.folder / "trials"
         trials.mkdir(exist_ok=True)
-        self.study_board = JointBoard(
-            space, trials, lambda: "mcc", lambda event: None, lambda elapsed_s: left_s - elapsed_s
-        )
+        self.board = TrialBoard(space, trials, lambda: "mcc", lambda event: None)
         meter = Meter(asked.budget.usd, self.bill_usd(), self.ending_s)
         shared_cluster = SharedCluster(self.cluster_opener(asked, meter), meter)
-        job = JointJob(asked, space, self.provider, shared_cluster, trials, self.study_board.left_s)
+        limits = SearchLimits(FREE, 1, asked.budget.usd, left_s, most)
+        job = JointJob(asked, space, self.provider, shared_cluster, trials, TrialTimes(limits))
         assert isinstance(job, Job)
         assert isinstance(job, RentingJob)
-        result = tune(
-            job, joint_goal(asked), asked.budget.usd, joint_strategy(asked), seed=1, max_trials=most,
-            journal=self.folder / "joint.jsonl", resume=True, watch=self.study_board.watch,
-        )  # fmt: skip
-        self.study_board.complete(result.trials)
+        assert isinstance(job, SupervisingJob)
+        study = joint_study(asked, job, self.folder / "study.jsonl")
+        interrupted = run_study(job, study, self.board)
+        result = summary(study, job.name, interrupted)
+        self.ended = joint_ending(result, job)
         assert self.provider.list() == ()
         assert meter.spent_usd() == pytest.approx(self.bill_usd())
         return result
@@ -320,13 +324,13 @@ def test_all_is_searched_machines_are_kept_and_nothing_is_paid_twice(bench: Benc
         "1*small",
         "1*large",
     }
-    entries = bench.study_board.entries
+    entries = bench.board.entries
     assert len(entries) == 6
     assert {entry.fraction for entry in entries} == {0.3, 1.0}
     assert len({(entry.algorithm, str(entry.hyperparameters)) for entry in entries}) > 2
     assert all((Path(entry.model_path) / "model.onnx").exists() for entry in entries)
     assert result.spent_usd == pytest.approx(bench.bill_usd(), abs=1e-5)
-    assert bench.study_board.ended(result, 6) == "6 trials were made"
+    assert bench.ended == "6 trials were made"
 
 
 def test_the_budget_holds_for_all_that_machines_cost(bench: Bench) -> None:
@@ -343,7 +347,7 @@ def test_the_budget_holds_for_all_that_machines_cost(bench: Bench) -> None:
     assert 1.0 * 0.72 / 3600 <= bill_usd <= budget_usd  # it was used, for as long as somebody looked
     assert result.spent_usd == pytest.approx(bill_usd, abs=1e-5)
     assert {trial.status for trial in result.trials} == {"cut"}
-    assert "is spent" in bench.study_board.ended(result, None)
+    assert "is spent" in bench.ended
 
 
 def test_the_leaderboard_of_a_request_tells_what_its_machines_cost(
@@ -398,8 +402,8 @@ def test_when_the_time_is_up_the_trial_is_cut_and_none_follows(bench: Bench) -> 
     bench.hanging = True
     result = bench.study(asked_of(bench), left_s=0.5)
     assert [trial.why for trial in result.trials] == [TIME_UP]
-    assert bench.study_board.ended(result, None) == "the time was up"
-    assert [failure.cut for failure in bench.study_board.failures] == [True]
+    assert bench.ended == "the 500 ms are over"
+    assert [failure.cut for failure in bench.board.failures] == [True]
 
 
 def test_wrong_data_end_the_request_and_not_ten_trials(bench: Bench) -> None:
@@ -408,5 +412,5 @@ def test_wrong_data_end_the_request_and_not_ten_trials(bench: Bench) -> None:
     with pytest.raises(BadInput, match='"kind"'):
         bench.study(asked)
     assert len(bench.made) == 1
-    facts = [json.loads(line)["fact"] for line in (bench.folder / "joint.jsonl").read_text().splitlines()]
+    facts = [json.loads(line)["fact"] for line in (bench.folder / "study.jsonl").read_text().splitlines()]
     assert "told" not in facts

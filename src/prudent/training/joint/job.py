@@ -16,27 +16,20 @@ from prudent.training.engines.engine import TrialSpec
 from prudent.training.engines.spark.run import failure_reason
 from prudent.training.joint.cluster import ClusterSize, SharedCluster, TrainingCluster
 from prudent.training.joint.space import JointSpace
-from prudent.training.request.checks import MEASURES
 from prudent.training.request.request import TrainingRequest
-from prudent.training.search.allocation import TIME_UP
-from prudent.training.search.job import GRACE_S
+from prudent.training.search.job import GRACE_S, TrialJob
 from prudent.training.search.methods import FRACTION
-from prudent.training.search.stopping import SAFE_SHARE
+from prudent.training.search.stopping import SAFE_SHARE, TrialTimes
 from prudent.tuning.jobs.job import LiveRun, Run, fingerprint_of
 from prudent.tuning.study.limits import OUT_OF_MONEY
 from prudent.tuning.trial import CUT, FAILED, Configuration, Outcome, Progress
 
 
-class JointJob:
-    """Trains what a configuration says, on the machines it names (see `Job` and `RentingJob`).
+class JointJob(TrialJob):
+    """Trains what a configuration says, on the machines it names (see `RentingJob`).
 
-    Models go to `folder`, each under its trial's number. `left_s` tells how long a trial may take that begins
-    now. Trials come one after another: each has its machines for itself, so that what they cost is its cost.
+    Trials come one after another: each has its machines for itself, so that what they cost is its cost.
     """
-
-    virtual = False
-    name = "train"
-    measures = MEASURES
 
     def __init__(
         self,
@@ -45,12 +38,12 @@ class JointJob:
         provider: Provider,
         shared_cluster: SharedCluster,
         folder: Path,
-        left_s: Callable[[], float] = lambda: math.inf,
+        times: TrialTimes,
     ) -> None:
+        super().__init__(request, space, folder, times)
         self.space = space
         self.fraction = FRACTION if FRACTION in space.names else None
-        self._request, self._provider, self._shared_cluster = request, provider, shared_cluster
-        self._folder, self._left_s = folder, left_s
+        self._provider, self._shared_cluster = provider, shared_cluster
         # A type that cannot be had is found now, not after money was spent.
         self._prices = {name: provider.offer(name).price for name in space.types}
 
@@ -59,17 +52,8 @@ class JointJob:
         return size.price.times(size.count)
 
     def start(self, configuration: Configuration, number: int) -> JointRun:
-        settings = self.space.settings_of(configuration)
-        spec = TrialSpec(
-            number,
-            settings.plan.algorithm.name,
-            settings.plan.algorithm.complete(settings.hyperparameters),
-            settings.transforms,
-            settings.fraction,
-            self._request.seed,
-            self._folder / str(number),
-        )
-        return JointRun(self._shared_cluster, self._size(configuration), spec, self._left_s())
+        spec, size = self.spec(configuration, number), self._size(configuration)
+        return JointRun(self._shared_cluster, size, spec, self.times.left_s)
 
     def check(self) -> list[str]:
         return self._provider.check(self.space.types)
@@ -100,12 +84,16 @@ class JointRun:
 
     Its clock starts when the machines are ordered, because booting costs money (see `RentedRun`).
 
-    It has `left_s` seconds in all, then it cuts itself. It notifies when its machines are there, and when its
-    model reports something (see `LiveRun`); an engine that cannot notify is polled with the bill.
+    It notifies when its machines are there, and when its model reports something (see `LiveRun`); an engine
+    that cannot notify is polled with the bill. `left_s` tells how much time is left.
     """
 
     def __init__(
-        self, shared_cluster: SharedCluster, size: ClusterSize, spec: TrialSpec, left_s: float = math.inf
+        self,
+        shared_cluster: SharedCluster,
+        size: ClusterSize,
+        spec: TrialSpec,
+        left_s: Callable[[], float] = lambda: math.inf,
     ) -> None:
         self._shared_cluster, self._size, self._spec, self._left_s = shared_cluster, size, spec, left_s
         self._zero_s = time.monotonic()
@@ -119,13 +107,9 @@ class JointRun:
     # For the study
 
     def next(self, until_s: float) -> Progress | Outcome | None:
-        limit_s = min(until_s, self._left_s)
-        event = (
-            self._wait_for_cluster(limit_s) if self._inner is None else self._event_of(self._inner, limit_s)
-        )
-        if event is None and self._left_s <= until_s and self._now_s() >= self._left_s:
-            return self.cut(self._left_s, TIME_UP)
-        return event
+        if self._inner is None:
+            return self._wait_for_cluster(until_s)
+        return self._event_of(self._inner, until_s)
 
     def cut(self, at_s: float, why: str) -> Outcome:
         """End the training. A cluster that was ordered stays for the next trial."""
@@ -141,7 +125,7 @@ class JointRun:
         return self._now_s()
 
     def due_s(self) -> float:
-        return self._left_s
+        return math.inf
 
     def notify(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -189,7 +173,7 @@ class JointRun:
 
     def _limited_spec(self) -> TrialSpec:
         """The trial with its time limits: an iterative algorithm ends by itself before it is cut."""
-        left_s = self._left_s - self._now_s()
+        left_s = self._left_s()
         if math.isinf(left_s):
             return self._spec
         return replace(self._spec, limit_s=max(left_s, 0.0) + GRACE_S, soft_s=SAFE_SHARE * max(left_s, 0.0))

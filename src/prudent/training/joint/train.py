@@ -8,11 +8,9 @@ these machines cost, their boot included. What comes out is what any request giv
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +24,6 @@ from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.units import format_money
 from prudent.training.algorithms.algorithm import domain
 from prudent.training.engines.engine import DataShape, TrainingSession
-from prudent.training.joint.board import JointBoard
 from prudent.training.joint.cluster import SharedCluster, SparkClusterOpener
 from prudent.training.joint.job import JointJob
 from prudent.training.joint.space import MACHINES, JointSpace
@@ -41,9 +38,15 @@ from prudent.training.request.resources import (
     parse_where,
     provider_catalog,
 )
+from prudent.training.search.board import TrialBoard
 from prudent.training.search.methods import MULTI_FIDELITY, method_plans, strategy_name
 from prudent.training.search.preview import preview
-from prudent.tuning.tune import tune
+from prudent.training.search.search import INTERRUPTED, run_study
+from prudent.training.search.stopping import SearchLimits, TrialTimes
+from prudent.tuning.result import Result
+from prudent.tuning.study.active_trials import FREE
+from prudent.tuning.study.study import Study
+from prudent.tuning.tune import summary
 
 if TYPE_CHECKING:
     from prudent.cloud.clusters.spark_cluster import SparkCluster
@@ -53,6 +56,8 @@ FRACTIONS = (0.1, 0.3, 1.0)
 DEFAULT, PREDICTS_FULL_DATA = "nephele", ("fabolas", "fabulinus")
 """The search of a request that names none, and the searches that predict scores at full data from parts."""
 GOAL = "maximise score"
+SPENT_SHARE = 0.95
+"""From this share on a budget counts as spent."""
 ANY_CLASSES = 3
 """So many classes are assumed before the data are read: algorithms for two classes only are left out."""
 
@@ -142,6 +147,52 @@ def check_joint_request(
         raise BadRequest([RequestError("budget", wrong)])
 
 
+def joint_study(request: TrainingRequest, job: JointJob, journal: Path) -> Study:
+    """The study that searches what a request leaves open."""
+    return Study(
+        job.space,
+        joint_goal(request),
+        job.price,
+        request.budget.usd,
+        joint_strategy(request),
+        measures=job.measures,
+        fraction=job.fraction,
+        early_stop=request.early_stopping is not False,
+        seed=request.seed,
+        fingerprint=job.fingerprint(),
+        journal=journal,
+        resume=True,
+    )
+
+
+def joint_ending(result: Result, job: JointJob) -> str:
+    """Why no further trial was started, for people."""
+    if result.interrupted:
+        return INTERRUPTED
+    budget_usd = result.budget_usd or 0.0
+    if job.stopped:
+        return job.stopped
+    if result.spent_usd > SPENT_SHARE * budget_usd:
+        return f"the budget of {format_money(budget_usd)} is spent"
+    tried = len(result.trials) == job.space.size
+    return "everything was tried" if tried else "nothing else was worth its money"
+
+
+def _recommended(result: Result, space: JointSpace) -> dict[str, Any]:
+    """The settings and machines that the search recommends, and what it predicts for them."""
+    if result.recommended is None:
+        return {}
+    chosen = space.settings_of(result.recommended)
+    return {
+        "algorithm": chosen.plan.algorithm.name,
+        "hyperparameters": dict(chosen.hyperparameters),
+        "transforms": dict(chosen.transforms),
+        "fraction": chosen.fraction,
+        "machines": chosen.machines,
+        "prediction": dict(result.prediction),
+    }
+
+
 class _JointTraining:
     """One request from its study to its leaderboard."""
 
@@ -159,7 +210,7 @@ class _JointTraining:
         self._provider, self._space = provider, space
         self._watch = watch or (lambda event: None)
         self._data_description: dict[str, Any] = {}
-        self._study_board = JointBoard(space, output.trials, self._metric, self._watch, self._left_s)
+        self._board = TrialBoard(space, output.trials, self._metric, self._watch)
         run = lease_run_name(output.folder)
         logs = output.folder / CLUSTER
         meter = Meter(request.budget.usd, paid_before(output.work, register, provider, run))
@@ -175,46 +226,36 @@ class _JointTraining:
             self._keep_data_description,
         )
         self._shared_cluster = SharedCluster(open_cluster, meter)
-        self._job = JointJob(
-            request, space, provider, self._shared_cluster, output.trials, self._study_board.left_s
-        )
+        limits = SearchLimits.of(request, FREE, 1, time.monotonic() - began_s, "")
+        times = TrialTimes(limits)
+        self._job = JointJob(request, space, provider, self._shared_cluster, output.trials, times)
 
     def run(self) -> Leaderboard:
-        request, output, study_board = self._request, self._output, self._study_board
+        request, output, board = self._request, self._output, self._board
         self._check_payable()
         try:
             with BudgetGuard(self._shared_cluster.meter, self._shared_cluster.end):
-                result = tune(
-                    self._job,
-                    joint_goal(request),
-                    request.budget.usd,
-                    joint_strategy(request),
-                    early_stop=request.early_stopping is not False,
-                    seed=request.seed,
-                    journal=output.journal,
-                    resume=True,
-                    watch=study_board.watch,
-                    max_trials=request.budget.trials,
-                )
+                study = joint_study(request, self._job, output.journal)
+                interrupted = run_study(self._job, study, board)
         finally:
             self._watch(SpendingUpdated(self._shared_cluster.meter.spent_usd()))
-        study_board.complete(result.trials)
-        ranked = sorted(study_board.entries, key=rank_key)
-        board = Leaderboard(
+        result = summary(study, self._job.name, interrupted)
+        ranked = sorted(board.entries, key=rank_key)
+        ranking = Leaderboard(
             tuple(ranked),
-            tuple(study_board.failures),
+            tuple(board.failures),
             request.domain,
             ranked[0].metric if ranked else self._metric(),
             SPARK,
             str(output.folder),
             time.monotonic() - self._began_s,
             result.spent_usd,
-            study_board.ended(result, request.budget.trials),
-            study_board.recommended(result),
+            joint_ending(result, self._job),
+            _recommended(result, self._space),
             request.budget.usd,
             result.interrupted_usd,
         )
-        return output.rank(board, self._data() if ranked else {})
+        return output.rank(ranking, self._data() if ranked else {})
 
     # Money and time
 
@@ -229,15 +270,6 @@ class _JointTraining:
                 f"The cheapest of the machines cost {format_money(least_usd)} at least, and the budget is "
                 f"{format_money(meter.allowed_usd)}; raise it, or name smaller types."
             )
-
-    def _left_s(self, elapsed_s: float) -> float:
-        """Seconds that a trial may take, when `elapsed_s` of all sessions have passed."""
-        budget, deadline = self._request.budget, self._request.deadline
-        left_s = math.inf if budget.time_s is None else budget.time_s - elapsed_s
-        if deadline is not None:
-            here_s = time.monotonic() - self._began_s
-            left_s = min(left_s, deadline.left_s(datetime.now(UTC), here_s))
-        return left_s
 
     # Machines
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
 
-from prudent.core.space import Configuration
 from prudent.training.leaderboard import (
     SAMPLE,
     EventCallback,
@@ -18,18 +16,10 @@ from prudent.training.leaderboard import (
     TrialFailure,
 )
 from prudent.training.search.allocation import RESUMABLE_CAUSES, gave_model
-from prudent.training.search.space import TrialSettings
+from prudent.training.search.space import SettingsSpace, TrialSettings
 from prudent.tuning import tune as tuning
 from prudent.tuning.study.study import Study
 from prudent.tuning.trial import CUT, Trial
-
-
-class SettingsSpace(Protocol):
-    """A space whose configurations mean models to train."""
-
-    def settings_of(self, configuration: Configuration) -> TrialSettings: ...
-
-    def key(self, configuration: Configuration) -> str: ...
 
 
 class TrialBoard:

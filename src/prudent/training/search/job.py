@@ -16,7 +16,7 @@ from prudent.training.request.checks import MEASURES
 from prudent.training.request.request import TrainingRequest
 from prudent.training.search.allocation import TIME_UP, TOO_LONG, MethodAllocation, gave_model
 from prudent.training.search.method_search import QUEUED, SCORE
-from prudent.training.search.space import MethodSpace, TrialSettings
+from prudent.training.search.space import MethodSpace, SettingsSpace, TrialSettings
 from prudent.training.search.stopping import (
     OTHERS_BETTER,
     SAFE_SHARE,
@@ -49,8 +49,8 @@ class _TrialUnderWay:
         return self.settings.plan.index, self.settings.fraction
 
 
-class TrainingJob:
-    """Trains the models of a request in the session of an engine (see `Job` and `SupervisingJob`).
+class TrialJob:
+    """What all training shares: a trial trains one model (see `Job` and `SupervisingJob`).
 
     Models go to `folder`, each under its trial's number. `stopped` tells why no further trial was begun.
     """
@@ -58,59 +58,35 @@ class TrainingJob:
     virtual = False
     name = "train"
     measures = MEASURES
-    fraction = None
     poll_every_s = math.inf
 
     def __init__(
-        self,
-        request: TrainingRequest,
-        space: MethodSpace,
-        session: TrainingSession,
-        folder: Path,
-        times: TrialTimes,
-        allocation: MethodAllocation,
+        self, request: TrainingRequest, space: SettingsSpace, folder: Path, times: TrialTimes
     ) -> None:
-        self.space = space
-        self._request, self._session, self._folder = request, session, folder
-        self._times, self._allocation = times, allocation
+        self._request, self._settings_space, self._folder = request, space, folder
+        self.times = times
         self._under_way: dict[int, _TrialUnderWay] = {}
         self._finished_curves = FinishedCurves()
         self._trials = 0
         self._has_model = self._money_too_short = False
         self.stopped = ""
-        self.study: Study | None = None
-        """The study of this job, once there is one: it keeps the money."""
 
-    def price(self, configuration: Configuration) -> Price:
-        del configuration
-        return self._times.limits.price
-
-    def fingerprint(self) -> str:
-        return fingerprint_of("train", self._request.fingerprint(), self.space.fingerprint())
-
-    def start(self, configuration: Configuration, number: int) -> Run:
-        settings = self.space.settings_of(configuration)
-        left_s = self._times.left_s()
-        if self._allocation.is_again(configuration):
-            limit_s, soft_s = left_s, SAFE_SHARE * left_s
-        else:
-            needed_s = self._allocation.progress_of(configuration).needed_s
-            limit_s = self._times.limit_s(left_s, needed_s, not self._has_model)
-            soft_s = self._times.trial_s(left_s)
-        soft_s = min(soft_s, SAFE_SHARE * self._affordable_s(self._reserved_usd(number)))
+    def spec(self, configuration: Configuration, number: int) -> TrialSpec:
+        """The model that a trial trains, with the time that it has; the trial is under way from now on."""
+        settings = self._settings_space.settings_of(configuration)
+        left_s = self.times.left_s()
+        limit_s, soft_s = self._time_for(configuration, number, left_s)
         self._under_way[number] = _TrialUnderWay(settings, limit_s)
-        return self._session.start(
-            TrialSpec(
-                number,
-                settings.plan.algorithm.name,
-                settings.plan.algorithm.complete(settings.hyperparameters),
-                settings.transforms,
-                settings.fraction,
-                self._request.seed,
-                self._folder / str(number),
-                None if math.isinf(left_s) else left_s + GRACE_S,
-                None if math.isinf(soft_s) else soft_s,
-            )
+        return TrialSpec(
+            number,
+            settings.plan.algorithm.name,
+            settings.plan.algorithm.complete(settings.hyperparameters),
+            settings.transforms,
+            settings.fraction,
+            self._request.seed,
+            self._folder / str(number),
+            None if math.isinf(left_s) else left_s + GRACE_S,
+            None if math.isinf(soft_s) else soft_s,
         )
 
     def take(self, trial: Trial) -> None:
@@ -127,11 +103,7 @@ class TrainingJob:
     # What the study asks
 
     def stop_reason(self) -> str:
-        reason = self._reason_to_stop(self._limits)
-        if reason and self._allocation.keeps_reserve:
-            self.stopped = reason
-            self._allocation.spend_reserve()
-            return self._reason_to_stop(self._limits)
+        reason = self._reason_to_stop(self.times.limits)
         self.stopped = self.stopped or reason
         return reason
 
@@ -140,13 +112,10 @@ class TrainingJob:
         return self._under_way[number].limit_s
 
     def at_limit(self, number: int, lasted_s: float) -> str:
-        """A trial that had its time is cut, or may use all that is left if no other trial waits."""
-        left_s = self._times.left_s()
+        """A trial that had its time may use all that is left."""
+        left_s = self.times.left_s()
         if left_s <= 0:
             return TIME_UP
-        full = len(self._under_way) == self._times.limits.parallelism
-        if full and self._allocation.others_wait():
-            return TOO_LONG
         self._under_way[number].limit_s = lasted_s + left_s
         return ""
 
@@ -165,6 +134,94 @@ class TrainingJob:
 
     # Limits
 
+    def _time_for(self, configuration: Configuration, number: int, left_s: float) -> tuple[float, float]:
+        """After how long a trial is asked about, and after how long an iterative algorithm ends by itself."""
+        del configuration, number
+        return left_s, SAFE_SHARE * left_s
+
+    def _money_is_spent(self, limits: SearchLimits) -> bool:
+        del limits
+        return self._money_too_short
+
+    def _reason_to_stop(self, limits: SearchLimits) -> str:
+        if self._trials + len(self._under_way) >= limits.most_trials:
+            return f"{limits.trials} trials were made"
+        if self._money_is_spent(limits):
+            return f"the budget of {format_money(limits.budget_usd or 0.0)} is spent"
+        if self.times.left_s() <= limits.reserved_s():
+            if limits.time_s is not None and limits.time_s <= limits.deadline_left_s:
+                return f"the {format_duration(limits.time_s)} are over"
+            return "the deadline has come"
+        return ""
+
+
+class TrainingJob(TrialJob):
+    """Trains the models of all methods in the session of an engine."""
+
+    fraction = None
+
+    def __init__(
+        self,
+        request: TrainingRequest,
+        space: MethodSpace,
+        session: TrainingSession,
+        folder: Path,
+        times: TrialTimes,
+        allocation: MethodAllocation,
+    ) -> None:
+        super().__init__(request, space, folder, times)
+        self.space = space
+        self._session, self._allocation = session, allocation
+        self.study: Study | None = None
+        """The study of this job, once there is one: it keeps the money."""
+
+    def price(self, configuration: Configuration) -> Price:
+        del configuration
+        return self.times.limits.price
+
+    def fingerprint(self) -> str:
+        return fingerprint_of("train", self._request.fingerprint(), self.space.fingerprint())
+
+    def start(self, configuration: Configuration, number: int) -> Run:
+        return self._session.start(self.spec(configuration, number))
+
+    # What the study asks
+
+    def stop_reason(self) -> str:
+        reason = self._reason_to_stop(self._limits)
+        if reason and self._allocation.keeps_reserve:
+            self.stopped = reason
+            self._allocation.spend_reserve()
+            return self._reason_to_stop(self._limits)
+        self.stopped = self.stopped or reason
+        return reason
+
+    def at_limit(self, number: int, lasted_s: float) -> str:
+        """A trial that had its time is cut where another one waits for its place."""
+        full = len(self._under_way) == self.times.limits.parallelism
+        if self.times.left_s() > 0 and full and self._allocation.others_wait():
+            return TOO_LONG
+        return super().at_limit(number, lasted_s)
+
+    # Limits
+
+    def _time_for(self, configuration: Configuration, number: int, left_s: float) -> tuple[float, float]:
+        limit_s, soft_s = left_s, SAFE_SHARE * left_s
+        if not self._allocation.is_again(configuration):
+            needed_s = self._allocation.progress_of(configuration).needed_s
+            limit_s = self.times.limit_s(left_s, needed_s, not self._has_model)
+            soft_s = self.times.trial_s(left_s)
+        return limit_s, min(soft_s, SAFE_SHARE * self._affordable_s(self._reserved_usd(number)))
+
+    @property
+    def _limits(self) -> SearchLimits:
+        limits = self.times.limits
+        return limits if self._allocation.keeps_reserve else replace(limits, reserved_share=0.0)
+
+    def _money_is_spent(self, limits: SearchLimits) -> bool:
+        spent = self._left_usd() <= max(ROUNDING_USD, limits.reserved_usd())
+        return spent or super()._money_is_spent(limits) or self._affordable_s() <= MARGIN_S
+
     def _left_usd(self) -> float:
         """The money for further trials."""
         return math.inf if self.study is None else self.study.ledger.left_usd
@@ -174,35 +231,18 @@ class TrainingJob:
 
     def _affordable_s(self, reserved_usd: float = 0.0) -> float:
         """How long a trial could go on with the money left, if all others had as much."""
-        limits = self._times.limits
+        limits = self.times.limits
         return limits.price.seconds_for((self._left_usd() + reserved_usd) / limits.parallelism)
-
-    @property
-    def _limits(self) -> SearchLimits:
-        limits = self._times.limits
-        return limits if self._allocation.keeps_reserve else replace(limits, reserved_share=0.0)
-
-    def _reason_to_stop(self, limits: SearchLimits) -> str:
-        if self._trials + len(self._under_way) >= limits.most_trials:
-            return f"{limits.trials} trials were made"
-        spent = self._left_usd() <= max(ROUNDING_USD, limits.reserved_usd())
-        if spent or self._money_too_short or self._affordable_s() <= MARGIN_S:
-            return f"the budget of {format_money(limits.budget_usd or 0.0)} is spent"
-        if self._times.left_s() <= limits.reserved_s():
-            if limits.time_s is not None and limits.time_s <= limits.deadline_left_s:
-                return f"the {format_duration(limits.time_s)} are over"
-            return "the deadline has come"
-        return ""
 
     def ended(self, enough: bool) -> str:
         """Why no further trial was begun, for people; `enough`: nothing was left to try."""
         if self.stopped:
             return self.stopped
         if not enough:
-            return f"the budget of {format_money(self._times.limits.budget_usd or 0.0)} is spent"
+            return f"the budget of {format_money(self.times.limits.budget_usd or 0.0)} is spent"
         if not self._allocation.unfinished:
             return "everything was tried"
-        left = format_duration(max(self._times.left_s(), 0.0))
+        left = format_duration(max(self.times.left_s(), 0.0))
         return f"everything was tried, and the {left} left are too short for what was cut"
 
 

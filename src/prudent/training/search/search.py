@@ -14,11 +14,12 @@ from prudent.training.models.output import OutputFolder
 from prudent.training.request.request import TrainingRequest
 from prudent.training.search.allocation import MethodAllocation
 from prudent.training.search.board import TrialBoard
-from prudent.training.search.job import MachinesInUse, RentedTrainingJob, TrainingJob
+from prudent.training.search.job import MachinesInUse, RentedTrainingJob, TrainingJob, TrialJob
 from prudent.training.search.method_search import QUEUED, SCORE, search_for
 from prudent.training.search.methods import MethodPlan, method_plans
 from prudent.training.search.space import MethodSpace
 from prudent.training.search.stopping import SearchLimits, TrialTimes
+from prudent.tuning.jobs.job import Job
 from prudent.tuning.study.settlement import INTERRUPTED as INTERRUPTED_CHARGE
 from prudent.tuning.study.study import Study
 from prudent.tuning.tune import Event, TrialEnded, run_trials
@@ -86,19 +87,9 @@ class TrainingSearch:
 
     def run(self) -> SearchOutcome:
         """Make trials until a limit is reached, all is tried, or somebody interrupts."""
-        study, board, parallelism = self._study, self._board, self._times.limits.parallelism
+        study, board = self._study, self._board
         described = {**self._session.description, "fingerprint": self._session.shape.fingerprint}
-        self._times.add_earlier(sum(entry.seconds for entry in study.ledger.entries) / parallelism)
-        for trial in study.trials:
-            self._job.take(trial)
-        board.complete(study.trials)
-        if study.ledger.entries:
-            board.report_spending(study)
-        try:
-            interrupted = run_trials(self._job, study, parallelism, self._watch)
-        finally:
-            study.close()
-            board.report_spending(study)
+        interrupted = run_study(self._job, study, board)
         lost_usd = math.fsum(one.usd for one in study.ledger.entries if one.note == INTERRUPTED_CHARGE)
         ended = INTERRUPTED if interrupted else self._job.ended(self._allocation.exhausted)
         ranked = sorted(board.entries, key=rank_key)
@@ -106,11 +97,6 @@ class TrainingSearch:
         return SearchOutcome(
             ranked, board.failures, ended, self._metric, described, study.spent_usd, lost_usd, trouble
         )
-
-    def _watch(self, event: Event, study: Study) -> None:
-        if isinstance(event, TrialEnded):
-            self._job.take(event.trial)
-        self._board.watch(event, study)
 
     def _allocate(self, request: TrainingRequest, space: MethodSpace, more_data: int) -> MethodAllocation:
         limits, machines = self._times.limits, self._machines
@@ -125,6 +111,29 @@ class TrainingSearch:
         """Twice what a trial should take, or a share of what is left; it may ask for more."""
         limits = self._times.limits
         return min(2.0 * limits.price.cost_usd(likely_s), left_usd / (2.0 * limits.parallelism))
+
+
+def run_study(job: TrialJob, study: Study, board: TrialBoard) -> bool:
+    """Take in the trials of earlier sessions, and make more; True if it was interrupted. Closes the study."""
+    assert isinstance(job, Job)
+    parallelism = job.times.limits.parallelism
+    job.times.add_earlier(sum(entry.seconds for entry in study.ledger.entries) / parallelism)
+    for trial in study.trials:
+        job.take(trial)
+    board.complete(study.trials)
+    if study.ledger.entries:
+        board.report_spending(study)
+
+    def watch(event: Event, study: Study) -> None:
+        if isinstance(event, TrialEnded):
+            job.take(event.trial)
+        board.watch(event, study)
+
+    try:
+        return run_trials(job, study, parallelism, watch)
+    finally:
+        study.close()
+        board.report_spending(study)
 
 
 def _on_more_data(plans: Sequence[MethodPlan]) -> list[MethodPlan]:

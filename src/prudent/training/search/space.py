@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from prudent.core.errors import unknown
 from prudent.core.parameters import Categorical, Constant, Value
@@ -27,6 +27,14 @@ class TrialSettings:
     """Whether the share of the data is part of what is told of the model."""
     machines: str = ""
     """As people write it: 2*m5.large; empty where the request does not search its machines."""
+
+
+class SettingsSpace(Protocol):
+    """A space whose configurations mean models to train."""
+
+    def settings_of(self, configuration: Configuration) -> TrialSettings: ...
+
+    def key(self, configuration: Configuration) -> str: ...
 
 
 class MethodSpace(Space):
