@@ -491,6 +491,16 @@ class TestBadInput:
         with pytest.raises(BadInput, match="There is no run"):
             WorkflowRun.read(tmp_path)
 
+    def test_a_run_that_was_killed_in_its_first_line(
+        self, letters: Workflow, plan_for: PlanFor, ground: Path, tmp_path: Path, site: Any
+    ) -> None:
+        manner: dict[str, Any] = {"directory": ground, "address": site.address, "replay": 0.01}
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "journal.jsonl").write_text('{"fact": "run", "versi')
+        with pytest.raises(BadInput, match="continue with --resume"):
+            execute(plan_for(letters), letters, tmp_path / "run", **manner)
+        assert execute(plan_for(letters), letters, tmp_path / "run", resume=True, **manner).succeeded
+
     def test_a_damaged_journal(
         self, letters: Workflow, plan_for: PlanFor, ground: Path, tmp_path: Path, site: Any
     ) -> None:

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput
+from prudent.core.journal import Fact
 from prudent.core.ledger import CREDIT, Ledger, LedgerEntry, Reservation
 from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.processes import one_thread
 from prudent.core.space import Space
 from prudent.tuning.goal import Goal
 from prudent.tuning.history import History
-from prudent.tuning.journal import Fact, Journal, JournalState
+from prudent.tuning.journal import Journal, JournalState
 from prudent.tuning.problem import Problem
 from prudent.tuning.strategies.registry import build, default_strategy
 from prudent.tuning.study.limits import NEVER, OUT_OF_MONEY, SURPRISE, Limit, early_limit
