@@ -11,7 +11,6 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Protocol, Self
 
 from prudent.cloud.billing import RentalPeriod, affordable_s, due_usd, usd_per_s
@@ -160,9 +159,7 @@ class BudgetGuard:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 

@@ -15,7 +15,7 @@ from prudent.cloud.clusters.dask_node import WORKER_ARGUMENTS
 from prudent.cloud.clusters.rental import LEASE_S, READY_S, Rental
 from prudent.cloud.leases.lease import Lease
 from prudent.cloud.leases.register import LeaseRegister
-from prudent.cloud.providers.channel import Channel, RemoteProcess, concurrently
+from prudent.cloud.providers.channel import Channel, RemoteProcess, concurrently, on_all
 from prudent.cloud.providers.provider import Instance, Provider
 from prudent.core.errors import PrudentError, RunFailed
 
@@ -153,9 +153,7 @@ class DaskCluster(ClosedOnExit):
         """End the workers with all that they started, then the machines."""
         processes = list(self._processes.values())
         concurrently(_ended, processes)
-        errors = [error for error in concurrently(_released, list(self._rentals)) if error is not None]
-        if errors:
-            raise errors[0]
+        on_all(Rental.release, list(self._rentals))
 
     def __enter__(self) -> Self:
         return self.rent()
@@ -167,11 +165,3 @@ def _ended(process: RemoteProcess) -> None:
     for stream in (process.stdout, process.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.close()
-
-
-def _released(rental: Rental) -> PrudentError | None:
-    try:
-        rental.release()
-    except PrudentError as error:
-        return error
-    return None

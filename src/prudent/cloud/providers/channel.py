@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Protocol, Self, TypeVar
+
+from prudent.core.errors import PrudentError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -63,9 +64,7 @@ class Channel(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 def concurrently(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
@@ -74,3 +73,22 @@ def concurrently(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return [work(item) for item in items]
     with ThreadPoolExecutor(min(_AT_ONCE, len(items))) as several:
         return list(several.map(work, items))
+
+
+def attempts(work: Callable[[T], R], items: Sequence[T]) -> list[R | PrudentError]:
+    """The answers in order, side by side; where the work failed, the answer is its error."""
+
+    def attempt(item: T) -> R | PrudentError:
+        try:
+            return work(item)
+        except PrudentError as error:
+            return error
+
+    return concurrently(attempt, items)
+
+
+def on_all(work: Callable[[T], object], items: Sequence[T]) -> None:
+    """Do the work on every item, side by side; then raise the first error, if there was one."""
+    for answer in attempts(work, items):
+        if isinstance(answer, PrudentError):
+            raise answer

@@ -18,8 +18,13 @@ from prudent.core.errors import PrudentError
 from prudent.core.money import Price
 from prudent.core.processes import kill_point
 from prudent.tuning.jobs.cluster_pool import ClusterPool, PooledCluster
-from prudent.tuning.jobs.pid_files import trial_name
-from prudent.tuning.jobs.run_output import LineSplitter, ReportedMeasures, TrialLog, outcome_of_exit
+from prudent.tuning.jobs.run_output import (
+    LineSplitter,
+    ReportedMeasures,
+    TrialLog,
+    outcome_of_exit,
+    trial_name,
+)
 from prudent.tuning.jobs.timeline import Timeline
 from prudent.tuning.study.limits import OUT_OF_MONEY
 from prudent.tuning.trial import CUT, FAILED, Outcome, Progress

@@ -26,13 +26,12 @@ from prudent.tuning.jobs.job import (
     declared_seconds,
     fingerprint_of,
 )
-from prudent.tuning.jobs.pid_files import PidFile, ended_path, reap_processes, trial_name
+from prudent.tuning.jobs.pid_files import PidFile, ended_path, reap_processes
 from prudent.tuning.jobs.pricing import PriceSpec, pricing
 from prudent.tuning.jobs.run_output import (
     LineSplitter,
     ReportedMeasures,
     TrialLog,
-    cannot_write,
     outcome_of_exit,
 )
 from prudent.tuning.jobs.template import CommandTemplate, texts_of
@@ -110,7 +109,7 @@ class CommandJob:
     def start(self, configuration: Configuration, number: int) -> CommandRun:
         """Begin a run; BadInput or RunFailed if its files cannot be written, before anything runs."""
         chosen = self.space.check(configuration)
-        out, err = self._log(number, "out"), self._log(number, "err")
+        out, err = TrialLog.both(self.logs, number)
         cookie = new_cookie()
         owner, began_s = ProcessIdentity.of(os.getpid()), time.time() - self.setup_s
         note = PidFile(number, cookie, owner, began_s=began_s, guard=process_guard().identity)
@@ -156,15 +155,6 @@ class CommandJob:
     def _note(self, note: PidFile) -> None:
         if self.logs is not None:
             note.write(self.logs)
-
-    def _log(self, number: int, stream: str) -> TrialLog:
-        if self.logs is None:
-            return TrialLog(None)
-        try:
-            self.logs.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise cannot_write(self.logs, error) from error
-        return TrialLog(self.logs / f"{trial_name(number)}.{stream}")
 
     def _variables(self, configuration: Configuration, number: int) -> dict[str, str]:
         values = {variable(name): text for name, text in texts_of(self.space, configuration).items()}

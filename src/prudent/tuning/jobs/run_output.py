@@ -79,6 +79,17 @@ class TrialLog:
             except OSError as error:
                 raise cannot_write(path, error) from error
 
+    @classmethod
+    def both(cls, folder: Path | None, trial: int) -> tuple[TrialLog, TrialLog]:
+        """The logs of what a trial prints to its two streams; without a folder nothing is written."""
+        if folder is None:
+            return cls(None), cls(None)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(folder, error) from error
+        return cls(folder / f"{trial_name(trial)}.out"), cls(folder / f"{trial_name(trial)}.err")
+
     def write(self, data: bytes) -> None:
         self._tail = (self._tail + data)[-_TAIL_BYTES:]
         try:
@@ -98,6 +109,15 @@ class TrialLog:
         """The last line that says anything, short enough for a message."""
         lines = self._tail.decode(errors="replace").replace("\r", "\n").split("\n")
         return next((line.strip()[:_LONGEST_SHOWN] for line in reversed(lines) if line.strip()), "")
+
+
+def trial_name(trial: int) -> str:
+    """What the files of a trial are called.
+
+    >>> trial_name(3)
+    'trial-0003'
+    """
+    return f"trial-{trial:04d}"
 
 
 def cannot_write(path: Path, error: OSError) -> PrudentError:

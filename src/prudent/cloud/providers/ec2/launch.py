@@ -236,11 +236,7 @@ def run_request(
         "InstanceInitiatedShutdownBehavior": "terminate",
         "BlockDeviceMappings": [{"DeviceName": image.root_device, "Ebs": disk}],
         # The machine may read its own tags: the lease is one of them.
-        "MetadataOptions": {
-            "HttpTokens": "required",
-            "HttpEndpoint": "enabled",
-            "InstanceMetadataTags": "enabled",
-        },
+        "MetadataOptions": _METADATA,
         "TagSpecifications": _tagged(order, tags),
         **_network(settings, site),
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from prudent.core.documents import KeyPath, read_yaml
+from prudent.core.documents import KeyPath, read_yaml_file
 from prudent.core.errors import BadInput, unknown
 from prudent.core.units import USD, parse_in
 
@@ -73,17 +73,7 @@ class Ec2Settings:
     @classmethod
     def read(cls, path: Path) -> Ec2Settings:
         """The settings in a file; paths in it are relative to it."""
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except FileNotFoundError:
-            raise BadInput(
-                f'There is no file "{path}" with the EC2 settings; "prudent infra aws" writes one.'
-            ) from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f'Cannot read "{path}" ({error}); give a YAML file in UTF-8.') from error
-        where = KeyPath(path.name)
-        with where:
-            said = read_yaml(text)
+        said, where = read_yaml_file(path, "file of EC2 settings", '"prudent infra aws" writes one.')
         return cls.parse(said, path.resolve().parent, where)
 
     @classmethod

@@ -14,7 +14,6 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from types import TracebackType
 from typing import IO, Any, Self
 
 from prudent.cloud.leases import dead_mans_switch
@@ -151,9 +150,7 @@ class LocalChannel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _must_be_there(self) -> None:

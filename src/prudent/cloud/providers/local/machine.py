@@ -23,6 +23,7 @@ from prudent.cloud.leases import dead_mans_switch
 from prudent.cloud.processes import ProcessIdentity
 from prudent.cloud.providers.provider import PENDING, RUNNING, Instance, LaunchOrder
 from prudent.core.errors import RunFailed
+from prudent.core.files import write_whole
 from prudent.core.money import Price
 
 ADDRESS = "127.0.0.1"
@@ -120,10 +121,8 @@ class LocalMachine:
         return None
 
     def renew(self, lease_end_s: float) -> None:
-        fresh = self.folder / "lease_end.new"
         try:
-            fresh.write_text(f"{math.ceil(lease_end_s)}\n")
-            os.replace(fresh, self.folder / "lease_end")
+            write_whole(self.folder / "lease_end", f"{math.ceil(lease_end_s)}\n")
         except FileNotFoundError as error:
             raise RunFailed(f"The machine {self.id} is gone; launch another one.") from error
 
@@ -156,9 +155,7 @@ class LocalMachine:
         return ProcessIdentity.of(pid) or ProcessIdentity(pid, "")
 
     def _write(self, name: str, said: dict[str, Any]) -> None:
-        fresh = self.folder / f"{name}.new"
-        fresh.write_text(json.dumps(said), encoding="utf-8")
-        os.replace(fresh, self.folder / name)
+        write_whole(self.folder / name, json.dumps(said))
 
     def _read(self, name: str) -> dict[str, Any]:
         try:

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path, PurePosixPath
-from types import TracebackType
 from typing import IO, Self, cast
 
 import asyncssh
@@ -157,9 +156,7 @@ class SshChannel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # Inside

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from prudent.cloud.catalog import Catalog, parse_cluster
 from prudent.cloud.leases import dead_mans_switch
-from prudent.cloud.providers.channel import LOST, concurrently
+from prudent.cloud.providers.channel import LOST, attempts, concurrently, on_all
 from prudent.cloud.providers.provider import (
     CAPACITY,
     CONFIG,
@@ -30,7 +30,6 @@ from prudent.cloud.providers.ssh.inventory import Host, Inventory
 from prudent.core.errors import BadInput, PrudentError, RunFailed
 from prudent.core.processes import kill_point
 
-T = TypeVar("T")
 TakenHosts: TypeAlias = dict[str, Instance]
 Refusals: TypeAlias = list[tuple[str, str]]
 
@@ -112,7 +111,7 @@ class HostsProvider:
 
         A host that is down now has its switch to end what it was used for.
         """
-        answers = concurrently(_attempt(self._list), self.inventory.hosts)
+        answers = attempts(self._list, self.inventory.hosts)
         wrong = [answer for answer in answers if isinstance(answer, PrudentError)]
         if len(wrong) == len(answers):
             raise wrong[0]
@@ -131,19 +130,11 @@ class HostsProvider:
                 why = err.strip() or "it is over"
                 raise RunFailed(f"The lease on {host.name} could not be renewed ({why}); launch again.")
 
-        errors = [
-            error for error in concurrently(_attempt(renew), instances) if isinstance(error, PrudentError)
-        ]
-        if errors:
-            raise errors[0]
+        on_all(renew, instances)
 
     def terminate(self, instances: Sequence[Instance]) -> None:
         """Ends all that can be reached, then complains about the others: their switches will end them."""
-        errors = [
-            error for error in concurrently(_attempt(self._end), instances) if isinstance(error, PrudentError)
-        ]
-        if errors:
-            raise errors[0]
+        on_all(self._end, instances)
 
     def channel(self, instance: Instance) -> SshChannel:
         host, base = self._host(instance), self.inventory.folder
@@ -196,7 +187,7 @@ class HostsProvider:
         """Take as many hosts as wanted, in rounds: those that refuse are made up for by the next ones."""
         refused: Refusals = []
         # What an earlier launch of the same order took comes first, for it may have found others busy.
-        listed = concurrently(_attempt(self._list), hosts)
+        listed = attempts(self._list, hosts)
         had = [one for answer in listed if not isinstance(answer, PrudentError) for one in answer]
         found = {one.id: one for one in had if one.cluster == order.cluster}
         free = [host for host in hosts if host.name not in {_place(one) for one in found.values()}]
@@ -300,13 +291,3 @@ def _refusal(order: LaunchOrder, refused: Refusals) -> LaunchFailed:
     return LaunchFailed(
         f"No {order.count} hosts of type {order.type} could be had: {said}{more}; {remedy}.", kind
     )
-
-
-def _attempt(work: Callable[[Any], T]) -> Callable[[Any], T | PrudentError]:
-    def attempt(item: Any) -> T | PrudentError:
-        try:
-            return work(item)
-        except PrudentError as error:
-            return error
-
-    return attempt
