@@ -88,9 +88,9 @@ class Meter:
         now_s = self._clock() + later_s
         return self.earlier_usd + math.fsum(lease.cost_usd(now_s) for lease in leases)
 
-    def committed_usd(self, later_s: float = 0.0) -> float:
-        """What will have been paid in the end if everything is given back so much later."""
-        return self.earlier_usd + due_usd(self._periods(), self._clock() + later_s + self._ending_s)
+    def committed_usd(self) -> float:
+        """What will have been paid in the end if everything is given back now."""
+        return self.earlier_usd + due_usd(self._periods(), self._clock() + self._ending_s)
 
     @property
     def left_usd(self) -> float:

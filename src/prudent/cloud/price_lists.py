@@ -176,15 +176,15 @@ def price_list_folder(home: Path | None = None) -> Path:
     return (home or default_home()) / "prices"
 
 
-def latest_price_list(region: str | None = None, home: Path | None = None) -> Path | None:
+def latest_price_list(region: str | None = None) -> Path | None:
     """The newest list of on-demand prices: of one region, or of any; None where none was fetched."""
     try:
-        names = sorted(path.name for path in price_list_folder(home).iterdir())
+        names = sorted(path.name for path in price_list_folder().iterdir())
     except OSError:
         return None
     found = [(match["date"], name) for name in names if (match := _NAME.fullmatch(name)) is not None
              and not match["region"].endswith("-spot") and region in (None, match["region"])]  # fmt: skip
-    return price_list_folder(home) / max(found)[1] if found else None
+    return price_list_folder() / max(found)[1] if found else None
 
 
 def write_price_list(

@@ -20,7 +20,6 @@ from pathlib import Path
 from prudent.cloud.home_folder import default_home
 from prudent.core.errors import BadInput
 
-RUN_KINDS = ("tune", "train", "execute", "serve")
 _FILE = "spending.jsonl"
 
 

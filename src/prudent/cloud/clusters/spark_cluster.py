@@ -41,7 +41,7 @@ from prudent.cloud.clusters.spark_java import (
 )
 from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.meter import Meter
-from prudent.cloud.providers.channel import LOST, concurrently
+from prudent.cloud.providers.channel import LOST, attempts, concurrently
 from prudent.cloud.providers.provider import CAPACITY, QUOTA, LaunchFailed, Offer, Provider
 from prudent.core.errors import PrudentError, RunFailed
 
@@ -317,11 +317,11 @@ class SparkCluster(ClosedOnExit):
             type_name, count = missing
             # An unknown type is told here, before anything is written or paid.
             most_usd_per_h = self._rentals.price_ceiling(type_name, count)
-            attempt = partial(self._attempt, most_usd_per_h=most_usd_per_h)
-            for answer in concurrently(attempt, [type_name] * count):
+            rent = partial(self._rentals.rent, most_usd_per_h=most_usd_per_h)
+            for answer in attempts(rent, [type_name] * count):
                 if isinstance(answer, Rental):
                     rented.append(answer)
-                elif answer.kind in (CAPACITY, QUOTA):
+                elif isinstance(answer, LaunchFailed) and answer.kind in (CAPACITY, QUOTA):
                     self.refused[type_name] = str(answer)
                 else:
                     raise answer
@@ -332,12 +332,6 @@ class SparkCluster(ClosedOnExit):
                 "fewer, or name other types."
             )
         return concurrently(self._prepared, rented)
-
-    def _attempt(self, type_name: str, most_usd_per_h: float | None) -> Rental | LaunchFailed:
-        try:
-            return self._rentals.rent(type_name, most_usd_per_h)
-        except LaunchFailed as error:
-            return error
 
     def _prepared(self, rental: Rental) -> tuple[SparkHost, Rental]:
         """The machine of a rental, made ready; it is given back if it cannot be used."""

@@ -56,11 +56,6 @@ def watch_command(path: str, folder: str, word: str, ending: str = CLEAN, *also:
     )
 
 
-def end_command(path: str, folder: str, word: str, ending: str = CLEAN, *also: str) -> str:
-    """A shell command that does now, and to the end, what the switch would do later."""
-    return shlex.join(["sh", path, "end", folder, word, ending, *also])
-
-
 def renew_command(folder: str, left_s: float) -> str:
     """A shell command that makes the lease end in `left_s` seconds by the machine's own clock.
 
