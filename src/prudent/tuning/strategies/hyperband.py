@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -144,6 +144,32 @@ class BracketState:
         return self.place(configuration), float(configuration[self._name])
 
 
+def next_climber(
+    problem: Problem,
+    record: BracketState,
+    rungs: Sequence[Rung],
+    members: Mapping[ConfigurationKey, Configuration],
+) -> tuple[Configuration, float] | None:
+    """The next member to be run on more data, and the share it was run on before.
+
+    The best of each rung climb to the next one. None when all have, or when one must be waited for.
+    """
+    survivors = list(members)
+    for rung, above in itertools.pairwise(rungs):
+        spots = [(place, rung.fraction) for place in survivors]
+        if any(spot in record.pending for spot in spots):
+            return None
+        ended = [(spot[0], record.trials[spot]) for spot in spots if spot in record.trials]
+        ended.sort(key=lambda pair: rank_key(problem.goal, pair[1], rung.fraction, record.beta))
+        more = {place: problem.with_fraction(members[place], above.fraction) for place, _ in ended}
+        survivors = [place for place, c in more.items() if c in problem.space][: above.count]
+        for place in survivors:
+            spot = (place, above.fraction)
+            if spot not in record.trials and spot not in record.pending:
+                return more[place], rung.fraction
+    return None
+
+
 class Hyperband:
     """Successive halving over the fraction of the data, in brackets that start on ever more of it.
 
@@ -178,9 +204,13 @@ class Hyperband:
                 fresh = self._fresh(record, history, first.fraction)
                 if fresh is not None:
                     return Proposal(fresh, f"drawn for a bracket from {first.fraction:.3g} of the data")
-            climber = self._climber(record, bracket, members)
+            climber = next_climber(
+                self._problem, record, bracket, {key: record.drawn[key] for key in members}
+            )
             if climber is not None:
-                return climber
+                configuration, below = climber
+                now = float(configuration[self._name])
+                return Proposal(configuration, f"among the best on {below:.3g} of the data, now {now:.3g}")
             empty = 0 if members else empty + 1
             if empty == len(cycle):
                 break
@@ -188,41 +218,6 @@ class Hyperband:
 
     def recommend(self, history: History) -> Configuration | None:
         return best_configuration(history)
-
-    def _climber(
-        self, record: BracketState, bracket: Bracket, members: list[ConfigurationKey]
-    ) -> Proposal | None:
-        """The next member of a bracket to be given more data; None when all is done or waits."""
-        survivors = members
-        for rung, above in itertools.pairwise(bracket):
-            spots = [(place, rung.fraction) for place in survivors]
-            if any(spot in record.pending for spot in spots):
-                return None
-            ended = [
-                (place, record.trials[spot])
-                for place, spot in zip(survivors, spots, strict=True)
-                if spot in record.trials
-            ]
-            goal = self._problem.goal
-            ended.sort(key=lambda pair: rank_key(goal, pair[1], rung.fraction, record.beta))
-            survivors = [place for place, _ in ended if self._at(record, place, above.fraction)][
-                : above.count
-            ]
-            for place in survivors:
-                spot = (place, above.fraction)
-                if spot not in record.trials and spot not in record.pending:
-                    configuration = self._at(record, place, above.fraction)
-                    assert configuration is not None
-                    share = f"{rung.fraction:.3g}"
-                    return Proposal(
-                        configuration, f"among the best on {share} of the data, now {above.fraction:.3g}"
-                    )
-        return None
-
-    def _at(self, record: BracketState, place: ConfigurationKey, fraction: float) -> Configuration | None:
-        """A drawn configuration on that share of the data, if the space has it."""
-        configuration = self._problem.with_fraction(record.drawn[place], fraction)
-        return configuration if configuration in self._problem.space else None
 
     def _fresh(self, record: BracketState, history: History, fraction: float) -> Configuration | None:
         """A configuration that was not drawn before, on that share of the data; None when there is none."""

@@ -14,7 +14,7 @@ from prudent.core.seeds import rng_for
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
 from prudent.tuning.strategies.candidates import on_full_data, shares_of
-from prudent.tuning.strategies.hyperband import BracketState, ConfigurationKey, Rung, rank_key
+from prudent.tuning.strategies.hyperband import BracketState, Rung, next_climber
 from prudent.tuning.trial import Configuration, Proposal
 
 CHEAP_SHARE = 0.15
@@ -182,22 +182,8 @@ class HalvingDesign:
         for place, configuration in members.items():
             if (place, share) not in record.trials and (place, share) not in record.pending:
                 return configuration
-        survivors: list[ConfigurationKey] = list(members)
-        for rung, above in itertools.pairwise(self._rungs):
-            if any((place, rung.fraction) in record.pending for place in survivors):
-                return None
-            ended = [(place, record.trials[place, rung.fraction]) for place in survivors]
-            goal = self._problem.goal
-            ended.sort(key=lambda pair: rank_key(goal, pair[1], rung.fraction, record.beta))
-            climbed = {
-                place: self._problem.with_fraction(members[place], above.fraction) for place, _ in ended
-            }
-            survivors = [place for place, c in climbed.items() if c in self._problem.space][: above.count]
-            for place in survivors:
-                spot = (place, above.fraction)
-                if spot not in record.trials and spot not in record.pending:
-                    return climbed[place]
-        return None
+        climber = next_climber(self._problem, record, self._rungs, members)
+        return None if climber is None else climber[0]
 
     @cached_property
     def _rungs(self) -> list[Rung]:
