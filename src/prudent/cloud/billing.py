@@ -38,7 +38,7 @@ class RentalPeriod:
         return self.price.cost_usd(max(end_s - self.since_s, 0.0))
 
     def due_usd(self, at_s: float) -> float:
-        """What it will have cost in the end if it is gone at a moment: its billing minimum is due already."""
+        """Its final cost if it is given back at a moment; the billing minimum is due in any case."""
         if self.until_s is not None:
             return self.cost_usd(at_s)
         return self.price.cost_usd(max(at_s - self.since_s, self.price.minimum_s))
@@ -50,7 +50,7 @@ def cost_usd(periods: Iterable[RentalPeriod], at_s: float) -> float:
 
 
 def due_usd(periods: Iterable[RentalPeriod], at_s: float) -> float:
-    """What all will have cost in the end if those still held are gone at a moment."""
+    """The final cost of all, if those still held are given back at a moment."""
     return math.fsum(period.due_usd(at_s) for period in periods)
 
 
@@ -66,7 +66,7 @@ def affordable_s(
     give_back_s: float = 0.0,
     most_s: float = math.inf,
 ) -> float:
-    """How long from now all may stay if what they cost in the end, give-back included, is at most `usd`.
+    """How many seconds all may stay, if their final cost, give-back included, is to be at most `usd`.
 
     Below zero: they should have been given back already. Infinite: for as long as is asked (`most_s`), which
     is quickly told. Steps and minima of prices count: nobody stays into a minute that is not paid for.
@@ -135,7 +135,7 @@ class Bill:
 
     @classmethod
     def of_run(cls, register: LeaseRegister, run: str) -> Bill:
-        """From the register, which knows also what a process that was killed had rented."""
+        """By the register, which also knows the machines that a killed process had rented."""
         return cls.of(lease for lease in register.leases() if lease.run == run)
 
     def total_usd(self, now_s: float | None = None) -> float:

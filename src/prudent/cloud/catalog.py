@@ -172,7 +172,7 @@ def _fetched(path: Path, changed_ns: int) -> Catalog:
 
 
 def _machine(row: PriceRow, known: Machine | None, source: str) -> Machine:
-    """A row made whole: by the machine it overrides, else by what an unknown machine is taken for."""
+    """A row with its gaps filled by the machine it overrides, else by the estimate for an unknown one."""
     base = known or _unknown_machine(row.name, row.family)
     vcpus = row.vcpus or base.vcpus
     speed = row.speed or base.speed

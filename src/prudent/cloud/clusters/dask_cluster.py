@@ -1,4 +1,4 @@
-"""Dask workers on rented machines, each known by the name of what it stands for."""
+"""Dask workers on rented machines, each with the name of the VM that it stands for."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class DaskCluster(ClosedOnExit):
 
     @property
     def here(self) -> str:
-        """The address at which this computer is to listen: the one of the way to the machines, no other."""
+        """The address at which this computer listens: only that of the network in which the machines are."""
         return own_address(next(iter(self.hosts.values())).instance.address)
 
     def cost_usd(self) -> float:
@@ -94,7 +94,7 @@ class DaskCluster(ClosedOnExit):
         next(rental for rental, seat in self._rentals.items() if seat.name == name).release(why)
 
     def rent(self) -> Self:
-        """Launch all machines side by side, and get to know them."""
+        """Launch all machines side by side, and find out their addresses and their Python."""
         try:
             for name, spot in dict.fromkeys((seat.type, seat.spot) for seat in self.seats):
                 self.provider.offer(name, spot)  # an unknown type, before anything is paid

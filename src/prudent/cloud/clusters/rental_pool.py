@@ -62,7 +62,7 @@ class RentalPool:
             return sum(rental.cost_usd(now_s) for rental in self._all)
 
     def price_ceiling(self, type_name: str, count: int = 1) -> float | None:
-        """Up to which price there is money for so many machines of a type, each; None: whatever it is."""
+        """The highest price per machine at which the money pays for `count` of a type; None: any price."""
         return self._meter.most_usd_per_h(self.offer(type_name).price, count)
 
     def rent(self, type_name: str, most_usd_per_h: float | None = None) -> Rental:

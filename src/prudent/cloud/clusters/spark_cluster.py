@@ -69,7 +69,7 @@ class SparkCluster(ClosedOnExit):
 
     `start` returns when the least number of workers is registered; `grow` and `shrink` change it by one
     machine; `close` ends everything. Each may be called from any thread. `meter` counts what the machines
-    cost; none is ordered at a price that what it allows does not pay for.
+    cost; none is ordered at a price for which the meter has no money left.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class SparkCluster(ClosedOnExit):
 
     @property
     def environment(self) -> dict[str, str]:
-        """For the environment of a driver: the secret, which no list of processes may show, and Python."""
+        """The environment of a driver: Python, and the secret, which no list of processes may show."""
         own = {"_SPARK_AUTH_SECRET": self._secret, "PYSPARK_PYTHON": PYTHON}
         return {**own, "SPARK_LOCAL_IP": "127.0.0.1"} if self.here else own
 
@@ -259,9 +259,9 @@ class SparkCluster(ClosedOnExit):
         return gone
 
     def reached(self, parts: Sequence[Path], work: Path) -> list[Path]:
-        """Files by names under which every machine finds them, also those that come later.
+        """Paths under which every machine finds these files, machines that come later included.
 
-        Files that a machine does not see by itself are streamed to it; small things for that go into `work`.
+        Files that a machine does not see by itself are streamed to it; links for them are made in `work`.
         """
         with self._changing:
             hosts = [worker.host for worker in self._workers]

@@ -46,7 +46,7 @@ class LeaseRegister:
 
     @property
     def owner(self) -> str:
-        """The word by which machines of this register are known; made once, the same ever after."""
+        """The word that marks machines of this register; it is made once and never changes."""
         path = self.folder / "owner"
         with contextlib.suppress(FileNotFoundError):
             return path.read_text(encoding="ascii").strip()
@@ -85,7 +85,7 @@ class LeaseRegister:
         machines: Iterable[LeasedMachine] = (),
         ends_s: Mapping[str, float] | None = None,
     ) -> Lease:
-        """Record that no machine of it is left; see `Lease.ended`. `ends_s`: of those gone before."""
+        """Record that no machine of it is left; see `Lease.ended`. `ends_s`: when some were gone before."""
         found, ends = tuple(machines), ends_s or {}
         return self._change(
             cluster, lambda lease: lease.ended(released_s, why, found, ends), even_released=True

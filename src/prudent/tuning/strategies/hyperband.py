@@ -22,7 +22,7 @@ from prudent.tuning.trial import CUT, FINISHED, Configuration, Proposal, Trial
 
 @dataclass(frozen=True)
 class Rung:
-    """So many configurations run on this share of the data."""
+    """How many configurations are run on which share of the data."""
 
     fraction: float
     count: int
@@ -233,7 +233,7 @@ class Hyperband:
     def _pick(
         self, record: BracketState, choices: list[Configuration], rng: np.random.Generator
     ) -> Configuration:
-        """Which of the choices is drawn: any. The seam for a strategy that knows better."""
+        """Draw one of the choices at random; a subclass may choose by what it knows."""
         del record
         return choices[int(rng.integers(len(choices)))]
 
@@ -277,7 +277,7 @@ LEAST_WIDTH = 0.15
 
 @dataclass(frozen=True)
 class BohbOptions(HyperbandOptions):
-    """random_share: so many draws stay random; good_share: the best so many make the model of the good."""
+    """random_share: how many draws stay random; good_share: how many trials count as good."""
 
     random_share: float = 1 / 3
     good_share: float = 0.15
@@ -289,10 +289,10 @@ class BohbOptions(HyperbandOptions):
 
 
 class Bohb(Hyperband):
-    """Draws the configuration with the best ratio of two densities: that of the good and that of the rest.
+    """Draws the configuration with the best ratio of two densities: of good trials, and of the others.
 
-    Both are kernel densities over the configurations that were run on the largest share of the data of which
-    there are enough runs to tell (twice as many as parameters, and two).
+    Both are kernel densities over the configurations that were run on one share of the data: the largest with
+    enough runs (two more than twice the number of parameters).
     """
 
     Options = BohbOptions

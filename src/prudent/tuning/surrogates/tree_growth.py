@@ -229,7 +229,7 @@ def refit_trees(
 
     samples: x (d, n + q), y (n + q,), weight (t, n + q), with room for the new rows at the end;
     base, fresh: (rows, links, levels, keys) of the trees as they are, and room for those that change;
-    bare: trees to be grown on the new rows alone; xc, places: the candidates and what `place` wrote;
+    bare: trees to be grown on the new rows alone; xc, places: the candidates and what `predict_trees` wrote;
     news: x (k, d, q) and y (k, q) of the new rows; path: room for (q + 2, 3) int32;
     heap: room for (order (m,), spans (nodes, 2)); answer: room for (t, m);
     room: for the features (d,), and for parting and stacking nodes.

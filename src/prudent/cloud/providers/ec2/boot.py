@@ -113,7 +113,7 @@ def user_data(settings: Ec2Settings, lease_end_s: float, host_key: HostKey | Non
 
 
 def public_key(settings: Ec2Settings) -> str:
-    """The public half of the key file, which lets us in where no key pair of EC2 is named; or nothing."""
+    """The public half of the key file; empty if there is none, or if a key pair of EC2 is used instead."""
     if settings.key or settings.key_file is None:
         return ""
     path = settings.key_file.with_name(f"{settings.key_file.name}.pub")
@@ -192,7 +192,7 @@ class Ec2Images:
         self._known: dict[tuple[str, str], Any] = {}
 
     def image(self, type_name: str) -> Image:
-        """The image of the settings, for a type: the newest one where only its kind is named."""
+        """The image for a machine type: the one in the settings, or the newest of the kind that they name."""
         wanted = self.architecture(type_name)
         image_id = self._settings.image
         if not image_id.startswith("ami-"):

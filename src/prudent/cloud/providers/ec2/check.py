@@ -236,7 +236,7 @@ FAMILIES = (
 
 
 def family_of(type_name: str) -> QuotaFamily | None:
-    """The types with which one shares its quota; None where it is counted in another way.
+    """The family of types that share a quota with this one; None where AWS counts in another way.
 
     >>> [family.name for name in ("m5.large", "is4gen.xlarge", "g5.xlarge") if (family := family_of(name))]
     ['Standard', 'Standard', 'G and VT']
@@ -254,7 +254,7 @@ class Ec2Quota:
     prices: Ec2Prices
 
     def problems(self, type_name: str, count: int, spot: bool) -> Iterator[str]:
-        """Why so many machines of a type will be refused. Who may not ask for the quota is only warned."""
+        """Why `count` machines of a type will be refused; a warning if we may not ask for the quota."""
         family = family_of(type_name)
         code = "" if family is None else family.spot if spot else family.on_demand
         if family is None or not code:
@@ -290,7 +290,7 @@ class Ec2Quota:
         )
 
     def _vcpus(self, described: dict[str, Any]) -> int:
-        """By the price list, which knows the types of ours; of others EC2 tells how they were set up."""
+        """The vCPUs of a machine: by the price list, or for types that are not in it by its CPU options."""
         if described["InstanceType"] in self.prices.catalog:
             return self.prices.catalog[described["InstanceType"]].vcpus
         options = described.get("CpuOptions") or {}

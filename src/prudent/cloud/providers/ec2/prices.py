@@ -48,7 +48,7 @@ class Ec2Prices:
         """The last spot price, in the cheapest of these zones (of all, if none is named), and that zone.
 
         Spot machines are billed at the price of the moment, so this is what they cost now, not what they
-        will cost: the price at launch is what a lease is charged by.
+        will cost. A lease is charged by the price at its launch.
         """
         self.machine(type_name)
         latest = self._latest(type_name)

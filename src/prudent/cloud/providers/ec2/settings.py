@@ -67,7 +67,7 @@ class Ec2Settings:
 
     @property
     def login(self) -> str:
-        """Who logs in: as said, or whom the image has."""
+        """The user who logs in: the one in the settings, else that of the image."""
         return self.user or USERS.get(self.image, "ec2-user")
 
     @classmethod

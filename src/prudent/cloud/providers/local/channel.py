@@ -36,7 +36,7 @@ class _Output(io.BufferedReader):
 
 
 class LocalProcess:
-    """A command on a local machine; what it leaves behind lives until the machine ends, as anywhere."""
+    """A command on a local machine; processes that it leaves behind live until the machine ends."""
 
     def __init__(
         self, machine: LocalMachine, popen: subprocess.Popen[bytes], cookie: str, outputs: Sequence[IO[bytes]]
@@ -219,9 +219,9 @@ def path_inside(folder: Path, path: str) -> Path:
 def copy_changed(source: Path, target: Path, exclude: Sequence[str] = (), follow: bool = True) -> int:
     """Bring a file or folder to `target`; answers the bytes that had to be moved.
 
-    Links that stay inside the source come along as links. Those that lead out of it bring what they
-    lead to, or, without `follow`, are left out: what a job has made may lead anywhere. Nothing is
-    written through a link that is at the target already.
+    Links that stay inside the source are copied as links. Of those that lead out of it the target is
+    copied; without `follow` they are left out, since a link that a job has made may lead anywhere. Nothing
+    is written through a link that is at the target already.
     """
     if not source.exists():
         raise RunFailed(f"There is no {source} to copy; check the path.")

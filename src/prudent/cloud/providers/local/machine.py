@@ -127,7 +127,7 @@ class LocalMachine:
             raise RunFailed(f"The machine {self.id} is gone; launch another one.") from error
 
     def end(self) -> None:
-        """What its keeper would do when the lease is over, now; harmless when it is gone already."""
+        """Do now what its keeper does at the end of the lease; harmless when the machine is gone already."""
         # The script as an argument: the machine's own copy may be gone already.
         words = ["/bin/sh", "-c", dead_mans_switch.script(), "switch.sh", "end", str(self.folder)]
         done = subprocess.run(
@@ -145,7 +145,7 @@ class LocalMachine:
             )
 
     def _keep(self) -> ProcessIdentity:
-        """Its keeper: no child of ours, so that it lives on and nobody has to count it when it ends."""
+        """Start its keeper, which is no child of ours: it outlives us, and nobody has to reap it."""
         path, word = str(self.folder / "switch.sh"), f"{dead_mans_switch.MACHINE}={self.id}"
         starting = f'{dead_mans_switch.watch_command(path, str(self.folder), word)}; echo "$!"'
         done = subprocess.run(
@@ -183,7 +183,7 @@ os.execv("/bin/sh", ["/bin/sh", "-c", command])
 
 @dataclass(frozen=True)
 class MachineLimits:
-    """What holds a machine: its groups, and for what no group could be made, cores and bytes."""
+    """The limits of a machine: its control groups, and cores and bytes where no group could be made."""
 
     groups: tuple[str, ...] = ()
     cores: tuple[int, ...] = ()
@@ -275,7 +275,7 @@ def _settings(controller: str, amount: int) -> tuple[tuple[str, str], ...]:
 
 
 def _weigh(group: Path, controller: str, amount: int) -> None:
-    """On a busy computer a machine gets its part by its vCPUs; a group by itself has that of one process."""
+    """Weigh a group by its vCPUs: on a busy computer it would otherwise get no more than a single process."""
     vcpus = amount // _PERIOD_US
     weights = (("cpu.weight", 100 * vcpus), ("cpu.shares", 1024 * vcpus)) if controller == "cpu" else ()
     for name, weight in weights:
@@ -306,6 +306,6 @@ def _parents(controller: str, proc: Path = Path("/proc")) -> Iterator[Path]:
 
 
 def _within(mount: Path, inside: str) -> Path:
-    """In a container the path is often that of the host, and the mount is what we may see of it."""
+    """The path below the mount: in a container the kernel often tells the path on the host."""
     path = mount / inside.lstrip("/")
     return path if path.is_dir() else mount

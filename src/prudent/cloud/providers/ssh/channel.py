@@ -48,9 +48,9 @@ class SshChannel:
     """One machine, by SSH. Entering it is done at once: `LoginFailed` tells what is wrong.
 
     `workspace` is a folder there, from the login's home on if it is not absolute; `environment` is given to
-    every command. A connection that broke is made again by the next command, while the commands of the old
-    one are `LOST`. `ours` is a shell test that holds as long as the machine is ours: a command that ended
-    badly when it does not is `LOST` too.
+    every command. When a connection breaks, its commands are `LOST`, and the next command makes a new one.
+    `ours` is a shell test that succeeds as long as the machine is ours: a command that fails while `ours`
+    fails too is `LOST`.
     """
 
     def __init__(

@@ -37,8 +37,8 @@ def local_files(source: Path, exclude: Sequence[str] = ()) -> Iterator[LocalFile
     """All files of a folder, or the one file, without those that a pattern excludes.
 
     A pattern means a path from the folder on (`data/*.csv`), or a name anywhere in it (`*.pyc`, `.git`).
-    Links to outside the folder are followed, so that what they mean is there at the other end; others are
-    brought as links.
+    Links to places outside the folder are followed, so that their content is there at the other end; others
+    are brought as links.
     """
     if source.is_file():
         yield _file(source, source.name)
@@ -143,7 +143,7 @@ def unpack(stream: IO[bytes], target: Path) -> int:
 
 
 def _unlink(root: Path, name: str) -> None:
-    """Remove a link that stands where a member goes, for it would be written through."""
+    """Remove a link at the place of a member: the member would be written where the link leads."""
     place = root / name
     if place.is_symlink() and place.parent.resolve().is_relative_to(root):
         place.unlink()

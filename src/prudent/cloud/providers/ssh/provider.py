@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 class HostsProvider:
     """Hosts as machines to rent: taken whole, under a lease, and left as they were found.
 
-    What a host is used for is written on the host itself (see `hosts_folder`), so that every process that
+    What a host is used for is written on the host itself (see `host_folder`), so that every process that
     has the inventory sees the same.
     """
 
@@ -99,7 +99,7 @@ class HostsProvider:
         raise _refusal(order, refused)
 
     def ready(self, instances: Sequence[Instance], timeout_s: float) -> tuple[Instance, ...]:
-        """Hosts are up when they were taken; it only makes sure of that."""
+        """Check that the hosts are still ours: they are up already when they are taken."""
         del timeout_s
         for why in concurrently(self.preempted, instances):
             if why is not None:
@@ -109,7 +109,7 @@ class HostsProvider:
     def list(self) -> tuple[Instance, ...]:
         """What all reachable hosts know of themselves; RunFailed if none can be reached.
 
-        A host that is down now has its switch to end what it was used for.
+        On a host that cannot be reached the dead-man's switch ends what it was used for.
         """
         answers = attempts(self._list, self.inventory.hosts)
         wrong = [answer for answer in answers if isinstance(answer, PrudentError)]
@@ -184,7 +184,7 @@ class HostsProvider:
         return hosts
 
     def _take(self, order: LaunchOrder, hosts: Sequence[Host]) -> tuple[TakenHosts, Refusals]:
-        """Take as many hosts as wanted, in rounds: those that refuse are made up for by the next ones."""
+        """Take as many hosts as wanted, in rounds: for each that refuses the next round asks another one."""
         refused: Refusals = []
         # What an earlier launch of the same order took comes first, for it may have found others busy.
         listed = attempts(self._list, hosts)
@@ -204,7 +204,7 @@ class HostsProvider:
         return found, refused
 
     def _take_one(self, order: LaunchOrder, index: int, host: Host) -> Instance | tuple[str, str]:
-        """The machine, or why not and of which kind."""
+        """The machine; or why the host refuses, and the kind of that reason."""
         now_s = time.time()
         tags = HostTags(f"{order.cluster}-{index}@{host.name}", order, index, now_s, host.machine.price)
         script = folder.take_script(self.inventory.folder, tags, order.lease_end_s - now_s)
@@ -282,7 +282,7 @@ def _place(instance: Instance) -> str:
 
 
 def _refusal(order: LaunchOrder, refused: Refusals) -> LaunchFailed:
-    """What to do about it: the most hopeful of the reasons counts."""
+    """The error of an order that failed; of the kinds of refusals the most hopeful one counts."""
     kinds = [kind for _, kind in refused]
     kind = next((kind for kind in (CAPACITY, TRANSIENT, CONFIG) if kind in kinds), TRANSIENT)
     said = "; ".join(why.rstrip(".") for why, _ in refused[:3])
