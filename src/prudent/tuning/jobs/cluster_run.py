@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TypeVar
 
-from prudent.cloud.providers.channel import LOST, Channel, RemoteProcess
+from prudent.cloud.providers.channel import LOST, Channel, RemoteProcess, concurrently
 from prudent.cloud.providers.provider import LaunchFailed
 from prudent.core.errors import PrudentError
 from prudent.core.money import Price
 from prudent.core.processes import kill_point
 from prudent.tuning.jobs.cluster_pool import ClusterPool, PooledCluster
 from prudent.tuning.jobs.run_output import (
-    LineSplitter,
     ReportedMeasures,
     TrialLog,
+    keep_output,
     outcome_of_exit,
     trial_name,
 )
@@ -35,9 +34,6 @@ LOSSES = 3
 FOLDER = "job"
 """Where the job's files are, in the workspace of each machine."""
 
-T = TypeVar("T")
-
-_CHUNK = 1 << 16
 _LOOK_S = 15.0  # how often the owner of the machines is asked whether they are still there
 _DRAIN_S = 3.0
 _STEP_S = 0.25
@@ -212,10 +208,10 @@ class ClusterRun:
 
         def bring(channel: Channel) -> None:
             for path in task.fetch:
-                channel.run(f"rm -rf -- {FOLDER}/{_quoted(path)}")
+                channel.run(f"rm -rf -- {FOLDER}/{shlex.quote(path)}")
             channel.put(task.source, FOLDER, task.exclude)
 
-        _all(bring, channels)
+        concurrently(bring, channels)
 
     def _begin(self, held: PooledCluster, channels: Sequence[Channel]) -> RemoteProcess:
         task, addresses = self._task, held.rental.addresses
@@ -245,8 +241,8 @@ class ClusterRun:
     def _follow(self, held: PooledCluster, channel: Channel, process: RemoteProcess) -> Outcome:
         out, err = self._logs
         readers = [
-            threading.Thread(target=self._read, args=(process.stdout, out, True), daemon=True),
-            threading.Thread(target=self._read, args=(process.stderr, err, False), daemon=True),
+            threading.Thread(target=keep_output, args=(process.stdout, out, self._take), daemon=True),
+            threading.Thread(target=keep_output, args=(process.stderr, err), daemon=True),
         ]
         for reader in readers:
             reader.start()
@@ -297,16 +293,6 @@ class ClusterRun:
                 return f"its {path} could not be fetched: {error}"
         return ""
 
-    def _read(self, stream: IO[bytes], log: TrialLog, reports: bool) -> None:
-        lines = LineSplitter()
-        with stream, contextlib.suppress(ValueError):
-            while chunk := stream.read(_CHUNK):
-                log.write(chunk)
-                if reports:
-                    self._take(lines.feed(chunk))
-        if reports:
-            self._take(lines.rest())
-
     def _take(self, lines: list[str]) -> None:
         now_s = self._timeline.now_s()
         for line in lines:
@@ -326,7 +312,7 @@ class ClusterRun:
         with self._lock:
             processes = list(self._processes)
         if processes:
-            _all(lambda process: process.end(self._task.grace_s), processes)
+            concurrently(lambda process: process.end(self._task.grace_s), processes)
             self._thread.join(2 * _DRAIN_S)
 
     def _lose(self, held: PooledCluster, why: str, again: bool) -> None:
@@ -363,15 +349,3 @@ class ClusterRun:
                 self._bill = (began_s, self._rentals.settle_unassigned(own_usd))
             began_s, bill_usd = self._bill
         return replace(result, overhead_s=min(began_s, result.time_s), bill_usd=bill_usd)
-
-
-def _all(work: Callable[[T], object], items: Sequence[T]) -> None:
-    if len(items) == 1:
-        work(items[0])
-    elif items:
-        with ThreadPoolExecutor(min(16, len(items))) as several:
-            list(several.map(work, items))
-
-
-def _quoted(path: str) -> str:
-    return "'" + path.replace("'", "'\"'\"'") + "'"

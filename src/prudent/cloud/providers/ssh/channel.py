@@ -15,19 +15,18 @@ from typing import IO, Self, cast
 
 import asyncssh
 
-from prudent.cloud.providers.channel import LOST
+from prudent.cloud.processes import COOKIE
+from prudent.cloud.providers.channel import LOST, inside
 from prudent.cloud.providers.ssh.connection import Login, LoginFailed, connect, run_on_loop
 from prudent.cloud.providers.ssh.files import (
     LISTING,
     differing,
-    inside,
     local_files,
     pack,
     parse_listing,
     unpack,
 )
 from prudent.cloud.providers.ssh.process import (
-    COOKIE,
     READ_SCRIPT,
     CommandInput,
     CommandSession,

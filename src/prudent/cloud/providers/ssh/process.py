@@ -278,9 +278,6 @@ class CommandInput(io.RawIOBase):
         return len(content)
 
 
-COOKIE = "PRUDENT_RUN"
-"""The environment variable by which everything that one command started is known."""
-
 _END, CUT_OFF = "#whole", 76
 _RUN = f'case $s in *{_END}) eval "$s"; exit ;; esac; exit {CUT_OFF}'
 READ_SCRIPT = f"exec /bin/sh -c 's=$(cat); exec </dev/null; {_RUN}'"
