@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -238,3 +240,12 @@ def translated(error: Exception, doing: str) -> PrudentError:
     kind = kind_of(error)
     sentence = f"EC2 could not {doing} ({reason_of(error)}); {remedy_of(kind)}."
     return BadInput(sentence) if kind == CONFIG else RunFailed(sentence)
+
+
+@contextmanager
+def translating(doing: str) -> Iterator[None]:
+    """Raise the errors of calls inside the block as `translated` ones."""
+    try:
+        yield
+    except ERRORS as error:
+        raise translated(error, doing) from error

@@ -11,7 +11,7 @@ from typing import Any
 
 from prudent.cloud.providers.channel import Channel
 from prudent.cloud.providers.ec2.boot import FAILED, LOG, READY
-from prudent.cloud.providers.ec2.client import ERRORS, Ec2Clients, code_of, translated
+from prudent.cloud.providers.ec2.client import ERRORS, Ec2Clients, code_of, translated, translating
 from prudent.cloud.providers.ec2.launch import InstanceDescription
 from prudent.cloud.providers.ec2.tags import (
     ALIVE,
@@ -103,7 +103,7 @@ class Ec2Fleet:
 
     def _described(self, filters: dict[str, list[str]]) -> list[InstanceDescription]:
         asked = [{"Name": name, "Values": values} for name, values in filters.items()]
-        try:
+        with translating("list machines"):
             pages: Any = self.clients.ec2.get_paginator("describe_instances").paginate(Filters=asked)
             return [
                 one
@@ -111,8 +111,6 @@ class Ec2Fleet:
                 for reservation in page["Reservations"]
                 for one in reservation["Instances"]
             ]
-        except ERRORS as error:
-            raise translated(error, "list machines") from error
 
 
 _LOOK = f"if [ -e {READY} ]; then echo ready; elif [ -e {FAILED} ]; then echo failed; cat {FAILED}; fi"
