@@ -47,6 +47,12 @@ def matern52(left: Array, right: Array, scales: Array) -> Array:
     return out
 
 
+def signal_variance(white: Array) -> float:
+    """The signal variance expected from samples y, by white = L⁻¹ y (n,)."""
+    shape = PRIOR_SHAPE + len(white) / 2.0 - 1.0
+    return (PRIOR_SCALE + float(white @ white) / 2.0) / max(shape, 1.0)
+
+
 @compiled
 def _factor(matrix: Array) -> None:
     """The lower Cholesky factor, in place of the matrix's lower half."""
