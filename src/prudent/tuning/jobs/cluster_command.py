@@ -188,7 +188,7 @@ class ClusterCommandJob:
         self._lock = threading.Lock()
 
     def _own_home(self) -> tuple[str, ...]:
-        """Where machines of this computer live, if that is in the job's folder: no files of the job."""
+        """The folder of machines of this computer, to be excluded if it is inside the job's folder."""
         home = (self._register or LeaseRegister()).home.resolve()
         folder = self.directory.resolve()
         return (glob.escape(home.relative_to(folder).as_posix()),) if home.is_relative_to(folder) else ()
@@ -301,7 +301,7 @@ class ClusterCommandJob:
         return self._register
 
     def _note(self) -> None:
-        """On the disk before anything is rented, so that a killed study finds its machines again."""
+        """Note the study's id before anything is rented, so that a killed study finds its machines again."""
         if self.logs is None:
             return
         path = self.logs / "machines.json"

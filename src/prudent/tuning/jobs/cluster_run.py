@@ -61,11 +61,11 @@ class ClusterTask:
 
 
 class _Lost(Exception):
-    """The machines are gone, the run is not."""
+    """The machines are gone, but the run may go on with others."""
 
 
 class ClusterRun:
-    """A run under way. Its clock starts with the order of the machines: booting is money (see `Rented`)."""
+    """A run under way. Its clock starts with the order of the machines: booting is paid (see `RentedRun`)."""
 
     def __init__(self, task: ClusterTask, rentals: ClusterPool, logs: tuple[TrialLog, TrialLog]) -> None:
         self._task, self._rentals, self._logs = task, rentals, logs
@@ -133,8 +133,8 @@ class ClusterRun:
     def lasts_s(self, usd: float) -> float:
         """Until when `usd` pay for its boots, losses, command and end, and for clusters that were idle.
 
-        No machines are ordered that this money would not pay for, and none before somebody has told how much
-        it is, or waits for the run without asking.
+        Machines are ordered only if this money pays for them, and not before this method, or `next`, is
+        called for the first time: until then nobody has said how much money there is.
         """
         self._allowed_usd = usd
         held, usd = self._held, self._in_hand()
@@ -143,7 +143,7 @@ class ClusterRun:
         return self._timeline.now_s() + self._rentals.lasts_s(held, usd)
 
     def _in_hand(self) -> float:
-        """The money that is there for the machines of now: not spent on lost ones, not owed for idle ones."""
+        """The money for the present machines: less what was spent on lost ones and is owed for idle ones."""
         usd = -math.inf if self._allowed_usd is None else self._allowed_usd
         with self._lock:
             return usd - self._lost_usd - self._rentals.unassigned_usd
@@ -203,7 +203,7 @@ class ClusterRun:
         return self._follow(held, channels[0], first)
 
     def _bring(self, channels: Sequence[Channel]) -> None:
-        """The job's files on every machine; results of the run before are not taken for those of this one."""
+        """Bring the job's files to every machine, and remove the results of the run before."""
         task = self._task
 
         def bring(channel: Channel) -> None:
@@ -268,7 +268,7 @@ class ClusterRun:
         )
 
     def _wait(self, held: PooledCluster, process: RemoteProcess) -> int:
-        """Until it ends; a lease that was lost meanwhile is the end as well."""
+        """Wait until the command ends; if its machines are lost meanwhile, it is `LOST`."""
         look_s = time.monotonic() + _LOOK_S
         while True:
             code = process.wait(1.0)
@@ -307,7 +307,7 @@ class ClusterRun:
         return float("inf") if began_s is None or timeout_s is None else began_s + timeout_s
 
     def _end(self) -> None:
-        """Stop whatever is going on: a command is ended, a boot goes on for whoever comes next."""
+        """Stop whatever is going on: a command is ended, a boot goes on for the next run."""
         self._stopped.set()
         with self._lock:
             processes = list(self._processes)
@@ -336,9 +336,9 @@ class ClusterRun:
             return str(error)
 
     def _billed_outcome(self, result: Outcome) -> Outcome:
-        """With what was really paid, once: whoever comes later is charged for the rest.
+        """The outcome with what was paid until now; what comes later is charged to later runs.
 
-        A run may end while it is being cut; whichever of the two is told, the bill is the same.
+        A run may end while it is being cut. Whichever of the two outcomes counts, the bill is the same.
         """
         held = self._held
         # An order under way has a price when it is through: nobody else would be charged for it in time.

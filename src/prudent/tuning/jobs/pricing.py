@@ -76,7 +76,7 @@ Choose one of: workers.
 
 
 def _check(node: ast.expr, text: str, names: list[str]) -> None:
-    """Refuse, before any run, what could not be worked out."""
+    """Refuse a formula that could not be calculated, before any run."""
     if isinstance(node, (ast.Name, ast.Attribute)):
         if ast.unparse(node) not in names:
             raise BadInput(f'In "{text}": {unknown("name", ast.unparse(node), names)}')

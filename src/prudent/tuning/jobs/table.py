@@ -184,7 +184,7 @@ def _progress(table: CsvTable, row: Row, line: int, elapsed: str, measures: Sequ
 def mean_of(runs: Sequence[MeasuredRun]) -> MeasuredRun:
     """Several runs of one configuration as one: means over the runs that measured the thing.
 
-    The traces of single runs do not average: a run put together of several shows nothing on its way.
+    Progress cannot be averaged, so the mean of several runs has none.
     """
     if len(runs) == 1:
         return runs[0]
