@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from prudent.core.seeds import rng_for
-from prudent.tuning.surrogates.trees import CUTS, Trees
+from prudent.tuning.surrogates.trees import Trees
 
 FIRST_CALLS = """
 import time, numpy as np
@@ -80,7 +80,6 @@ def speed() -> dict[str, float]:
             lambda: Trees.fit(X, y, rng).predict(Xc), 200
         ),
         "1152 fantasies, refitted (ms)": best_ms(lambda: trees.fantasies(Xf, yf, Xc), 9),
-        "1152 fantasies, conditioned (ms)": best_ms(lambda: trees.conditioned(Xf, yf, Xc), 9),
         "4608 fantasies, refitted (ms)": best_ms(
             lambda: trees.fantasies(pairs[:, 0], pair_answers[:, 0], Xc), 5
         ),
@@ -111,13 +110,10 @@ def against_scikit_learn() -> dict[str, float]:
     Xc = grid(384)
     X, y = Xc[:30], answers(Xc[:30])
     figures = {}
-    for name, kind, cuts in (
-        ("forest", RandomForestRegressor, "middle"),
-        ("extra trees", ExtraTreesRegressor, "anywhere"),
-    ):
+    for name, kind in (("forest", RandomForestRegressor), ("extra trees", ExtraTreesRegressor)):
         model = kind(n_estimators=10, max_features=0.67, bootstrap=True, random_state=1)
         theirs = best_ms(lambda: model.fit(X, y).predict(Xc), 9)  # noqa: B023
-        ours = best_ms(lambda: Trees.fit(X, y, rng_for(1), cuts=cuts).predict(Xc), 50)  # noqa: B023
+        ours = best_ms(lambda: Trees.fit(X, y, rng_for(1)).predict(Xc), 50)
         figures[f"times quicker than scikit-learn's {name}, fit + predict"] = theirs / ours
     return figures
 
@@ -131,7 +127,7 @@ def quality() -> dict[str, float]:
         rng = rng_for(seed, "quality")
         X, Xt = rng.random((60, 8)), rng.random((500, 8))
         y, yt = answers(X), answers(Xt)
-        found = {f"ours, {cuts}": Trees.fit(X, y, rng, cuts=cuts).predict(Xt)[0] for cuts in CUTS}
+        found = {"ours": Trees.fit(X, y, rng).predict(Xt)[0]}
         for name, kind in (
             ("scikit-learn, forest", RandomForestRegressor),
             ("scikit-learn, extra trees", ExtraTreesRegressor),

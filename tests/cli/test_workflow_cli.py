@@ -16,7 +16,7 @@ import pytest
 
 from prudent.cloud.spending import SpendingLog
 from prudent.workflows import Activation, File, Plan, Workflow
-from prudent.workflows.execute.journal import read_facts
+from prudent.workflows.execute.journal import ExecutionJournal
 from prudent.workflows.execute.run import JOURNAL
 
 Prudent = Callable[..., Any]
@@ -362,7 +362,10 @@ class TestExecute:
         while not (
             pid.exists()
             and pid.read_text().strip()
-            and any(fact["fact"] == "started" and fact["activation"] == "b" for fact in read_facts(journal))
+            and any(
+                fact["fact"] == "started" and fact["activation"] == "b"
+                for fact in ExecutionJournal.read(journal)
+            )
         ):
             assert process.poll() is None
             time.sleep(0.05)

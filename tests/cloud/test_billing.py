@@ -1,26 +1,23 @@
-"""Catalog machines have the one-minute minimum, measured runs do not."""
+"""Catalog machines have the one-minute minimum."""
 
 from __future__ import annotations
 
 import pytest
 
-from prudent.cloud.billing import MINIMUM_S, as_measured, cluster_price, on_demand
+from prudent.cloud.billing import MINIMUM_S
 from prudent.cloud.catalog import Catalog, mips_of, speed_of
+from prudent.core.money import Price
 
 
 def test_a_started_machine_is_paid_for_a_minute() -> None:
-    price = on_demand(3.6, "2025-01-01", "catalog")
+    price = Price(3.6, "2025-01-01", "catalog", MINIMUM_S)
     assert MINIMUM_S == 60
     assert price.cost_usd(1) == price.cost_usd(60) == pytest.approx(0.06)
     assert price.cost_usd(90) == pytest.approx(0.09)
 
 
-def test_a_measured_run_costs_its_time() -> None:
-    assert as_measured(3.6, "", "table").cost_usd(1) == pytest.approx(0.001)
-
-
 def test_every_machine_of_a_cluster_is_paid() -> None:
-    price = cluster_price(Catalog.load()["m5.large"], 4)
+    price = Catalog.load()["m5.large"].price.times(4)
     assert price.usd_per_h == pytest.approx(0.384)
     assert price.cost_usd(1) == pytest.approx(4 * 0.096 / 60)
     assert price.date == Catalog.load()["m5.large"].price.date

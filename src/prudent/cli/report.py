@@ -17,7 +17,7 @@ from prudent.cli.options import AsJson
 from prudent.core.errors import BadInput, PrudentError
 from prudent.tuning.job_file import JobFile
 from prudent.tuning.jobs.job import Job
-from prudent.tuning.journal import read_facts
+from prudent.tuning.journal import Journal
 from prudent.tuning.problem import Problem
 from prudent.tuning.result import Result
 from prudent.tuning.study.study import Study
@@ -91,7 +91,7 @@ def report(
 
 def _as_recorded(said: JobFile, job: Job, journal: Path) -> tuple[JobFile, Result]:
     """The study in a journal; what was said on its command line then counts more than the file."""
-    facts = read_facts(journal)
+    facts = Journal.read(journal)
     header = facts[0]
     if header.get("job") != job.fingerprint():
         raise BadInput(f'"{journal}" is the journal of another study: the job has changed; set it as it was.')

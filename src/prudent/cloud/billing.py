@@ -11,35 +11,11 @@ from typing import TYPE_CHECKING
 from prudent.core.money import ROUNDING_USD, Price
 
 if TYPE_CHECKING:
-    from prudent.cloud.catalog import Machine
     from prudent.cloud.leases.lease import Lease
     from prudent.cloud.leases.register import LeaseRegister
 
 MINIMUM_S = 60.0
 """AWS bills Linux on-demand machines per second, with a minimum of one minute each time one is started."""
-
-
-def on_demand(usd_per_h: float, date: str, source: str, minimum_s: float = MINIMUM_S) -> Price:
-    """The price of a machine that is rented for a run.
-
-    >>> on_demand(3.6, "2025-01-01", "catalog").cost_usd(10)
-    0.06
-    """
-    return Price(usd_per_h, date, source, minimum_s)
-
-
-def as_measured(usd_per_h: float, date: str, source: str) -> Price:
-    """The price of a run in a table of measured runs: price x time as it stands, no minimum.
-
-    >>> as_measured(3.6, "", "table runs.csv").cost_usd(10)
-    0.01
-    """
-    return Price(usd_per_h, date, source)
-
-
-def cluster_price(machine: Machine, count: int) -> Price:
-    """The price of `count` machines rented together; each is billed for the same seconds."""
-    return machine.price.times(count)
 
 
 _HALVINGS = 60
@@ -62,7 +38,7 @@ class RentalPeriod:
         return self.price.cost_usd(max(end_s - self.since_s, 0.0))
 
     def due_usd(self, at_s: float) -> float:
-        """What it will have cost in the end if it is gone at a moment: its billing minimum is due already."""
+        """Its final cost if it is given back at a moment; the billing minimum is due in any case."""
         if self.until_s is not None:
             return self.cost_usd(at_s)
         return self.price.cost_usd(max(at_s - self.since_s, self.price.minimum_s))
@@ -74,7 +50,7 @@ def cost_usd(periods: Iterable[RentalPeriod], at_s: float) -> float:
 
 
 def due_usd(periods: Iterable[RentalPeriod], at_s: float) -> float:
-    """What all will have cost in the end if those still held are gone at a moment."""
+    """The final cost of all, if those still held are given back at a moment."""
     return math.fsum(period.due_usd(at_s) for period in periods)
 
 
@@ -90,7 +66,7 @@ def affordable_s(
     give_back_s: float = 0.0,
     most_s: float = math.inf,
 ) -> float:
-    """How long from now all may stay if what they cost in the end, give-back included, is at most `usd`.
+    """How many seconds all may stay, if their final cost, give-back included, is to be at most `usd`.
 
     Below zero: they should have been given back already. Infinite: for as long as is asked (`most_s`), which
     is quickly told. Steps and minima of prices count: nobody stays into a minute that is not paid for.
@@ -159,7 +135,7 @@ class Bill:
 
     @classmethod
     def of_run(cls, register: LeaseRegister, run: str) -> Bill:
-        """From the register, which knows also what a process that was killed had rented."""
+        """By the register, which also knows the machines that a killed process had rented."""
         return cls.of(lease for lease in register.leases() if lease.run == run)
 
     def total_usd(self, now_s: float | None = None) -> float:

@@ -31,7 +31,7 @@ from importlib import resources
 from pathlib import Path
 
 from prudent.cloud import price_lists
-from prudent.cloud.billing import MINIMUM_S, on_demand
+from prudent.cloud.billing import MINIMUM_S
 from prudent.cloud.price_lists import PriceRow, parse_price_table, read_price_table
 from prudent.core.errors import BadInput, unknown
 from prudent.core.money import Price
@@ -172,7 +172,7 @@ def _fetched(path: Path, changed_ns: int) -> Catalog:
 
 
 def _machine(row: PriceRow, known: Machine | None, source: str) -> Machine:
-    """A row made whole: by the machine it overrides, else by what an unknown machine is taken for."""
+    """A row with its gaps filled by the machine it overrides, else by the estimate for an unknown one."""
     base = known or _unknown_machine(row.name, row.family)
     vcpus = row.vcpus or base.vcpus
     speed = row.speed or base.speed
@@ -184,7 +184,7 @@ def _machine(row: PriceRow, known: Machine | None, source: str) -> Machine:
         family=row.family or base.family,
         gpus=base.gpus if row.gpus is None else row.gpus,
         gpu=row.gpu or base.gpu,
-        price=on_demand(
+        price=Price(
             row.price_usd_per_h,
             row.date or "",
             source,

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from prudent.cloud.billing import cluster_price
 from prudent.cloud.catalog import Catalog, Machine, cluster_text, parse_cluster
 from prudent.core.errors import BadInput, unknown
 from prudent.core.money import Price
@@ -130,7 +129,7 @@ class MachineParameter:
     def price(self, value: Any) -> Price:
         """The price of the whole cluster, with the billing minimum of its machines."""
         count, machine = self.cluster(value)
-        return cluster_price(machine, count)
+        return machine.price.times(count)
 
     @property
     def fact_names(self) -> tuple[str, ...]:

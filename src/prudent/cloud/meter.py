@@ -11,7 +11,6 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Protocol, Self
 
 from prudent.cloud.billing import RentalPeriod, affordable_s, due_usd, usd_per_s
@@ -69,7 +68,7 @@ class Meter:
             self._metered = (*self._metered, rental)
 
     def note_release_time(self, took_s: float) -> None:
-        """Giving machines back took so long: that much is kept back from now on."""
+        """Giving machines back took `took_s`; from now on the money for as long is kept back."""
         with self._lock:
             self._ending_s = max(self._ending_s, took_s)
 
@@ -80,18 +79,18 @@ class Meter:
 
     @property
     def usd_per_s(self) -> float:
-        """What a second of all machines costs that are there now, or were ordered."""
+        """What one second of all machines that run or are ordered costs."""
         return usd_per_s(self._periods())
 
     def spent_usd(self, later_s: float = 0.0) -> float:
-        """What was paid until now, billing minimums included; or will have been so much later."""
+        """What is paid by now, or will be `later_s` from now, billing minimums included."""
         leases = (lease for one in self._metered if (lease := one.record) is not None)
         now_s = self._clock() + later_s
         return self.earlier_usd + math.fsum(lease.cost_usd(now_s) for lease in leases)
 
-    def committed_usd(self, later_s: float = 0.0) -> float:
-        """What will have been paid in the end if everything is given back so much later."""
-        return self.earlier_usd + due_usd(self._periods(), self._clock() + later_s + self._ending_s)
+    def committed_usd(self) -> float:
+        """What will have been paid in the end if everything is given back now."""
+        return self.earlier_usd + due_usd(self._periods(), self._clock() + self._ending_s)
 
     @property
     def left_usd(self) -> float:
@@ -99,9 +98,9 @@ class Meter:
         return max(self.allowed_usd - self.committed_usd(), 0.0)
 
     def lasts_s(self, usd: float | None = None) -> float:
-        """In how many seconds all machines must be given back so that no more than `usd` is paid in the end.
+        """In how many seconds all machines must be given back, so that at most `usd` is paid in all.
 
-        0 where that is so now; inf where there are no machines. Without `usd` it is what is allowed.
+        0: now; inf: there are no machines. Without `usd` it is the money that the meter allows.
         """
         allowed_usd = (self.allowed_usd if usd is None else usd) - self.earlier_usd
         periods, now_s = self._periods(), self._clock()
@@ -115,12 +114,12 @@ class Meter:
         return max(until_s - now_s, 0.0)
 
     def least_usd(self, price: Price, count: int = 1) -> float:
-        """What the shortest use of so many machines costs: nobody who has less can order them."""
+        """What the shortest use of `count` machines costs: with less money they cannot be ordered."""
         shortest_s = max(price.minimum_s, price.overhead_s, self._ending_s)
         return count * price.cost_usd(shortest_s)
 
     def most_usd_per_h(self, price: Price, count: int = 1) -> float | None:
-        """Up to which price, each, the money left pays for `count` more machines; None: whatever it is.
+        """The highest price per machine at which the money left pays for `count` more; None: any price.
 
         For the provider: prices change between an offer and the launch.
         """
@@ -142,9 +141,8 @@ class Meter:
 class BudgetGuard:
     """Gives machines back before the money for them is gone, whatever everybody else is busy with.
 
-    `with BudgetGuard(meter, give_back) as guard:` around all that is done with them; `guard.acted` tells
-    whether it
-    had to.
+    `with BudgetGuard(meter, give_back) as guard:` goes around all that is done with the machines;
+    `guard.acted` tells whether it gave them back.
     """
 
     def __init__(self, meter: Meter, give_back: Callable[[], None]) -> None:
@@ -160,9 +158,7 @@ class BudgetGuard:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 

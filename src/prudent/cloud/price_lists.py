@@ -9,10 +9,9 @@ prices/aws-eu-west-1-spot-2026-11-17.csv    what spot machines cost, and when
 from __future__ import annotations
 
 import csv
+import io
 import math
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from prudent.cloud.home_folder import default_home
 from prudent.core.errors import BadInput, unknown
+from prudent.core.files import write_whole
 from prudent.core.money import Price
 
 REQUIRED = ("name", "price_usd_per_h")
@@ -176,30 +176,28 @@ def price_list_folder(home: Path | None = None) -> Path:
     return (home or default_home()) / "prices"
 
 
-def latest_price_list(region: str | None = None, home: Path | None = None) -> Path | None:
+def latest_price_list(region: str | None = None) -> Path | None:
     """The newest list of on-demand prices: of one region, or of any; None where none was fetched."""
     try:
-        names = sorted(path.name for path in price_list_folder(home).iterdir())
+        names = sorted(path.name for path in price_list_folder().iterdir())
     except OSError:
         return None
     found = [(match["date"], name) for name in names if (match := _NAME.fullmatch(name)) is not None
              and not match["region"].endswith("-spot") and region in (None, match["region"])]  # fmt: skip
-    return price_list_folder(home) / max(found)[1] if found else None
+    return price_list_folder() / max(found)[1] if found else None
 
 
 def write_price_list(
     name: str, columns: Sequence[str], rows: Iterable[Sequence[object]], home: Path | None
 ) -> Path:
     """Write a list whole or not at all; one of the same name is replaced."""
-    path = price_list_folder(home) / name
+    path, text = price_list_folder(home) / name, io.StringIO()
+    table = csv.writer(text)
+    table.writerow(columns)
+    table.writerows(rows)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-        with open(handle, "w", newline="", encoding="utf-8") as file:
-            table = csv.writer(file)
-            table.writerow(columns)
-            table.writerows(rows)
-        os.replace(fresh, path)
+        write_whole(path, text.getvalue())
     except OSError as error:
         raise BadInput(
             f"Cannot write the price list {path} ({error.strerror}); name another folder with PRUDENT_HOME."

@@ -3,8 +3,8 @@
 A study or a worker that is killed cannot clean up: its commands would go on, cost money that nobody counts
 and write the same files as their repetitions. So each has one small guard process, which is told of every
 command: its process group, or a word in its environment (a cookie) that all its descendants carry. When the
-pipe from its owner breaks it kills those that are left, and notes when. It also ends a command at a
-given moment, however busy its owner is then.
+pipe from its owner breaks it kills those that are left, and writes down when. It also kills a command at
+a given moment, however busy its owner is then.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class ProcessGuard:
     def watch_cookie(self, cookie: str, note: Path | None = None) -> None:
         """Kill whoever has this word in its environment if this process ends before `forget_cookie`.
 
-        It can be told before anything is started. `note` is where to write when all were gone.
+        It may be called before anything is started. `note` is the file for the moment in which all were gone.
         """
         self._tell(f"cookie {cookie}", watched=True, note=note)
 
@@ -130,13 +130,13 @@ class ProcessGuard:
         self._tell(f"cookie {cookie}", watched=False)
 
     def kill_at(self, cookie: str, moment_s: float) -> None:
-        """Kill who carries a watched cookie at this moment of the monotonic clock; a later call moves it."""
+        """Kill the carriers of a watched cookie at this moment (monotonic clock); a later call moves it."""
         self._due_s[cookie] = moment_s
         with self._lock:
             self._write(f"@ cookie {cookie} {moment_s!r}\n")
 
     def follow(self, other: ProcessGuard) -> None:
-        """Watch what another one did that is no more."""
+        """Watch what another guard watched that has ended."""
         for who, note in dict(other._watched).items():
             self._tell(who, watched=True, note=note)
         for cookie, moment_s in dict(other._due_s).items():
@@ -170,7 +170,7 @@ _starting = threading.Lock()
 def process_guard() -> ProcessGuard:
     """This process's guard, started when first asked for; a fork gets its own.
 
-    One for all threads: a second one would be dropped, and with it what it watches would be ended.
+    All threads share one: a second guard would be dropped, and would then kill what it watches.
     """
     with _starting:
         found = _guards.get(os.getpid())

@@ -98,7 +98,7 @@ class ProcessTree:
     def end(self, grace_s: float) -> tuple[float, float]:
         """Ask everything to stop, and kill what is left after the grace time; answers as `end` does.
 
-        Its group hears of it at once: to find what else belongs to it takes a look at all processes.
+        Its group gets the signal at once; finding what else belongs to it means looking at all processes.
         """
         with self._lock:
             self._ending = True
@@ -123,7 +123,7 @@ class ProcessTree:
             self._signal(members, number)
 
     def _signal_group(self, number: signal.Signals) -> bool:
-        """Send it to the group in one stroke; False where nobody is left to bear its number."""
+        """Signal the whole group; False if its first process was reaped: another may have its number."""
         with self._lock:
             if not self._reaped:
                 with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -20,7 +20,6 @@ from pathlib import Path
 from prudent.cloud.home_folder import default_home
 from prudent.core.errors import BadInput
 
-RUN_KINDS = ("tune", "train", "execute", "serve")
 _FILE = "spending.jsonl"
 
 
@@ -54,7 +53,7 @@ class DailySpending:
 
 
 class SpendingLog:
-    """The book of one folder. Safe for several processes at once."""
+    """The log of one folder. Safe for several processes at once."""
 
     def __init__(self, home: Path | None = None) -> None:
         self._path = (home or default_home()) / _FILE
@@ -93,7 +92,7 @@ class SpendingLog:
 
 
 class RunSpending:
-    """One run's lines in the book. A book that cannot be written is told once, and ends no run.
+    """One run's records in the log. If the log cannot be written, that is told once and the run goes on.
 
     `place` is where the run keeps its journal or its results: a run that is resumed there is the same run.
     """
@@ -129,7 +128,7 @@ class RunSpending:
 
 
 def daily_spending(lines: Iterable[SpendingRecord], since_day: str = "") -> list[DailySpending]:
-    """Totals of runs as money of days.
+    """What runs have cost in all, as what they cost on each day.
 
     >>> first = SpendingRecord(0.0, "tune", "wine", "a", 1.0, forecast_usd=5.0)
     >>> second = SpendingRecord(90_000.0, "tune", "wine", "a", 1.5)
@@ -156,7 +155,7 @@ def daily_spending(lines: Iterable[SpendingRecord], since_day: str = "") -> list
 
 
 def _readable_records(text: str) -> Iterator[SpendingRecord]:
-    """A torn or strange line is left out: others count on theirs."""
+    """The records in a text; a line that is torn or cannot be read is left out."""
     for line in text.splitlines():
         try:
             said = json.loads(line)

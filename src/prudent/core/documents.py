@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
@@ -178,6 +179,22 @@ def read_yaml(text: str) -> Any:
     finally:
         if loader is not None:
             loader.dispose()
+
+
+def read_yaml_file(path: Path, what: str, if_missing: str = "check the path.") -> tuple[Any, KeyPath]:
+    """What the YAML file at `path` says, and the place to name in complaints about it.
+
+    Complaints call the file `what`, such as "job file".
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise BadInput(f'There is no {what} "{path}"; {if_missing}') from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f'Cannot read the {what} "{path}" ({error}); give a YAML file in UTF-8.') from error
+    where = KeyPath(path.name)
+    with where:
+        return read_yaml(text), where
 
 
 def _check_depth(text: str) -> None:

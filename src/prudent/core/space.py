@@ -60,6 +60,7 @@ small, large.
             raise BadInput(f'Parameter "{twice}" is given twice; rename or remove one.')
         self._encoder = Encoder(self.parameters)
         self._factual = [p for p in self.parameters if hasattr(p, "facts") and hasattr(p, "fact_names")]
+        self._asked: list[Parameter] = []
         self._facts: dict[tuple[str, Value], Mapping[str, Value]] = {}
         self._rule = self._bound(Rule.parse(rule) if isinstance(rule, str) else rule)
         self._stages = self._staged()
@@ -135,6 +136,11 @@ small, large.
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._parameters)
+
+    @property
+    def fact_names(self) -> tuple[str, ...]:
+        """The names of what parameters know about their values, like `cluster.vcpus`."""
+        return tuple(f"{p.name}.{fact}" for p in self._factual for fact in getattr(p, "fact_names", ()))
 
     def __getitem__(self, name: str) -> Parameter:
         if name not in self._parameters:
@@ -258,16 +264,15 @@ small, large.
     def _bound(self, rule: Rule | Condition | None) -> Rule | Condition | None:
         if not isinstance(rule, Rule):
             return rule
-        facts = (f"{p.name}.{fact}" for p in self._factual for fact in getattr(p, "fact_names", ()))
 
         def check(name: str, text: str) -> None:
             meant = self._parameters[name].check(text) if name in self._parameters else text
             if meant != text:
                 raise BadInput(f"The rule compares {name} with {text!r}; write the value as {meant!r}.")
 
-        bound = rule.bind([*self.names, *facts], check)
+        bound = rule.bind([*self.names, *self.fact_names], check)
         asked = {name.split(".")[0] for name in rule.names if "." in name}
-        self._factual = [p for p in self._factual if p.name in asked]
+        self._asked = [p for p in self._factual if p.name in asked]
         return bound
 
     def _staged(self) -> list[list[Condition]]:
@@ -286,12 +291,18 @@ small, large.
         conditions = self._stages[depth]
         if not conditions:
             return True
-        known = self._with_facts(configuration) if self._factual else configuration
+        known = self._extended(configuration, self._asked) if self._asked else configuration
         return all(condition(known) for condition in conditions)
 
-    def _with_facts(self, configuration: Mapping[str, Value]) -> dict[str, Value]:
+    def with_facts(self, configuration: Mapping[str, Value]) -> dict[str, Value]:
+        """A canonical configuration, and what its parameters know about their values (`fact_names`)."""
+        return self._extended(configuration, self._factual)
+
+    def _extended(
+        self, configuration: Mapping[str, Value], parameters: Iterable[Parameter]
+    ) -> dict[str, Value]:
         known = dict(configuration)
-        for parameter in self._factual:
+        for parameter in parameters:
             if parameter.name in configuration:
                 known.update(self._facts_of(parameter, configuration[parameter.name]))
         return known

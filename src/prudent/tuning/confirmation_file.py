@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput, PrudentError, RunFailed
+from prudent.core.files import write_whole
 from prudent.core.ledger import LedgerEntry
 from prudent.core.money import Price
 from prudent.core.space import Space
@@ -130,17 +130,10 @@ class ConfirmationFile:
     def _write(self, runs: Iterable[ConfirmationRun]) -> None:
         """Whole or not at all."""
         said = {"format": FORMAT, "runs": [kept.to_dict() for kept in runs]}
-        part = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        text = json.dumps(said, indent=2, ensure_ascii=False, allow_nan=False, default=float)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with part.open("w", encoding="utf-8") as file:
-                    json.dump(said, file, indent=2, ensure_ascii=False, allow_nan=False, default=float)
-                    file.flush()
-                    os.fsync(file.fileno())
-                part.replace(self.path)
-            finally:
-                part.unlink(missing_ok=True)
+            write_whole(self.path, text, durable=True)
         except OSError as error:
             raise RunFailed(
                 f'Cannot write "{self.path}" ({error.strerror}); free some disk space, or '

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from prudent.core.documents import KeyPath, read_yaml
+from prudent.core.documents import KeyPath, read_yaml_file
 from prudent.core.errors import BadInput, did_you_mean, unknown
 from prudent.core.units import USD, parse_in
 from prudent.tuning.goal import Goal
@@ -50,17 +50,7 @@ class JobFile:
     def read(cls, path: str | Path) -> JobFile:
         """The job file at `path`."""
         path = Path(path)
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except FileNotFoundError:
-            raise BadInput(f'There is no job file "{path}"; check the path.') from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(
-                f'Cannot read the job file "{path}" ({error}); give a YAML file in UTF-8.'
-            ) from error
-        where = KeyPath(path.name)
-        with where:
-            said = read_yaml(text)
+        said, where = read_yaml_file(path, "job file")
         return cls.parse(said, path.resolve().parent, path.stem, where)
 
     @classmethod

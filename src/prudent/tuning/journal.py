@@ -1,149 +1,58 @@
-"""The journal of a study, an append-only file, and what it tells of earlier sessions."""
+"""The journal of a study, and what it tells of earlier sessions."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from prudent.core.documents import KeyPath
-from prudent.core.errors import BadInput, RunFailed
+from prudent.core.errors import BadInput
+from prudent.core.journal import Fact, JournalFile, plain
 from prudent.core.ledger import LedgerEntry
 from prudent.core.space import Space
 from prudent.tuning.problem import Problem
 from prudent.tuning.trial import FAILED, PendingTrial, Proposal, Trial
 
-Fact = dict[str, Any]
-
-FORMAT = 1
 _ANOTHER = "set it as it was, or begin another journal."
 
 
-class Journal:
-    """A file of JSON lines, opened by one study at a time.
+class Journal(JournalFile):
+    """The journal of a study.
 
-    A line is a fact: `study` (what is studied, first), `asked` (a trial begins), `extended` (more money
-    is put aside for it), `told` (it ended, with its charge). A last line that was torn by a crash is cut
-    off when the file is opened.
+    Its facts are `study` (what is studied, first), `asked` (a trial begins), `extended` (more money is put
+    aside for it), `told` (it ended, with its charge) and those of docs/reference/journal.md.
     """
 
-    def __init__(self, path: Path, file: BinaryIO, facts: list[Fact]) -> None:
-        self.path = path
-        self.facts = facts
-        self._file = file
+    first, version_key = "study", "format"
+    foreign = '"{}" is not a journal of a study; give the file that "prudent tune" wrote, or name a new one.'
+    busy = 'Another process is running the study "{}"; wait for it or stop it.'
 
     @classmethod
     def open(cls, path: str | Path, header: Mapping[str, Any], resume: bool) -> Journal:
         """Begin a journal, or take one up again; it must be of the same study as `header`."""
         path = Path(path)
-        if path.exists() and not path.is_file():
-            raise BadInput(f'"{path}" is not an ordinary file; name one that a journal can be written to.')
-        exists = path.exists() and path.stat().st_size > 0
-        if exists and not resume:
+        if path.is_file() and path.stat().st_size > 0 and not resume:
             raise BadInput(f'"{path}" holds a study already; continue with --resume or name another file.')
+        journal = cls(path)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = path.open("a+b", buffering=0)
-        except OSError as error:
-            raise BadInput(
-                f'Cannot write the journal "{path}" ({error.strerror}); choose a folder you may write to.'
-            ) from error
-        try:
-            _lock(file, path)
-            facts = _read_and_repair(file, path)
-            journal = cls(path, file, facts)
-            if facts:
-                _check_header(facts[0], header, path)
+            if journal.facts:
+                _check_header(journal.facts[0], header, path)
             else:
-                journal.write({"fact": "study", "format": FORMAT, **header})
-                _sync_folder(path.parent)
+                journal.facts.append({**cls.header(), **header})
+                journal.write(journal.facts[0])
         except BaseException:
-            file.close()
+            journal.close()
             raise
         return journal
 
-    def write(self, fact: Fact) -> None:
-        """Append a fact; when this returns it is on the disk."""
-        line = json.dumps(fact, ensure_ascii=False, allow_nan=False, default=_plain).encode() + b"\n"
-        start = self._file.seek(0, os.SEEK_END)
-        try:
-            written = 0
-            while written < len(line):
-                written += self._file.write(line[written:])
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            _cut_off(self._file, start)
-            raise RunFailed(
-                f'Cannot write to the journal "{self.path}" ({error.strerror}); free some disk space and '
-                "continue with --resume, everything recorded so far is kept."
-            ) from error
-        self.facts.append(fact)
-
-    def close(self) -> None:
-        self._file.close()
-
-    def __enter__(self) -> Journal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def read_facts(path: str | Path) -> list[Fact]:
-    """The facts of a finished or interrupted study, for reports and warm starts."""
-    path = Path(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise BadInput(f'Cannot read the journal "{path}" ({error.strerror}); check the path.') from error
-    facts, _ = _parse(data, path)
-    if not facts or facts[0].get("fact") != "study":
-        raise BadInput(f'"{path}" is not a journal of a study; give the file that "prudent tune" wrote.')
-    return facts
-
-
-def _read_and_repair(file: BinaryIO, path: Path) -> list[Fact]:
-    file.seek(0)
-    data = file.read()
-    facts, intact = _parse(data, path)
-    if intact < len(data):
-        _cut_off(file, intact)
-    return facts
-
-
-def _parse(data: bytes, path: Path) -> tuple[list[Fact], int]:
-    """The facts and how many bytes they take; a torn last line is left out, damage elsewhere refused."""
-    facts: list[Fact] = []
-    intact = 0
-    for number, line in enumerate(_lines(data), start=1):
-        try:
-            fact = json.loads(line) if line.endswith(b"\n") else None
-        except ValueError:
-            fact = None
-        if not isinstance(fact, dict):
-            if intact + len(line) < len(data):
-                raise BadInput(f'Line {number} of "{path}" is damaged; restore the file from a copy.')
-            break
-        facts.append(fact)
-        intact += len(line)
-    return facts, intact
-
-
-def _lines(data: bytes) -> Iterator[bytes]:
-    return iter(data.splitlines(keepends=True))
-
 
 def _check_header(found: Fact, expected: Mapping[str, Any], path: Path) -> None:
-    if found.get("fact") != "study":
-        raise BadInput(f'"{path}" is not a journal of a study; name another file.')
-    if found.get("format") != FORMAT:
-        raise BadInput(f'"{path}" has format {found.get("format")}; this version reads format {FORMAT}.')
-    wanted = json.loads(json.dumps(dict(expected), default=_plain))
+    wanted = json.loads(json.dumps(dict(expected), default=plain))
     if not wanted.get("known"):
         wanted.pop("known", None)  # the journal remembers what it was handed in; nobody needs to say it again
     for name, value in wanted.items():
@@ -158,14 +67,6 @@ def _check_header(found: Fact, expected: Mapping[str, Any], path: Path) -> None:
         )
 
 
-def _plain(value: object) -> object:
-    """numpy scalars as plain numbers."""
-    item = getattr(value, "item", None)
-    if item is None:
-        raise TypeError(f"{value!r} cannot be written to a journal")
-    return item()
-
-
 @contextlib.contextmanager
 def study_lock(path: Path) -> Iterator[None]:
     """Keep other processes from this study, after it ended, while something more is done for it."""
@@ -174,31 +75,8 @@ def study_lock(path: Path) -> Iterator[None]:
     except OSError as error:
         raise BadInput(f'Cannot read the journal "{path}" ({error.strerror}); check the path.') from error
     with file:
-        _lock(file, path)
+        Journal.lock(file, path)
         yield
-
-
-def _lock(file: BinaryIO, path: Path) -> None:
-    import fcntl
-
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise BadInput(f'Another process is running the study "{path}"; wait for it or stop it.') from error
-
-
-def _sync_folder(folder: Path) -> None:
-    """The name of a new file is on the disk only after its folder is."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _cut_off(file: BinaryIO, size: int) -> None:
-    file.truncate(size)
-    file.seek(0, os.SEEK_END)
 
 
 @dataclass
@@ -290,7 +168,8 @@ def earlier_trials(path: str | Path, space: Space) -> list[Trial]:
     path = Path(path)
     with KeyPath(str(path)):
         try:
-            told = [Trial.from_dict(fact["trial"]) for fact in read_facts(path) if fact.get("fact") == "told"]
+            facts = Journal.read(path)
+            told = [Trial.from_dict(fact["trial"]) for fact in facts if fact.get("fact") == "told"]
         except (KeyError, TypeError) as error:
             raise BadInput(f"A trial lacks {error}; restore the file from a copy.") from error
         trials = [trial for trial in told if trial.status != FAILED or trial.time_s > 0]

@@ -275,9 +275,6 @@ def test_what_goes_last_is_told_to_both(machine: Path, tmp_path: Path, clock: Cl
         "switch.sh", "folder", "A=b c", dead_mans_switch.CLEAN, "lock dir"
     )
     assert "A='b c' setsid sh switch.sh watch folder 'A=b c' clean 'lock dir' </dev/null" in command
-    assert dead_mans_switch.end_command(
-        "switch.sh", "folder", "A=b c", dead_mans_switch.CLEAN, "lock dir"
-    ) == ("sh switch.sh end folder 'A=b c' clean 'lock dir'")
     _watch(machine, clock, dead_mans_switch.CLEAN, str(lock))
     assert eventually(lambda: not lock.exists())
 

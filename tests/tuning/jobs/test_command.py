@@ -16,7 +16,6 @@ import pytest
 from prudent.cloud.processes import ProcessInfo
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.space import Space
-from prudent.tuning.jobs import pid_files as leftovers
 from prudent.tuning.jobs.command import CommandJob, CommandRun
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Outcome, Progress
 
@@ -288,7 +287,7 @@ def test_a_full_disk_before_the_run_is_said_before_it(tmp_path: Path, monkeypatc
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(leftovers.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(RunFailed, match=r"trial-0003\.pid \(No space left on device\); free some space"):
         start(f"touch {tmp_path}/ran", tmp_path)
     assert not (tmp_path / "ran").exists()
@@ -304,7 +303,7 @@ def test_a_disk_that_fills_while_it_starts_leaves_nothing_running(tmp_path: Path
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         replace(*paths)
 
-    monkeypatch.setattr(leftovers.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(RunFailed):
         start("sleep 1000", tmp_path, environment={"MARK": str(tmp_path)})
     assert len(calls) == 2

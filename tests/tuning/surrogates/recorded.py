@@ -25,7 +25,7 @@ from prudent.tuning.surrogates.product_gp import (
     stratified_normals,
     stretch_moves,
 )
-from prudent.tuning.surrogates.trees import CUTS, Trees
+from prudent.tuning.surrogates.trees import Trees
 
 Array = np.ndarray[Any, Any]
 Answers = dict[str, Array]
@@ -41,15 +41,14 @@ def data(count: int, levels: int | None = None) -> tuple[Array, Array]:
     return X, np.sin(4 * X[:, 0]) + X[:, 1] * X[:, 2] - X[:, 2]
 
 
-def forest(cuts: str, count: int, levels: int | None, **how: Any) -> Answers:
+def forest(count: int, levels: int | None = None) -> Answers:
     X, y = data(count, levels)
     pool = data(count + 6)[0][count:] * (levels or 1)
-    trees = Trees.fit(X, y, rng_for(3), 6, cuts=cuts, **how)
+    trees = Trees.fit(X, y, rng_for(3), 6)
     mean, std = trees.predict(pool)
     answers = {"mean": mean, "std": std}
-    for name, ask in (("fantasies", trees.fantasies), ("conditioned", trees.conditioned)):
-        after, after_std = ask(pool[:2], np.array([3.0, -2.0]), pool)
-        answers |= {name: after, f"{name}_std": after_std}
+    after, after_std = trees.fantasies(pool[:2], np.array([3.0, -2.0]), pool)
+    answers |= {"fantasies": after, "fantasies_std": after_std}
     several = trees.fantasies(np.stack([pool[:3], pool[3:]]), np.array([[1.0, 2.0, 3.0], [0, 0, -4.0]]), pool)
     return answers | {"several": several[0], "several_std": several[1]}
 
@@ -86,10 +85,9 @@ def walkers(count: int) -> Answers:
 
 
 CASES: dict[str, Callable[[], Answers]] = {
-    **{f"trees {cuts}": lambda cuts=cuts: forest(cuts, 90, None) for cuts in CUTS},
-    **{f"trees {cuts}, ties": lambda cuts=cuts: forest(cuts, 40, 4, min_leaf=2) for cuts in CUTS},
-    "trees without bootstrap": lambda: forest("between", 20, None, bootstrap=False),
-    "trees that draw nothing": lambda: forest("middle", 1, None),
+    "trees": lambda: forest(90),
+    "trees, ties": lambda: forest(40, 4),
+    "trees that draw nothing": lambda: forest(1),
     "settings": lambda: settings(9),
     "settings of many": lambda: settings(125),
     "product settings": lambda: product_settings(10, FractionShape(power=1.0)),

@@ -198,7 +198,7 @@ def test_nothing_is_ever_certain() -> None:
     assert belief.std == pytest.approx([math.sqrt(1e-9 / 1.5) * 5e-5], rel=1e-6)
     same = np.zeros((1, 1), np.int64)
     assert belief.given(same, np.full((1, 1), 50.0))[1][0] == pytest.approx(belief.std, rel=1e-6)
-    sure = GPComponent(np.ones(1), 0.0, np.empty((0, 0)), np.empty(0), np.empty((0, 1)), 1e-11, 1.0)
+    sure = GPComponent(np.ones(1), 0.0, np.empty(0), np.empty((0, 1)), 1e-11, 1.0)
     known = GaussianProcess([sure], Standardization(0.0, 1.0), X)
     assert known.std == pytest.approx([1e-5])
     assert known.given(same, np.zeros((1, 1)))[1] == pytest.approx(np.array([[1e-5]]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from prudent.core.errors import BadInput
 from prudent.core.seeds import rng_for
-from prudent.tuning.surrogates.trees import CUTS, Trees
+from prudent.tuning.surrogates.trees import Trees
 
 Array = np.ndarray[Any, Any]
 FLOOR = 1e-9
@@ -40,11 +39,6 @@ def samples(draw: st.DrawFn) -> tuple[Array, Array]:
     return X, np.round(y, 1) if draw(st.booleans()) else y
 
 
-trees_settings = st.fixed_dictionaries(
-    {"cuts": st.sampled_from(sorted(CUTS)), "bootstrap": st.booleans(), "min_leaf": st.integers(1, 3)}
-)
-
-
 def smooth(X: Array) -> Array:
     answer: Array = np.exp(1.5 * X[:, 0] - 2 * X[:, 1]) + np.sin(3 * X[:, 2]) * X[:, 3] + X[:, 4] ** 2
     return answer
@@ -55,13 +49,11 @@ def r2(y: Array, predicted: Array) -> float:
 
 
 @settings(deadline=None, max_examples=80)
-@given(samples(), trees_settings, st.integers(1, 12))
-def test_answers_stay_within_what_was_seen(
-    data: tuple[Array, Array], how: dict[str, Any], n_trees: int
-) -> None:
+@given(samples(), st.integers(1, 12))
+def test_answers_stay_within_what_was_seen(data: tuple[Array, Array], n_trees: int) -> None:
     X, y = data
     Xc = np.vstack([X, X[:3] + 0.3, X[:3] * 50 - 100])
-    trees = Trees.fit(X, y, rng_for(1, "t"), n_trees, variance_floor=FLOOR, **how)
+    trees = Trees.fit(X, y, rng_for(1, "t"), n_trees, variance_floor=FLOOR)
     answers = answers_of(trees, Xc)
     mean, std = trees.predict(Xc)
     assert answers.shape == (n_trees, len(Xc))
@@ -73,19 +65,17 @@ def test_answers_stay_within_what_was_seen(
 
 
 @settings(deadline=None, max_examples=80)
-@given(samples(), trees_settings, st.integers(1, 3), st.integers(0, 2**32))
-def test_fantasies_are_refits_to_the_last_bit(
-    data: tuple[Array, Array], how: dict[str, Any], q: int, seed: int
-) -> None:
+@given(samples(), st.integers(1, 3), st.integers(0, 2**32))
+def test_fantasies_are_refits_to_the_last_bit(data: tuple[Array, Array], q: int, seed: int) -> None:
     X, y = data
     rng = np.random.default_rng(seed)
     pool = np.vstack([X, X + rng.normal(size=X.shape)])
     Xf = pool[rng.integers(len(pool), size=(6, q))]
     yf = rng.choice(y, size=(6, q)) + rng.integers(-1, 2, size=(6, q)) * y.std()
-    mean, std = Trees.fit(X, y, rng_for(seed), variance_floor=FLOOR, **how).fantasies(Xf, yf, pool)
+    mean, std = Trees.fit(X, y, rng_for(seed), variance_floor=FLOOR).fantasies(Xf, yf, pool)
     for i in range(6):
         more = np.vstack([X, Xf[i]]), np.append(y, yf[i])
-        expected = Trees.fit(*more, rng_for(seed), variance_floor=FLOOR, **how).predict(pool)
+        expected = Trees.fit(*more, rng_for(seed), variance_floor=FLOOR).predict(pool)
         np.testing.assert_array_equal(mean[i], expected[0])
         np.testing.assert_allclose(std[i], expected[1], rtol=1e-12)
 
@@ -100,21 +90,17 @@ def test_a_bootstrap_that_drew_nothing_gives_way_to_a_fantasy() -> None:
 
 
 @settings(deadline=None, max_examples=40)
-@given(samples(), trees_settings, st.randoms(use_true_random=False))
-def test_order_of_candidates_and_fantasies_is_nothing(
-    data: tuple[Array, Array], how: dict[str, Any], random: Any
-) -> None:
+@given(samples(), st.randoms(use_true_random=False))
+def test_order_of_candidates_and_fantasies_is_nothing(data: tuple[Array, Array], random: Any) -> None:
     X, y = data
-    trees = Trees.fit(X, y, rng_for(3), **how)
+    trees = Trees.fit(X, y, rng_for(3))
     shuffle = np.array(random.sample(range(len(X)), len(X)))
     mean, std = trees.predict(X)
     np.testing.assert_array_equal(trees.predict(X[shuffle]), (mean[shuffle], std[shuffle]))
-    for ask in (trees.fantasies, trees.conditioned):
-        means, _ = ask(X, y + 1, X)
-        np.testing.assert_array_equal(
-            ask(X[shuffle], y[shuffle] + 1, X[shuffle])[0], means[shuffle][:, shuffle]
-        )
-        np.testing.assert_array_equal(ask(X[:1], y[:1] + 1, X)[0], means[:1])
+    means, _ = trees.fantasies(X, y + 1, X)
+    shuffled, _ = trees.fantasies(X[shuffle], y[shuffle] + 1, X[shuffle])
+    np.testing.assert_array_equal(shuffled, means[shuffle][:, shuffle])
+    np.testing.assert_array_equal(trees.fantasies(X[:1], y[:1] + 1, X)[0], means[:1])
 
 
 def test_seed_decides_and_threads_do_not() -> None:
@@ -129,92 +115,48 @@ def test_seed_decides_and_threads_do_not() -> None:
     assert not np.array_equal(Trees.fit(X, y, rng_for(2)).predict(X)[0], trees.predict(X)[0])
 
 
-@pytest.mark.parametrize("cuts", sorted(CUTS))
-def test_corners(cuts: str) -> None:
-    one = Trees.fit(np.array([[1.0, 2.0]]), np.array([5.0]), rng_for(1), cuts=cuts, variance_floor=0.04)
+def test_corners() -> None:
+    one = Trees.fit(np.array([[1.0, 2.0]]), np.array([5.0]), rng_for(1), variance_floor=0.04)
     mean, std = one.predict(np.array([[0.0, 0.0], [9.0, 9.0]]))
     assert mean.tolist() == [5.0, 5.0]
     assert std == pytest.approx([0.2, 0.2])
     line = np.arange(20.0)[:, None]
-    constant = Trees.fit(line, np.full(20, 3.3), rng_for(1), cuts=cuts)
+    constant = Trees.fit(line, np.full(20, 3.3), rng_for(1))
     assert set(constant.predict(line)[0]) == {3.3}
     assert (constant.predict(line)[1] > 0).all()
-    twins = Trees.fit(np.ones((6, 2)), np.array([1.0, 1, 1, 3, 3, 3]), rng_for(1), 400, cuts=cuts)
+    twins = Trees.fit(np.ones((6, 2)), np.array([1.0, 1, 1, 3, 3, 3]), rng_for(1), 400)
     assert twins.predict(np.ones((1, 2)))[0][0] == pytest.approx(2.0, abs=0.1)
     assert one.predict(np.empty((0, 2)))[0].shape == (0,)
     assert one.fantasies(np.empty((0, 2)), np.empty(0), np.ones((3, 2)))[0].shape == (0, 3)
 
 
-def test_trees_without_bootstrap_know_their_samples() -> None:
-    X = rng_for(1).normal(size=(60, 3))
-    y = smooth(np.hstack([X, X]))
-    for cuts in CUTS:
-        np.testing.assert_allclose(Trees.fit(X, y, rng_for(2), cuts=cuts, bootstrap=False).predict(X)[0], y)
-
-
 def test_bootstrap_weights_are_poisson() -> None:
-    weight = Trees.fit(np.arange(2000.0)[:, None], np.zeros(2000), rng_for(4), 50).samples[3]
+    weight = Trees.fit(np.arange(2000.0)[:, None], np.zeros(2000), rng_for(4), 50).samples[2]
     assert weight.mean() == pytest.approx(1.0, abs=0.02)
     assert weight.var() == pytest.approx(1.0, abs=0.03)
     assert (weight == 0).mean() == pytest.approx(np.exp(-1), abs=0.01)
     assert np.abs(np.corrcoef(weight) - np.eye(50)).max() < 0.12
 
 
-def test_best_cut_is_found() -> None:
-    """One feature parts the answers cleanly; looking at all features every tree must cut there, half-way."""
+def test_one_feature_that_parts_the_answers_is_found() -> None:
+    """With as few features as a node looks at, every tree parts there, whatever the others say."""
     rng = rng_for(9)
-    X = rng.normal(size=(200, 5))
-    X[:, 3] = np.where(X[:, 3] > 0, 4.0, 2.0)
-    y = np.where(X[:, 3] > 3, 10.0, -10.0)
-    trees = Trees.fit(X, y, rng, features_per_split=5, cuts="middle")
-    Xc = rng.normal(size=(50, 5)) * 9
-    Xc[:, 3] = np.tile([2.999, 3.001], 25)
+    X = np.column_stack([rng.normal(size=200), np.where(rng.random(200) > 0.5, 4.0, 2.0)])
+    trees = Trees.fit(X, np.where(X[:, 1] > 3, 10.0, -10.0), rng)
+    Xc = np.column_stack([rng.normal(size=50) * 9, np.tile([2.0, 4.0], 25)])
     np.testing.assert_array_equal(answers_of(trees, Xc), np.tile([-10.0, 10.0], (10, 25)))
 
 
-def test_leaves_keep_their_least_size() -> None:
-    X, y = rng_for(1).normal(size=(100, 2)), rng_for(2).normal(size=100)
-    for cuts in CUTS:
-        trees = Trees.fit(X, y, rng_for(3), cuts=cuts, min_leaf=10, bootstrap=False)
-        _, counts = np.unique(answers_of(trees, X)[0], return_counts=True)
-        assert counts.min() >= 10
-        assert len(counts) > 2
-
-
-@pytest.mark.parametrize("cuts", sorted(CUTS))
-def test_conditioning_is_the_refit_at_the_fantasy_and_leans_towards_it_elsewhere(cuts: str) -> None:
-    rng = rng_for(6)
-    grid = np.unique(rng.integers(0, 4, (300, 6)) / 3, axis=0)
-    rng.shuffle(grid)
-    X, untested = grid[:30], grid[30:]
-    trees = Trees.fit(X, smooth(X), rng, cuts=cuts)
-    before, std = trees.predict(untested)
-    refitted, _ = trees.fantasies(untested, before + 1.7 * std, untested)
-    approximate, _ = trees.conditioned(untested, before + 1.7 * std, untested)
-    np.testing.assert_allclose(np.diag(approximate), np.diag(refitted), rtol=1e-12)
-    assert ((approximate - refitted) ** 2).mean() < 0.9 * ((before - refitted) ** 2).mean()
-    assert (approximate != before).mean() < (refitted != before).mean()
-
-
-LIBRARY: dict[str, tuple[str, dict[str, Any]]] = {
-    "middle": ("RandomForestRegressor", {"max_features": 0.67}),
-    "between": ("RandomForestRegressor", {"max_features": 0.67}),
-    "anywhere": ("ExtraTreesRegressor", {"max_features": 0.67, "bootstrap": True}),
-}
-
-
-@pytest.mark.parametrize("cuts", sorted(CUTS))
-def test_as_good_as_scikit_learn(cuts: str) -> None:
+def test_as_good_as_scikit_learn() -> None:
     import sklearn.ensemble as library
 
-    name, options = LIBRARY[cuts]
     ours, theirs = [], []
     for seed in range(12):
         rng = rng_for(seed, "quality")
         X, Xt = rng.random((60, 6)), rng.random((400, 6))
-        ours.append(r2(smooth(Xt), Trees.fit(X, smooth(X), rng, 20, cuts=cuts).predict(Xt)[0]))
-        model = getattr(library, name)(n_estimators=20, random_state=seed, **options).fit(X, smooth(X))
-        theirs.append(r2(smooth(Xt), model.predict(Xt)))
+        ours.append(r2(smooth(Xt), Trees.fit(X, smooth(X), rng, 20).predict(Xt)[0]))
+        model = library.ExtraTreesRegressor(20, max_features=0.67, bootstrap=True, random_state=seed)
+        theirs.append(r2(smooth(Xt), model.fit(X, smooth(X)).predict(Xt)))
     assert np.mean(ours) > np.mean(theirs) - 0.03
     assert np.mean(ours) > 0.6
 
@@ -232,10 +174,7 @@ GOOD = np.ones((3, 2)), np.arange(3.0)
         (np.empty((0, 2)), np.empty(0), {}, "1 or more"),
         (np.ones(3), np.ones(3), {}, "rows x features"),
         (np.ones((3, 2)), np.ones((3, 1)), {}, "one number a row"),
-        (*GOOD, {"cuts": "midle"}, 'Did you mean "middle"'),
-        (*GOOD, {"features_per_split": 3}, "give 1 to 2"),
         (*GOOD, {"n_trees": 0}, "at least 1"),
-        (*GOOD, {"min_leaf": 0}, "at least 1"),
         (*GOOD, {"variance_floor": 0.0}, "positive"),
     ],
 )
@@ -251,7 +190,7 @@ def test_bad_samples_are_refused(X: Array, y: Array, how: dict[str, Any], remedy
         (lambda t: t.predict(np.ones((1, 3))), "3 features, the samples 2"),
         (lambda t: t.fantasies(np.ones((2, 2)), np.ones(3), np.ones((1, 2))), "or \\(k, q, 2\\)"),
         (lambda t: t.fantasies(np.ones((2, 3)), np.ones(2), np.ones((1, 2))), "or \\(k, q, 2\\)"),
-        (lambda t: t.conditioned(np.ones((2, 2)), np.array([1.0, np.nan]), np.ones((1, 2))), "drop or fill"),
+        (lambda t: t.fantasies(np.ones((2, 2)), np.array([1.0, np.nan]), np.ones((1, 2))), "drop or fill"),
     ],
 )
 def test_bad_questions_are_refused(ask: Callable[[Trees], Any], remedy: str) -> None:
@@ -260,42 +199,11 @@ def test_bad_questions_are_refused(ask: Callable[[Trees], Any], remedy: str) -> 
         ask(trees)
 
 
-def regression_tree(X: Array, y: Array, min_leaf: int, there: Array) -> Array:
-    """What a tree answers that tries every mid-point of every feature at every node."""
-    best, feature, threshold = 0.0, -1, 0.0
-    for f in range(X.shape[1]):
-        for low, high in itertools.pairwise(np.unique(X[:, f])):
-            left, right = y[X[:, f] <= low], y[X[:, f] > low]
-            gain = len(y) * y.var() - len(left) * left.var() - len(right) * right.var()
-            if min(len(left), len(right)) >= min_leaf and gain > best:
-                best, feature, threshold = gain, f, (low + high) / 2
-    answers = np.full(len(there), y.mean())
-    if feature >= 0:
-        goes_left, asked_left = X[:, feature] <= threshold, there[:, feature] <= threshold
-        for rows, asked in ((goes_left, asked_left), (~goes_left, ~asked_left)):
-            answers[asked] = regression_tree(X[rows], y[rows], min_leaf, there[asked])
-    return answers
-
-
-@pytest.mark.parametrize(("features", "min_leaf"), [(1, 1), (1, 2), (1, 3), (3, 7)])
-def test_a_tree_cuts_where_the_variance_falls_most(features: int, min_leaf: int) -> None:
-    """With small leaves several features part a node in the same way, and which is taken is chance."""
-    rng = rng_for(8)
-    X, y, there = rng.random((75, features)), rng.normal(size=75), rng.random((40, features))
-    how: dict[str, Any] = {"cuts": "middle", "bootstrap": False, "features_per_split": features}
-    trees = Trees.fit(X, y, rng, 2, min_leaf=min_leaf, **how)
-    expected = regression_tree(X, y, min_leaf, there)
-    np.testing.assert_allclose(answers_of(trees, there), [expected, expected], rtol=1e-9)
-
-
 def test_what_is_not_said_of_trees_is_as_documented() -> None:
     X = rng_for(1).random((9, 6))
-    for d, looked_at in enumerate([1, 2, 2, 3, 4, 4], start=1):
-        assert Trees.fit(X[:, :d], X[:, 0], rng_for(1)).rules == (looked_at, 1, CUTS["anywhere"])
     trees = Trees.fit(X, X[:, 0], rng_for(1))
     assert answers_of(trees, X).shape[0] == 10
     assert trees.variance_floor == pytest.approx(1e-4 * X[:, 0].var() + 1e-12)
-    assert trees.bootstrap
 
 
 def test_numbers_up_to_a_googol_are_taken() -> None:

@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from prudent.cloud import process_guard as guards
 from prudent.cloud.process_guard import process_guard
 from prudent.core.errors import BadInput
 from prudent.workflows import Activation, File, Workflow
 from prudent.workflows.execute.command import ActivationRequest, run_activation, stop_run
-from prudent.workflows.execute.journal import VERSION, ExecutionJournal, read_facts
+from prudent.workflows.execute.journal import ExecutionJournal
 from prudent.workflows.execute.resume import command_digest, rerun_reasons
 from prudent.workflows.execute.work_folder import (
     change_stamps,
@@ -32,7 +30,6 @@ from prudent.workflows.execute.work_folder import (
 )
 
 Dead = Callable[[int], bool]
-HEADER = {"fact": "run", "version": VERSION}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -203,24 +200,11 @@ class TestJournal:
             ExecutionJournal(tmp_path / "j")
         ExecutionJournal(tmp_path / "j").close()
 
-    @given(cut=st.integers(1, 60))
-    def test_a_line_cut_anywhere_loses_only_itself(self, tmp_path_factory: Any, cut: int) -> None:
-        path = tmp_path_factory.mktemp("j") / "journal"
-        with ExecutionJournal(path) as journal:
-            journal.write(HEADER)
-            journal.write({"fact": "ended", "activation": "a", "outcome": "done"})
-        whole = path.read_bytes()
-        last = whole.index(b"\n") + 1
-        path.write_bytes(whole[: max(len(whole) - cut, last)])
-        with ExecutionJournal(path) as journal:
-            journal.write({"fact": "session"})
-        assert [fact["fact"] for fact in read_facts(path) if fact["fact"] != "ended"] == ["run", "session"]
-
     @pytest.mark.parametrize("text", ["", "{}\n", '{"fact": "run", "version": 99}\n', "[1]\n{}\n"])
     def test_what_is_no_journal(self, tmp_path: Path, text: str) -> None:
         (tmp_path / "j").write_text(text)
         with pytest.raises(BadInput):
-            read_facts(tmp_path / "j")
+            ExecutionJournal.read(tmp_path / "j")
 
 
 class TestWhyAgain:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import json
 import os
 import signal
@@ -490,6 +492,43 @@ class TestBadInput:
     def test_a_folder_without_a_run(self, tmp_path: Path) -> None:
         with pytest.raises(BadInput, match="There is no run"):
             WorkflowRun.read(tmp_path)
+
+    def test_a_run_that_was_killed_in_its_first_line(
+        self, letters: Workflow, plan_for: PlanFor, ground: Path, tmp_path: Path, site: Any
+    ) -> None:
+        manner: dict[str, Any] = {"directory": ground, "address": site.address, "replay": 0.01}
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "journal.jsonl").write_text('{"fact": "run", "versi')
+        with pytest.raises(BadInput, match="continue with --resume"):
+            execute(plan_for(letters), letters, tmp_path / "run", **manner)
+        assert execute(plan_for(letters), letters, tmp_path / "run", resume=True, **manner).succeeded
+
+    def test_a_full_disk_ends_it_and_it_goes_on_when_there_is_room(
+        self,
+        letters: Workflow,
+        plan_for: PlanFor,
+        ground: Path,
+        tmp_path: Path,
+        site: Any,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        manner: dict[str, Any] = {"directory": ground, "address": site.address, "replay": 0.01}
+        fsync, calls = os.fsync, itertools.count()
+
+        def full(handle: int) -> None:
+            if next(calls) >= 4:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            fsync(handle)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", full)
+            with pytest.raises(RunFailed, match=r"free some disk space and continue with --resume"):
+                execute(plan_for(letters), letters, tmp_path / "run", **manner)
+        kept = WorkflowRun.read(tmp_path / "run").facts
+        assert [fact["fact"] for fact in kept[:2]] == ["run", "session"]
+        done = execute(plan_for(letters), letters, tmp_path / "run", resume=True, **manner)
+        assert done.succeeded
+        assert done.facts[: len(kept)] == kept
 
     def test_a_damaged_journal(
         self, letters: Workflow, plan_for: PlanFor, ground: Path, tmp_path: Path, site: Any

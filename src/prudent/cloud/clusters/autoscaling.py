@@ -58,7 +58,7 @@ class ClusterRequest:
         return cls((MachineRange(type_name),), count, count)
 
     def smallest(self) -> dict[str, int]:
-        """The machines that work begins with, by type, if all can be had.
+        """The machines that work begins with, by type, where all of them are available.
 
         >>> ClusterRequest((MachineRange("m5.large", most=1), MachineRange("m5.4xlarge")), 2, 4).smallest()
         {'m5.large': 1, 'm5.4xlarge': 1}
@@ -69,7 +69,7 @@ class ClusterRequest:
         return held
 
     def largest(self) -> dict[str, int]:
-        """The machines that there are when it has grown as far as it may.
+        """The machines of the cluster at its largest, by type.
 
         >>> ClusterRequest((MachineRange("m5.large", most=1), MachineRange("m5.4xlarge")), 2, 4).largest()
         {'m5.large': 1, 'm5.4xlarge': 3}
@@ -184,7 +184,7 @@ class Autoscaler:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop looking; what is being done at the moment is stopped by closing the cluster."""
+        """Stop looking. A change that is under way goes on until the cluster is closed."""
         self._over.set()
 
     def join(self, timeout_s: float) -> None:

@@ -69,7 +69,7 @@ class SparkHost:
 
     @property
     def here(self) -> bool:
-        """Whether it is this computer, or one that passes for it."""
+        """Whether the machine is this computer, or is reached by its loopback address."""
         return is_loopback(self.address)
 
 
@@ -96,7 +96,7 @@ def heap_mb(offer: Offer, there_mb: int, sharing: int = 1) -> int:
 def prepare(
     instance: Instance, channel: Channel, offer: Offer, door: CallbackPort, sharing: int
 ) -> SparkHost:
-    """Find Python, Spark and Java on a machine, and the addresses at which it and we are reached."""
+    """Find Python, Spark and Java on a machine, and the addresses at which it and we reach each other."""
     here = spark_version()
     asked = {"work": f"{channel.workspace}/spark"}
     found = probe(instance, channel, door, asked, ("pyspark",), f"pyspark=={here}")
@@ -116,7 +116,7 @@ def probe(
     modules: Sequence[str],
     package: str,
 ) -> dict[str, Any]:
-    """What the program for machines answers, run by a Python there that has the modules and our version.
+    """Run `host_program` on a machine, by a Python with these modules and our version; its answer.
 
     `package` is what to install where there is none.
     """
@@ -181,7 +181,7 @@ class CallbackPort:
 
 @contextmanager
 def callback_port(machine: str) -> Iterator[CallbackPort]:
-    """Open to the network of a machine for as long as that is made ready. It takes and says nothing."""
+    """A port, open to the network of a machine while that is made ready; it transfers no data."""
     address = own_address(machine)
     with socket.socket(_family(address)) as one:
         one.bind((address, 0))
@@ -278,7 +278,7 @@ class DistributedFiles:
 
 
 class ClosedOnExit(ABC):
-    """Closed when its block ends. Trouble while closing is told, but what went wrong first comes first."""
+    """Closed when its block ends. An error while closing is raised, or noted on an earlier error."""
 
     @abstractmethod
     def close(self) -> None: ...

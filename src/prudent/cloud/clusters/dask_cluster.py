@@ -1,4 +1,4 @@
-"""Dask workers on rented machines, each known by the name of what it stands for."""
+"""Dask workers on rented machines, each with the name of the VM that it stands for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from prudent.cloud.clusters.dask_node import WORKER_ARGUMENTS
 from prudent.cloud.clusters.rental import LEASE_S, READY_S, Rental
 from prudent.cloud.leases.lease import Lease
 from prudent.cloud.leases.register import LeaseRegister
-from prudent.cloud.providers.channel import Channel, RemoteProcess, concurrently
+from prudent.cloud.providers.channel import Channel, RemoteProcess, concurrently, on_all
 from prudent.cloud.providers.provider import Instance, Provider
 from prudent.core.errors import PrudentError, RunFailed
 
@@ -76,7 +76,7 @@ class DaskCluster(ClosedOnExit):
 
     @property
     def here(self) -> str:
-        """The address at which this computer is to listen: the one of the way to the machines, no other."""
+        """The address at which this computer listens: only that of the network in which the machines are."""
         return own_address(next(iter(self.hosts.values())).instance.address)
 
     def cost_usd(self) -> float:
@@ -94,7 +94,7 @@ class DaskCluster(ClosedOnExit):
         next(rental for rental, seat in self._rentals.items() if seat.name == name).release(why)
 
     def rent(self) -> Self:
-        """Launch all machines side by side, and get to know them."""
+        """Launch all machines side by side, and find out their addresses and their Python."""
         try:
             for name, spot in dict.fromkeys((seat.type, seat.spot) for seat in self.seats):
                 self.provider.offer(name, spot)  # an unknown type, before anything is paid
@@ -153,9 +153,7 @@ class DaskCluster(ClosedOnExit):
         """End the workers with all that they started, then the machines."""
         processes = list(self._processes.values())
         concurrently(_ended, processes)
-        errors = [error for error in concurrently(_released, list(self._rentals)) if error is not None]
-        if errors:
-            raise errors[0]
+        on_all(Rental.release, list(self._rentals))
 
     def __enter__(self) -> Self:
         return self.rent()
@@ -167,11 +165,3 @@ def _ended(process: RemoteProcess) -> None:
     for stream in (process.stdout, process.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.close()
-
-
-def _released(rental: Rental) -> PrudentError | None:
-    try:
-        rental.release()
-    except PrudentError as error:
-        return error
-    return None

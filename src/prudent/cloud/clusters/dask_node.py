@@ -28,7 +28,7 @@ _AHEAD = timedelta(days=365)
 
 
 def without_pages(node: Any) -> Any:
-    """A class of Dask's without its pages: nobody looks at them, and their port would let anybody in."""
+    """A class of Dask's without its dashboard: nobody looks at it, and its port would let anybody in."""
     return type(node.__name__, (node,), {"start_http_server": _no_pages})
 
 
@@ -97,7 +97,7 @@ def security_of_run() -> Any:
 
 
 def worker_certificates(security: Any) -> dict[str, str]:
-    """What a worker needs of it. It is secret: never put it where others can read it, as in arguments."""
+    """What a worker needs of it. It is secret: others must not be able to read it, so it is no argument."""
     return {
         "tls_ca_file": security.tls_ca_file,
         "tls_worker_cert": security.tls_worker_cert,

@@ -94,7 +94,7 @@ def shim(java: Path, work: Path) -> Path:
 
 
 def _java_home(work: Path) -> tuple[str, list[str]]:
-    """A JAVA_HOME, or nothing and what there is instead."""
+    """A JAVA_HOME; or nothing, and which Java there is instead."""
     seen = []
     for java in javas_of_system():
         version = java_version(java)
@@ -106,7 +106,7 @@ def _java_home(work: Path) -> tuple[str, list[str]]:
 
 
 def _own_address(asked: str, caller: str) -> str:
-    """The address under which the others find this machine: the one asked for if it is its own.
+    """The address at which other machines reach this one: the one asked for, if it is one of its own.
 
     Behind a public address there is often another one, and only that can be listened at.
     """

@@ -126,7 +126,8 @@ class Rental:
     def record(self) -> Lease | None:
         """The same, for a meter: None while nothing was ordered.
 
-        Machines that followed the order to end are not paid for while it is seen whether they are gone.
+        From the moment the provider accepts their end, machines cost nothing more, although it is still to
+        be seen whether they are gone.
         """
         lease, gone_s = self._lease, self._gone_s
         if lease is None or lease.released_s is not None or gone_s is None:
@@ -152,7 +153,7 @@ class Rental:
     def preempted(self) -> str | None:
         """Why one of its machines was or will be taken away by its owner; None if none is.
 
-        One that is gone is not paid for any more from the moment that its provider tells.
+        A machine that is gone costs nothing from the moment that its provider names.
         """
         for one in self._instances:
             if why := self.provider.preempted(one):
@@ -278,9 +279,9 @@ class Rental:
         kill_point("release.recorded")
 
     def _release_after(self, error: BaseException) -> None:
-        """Clean up, also where somebody has released it while it was being launched.
+        """Release it after an error, even if somebody else released it while it was being launched.
 
-        If that fails too, the first error is the one to tell, and the reaper does the rest.
+        If that fails too, the first error is the one that is raised, and the reaper does the rest.
         """
         why = str(error) if isinstance(error, LaunchFailed) else type(error).__name__
         with self._lock:
@@ -290,9 +291,9 @@ class Rental:
                 error.add_note(str(trouble))
 
     def _terminate(self) -> None:
-        """End what there is of the cluster, and look again: also what a launch that failed half-way left.
+        """End all machines of the cluster, then list them again: a launch that failed half-way leaves some.
 
-        A machine that was seen once is remembered, also where this fails: it may have cost money.
+        A machine that was seen once is remembered even if this fails: it may have cost money.
         """
         self._seen.update((one.id, one) for one in self._instances)
         self._gone_s = None
@@ -317,7 +318,7 @@ class Rental:
         raise RunFailed(f"{self.cluster} could not be ended; run: prudent clusters reap.")
 
     def _rented(self, ends_s: Mapping[str, float]) -> list[LeasedMachine]:
-        """Its machines; one of which only the end is known is taken to have been there since the order."""
+        """Its machines; where only the end of one is known, it counts from the order on."""
         lease = self.lease
         known = {*self._seen, *(one.id for one in lease.machines)}
         unseen = [LeasedMachine(name, lease.wanted_s, lease.price) for name in ends_s if name not in known]

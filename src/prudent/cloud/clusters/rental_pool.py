@@ -10,7 +10,7 @@ from collections import Counter
 from prudent.cloud.clusters.rental import Rental
 from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.meter import Meter
-from prudent.cloud.providers.channel import concurrently
+from prudent.cloud.providers.channel import on_all
 from prudent.cloud.providers.provider import Offer, Provider
 from prudent.core.errors import PrudentError, RunFailed
 
@@ -62,7 +62,7 @@ class RentalPool:
             return sum(rental.cost_usd(now_s) for rental in self._all)
 
     def price_ceiling(self, type_name: str, count: int = 1) -> float | None:
-        """Up to which price there is money for so many machines of a type, each; None: whatever it is."""
+        """The highest price per machine at which the money pays for `count` of a type; None: any price."""
         return self._meter.most_usd_per_h(self.offer(type_name).price, count)
 
     def rent(self, type_name: str, most_usd_per_h: float | None = None) -> Rental:
@@ -99,20 +99,12 @@ class RentalPool:
         with self._lock:
             self._closed = True
             rentals = list(self._all)
-        errors = [error for error in concurrently(_released, rentals) if error is not None]
-        with self._lock:
-            self._holding.clear()
-        if errors:
-            raise errors[0]
+        try:
+            on_all(Rental.release, rentals)
+        finally:
+            with self._lock:
+                self._holding.clear()
 
     def _must_be_open(self) -> None:
         if self._closed:
             raise RunFailed("The cluster is being closed; start it again.")
-
-
-def _released(rental: Rental) -> PrudentError | None:
-    try:
-        rental.release()
-    except PrudentError as error:
-        return error
-    return None

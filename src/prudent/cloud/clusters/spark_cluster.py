@@ -41,7 +41,7 @@ from prudent.cloud.clusters.spark_java import (
 )
 from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.meter import Meter
-from prudent.cloud.providers.channel import LOST, concurrently
+from prudent.cloud.providers.channel import LOST, attempts, concurrently
 from prudent.cloud.providers.provider import CAPACITY, QUOTA, LaunchFailed, Offer, Provider
 from prudent.core.errors import PrudentError, RunFailed
 
@@ -69,7 +69,7 @@ class SparkCluster(ClosedOnExit):
 
     `start` returns when the least number of workers is registered; `grow` and `shrink` change it by one
     machine; `close` ends everything. Each may be called from any thread. `meter` counts what the machines
-    cost; none is ordered at a price that what it allows does not pay for.
+    cost; none is ordered at a price for which the meter has no money left.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class SparkCluster(ClosedOnExit):
 
     @property
     def environment(self) -> dict[str, str]:
-        """For the environment of a driver: the secret, which no list of processes may show, and Python."""
+        """The environment of a driver: Python, and the secret, which no list of processes may show."""
         own = {"_SPARK_AUTH_SECRET": self._secret, "PYSPARK_PYTHON": PYTHON}
         return {**own, "SPARK_LOCAL_IP": "127.0.0.1"} if self.here else own
 
@@ -259,9 +259,9 @@ class SparkCluster(ClosedOnExit):
         return gone
 
     def reached(self, parts: Sequence[Path], work: Path) -> list[Path]:
-        """Files by names under which every machine finds them, also those that come later.
+        """Paths under which every machine finds these files, machines that come later included.
 
-        Files that a machine does not see by itself are streamed to it; small things for that go into `work`.
+        Files that a machine does not see by itself are streamed to it; links for them are made in `work`.
         """
         with self._changing:
             hosts = [worker.host for worker in self._workers]
@@ -317,11 +317,11 @@ class SparkCluster(ClosedOnExit):
             type_name, count = missing
             # An unknown type is told here, before anything is written or paid.
             most_usd_per_h = self._rentals.price_ceiling(type_name, count)
-            attempt = partial(self._attempt, most_usd_per_h=most_usd_per_h)
-            for answer in concurrently(attempt, [type_name] * count):
+            rent = partial(self._rentals.rent, most_usd_per_h=most_usd_per_h)
+            for answer in attempts(rent, [type_name] * count):
                 if isinstance(answer, Rental):
                     rented.append(answer)
-                elif answer.kind in (CAPACITY, QUOTA):
+                elif isinstance(answer, LaunchFailed) and answer.kind in (CAPACITY, QUOTA):
                     self.refused[type_name] = str(answer)
                 else:
                     raise answer
@@ -332,12 +332,6 @@ class SparkCluster(ClosedOnExit):
                 "fewer, or name other types."
             )
         return concurrently(self._prepared, rented)
-
-    def _attempt(self, type_name: str, most_usd_per_h: float | None) -> Rental | LaunchFailed:
-        try:
-            return self._rentals.rent(type_name, most_usd_per_h)
-        except LaunchFailed as error:
-            return error
 
     def _prepared(self, rental: Rental) -> tuple[SparkHost, Rental]:
         """The machine of a rental, made ready; it is given back if it cannot be used."""

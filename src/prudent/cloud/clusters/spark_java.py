@@ -64,7 +64,7 @@ _TAIL = 12
 
 
 class SparkDaemon:
-    """Reads what a daemon says, into a file and for what is awaited."""
+    """Copies the output of a daemon to a file, and watches it for lines that somebody waits for."""
 
     def __init__(self, process: RemoteProcess, kind: str, title: str, log: Path) -> None:
         self.title = title
@@ -93,7 +93,7 @@ class SparkDaemon:
         return self._process.wait(0)
 
     def end(self) -> None:
-        """End it with all that it started, at once: nothing of it is worth a farewell."""
+        """Kill it and all that it started at once: there is nothing to clean up."""
         with contextlib.suppress(RunFailed):
             self._process.end(grace_s=0.0)
 
@@ -209,7 +209,7 @@ def class_archive_path(java_home: str | Path, spark_home: str | Path | None = No
 
 
 def class_archive_options(file: Path | None) -> str:
-    """What to tell Java, so that it maps the file; nothing where there is none yet."""
+    """The options by which Java maps the archive; none where there is no archive yet."""
     if file is None or not file.exists():
         return ""
     with suppress(OSError):
@@ -234,7 +234,7 @@ def _spark_home() -> Path | None:
 
 
 def _jars(spark_home: Path) -> str:
-    """When the jars were put there: Java takes no classes of others."""
+    """When the jars were installed: Java refuses an archive of other jars."""
     try:
         return str((spark_home / "jars").stat().st_mtime_ns)
     except OSError:

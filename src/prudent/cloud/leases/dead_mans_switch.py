@@ -56,15 +56,10 @@ def watch_command(path: str, folder: str, word: str, ending: str = CLEAN, *also:
     )
 
 
-def end_command(path: str, folder: str, word: str, ending: str = CLEAN, *also: str) -> str:
-    """A shell command that does now, and to the end, what the switch would do later."""
-    return shlex.join(["sh", path, "end", folder, word, ending, *also])
-
-
 def renew_command(folder: str, left_s: float) -> str:
     """A shell command that makes the lease end in `left_s` seconds by the machine's own clock.
 
-    Clocks differ; how long a lease still lasts does not.
+    The clocks of two machines differ, so the machine is told how long the lease still lasts, not until when.
 
     >>> renew_command("/m/1", 60)
     'echo $(($(date +%s) + 60)) > /m/1/lease_end.new && mv /m/1/lease_end.new /m/1/lease_end'

@@ -1,4 +1,4 @@
-"""A lease: the record without which no cluster may exist, until when it may, and who holds it."""
+"""A lease: the record that every cluster needs, with its holder and the end of its time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WANTED, UP, RELEASED = "wanted", "up", "released"
 class LeasedMachine:
     """One machine of a lease: since when, and at which price, it is paid for.
 
-    `gone_s` is known of one that was taken away, or ended by itself, before its lease was released.
+    `gone_s` is set where a machine was taken away, or ended by itself, before its lease was released.
     """
 
     id: str
@@ -82,7 +82,7 @@ class Lease:
 
     @property
     def rental_periods(self) -> tuple[RentalPeriod, ...]:
-        """Its machines, by seconds since 1970: each until it was gone."""
+        """When each of its machines was paid for, in seconds since 1970: until it was gone."""
         return tuple(
             RentalPeriod(
                 one.id, one.price, one.launched_s, self.released_s if one.gone_s is None else one.gone_s
@@ -92,7 +92,7 @@ class Lease:
 
     @property
     def periods_since_order(self) -> tuple[RentalPeriod, ...]:
-        """The same; machines that nobody knows yet count since their order."""
+        """The same; a machine that is ordered but not known yet counts from the order on."""
         if self.machines or self.released_s is not None:
             return self.rental_periods
         return (RentalPeriod(self.cluster, self.price, self.wanted_s),) * self.order.count
@@ -103,7 +103,7 @@ class Lease:
         return replace(self, machines=tuple(sorted(known.values(), key=lambda one: (one.launched_s, one.id))))
 
     def with_ends(self, ends_s: Mapping[str, float]) -> Lease:
-        """With what is known of when machines were gone, by their ids; what was told first stays."""
+        """With the ends of machines, by their ids; where an end is known already, that one stays."""
         known = {**ends_s, **{one.id: one.gone_s for one in self.machines if one.gone_s is not None}}
         return replace(self, machines=tuple(replace(one, gone_s=known.get(one.id)) for one in self.machines))
 
@@ -211,7 +211,7 @@ class LeaseHolder:
 
     @property
     def gone(self) -> bool:
-        """Whether it surely lives no more; where nobody can tell, the end of the lease decides."""
+        """Whether it has certainly ended; where nobody can tell, the end of the lease decides."""
         return self.alive is False
 
     def to_dict(self) -> dict[str, Any]:

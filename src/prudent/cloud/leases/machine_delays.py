@@ -24,10 +24,10 @@ _FILE = "delays.jsonl"
 _REMEMBERED = 50
 _TAIL_BYTES = 65_536
 _PSEUDO = 2.0
-"""What is usual counts like so many measurements."""
+"""The usual delay counts like this many measurements."""
 _SIGMA = 0.4
 _SPREADS = 2.0
-"""So many deviations above the median, a delay is hardly ever longer."""
+"""A delay is hardly ever this many deviations above the median."""
 _USUAL_S: Mapping[str, Mapping[DelayKind, float]] = {
     "local": {"boot": 4.0, "give_back": 2.0},
     "hosts": {"boot": 6.0, "give_back": 4.0},
@@ -45,11 +45,11 @@ class Delay:
 
     @property
     def high_s(self) -> float:
-        """Hardly ever is it longer."""
+        """A time that the delay hardly ever exceeds."""
         return self.median_s * math.exp(_SPREADS * self.sigma)
 
     def draw(self, rng: np.random.Generator, size: int) -> np.ndarray:
-        """So many delays."""
+        """`size` random delays."""
         return np.asarray(self.median_s * np.exp(self.sigma * rng.normal(size=size)))
 
 
@@ -57,7 +57,7 @@ NO_DELAY = Delay(0.0)
 
 
 def fit_delay(measured_s: Iterable[float], usual_s: float) -> Delay:
-    """The delay that measurements tell, drawn towards the usual one while there are few.
+    """The delay that fits the measurements, drawn towards the usual one while there are few.
 
     >>> fit_delay([], 4.0)
     Delay(median_s=4.0, sigma=0.4)

@@ -55,8 +55,8 @@ def reap(
     """End what has an expired lease, no live run, or no record; release the leases of what is gone.
 
     One provider in trouble does not keep the others waiting: it is reported, and its leases stay as
-    they are until a later round. With `dry_run` nothing is ended or written. `abandoned` says that all
-    holders are gone, for who knows it where one cannot look.
+    they are until a later round. With `dry_run` nothing is ended or written. `abandoned`: the caller knows
+    that all holders are gone, where the reaper itself cannot find that out.
     """
     leases, complaints = register.survey()
     clock, said = _clock(now_s), list(complaints)
@@ -97,9 +97,9 @@ def reap_all(
 def known_providers(
     register: LeaseRegister, now_s: float, also: Iterable[Provider] = ()
 ) -> tuple[Sequence[Provider], tuple[str, ...]]:
-    """A provider for each place where the register has machines, or had some lately; and what is wrong.
+    """A provider for each place where the register has machines, or had some lately; and complaints.
 
-    This computer is always one of them: to look is free.
+    This computer is always one of them, since looking there costs nothing.
     """
     leases = register.leases()
     held = [lease.settings for lease in leases if lease.state != RELEASED]
@@ -184,9 +184,9 @@ class _ProviderRound:
         return self.register.release(lease.cluster, self._end_s(lease, known), why, found, known)
 
     def _end_s(self, lease: Lease, known: Mapping[str, float]) -> float:
-        """When its last machine was gone: as its provider knows, or when it was ended here.
+        """When its last machine was gone: by its provider, or the moment in which it was ended here.
 
-        Else it has ended by itself, now or, at the latest, when its lease was over.
+        If neither is known it has ended by itself: now, or when its lease was over if that is earlier.
         """
         ends_s = [*known.values(), *filter(None, [self.gone_s.get(lease.cluster)])]
         return max(ends_s, default=min(self.now_s, lease.lease_end_s))
@@ -196,7 +196,7 @@ class _ProviderRound:
         return lease.state != RELEASED or bool(self.seen.get(lease.cluster))
 
     def _why(self, cluster: str, machines: Sequence[Instance]) -> str | None:
-        """Read anew, just before: it may have been renewed, or recorded, since the list was made."""
+        """Why its machines are to be ended, by the record of this moment: it may be newer than the list."""
         try:
             lease = self.register.read(cluster)
         except PrudentError:

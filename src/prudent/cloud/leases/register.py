@@ -20,6 +20,7 @@ from pathlib import Path
 from prudent.cloud.home_folder import default_home
 from prudent.cloud.leases.lease import RELEASED, UP, Lease, LeasedMachine
 from prudent.core.errors import BadInput, PrudentError, RunFailed
+from prudent.core.files import write_whole
 
 KEPT_S = 30 * 24 * 3600.0
 """For how long a released lease is remembered: bills are looked at once a month."""
@@ -45,7 +46,7 @@ class LeaseRegister:
 
     @property
     def owner(self) -> str:
-        """The word by which machines of this register are known; made once, the same ever after."""
+        """The word that marks machines of this register; it is made once and never changes."""
         path = self.folder / "owner"
         with contextlib.suppress(FileNotFoundError):
             return path.read_text(encoding="ascii").strip()
@@ -84,7 +85,7 @@ class LeaseRegister:
         machines: Iterable[LeasedMachine] = (),
         ends_s: Mapping[str, float] | None = None,
     ) -> Lease:
-        """Record that no machine of it is left; see `Lease.ended`. `ends_s`: of those gone before."""
+        """Record that no machine of it is left; see `Lease.ended`. `ends_s`: when some were gone before."""
         found, ends = tuple(machines), ends_s or {}
         return self._change(
             cluster, lambda lease: lease.ended(released_s, why, found, ends), even_released=True
@@ -147,21 +148,9 @@ class LeaseRegister:
 
     def _write(self, path: Path, text: str) -> None:
         """All or nothing, and on the disk before it returns."""
-        fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
-            with fresh.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(fresh, path)
-            folder = os.open(self.folder, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            write_whole(path, text, durable=True)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                fresh.unlink(missing_ok=True)
             raise _cannot_write(path, error) from error
 
     @contextlib.contextmanager

@@ -72,7 +72,7 @@ class ClusterStatus:
 def cluster_statuses(
     register: LeaseRegister, providers: Iterable[Provider], now_s: float
 ) -> tuple[tuple[ClusterStatus, ...], tuple[str, ...]]:
-    """Every cluster that is recorded or seen and not gone, oldest first; and what could not be looked at."""
+    """Every cluster that is recorded or seen and not gone, oldest first; and complaints of providers."""
     leases, complaints = register.survey()
     said = list(complaints)
     seen: dict[str, dict[str, Instance]] = defaultdict(dict)

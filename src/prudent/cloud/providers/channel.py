@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from types import TracebackType
+from pathlib import Path, PurePosixPath
 from typing import IO, Protocol, Self, TypeVar
+
+from prudent.core.errors import BadInput, PrudentError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -53,7 +55,7 @@ class Channel(Protocol):
     def put(self, source: Path, target: str, exclude: Sequence[str] = ()) -> int:
         """Bring a file or a folder to `target` under the workspace; answers the bytes moved.
 
-        What is there already with the same size and time is not moved again.
+        What is there already with the same size and time is not moved again; see `excluded`.
         """
 
     def get(self, source: str, target: Path) -> int:
@@ -63,9 +65,39 @@ class Channel(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+def inside(path: str) -> str:
+    """A path under the workspace, checked; BadInput if it leads out of it.
+
+    >>> inside("results/./a"), inside("")
+    ('results/a', '.')
+    >>> inside("../secret")
+    Traceback (most recent call last):
+    ...
+    prudent.core.errors.BadInput: "../secret" leads out of the workspace; give a path below it.
+    """
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or "\0" in path:
+        raise BadInput(f'"{path}" leads out of the workspace; give a path below it.')
+    return str(pure)
+
+
+def excluded(name: str, patterns: Sequence[str]) -> bool:
+    """Whether a path is not to be brought to a machine.
+
+    A pattern means a path from the folder on (`data/*.csv`), or a name anywhere in it (`*.pyc`, `.git`).
+
+    >>> excluded("src/.git/config", [".git"]), excluded("data/a.csv", ["data/*"]), excluded("a.csv", ["b*"])
+    (True, True, False)
+    """
+    parts = name.split("/")
+    for pattern in patterns:
+        bare = pattern.rstrip("/")
+        if fnmatch.fnmatchcase(name, bare) or any(fnmatch.fnmatchcase(part, bare) for part in parts):
+            return True
+    return False
 
 
 def concurrently(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
@@ -74,3 +106,22 @@ def concurrently(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return [work(item) for item in items]
     with ThreadPoolExecutor(min(_AT_ONCE, len(items))) as several:
         return list(several.map(work, items))
+
+
+def attempts(work: Callable[[T], R], items: Sequence[T]) -> list[R | PrudentError]:
+    """The answers in order, side by side; where the work failed, the answer is its error."""
+
+    def attempt(item: T) -> R | PrudentError:
+        try:
+            return work(item)
+        except PrudentError as error:
+            return error
+
+    return concurrently(attempt, items)
+
+
+def on_all(work: Callable[[T], object], items: Sequence[T]) -> None:
+    """Do the work on every item, side by side; then raise the first error, if there was one."""
+    for answer in attempts(work, items):
+        if isinstance(answer, PrudentError):
+            raise answer

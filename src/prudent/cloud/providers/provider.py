@@ -41,11 +41,11 @@ class Offer:
 
 @dataclass(frozen=True)
 class LaunchOrder:
-    """Machines wanted. `cluster` is made by whoever orders, before the launch: the same order twice is one.
+    """Machines that are wanted. Whoever orders names the `cluster`: the same order twice is one.
 
-    `lease_end_s` is a moment in seconds since 1970. Everything here ends up as tags on every machine, but for
-    `most_usd_per_h`: above this price, each, none is launched. Prices change between offer and launch, and
-    who has put money aside by the offer must not be handed the higher bill.
+    `lease_end_s` is a moment in seconds since 1970. None is launched if a machine costs more than
+    `most_usd_per_h`: prices change between offer and launch, and whoever put money aside by the offer must
+    not get a higher bill. Everything else here becomes a tag on every machine.
     """
 
     cluster: str
@@ -150,7 +150,7 @@ class Provider(Protocol):
 
 @runtime_checkable
 class ReportsEnds(Protocol):
-    """A provider that can tell when machines were gone that it had."""
+    """A provider that can tell when machines that it had were gone."""
 
     def ended_s(self, cluster: str) -> Mapping[str, float]:
         """When each machine of a cluster was gone, in seconds since 1970, by its id; those that are known."""

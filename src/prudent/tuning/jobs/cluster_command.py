@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import json
-import os
 import secrets
 import threading
 import time
@@ -19,6 +18,7 @@ from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.machine_parameter import MachineParameter
 from prudent.cloud.providers.provider import Provider
 from prudent.core.errors import BadInput, unknown
+from prudent.core.files import write_whole
 from prudent.core.money import Price
 from prudent.core.space import Space
 from prudent.tuning.jobs.cluster_pool import KEEP_S, ClusterPool
@@ -30,7 +30,6 @@ from prudent.tuning.jobs.job import (
     declared_seconds,
     fingerprint_of,
 )
-from prudent.tuning.jobs.pid_files import trial_name
 from prudent.tuning.jobs.pricing import Formula
 from prudent.tuning.jobs.run_output import TrialLog, cannot_write
 from prudent.tuning.jobs.template import CommandTemplate, texts_of
@@ -189,7 +188,7 @@ class ClusterCommandJob:
         self._lock = threading.Lock()
 
     def _own_home(self) -> tuple[str, ...]:
-        """Where machines of this computer live, if that is in the job's folder: no files of the job."""
+        """The folder of machines of this computer, to be excluded if it is inside the job's folder."""
         home = (self._register or LeaseRegister()).home.resolve()
         folder = self.directory.resolve()
         return (glob.escape(home.relative_to(folder).as_posix()),) if home.is_relative_to(folder) else ()
@@ -224,7 +223,7 @@ class ClusterCommandJob:
             grace_s=self._grace_s,
             timeout_s=self._timeout_s,
         )
-        return ClusterRun(task, rentals, (self._log(number, "out"), self._log(number, "err")))
+        return ClusterRun(task, rentals, TrialLog.both(self.logs, number))
 
     def check(self) -> list[str]:
         """What would go wrong at the machines, one sentence each; nothing is rented."""
@@ -302,16 +301,13 @@ class ClusterCommandJob:
         return self._register
 
     def _note(self) -> None:
-        """On the disk before anything is rented, so that a killed study finds its machines again."""
+        """Note the study's id before anything is rented, so that a killed study finds its machines again."""
         if self.logs is None:
             return
         path = self.logs / "machines.json"
         try:
             self.logs.mkdir(parents=True, exist_ok=True)
-            with path.open("w", encoding="utf-8") as file:
-                json.dump({"run": self._run_id}, file)
-                file.flush()
-                os.fsync(file.fileno())
+            write_whole(path, json.dumps({"run": self._run_id}), durable=True)
         except OSError as error:
             raise cannot_write(path, error) from error
 
@@ -322,15 +318,6 @@ class ClusterCommandJob:
             return str(json.loads((self.logs / "machines.json").read_text(encoding="utf-8"))["run"])
         except (OSError, ValueError, KeyError, TypeError):
             return ""
-
-    def _log(self, number: int, stream: str) -> TrialLog:
-        if self.logs is None:
-            return TrialLog(None)
-        try:
-            self.logs.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise cannot_write(self.logs, error) from error
-        return TrialLog(self.logs / f"{trial_name(number)}.{stream}")
 
 
 def _inside(path: str) -> str:

@@ -54,12 +54,12 @@ class PooledCluster:
         self._lock = threading.Lock()
 
     def due_usd(self, later_s: float = 0.0) -> float:
-        """What nobody was charged for yet; or will not have been if it is gone so much later."""
+        """What no run was charged for yet, if it is ended `later_s` from now."""
         with self._lock:
             return self._due_usd(later_s)
 
     def lasts_s(self, usd: float, ordering_s: float, ending_s: float) -> float:
-        """For how long from now `usd` more than what was charged pay for it; 0 if for no order at all.
+        """How many seconds from now `usd`, beside what was charged, pay for it; 0: not even for an order.
 
         An order under way cannot be ended before `ordering_s`, and every end takes `ending_s`: both are paid.
         """
@@ -72,16 +72,16 @@ class PooledCluster:
         return math.inf if usd + ROUNDING_USD >= self._meter.spent_usd() + least_usd else 0.0
 
     def most_usd_per_h(self, usd: float, shortest_s: float) -> float | None:
-        """The price of one machine at which `usd` just pay for the shortest use; None: whatever it is."""
+        """The price of one machine at which `usd` just pay for the shortest use; None: any price."""
         shortest_s = max(self.price.minimum_s, shortest_s)
         with self._lock:
             usd += self._paid_usd - self._meter.spent_usd()
         return usd / shortest_s * 3600.0 / self.key[1] if math.isfinite(usd) and shortest_s > 0 else None
 
     def settle(self) -> float:
-        """Charge what is due to somebody; answers how much it is.
+        """Count what is due as charged; the caller charges the answer to a run.
 
-        Below zero: a machine was charged for that is known by now to have been gone before.
+        Below zero: a machine was charged for that was gone already, as is known by now.
         """
         with self._lock:
             due = self._due_usd()
@@ -146,7 +146,7 @@ class ClusterPool:
     def take(self, type_name: str, count: int, run: str, price: Price) -> PooledCluster:
         """A cluster for a run: one that is up and idle, or one yet to `boot`, at about this price.
 
-        When nothing else runs, a kept cluster of another kind has waited in vain and is given back.
+        When nothing else runs, kept clusters of another kind are given back: no run is left that wants them.
         """
         key = (type_name, count, run)
         with self._changed:
@@ -163,11 +163,11 @@ class ClusterPool:
 
     @property
     def ending_s(self) -> float:
-        """How long machines are paid for after it was decided to end what they do."""
+        """How long machines are paid for after the decision to end what runs on them."""
         return self._grace_s + self._release_s
 
     def lasts_s(self, held: PooledCluster, usd: float) -> float:
-        """For how long from now `usd` pay for a cluster, to its end; 0 if it must not be ordered."""
+        """How many seconds from now `usd` pay for a cluster and its end; 0 if it must not be ordered."""
         return held.lasts_s(usd, self._order_s, self.ending_s)
 
     def boot(self, held: PooledCluster, stopped: threading.Event, in_hand: Callable[[], float]) -> None:
@@ -221,20 +221,20 @@ class ClusterPool:
             self._in_background(held, broken or "its run is over")
 
     def abandon(self, held: PooledCluster) -> None:
-        """Its run is over before it came up: it boots for the next one, and nobody has paid for that."""
+        """Its run ended before it came up: it boots on for the next run; no run was charged for it yet."""
         with self._changed:
             held.abandoned = held in self._used and not held.up
 
     @property
     def unassigned_usd(self) -> float:
-        """What clusters that no run uses will have cost when they are gone, if they are ended now."""
+        """What no run was charged for yet of clusters without a run, if they are ended now."""
         with self._changed:
             return self._unassigned_usd + sum(held.due_usd(self.ending_s) for held in self._loose())
 
     def settle_unassigned(self, own_usd: float) -> float:
-        """What a run is charged whose own machines have cost so much: that, and what no run was charged for.
+        """What a run is charged: `own_usd` for its own machines, and what no run was charged for yet.
 
-        Never below zero: what was charged too much before is left to those who come later.
+        Never below zero: where earlier runs were charged too much, later ones are charged less.
         """
         with self._changed:
             due = own_usd + self._unassigned_usd + sum(held.settle() for held in self._loose())
@@ -242,7 +242,7 @@ class ClusterPool:
             return max(due, 0.0)
 
     def _loose(self) -> list[PooledCluster]:
-        """Those that wait for a run, are booting for none, are being given back, or do not let themselves."""
+        """Clusters without a run: idle, booting on, being given back, or impossible to end so far."""
         booting = [held for held in self._used if held.abandoned]
         return [*self._idle, *booting, *self._leaving, *self._stubborn]
 
@@ -278,12 +278,12 @@ class ClusterPool:
         )
 
     def _ask_price(self, held: PooledCluster) -> None:
-        """What it costs now: whether there is money for that is another question."""
+        """Ask for its price of this moment; whether there is money for that is checked elsewhere."""
         type_name, count, _ = held.key
         held.price = self.provider.offer(type_name, self._spot).price.times(count)
 
     def _make_room(self) -> None:
-        """Give idle clusters back, for somebody wants their machines; else wait for a change."""
+        """Give idle clusters back, since a run wants their machines; if none is idle, wait for a change."""
         with self._changed:
             idle, self._idle = self._idle, []
             self._leaving.update(idle)
@@ -321,7 +321,7 @@ class ClusterPool:
             thread.start()
 
     def _release(self, held: PooledCluster, why: str) -> None:
-        """Whatever cannot be ended now is left to the reaper and to the switches on the machines."""
+        """End a cluster. If that fails, the reaper and the switches on the machines remain."""
         begun_s = time.monotonic()
         try:
             held.release(why)

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TypeVar
 
-from prudent.cloud.providers.channel import LOST, Channel, RemoteProcess
+from prudent.cloud.providers.channel import LOST, Channel, RemoteProcess, concurrently
 from prudent.cloud.providers.provider import LaunchFailed
 from prudent.core.errors import PrudentError
 from prudent.core.money import Price
 from prudent.core.processes import kill_point
 from prudent.tuning.jobs.cluster_pool import ClusterPool, PooledCluster
-from prudent.tuning.jobs.pid_files import trial_name
-from prudent.tuning.jobs.run_output import LineSplitter, ReportedMeasures, TrialLog, outcome_of_exit
+from prudent.tuning.jobs.run_output import (
+    ReportedMeasures,
+    TrialLog,
+    keep_output,
+    outcome_of_exit,
+    trial_name,
+)
 from prudent.tuning.jobs.timeline import Timeline
 from prudent.tuning.study.limits import OUT_OF_MONEY
 from prudent.tuning.trial import CUT, FAILED, Outcome, Progress
@@ -30,9 +34,6 @@ LOSSES = 3
 FOLDER = "job"
 """Where the job's files are, in the workspace of each machine."""
 
-T = TypeVar("T")
-
-_CHUNK = 1 << 16
 _LOOK_S = 15.0  # how often the owner of the machines is asked whether they are still there
 _DRAIN_S = 3.0
 _STEP_S = 0.25
@@ -60,11 +61,11 @@ class ClusterTask:
 
 
 class _Lost(Exception):
-    """The machines are gone, the run is not."""
+    """The machines are gone, but the run may go on with others."""
 
 
 class ClusterRun:
-    """A run under way. Its clock starts with the order of the machines: booting is money (see `Rented`)."""
+    """A run under way. Its clock starts with the order of the machines: booting is paid (see `RentedRun`)."""
 
     def __init__(self, task: ClusterTask, rentals: ClusterPool, logs: tuple[TrialLog, TrialLog]) -> None:
         self._task, self._rentals, self._logs = task, rentals, logs
@@ -132,8 +133,8 @@ class ClusterRun:
     def lasts_s(self, usd: float) -> float:
         """Until when `usd` pay for its boots, losses, command and end, and for clusters that were idle.
 
-        No machines are ordered that this money would not pay for, and none before somebody has told how much
-        it is, or waits for the run without asking.
+        Machines are ordered only if this money pays for them, and not before this method, or `next`, is
+        called for the first time: until then nobody has said how much money there is.
         """
         self._allowed_usd = usd
         held, usd = self._held, self._in_hand()
@@ -142,7 +143,7 @@ class ClusterRun:
         return self._timeline.now_s() + self._rentals.lasts_s(held, usd)
 
     def _in_hand(self) -> float:
-        """The money that is there for the machines of now: not spent on lost ones, not owed for idle ones."""
+        """The money for the present machines: less what was spent on lost ones and is owed for idle ones."""
         usd = -math.inf if self._allowed_usd is None else self._allowed_usd
         with self._lock:
             return usd - self._lost_usd - self._rentals.unassigned_usd
@@ -202,15 +203,15 @@ class ClusterRun:
         return self._follow(held, channels[0], first)
 
     def _bring(self, channels: Sequence[Channel]) -> None:
-        """The job's files on every machine; results of the run before are not taken for those of this one."""
+        """Bring the job's files to every machine, and remove the results of the run before."""
         task = self._task
 
         def bring(channel: Channel) -> None:
             for path in task.fetch:
-                channel.run(f"rm -rf -- {FOLDER}/{_quoted(path)}")
+                channel.run(f"rm -rf -- {FOLDER}/{shlex.quote(path)}")
             channel.put(task.source, FOLDER, task.exclude)
 
-        _all(bring, channels)
+        concurrently(bring, channels)
 
     def _begin(self, held: PooledCluster, channels: Sequence[Channel]) -> RemoteProcess:
         task, addresses = self._task, held.rental.addresses
@@ -240,8 +241,8 @@ class ClusterRun:
     def _follow(self, held: PooledCluster, channel: Channel, process: RemoteProcess) -> Outcome:
         out, err = self._logs
         readers = [
-            threading.Thread(target=self._read, args=(process.stdout, out, True), daemon=True),
-            threading.Thread(target=self._read, args=(process.stderr, err, False), daemon=True),
+            threading.Thread(target=keep_output, args=(process.stdout, out, self._take), daemon=True),
+            threading.Thread(target=keep_output, args=(process.stderr, err), daemon=True),
         ]
         for reader in readers:
             reader.start()
@@ -267,7 +268,7 @@ class ClusterRun:
         )
 
     def _wait(self, held: PooledCluster, process: RemoteProcess) -> int:
-        """Until it ends; a lease that was lost meanwhile is the end as well."""
+        """Wait until the command ends; if its machines are lost meanwhile, it is `LOST`."""
         look_s = time.monotonic() + _LOOK_S
         while True:
             code = process.wait(1.0)
@@ -292,16 +293,6 @@ class ClusterRun:
                 return f"its {path} could not be fetched: {error}"
         return ""
 
-    def _read(self, stream: IO[bytes], log: TrialLog, reports: bool) -> None:
-        lines = LineSplitter()
-        with stream, contextlib.suppress(ValueError):
-            while chunk := stream.read(_CHUNK):
-                log.write(chunk)
-                if reports:
-                    self._take(lines.feed(chunk))
-        if reports:
-            self._take(lines.rest())
-
     def _take(self, lines: list[str]) -> None:
         now_s = self._timeline.now_s()
         for line in lines:
@@ -316,12 +307,12 @@ class ClusterRun:
         return float("inf") if began_s is None or timeout_s is None else began_s + timeout_s
 
     def _end(self) -> None:
-        """Stop whatever is going on: a command is ended, a boot goes on for whoever comes next."""
+        """Stop whatever is going on: a command is ended, a boot goes on for the next run."""
         self._stopped.set()
         with self._lock:
             processes = list(self._processes)
         if processes:
-            _all(lambda process: process.end(self._task.grace_s), processes)
+            concurrently(lambda process: process.end(self._task.grace_s), processes)
             self._thread.join(2 * _DRAIN_S)
 
     def _lose(self, held: PooledCluster, why: str, again: bool) -> None:
@@ -345,9 +336,9 @@ class ClusterRun:
             return str(error)
 
     def _billed_outcome(self, result: Outcome) -> Outcome:
-        """With what was really paid, once: whoever comes later is charged for the rest.
+        """The outcome with what was paid until now; what comes later is charged to later runs.
 
-        A run may end while it is being cut; whichever of the two is told, the bill is the same.
+        A run may end while it is being cut. Whichever of the two outcomes counts, the bill is the same.
         """
         held = self._held
         # An order under way has a price when it is through: nobody else would be charged for it in time.
@@ -358,15 +349,3 @@ class ClusterRun:
                 self._bill = (began_s, self._rentals.settle_unassigned(own_usd))
             began_s, bill_usd = self._bill
         return replace(result, overhead_s=min(began_s, result.time_s), bill_usd=bill_usd)
-
-
-def _all(work: Callable[[T], object], items: Sequence[T]) -> None:
-    if len(items) == 1:
-        work(items[0])
-    elif items:
-        with ThreadPoolExecutor(min(16, len(items))) as several:
-            list(several.map(work, items))
-
-
-def _quoted(path: str) -> str:
-    return "'" + path.replace("'", "'\"'\"'") + "'"

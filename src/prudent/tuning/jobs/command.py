@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 from prudent.cloud.process_guard import process_guard
 from prudent.cloud.processes import ProcessIdentity, ProcessTree, new_cookie
@@ -26,13 +25,12 @@ from prudent.tuning.jobs.job import (
     declared_seconds,
     fingerprint_of,
 )
-from prudent.tuning.jobs.pid_files import PidFile, ended_path, reap_processes, trial_name
+from prudent.tuning.jobs.pid_files import PidFile, ended_path, reap_processes
 from prudent.tuning.jobs.pricing import PriceSpec, pricing
 from prudent.tuning.jobs.run_output import (
-    LineSplitter,
     ReportedMeasures,
     TrialLog,
-    cannot_write,
+    keep_output,
     outcome_of_exit,
 )
 from prudent.tuning.jobs.template import CommandTemplate, texts_of
@@ -40,7 +38,6 @@ from prudent.tuning.jobs.timeline import Timeline
 from prudent.tuning.study.limits import OUT_OF_MONEY
 from prudent.tuning.trial import CUT, FAILED, Configuration, Outcome, Progress
 
-_CHUNK = 1 << 16
 _DRAIN_S = 2.0  # how long the last output may take to arrive after the command has ended
 _FIRST_WORD = re.compile(r"\s*(?:\w+=[\w./:,-]*\s+)*(?P<word>[\w./+-]+)(?=\s|;|&|\||$)")
 _ODD = re.compile(r"\W")
@@ -110,7 +107,7 @@ class CommandJob:
     def start(self, configuration: Configuration, number: int) -> CommandRun:
         """Begin a run; BadInput or RunFailed if its files cannot be written, before anything runs."""
         chosen = self.space.check(configuration)
-        out, err = self._log(number, "out"), self._log(number, "err")
+        out, err = TrialLog.both(self.logs, number)
         cookie = new_cookie()
         owner, began_s = ProcessIdentity.of(os.getpid()), time.time() - self.setup_s
         note = PidFile(number, cookie, owner, began_s=began_s, guard=process_guard().identity)
@@ -157,15 +154,6 @@ class CommandJob:
         if self.logs is not None:
             note.write(self.logs)
 
-    def _log(self, number: int, stream: str) -> TrialLog:
-        if self.logs is None:
-            return TrialLog(None)
-        try:
-            self.logs.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise cannot_write(self.logs, error) from error
-        return TrialLog(self.logs / f"{trial_name(number)}.{stream}")
-
     def _variables(self, configuration: Configuration, number: int) -> dict[str, str]:
         values = {variable(name): text for name, text in texts_of(self.space, configuration).items()}
         ours = {"PRUDENT_TRIAL": str(number), **values}
@@ -204,8 +192,8 @@ class CommandRun:
         self._timeline = timeline
         self._logs = logs
         readers = [
-            threading.Thread(target=self._read, args=(tree.stdout, logs[0], True), daemon=True),
-            threading.Thread(target=self._read, args=(tree.stderr, logs[1], False), daemon=True),
+            threading.Thread(target=keep_output, args=(tree.stdout, logs[0], self._take, True), daemon=True),
+            threading.Thread(target=keep_output, args=(tree.stderr, logs[1], None, True), daemon=True),
         ]
         self._watcher = threading.Thread(target=self._watch, args=(tree, readers), daemon=True)
         for thread in (*readers, self._watcher):
@@ -260,18 +248,6 @@ class CommandRun:
         # Of the first process the moment of its end is known; of what outlived it, when it was found gone.
         first_s = self._exit_s
         return seen, gone_s if first_s is None or seen_s > first_s else first_s
-
-    def _read(self, stream: IO[bytes], log: TrialLog, reports: bool) -> None:
-        """Keep a stream until it closes; nothing that comes in may stop the command from going on."""
-        lines = LineSplitter()
-        with stream:
-            while chunk := stream.read(_CHUNK):
-                log.write(chunk)
-                if reports:
-                    self._take(lines.feed(chunk))
-        log.close()
-        if reports:
-            self._take(lines.rest())
 
     def _take(self, lines: list[str]) -> None:
         # What is read after the end was printed before it.

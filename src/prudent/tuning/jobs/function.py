@@ -170,7 +170,7 @@ class LiveFunctionRun:
 
 
 class VirtualFunctionRun:
-    """One simulated call: it works when asked, and its clock is the one that it reports."""
+    """One simulated call: it computes when it is asked, and its clock is the time that it reports."""
 
     def __init__(
         self, call: Call, reports: ReportedMeasures, measures: Sequence[str], setup_s: float

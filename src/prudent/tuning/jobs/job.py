@@ -33,9 +33,9 @@ class Run(Protocol):
 
 @runtime_checkable
 class LiveRun(Protocol):
-    """A run on the real clock that tells when something happens, so that nobody asks in vain.
+    """A run on the real clock that tells when something happens, so that it need not be polled.
 
-    It may be cut from another thread than the one that asks it; nobody asks it any more then.
+    It may be cut from another thread than the one that calls `next`, which is not called any more then.
     """
 
     def elapsed_s(self) -> float:
@@ -72,7 +72,7 @@ class GracefulRun(Protocol):
 
 @runtime_checkable
 class StoppableRun(Protocol):
-    """A run that is ended in time by somebody who only looks at the clock, however busy its study is."""
+    """A run that the guard process can kill at a given moment, however busy its study is."""
 
     def stop_by(self, at_s: float) -> None:
         """Kill the run once it has lasted `at_s`, unless it was cut before; its outcome is a cut one then.
@@ -95,9 +95,10 @@ class ReapableJob(Protocol):
 
 @runtime_checkable
 class RentedRun(Protocol):
-    """A run on machines that were rented for it: how much of its time and money is not its own.
+    """A run on machines that are rented for it; it tells what booting and lost machines have cost.
 
-    Its clock starts with the order: booting is money. `overhead_s` of it say nothing about the configuration.
+    Its clock starts with the order, since booting is paid. The first `overhead_s` seconds say nothing about
+    the configuration.
     """
 
     @property
@@ -123,7 +124,7 @@ class RentingJob(Protocol):
 
 @runtime_checkable
 class BilledJob(Protocol):
-    """A job whose confirming runs are billed by somebody else than the clock: leases of machines."""
+    """A job whose confirming runs are billed by the leases of machines, not by their time."""
 
     def confirming_usd(self) -> float:
         """What all confirming runs of this study have cost, in every session of it."""

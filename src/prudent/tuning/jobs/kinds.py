@@ -56,26 +56,12 @@ def _command(said: JobDocument, where: KeyPath, folder: Path, name: str, logs: P
             if said.get(key) is not None:
                 raise BadInput("This key is for machines that are rented; add where: local, hosts or ec2.")
     space = space_of(said, where, folder)
-    timeout_s = where.seconds(said, "timeout", -1.0)
-    directory = folder / where.text(said, "directory", ".")
-    environment = {key: str(value) for key, value in where.mapping(said, "environment").items()}
+    options = _command_options(said, where, folder)
     command = where.require(said, "command", "write the shell command to run.")
-    measures, price, fraction = _declared(said, where, space, folder)
+    measures, fraction = _declared(said, where, space)
+    price, setup_s = _checked_price(said, where, space, folder), where.seconds(said, "setup", 0.0)
     with where / "command":
-        return CommandJob(
-            command,
-            space,
-            measures,
-            price,
-            fraction,
-            where.seconds(said, "setup", 0.0),
-            directory=directory,
-            logs=logs,
-            grace_s=where.seconds(said, "grace", 5.0),
-            environment=environment,
-            timeout_s=None if timeout_s < 0 else timeout_s,
-            name=name,
-        )
+        return CommandJob(command, space, measures, price, fraction, setup_s, logs=logs, name=name, **options)
 
 
 def _table(said: JobDocument, where: KeyPath, folder: Path, name: str, logs: Path | None) -> Job:
@@ -108,7 +94,8 @@ def _function(said: JobDocument, where: KeyPath, folder: Path, name: str, logs: 
     space = space_of(said, where, folder)
     with where / "function":
         function = import_function(where.text(said, "function", ""), folder)
-    measures, price, fraction = _declared(said, where, space, folder)
+    measures, fraction = _declared(said, where, space)
+    price = _checked_price(said, where, space, folder)
     with where / "function":
         return FunctionJob(
             function,
@@ -190,20 +177,33 @@ def space_of(said: JobDocument, where: KeyPath, folder: Path, catalog: Catalog |
         return Space(made, joined or None)
 
 
-def _declared(
-    said: JobDocument, where: KeyPath, space: Space, folder: Path
-) -> tuple[list[str], Any, str | None]:
-    """Measures, price and fraction, each checked where it stands."""
+def _declared(said: JobDocument, where: KeyPath, space: Space) -> tuple[list[str], str | None]:
+    """Measures and fraction, each checked where it stands."""
     measures = where.texts(said, "measures")
     with where / "measures":
         declared_measures(measures)
-    with where / "price":
-        price = _price(said.get("price"), folder)
-        pricing(price, space)
     fraction = where.text(said, "fraction", "") or None
     with where / "fraction":
         declared_fraction(fraction, space)
-    return measures, price, fraction
+    return measures, fraction
+
+
+def _command_options(said: JobDocument, where: KeyPath, folder: Path) -> dict[str, Any]:
+    """What a command is told wherever it runs."""
+    timeout_s = where.seconds(said, "timeout", -1.0)
+    return {
+        "directory": folder / where.text(said, "directory", "."),
+        "environment": {key: str(value) for key, value in where.mapping(said, "environment").items()},
+        "grace_s": where.seconds(said, "grace", 5.0),
+        "timeout_s": None if timeout_s < 0 else timeout_s,
+    }
+
+
+def _checked_price(said: JobDocument, where: KeyPath, space: Space, folder: Path) -> Any:
+    with where / "price":
+        price = _price(said.get("price"), folder)
+        pricing(price, space)
+    return price
 
 
 def _price(said: Any, folder: Path) -> Any:
@@ -230,15 +230,11 @@ def command_on_machines(
     from prudent.tuning.jobs.cluster_pool import KEEP_S
 
     provider = _provider(said, where, folder)
-    space = space_of(said, where, folder, _catalog(said["where"], provider, folder))
-    price, measures = said.get("price"), where.texts(said, "measures")
+    space = space_of(said, where, folder, provider.catalog())
+    price = said.get("price")
     with where / "price":
         MachineSelection.of(price, space)
-    with where / "measures":
-        declared_measures(measures)
-    fraction = where.text(said, "fraction", "") or None
-    with where / "fraction":
-        declared_fraction(fraction, space)
+    measures, fraction = _declared(said, where, space)
     with where / "setup":
         if said.get("setup") is not None:
             raise BadInput(
@@ -250,7 +246,7 @@ def command_on_machines(
             raise BadInput(
                 f"A lease of {lease_s:g} s is over before it is renewed; give {_LEAST_LEASE_S:g} s."
             )
-    timeout_s = where.seconds(said, "timeout", -1.0)
+    options = _command_options(said, where, folder)
     with where:
         return ClusterCommandJob(
             where.require(said, "command", "write the shell command to run."),
@@ -259,7 +255,6 @@ def command_on_machines(
             measures,
             price,
             fraction,
-            directory=folder / where.text(said, "directory", "."),
             logs=logs,
             worker=said.get("worker"),
             fetch=where.texts(said, "fetch"),
@@ -267,21 +262,9 @@ def command_on_machines(
             keep_s=where.seconds(said, "keep", KEEP_S),
             lease_s=lease_s,
             spot=where.flag(said, "spot", False),
-            grace_s=where.seconds(said, "grace", 5.0),
-            environment={key: str(value) for key, value in where.mapping(said, "environment").items()},
-            timeout_s=None if timeout_s < 0 else timeout_s,
             name=name,
+            **options,
         )
-
-
-def _catalog(place: Any, provider: Provider, folder: Path) -> Catalog | None:
-    """The types that can be had at a place, where it has types of its own."""
-    own = getattr(provider, "catalog", None)
-    if callable(own):
-        found: Catalog = own()
-        return found
-    prices = place.get("local") if isinstance(place, Mapping) else None
-    return Catalog.load(folder / prices) if isinstance(prices, str) else None
 
 
 def _provider(said: JobDocument, where: KeyPath, folder: Path) -> Provider:

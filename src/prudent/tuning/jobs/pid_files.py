@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +17,8 @@ from prudent.cloud.processes import (
     processes_of_run,
     signal_processes,
 )
-from prudent.tuning.jobs.run_output import cannot_write
+from prudent.core.files import write_whole
+from prudent.tuning.jobs.run_output import cannot_write, trial_name
 
 _GUARD_S, _LOOK_S = 60.0, 0.025
 """How long a guard is waited for that has not yet written down when its commands were gone."""
@@ -54,13 +54,9 @@ class PidFile:
             "guard": self.guard.to_dict() if self.guard else None,
             **(self.process.to_dict() if self.process else {}),
         }
-        fresh = path.with_suffix(".pid.new")
         try:
-            fresh.write_text(json.dumps(said), encoding="utf-8")
-            os.replace(fresh, path)
+            write_whole(path, json.dumps(said))
         except OSError as error:
-            with contextlib.suppress(OSError):
-                fresh.unlink(missing_ok=True)
             raise cannot_write(path, error) from error
         return path
 
@@ -88,14 +84,6 @@ class PidFile:
 
 def _identity(said: dict[str, Any] | None) -> ProcessIdentity | None:
     return ProcessIdentity(int(said["pid"]), str(said["started"])) if said else None
-
-
-def trial_name(trial: int) -> str:
-    """
-    >>> trial_name(3)
-    'trial-0003'
-    """
-    return f"trial-{trial:04d}"
 
 
 def ended_path(folder: Path, trial: int) -> Path:

@@ -58,11 +58,11 @@ Choose one of: workers.
             raise BadInput(
                 f'The formula "{text}" cannot be read; write arithmetic such as "0.05 * workers".'
             ) from None
-        _check(tree, text, _names(space))
+        _check(tree, text, [*space.names, *space.fact_names])
         return cls(text.strip(), space, tree)
 
     def __call__(self, configuration: Mapping[str, Any]) -> float:
-        facts = self._facts(configuration)
+        facts = self._space.with_facts(configuration)
         try:
             value = _value(self._tree, facts)
             if not is_number(value) or not math.isfinite(value):
@@ -74,22 +74,9 @@ Choose one of: workers.
             ) from error
         return float(value)
 
-    def _facts(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
-        facts = dict(configuration)
-        for parameter in self._space.parameters:
-            if hasattr(parameter, "facts") and parameter.name in configuration:
-                known = parameter.facts(configuration[parameter.name]).items()
-                facts.update({f"{parameter.name}.{fact}": value for fact, value in known})
-        return facts
-
-
-def _names(space: Space) -> list[str]:
-    facts = [f"{p.name}.{fact}" for p in space.parameters for fact in getattr(p, "fact_names", ())]
-    return [*space.names, *facts]
-
 
 def _check(node: ast.expr, text: str, names: list[str]) -> None:
-    """Refuse, before any run, what could not be worked out."""
+    """Refuse a formula that could not be calculated, before any run."""
     if isinstance(node, (ast.Name, ast.Attribute)):
         if ast.unparse(node) not in names:
             raise BadInput(f'In "{text}": {unknown("name", ast.unparse(node), names)}')

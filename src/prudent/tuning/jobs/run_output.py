@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import math
 import os
 import re
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from prudent.core.errors import BadInput, PrudentError, RunFailed, did_you_mean
 from prudent.tuning.jobs.job import PROGRESS
@@ -57,6 +58,7 @@ class LineSplitter:
             self._partial += part
 
 
+_CHUNK = 1 << 16
 _TAIL_BYTES = 4096
 _LONGEST_SHOWN = 200
 
@@ -79,6 +81,17 @@ class TrialLog:
             except OSError as error:
                 raise cannot_write(path, error) from error
 
+    @classmethod
+    def both(cls, folder: Path | None, trial: int) -> tuple[TrialLog, TrialLog]:
+        """The logs of what a trial prints to its two streams; without a folder nothing is written."""
+        if folder is None:
+            return cls(None), cls(None)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(folder, error) from error
+        return cls(folder / f"{trial_name(trial)}.out"), cls(folder / f"{trial_name(trial)}.err")
+
     def write(self, data: bytes) -> None:
         self._tail = (self._tail + data)[-_TAIL_BYTES:]
         try:
@@ -98,6 +111,37 @@ class TrialLog:
         """The last line that says anything, short enough for a message."""
         lines = self._tail.decode(errors="replace").replace("\r", "\n").split("\n")
         return next((line.strip()[:_LONGEST_SHOWN] for line in reversed(lines) if line.strip()), "")
+
+
+def keep_output(
+    stream: IO[bytes],
+    log: TrialLog,
+    take: Callable[[list[str]], None] | None = None,
+    close_log: bool = False,
+) -> None:
+    """Copy a stream to a log until it closes, and hand its lines to `take`.
+
+    Nothing that comes in may stop this, or the command could print no more and would wait for ever.
+    """
+    lines = LineSplitter()
+    with stream, contextlib.suppress(ValueError):  # somebody closed it
+        while chunk := stream.read(_CHUNK):
+            log.write(chunk)
+            if take is not None:
+                take(lines.feed(chunk))
+    if close_log:
+        log.close()
+    if take is not None:
+        take(lines.rest())
+
+
+def trial_name(trial: int) -> str:
+    """What the files of a trial are called.
+
+    >>> trial_name(3)
+    'trial-0003'
+    """
+    return f"trial-{trial:04d}"
 
 
 def cannot_write(path: Path, error: OSError) -> PrudentError:

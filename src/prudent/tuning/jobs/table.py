@@ -184,7 +184,7 @@ def _progress(table: CsvTable, row: Row, line: int, elapsed: str, measures: Sequ
 def mean_of(runs: Sequence[MeasuredRun]) -> MeasuredRun:
     """Several runs of one configuration as one: means over the runs that measured the thing.
 
-    The traces of single runs do not average: a run put together of several shows nothing on its way.
+    Progress cannot be averaged, so the mean of several runs has none.
     """
     if len(runs) == 1:
         return runs[0]
@@ -248,6 +248,24 @@ class ReplayedRun:
         return Outcome(CUT, at_s, seen, why, overhead_s=boot_s)
 
 
+def _check_columns(table: CsvTable, names: Sequence[str], measured: Sequence[str]) -> None:
+    """Refuse a table without one of these columns, and a column that is both chosen and measured."""
+    for column in (*names, *measured):
+        table.need(column)
+    both = next((name for name in names if name in measured), None)
+    if both is not None:
+        raise BadInput(f'"{both}" cannot be chosen and measured; keep it as a parameter or as a measure.')
+
+
+def _means(space: Space, rows: Sequence[tuple[Configuration, MeasuredRun]]) -> dict[str, MeasuredRun]:
+    """One run for each configuration: the mean of those that were measured."""
+    grouped: dict[str, list[MeasuredRun]] = {}
+    for point, run in rows:
+        # By the space's key: 8 and 8.0 in two rows are one configuration.
+        grouped.setdefault(space.key(point), []).append(run)
+    return {key: mean_of(rows) for key, rows in grouped.items()}
+
+
 class TableJob:
     """Measured runs as a job: every configuration in the table can be "run", and costs what it cost.
 
@@ -301,34 +319,23 @@ class TableJob:
         if not names:
             raise BadInput("A job needs at least one parameter; name the columns that can be chosen.")
         measures = declared_measures(measures)
-        for column in (*names, time, price, *measures):
-            table.need(column)
-        both = next((name for name in names if name in (time, price, *measures)), None)
-        if both is not None:
-            raise BadInput(f'"{both}" cannot be chosen and measured; keep it as a parameter or as a measure.')
+        _check_columns(table, names, (time, price, *measures))
         traces = ProgressTraces()
         if progress is not None:
             traces = read_traces(table, Path(progress), measures, (time, price))
-        points: list[Configuration] = []
-        runs: list[MeasuredRun] = []
+        rows: list[tuple[Configuration, MeasuredRun]] = []
         for line, row in table.numbered():
             point = {name: cell_value(table, row, line, name) for name in names}
             if fraction is not None:
                 check_fraction(point[fraction], table.path, line, fraction)
             run = measured_run(table, row, line, time, price, measures, traces)
             if run is not None:
-                points.append(point)
-                runs.append(run)
-        if not points:
+                rows.append((point, run))
+        if not rows:
             raise BadInput(f'No row of "{path}" has a time in column "{time}"; give measured runs.')
-        space = Space.from_points(points, names)
-        grouped: dict[str, list[MeasuredRun]] = {}
-        for point, run in zip(points, runs, strict=True):
-            # By the space's key: 8 and 8.0 in two rows are one configuration.
-            grouped.setdefault(space.key(point), []).append(run)
-        means = {key: mean_of(rows) for key, rows in grouped.items()}
+        space, source = Space.from_points([point for point, _ in rows], names), Path(path).name
         return cls(
-            means, space, measures, fraction, source=Path(path).name, minimum_s=minimum_s, boot_s=boot_s
+            _means(space, rows), space, measures, fraction, source=source, minimum_s=minimum_s, boot_s=boot_s
         )
 
     def price(self, configuration: Configuration) -> Price:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,14 +83,7 @@ def texts_of(space: Space, configuration: Mapping[str, Any]) -> dict[str, str]:
     >>> texts_of(space, {"layers": (64, 8), "fast": True})
     {'layers': '[64, 8]', 'fast': 'true'}
     """
-    texts: dict[str, str] = {}
-    for parameter in space.parameters:
-        value = configuration[parameter.name]
-        texts[parameter.name] = value_text(value)
-        facts: Callable[[Any], Mapping[str, Any]] | None = getattr(parameter, "facts", None)
-        if facts is not None:
-            texts |= {f"{parameter.name}.{fact}": value_text(known) for fact, known in facts(value).items()}
-    return texts
+    return {name: value_text(value) for name, value in space.with_facts(configuration).items()}
 
 
 def value_text(value: Any) -> str:
@@ -100,7 +93,7 @@ def value_text(value: Any) -> str:
 
 def _parts(text: str, space: Space, quoting: bool) -> Iterator[str | Placeholder]:
     """The text between places, and the places, each with the quotes that are open there."""
-    places = [*space.names, *_facts(space)]
+    places = [*space.names, *space.fact_names]
     plain, quotes, at = "", "", 0
     while at < len(text):
         if text[at : at + 2] in ("{{", "}}"):
@@ -140,7 +133,3 @@ def _quotes_after(sign: str, quotes: str) -> str:
     if not quotes:
         return sign
     return "" if quotes == sign else quotes
-
-
-def _facts(space: Space) -> list[str]:
-    return [f"{p.name}.{fact}" for p in space.parameters for fact in getattr(p, "fact_names", ())]

@@ -1,4 +1,4 @@
-"""What happens in a live run, in the order and at the second in which it did."""
+"""The events of a live run, each with the second in which it happened."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Timeline:
         wake()
 
     def latest_s(self) -> float:
-        """When the last event was; what comes after it cannot have been earlier."""
+        """The time of the last event; later events cannot be earlier than this."""
         with self._changed:
             return self._latest_s
 

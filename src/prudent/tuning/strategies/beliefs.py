@@ -80,9 +80,10 @@ class ShiftedBelief:
 
 
 def last_refit(samples: int) -> int:
-    """The number of samples at which hyper-parameters were last weighed: all at first, then ever rarer.
+    """The number of samples when hyper-parameters were last weighed: at first after each, then more rarely.
 
-    Weighing costs O(samples³) and changes less and less; conditioning on all samples goes on.
+    Weighing costs O(samples³), and its result changes less and less. The model is still conditioned on all
+    samples.
     """
     if samples <= 24:
         return samples
@@ -94,9 +95,9 @@ def last_refit(samples: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class RegressionTargets:
-    """What a model is to fit, one for each of some trials: values, lower bounds among them, and doubt.
+    """What a model is fitted to, by trial: values, some of them only lower bounds, and the doubt in them.
 
-    `doubt` is the variance of a value beyond the usual noise; `usual` how much such values usually differ.
+    `doubt` is the variance of a value beyond the usual noise; `usual` is the deviation that such values have.
     """
 
     y: Array
@@ -106,7 +107,7 @@ class RegressionTargets:
 
     @classmethod
     def sure(cls, values: Sequence[float]) -> RegressionTargets:
-        """Measurements, every one of them."""
+        """Targets that are all measured, none of them a bound."""
         y = np.array(values, dtype=np.float64)
         return cls(y, np.zeros(len(y), dtype=np.bool_), np.zeros(len(y)))
 
@@ -152,7 +153,7 @@ class SurrogateFitter:
         return price_slope(np.log(self._rows(trials)[1]), y, is_cut)
 
     def _rests(self, trials: Sequence[Trial]) -> RegressionTargets:
-        """What of the log costs does not follow from the price."""
+        """The part of the log costs that the price does not explain."""
         y, is_cut, doubt = self._log_costs(trials)
         log_price = np.log(self._rows(trials)[1])
         return RegressionTargets(
@@ -251,8 +252,8 @@ class SurrogateFitter:
     ) -> GPHyperparameters:
         """Hyper-parameters by the trials up to the last checkpoint, and by nothing that came later.
 
-        Targets depend on all the trials they are made of (a slope, a scale). Those of the checkpoint are made
-        of its trials alone, so a study that is taken up later weighs them as one that was there then.
+        Targets depend on all the trials that they are made of (a slope, a scale). Those of the checkpoint are
+        made of its trials alone, so a study that is resumed weighs them as one that was never interrupted.
         """
         size = last_refit(len(trials))
         key = (name, *(trial.number for trial in trials[:size]))
@@ -283,9 +284,10 @@ class SurrogateFitter:
 
 
 def price_slope(log_price: Array, log_cost: Array, is_cut: NDArray[np.bool_]) -> float:
-    """How log cost grows with log price, by the runs that ended by themselves; what is left varies less.
+    """The slope of log cost over log price, by the runs that ended by themselves.
 
-    A belief that knows nothing of it takes a large cluster for no dearer than a small one, and tries many.
+    What remains when this trend is taken out varies less. A model without it expects a large cluster to cost
+    no more than a small one, and tries many.
 
     >>> price_slope(np.log([1.0, 8.0, 64.0]), np.log([2.0, 16.0, 128.0]), np.zeros(3, bool)) > 0.9
     True
@@ -299,7 +301,7 @@ def price_slope(log_price: Array, log_cost: Array, is_cut: NDArray[np.bool_]) ->
 
 
 def _without_cuts(X: Array, targets: RegressionTargets, settings: GPHyperparameters) -> tuple[Array, Array]:
-    """Values and extra noise after cut runs became pseudo-observations, by the weightiest setting.
+    """Values and extra noise with cut runs replaced by pseudo-observations, by the setting of most weight.
 
     The extra noise is relative to that of y.
     """
@@ -319,11 +321,11 @@ def _without_cuts(X: Array, targets: RegressionTargets, settings: GPHyperparamet
 def _with_estimates(
     trials: Sequence[Trial], y: Array, is_cut: NDArray[np.bool_]
 ) -> tuple[Array, NDArray[np.bool_], Array]:
-    """Log costs in which a cut run's progress tells its full time, where such guesses have proved good.
+    """Log costs; that of a cut run is guessed from its progress, where such guesses have proved good.
 
-    Each finished run tells how far off its own guess half-way would have been. With at least two of them
-    right on average within `TRUSTED`, a guess counts as a measurement with that much doubt (a variance);
-    otherwise a cut run stays what it surely is: at least so long.
+    A finished run tells by how much a guess at its half would have been wrong. If at least two of them were
+    wrong by no more than `TRUSTED` on average, a guess counts as a measurement with that doubt (a variance).
+    Otherwise the cost of a cut run stays a lower bound.
     """
     errors = [t.estimate["log_error"] for t in trials if "log_error" in t.estimate]
     out, still_cut, doubt = y.copy(), is_cut.copy(), np.zeros(len(y))

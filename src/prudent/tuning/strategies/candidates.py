@@ -31,8 +31,8 @@ def candidate_pool(
     """Candidates for the next decision, and which of them are still untried.
 
     A listed space is looked at whole. In a larger or continuous one candidates are drawn anew each time:
-    spread over the space, and close to the best trials so far (local improvement). With `full_only` those
-    drawn use all the data (of a listed space the caller leaves out the others).
+    spread over the space, and close to the best trials so far (local improvement). With `full_only` they all
+    use the whole data (from a listed space the caller removes the others).
     """
     if problem.listed:
         return problem.everything, untried(problem, history)

@@ -58,8 +58,8 @@ LOGIT = Warp(
 def warp_for(values: Array) -> Warp:
     """Shares (accuracy) on the logit scale, other positive measures on the log scale, the rest as they are.
 
-    Errors shrink by powers of the data size; on these scales that is a straight line, and a hundredth at 0.98
-    counts for what it is: half of the error that is left.
+    Errors shrink as powers of the data size, which is a straight line on these scales. And from 0.98 to 0.99
+    is a large step there, as it should be: half of the error is gone.
     """
     if (values >= 0).all() and (values <= 1).all():
         return LOGIT
@@ -89,7 +89,7 @@ class GPCurve:
 
 
 class TreesCurve:
-    """Trees over what a straight line leaves: trees alone cannot see beyond the fractions tested."""
+    """Trees fitted to the residuals of a straight line: trees alone cannot extrapolate to more data."""
 
     def __init__(
         self, samples: FractionSamples, places: Array, fractions: Array, basis: Basis, seed: int, n_trees: int
@@ -126,7 +126,7 @@ class TreesCurve:
 
 
 def _line(X: Array, s: Array, y: Array, basis: Basis) -> tuple[Array, float]:
-    """Ridge regression on the basis and the features; its coefficients, and the doubt of its slope."""
+    """Ridge regression on the basis and the features: its coefficients, and the deviation of its slope."""
     design = np.column_stack([basis(s), X])
     ridge = np.diag([1e-3, 1e-2, *([1.0] * X.shape[1])])
     gram = design.T @ design + ridge

@@ -49,9 +49,9 @@ class FabolasOptions:
     """How Fabolas thinks; the defaults are those that our benchmarks chose.
 
     `curves: paper` takes the bases of the paper, without trend and bends; `start_fractions: every` runs each
-    first configuration at every fraction below 1, as the paper does; `overhead_usd` is added to the bill of
-    a test: what deciding and starting a run is worth; `epsilon` stops when no test tells more than so many
-    nats.
+    first configuration at every fraction below 1, as the paper does; `overhead_usd`, the value of the time
+    that deciding and starting take, is added to the bill of a test; `epsilon` ends the search when no test
+    tells more than this many nats.
     """
 
     surrogate: Literal["gp", "trees"] = "gp"
@@ -86,9 +86,9 @@ class FabolasOptions:
 class FabulinusOptions(FabolasOptions):
     """How Fabulinus keeps the constraints in sight.
 
-    `acquisition: es` is the paper's ES · CEA, evaluated on the share `beta` of the tests that is best by CEA;
-    `constrained` seeks the optimum among draws that keep the constraints, and values what a test tells of
-    both.
+    `acquisition: es` is the paper's ES · CEA, evaluated on the share `beta` of the tests that is best by CEA.
+    `constrained` searches for the optimum among draws that keep the constraints, so a test is worth what it
+    tells of the objective and of the constraints.
     """
 
     acquisition: Literal["constrained", "es"] = "constrained"
@@ -160,7 +160,7 @@ class Fabolas:
         return dict(snapshot.pool.candidates.configurations[place])
 
     def predict(self, history: History, configuration: Configuration) -> dict[str, float]:
-        """What is expected of a configuration on the full data, and how surely; see `Predicting`."""
+        """What is expected of a configuration on the full data, and how surely; see `PredictiveStrategy`."""
         if not self._told(history):
             return {}
         at_full = self._problem.with_fraction(configuration, self._grid.ladder[-1])
@@ -198,7 +198,7 @@ class Fabolas:
         return self._fitter.works(history, candidates)
 
     def _affordable(self, snapshot: ModelSnapshot, money_left: float) -> Indices:
-        """Untried tests that the money left pays for, a deviation above what is expected."""
+        """Untried tests that the money left pays for, even if they cost one deviation more than expected."""
         tests, cost = snapshot.pool.tests, snapshot.cost
         billed = snapshot.pool.candidates
         upper = cost.mean[tests] + cost.std[tests]
@@ -213,7 +213,7 @@ class Fabolas:
         return self._searched(snapshot, tests, bill, self._foremost(full, hope[full]), ())
 
     def _foremost(self, full: Indices, hope: Array) -> Indices:
-        """The representers: where the optimum could well be."""
+        """The representers: places where the optimum is likely to be."""
         return full[np.argsort(-hope, kind="stable")[: self._options.representers]]
 
     def _searched(

@@ -81,7 +81,8 @@ class GoalPosterior:
     def recommended(self, places: Indices, confidence: float) -> int:
         """The place of the incumbent, tested or not.
 
-        Where not even the likeliest has a chance, tails tell nothing: it is the one predicted to miss least.
+        If no place has a chance to keep the constraints, their probabilities tell nothing: it is then the one
+        that is predicted to miss them by least.
         """
         chance = self.probability(places)
         if float(chance.max()) < HOPELESS:
@@ -172,7 +173,7 @@ def _least_cost_usd(pool: FractionCandidates) -> Array:
 
 
 def bill_usd(pool: FractionCandidates, cost: CurveBelief, places: Indices | Sequence[int]) -> Array:
-    """Expected dollars of a run at places; a wild uncertainty is not allowed to make it infinite."""
+    """Expected dollars of a run at places; the deviation is limited, or the mean would be infinite."""
     spread = np.minimum(cost.std[places], 1.5)
     own_usd = np.exp(cost.mean[places] + spread**2 / 2.0)
     billed = pool.candidates

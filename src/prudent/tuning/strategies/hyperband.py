@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,7 +22,7 @@ from prudent.tuning.trial import CUT, FINISHED, Configuration, Proposal, Trial
 
 @dataclass(frozen=True)
 class Rung:
-    """So many configurations run on this share of the data."""
+    """How many configurations are run on which share of the data."""
 
     fraction: float
     count: int
@@ -144,6 +144,32 @@ class BracketState:
         return self.place(configuration), float(configuration[self._name])
 
 
+def next_climber(
+    problem: Problem,
+    record: BracketState,
+    rungs: Sequence[Rung],
+    members: Mapping[ConfigurationKey, Configuration],
+) -> tuple[Configuration, float] | None:
+    """The next member to be run on more data, and the share it was run on before.
+
+    The best of each rung climb to the next one. None when all have, or when one must be waited for.
+    """
+    survivors = list(members)
+    for rung, above in itertools.pairwise(rungs):
+        spots = [(place, rung.fraction) for place in survivors]
+        if any(spot in record.pending for spot in spots):
+            return None
+        ended = [(spot[0], record.trials[spot]) for spot in spots if spot in record.trials]
+        ended.sort(key=lambda pair: rank_key(problem.goal, pair[1], rung.fraction, record.beta))
+        more = {place: problem.with_fraction(members[place], above.fraction) for place, _ in ended}
+        survivors = [place for place, c in more.items() if c in problem.space][: above.count]
+        for place in survivors:
+            spot = (place, above.fraction)
+            if spot not in record.trials and spot not in record.pending:
+                return more[place], rung.fraction
+    return None
+
+
 class Hyperband:
     """Successive halving over the fraction of the data, in brackets that start on ever more of it.
 
@@ -178,9 +204,13 @@ class Hyperband:
                 fresh = self._fresh(record, history, first.fraction)
                 if fresh is not None:
                     return Proposal(fresh, f"drawn for a bracket from {first.fraction:.3g} of the data")
-            climber = self._climber(record, bracket, members)
+            climber = next_climber(
+                self._problem, record, bracket, {key: record.drawn[key] for key in members}
+            )
             if climber is not None:
-                return climber
+                configuration, below = climber
+                now = float(configuration[self._name])
+                return Proposal(configuration, f"among the best on {below:.3g} of the data, now {now:.3g}")
             empty = 0 if members else empty + 1
             if empty == len(cycle):
                 break
@@ -188,41 +218,6 @@ class Hyperband:
 
     def recommend(self, history: History) -> Configuration | None:
         return best_configuration(history)
-
-    def _climber(
-        self, record: BracketState, bracket: Bracket, members: list[ConfigurationKey]
-    ) -> Proposal | None:
-        """The next member of a bracket to be given more data; None when all is done or waits."""
-        survivors = members
-        for rung, above in itertools.pairwise(bracket):
-            spots = [(place, rung.fraction) for place in survivors]
-            if any(spot in record.pending for spot in spots):
-                return None
-            ended = [
-                (place, record.trials[spot])
-                for place, spot in zip(survivors, spots, strict=True)
-                if spot in record.trials
-            ]
-            goal = self._problem.goal
-            ended.sort(key=lambda pair: rank_key(goal, pair[1], rung.fraction, record.beta))
-            survivors = [place for place, _ in ended if self._at(record, place, above.fraction)][
-                : above.count
-            ]
-            for place in survivors:
-                spot = (place, above.fraction)
-                if spot not in record.trials and spot not in record.pending:
-                    configuration = self._at(record, place, above.fraction)
-                    assert configuration is not None
-                    share = f"{rung.fraction:.3g}"
-                    return Proposal(
-                        configuration, f"among the best on {share} of the data, now {above.fraction:.3g}"
-                    )
-        return None
-
-    def _at(self, record: BracketState, place: ConfigurationKey, fraction: float) -> Configuration | None:
-        """A drawn configuration on that share of the data, if the space has it."""
-        configuration = self._problem.with_fraction(record.drawn[place], fraction)
-        return configuration if configuration in self._problem.space else None
 
     def _fresh(self, record: BracketState, history: History, fraction: float) -> Configuration | None:
         """A configuration that was not drawn before, on that share of the data; None when there is none."""
@@ -238,7 +233,7 @@ class Hyperband:
     def _pick(
         self, record: BracketState, choices: list[Configuration], rng: np.random.Generator
     ) -> Configuration:
-        """Which of the choices is drawn: any. The seam for a strategy that knows better."""
+        """Draw one of the choices at random; a subclass may choose by what it knows."""
         del record
         return choices[int(rng.integers(len(choices)))]
 
@@ -282,7 +277,7 @@ LEAST_WIDTH = 0.15
 
 @dataclass(frozen=True)
 class BohbOptions(HyperbandOptions):
-    """random_share: so many draws stay random; good_share: the best so many make the model of the good."""
+    """random_share: how many draws stay random; good_share: how many trials count as good."""
 
     random_share: float = 1 / 3
     good_share: float = 0.15
@@ -294,10 +289,10 @@ class BohbOptions(HyperbandOptions):
 
 
 class Bohb(Hyperband):
-    """Draws the configuration with the best ratio of two densities: that of the good and that of the rest.
+    """Draws the configuration with the best ratio of two densities: of good trials, and of the others.
 
-    Both are kernel densities over the configurations that were run on the largest share of the data of which
-    there are enough runs to tell (twice as many as parameters, and two).
+    Both are kernel densities over the configurations that were run on one share of the data: the largest with
+    enough runs (two more than twice the number of parameters).
     """
 
     Options = BohbOptions

@@ -14,7 +14,7 @@ from prudent.core.seeds import rng_for
 from prudent.tuning.history import History
 from prudent.tuning.problem import Candidates, Problem
 from prudent.tuning.strategies.candidates import on_full_data, shares_of
-from prudent.tuning.strategies.hyperband import BracketState, ConfigurationKey, Rung, rank_key
+from prudent.tuning.strategies.hyperband import BracketState, Rung, next_climber
 from prudent.tuning.trial import Configuration, Proposal
 
 CHEAP_SHARE = 0.15
@@ -45,7 +45,7 @@ def initial_configurations(
 def first_affordable(
     problem: Problem, configurations: Sequence[Configuration], money_left: float
 ) -> Configuration | None:
-    """The first that can be paid whole: as long as the goal allows, else at least its shortest run.
+    """The first whose longest run (by the goal) the money pays; else the first whose shortest run it pays.
 
     A first run that is cut for lack of money tells little and costs all the same.
     """
@@ -57,10 +57,10 @@ def first_affordable(
 
 
 def _cheap_and_different(pool: Candidates, count: int, rng: np.random.Generator) -> list[Configuration]:
-    """Price-aware: the first at random among the cheapest, each next the farthest from those chosen.
+    """Price-aware: the first is drawn among the cheapest, each next one is the farthest from those chosen.
 
-    Nothing is known of run times yet, but prices are: a bad guess on a cheap cluster costs little. Spread
-    over the other parameters it teaches as much about them as one on a dear cluster.
+    Run times are not known yet, but prices are: a bad guess on a cheap cluster costs little. Cheap runs that
+    are spread over the other parameters teach as much about them as runs on dear clusters.
     """
     bound = np.quantile(pool.usd_per_h, CHEAP_SHARE)
     cheap = np.flatnonzero(pool.usd_per_h <= bound)
@@ -90,7 +90,7 @@ def _pool(problem: Problem, rng: np.random.Generator, full_only: bool) -> Candid
 
 
 class ScalingDesign:
-    """Different configurations on the least data, then the cheapest of them on more: a few cents.
+    """Different configurations on the least data, then the cheapest of them on more data.
 
     The paper runs each of them at every fraction (`every`). That costs a hundred times more and teaches
     little besides: a model with a trend common to all configurations learns it from one of them.
@@ -110,7 +110,7 @@ class ScalingDesign:
         return self._count + (self._count if self._every else 1) * others
 
     def next(self, history: History, money_left: float) -> Proposal | None:
-        """The next of the first trials that the money can start; None when they are over, or none is left."""
+        """The next of the first trials that the money can start; None: all are done, or none can be paid."""
         told = self._told(history)
         taken = len(history) + len(history.pending)
         if taken >= self.size and told:
@@ -149,7 +149,7 @@ class ScalingDesign:
             yield self._problem.with_fraction(configuration, least), "first look, on the least data"
 
     def _configurations(self, count: int) -> list[Configuration]:
-        """Configurations that differ in more than their fraction; the same for the same count, always."""
+        """Configurations that differ in more than their fraction; the same ones for the same count."""
         if count not in self._different:
             least, key = self._fractions[0], self._problem.space.key
             drawn = initial_configurations(self._problem, self._method, 4 * count, self._seed)
@@ -182,22 +182,8 @@ class HalvingDesign:
         for place, configuration in members.items():
             if (place, share) not in record.trials and (place, share) not in record.pending:
                 return configuration
-        survivors: list[ConfigurationKey] = list(members)
-        for rung, above in itertools.pairwise(self._rungs):
-            if any((place, rung.fraction) in record.pending for place in survivors):
-                return None
-            ended = [(place, record.trials[place, rung.fraction]) for place in survivors]
-            goal = self._problem.goal
-            ended.sort(key=lambda pair: rank_key(goal, pair[1], rung.fraction, record.beta))
-            climbed = {
-                place: self._problem.with_fraction(members[place], above.fraction) for place, _ in ended
-            }
-            survivors = [place for place, c in climbed.items() if c in self._problem.space][: above.count]
-            for place in survivors:
-                spot = (place, above.fraction)
-                if spot not in record.trials and spot not in record.pending:
-                    return climbed[place]
-        return None
+        climber = next_climber(self._problem, record, self._rungs, members)
+        return None if climber is None else climber[0]
 
     @cached_property
     def _rungs(self) -> list[Rung]:
@@ -208,7 +194,7 @@ class HalvingDesign:
 
     @cached_property
     def _design(self) -> list[Configuration]:
-        """Cheap configurations on the least data that use every value of every parameter alike often."""
+        """Cheap configurations on the least data that use every value of a parameter about equally often."""
         rng = rng_for(self._seed, "halving")
         pool = self._pool(rng)
         if not len(pool):
@@ -229,7 +215,7 @@ class HalvingDesign:
         return self._problem.candidates(space.check(c) for c in drawn if c in space)
 
     def _levels(self, features: NDArray[np.float64]) -> NDArray[np.int64]:
-        """For each candidate and parameter the number of its value, near ones taken together: (m, groups)."""
+        """The number of each candidate's value, by parameter; near values count as one: (m, groups)."""
         columns = [np.round(features[:, group] * BINS) for group in self._problem.groups]
         return np.stack([np.unique(c, axis=0, return_inverse=True)[1].reshape(-1) for c in columns], axis=1)
 

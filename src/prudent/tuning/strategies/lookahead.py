@@ -1,4 +1,4 @@
-"""Thinking ahead: what a run is worth together with the runs it makes worth while.
+"""Looking ahead: what a run is worth together with the runs that follow from it.
 
 For every candidate x: reward R = EIc(x) and bill C = E[bill(x)]; with look-ahead left, for each
 Gauss-Hermite node of the belief at x: pretend it came out so, pay for it, choose the best follow-up x' and
@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 BREADTH = 512
-"""Look-ahead is about so many candidates, the best at first glance: it costs O(breadth²) a level."""
+"""Look-ahead considers this many candidates, the best without it: a level costs O(breadth²)."""
 NO_FLOOR = -60.0
 """Log dollars that stand for no billing minimum: finite, so that it can be mixed with those that have one."""
 
@@ -40,10 +40,10 @@ class Acquisition:
     Objective values are losses in the belief's own scale (log cost, or a measure with its sign); `is_cost`
     says that the objective is the logarithm of the cost. cost_mean, cost_std: the belief of the log cost.
     bound: the largest objective value that keeps the constraints on the objective itself (time, cost);
-    floor: the least it can be (billing minimum); others: probability that everything else holds, but for
+    floor: the least it can be (billing minimum); others: probability that everything else holds, except
     the constraints on measures, whose margins (at least 0 where they hold) have beliefs of their own.
-    cap: log of the most a run is allowed to cost before it is cut, without regard to the best run.
-    beside, least: dollars on a bill beside the run's own time (boot), and the least bill there is.
+    cap: log of the cost at which a run is cut, whatever the best run costs.
+    beside, least: dollars that a bill has beside the run's own time (boot), and the smallest bill.
     """
 
     is_cost: bool
@@ -84,7 +84,7 @@ class Acquisition:
         return gain * (self.holds if holds is None else holds)
 
     def bill(self, mean: Array, std: Array, best: Array | float, money_left: Array | float) -> Array:
-        """Expected dollars for a run; (mean, std) is the objective's belief, the cost's if that is it."""
+        """Expected dollars for a run; mean and std are the belief of the objective, which may be the cost."""
         cap = np.minimum(self.cap, np.log(np.maximum(money_left - self.beside, 1e-12)))
         if self.cut_at_best:
             cap = np.minimum(cap, best)
@@ -111,7 +111,7 @@ def probability_kept(margins: Sequence[tuple[Array, Array]]) -> Array | float:
 
 @dataclass(frozen=True)
 class ScoredCandidate:
-    """The candidate to run, its reward with the future's, and what it is expected to cost by itself."""
+    """The candidate to run, its reward with that of the runs to follow, and its own expected cost."""
 
     index: int
     reward: float
@@ -175,9 +175,9 @@ def choose(
 def explore(
     acquisition: Acquisition, belief: Belief, allowed: Mask, best: float, money_left: float
 ) -> ScoredCandidate:
-    """Where least is known per dollar: for when nothing is feasible and the model sees no hope anywhere.
+    """The candidate of which least is known, per dollar: for when the model sees no hope anywhere.
 
-    It is the model that must be wrong then, or the goal; only other runs can tell which.
+    Then the model is wrong, or the goal cannot be reached; only other runs can tell which.
     """
     bill = acquisition.bill(belief.mean, belief.std, best, money_left)
     index = int(np.where(allowed, (belief.std + acquisition.cost_std) / bill, -1.0).argmax())

@@ -125,7 +125,7 @@ class Lynceus:
         return choose(acquisition, belief, allowed, best, money_left, settings)
 
     def _is_enough(self, choice: ScoredCandidate, history: History) -> bool:
-        """Whether the best that could be run next is not worth it."""
+        """Whether even the best candidate is not worth a run."""
         del history
         return choice.reward <= self._options.epsilon
 
@@ -142,7 +142,7 @@ class Lynceus:
         return self._problem.goal.speaks_of_full_data
 
     def _is_early(self, history: History) -> bool:
-        """Whether the first trials are still on, or none has told anything to learn from yet."""
+        """Whether the first trials go on, or none of them has told anything to learn from."""
         taken = len(history) + len(history.pending)
         measure = self._problem.goal.measure
         if measure in (COST, TIME):
@@ -169,7 +169,7 @@ class Lynceus:
         return Proposal(configuration, why, cap_usd=first_cap_usd(self._problem, configuration, money_left))
 
     def _cheapest(self, history: History, money_left: float) -> Configuration | None:
-        """What the money can still start, where it can start none of the first trials as they were drawn."""
+        """The cheapest configuration that the money can start, where it can start no first trial."""
         pool, allowed = candidate_pool(self._problem, history, self._seed, self._full_only)
         allowed = allowed & self._eligible(pool, history) & pool.payable(money_left)
         if not allowed.any():
@@ -223,7 +223,7 @@ class Lynceus:
         return ShiftedBelief(belief, np.zeros(len(pool)), 1.0 if goal.minimise else -1.0)
 
     def _best_loss(self, history: History, belief: Belief) -> float:
-        """y*: the best feasible loss; while there is none, worse than anything seen by three deviations."""
+        """y*: the best feasible loss; while there is none, three deviations worse than anything seen."""
         goal = self._problem.goal
         losses = [self._loss(t.values[goal.measure]) for t in history.working if goal.measure in t.values]
         if history.best is not None:
@@ -250,7 +250,7 @@ class Obol(Lynceus):
 
 
 def first_cap_usd(problem: Problem, configuration: Configuration, money_left: float) -> float:
-    """The most that a run may cost of which nothing is known; never less than what the shortest one does."""
+    """The most that one of the first runs may cost; never less than what the shortest run costs."""
     price = problem.price(configuration)
     return max(SURPRISE_SHARE * money_left, price.cost_usd(price.minimum_s))
 

@@ -25,8 +25,8 @@ _USUAL = {SHARE: 1.5, POSITIVE: 0.7}
 class MeasureScale:
     """The scale in which a measure is modelled.
 
-    Accuracy is crowded below 1 and falls off a cliff elsewhere: from 0.97 to 0.98 is as far as from 0.6 to
-    0.7. In log-odds a Gaussian belief fits both; positive measures (sizes, latencies) are modelled in logs.
+    Accuracies are crowded below 1: the step from 0.97 to 0.98 is as large as that from 0.6 to 0.7. In
+    log-odds a Gaussian belief fits both; positive measures (sizes, latencies) are modelled in logs.
 
     >>> [MeasureScale.of(*measured).kind for measured in (([0.2, 0.9], 0.85), ([120.0], 4000), ([-3], 2))]
     ['share', 'positive', 'plain']
@@ -65,8 +65,9 @@ class ConstraintMargins:
 def margins_of(constraint: Constraint, trials: Sequence[Trial], kind: str = "") -> ConstraintMargins | None:
     """What trials tell about a constraint; None while none tells anything.
 
-    A run that was cut shows how far it had come. Where more is better it would have come at least as far,
-    so it is a lower bound. Where less is better nothing is known: a loss would fall, memory would grow.
+    A run that was cut has reported values up to then. Where more is better its last value is a lower bound:
+    it would have come at least as far. Where less is better it tells nothing: a loss would have fallen
+    further, memory would have grown.
     """
     told = [
         trial

@@ -37,8 +37,8 @@ class NepheleOptions(LynceusOptions):
     halving: the first trials are so many configurations on the least data, a third of them on more, and so
     on; 0 starts with `start_trials` as `start` says, on any share of the data.
     start_usd: the first trials go on until so much is spent (the thesis: $5).
-    feasible: "means" considers only what keeps every constraint by its predicted mean, and runs something at
-    random when there is nothing (the thesis); "probability" weighs every candidate by its chance.
+    feasible: "means" considers only candidates whose predicted means keep every constraint, and runs a random
+    one when there are none (the thesis); "probability" weighs every candidate by its chance.
     drop: leave out configurations that a run on another share of the data showed to be hopeless.
     """
 
@@ -121,9 +121,9 @@ def _feasible_by_means(acquisition: Acquisition, belief: Belief, money_left: flo
 def dropped(problem: Problem, history: History, pool: Candidates) -> Mask:
     """Candidates not worth a run, because the same configuration was run on another share of the data.
 
-    More data never costs less: what was too slow, too dear, or no better than the best on a part of the data
-    is so on more of it. Nor does it hurt: what missed a lower bound (accuracy) on much data will on less.
-    Hyperband drops by rank what these two rules can drop for a reason.
+    More data never makes a run cheaper: one that was too slow, too dear, or no better than the best on a part
+    of the data is so on more of it. And more data does not hurt: a run that missed a lower bound (accuracy)
+    on much data will miss it on less. Hyperband drops by rank; these two rules drop for a reason.
     """
     assert problem.fraction is not None
     name = problem.fraction

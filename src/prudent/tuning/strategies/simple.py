@@ -1,4 +1,4 @@
-"""Random and grid search: what everybody knows, and the measure of everything else."""
+"""Random and grid search, with which other strategies are compared."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class PredictiveStrategy(Protocol):
 
 
 def prediction_key(measure: str, word: str) -> str:
-    """The key of a prediction for a word about a measure; the unit stays at the end.
+    """The key under which a prediction about a measure is kept; the unit stays at the end.
 
     >>> prediction_key("cost_usd", "low"), prediction_key("accuracy", "low")
     ('cost_low_usd', 'accuracy_low')

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput
+from prudent.core.journal import Fact
 from prudent.core.ledger import CREDIT, Ledger, LedgerEntry, Reservation
 from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.processes import one_thread
 from prudent.core.space import Space
 from prudent.tuning.goal import Goal
 from prudent.tuning.history import History, best_of
-from prudent.tuning.journal import Fact, Journal, JournalState
+from prudent.tuning.journal import Journal, JournalState
 from prudent.tuning.problem import Problem
 from prudent.tuning.strategies.registry import build, default_strategy
 from prudent.tuning.strategies.strategy import Strategy
@@ -324,7 +325,6 @@ class Study:
     def _record(self, fact: str, **values: Any) -> None:
         if self._journal is not None:
             self._journal.write({"fact": fact, **values})
-            self._journal.facts.clear()  # they are on the disk; ten thousand trials need no memory
 
     def replay(self, facts: Sequence[Fact], outlived_s: Mapping[int, float] | None = None) -> None:
         """Take up where the journal ends: what it knew, what was paid, and what was under way.

@@ -67,7 +67,7 @@ def weigh_hyperparameters(
     rng = rng_for(seed, "gp settings", len(groups))
     spread, refined, keep = next(effort[1:] for effort in _EFFORTS if len(y) <= effort[0])
     extra = np.zeros(len(y)) if extra_noise is None else extra_noise
-    distances = np.stack([_square_distances(X[:, group]) for group in groups])
+    distances = np.stack([square_distances(X[:, group]) for group in groups])
     first = stratified_normals(spread, len(groups) + 1, rng)
     score = _score(first, distances, y, extra)
     best = first[np.argsort(-score, kind="stable")[:keep]]
@@ -78,7 +78,7 @@ def weigh_hyperparameters(
     order = np.argsort(-score, kind="stable")[:keep]
     weights = np.exp(score[order] - score[order[0]])
     scales, noise = _decode(draws[order])
-    return GPHyperparameters(_by_column(scales, groups, X.shape[1]), noise, weights / weights.sum())
+    return GPHyperparameters(by_column(scales, groups, X.shape[1]), noise, weights / weights.sum())
 
 
 def stratified_normals(count: int, width: int, rng: np.random.Generator) -> Array:
@@ -89,7 +89,8 @@ def stratified_normals(count: int, width: int, rng: np.random.Generator) -> Arra
     return np.asarray(ndtri((strata + rng.random((count, width))) / count), dtype=np.float64)
 
 
-def _square_distances(columns: Array) -> Array:
+def square_distances(columns: Array) -> Array:
+    """Squared distances (n, n) between rows."""
     return np.asarray(((columns[:, None, :] - columns[None, :, :]) ** 2).sum(axis=2))
 
 
@@ -107,7 +108,7 @@ def _decode(draws: Array) -> tuple[Array, Array]:
     return scales, _MEDIAN_NOISE * np.exp(_SPREAD_NOISE * draws[:, -1])
 
 
-def _by_column(scales: Array, groups: Sequence[slice], width: int) -> Array:
+def by_column(scales: Array, groups: Sequence[slice], width: int) -> Array:
     """Length scales (h, groups) laid out for the columns of the features (h, width)."""
     out = np.ones((len(scales), width))
     for place, group in enumerate(groups):
@@ -119,13 +120,12 @@ def _by_column(scales: Array, groups: Sequence[slice], width: int) -> Array:
 class GPComponent:
     """One setting conditioned on the samples: what is needed to predict at the candidates.
 
-    factor (n, n) of K + noise; white = factor⁻¹ y (n,); reach = factor⁻¹ K(X, candidates) (n, m);
+    With the factor (n, n) of K + noise: white = factor⁻¹ y (n,); reach = factor⁻¹ K(X, candidates) (n, m).
     variance: the signal variance expected from the samples.
     """
 
     scales: Array
     noise: float
-    factor: Array
     white: Array
     reach: Array
     variance: float
@@ -228,9 +228,8 @@ def _condition(
     reach = solve_triangular(
         factor, kernels.matern52(X, candidates, scales), lower=True, check_finite=False, overwrite_b=True
     )
-    shape = kernels.PRIOR_SHAPE + len(y) / 2.0 - 1.0
-    variance = (kernels.PRIOR_SCALE + float(white @ white) / 2.0) / max(shape, 1.0)
-    return GPComponent(scales, noise, factor, white, reach, variance, float(settings.weights[h]))
+    variance = kernels.signal_variance(white)
+    return GPComponent(scales, noise, white, reach, variance, float(settings.weights[h]))
 
 
 def _condition_on_paths(

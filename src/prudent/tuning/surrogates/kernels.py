@@ -47,6 +47,12 @@ def matern52(left: Array, right: Array, scales: Array) -> Array:
     return out
 
 
+def signal_variance(white: Array) -> float:
+    """The signal variance expected from samples y, by white = L⁻¹ y (n,)."""
+    shape = PRIOR_SHAPE + len(white) / 2.0 - 1.0
+    return (PRIOR_SCALE + float(white @ white) / 2.0) / max(shape, 1.0)
+
+
 @compiled
 def _factor(matrix: Array) -> None:
     """The lower Cholesky factor, in place of the matrix's lower half."""
@@ -60,6 +66,21 @@ def _factor(matrix: Array) -> None:
                 matrix[i, i] = math.sqrt(max(total, PIVOT_FLOOR))
             else:
                 matrix[i, j] = total / matrix[j, j]
+
+
+@compiled
+def _evidence(matrix: Array, y: Array, white: Array) -> float:
+    """Factor the lower half of the matrix in place; -log|L| - (a + n/2) log(b + |L⁻¹ y|² / 2)."""
+    _factor(matrix)
+    log_det, square = 0.0, 0.0
+    for i in range(len(y)):
+        total = y[i]
+        for k in range(i):
+            total -= matrix[i, k] * white[k]
+        white[i] = total / matrix[i, i]
+        log_det += math.log(matrix[i, i])
+        square += white[i] * white[i]
+    return -log_det - (PRIOR_SHAPE + len(y) / 2.0) * math.log(PRIOR_SCALE + square / 2.0)
 
 
 @compiled
@@ -81,16 +102,7 @@ def log_evidences(distances: Array, y: Array, weights: Array, noise: Array) -> A
                 r = math.sqrt(5.0 * square)
                 matrix[i, j] = (1.0 + r + r * r / 3.0) * math.exp(-r)
             matrix[i, i] = 1.0 + noise[h, i]
-        _factor(matrix)
-        log_det, square = 0.0, 0.0
-        for i in range(size):
-            total = y[i]
-            for k in range(i):
-                total -= matrix[i, k] * white[k]
-            white[i] = total / matrix[i, i]
-            log_det += math.log(matrix[i, i])
-            square += white[i] * white[i]
-        out[h] = -log_det - (PRIOR_SHAPE + size / 2.0) * math.log(PRIOR_SCALE + square / 2.0)
+        out[h] = _evidence(matrix, y, white)
     return out
 
 
@@ -221,25 +233,3 @@ def product_log_evidences(
             matrix[i, i] = first[i] ** 2 + second[i] ** 2 + bend[h] * bent[i, i] + trend[i, i] + noise[h, i]
         out[h] = _evidence(matrix, y, white)
     return out
-
-
-@compiled
-def _evidence(matrix: Array, y: Array, white: Array) -> float:
-    """Factor the lower half of the matrix in place; -log|L| - (a + n/2) log(b + |L⁻¹ y|² / 2)."""
-    log_det, square = 0.0, 0.0
-    for i in range(len(y)):
-        for j in range(i + 1):
-            total = matrix[i, j]
-            for k in range(j):
-                total -= matrix[i, k] * matrix[j, k]
-            if i == j:
-                matrix[i, i] = math.sqrt(max(total, PIVOT_FLOOR))
-            else:
-                matrix[i, j] = total / matrix[j, j]
-        total = y[i]
-        for k in range(i):
-            total -= matrix[i, k] * white[k]
-        white[i] = total / matrix[i, i]
-        log_det += math.log(matrix[i, i])
-        square += white[i] * white[i]
-    return -log_det - (PRIOR_SHAPE + len(y) / 2.0) * math.log(PRIOR_SCALE + square / 2.0)

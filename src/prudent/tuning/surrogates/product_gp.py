@@ -22,8 +22,13 @@ from numpy.typing import NDArray
 
 from prudent.core.seeds import rng_for
 from prudent.tuning.surrogates import kernels
-from prudent.tuning.surrogates.gp import Standardization, safe_cholesky, stratified_normals
-from prudent.tuning.surrogates.kernels import PRIOR_SCALE, PRIOR_SHAPE
+from prudent.tuning.surrogates.gp import (
+    Standardization,
+    by_column,
+    safe_cholesky,
+    square_distances,
+    stratified_normals,
+)
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -124,7 +129,7 @@ def draw_hyperparameters(
     rng = rng_for(seed, "product settings", len(groups))
     count, walkers, steps, keep = next(e[1:] for e in _EFFORTS if len(samples.y) <= e[0])
     phi = shape.basis(samples.s)
-    distances = np.stack([_square_distances(samples.X[:, group]) for group in groups])
+    distances = np.stack([square_distances(samples.X[:, group]) for group in groups])
     common = phi, kernels.bends(phi, phi), shape.trend * (phi @ phi.T)
 
     def score(draws: Array) -> Array:
@@ -139,14 +144,8 @@ def draw_hyperparameters(
     best = rng.permutation(np.argsort(-score(first), kind="stable")[:walkers])
     ended = stretch_moves(first[best], score, steps, rng)
     found = _decoded(ended[rng.permutation(walkers)[:keep]], len(groups), shape)
-    scales = np.ones((keep, samples.X.shape[1]))
-    for place, group in enumerate(groups):
-        scales[:, group] = found.scales[:, [place]]
+    scales = by_column(found.scales, groups, samples.X.shape[1])
     return ProductHyperparameters(scales, found.cholesky, found.bend, found.noise)
-
-
-def _square_distances(columns: Array) -> Array:
-    return np.asarray(((columns[:, None, :] - columns[None, :, :]) ** 2).sum(axis=2))
 
 
 def _decoded(draws: Array, groups: int, shape: FractionShape) -> ProductHyperparameters:
@@ -282,8 +281,7 @@ def _conditioned(
     white = solve_triangular(factor, samples.y, lower=True, check_finite=False)
     cross = kernels.grid_kernel(kernels.FactoredRows.of(*here), there, scales, cholesky, bend, trend)
     reach = solve_triangular(factor, cross, lower=True, check_finite=False, overwrite_b=True)
-    degrees = PRIOR_SHAPE + len(samples.y) / 2.0 - 1.0
-    variance = (PRIOR_SCALE + float(white @ white) / 2.0) / max(degrees, 1.0)
+    variance = kernels.signal_variance(white)
     prior = kernels.prior_variance(there.phi, cholesky, bend, trend)[there.phi_of]
     share = np.maximum(prior - np.einsum("ij,ij->j", reach, reach), 1e-9)
     return ProductComponent(scales, cholesky, bend, noise, reach, white @ reach, share, variance)

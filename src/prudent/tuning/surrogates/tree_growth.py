@@ -25,8 +25,6 @@ from prudent.tuning.surrogates.tree_splits import (
     RIGHT_SIDE,
     Array,
     Int,
-    SplitBuffers,
-    SplitRules,
     child_key,
     entry,
     find_split,
@@ -60,9 +58,9 @@ def _answer(answer: Array, order: Array, spans: Array, node: Int, value: float) 
 
 @inlined
 def _grow_tree(
-    x: Array, code: Array, y: Array, weight: Array, rules: SplitRules,
+    x: Array, y: Array, weight: Array,
     rows: Array, links: Array, levels: Array, keys: Array,
-    xc: Array, order: Array, spans: Array, answer: Array, bench: SplitBuffers, spare: Array, stack: Array,
+    xc: Array, order: Array, spans: Array, answer: Array, features: Array, spare: Array, stack: Array,
 ) -> None:  # fmt: skip
     """Grow from node 0, whose ranges and key are set; given candidates, what none sees is left out."""
     lazy = xc.shape[1] > 0
@@ -74,7 +72,7 @@ def _grow_tree(
         node = np.int64(stack[top])
         s = np.int64(links[node, START])
         e = np.int64(links[node, END])
-        f, at, mean = find_split(x, code, y, weight, rows, s, e, keys[node], rules, bench)
+        f, at, mean = find_split(x, y, weight, rows, s, e, keys[node], features)
         links[node, FEATURE] = f
         levels[node, THRESHOLD] = at
         levels[node, MEAN] = mean
@@ -170,11 +168,10 @@ def _descend(path: Array, top: Int, links: Array, child: Int, s: Int, e: Int) ->
 
 @inlined
 def _add(
-    x: Array, code: Array, y: Array, weight: Array, rules: SplitRules,
-    n: Int, bare: bool, keep: bool,
+    x: Array, y: Array, weight: Array, n: Int, bare: bool,
     links: Array, levels: Array, keys: Array, base_order: Array, base_spans: Array,
     rows: Array, new_links: Array, new_levels: Array, new_keys: Array, xc: Array,
-    order: Array, spans: Array, answer: Array, bench: SplitBuffers, spare: Array, stack: Array, path: Array,
+    order: Array, spans: Array, answer: Array, features: Array, spare: Array, stack: Array, path: Array,
 ) -> None:  # fmt: skip
     """Send all rows down, as far as new ones among them change something, and correct the tree's answers."""
     count = _gather(rows, weight, n if bare else 0)
@@ -192,8 +189,8 @@ def _add(
         f = np.int64(links[node, FEATURE])
         at = levels[node, THRESHOLD]
         same = f >= 0 and not bare
-        if same and not keep:
-            now, now_at, _ = find_split(x, code, y, weight, rows, s, e, keys[node], rules, bench)
+        if same:
+            now, now_at, _ = find_split(x, y, weight, rows, s, e, keys[node], features)
             same = now == f and now_at == at
         if same:
             left = np.int64(links[node, LEFT])
@@ -209,54 +206,50 @@ def _add(
         new_links[0, END] = e
         new_keys[0] = keys[node]
         _grow_tree(
-            x, code, y, weight, rules, rows, new_links, new_levels, new_keys,
-            xc, order, spans, answer, bench, spare, stack,
+            x, y, weight, rows, new_links, new_levels, new_keys,
+            xc, order, spans, answer, features, spare, stack,
         )  # fmt: skip
 
 
 @inlined
-def _write(
-    x: Array, code: Array, y: Array, new_x: Array, new_code: Array, new_y: Array, i: Int, n: Int
-) -> None:
+def _write(x: Array, y: Array, new_x: Array, new_y: Array, i: Int, n: Int) -> None:
     """Put the rows of fantasy i at the end of the samples."""
     for j in range(new_y.shape[1]):
         y[n + j] = new_y[i, j]
         for f in range(x.shape[0]):
             x[f, n + j] = new_x[i, f, j]
-            code[f, n + j] = new_code[i, f, j]
 
 
 @entry
 def refit_trees(
-    samples: Any, rules: SplitRules, base: Any, bare: Array, xc: Array, places: Any, news: Any, keep: bool,
+    samples: Any, base: Any, bare: Array, xc: Array, places: Any, news: Any,
     path: Array, fresh: Any, heap: Any, answer: Array, room: Any, floor: float, mean: Array, std: Array,
 ) -> None:  # fmt: skip
     """Mean and std at the candidates, (k, m), for each of k fantasies of q rows added to the base trees.
 
-    samples: x, code (d, n + q), y (n + q,), weight (t, n + q), with room for the new rows at the end;
+    samples: x (d, n + q), y (n + q,), weight (t, n + q), with room for the new rows at the end;
     base, fresh: (rows, links, levels, keys) of the trees as they are, and room for those that change;
-    bare: trees to be grown on the new rows alone; xc, places: the candidates and what `place` wrote;
-    news: x, code (k, d, q) and y (k, q) of the new rows; path: room for (q + 2, 3) int32;
+    bare: trees to be grown on the new rows alone; xc, places: the candidates and what `predict_trees` wrote;
+    news: x (k, d, q) and y (k, q) of the new rows; path: room for (q + 2, 3) int32;
     heap: room for (order (m,), spans (nodes, 2)); answer: room for (t, m);
-    keep lets every cut stand, so that only the leaves in which new rows fall are grown on.
+    room: for the features (d,), and for parting and stacking nodes.
     """
-    x, code, y, weight = samples
+    x, y, weight = samples
     base_rows, links, levels, keys = base
     rows, new_links, new_levels, new_keys = fresh
     base_order, base_spans, base_answer = places
     order, spans = heap
-    new_x, new_code, new_y = news
-    bench, spare, stack = room
+    new_x, new_y = news
+    features, spare, stack = room
     n = base_rows.shape[1]
     for fantasy in range(mean.shape[0]):
-        _write(x, code, y, new_x, new_code, new_y, fantasy, n)
+        _write(x, y, new_x, new_y, fantasy, n)
         for t in range(answer.shape[0]):
             for c in range(answer.shape[1]):
                 answer[t, c] = base_answer[t, c]
             _add(
-                x, code, y, weight[t], rules,
-                n, bare[t], keep, links[t], levels[t], keys[t], base_order[t], base_spans[t],
+                x, y, weight[t], n, bare[t], links[t], levels[t], keys[t], base_order[t], base_spans[t],
                 rows[t], new_links[t], new_levels[t], new_keys[t],
-                xc, order, spans, answer[t], bench, spare, stack, path,
+                xc, order, spans, answer[t], features, spare, stack, path,
             )  # fmt: skip
         _summarise(answer, floor, mean[fantasy], std[fantasy])

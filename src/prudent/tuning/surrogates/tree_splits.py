@@ -1,7 +1,8 @@
 """Where a node of a regression tree is cut, compiled.
 
-Columns are ranked once; a cut is found by counting the node's rows into the ranks and walking over those
-that occur (a bit set says which), so it costs O(rows + ranks / 64) per feature, and nothing is sorted.
+Trees are extremely randomised: in each feature that a node looks at, one cut is drawn between the least and
+the greatest value of its rows, and the best of these cuts is taken. From few samples such trees predict
+better than those that look for the best of all cuts, and their deviations are nearer to the true errors.
 
 Randomness is keyed, never drawn in sequence: what a node draws is a function of its key, and its key one of
 its place in the tree. That is what lets a row be added to a tree without growing the whole tree anew.
@@ -16,26 +17,15 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from numba.extending import intrinsic
 
 Array = np.ndarray[Any, Any]
 Int = Any  # int64 where it is compiled, whatever numpy calls it elsewhere
 _Function = TypeVar("_Function")
 
-MIDDLE, BETWEEN, ANYWHERE = 0, 1, 2
-"""Where a cut lies: half-way between neighbours, at random between them, at random in the node's range."""
-
-SplitRules = tuple[int, int, int]
-"""(features per split, least weight of a leaf, where a cut lies)."""
-
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 LEFT_SIDE = np.uint64(0xD1B54A32D192ED03)
 RIGHT_SIDE = np.uint64(0x8CB92BA72F3D8DD7)
 _TIE = 1.0 + 1e-10
-
-
-SplitBuffers = tuple[Array, Array, Array, Array]
-"""Room for `cut`: features (d,) int32, bins (ranks, 2) float64 and their rows (ranks,) int32, bits uint64."""
 
 
 def entry(function: _Function) -> _Function:
@@ -61,17 +51,6 @@ def inlined(function: _Function) -> _Function:
     return compiled
 
 
-def _emit_lowest_bit(typing_context: Any, word: Any) -> Any:
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], context.get_constant(numba.types.boolean, True))
-
-    return numba.int64(numba.uint64), emit
-
-
-_lowest_bit: Any = intrinsic(_emit_lowest_bit)
-"""Index of the lowest set bit of a non-zero 64-bit word; numba has no public spelling of it."""
-
-
 def mixed(z: Any) -> Any:
     """The finaliser of splitmix64, on words and arrays of them: neighbouring inputs, unrelated outputs."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -94,69 +73,6 @@ def child_key(key: Any, side: Any) -> Any:
 
 
 @inlined
-def _count(
-    code: Array,
-    y: Array,
-    weight: Array,
-    index: Array,
-    s: Int,
-    e: Int,
-    f: Int,
-    mean: float,
-    bench: SplitBuffers,
-) -> None:
-    """Weight and centred sum of each rank of feature f among the rows index[s:e]."""
-    _, bins, bin_row, seen = bench
-    for i in range(s, e):
-        r = index[i]
-        c = code[f, r]
-        w = weight[r]
-        bit = np.uint64(1) << np.uint64(c & 63)
-        if seen[c >> 6] & bit:
-            bins[c, 0] += w
-            bins[c, 1] += w * (y[r] - mean)
-        else:
-            seen[c >> 6] |= bit
-            bins[c, 0] = w
-            bins[c, 1] = w * (y[r] - mean)
-            bin_row[c] = r
-
-
-@inlined
-def _best_of_ranks(x: Array, f: Int, total: float, min_leaf: Int, bench: SplitBuffers) -> Any:
-    """The cut of a counted feature with the greatest variance reduction: (gain, value below, value above).
-
-    With centred sums the reduction is L² · N / (N_L · N_R), L the sum on the left.
-    """
-    _, bins, bin_row, seen = bench
-    best = -1.0
-    below = -1
-    above = -1
-    last = -1
-    left_weight = 0.0
-    left_sum = 0.0
-    for word in range(seen.size):
-        bits = seen[word]
-        seen[word] = np.uint64(0)
-        while bits:
-            c = (word << 6) + _lowest_bit(bits)
-            bits &= bits - np.uint64(1)
-            right_weight = total - left_weight
-            if last >= 0 and left_weight >= min_leaf and right_weight >= min_leaf:
-                gain = left_sum * left_sum / (left_weight * right_weight)
-                if gain > best * _TIE or below < 0:
-                    best = gain
-                    below = last
-                    above = bin_row[c]
-            last = bin_row[c]
-            left_weight += bins[c, 0]
-            left_sum += bins[c, 1]
-    if below < 0:
-        return -1.0, 0.0, 0.0
-    return best, x[f, below], x[f, above]
-
-
-@inlined
 def _random_split(
     x: Array,
     y: Array,
@@ -166,10 +82,13 @@ def _random_split(
     e: Int,
     f: Int,
     level: Any,
-    min_leaf: Int,
     u: float,
 ) -> Any:
-    """One cut, uniform over the feature's range in the node (extremely randomised trees)."""
+    """(gain, threshold) of one cut, uniform over the feature's range in the node; no range: a gain below 0.
+
+    With answers centred at the mean the variance falls by L² · N / (N_L · N_R), L the sum on the left; N is
+    the same for all cuts of a node and left out.
+    """
     total, mean = level
     low = x[f, index[s]]
     high = low
@@ -187,10 +106,9 @@ def _random_split(
         if x[f, r] <= threshold:
             left_weight += weight[r]
             left_sum += weight[r] * (y[r] - mean)
-    right_weight = total - left_weight
-    if low == high or left_weight < min_leaf or right_weight < min_leaf:
-        return -1.0, 0.0, 0.0
-    return left_sum * left_sum / (left_weight * right_weight), threshold, threshold
+    if low == high:
+        return -1.0, 0.0
+    return left_sum * left_sum / (left_weight * (total - left_weight)), threshold
 
 
 @inlined
@@ -225,47 +143,30 @@ def _drawn(order: Array, done: Int, key: Any) -> Int:
 
 @inner
 def find_split(
-    x: Array,
-    code: Array,
-    y: Array,
-    weight: Array,
-    index: Array,
-    s: Int,
-    e: Int,
-    key: Any,
-    rules: SplitRules,
-    bench: SplitBuffers,
+    x: Array, y: Array, weight: Array, index: Array, s: Int, e: Int, key: Any, features: Array
 ) -> Any:
     """(feature, threshold, mean) for the node of the rows index[s:e]; feature -1 makes it a leaf.
 
-    Features are drawn without replacement; past the wanted number drawing goes on only until one can cut.
+    Two thirds of the features are drawn without replacement; past them drawing goes on only until one can
+    cut. `features` (d,) int32 is room for the draws.
     """
-    per_split, min_leaf, kind = rules
     total, mean, same = _level(y, weight, index, s, e)
-    if same or total < 2 * min_leaf:
+    if same:
         return -1, 0.0, mean
-    order = bench[0]
-    for i in range(order.size):
-        order[i] = i
-    feature, best, below, above = -1, -1.0, 0.0, 0.0
-    for done in range(order.size):
+    for i in range(features.size):
+        features[i] = i
+    feature, best, threshold = -1, -1.0, 0.0
+    for done in range(features.size):
         key += GOLDEN
-        f = _drawn(order, done, key)
-        if kind == ANYWHERE:
-            u = _uniform(_mixed(key ^ RIGHT_SIDE))
-            found = _random_split(x, y, weight, index, s, e, f, (total, mean), min_leaf, u)
-        else:
-            _count(code, y, weight, index, s, e, f, mean, bench)
-            found = _best_of_ranks(x, f, total, min_leaf, bench)
-        if found[0] >= 0.0 and (feature < 0 or found[0] > best * _TIE):
-            best, below, above = found
-            feature = f
+        f = _drawn(features, done, key)
+        u = _uniform(_mixed(key ^ RIGHT_SIDE))
+        gain, at = _random_split(x, y, weight, index, s, e, f, (total, mean), u)
+        if gain >= 0.0 and (feature < 0 or gain > best * _TIE):
+            feature, best, threshold = f, gain, at
         # Two rows part in one way only: the first feature that tells them apart will do.
-        if feature >= 0 and (done + 1 >= per_split or e - s == 2):
+        if feature >= 0 and (3 * (done + 1) >= 2 * features.size or e - s == 2):
             break
-    share = _uniform(_mixed(~key)) if kind == BETWEEN else 0.5
-    threshold = below + share * (above - below)
-    return feature, threshold if threshold < above else below, mean
+    return feature, threshold, mean
 
 
 @inner

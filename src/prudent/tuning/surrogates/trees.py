@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prudent.core.errors import BadInput, unknown
+from prudent.core.errors import BadInput
 from prudent.tuning.surrogates import tree_growth
-from prudent.tuning.surrogates.tree_splits import ANYWHERE, BETWEEN, GOLDEN, MIDDLE, Array, SplitRules, mixed
+from prudent.tuning.surrogates.tree_splits import GOLDEN, Array, mixed
 
-CUTS = {"middle": MIDDLE, "between": BETWEEN, "anywhere": ANYWHERE}
 _LARGEST = 1e100
 _POISSON = np.cumsum(np.exp(-1.0) / np.cumprod([1.0, *range(1, 13)]))
 _BAGGING = np.uint64(0xA0761D6478BD642F)
@@ -25,9 +24,10 @@ _BAGGING = np.uint64(0xA0761D6478BD642F)
 class Trees:
     """An ensemble of regression trees, fitted on construction and never changed.
 
-    Each tree grows on a bootstrap of the samples (Poisson(1) copies of each), looks at a random subset of
-    the features in each node, cuts where the variance falls most, and is not pruned. `predict` gives the
-    mean and the sample deviation of the trees' answers, the variance no smaller than `variance_floor`.
+    Each tree grows on a bootstrap of the samples (Poisson(1) copies of each), draws a cut of two thirds of
+    the features in each node, takes the one by which the variance falls most, and is not pruned. `predict`
+    gives the mean and the sample deviation of the trees' answers, the variance no smaller than
+    `variance_floor`.
 
     The generator gives one number, the seed; all else follows from it: the same data, settings and seed
     make the same trees, in any thread and whatever was computed before. Candidates and fantasies may come
@@ -40,12 +40,9 @@ class Trees:
     (True, (4,), True)
     """
 
-    samples: tuple[Array, Array, Array, Array]  # x (d, n), code (d, n), y (n,), weight (t, n)
-    ranked: tuple[Array, Array]  # each feature's values in ascending order, and their ranks, (d, n)
+    samples: tuple[Array, Array, Array]  # x (d, n), y (n,), weight (t, n)
     nodes: tuple[Array, Array, Array, Array]  # rows, links, levels, keys, as in `tree_growth`
     bare: Array  # (t,) the trees whose bootstrap drew nothing, which stand on all samples
-    rules: SplitRules
-    bootstrap: bool
     variance_floor: float
 
     @classmethod
@@ -55,24 +52,12 @@ class Trees:
         y: Array,
         rng: np.random.Generator,
         n_trees: int = 10,
-        *,
-        features_per_split: int | None = None,
-        min_leaf: int = 1,
-        cuts: str = "anywhere",
-        bootstrap: bool = True,
         variance_floor: float | None = None,
     ) -> Trees:
         """Fit to samples X (n, d) with answers y (n,).
 
         Args:
             rng: asked for one number.
-            features_per_split: how many features a node compares; two thirds of them unless said.
-            min_leaf: least number of bootstrapped copies in a leaf.
-            cuts: where a feature is cut: "middle" the best mid-point between neighbours (Lynceus, Weka),
-                "between" at random between the best neighbours, "anywhere" at random between the node's
-                least and greatest value (extremely randomised). The last is the default: from few samples it
-                predicts better, and its deviations are nearer to the true errors.
-            bootstrap: False gives every tree all samples, which then agree at the samples.
             variance_floor: the least variance of a prediction, for where all trees agree; 0.0001 of the
                 variance of y unless said.
         """
@@ -81,19 +66,18 @@ class Trees:
             raise BadInput(
                 f"X has {x.shape[1]} rows and y {y.shape[0]} values; give both for each of 1 or more samples."
             )
-        rules = _rules(x.shape[0], n_trees, features_per_split, min_leaf, cuts)
+        if n_trees < 1:
+            raise BadInput(f"{n_trees} trees cannot answer; give at least 1.")
         floor = 1e-4 * float(np.var(y)) + 1e-12 if variance_floor is None else float(variance_floor)
         if not 0.0 < floor < np.inf:
             raise BadInput(f"The variance floor is {variance_floor}; give a positive number.")
         roots = mixed(
             rng.integers(2**63, dtype=np.uint64) + np.arange(1, n_trees + 1, dtype=np.uint64) * GOLDEN
         )
-        weight = _weights(roots, 0, y.size) if bootstrap else np.ones((n_trees, y.size))
+        weight = _weights(roots, 0, y.size)
         bare: Array = np.logical_not(weight.any(axis=1))
         weight[bare] = 1.0
-        code, ranked = _ranks(x)
-        nodes = _grown((x, code, y, weight), rules, roots)
-        return cls((x, code, y, weight), ranked, nodes, bare, rules, bootstrap, floor)
+        return cls((x, y, weight), _grown((x, y, weight), roots), bare, floor)
 
     def predict(self, Xc: Array) -> tuple[Array, Array]:
         """Mean and deviation (m,) at the candidates Xc (m, d)."""
@@ -113,16 +97,25 @@ class Trees:
         >>> bool(mean[0, 0] < mean[1, 0])
         True
         """
-        return self._after(Xf, yf, Xc, keep=False)
-
-    def conditioned(self, Xf: Array, yf: Array, Xc: Array) -> tuple[Array, Array]:
-        """As `fantasies`, but approximate and some times quicker: every cut stands.
-
-        A new sample only changes the leaves that it falls in: they are cut between it and the samples they
-        hold. Where the new sample lies the answer is that of the refit. Elsewhere it misses the cuts further
-        up that a refit would now make differently, which is most of what a refit changes far away.
-        """
-        return self._after(Xf, yf, Xc, keep=True)
+        xc = self._candidates(Xc)
+        new_x, new_y = _additions(Xf, yf, self.samples[0].shape[0])
+        (k, d, q), m = new_x.shape, xc.shape[1]
+        mean, std = np.empty((k, m)), np.empty((k, m))
+        if mean.size == 0:
+            return mean, std
+        x, y, weight = (np.concatenate([a, np.empty((*a.shape[:-1], q))], -1) for a in self.samples)
+        n = self.samples[1].size
+        weight[:, n:] = _weights(self.nodes[3][:, 0], n, n + q)
+        bare = self.bare & weight[:, n:].any(axis=1)
+        weight[self.bare & ~bare, n:] = 1.0
+        t, nodes = weight.shape[0], 2 * (n + q) - 1
+        tree_growth.refit_trees(
+            (x, y, weight), self.nodes, bare, xc, self._placed(xc)[0], (new_x, new_y),
+            np.empty((q + 2, 3), np.int32), _room_for_nodes(t, n + q),
+            (np.empty(m, np.int32), np.empty((nodes, 2), np.int32)), np.empty((t, m)),
+            _room(d, n + q, m), self.variance_floor, mean, std,
+        )  # fmt: skip
+        return mean, std
 
     def _candidates(self, Xc: Array) -> Array:
         xc = _matrix("the candidates", Xc)
@@ -141,32 +134,6 @@ class Trees:
         mean, std = np.empty(m), np.empty(m)
         tree_growth.predict_trees(xc, links, levels, places, room, self.variance_floor, mean, std)
         return places, mean, std
-
-    def _after(self, Xf: Array, yf: Array, Xc: Array, keep: bool) -> tuple[Array, Array]:
-        xc = self._candidates(Xc)
-        new_x, new_y = _additions(Xf, yf, self.samples[0].shape[0])
-        (k, d, q), m = new_x.shape, xc.shape[1]
-        mean, std = np.empty((k, m)), np.empty((k, m))
-        if mean.size == 0:
-            return mean, std
-        x, code, y, weight = (
-            np.concatenate([a, np.empty((*a.shape[:-1], q), a.dtype)], -1) for a in self.samples
-        )
-        n = self.samples[2].size
-        code[:, :n] = self.samples[1] * (q + 1) + q
-        weight[:, n:] = _weights(self.nodes[3][:, 0], n, n + q) if self.bootstrap else 1.0
-        bare = self.bare & weight[:, n:].any(axis=1)
-        weight[self.bare & ~bare, n:] = 1.0
-        ranks = (int(self.ranked[1].max()) + 2) * (q + 1)
-        t, nodes = weight.shape[0], 2 * (n + q) - 1
-        tree_growth.refit_trees(
-            (x, code, y, weight), self.rules, self.nodes, bare, xc, self._placed(xc)[0],
-            (new_x, _ranks_between(self.ranked, new_x), new_y), keep,
-            np.empty((q + 2, 3), np.int32), _room_for_nodes(t, n + q),
-            (np.empty(m, np.int32), np.empty((nodes, 2), np.int32)), np.empty((t, m)),
-            _room(d, n + q, m, ranks), self.variance_floor, mean, std,
-        )  # fmt: skip
-        return mean, std
 
 
 def _numbers(what: str, values: Array) -> Array:
@@ -209,17 +176,6 @@ def _additions(Xf: Array, yf: Array, d: int) -> tuple[Array, Array]:
     return np.ascontiguousarray(new_x.transpose(0, 2, 1)), np.ascontiguousarray(new_y)
 
 
-def _rules(d: int, n_trees: int, features_per_split: int | None, min_leaf: int, cuts: str) -> SplitRules:
-    if cuts not in CUTS:
-        raise unknown("kind of cut", cuts, CUTS)
-    per_split = -(-2 * d // 3) if features_per_split is None else features_per_split
-    if not 1 <= per_split <= d:
-        raise BadInput(f"A split cannot look at {per_split} of {d} features; give 1 to {d}.")
-    if min_leaf < 1 or n_trees < 1:
-        raise BadInput(f"{n_trees} trees with {min_leaf} samples a leaf cannot be; give at least 1 of each.")
-    return int(per_split), int(min_leaf), CUTS[cuts]
-
-
 def _weights(roots: Array, first: int, end: int) -> Array:
     """How often the samples first..end stand in each tree's bootstrap: Poisson(1), by tree and row number."""
     rows = np.arange(first + 1, end + 1, dtype=np.uint64)
@@ -228,43 +184,8 @@ def _weights(roots: Array, first: int, end: int) -> Array:
     return weights
 
 
-def _ranks(x: Array) -> tuple[Array, tuple[Array, Array]]:
-    """The dense rank of each value in its feature, and (values in order, their ranks)."""
-    features = np.arange(x.shape[0])[:, None]
-    order = x.argsort(axis=1)
-    values = x[features, order]
-    ranks = np.zeros(x.shape, np.int32)
-    np.cumsum(values[:, 1:] != values[:, :-1], axis=1, out=ranks[:, 1:])
-    code = np.empty(x.shape, np.int32)
-    code[features, order] = ranks
-    return code, (values, ranks)
-
-
-def _ranks_between(ranked: tuple[Array, Array], new_x: Array) -> Array:
-    """Ranks of new values (k, d, q) where a known value of rank i has i (q + 1) + q.
-
-    The q ranks below a known value are for the new ones in the gap, in the order of the fantasy's own values.
-    """
-    values, ranks = ranked
-    q = new_x.shape[2]
-    smaller = (new_x[:, :, None, :] < new_x[:, :, :, None]).sum(axis=3)
-    code = np.empty(new_x.shape, np.int32)
-    for f in range(new_x.shape[1]):
-        at = np.searchsorted(values[f], new_x[:, f])
-        code[:, f] = np.append(ranks[f], ranks[f, -1] + 1)[at] * (q + 1)
-        known = np.append(values[f], np.inf)[at] == new_x[:, f]
-        code[:, f] += np.where(known, q, smaller[:, f]).astype(np.int32)
-    return code
-
-
-def _room(d: int, n: int, m: int, ranks: int) -> tuple[tuple[Array, Array, Array, Array], Array, Array]:
-    bench = (
-        np.empty(d, np.int32),
-        np.empty((ranks, 2)),
-        np.empty(ranks, np.int32),
-        np.zeros((ranks + 63) >> 6, np.uint64),
-    )
-    return bench, np.empty(max(n, m), np.int32), np.empty(n + 1, np.int32)
+def _room(d: int, n: int, m: int) -> tuple[Array, Array, Array]:
+    return np.empty(d, np.int32), np.empty(max(n, m), np.int32), np.empty(n + 1, np.int32)
 
 
 def _room_for_nodes(t: int, n: int) -> tuple[Array, Array, Array, Array]:
@@ -277,22 +198,20 @@ def _room_for_nodes(t: int, n: int) -> tuple[Array, Array, Array, Array]:
     )
 
 
-def _grown(
-    samples: tuple[Array, Array, Array, Array], rules: SplitRules, roots: Array
-) -> tuple[Array, Array, Array, Array]:
+def _grown(samples: tuple[Array, Array, Array], roots: Array) -> tuple[Array, Array, Array, Array]:
     """Grow trees: to add all samples to trees that have none. One compiled function then serves both."""
-    x, code, y, _ = samples
+    x, y, _ = samples
     (d, n), t = x.shape, roots.size
     fresh = _room_for_nodes(t, n)
     leaf = np.zeros((t, 1, 4), np.int32)
     leaf[:, :, tree_growth.FEATURE] = -1
     no_rows, nothing = np.empty((t, 0), np.int32), np.empty((t, 0))
     tree_growth.refit_trees(
-        samples, rules, (no_rows, leaf, np.zeros((t, 1, 2)), roots[:, None]), np.ones(t, np.bool_),
+        samples, (no_rows, leaf, np.zeros((t, 1, 2)), roots[:, None]), np.ones(t, np.bool_),
         np.empty((d, 0)), (no_rows, np.zeros((t, 1, 2), np.int32), nothing),
-        (x[None], code[None], y[None]), False,
+        (x[None], y[None]),
         np.empty((n + 2, 3), np.int32), fresh,
         (np.empty(0, np.int32), np.zeros((2 * n - 1, 2), np.int32)), nothing,
-        _room(d, n, 0, n), 0.0, np.empty((1, 0)), np.empty((1, 0)),
+        _room(d, n, 0), 0.0, np.empty((1, 0)), np.empty((1, 0)),
     )  # fmt: skip
     return fresh

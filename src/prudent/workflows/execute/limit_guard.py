@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from prudent.cloud.billing import RentalPeriod, due_usd
+from prudent.core.journal import Fact
 from prudent.core.money import ROUNDING_USD
 from prudent.workflows.execute.dispatch import Lane
 from prudent.workflows.execute.forecast import Forecast
-from prudent.workflows.execute.journal import Fact
 from prudent.workflows.execute.money import CostMeter, spent_usd
 from prudent.workflows.execute.options import LimitKind, RunLimits, stop_sentence
 from prudent.workflows.execute.replanner import (

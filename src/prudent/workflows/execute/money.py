@@ -14,8 +14,8 @@ from prudent.cloud.leases.machine_delays import NO_DELAY, Delay, DelayRecords
 from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.providers.provider import Provider
 from prudent.cloud.providers.registry import provider_of
+from prudent.core.journal import Fact
 from prudent.core.money import Price
-from prudent.workflows.execute.journal import Fact
 from prudent.workflows.fleet import Fleet, Vm
 from prudent.workflows.world import World
 

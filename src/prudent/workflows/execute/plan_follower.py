@@ -8,9 +8,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from urllib.parse import quote
 
+from prudent.core.journal import Fact
 from prudent.workflows.execute.command import ActivationRequest
 from prudent.workflows.execute.dispatch import ActivationStart, Dispatcher, Lane
-from prudent.workflows.execute.journal import Fact, FactSink
+from prudent.workflows.execute.journal import FactSink
 from prudent.workflows.execute.limit_guard import LimitGuard
 from prudent.workflows.execute.options import ExecutionOptions, LimitKind
 from prudent.workflows.execute.replanner import Replanner

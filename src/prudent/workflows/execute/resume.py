@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from prudent.core.journal import Fact
 from prudent.workflows.activation import Activation
-from prudent.workflows.execute.journal import VERSION, Fact, FactSink
+from prudent.workflows.execute.journal import ExecutionJournal, FactSink
 from prudent.workflows.execute.options import ExecutionOptions
 from prudent.workflows.execute.work_folder import (
     Fingerprint,
@@ -185,8 +186,7 @@ class RemainingWork:
         if not self.earlier:
             sink.write(
                 {
-                    "fact": "run",
-                    "version": VERSION,
+                    **ExecutionJournal.header(),
                     "id": run,
                     "workflow": workflow.name,
                     "fingerprint": workflow.fingerprint,

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from prudent.core.errors import BadInput, RunFailed
+from prudent.core.journal import Fact
 from prudent.core.money import ROUNDING_USD
 from prudent.workflows.execute.forecast import Forecast
-from prudent.workflows.execute.journal import Fact, read_facts
+from prudent.workflows.execute.journal import ExecutionJournal
 from prudent.workflows.execution import Assignment, Attempt, Execution, Outcome
 from prudent.workflows.plan import Plan
 from prudent.workflows.workflow import Workflow
@@ -62,7 +63,7 @@ class WorkflowRun:
         folder = Path(folder)
         if not (folder / JOURNAL).is_file():
             raise BadInput(f'There is no run in "{folder}"; name the folder that `prudent execute` made.')
-        facts = read_facts(folder / JOURNAL)
+        facts = ExecutionJournal.read(folder / JOURNAL)
         workflow, plan = Workflow.read(folder / WORKFLOW), Plan.load(folder / PLAN)
         return cls(folder, workflow, plan, tuple(facts))
 

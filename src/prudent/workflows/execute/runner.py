@@ -11,11 +11,12 @@ from pathlib import Path
 
 from prudent.cloud.billing import RentalPeriod, due_usd
 from prudent.core.errors import BadInput
+from prudent.core.journal import Fact
 from prudent.core.money import ROUNDING_USD
 from prudent.core.units import format_money
 from prudent.workflows.execute.dispatch import Lane
 from prudent.workflows.execute.forecast import GUESSED, LEARNED, Forecast, Interval, Uncertainty, forecast
-from prudent.workflows.execute.journal import ExecutionJournal, Fact, FactListener, FactSink, read_facts
+from prudent.workflows.execute.journal import ExecutionJournal, FactListener, FactSink
 from prudent.workflows.execute.learning import learn_run_times
 from prudent.workflows.execute.limit_guard import LimitGuard
 from prudent.workflows.execute.money import (
@@ -155,7 +156,10 @@ def _earlier(folder: Path, workflow: Workflow, options: ExecutionOptions, resume
         raise BadInput(
             f'There is a run in "{folder}" already; continue with --resume, or name another folder.'
         )
-    facts = read_facts(path)
+    with ExecutionJournal(path) as journal:
+        facts = journal.facts
+    if not facts:  # it was killed while it wrote the first one
+        return []
     if facts[0]["fingerprint"] != workflow.fingerprint:
         raise BadInput(
             f'The run in "{folder}" is of another workflow ("{facts[0]["workflow"]}"); name another folder.'

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from prudent.cloud.billing import RentalPeriod
+from prudent.core.journal import Fact
 from prudent.core.money import Price
 from prudent.workflows.execute.command import ActivationRequest
-from prudent.workflows.execute.journal import Fact, FactSink
+from prudent.workflows.execute.journal import FactSink
 from prudent.workflows.execute.limit_guard import LimitGuard
 from prudent.workflows.execute.options import ExecutionOptions
 from prudent.workflows.execute.plan_follower import PlanFollower

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from prudent.cloud.leases import dead_mans_switch
-from prudent.cloud.providers.ec2.client import ERRORS, Ec2Clients, translated
+from prudent.cloud.providers.ec2.client import Ec2Clients, translating
 from prudent.cloud.providers.ec2.settings import Ec2Settings
 from prudent.cloud.providers.ec2.tags import LEASE_END
 from prudent.core.errors import BadInput
@@ -113,7 +113,7 @@ def user_data(settings: Ec2Settings, lease_end_s: float, host_key: HostKey | Non
 
 
 def public_key(settings: Ec2Settings) -> str:
-    """The public half of the key file, which lets us in where no key pair of EC2 is named; or nothing."""
+    """The public half of the key file; empty if there is none, or if a key pair of EC2 is used instead."""
     if settings.key or settings.key_file is None:
         return ""
     path = settings.key_file.with_name(f"{settings.key_file.name}.pub")
@@ -192,7 +192,7 @@ class Ec2Images:
         self._known: dict[tuple[str, str], Any] = {}
 
     def image(self, type_name: str) -> Image:
-        """The image of the settings, for a type: the newest one where only its kind is named."""
+        """The image for a machine type: the one in the settings, or the newest of the kind that they name."""
         wanted = self.architecture(type_name)
         image_id = self._settings.image
         if not image_id.startswith("ami-"):
@@ -225,16 +225,12 @@ class Ec2Images:
 
     def _newest(self, architecture: str) -> str:
         name = _NEWEST[self._settings.image, architecture]
-        try:
+        with translating(f"tell the newest image {self._settings.image} ({name})"):
             return str(self._clients.ssm.get_parameter(Name=name)["Parameter"]["Value"])
-        except ERRORS as error:
-            raise translated(error, f"tell the newest image {self._settings.image} ({name})") from error
 
     def _describe(self, image_id: str) -> Image:
-        try:
+        with translating(f"find the image {image_id}"):
             found = self._clients.ec2.describe_images(ImageIds=[image_id])["Images"]
-        except ERRORS as error:
-            raise translated(error, f"find the image {image_id}") from error
         if not found:
             raise BadInput(f"There is no image {image_id} in {self._settings.region}; name another.")
         [image] = found
@@ -243,10 +239,8 @@ class Ec2Images:
         return Image(image_id, image["Architecture"], root, int(disks.get(root, {}).get("VolumeSize") or 8))
 
     def _architecture(self, type_name: str) -> str:
-        try:
+        with translating(f"find the machine type {type_name}"):
             found = self._clients.ec2.describe_instance_types(InstanceTypes=[type_name])["InstanceTypes"]
-        except ERRORS as error:
-            raise translated(error, f"find the machine type {type_name}") from error
         offered = found[0]["ProcessorInfo"]["SupportedArchitectures"] if found else []
         for architecture in ("x86_64", "arm64"):
             if architecture in offered:
@@ -256,8 +250,6 @@ class Ec2Images:
         )
 
     def _zone(self, subnet: str) -> str:
-        try:
+        with translating(f"find the subnet {subnet}"):
             [found] = self._clients.ec2.describe_subnets(SubnetIds=[subnet])["Subnets"]
-        except ERRORS as error:
-            raise translated(error, f"find the subnet {subnet}") from error
         return str(found["AvailabilityZone"])

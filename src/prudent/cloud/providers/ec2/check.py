@@ -12,7 +12,15 @@ from typing import Any
 
 from prudent.cloud.catalog import cluster_text, parse_cluster
 from prudent.cloud.providers.ec2.boot import Ec2Images, public_key
-from prudent.cloud.providers.ec2.client import ERRORS, Ec2Clients, code_of, new_session, remedy_of, translated
+from prudent.cloud.providers.ec2.client import (
+    ERRORS,
+    Ec2Clients,
+    code_of,
+    new_session,
+    remedy_of,
+    translated,
+    translating,
+)
 from prudent.cloud.providers.ec2.prices import Ec2Prices
 from prudent.cloud.providers.ec2.settings import PRIVATE, Ec2Settings
 from prudent.cloud.providers.provider import QUOTA
@@ -55,10 +63,8 @@ class Ec2Check:
             yield f'There is no region "{region}".{did_you_mean(region, known)} Mend it in the EC2 settings.'
 
     def _credentials(self) -> None:
-        try:
+        with translating("tell who we are"):
             self.clients.sts.get_caller_identity()
-        except ERRORS as error:
-            raise translated(error, "tell who we are") from error
 
     def _subnets(self) -> Iterator[str]:
         for subnet in self.settings.subnets:
@@ -67,10 +73,8 @@ class Ec2Check:
             yield from _told(self._zones)
 
     def _zones(self) -> None:
-        try:
+        with translating("list its zones"):
             found = self.clients.ec2.describe_availability_zones()["AvailabilityZones"]
-        except ERRORS as error:
-            raise translated(error, "list its zones") from error
         names = [zone["ZoneName"] for zone in found]
         for zone in self.settings.zones:
             if zone not in names:
@@ -143,10 +147,8 @@ class Ec2Check:
 
     def _image_alone(self) -> None:
         if self.settings.image.startswith("ami-"):
-            try:
+            with translating(f"find the image {self.settings.image}"):
                 self.clients.ec2.describe_images(ImageIds=[self.settings.image])
-            except ERRORS as error:
-                raise translated(error, f"find the image {self.settings.image}") from error
 
     def _type(self, name: str, placed: bool) -> Iterator[str]:
         for one in (name, *self.settings.alternatives.get(name, ())):
@@ -158,12 +160,10 @@ class Ec2Check:
 
     def _offered(self, name: str) -> None:
         zones = [*map(self.images.zone, self.settings.subnets), *self.settings.zones]
-        try:
+        with translating(f"tell where {name} is offered"):
             found = self.clients.ec2.describe_instance_type_offerings(
                 LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": [name]}]
             )["InstanceTypeOfferings"]
-        except ERRORS as error:
-            raise translated(error, f"tell where {name} is offered") from error
         offered = sorted(one["Location"] for one in found)
         if not offered:
             raise BadInput(f"{name} is not offered in {self.settings.region}; choose another type or region.")
@@ -236,7 +236,7 @@ FAMILIES = (
 
 
 def family_of(type_name: str) -> QuotaFamily | None:
-    """The types with which one shares its quota; None where it is counted in another way.
+    """The family of types that share a quota with this one; None where AWS counts in another way.
 
     >>> [family.name for name in ("m5.large", "is4gen.xlarge", "g5.xlarge") if (family := family_of(name))]
     ['Standard', 'Standard', 'G and VT']
@@ -254,7 +254,7 @@ class Ec2Quota:
     prices: Ec2Prices
 
     def problems(self, type_name: str, count: int, spot: bool) -> Iterator[str]:
-        """Why so many machines of a type will be refused. Who may not ask for the quota is only warned."""
+        """Why `count` machines of a type will be refused; a warning if we may not ask for the quota."""
         family = family_of(type_name)
         code = "" if family is None else family.spot if spot else family.on_demand
         if family is None or not code:
@@ -290,7 +290,7 @@ class Ec2Quota:
         )
 
     def _vcpus(self, described: dict[str, Any]) -> int:
-        """By the price list, which knows the types of ours; of others EC2 tells how they were set up."""
+        """The vCPUs of a machine: by the price list, or for types that are not in it by its CPU options."""
         if described["InstanceType"] in self.prices.catalog:
             return self.prices.catalog[described["InstanceType"]].vcpus
         options = described.get("CpuOptions") or {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -43,15 +45,15 @@ class Ec2Clients:
 
     @property
     def ec2(self) -> Any:
-        """For what may be asked as often as one likes: botocore asks again by itself."""
+        """For calls that may safely be repeated: botocore repeats them by itself."""
         return self._client("ec2", patient=True)
 
     @property
     def launching(self) -> Any:
         """For RunInstances, which we repeat ourselves.
 
-        EC2 answers "no capacity" with status 500, which botocore would ask again and again where the next
-        zone should be tried.
+        EC2 answers "no capacity" with status 500: botocore would repeat the call again and again, where the
+        next zone should be tried.
         """
         return self._client("ec2", patient=False)
 
@@ -160,7 +162,7 @@ _REMEDIES = {
 
 
 def code_of(error: Exception) -> str:
-    """EC2's own word for an error; for those that never got there, the kind of exception.
+    """EC2's own word for an error; for a call that never reached EC2, the name of the exception.
 
     >>> code_of(raised.ClientError({"Error": {"Code": "VcpuLimitExceeded"}}, "RunInstances"))
     'VcpuLimitExceeded'
@@ -238,3 +240,12 @@ def translated(error: Exception, doing: str) -> PrudentError:
     kind = kind_of(error)
     sentence = f"EC2 could not {doing} ({reason_of(error)}); {remedy_of(kind)}."
     return BadInput(sentence) if kind == CONFIG else RunFailed(sentence)
+
+
+@contextmanager
+def translating(doing: str) -> Iterator[None]:
+    """Raise the errors of calls inside the block as `translated` ones."""
+    try:
+        yield
+    except ERRORS as error:
+        raise translated(error, doing) from error

@@ -11,7 +11,7 @@ from typing import Any
 
 from prudent.cloud.providers.channel import Channel
 from prudent.cloud.providers.ec2.boot import FAILED, LOG, READY
-from prudent.cloud.providers.ec2.client import ERRORS, Ec2Clients, code_of, translated
+from prudent.cloud.providers.ec2.client import ERRORS, Ec2Clients, code_of, translated, translating
 from prudent.cloud.providers.ec2.launch import InstanceDescription
 from prudent.cloud.providers.ec2.tags import (
     ALIVE,
@@ -103,7 +103,7 @@ class Ec2Fleet:
 
     def _described(self, filters: dict[str, list[str]]) -> list[InstanceDescription]:
         asked = [{"Name": name, "Values": values} for name, values in filters.items()]
-        try:
+        with translating("list machines"):
             pages: Any = self.clients.ec2.get_paginator("describe_instances").paginate(Filters=asked)
             return [
                 one
@@ -111,15 +111,13 @@ class Ec2Fleet:
                 for reservation in page["Reservations"]
                 for one in reservation["Instances"]
             ]
-        except ERRORS as error:
-            raise translated(error, "list machines") from error
 
 
 _LOOK = f"if [ -e {READY} ]; then echo ready; elif [ -e {FAILED} ]; then echo failed; cat {FAILED}; fi"
 
 
 def interruption_reason(described: InstanceDescription) -> str:
-    """Why EC2 itself ended a machine, or nothing: codes that begin with `Server.` are not of our making."""
+    """Why EC2 itself ended a machine (its codes begin with `Server.`); empty if somebody else did."""
     reason = described.get("StateReason") or {}
     code = str(reason.get("Code", ""))
     return str(reason.get("Message") or code) if code.startswith("Server.") else ""
@@ -136,7 +134,7 @@ class Ec2Readiness:
     clock: Callable[[], float] = time.monotonic
 
     def until_ready(self, instances: Sequence[Instance], timeout_s: float) -> tuple[Instance, ...]:
-        """The machines with their addresses, or `LaunchFailed`, and then they are ended."""
+        """The machines with their addresses. If they do not come they are ended: `LaunchFailed`."""
         end_s = self.clock() + timeout_s
         try:
             running = self._running(instances, end_s)
@@ -175,7 +173,7 @@ class Ec2Readiness:
             pause_s = min(5.0, pause_s * 1.5)
 
     def _known(self, instances: Sequence[Instance]) -> list[InstanceDescription]:
-        """The machines as they are now; others that the same order made by a lost answer are ended."""
+        """The machines as they are now. Others of this order, of a call whose answer was lost, are ended."""
         ids = {one.id for one in instances}
         every = self.fleet.of_clusters(*{one.cluster for one in instances})
         ours = [one for one in every if one["InstanceId"] in ids]
@@ -189,7 +187,7 @@ class Ec2Readiness:
         return ours
 
     def _set_up(self, instance: Instance, end_s: float) -> None:
-        """Log in and look how the set-up went, until it is done; a machine that boots refuses for a while."""
+        """Log in and ask for the set-up until it is done; while it boots a machine refuses the login."""
         trouble, pause_s = "", 0.5
         while True:
             try:

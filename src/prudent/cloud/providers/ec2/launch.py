@@ -1,4 +1,4 @@
-"""From an order to machines: one call for a whole cluster, the next zone or type where there are none.
+"""From an order to machines: one call for a whole cluster; where there are none, the next zone or type.
 
 A cluster is one RunInstances with as many machines as ordered, or none: EC2 never gives half. The call has a
 token made from the order, so that asking again, after a lost answer or a crash, is answered with the machines
@@ -72,7 +72,7 @@ def launch_targets(
 
 
 def token_of(order: LaunchOrder, site: LaunchTarget, generation: int) -> str:
-    """The same for the same cluster at the same place, and for no other.
+    """The token of a launch: the same for the same cluster at the same place, and for no other.
 
     `generation` counts the clusters of this token that came and are gone: EC2 remembers a token longer than
     its machines live.
@@ -149,7 +149,7 @@ class Launcher:
         )
 
     def _asked(self, request: dict[str, Any]) -> list[InstanceDescription]:
-        """RunInstances, again where that may help: with the same token, so that nothing is made twice."""
+        """Call RunInstances, and repeat it where that may help: the token keeps it from launching twice."""
         for attempt in range(_ATTEMPTS):
             try:
                 return list(self.client().run_instances(**request)["Instances"])
@@ -161,7 +161,7 @@ class Launcher:
         raise AssertionError("the last attempt returns or raises")
 
     def _awaited(self, cluster: str, token: str) -> list[InstanceDescription]:
-        """The machines that a token made, once the listing shows them: it lags behind the launches."""
+        """The machines that were launched with a token; the listing lags behind, so it is asked again."""
         waited_s, pause_s = 0.0, 0.25
         while True:
             try:
@@ -191,7 +191,7 @@ def _is_dead(described: InstanceDescription) -> bool:
 
 
 def _failed(order: LaunchOrder, refused: Sequence[tuple[LaunchTarget, Exception]]) -> Exception:
-    """One error for all that was tried; its kind is what a later attempt could hope for."""
+    """One error for all that was tried; its kind tells whether trying again later may help."""
     kinds = [kind_of(error) for _, error in refused]
     if len(refused) == 1 and isinstance(refused[0][1], LaunchFailed):
         return refused[0][1]
@@ -236,11 +236,7 @@ def run_request(
         "InstanceInitiatedShutdownBehavior": "terminate",
         "BlockDeviceMappings": [{"DeviceName": image.root_device, "Ebs": disk}],
         # The machine may read its own tags: the lease is one of them.
-        "MetadataOptions": {
-            "HttpTokens": "required",
-            "HttpEndpoint": "enabled",
-            "InstanceMetadataTags": "enabled",
-        },
+        "MetadataOptions": _METADATA,
         "TagSpecifications": _tagged(order, tags),
         **_network(settings, site),
     }

@@ -11,7 +11,7 @@ from typing import Any
 
 from prudent.cloud.billing import MINIMUM_S
 from prudent.cloud.catalog import Catalog, Machine
-from prudent.cloud.providers.ec2.client import ERRORS, Ec2Clients, new_session, translated
+from prudent.cloud.providers.ec2.client import Ec2Clients, new_session, translating
 from prudent.cloud.providers.ec2.settings import Ec2Settings
 from prudent.core.errors import BadInput, RunFailed, did_you_mean
 from prudent.core.money import Price
@@ -48,7 +48,7 @@ class Ec2Prices:
         """The last spot price, in the cheapest of these zones (of all, if none is named), and that zone.
 
         Spot machines are billed at the price of the moment, so this is what they cost now, not what they
-        will cost: the price at launch is what a lease is charged by.
+        will cost. A lease is charged by the price at its launch.
         """
         self.machine(type_name)
         latest = self._latest(type_name)
@@ -63,15 +63,8 @@ class Ec2Prices:
 
     def _latest(self, type_name: str) -> dict[str, Any]:
         """The last entry of each zone. A history that starts now holds the prices that are valid now."""
-        try:
-            pages = self._clients.ec2.get_paginator("describe_spot_price_history").paginate(
-                InstanceTypes=[type_name],
-                ProductDescriptions=_SYSTEMS,
-                StartTime=datetime.now(UTC),
-            )
-            entries = [entry for page in pages for entry in page["SpotPriceHistory"]]
-        except ERRORS as error:
-            raise translated(error, f"tell the spot price of {type_name}") from error
+        with translating(f"tell the spot price of {type_name}"):
+            entries = _spot_history(self._clients.ec2, [type_name], StartTime=datetime.now(UTC))
         latest: dict[str, Any] = {}
         for entry in entries:
             known = latest.get(entry["AvailabilityZone"])
@@ -108,15 +101,16 @@ class PriceList:
         ]
         rows: dict[str, tuple[object, ...]] = {}
         try:
-            client = self._client("pricing", _PRICING_REGION)
-            pages = client.get_paginator("get_products").paginate(ServiceCode="AmazonEC2", Filters=filters)
-            for page in pages:
-                for text in page["PriceList"]:
-                    row = _row(json.loads(text), date, self.region)
-                    if row is not None:
-                        rows[str(row[0])] = row
-        except ERRORS as error:
-            raise translated(error, "tell its prices") from error
+            with translating("tell its prices"):
+                client = self._client("pricing", _PRICING_REGION)
+                pages = client.get_paginator("get_products").paginate(
+                    ServiceCode="AmazonEC2", Filters=filters
+                )
+                for page in pages:
+                    for text in page["PriceList"]:
+                        row = _row(json.loads(text), date, self.region)
+                        if row is not None:
+                            rows[str(row[0])] = row
         except (KeyError, ValueError, TypeError) as error:
             raise RunFailed(f"AWS's price list cannot be understood ({error!r}); try again later.") from error
         if not rows:
@@ -128,20 +122,9 @@ class PriceList:
     def spot(self, types: Sequence[str], days: float) -> list[tuple[object, ...]]:
         """What spot machines of these types have cost, in the columns `SPOT_COLUMNS`; sorted."""
         now = datetime.now(UTC)
-        try:
-            pages = (
-                self._client("ec2", self.region)
-                .get_paginator("describe_spot_price_history")
-                .paginate(
-                    InstanceTypes=list(types),
-                    ProductDescriptions=_SYSTEMS,
-                    StartTime=now - timedelta(days=days),
-                    EndTime=now,
-                )
-            )
-            entries = [entry for page in pages for entry in page["SpotPriceHistory"]]
-        except ERRORS as error:
-            raise translated(error, "tell its spot prices") from error
+        with translating("tell its spot prices"):
+            client, since = self._client("ec2", self.region), now - timedelta(days=days)
+            entries = _spot_history(client, list(types), StartTime=since, EndTime=now)
         return sorted(
             (
                 entry["InstanceType"],
@@ -160,6 +143,13 @@ class PriceList:
             return new_session(self.profile).create_client(service, region_name=region, config=config)
         except ValueError as error:  # a region or an endpoint that is no word of an address
             raise BadInput(f"{str(error).rstrip('.')}; name a region such as eu-west-1.") from error
+
+
+def _spot_history(client: Any, types: list[str], **span: datetime) -> list[dict[str, Any]]:
+    pages = client.get_paginator("describe_spot_price_history").paginate(
+        InstanceTypes=types, ProductDescriptions=_SYSTEMS, **span
+    )
+    return [entry for page in pages for entry in page["SpotPriceHistory"]]
 
 
 def _row(offer: Mapping[str, Any], date: str, region: str) -> tuple[object, ...] | None:

@@ -20,7 +20,7 @@ from prudent.cloud.leases.dead_mans_switch import cluster_environment, renew_com
 from prudent.cloud.providers.channel import Channel
 from prudent.cloud.providers.ec2.boot import LEASE, Ec2Images, HostKey, new_host_key, user_data
 from prudent.cloud.providers.ec2.check import Ec2Check
-from prudent.cloud.providers.ec2.client import ERRORS, Ec2Clients, translated
+from prudent.cloud.providers.ec2.client import Ec2Clients, translating
 from prudent.cloud.providers.ec2.fleet import Ec2Fleet, Ec2Readiness, interruption_reason
 from prudent.cloud.providers.ec2.launch import Launcher, LaunchTarget, launch_targets, run_request, token_of
 from prudent.cloud.providers.ec2.prices import Ec2Prices
@@ -147,10 +147,8 @@ class Ec2Provider:
 
     def _interruption(self, machine: str, request: str) -> str | None:
         """EC2 marks a spot request two minutes before it takes the machine."""
-        try:
+        with translating(f"tell the state of {request}"):
             found = self.clients.ec2.describe_spot_instance_requests(SpotInstanceRequestIds=[request])
-        except ERRORS as error:
-            raise translated(error, f"tell the state of {request}") from error
         for one in found["SpotInstanceRequests"]:
             code = str(one.get("Status", {}).get("Code", ""))
             if code.startswith(("marked-for-", "instance-terminated-", "instance-stopped-")):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from prudent.core.documents import KeyPath, read_yaml
+from prudent.core.documents import KeyPath, read_yaml_file
 from prudent.core.errors import BadInput, unknown
 from prudent.core.units import USD, parse_in
 
@@ -67,23 +67,13 @@ class Ec2Settings:
 
     @property
     def login(self) -> str:
-        """Who logs in: as said, or whom the image has."""
+        """The user who logs in: the one in the settings, else that of the image."""
         return self.user or USERS.get(self.image, "ec2-user")
 
     @classmethod
     def read(cls, path: Path) -> Ec2Settings:
         """The settings in a file; paths in it are relative to it."""
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except FileNotFoundError:
-            raise BadInput(
-                f'There is no file "{path}" with the EC2 settings; "prudent infra aws" writes one.'
-            ) from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f'Cannot read "{path}" ({error}); give a YAML file in UTF-8.') from error
-        where = KeyPath(path.name)
-        with where:
-            said = read_yaml(text)
+        said, where = read_yaml_file(path, "file of EC2 settings", '"prudent infra aws" writes one.')
         return cls.parse(said, path.resolve().parent, where)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Tags: what makes a machine on EC2 ours, whoever looks, and whatever became of who launched it."""
+"""Tags: they mark a machine on EC2 as ours, even if the process that launched it is gone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALIVE = ("pending", "running", "stopping", "stopped")
 def tags_of(
     order: LaunchOrder, price: Price, notes: Sequence[str], host_key: str, extra: Mapping[str, str]
 ) -> dict[str, str]:
-    """All that `instance_of` must know again, and the user's own tags.
+    """All that `instance_of` reads back, and the user's own tags.
 
     EC2 numbers the machines of a launch itself, so the place in the cluster is not a tag: a tag of its own
     for each machine would need a second call, which a crash could leave out.
@@ -61,7 +61,7 @@ def tag_map(described: Mapping[str, Any]) -> dict[str, str]:
 
 
 def lease_text(lease_end_s: float) -> str:
-    """Exact: who reads it must get the same moment.
+    """The end of a lease as text, from which exactly the same moment is read.
 
     >>> lease_text(1800000000.25)
     '1800000000.25'
@@ -79,7 +79,7 @@ def price_text(price: Price) -> str:
 
 
 def price_of(text: str) -> Price:
-    """The price that `price_text` wrote; one that was changed is unknown, and no reason to fail."""
+    """The price that `price_text` wrote; if somebody changed the tag, an unknown price of 0."""
     try:
         usd, date, minimum_s, source = text.split(" ", 3)
         return Price(float(usd), "" if date == "-" else date, source, float(minimum_s))
@@ -88,7 +88,7 @@ def price_of(text: str) -> Price:
 
 
 def notes_text(notes: Sequence[str]) -> str:
-    """As many notes as a tag holds, the last ones if not all: they are nearest to what was done.
+    """The notes in one tag; where it is too short for all, the last ones, which led to this launch.
 
     >>> notes_text(["a: full", "b: full"])
     'a: full / b: full'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import io
 import os
 import secrets
@@ -13,15 +12,14 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
-from types import TracebackType
+from pathlib import Path
 from typing import IO, Any, Self
 
 from prudent.cloud.leases import dead_mans_switch
 from prudent.cloud.processes import COOKIE, ProcessInfo, end_processes, processes_of_run, signal_processes
-from prudent.cloud.providers.channel import LOST
+from prudent.cloud.providers.channel import LOST, excluded, inside
 from prudent.cloud.providers.local.machine import LocalMachine
-from prudent.core.errors import BadInput, RunFailed
+from prudent.core.errors import RunFailed
 
 _NOTHING = Path(os.devnull)
 _under_way: set[subprocess.Popen[bytes]] = set()
@@ -37,7 +35,7 @@ class _Output(io.BufferedReader):
 
 
 class LocalProcess:
-    """A command on a local machine; what it leaves behind lives until the machine ends, as anywhere."""
+    """A command on a local machine; processes that it leaves behind live until the machine ends."""
 
     def __init__(
         self, machine: LocalMachine, popen: subprocess.Popen[bytes], cookie: str, outputs: Sequence[IO[bytes]]
@@ -134,12 +132,12 @@ class LocalChannel:
             return code, _text(said), _text(complained)
 
     def put(self, source: Path, target: str, exclude: Sequence[str] = ()) -> int:
-        place = path_inside(self._machine.workspace, target)
+        place = self._machine.workspace / inside(target)
         self._must_be_there()
         return copy_changed(source, place, exclude)
 
     def get(self, source: str, target: Path) -> int:
-        place = path_inside(self._machine.workspace, source)
+        place = self._machine.workspace / inside(source)
         self._must_be_there()
         if not place.exists():
             raise RunFailed(f"There is no {source} on the machine {self._machine.id}; check what wrote it.")
@@ -151,9 +149,7 @@ class LocalChannel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _must_be_there(self) -> None:
@@ -166,7 +162,7 @@ class LocalChannel:
         """The command under way, and the word it is known by; None if the machine is gone."""
         if not self._machine.alive:
             return None
-        place = path_inside(self._machine.workspace, directory or ".")
+        place = self._machine.workspace / inside(directory or "")
         cookie = secrets.token_hex(16)
         try:
             popen = subprocess.Popen(
@@ -203,28 +199,12 @@ def _text(file: IO[bytes]) -> str:
     return file.read().decode(errors="replace")
 
 
-def path_inside(folder: Path, path: str) -> Path:
-    """A place under a folder, by its relative path.
-
-    >>> path_inside(Path("/srv"), "data/part-1").as_posix()
-    '/srv/data/part-1'
-    >>> path_inside(Path("/srv"), "../secret")
-    Traceback (most recent call last):
-    ...
-    prudent.core.errors.BadInput: "../secret" leads out of the workspace; give a path inside it.
-    """
-    parts = PurePosixPath(path)
-    if parts.is_absolute() or ".." in parts.parts:
-        raise BadInput(f'"{path}" leads out of the workspace; give a path inside it.')
-    return folder / parts
-
-
 def copy_changed(source: Path, target: Path, exclude: Sequence[str] = (), follow: bool = True) -> int:
     """Bring a file or folder to `target`; answers the bytes that had to be moved.
 
-    Links that stay inside the source come along as links. Those that lead out of it bring what they
-    lead to, or, without `follow`, are left out: what a job has made may lead anywhere. Nothing is
-    written through a link that is at the target already.
+    Links that stay inside the source are copied as links. Of those that lead out of it the target is
+    copied; without `follow` they are left out, since a link that a job has made may lead anywhere. Nothing
+    is written through a link that is at the target already.
     """
     if not source.exists():
         raise RunFailed(f"There is no {source} to copy; check the path.")
@@ -266,7 +246,7 @@ def _stays_inside(link: Path, root: Path) -> bool:
 def _walk(folder: Path, before: str, exclude: Sequence[str]) -> Iterator[tuple[os.DirEntry[str], str]]:
     for entry in sorted(os.scandir(folder), key=lambda one: one.name):
         relative = f"{before}{entry.name}"
-        if any(fnmatch.fnmatch(name, one) for one in exclude for name in (entry.name, relative)):
+        if excluded(relative, exclude):
             continue
         yield entry, relative
         if entry.is_dir(follow_symlinks=False):

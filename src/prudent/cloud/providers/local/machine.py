@@ -23,6 +23,7 @@ from prudent.cloud.leases import dead_mans_switch
 from prudent.cloud.processes import ProcessIdentity
 from prudent.cloud.providers.provider import PENDING, RUNNING, Instance, LaunchOrder
 from prudent.core.errors import RunFailed
+from prudent.core.files import write_whole
 from prudent.core.money import Price
 
 ADDRESS = "127.0.0.1"
@@ -120,15 +121,13 @@ class LocalMachine:
         return None
 
     def renew(self, lease_end_s: float) -> None:
-        fresh = self.folder / "lease_end.new"
         try:
-            fresh.write_text(f"{math.ceil(lease_end_s)}\n")
-            os.replace(fresh, self.folder / "lease_end")
+            write_whole(self.folder / "lease_end", f"{math.ceil(lease_end_s)}\n")
         except FileNotFoundError as error:
             raise RunFailed(f"The machine {self.id} is gone; launch another one.") from error
 
     def end(self) -> None:
-        """What its keeper would do when the lease is over, now; harmless when it is gone already."""
+        """Do now what its keeper does at the end of the lease; harmless when the machine is gone already."""
         # The script as an argument: the machine's own copy may be gone already.
         words = ["/bin/sh", "-c", dead_mans_switch.script(), "switch.sh", "end", str(self.folder)]
         done = subprocess.run(
@@ -146,7 +145,7 @@ class LocalMachine:
             )
 
     def _keep(self) -> ProcessIdentity:
-        """Its keeper: no child of ours, so that it lives on and nobody has to count it when it ends."""
+        """Start its keeper, which is no child of ours: it outlives us, and nobody has to reap it."""
         path, word = str(self.folder / "switch.sh"), f"{dead_mans_switch.MACHINE}={self.id}"
         starting = f'{dead_mans_switch.watch_command(path, str(self.folder), word)}; echo "$!"'
         done = subprocess.run(
@@ -156,9 +155,7 @@ class LocalMachine:
         return ProcessIdentity.of(pid) or ProcessIdentity(pid, "")
 
     def _write(self, name: str, said: dict[str, Any]) -> None:
-        fresh = self.folder / f"{name}.new"
-        fresh.write_text(json.dumps(said), encoding="utf-8")
-        os.replace(fresh, self.folder / name)
+        write_whole(self.folder / name, json.dumps(said))
 
     def _read(self, name: str) -> dict[str, Any]:
         try:
@@ -186,7 +183,7 @@ os.execv("/bin/sh", ["/bin/sh", "-c", command])
 
 @dataclass(frozen=True)
 class MachineLimits:
-    """What holds a machine: its groups, and for what no group could be made, cores and bytes."""
+    """The limits of a machine: its control groups, and cores and bytes where no group could be made."""
 
     groups: tuple[str, ...] = ()
     cores: tuple[int, ...] = ()
@@ -278,7 +275,7 @@ def _settings(controller: str, amount: int) -> tuple[tuple[str, str], ...]:
 
 
 def _weigh(group: Path, controller: str, amount: int) -> None:
-    """On a busy computer a machine gets its part by its vCPUs; a group by itself has that of one process."""
+    """Weigh a group by its vCPUs: on a busy computer it would otherwise get no more than a single process."""
     vcpus = amount // _PERIOD_US
     weights = (("cpu.weight", 100 * vcpus), ("cpu.shares", 1024 * vcpus)) if controller == "cpu" else ()
     for name, weight in weights:
@@ -309,6 +306,6 @@ def _parents(controller: str, proc: Path = Path("/proc")) -> Iterator[Path]:
 
 
 def _within(mount: Path, inside: str) -> Path:
-    """In a container the path is often that of the host, and the mount is what we may see of it."""
+    """The path below the mount: in a container the kernel often tells the path on the host."""
     path = mount / inside.lstrip("/")
     return path if path.is_dir() else mount

@@ -11,24 +11,22 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path, PurePosixPath
-from types import TracebackType
 from typing import IO, Self, cast
 
 import asyncssh
 
-from prudent.cloud.providers.channel import LOST
+from prudent.cloud.processes import COOKIE
+from prudent.cloud.providers.channel import LOST, inside
 from prudent.cloud.providers.ssh.connection import Login, LoginFailed, connect, run_on_loop
 from prudent.cloud.providers.ssh.files import (
     LISTING,
     differing,
-    inside,
     local_files,
     pack,
     parse_listing,
     unpack,
 )
 from prudent.cloud.providers.ssh.process import (
-    COOKIE,
     READ_SCRIPT,
     CommandInput,
     CommandSession,
@@ -49,9 +47,9 @@ class SshChannel:
     """One machine, by SSH. Entering it is done at once: `LoginFailed` tells what is wrong.
 
     `workspace` is a folder there, from the login's home on if it is not absolute; `environment` is given to
-    every command. A connection that broke is made again by the next command, while the commands of the old
-    one are `LOST`. `ours` is a shell test that holds as long as the machine is ours: a command that ended
-    badly when it does not is `LOST` too.
+    every command. When a connection breaks, its commands are `LOST`, and the next command makes a new one.
+    `ours` is a shell test that succeeds as long as the machine is ours: a command that fails while `ours`
+    fails too is `LOST`.
     """
 
     def __init__(
@@ -89,7 +87,14 @@ class SshChannel:
         self, command: str, environment: Mapping[str, str] | None = None, timeout_s: float = 60.0
     ) -> tuple[int, str, str]:
         process = self.start(command, environment)
-        return self._collect(process, timeout_s, f'"{command[:60]}"')
+        with process.stdout, process.stderr:
+            code, out, err = self._drained(process, timeout_s, grace_s=1.0)
+        if code is None:
+            raise RunFailed(
+                f'"{command[:60]}" did not end within {timeout_s:g} s on {self._login.title}; give it '
+                "longer, or see what it waits for."
+            )
+        return code, out.decode(errors="replace"), err.decode(errors="replace")
 
     def put(self, source: Path, target: str, exclude: Sequence[str] = ()) -> int:
         place = self._path(target)
@@ -113,8 +118,8 @@ class SshChannel:
                     cast(IO[bytes], CommandInput(lambda data: run_on_loop(session.send(data)))),
                 )
             run_on_loop(session.send_eof())
-            code, _, err = self._drained(process, _MOVE_S)
-        self._demand(code, err, f"Bringing {source}")
+            ended, _, err = self._drained(process, _MOVE_S)
+        self._demand(ended, err, f"Bringing {source}")
         return moved
 
     def get(self, source: str, target: Path) -> int:
@@ -157,9 +162,7 @@ class SshChannel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # Inside
@@ -189,14 +192,15 @@ class SshChannel:
             except tarfile.ReadError:
                 moved = 0  # cut off; the exit code tells why
             code = process.wait(_MOVE_S)
-            self._demand(LOST if code is None else code, said.text(), f"Fetching {target.name}")
+            self._demand(code, said.text(), f"Fetching {target.name}")
         return moved
 
     def _bytes(self, script: str, timeout_s: float = 60.0) -> tuple[int, bytes, bytes]:
         session = self._open(READ_SCRIPT, complete_script(script))
         process = SshProcess(session, lambda grace_s: session.close())
         with process.stdout, process.stderr:
-            return self._drained(process, timeout_s)
+            code, out, err = self._drained(process, timeout_s)
+        return LOST if code is None else code, out, err
 
     def _gone(self) -> bool:
         """Whether the machine was given back meanwhile; one that no longer answers is gone as well."""
@@ -205,28 +209,15 @@ class SshChannel:
         except PrudentError:
             return True
 
-    def _drained(self, process: SshProcess, timeout_s: float) -> tuple[int, bytes, bytes]:
-        """Exit code and output of a command of ours; `LOST` if it does not end in time."""
+    def _drained(
+        self, process: SshProcess, timeout_s: float, grace_s: float = 0.0
+    ) -> tuple[int | None, bytes, bytes]:
+        """Exit code and output of a command; None if it does not end in time, and then it is ended."""
         said, complaint = _StreamReader(process.stdout), _StreamReader(process.stderr)
         code = process.wait(timeout_s)
         if code is None:
-            process.end(0)
-        return LOST if code is None else code, said.text(), complaint.text()
-
-    def _collect(self, process: SshProcess, timeout_s: float, what: str) -> tuple[int, str, str]:
-        said, complaint = _StreamReader(process.stdout), _StreamReader(process.stderr)
-        code = process.wait(timeout_s)
-        if code is None:
-            process.end(1.0)
-        out, err = said.text(), complaint.text()
-        process.stdout.close()
-        process.stderr.close()
-        if code is None:
-            raise RunFailed(
-                f"{what} did not end within {timeout_s:g} s on {self._login.title}; give it longer, or see "
-                "what it waits for."
-            )
-        return code, out.decode(errors="replace"), err.decode(errors="replace")
+            process.end(grace_s)
+        return code, said.text(), complaint.text()
 
     def _sweep(self, cookie: str, grace_s: float) -> None:
         with contextlib.suppress(RunFailed):
@@ -262,8 +253,8 @@ class SshChannel:
             path = path[len(self._workspace) + 1 :]
         return str(PurePosixPath(self._workspace) / inside(path))
 
-    def _demand(self, code: int, complaint: bytes, what: str) -> None:
-        if code == LOST:
+    def _demand(self, code: int | None, complaint: bytes, what: str) -> None:
+        if code in (None, LOST):
             raise self._lost()
         if code != 0:
             said = _last(complaint.decode(errors="replace"))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO
 
+from prudent.cloud.providers.channel import excluded
 from prudent.core.errors import BadInput
 
 FileStamp = tuple[int, float]
@@ -34,11 +34,10 @@ class LocalFile:
 
 
 def local_files(source: Path, exclude: Sequence[str] = ()) -> Iterator[LocalFile]:
-    """All files of a folder, or the one file, without those that a pattern excludes.
+    """All files of a folder, or the one file, without those that are `excluded`.
 
-    A pattern means a path from the folder on (`data/*.csv`), or a name anywhere in it (`*.pyc`, `.git`).
-    Links to outside the folder are followed, so that what they mean is there at the other end; others are
-    brought as links.
+    Links to places outside the folder are followed, so that their content is there at the other end; others
+    are brought as links.
     """
     if source.is_file():
         yield _file(source, source.name)
@@ -68,19 +67,6 @@ def _walk(
             yield from _walk(root, path, f"{name}/", exclude, above | {real})
         elif entry.is_file():
             yield _file(path, name)
-
-
-def excluded(name: str, patterns: Sequence[str]) -> bool:
-    """
-    >>> excluded("src/.git/config", [".git"]), excluded("data/a.csv", ["data/*"]), excluded("a.csv", ["b*"])
-    (True, True, False)
-    """
-    parts = name.split("/")
-    for pattern in patterns:
-        bare = pattern.rstrip("/")
-        if fnmatch.fnmatchcase(name, bare) or any(fnmatch.fnmatchcase(part, bare) for part in parts):
-            return True
-    return False
 
 
 def parse_listing(said: bytes) -> dict[str, FileStamp]:
@@ -143,22 +129,10 @@ def unpack(stream: IO[bytes], target: Path) -> int:
 
 
 def _unlink(root: Path, name: str) -> None:
-    """Remove a link that stands where a member goes, for it would be written through."""
+    """Remove a link at the place of a member: the member would be written where the link leads."""
     place = root / name
     if place.is_symlink() and place.parent.resolve().is_relative_to(root):
         place.unlink()
-
-
-def inside(path: str) -> str:
-    """A path under the workspace, checked; BadInput if it leads out of it.
-
-    >>> inside("results/./a"), inside("")
-    ('results/a', '.')
-    """
-    pure = PurePosixPath(path)
-    if pure.is_absolute() or ".." in pure.parts or "\0" in path:
-        raise BadInput(f'"{path}" leads out of the workspace; give a path below it.')
-    return str(pure)
 
 
 def _file(path: Path, name: str) -> LocalFile:

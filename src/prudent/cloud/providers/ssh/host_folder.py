@@ -140,7 +140,7 @@ class HostTags:
 
 
 def take_script(base: str, tags: HostTags, left_s: float) -> str:
-    """Take the host for an order, if it is free; prints which of taken, same or busy, and the tags there."""
+    """Take the host for an order, if it is free; prints taken, same or busy, then the tags that are there."""
     watch = dead_mans_switch.watch_command("switch.sh", "@FOLDER@", f"{dead_mans_switch.MACHINE}={tags.id}")
     script = _TAKE.replace("@WATCH@", watch.replace("@FOLDER@", '"$folder"'))
     return _with(

@@ -10,7 +10,7 @@ from typing import Any
 
 from prudent.cloud.catalog import Catalog, Machine, mips_of, speed_of
 from prudent.cloud.providers.ssh.connection import Login
-from prudent.core.documents import KeyPath, read_yaml
+from prudent.core.documents import KeyPath, read_yaml_file
 from prudent.core.errors import BadInput, unknown
 from prudent.core.money import Price
 from prudent.core.parameters import is_number
@@ -46,17 +46,7 @@ class Inventory:
     @classmethod
     def read(cls, path: Path) -> Inventory:
         """The inventory at `path`; relative paths in it are relative to it."""
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except FileNotFoundError:
-            raise BadInput(f'There is no inventory "{path}"; check the path.') from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(
-                f'Cannot read the inventory "{path}" ({error}); give a YAML file in UTF-8.'
-            ) from error
-        where = KeyPath(path.name)
-        with where:
-            said = read_yaml(text)
+        said, where = read_yaml_file(path, "inventory")
         return cls.parse(said, path.absolute().parent, where)
 
     @classmethod

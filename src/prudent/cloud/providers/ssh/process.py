@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 
 class CommandSession(asyncssh.SSHClientSession[bytes]):
-    """Hands on what a command prints, and its exit code as soon as it arrives.
+    """Receives the output of a command, and its exit code as soon as it arrives.
 
-    A child that was left behind may keep the output open for long after that. All of it lives on the loop.
+    A child process that the command leaves behind may keep the output open long after that. The session
+    belongs to the event loop; only `close` may be called from other threads.
     """
 
     def __init__(self) -> None:
@@ -99,7 +100,7 @@ class CommandSession(asyncssh.SSHClientSession[bytes]):
         self._loop.call_soon_threadsafe(self._held, full)
 
     def _held(self, full: bool) -> None:
-        """Both streams share one window, so that one full stream holds up both."""
+        """Stop or resume reading. Both streams share one SSH window, so a full one holds up the other."""
         self._holding += 1 if full else -1
         if self._channel is not None:
             if self._holding > 0:
@@ -117,7 +118,8 @@ async def open_session(
 ) -> CommandSession:
     """Begin a command; `stdin` is all that it reads, or None where the caller sends it.
 
-    One that ends before it has read everything tells so by its exit code: others share the connection.
+    A command that ends before it has read everything is no error here: its exit code tells, and other
+    commands share the connection.
     """
     _, made = await connection.create_session(CommandSession, command, encoding=None)
     session = cast(CommandSession, made)
@@ -134,8 +136,8 @@ async def open_session(
 class SshProcess:
     """One command and everything it started.
 
-    `sweep` ends them all through a session of its own; `gone` tells whether the machine was given back,
-    which is asked where a command ended badly: then it is lost, not failed.
+    `sweep` ends them all through another session. `gone` tells whether the machine was given back; it is
+    asked when a command fails, which is lost then, not failed.
     """
 
     def __init__(
@@ -183,7 +185,7 @@ def _number(name: str) -> int:
 
 
 FULL = 1 << 20
-"""Whoever reads slowly slows the command down: more than so many bytes are not kept waiting."""
+"""At most this many unread bytes are kept: a reader that is slow slows the command down."""
 
 
 class CommandOutput(io.RawIOBase):
@@ -276,14 +278,11 @@ class CommandInput(io.RawIOBase):
         return len(content)
 
 
-COOKIE = "PRUDENT_RUN"
-"""The environment variable by which everything that one command started is known."""
-
 _END, CUT_OFF = "#whole", 76
 _RUN = f'case $s in *{_END}) eval "$s"; exit ;; esac; exit {CUT_OFF}'
 READ_SCRIPT = f"exec /bin/sh -c 's=$(cat); exec </dev/null; {_RUN}'"
-"""Runs the script (see `whole`) that comes in by the standard input. Whoever looks at the list of processes
-cannot read it: it holds the environment, and that may hold passwords."""
+"""Runs the script (see `complete_script`) that arrives on the standard input. There the list of processes
+does not show it: it holds the environment, and that may hold passwords."""
 
 MEMBERS = """
 members() {
@@ -334,7 +333,7 @@ many twentieths of a second."""
 
 
 def complete_script(script: str) -> bytes:
-    """A script as `READ_SCRIPT` takes it: one that breaks off, as we or the network did, is not begun."""
+    """A script with the mark that `READ_SCRIPT` looks for: one that arrives in part is not begun."""
     return f"{script}\n{_END}\n".encode()
 
 

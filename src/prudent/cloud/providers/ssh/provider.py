@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from prudent.cloud.catalog import Catalog, parse_cluster
 from prudent.cloud.leases import dead_mans_switch
-from prudent.cloud.providers.channel import LOST, concurrently
+from prudent.cloud.providers.channel import LOST, attempts, concurrently, on_all
 from prudent.cloud.providers.provider import (
     CAPACITY,
     CONFIG,
@@ -30,7 +30,6 @@ from prudent.cloud.providers.ssh.inventory import Host, Inventory
 from prudent.core.errors import BadInput, PrudentError, RunFailed
 from prudent.core.processes import kill_point
 
-T = TypeVar("T")
 TakenHosts: TypeAlias = dict[str, Instance]
 Refusals: TypeAlias = list[tuple[str, str]]
 
@@ -42,7 +41,7 @@ _log = logging.getLogger(__name__)
 class HostsProvider:
     """Hosts as machines to rent: taken whole, under a lease, and left as they were found.
 
-    What a host is used for is written on the host itself (see `hosts_folder`), so that every process that
+    What a host is used for is written on the host itself (see `host_folder`), so that every process that
     has the inventory sees the same.
     """
 
@@ -100,7 +99,7 @@ class HostsProvider:
         raise _refusal(order, refused)
 
     def ready(self, instances: Sequence[Instance], timeout_s: float) -> tuple[Instance, ...]:
-        """Hosts are up when they were taken; it only makes sure of that."""
+        """Check that the hosts are still ours: they are up already when they are taken."""
         del timeout_s
         for why in concurrently(self.preempted, instances):
             if why is not None:
@@ -110,9 +109,9 @@ class HostsProvider:
     def list(self) -> tuple[Instance, ...]:
         """What all reachable hosts know of themselves; RunFailed if none can be reached.
 
-        A host that is down now has its switch to end what it was used for.
+        On a host that cannot be reached the dead-man's switch ends what it was used for.
         """
-        answers = concurrently(_attempt(self._list), self.inventory.hosts)
+        answers = attempts(self._list, self.inventory.hosts)
         wrong = [answer for answer in answers if isinstance(answer, PrudentError)]
         if len(wrong) == len(answers):
             raise wrong[0]
@@ -131,19 +130,11 @@ class HostsProvider:
                 why = err.strip() or "it is over"
                 raise RunFailed(f"The lease on {host.name} could not be renewed ({why}); launch again.")
 
-        errors = [
-            error for error in concurrently(_attempt(renew), instances) if isinstance(error, PrudentError)
-        ]
-        if errors:
-            raise errors[0]
+        on_all(renew, instances)
 
     def terminate(self, instances: Sequence[Instance]) -> None:
         """Ends all that can be reached, then complains about the others: their switches will end them."""
-        errors = [
-            error for error in concurrently(_attempt(self._end), instances) if isinstance(error, PrudentError)
-        ]
-        if errors:
-            raise errors[0]
+        on_all(self._end, instances)
 
     def channel(self, instance: Instance) -> SshChannel:
         host, base = self._host(instance), self.inventory.folder
@@ -193,10 +184,10 @@ class HostsProvider:
         return hosts
 
     def _take(self, order: LaunchOrder, hosts: Sequence[Host]) -> tuple[TakenHosts, Refusals]:
-        """Take as many hosts as wanted, in rounds: those that refuse are made up for by the next ones."""
+        """Take as many hosts as wanted, in rounds: for each that refuses the next round asks another one."""
         refused: Refusals = []
         # What an earlier launch of the same order took comes first, for it may have found others busy.
-        listed = concurrently(_attempt(self._list), hosts)
+        listed = attempts(self._list, hosts)
         had = [one for answer in listed if not isinstance(answer, PrudentError) for one in answer]
         found = {one.id: one for one in had if one.cluster == order.cluster}
         free = [host for host in hosts if host.name not in {_place(one) for one in found.values()}]
@@ -213,7 +204,7 @@ class HostsProvider:
         return found, refused
 
     def _take_one(self, order: LaunchOrder, index: int, host: Host) -> Instance | tuple[str, str]:
-        """The machine, or why not and of which kind."""
+        """The machine; or why the host refuses, and the kind of that reason."""
         now_s = time.time()
         tags = HostTags(f"{order.cluster}-{index}@{host.name}", order, index, now_s, host.machine.price)
         script = folder.take_script(self.inventory.folder, tags, order.lease_end_s - now_s)
@@ -291,7 +282,7 @@ def _place(instance: Instance) -> str:
 
 
 def _refusal(order: LaunchOrder, refused: Refusals) -> LaunchFailed:
-    """What to do about it: the most hopeful of the reasons counts."""
+    """The error of an order that failed; of the kinds of refusals the most hopeful one counts."""
     kinds = [kind for _, kind in refused]
     kind = next((kind for kind in (CAPACITY, TRANSIENT, CONFIG) if kind in kinds), TRANSIENT)
     said = "; ".join(why.rstrip(".") for why, _ in refused[:3])
@@ -300,13 +291,3 @@ def _refusal(order: LaunchOrder, refused: Refusals) -> LaunchFailed:
     return LaunchFailed(
         f"No {order.count} hosts of type {order.type} could be had: {said}{more}; {remedy}.", kind
     )
-
-
-def _attempt(work: Callable[[Any], T]) -> Callable[[Any], T | PrudentError]:
-    def attempt(item: Any) -> T | PrudentError:
-        try:
-            return work(item)
-        except PrudentError as error:
-            return error
-
-    return attempt
