@@ -110,26 +110,6 @@ class Affine:
         return self.weights.ndim == 2
 
 
-@dataclass(frozen=True, eq=False)
-class Rescale:
-    """Rows minus a shift, times a factor, plus an offset, for each column: as Spark's scalers do it."""
-
-    shift: NDArray[np.float64]
-    factor: NDArray[np.float64]
-    offset: NDArray[np.float64]
-
-    def apply(self, X: Matrix) -> Matrix:
-        return np.asarray(((X - self.shift) * self.factor + self.offset).astype(np.float32))
-
-    def graph(self, graph: OnnxGraph, rows: str) -> str:
-        moved = graph.add("Sub", graph.to_double(rows), graph.constant(self.shift))
-        scaled = graph.add("Mul", moved, graph.constant(self.factor))
-        return graph.cast(graph.add("Add", scaled, graph.constant(self.offset)), FLOAT)
-
-    def names(self, names: Sequence[str]) -> list[str]:
-        return list(names)
-
-
 def apply_all(transforms: Sequence[FittedTransform], X: Matrix) -> Matrix:
     for transform in transforms:
         X = transform.apply(X)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput, unknown
-from prudent.training.engines.fitted_transforms import Affine, FittedTransform, Impute, OneHot, Rescale
+from prudent.training.engines.fitted_transforms import Affine, FittedTransform, Impute, OneHot
 from prudent.training.engines.spark.dataset import FEATURES, SparkDataset, column_names
 
 PREPARED = "prepared"
@@ -183,13 +183,15 @@ class SparkTransformFitter:
             )
             spread = model.std.toArray()
             factor = np.where(spread > 0, 1.0 / np.where(spread > 0, spread, 1.0), 0.0)
-            self.transforms.append(Rescale(model.mean.toArray(), factor, np.zeros(len(factor))))
+            self.transforms.append(Affine(model.mean.toArray(), factor))
             return
         model = self._fit(MinMaxScaler(inputCol=self.output, outputCol=self._next()))
         low, high = model.originalMin.toArray(), model.originalMax.toArray()
         varies = high > low
         factor = np.where(varies, 1.0 / np.where(varies, high - low, 1.0), 0.0)
-        self.transforms.append(Rescale(low, factor, np.where(varies, 0.0, 0.5)))
+        self.transforms.append(Affine(low, factor))
+        if not varies.all():  # Spark puts a constant in the middle
+            self.transforms.append(Affine(np.where(varies, 0.0, -0.5), np.ones(len(low))))
 
     def _assemble(self) -> None:
         """From expressions to one vector column."""

@@ -18,13 +18,7 @@ from prudent.training.engines.engine import ModelFacts, TrialSpec
 from prudent.training.engines.figures import importance_figure
 from prudent.training.engines.fit_task import ReportProgress, fold_progress, unreported
 from prudent.training.engines.model_files import PMML, SPARKS_OWN, library_versions, write_facts, write_model
-from prudent.training.engines.onnx_export import (
-    ExportCheck,
-    GraphOutputs,
-    OnnxGraph,
-    check_export,
-    export_pipeline,
-)
+from prudent.training.engines.onnx_export import ExportCheck, check_export, export_pipeline
 from prudent.training.engines.spark.dataset import ROW, SparkDataset, SparkSplit
 from prudent.training.engines.spark.evaluation import (
     MOST_CELLS,
@@ -34,9 +28,9 @@ from prudent.training.engines.spark.evaluation import (
     can_collect,
     collect_predictions,
 )
-from prudent.training.engines.spark.onnx_models import model_answer
 from prudent.training.engines.spark.perceptron import PERCEPTRON
 from prudent.training.engines.spark.pipeline import FittedPipeline, fit
+from prudent.training.engines.spark.translation import as_local_model
 
 _SAMPLE = 10_000
 _TIE = 1e-6  # ONNX sums trees in single precision
@@ -70,11 +64,12 @@ def train(context: SparkTrialContext, spec: TrialSpec, report: ReportProgress) -
         final = _final(settings, tree_counts)
         fitted = fit(spec, final, split.train(None, spec.fraction), None, dataset, scorer, unreported)
     train_s = time.perf_counter() - began_s
-    model = export_pipeline_of(fitted, len(dataset.columns))
+    exported = as_local_model(fitted.model, fitted.categories)
+    model = export_pipeline(fitted.transforms, exported.graph, len(dataset.columns))
     if predictions is None or split.folds > 1:
         predictions = collect_predictions(fitted.predict(_sampled_rows(context)), dataset)
     found = compare_export(model, predictions)
-    other, notes = _pmml(fitted, dataset) if context.pmml else (None, ())
+    other, notes = _pmml(exported, fitted, dataset) if context.pmml else (None, ())
     facts = ModelFacts(
         metric=scorer.metric,
         value=value,
@@ -95,15 +90,6 @@ def train(context: SparkTrialContext, spec: TrialSpec, report: ReportProgress) -
         fitted.pipeline.write().overwrite().save((spec.folder / SPARKS_OWN).resolve().as_uri())
     write_facts(spec.folder, facts)
     return facts
-
-
-def export_pipeline_of(fitted: FittedPipeline, columns: int) -> bytes:
-    """Spark's whole pipeline as an ONNX file."""
-
-    def add_model(graph: OnnxGraph, rows: str) -> GraphOutputs:
-        return model_answer(fitted.model, graph, rows, fitted.categories)
-
-    return export_pipeline(fitted.transforms, add_model, columns)
 
 
 def compare_export(onnx: bytes, predictions: CollectedPredictions) -> ExportCheck:
@@ -166,17 +152,15 @@ def _sampled_rows(context: SparkTrialContext) -> Any:
     return context.split.held_out(context.split.folds - 1).orderBy(ROW).limit(most)
 
 
+def _pmml(
+    exported: Any, fitted: FittedPipeline, dataset: SparkDataset
+) -> tuple[bytes | None, tuple[str, ...]]:
+    from prudent.training.engines.pmml.document import document_or_note
+
+    return document_or_note(exported, fitted.transforms, dataset.columns, dataset.target, dataset.classes)
+
+
 def _importance(fitted: FittedPipeline, dataset: SparkDataset) -> dict[str, Any]:
     if fitted.importance is None:
         return {}
     return importance_figure(fitted.importance, fitted.transforms, [each.name for each in dataset.columns])
-
-
-def _pmml(fitted: FittedPipeline, dataset: SparkDataset) -> tuple[bytes | None, tuple[str, ...]]:
-    from prudent.training.engines.pmml.document import document_or_note
-    from prudent.training.engines.spark.translation import as_local_model, as_local_transforms
-
-    model = as_local_model(fitted.model, fitted.categories)
-    return document_or_note(
-        model, as_local_transforms(fitted.transforms), dataset.columns, dataset.target, dataset.classes
-    )

@@ -15,9 +15,9 @@ from prudent.core.seeds import rng_for
 from prudent.training.data.dataset import Matrix
 from prudent.training.engines.fit_task import EarlyStopping, FitTask, LearningCurve
 from prudent.training.engines.local.column_statistics import mean_and_deviation
-from prudent.training.engines.local.learners.linear import sigmoid, softmax
+from prudent.training.engines.local.learners.scored_classes import ScoredClasses, sigmoid
 from prudent.training.engines.local.learners.solver import LinearFunction
-from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph
+from prudent.training.engines.onnx_export import OnnxGraph
 from prudent.training.engines.optimisers import plain
 
 _CHUNK = 1 << 14
@@ -25,26 +25,14 @@ _TRAIN_SAMPLE = 2_000  # training rows that are scored after every step
 
 
 @dataclass(frozen=True, eq=False)
-class MultilayerPerceptron:
+class MultilayerPerceptron(ScoredClasses):
     """Linear functions with sigmoids between them."""
 
     layers: tuple[LinearFunction, ...]
     importance: NDArray[np.float64] | None = None
     learning_curve: LearningCurve | None = None
 
-    def predict(self, X: Matrix) -> NDArray[Any]:
-        return np.asarray(self._raw(X).argmax(axis=1))
-
-    def probabilities(self, X: Matrix) -> NDArray[np.float64]:
-        return softmax(self._raw(X))
-
-    def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
-        for layer in self.layers[:-1]:
-            rows = graph.add("Sigmoid", graph.affine(rows, layer.weights, layer.intercepts))
-        raw = graph.affine(rows, self.layers[-1].weights, self.layers[-1].intercepts)
-        return GraphOutputs(graph.argmax(raw), graph.add("Softmax", raw, axis=1))
-
-    def _raw(self, X: Matrix) -> NDArray[np.float64]:
+    def scores(self, X: Matrix) -> NDArray[np.float64]:
         raw = np.empty((len(X), len(self.layers[-1].intercepts)))
         for start in range(0, len(X), _CHUNK):
             part: NDArray[Any] = X[start : start + _CHUNK]
@@ -52,6 +40,11 @@ class MultilayerPerceptron:
                 part = sigmoid(layer.apply(part))
             raw[start : start + _CHUNK] = self.layers[-1].apply(part)
         return raw
+
+    def scores_graph(self, graph: OnnxGraph, rows: str) -> str:
+        for layer in self.layers[:-1]:
+            rows = graph.add("Sigmoid", graph.affine(rows, layer.weights, layer.intercepts))
+        return graph.affine(rows, self.layers[-1].weights, self.layers[-1].intercepts)
 
 
 def perceptron(fit_task: FitTask, params: Mapping[str, Any]) -> MultilayerPerceptron:
