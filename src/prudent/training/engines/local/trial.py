@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import RunFailed
-from prudent.core.seeds import rng_for
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.engines.engine import ModelFacts, TrialSpec
 from prudent.training.engines.figures import report_figures
@@ -28,9 +27,10 @@ from prudent.training.engines.fitted_transforms import apply_all
 from prudent.training.engines.local.features import ALL_ROWS, FeatureCache, PreparedFeatures
 from prudent.training.engines.local.learners.registry import fit_function, library_of
 from prudent.training.engines.local.shared_dataset import SharedDataset
-from prudent.training.engines.model_files import PMML, library_versions, write_facts, write_model
+from prudent.training.engines.model_files import PMML, library_versions, write_model
 from prudent.training.engines.onnx_export import check_export, export_pipeline
 from prudent.training.engines.scoring import Scorer
+from prudent.training.models.description import write_facts
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +128,15 @@ def _fit(
     prepared = context.feature_cache.prepare(
         split, spec.fraction, spec.transforms, params.get("maxCategories")
     )
-    seed = int(rng_for(spec.seed, "fit", spec.algorithm).integers(2**31 - 1))
     fit_task = FitTask(
-        prepared.rows, prepared.held_out, context.scorer, seed, context.threads, report, iterations, until_s
+        prepared.rows,
+        prepared.held_out,
+        context.scorer,
+        spec.fit_seed,
+        context.threads,
+        report,
+        iterations,
+        until_s,
     )
     model = fit_function(spec.algorithm)(fit_task, params)
     if prepared.held_out is None:

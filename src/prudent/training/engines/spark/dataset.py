@@ -7,14 +7,12 @@ nearly as makes no difference at that size; one row of every class is in every s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.core.errors import BadInput
 from prudent.training.data.dataset import CATEGORICAL, Column
 from prudent.training.data.splitting import hold_out, k_folds, subsample
 from prudent.training.request.limits import ValidationMethod
@@ -48,15 +46,6 @@ class SparkDataset:
     @property
     def categorical(self) -> tuple[bool, ...]:
         return tuple(column.kind == CATEGORICAL for column in self.columns)
-
-    @property
-    def description(self) -> Mapping[str, Any]:
-        """How raw rows become the matrix that a model takes."""
-        return {
-            "columns": [asdict(column) for column in self.columns],
-            "target": self.target,
-            "classes": list(self.classes),
-        }
 
 
 def column_names(number: int) -> tuple[str, ...]:
@@ -201,9 +190,3 @@ class _HashSplit:
 
     def release(self) -> None:
         self._dataset.frame.unpersist()
-
-
-def check_rows(dataset: SparkDataset) -> None:
-    """Refuse what cannot be split at all."""
-    if dataset.rows < 2:
-        raise BadInput("One row cannot be split into training and validation; give more rows.")

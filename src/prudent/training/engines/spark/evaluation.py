@@ -18,7 +18,13 @@ from prudent.training.engines.figures import (
 )
 from prudent.training.engines.scoring import Scorer
 from prudent.training.engines.spark.dataset import FEATURES, LABEL, ROW, SparkDataset
-from prudent.training.models.metrics import confusion, silhouettes, value_of_numbers
+from prudent.training.models.metrics import (
+    ONE_CLUSTER,
+    confusion,
+    silhouettes,
+    value_of_counts,
+    value_of_numbers,
+)
 
 PREDICTION, PROBABILITY, SCORES = "prediction", "probability", "rawPrediction"
 MOST_CELLS = 4_000_000
@@ -72,7 +78,7 @@ class SparkScorer(Scorer):
 
     def _confused(self, counts: NDArray[np.int64]) -> ValidationResult:
         figures = confusion_figure(counts, range(self.classes))
-        return ValidationResult(self.value_of_counts(counts), int(counts.sum()), figures)
+        return ValidationResult(value_of_counts(self.metric, counts), int(counts.sum()), figures)
 
     def _values(self, predicted: Any) -> ValidationResult:
         from pyspark.sql import functions as sf
@@ -101,10 +107,7 @@ class SparkScorer(Scorer):
 
         found = predicted.agg(sf.count(PREDICTION), sf.count_distinct(PREDICTION)).first()
         if found[1] < 2:
-            raise BadInput(
-                "All rows fall into one cluster, which has no silhouette; ask for more clusters, "
-                "or other data."
-            )
+            raise BadInput(ONE_CLUSTER)
         evaluator = ClusteringEvaluator(featuresCol=features, distanceMeasure="squaredEuclidean")
         value = float(evaluator.evaluate(predicted))
         some = sample_columns(predicted.withColumn("x", vector_to_array(sf.col(features))), [PREDICTION, "x"])

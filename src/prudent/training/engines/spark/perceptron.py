@@ -16,7 +16,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -35,6 +34,7 @@ from prudent.training.engines.spark.perceptron_worker import (
     train_worker,
     with_temporary_folder,
 )
+from prudent.training.models.metrics import value_of_counts
 
 Vector = NDArray[np.float64]
 PERCEPTRON = "multilayer-perceptron-classifier"
@@ -72,7 +72,7 @@ def fit_perceptron(
 
     def on_line(line: str) -> None:
         if (said := verified_progress(line, secret)) is not None:
-            value = scorer.value_of_counts(np.array(said["counts"]))
+            value = value_of_counts(scorer.metric, np.array(said["counts"]))
             report(scorer.to_score(value), float(said["done"]))
 
     settings = {name: value for name, value in spec.settings.items() if value is not None}
@@ -190,9 +190,7 @@ class _LineServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
 

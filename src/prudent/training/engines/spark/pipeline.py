@@ -98,7 +98,7 @@ def fit(
         categories = fitter.index(int(most)).categoryMaps
     stages, features = fitter.stages, fitter.output
     ready = fitter.rows.select(*([LABEL] if dataset.target is not None else []), features)
-    estimator_spec = EstimatorSpec(settings, features, scorer.classes, _seed(spec))
+    estimator_spec = EstimatorSpec(settings, features, scorer.classes, spec.fit_seed)
     figures: dict[str, Any] = {}
     iterative = algorithm(spec.algorithm).iterative
     others = PipelineModel(stages).transform(held_out) if iterative and held_out is not None else None
@@ -143,12 +143,6 @@ def _boosted(
     with BoostingMonitor(rows, held_out, estimator_spec.features, scorer, most, report, until_s) as monitor:
         model = grow(made, rows, estimator_spec.seed, monitor)
         return model, learning_curve_figures(monitor.learning_curve())
-
-
-def _seed(spec: TrialSpec) -> int:
-    from prudent.core.seeds import rng_for
-
-    return int(rng_for(spec.seed, "fit", spec.algorithm).integers(2**31 - 1))
 
 
 def _with_classes(rows: Any, classes: int) -> Any:

@@ -17,7 +17,7 @@ from prudent.training.algorithms.registry import algorithm
 from prudent.training.engines.engine import ModelFacts, TrialSpec
 from prudent.training.engines.figures import importance_figure
 from prudent.training.engines.fit_task import ReportProgress, fold_progress, unreported
-from prudent.training.engines.model_files import PMML, SPARKS_OWN, library_versions, write_facts, write_model
+from prudent.training.engines.model_files import PMML, SPARKS_OWN, library_versions, write_model
 from prudent.training.engines.onnx_export import ExportCheck, check_export, export_pipeline
 from prudent.training.engines.spark.dataset import ROW, SparkDataset, SparkSplit
 from prudent.training.engines.spark.evaluation import (
@@ -31,6 +31,7 @@ from prudent.training.engines.spark.evaluation import (
 from prudent.training.engines.spark.perceptron import PERCEPTRON
 from prudent.training.engines.spark.pipeline import FittedPipeline, fit
 from prudent.training.engines.spark.translation import as_local_model
+from prudent.training.models.description import write_facts
 
 _SAMPLE = 10_000
 _TIE = 1e-6  # ONNX sums trees in single precision
