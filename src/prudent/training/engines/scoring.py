@@ -26,9 +26,9 @@ class Scorer:
         found = domain(name)
         return cls(found.task, metric or found.metric_for(classes), classes)
 
-    def value(self, actual: NDArray[Any] | None, predicted: NDArray[Any], X: Matrix) -> float:
+    def value(self, actual: NDArray[Any] | None, predicted: NDArray[Any], X: NDArray[Any] | None) -> float:
         """The metric as it is; X is needed for clusters only."""
-        if self.task == CLUSTERING:
+        if X is not None and self.task == CLUSTERING:
             return silhouette(X, predicted)
         assert actual is not None
         if self.task == CLASSIFICATION:

@@ -8,10 +8,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from prudent._version import __version__
 from prudent.training.data.dataset import Column
-from prudent.training.engines.fit_task import FittedModel
 from prudent.training.engines.fitted_transforms import FittedTransform
 from prudent.training.engines.local.learners.clusters import GaussianMixtureModel
-from prudent.training.engines.local.learners.tree_arrays import AveragedTrees, SummedTrees
 from prudent.training.engines.pmml.fields import DerivedFields, dictionary
 from prudent.training.engines.pmml.models import ModelSchema, NotExpressible, element
 
@@ -19,7 +17,7 @@ _NAMESPACE = "http://www.dmg.org/PMML-4_4"
 
 
 def document(
-    model: FittedModel | AveragedTrees | SummedTrees,
+    model: Any,
     transforms: Sequence[FittedTransform],
     columns: Sequence[Column],
     target: str | None,
@@ -58,7 +56,7 @@ def document(
 
 
 def document_or_note(
-    model: FittedModel | AveragedTrees | SummedTrees,
+    model: Any,
     transforms: Sequence[FittedTransform],
     columns: Sequence[Column],
     target: str | None,
