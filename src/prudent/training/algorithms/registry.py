@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from prudent.core.errors import unknown
 from prudent.training.algorithms.algorithm import Algorithm
 from prudent.training.algorithms.hyperparameter import CHOICE, INTEGER, Hyperparameter, SearchRange
@@ -90,3 +93,13 @@ def transform_settings(name: str) -> dict[str, Hyperparameter]:
     if name not in _TRANSFORMS:
         raise unknown("transform", name, _TRANSFORMS)
     return {setting.name: setting for setting in _TRANSFORMS[name]}
+
+
+def complete_transform(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings of a transform, checked; what is not given is the default.
+
+    >>> complete_transform("scale", {}), complete_transform("pca", {"k": "3"})
+    ({'method': 'standard'}, {'k': 3})
+    """
+    known = transform_settings(name)
+    return {key: setting.check(settings.get(key, setting.default)) for key, setting in known.items()}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,9 +31,20 @@ class EstimatorSpec:
 
 def estimator(algorithm: str, spec: EstimatorSpec) -> Any:
     """The estimator of an algorithm, with its settings, ready to fit."""
-    if algorithm not in _MAKERS:
-        raise unknown("algorithm on Spark", algorithm, _MAKERS)
-    return _MAKERS[algorithm](spec)
+    if algorithm not in _ESTIMATORS:
+        raise unknown("algorithm on Spark", algorithm, _ESTIMATORS)
+    module, _, name = _ESTIMATORS[algorithm].partition(".")
+    made = getattr(importlib.import_module(f"pyspark.ml.{module}"), name)()
+    settings = dict(spec.settings)
+    if algorithm.endswith("logistic-regression"):
+        settings["family"] = algorithm.partition("-")[0]
+    if name == "LinearRegression" and settings.get("loss") != "huber":
+        settings.pop("epsilon", None)
+    if name == "GeneralizedLinearRegression" and settings.get("family") != "tweedie":
+        settings.pop("variancePower", None)
+        settings.pop("linkPower", None)
+    _configure(made, settings, spec)
+    return OneVsRestEstimator(made, spec) if name in _OF_TWO and spec.classes > 2 else made
 
 
 def takes_categories(algorithm: str) -> bool:
@@ -40,105 +52,22 @@ def takes_categories(algorithm: str) -> bool:
     return "tree" in algorithm or "forest" in algorithm
 
 
-def _configured(made: Any, spec: EstimatorSpec, **more: Any) -> Any:
+def _configure(made: Any, settings: Mapping[str, Any], spec: EstimatorSpec) -> None:
     """Give an estimator the settings that it knows; what the data or Spark decide is left to them."""
-    settings = {**spec.settings, **more}
     made.setFeaturesCol(spec.features)
     if made.hasParam("labelCol"):
         made.setLabelCol(LABEL)
     if made.hasParam("seed"):
         made.setSeed(spec.seed)
     for name, value in settings.items():
-        if value is None or name in _OWN_SETTINGS:
-            continue
-        made.set(made.getParam(name), _typed(name, value))
-    return made
+        if value is not None and name not in _OWN_SETTINGS:
+            made.set(made.getParam(name), _typed(name, value))
 
 
 def _typed(name: str, value: Any) -> Any:
     if name != "featureSubsetStrategy" or isinstance(value, str):
         return value
     return str(int(value)) if value > 1 and float(value).is_integer() else str(float(value))
-
-
-def _linear(spec: EstimatorSpec) -> Any:
-    from pyspark.ml.regression import LinearRegression
-
-    if spec.settings.get("loss") != "huber":
-        spec = _without(spec, "epsilon")
-    return _configured(LinearRegression(), spec)
-
-
-def _generalized(spec: EstimatorSpec) -> Any:
-    from pyspark.ml.regression import GeneralizedLinearRegression
-
-    if spec.settings.get("family") != "tweedie":
-        spec = _without(spec, "variancePower", "linkPower")
-    return _configured(GeneralizedLinearRegression(), spec)
-
-
-def _tree_regression(spec: EstimatorSpec) -> Any:
-    from pyspark.ml.regression import DecisionTreeRegressor
-
-    return _configured(DecisionTreeRegressor(), spec)
-
-
-def _forest_regression(spec: EstimatorSpec) -> Any:
-    from pyspark.ml.regression import RandomForestRegressor
-
-    return _configured(RandomForestRegressor(), spec)
-
-
-def _boosted_regression(spec: EstimatorSpec) -> Any:
-    from pyspark.ml.regression import GBTRegressor
-
-    return _configured(GBTRegressor(), spec)
-
-
-def _support_vectors(spec: EstimatorSpec) -> Any:
-    from pyspark.ml.classification import LinearSVC
-
-    return _multiclass(_configured(LinearSVC(), spec), spec)
-
-
-def _logistic(family: str) -> Callable[[EstimatorSpec], Any]:
-    def make(spec: EstimatorSpec) -> Any:
-        from pyspark.ml.classification import LogisticRegression
-
-        return _configured(LogisticRegression(), spec, family=family)
-
-    return make
-
-
-def _bayes(spec: EstimatorSpec) -> Any:
-    from pyspark.ml.classification import NaiveBayes
-
-    return _configured(NaiveBayes(), spec)
-
-
-def _tree_classification(spec: EstimatorSpec) -> Any:
-    from pyspark.ml.classification import DecisionTreeClassifier
-
-    return _configured(DecisionTreeClassifier(), spec)
-
-
-def _forest_classification(spec: EstimatorSpec) -> Any:
-    from pyspark.ml.classification import RandomForestClassifier
-
-    return _configured(RandomForestClassifier(), spec)
-
-
-def _boosted_classification(spec: EstimatorSpec) -> Any:
-    from pyspark.ml.classification import GBTClassifier
-
-    return _multiclass(_configured(GBTClassifier(), spec), spec)
-
-
-def _multiclass(made: Any, spec: EstimatorSpec) -> Any:
-    """One model for each class against all others, where Spark's own tells only two apart."""
-    if spec.classes <= 2:
-        return made
-    return OneVsRestEstimator(made, spec)
 
 
 class OneVsRestEstimator:
@@ -186,36 +115,21 @@ class OneVsRestEstimator:
             return grow(made, rows, seed, monitor)
 
 
-def _k_means(spec: EstimatorSpec) -> Any:
-    from pyspark.ml.clustering import KMeans
-
-    return _configured(KMeans(), spec)
-
-
-def _mixture(spec: EstimatorSpec) -> Any:
-    from pyspark.ml.clustering import GaussianMixture
-
-    return _configured(GaussianMixture(), spec)
-
-
-def _without(spec: EstimatorSpec, *names: str) -> EstimatorSpec:
-    kept = {name: value for name, value in spec.settings.items() if name not in names}
-    return EstimatorSpec(kept, spec.features, spec.classes, spec.seed)
-
-
-_MAKERS: dict[str, Callable[[EstimatorSpec], Any]] = {
-    "linear-regression": _linear,
-    "generalized-linear-regression": _generalized,
-    "decision-tree-regression": _tree_regression,
-    "random-forest-regression": _forest_regression,
-    "gradient-boosted-tree-regression": _boosted_regression,
-    "linear-support-vector-machine": _support_vectors,
-    "binomial-logistic-regression": _logistic("binomial"),
-    "multinomial-logistic-regression": _logistic("multinomial"),
-    "naive-bayes": _bayes,
-    "decision-tree-classification": _tree_classification,
-    "random-forest-classification": _forest_classification,
-    "gradient-boosted-tree-classification": _boosted_classification,
-    "k-means": _k_means,
-    "gaussian-mixture-model": _mixture,
+_ESTIMATORS = {
+    "linear-regression": "regression.LinearRegression",
+    "generalized-linear-regression": "regression.GeneralizedLinearRegression",
+    "decision-tree-regression": "regression.DecisionTreeRegressor",
+    "random-forest-regression": "regression.RandomForestRegressor",
+    "gradient-boosted-tree-regression": "regression.GBTRegressor",
+    "linear-support-vector-machine": "classification.LinearSVC",
+    "binomial-logistic-regression": "classification.LogisticRegression",
+    "multinomial-logistic-regression": "classification.LogisticRegression",
+    "naive-bayes": "classification.NaiveBayes",
+    "decision-tree-classification": "classification.DecisionTreeClassifier",
+    "random-forest-classification": "classification.RandomForestClassifier",
+    "gradient-boosted-tree-classification": "classification.GBTClassifier",
+    "k-means": "clustering.KMeans",
+    "gaussian-mixture-model": "clustering.GaussianMixture",
 }
+_OF_TWO = ("LinearSVC", "GBTClassifier")
+"""Estimators that tell only two classes apart: more get a model each against all others."""
