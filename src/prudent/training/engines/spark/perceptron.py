@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.training.engines import optimisers
+from prudent.training.engines import networks
 from prudent.training.engines.local.learners.perceptron import layer_widths
 from prudent.training.engines.scoring import Scorer
 from prudent.training.engines.spark import perceptron_group, perceptron_worker
@@ -163,7 +163,7 @@ def _distributed(processes: int, on_line: Callable[[str], None], frame: Any, arg
 
     # By value: the executors' Python need not have Prudent installed.
     register: Any = cloudpickle.register_pickle_by_value  # untyped in pyspark
-    for module in (optimisers, perceptron_group, perceptron_worker):
+    for module in (networks, perceptron_group, perceptron_worker):
         register(module)
     distributor = Distributor(num_processes=processes, local_mode=False, use_gpu=False)
     return distributor._train_on_dataframe(train_worker, frame, *args)
