@@ -99,26 +99,31 @@ def fit(
     stages, features = fitter.stages, fitter.output
     ready = fitter.rows.select(*([LABEL] if dataset.target is not None else []), features)
     estimator_spec = EstimatorSpec(settings, features, scorer.classes, spec.fit_seed)
-    figures: dict[str, Any] = {}
-    iterative = algorithm(spec.algorithm).iterative
-    others = PipelineModel(stages).transform(held_out) if iterative and held_out is not None else None
-    if spec.algorithm == PERCEPTRON:
-        model = fit_perceptron(estimator_spec, ready, others, scorer, report, until_s)
-    elif iterative:
-        model, figures = _boosted(
-            estimator_spec,
-            spec.algorithm,
-            _with_classes(ready, scorer.classes),
-            others,
-            scorer,
-            report,
-            until_s,
-        )
-    else:
-        model = estimator(spec.algorithm, estimator_spec).fit(_with_classes(ready, scorer.classes))
+    others = None
+    if held_out is not None and algorithm(spec.algorithm).iterative:
+        others = PipelineModel(stages).transform(held_out)
+    model, figures = _fit_model(estimator_spec, spec.algorithm, ready, others, scorer, report, until_s)
     spread = _spread(ready, features) if _has_weights(model) else None
     pipeline = PipelineModel([*stages, model])
     return FittedPipeline(pipeline, model, tuple(fitter.transforms), features, categories, spread, figures)
+
+
+def _fit_model(
+    estimator_spec: EstimatorSpec,
+    name: str,
+    rows: Any,
+    held_out: Any,
+    scorer: Scorer,
+    report: ReportProgress,
+    until_s: float,
+) -> tuple[Any, dict[str, Any]]:
+    """The model on prepared rows, and what a report draws of how it learnt."""
+    if name == PERCEPTRON:
+        return fit_perceptron(estimator_spec, rows, held_out, scorer, report, until_s), {}
+    rows = _with_classes(rows, scorer.classes)
+    if algorithm(name).iterative:
+        return _boosted(estimator_spec, name, rows, held_out, scorer, report, until_s)
+    return estimator(name, estimator_spec).fit(rows), {}
 
 
 def _boosted(
