@@ -119,7 +119,7 @@ def _read_table(
     known = [*([target] if target else []), *(features or ())]
     names = _names(parts, kind, known)
     name = target_name(names, target, domain)
-    encoders = {each: ColumnEncoder(each) for each in _feature_names(names, features, name)}
+    encoders = {each: ColumnEncoder(each) for each in feature_names(names, features, name)}
     while True:
         wanted = [*encoders, *([name] if name and domain != CLUSTERING else [])]
         batches = table_batches(parts, kind, known, wanted)
@@ -183,7 +183,8 @@ def _names(parts: Sequence[Path], kind: str, known: Sequence[str]) -> list[str]:
     return list(first.columns)
 
 
-def _feature_names(names: Sequence[str], features: Sequence[str] | None, target: str | None) -> list[str]:
+def feature_names(names: Sequence[str], features: Sequence[str] | None, target: str | None) -> list[str]:
+    """The columns to learn from: those that are asked for, else all; never the target."""
     if features is None:
         return [name for name in names if name != target]
     for feature in features:
@@ -221,7 +222,7 @@ def _read_libsvm(
         if width <= used:
             break
     names = [f"f{number}" for number in range(1, width + 1)]
-    wanted = _feature_names(names, features, LABEL)
+    wanted = feature_names(names, features, LABEL)
     if wanted != names:
         rewrite_matrix(place, {}, [names.index(name) for name in wanted])
     y = np.concatenate(labels) if labels else np.empty(0)
