@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from prudent.core.errors import BadInput, RunFailed
-from prudent.training.data import UNRESTRICTED, AccessPolicy, read_dataset
 from prudent.training.data import fetch as fetching
-from prudent.training.data.fetch import fetch, is_public, restrict
+from prudent.training.data.fetch import UNRESTRICTED, AccessPolicy, fetch, is_public, restrict
+from prudent.training.data.reading import read_dataset
 from prudent.training.data.sources import local_parts
 
 CSV = b"a,label\n1,2\n3,4\n"

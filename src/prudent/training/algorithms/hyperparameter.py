@@ -143,3 +143,11 @@ class Hyperparameter:
         if self.search.values:
             return self.of_values(self.search.values)
         return self.of_range(self.search.low, self.search.high, self.search.log)
+
+
+def choice(
+    name: str, about: str, *choices: str, searched: bool = False, hint: bool = False
+) -> Hyperparameter:
+    """One of some words, by default the first; `searched` tries them all."""
+    search = SearchRange(values=choices) if searched else None
+    return Hyperparameter(name, CHOICE, choices[0], about, choices=choices, search=search, hint=hint)

@@ -10,6 +10,7 @@ from prudent.training.algorithms.hyperparameter import (
     REAL,
     Hyperparameter,
     SearchRange,
+    choice,
 )
 from prudent.training.algorithms.linear import ANY_CLASSES, max_iter
 
@@ -49,15 +50,8 @@ _NODES = (
     Hyperparameter("maxMemoryInMB", INTEGER, 256, "memory for counting", low=0, hint=True),
     Hyperparameter("checkpointInterval", INTEGER, 10, "iterations between checkpoints", low=-1, hint=True),
 )
-_VARIANCE = Hyperparameter("impurity", CHOICE, "variance", "what a split lowers", choices=("variance",))
-_GINI = Hyperparameter(
-    "impurity",
-    CHOICE,
-    "gini",
-    "what a split lowers",
-    choices=("gini", "entropy"),
-    search=SearchRange(values=("gini", "entropy")),
-)
+_VARIANCE = choice("impurity", "what a split lowers", "variance")
+_GINI = choice("impurity", "what a split lowers", "gini", "entropy", searched=True)
 
 
 def _subset(default: str, search: SearchRange) -> Hyperparameter:
@@ -131,9 +125,7 @@ TREES = (
             _depth(12, 3, 6),
             *_NODES,
             _VARIANCE,
-            Hyperparameter(
-                "lossType", CHOICE, "squared", "what a residual costs", choices=("squared", "absolute")
-            ),
+            choice("lossType", "what a residual costs", "squared", "absolute"),
         ),
         iterative=True,
     ),
@@ -155,7 +147,7 @@ TREES = (
             _depth(12, 3, 6),
             *_NODES,
             _VARIANCE,
-            Hyperparameter("lossType", CHOICE, "logistic", "what an error costs", choices=("logistic",)),
+            choice("lossType", "what an error costs", "logistic"),
         ),
         iterative=True,
     ),

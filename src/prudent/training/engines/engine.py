@@ -62,6 +62,16 @@ class ModelFacts:
     """What a user should know of this model, such as a form that was asked for and could not be written."""
     picture: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def measures(self) -> dict[str, float]:
+        """What a finished run reports."""
+        return {
+            "score": self.score,
+            "value": self.value,
+            "train_s": self.train_s,
+            "predict_ms": self.predict_ms,
+        }
+
 
 @dataclass(frozen=True)
 class DataShape:

@@ -60,8 +60,7 @@ class _Evaluation:
         facts = ModelFacts("value", value, -value, spent_s, 0.0, None, 0, 0, {"prudent": __version__})
         self._spec.folder.mkdir(parents=True, exist_ok=True)
         write_facts(self._spec.folder, facts)
-        measures = {"score": -value, "value": value, "train_s": spent_s, "predict_ms": 0.0}
-        return Outcome(FINISHED, spent_s, measures)
+        return Outcome(FINISHED, spent_s, facts.measures)
 
     def cut(self, at_s: float, why: str) -> Outcome:
         return Outcome(CUT, at_s, {}, why)

@@ -83,13 +83,7 @@ def run_trial(context: TrialContext, spec: TrialSpec, connection: Connection) ->
         starved = isinstance(error, MemoryError) or "alloc" in str(error)
         why = "It ran out of memory; use less data or a smaller model." if starved else failure_reason(error)
         return TrialMessage(FAILED, time.monotonic(), why=why, ends_worker=starved)
-    measures = {
-        "score": facts.score,
-        "value": facts.value,
-        "train_s": facts.train_s,
-        "predict_ms": facts.predict_ms,
-    }
-    return TrialMessage(FINISHED, time.monotonic(), measures)
+    return TrialMessage(FINISHED, time.monotonic(), facts.measures)
 
 
 def failure_reason(error: Exception) -> str:

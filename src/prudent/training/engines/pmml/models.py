@@ -10,7 +10,6 @@ from xml.etree.ElementTree import Element, SubElement
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.training.engines.local.learners.boosting import BoostedTrees
 from prudent.training.engines.local.learners.clusters import GaussianMixtureModel, KMeansModel
 from prudent.training.engines.local.learners.generalized import GeneralizedLinearModel
 from prudent.training.engines.local.learners.linear import (
@@ -29,7 +28,6 @@ from prudent.training.engines.local.learners.tree_arrays import (
     flat_tree,
     rounded_down,
 )
-from prudent.training.engines.local.learners.trees import TreeEnsemble
 from prudent.training.engines.pmml.fields import mining_schema, number
 
 Matrix = NDArray[np.float64]
@@ -73,6 +71,7 @@ class ModelSchema:
 
 def element(model: Any, schema: ModelSchema) -> Element:
     """The model in PMML."""
+    model = getattr(model, "exported", model)  # of trees that one library or another has grown
     for kind, make in _MAKERS.items():
         if isinstance(model, kind):
             return make(model, schema)
@@ -336,9 +335,7 @@ _MAKERS: dict[Any, Callable[[Any, ModelSchema], Element]] = {
     BinaryLinearClassifier: _side,
     GeneralizedLinearModel: _generalized,
     GaussianNaiveBayes: _bayes,
-    TreeEnsemble: lambda model, schema: _forest(model.exported, schema),
     AveragedTrees: _forest,
-    BoostedTrees: lambda model, schema: _sums(model.exported, schema),
     SummedTrees: _sums,
     MultilayerPerceptron: _network,
     KMeansModel: _centres,

@@ -56,6 +56,16 @@ MOST_ON_DRIVER = 300_000
 _BUCKETS = 1_000_000
 
 
+def moments(rows: Any, features: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means and standard deviations of a column of vectors."""
+    from pyspark.ml.stat import Summarizer
+    from pyspark.sql import functions as sf
+
+    column = sf.col(features)
+    mean, spread = rows.agg(Summarizer.mean(column), Summarizer.std(column)).first()
+    return mean.toArray(), spread.toArray()
+
+
 class SparkSplit(Protocol):
     """Training and held-out rows of a request, by fold."""
 

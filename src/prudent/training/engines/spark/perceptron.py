@@ -25,7 +25,7 @@ from prudent.training.engines import networks
 from prudent.training.engines.local.learners.perceptron import layer_widths
 from prudent.training.engines.scoring import Scorer
 from prudent.training.engines.spark import perceptron_group, perceptron_worker
-from prudent.training.engines.spark.dataset import LABEL
+from prudent.training.engines.spark.dataset import LABEL, moments
 from prudent.training.engines.spark.estimators import EstimatorSpec
 from prudent.training.engines.spark.evaluation import sample_columns
 from prudent.training.engines.spark.perceptron_worker import (
@@ -76,7 +76,8 @@ def fit_perceptron(
             report(scorer.to_score(value), float(said["done"]))
 
     settings = {name: value for name, value in spec.settings.items() if value is not None}
-    mean, factor = _scaling(rows, spec.features)
+    mean, spread = moments(rows, spec.features)
+    factor = 1.0 / np.where(spread > 0, spread, 1.0)
     left_s = max(until_s - time.monotonic(), 0.0)  # other computers have other clocks
     arguments = (secret, layers, settings, spec.seed, mean, factor, X, y, left_s)
     weights = _distributed(processes, on_line, frame, arguments)
@@ -91,17 +92,6 @@ def verified_progress(line: str, secret: bytes) -> dict[str, Any] | None:
         return None
     said: dict[str, Any] = json.loads(text)
     return said
-
-
-def _scaling(rows: Any, features: str) -> tuple[Vector, Vector]:
-    """The mean of each feature, and what makes its deviation 1."""
-    from pyspark.ml.stat import Summarizer
-    from pyspark.sql import functions as sf
-
-    column = sf.col(features)
-    found = rows.agg(Summarizer.mean(column).alias("mean"), Summarizer.std(column).alias("std")).first()
-    spread = found["std"].toArray()
-    return found["mean"].toArray(), 1.0 / np.where(spread > 0, spread, 1.0)
 
 
 def _unscaled(weights: Vector, layers: list[int], mean: Vector, factor: Vector) -> Vector:

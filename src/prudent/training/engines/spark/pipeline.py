@@ -17,7 +17,7 @@ from prudent.training.engines.fit_task import ReportProgress
 from prudent.training.engines.fitted_transforms import FittedTransform
 from prudent.training.engines.scoring import Scorer
 from prudent.training.engines.spark.boosting import BOOSTED, BoostingMonitor, grow, rounds, trim_to_best
-from prudent.training.engines.spark.dataset import LABEL, SparkDataset
+from prudent.training.engines.spark.dataset import LABEL, SparkDataset, moments
 from prudent.training.engines.spark.estimators import (
     EstimatorSpec,
     OneVsRestEstimator,
@@ -55,7 +55,7 @@ class FittedPipeline:
     @property
     def trees(self) -> int | None:
         """How many trees boosting ended with; None for other algorithms."""
-        models = self.model.models if type(self.model).__name__ == "OneVsRestModel" else [self.model]
+        models = _models_of(self.model)
         if not all(type(each).__name__ in BOOSTED for each in models):
             return None
         return round(float(np.mean([rounds(each) for each in models])))
@@ -63,12 +63,9 @@ class FittedPipeline:
     @property
     def importance(self) -> NDArray[np.float64] | None:
         """What each prepared feature weighs in the model; None where it does not say."""
-        model = self.model
-        name = type(model).__name__
-        if name == "OneVsRestModel":
-            weighed = [w for w in (_weights(each, self.spread) for each in model.models) if w is not None]
-            return np.asarray(np.sum(weighed, axis=0)) if weighed else None
-        return _weights(model, self.spread)
+        weighed = [_weights(each, self.spread) for each in _models_of(self.model)]
+        known = [weights for weights in weighed if weights is not None]
+        return np.asarray(np.sum(known, axis=0)) if known else None
 
 
 def fit(
@@ -103,7 +100,8 @@ def fit(
     if held_out is not None and algorithm(spec.algorithm).iterative:
         others = PipelineModel(stages).transform(held_out)
     model, figures = _fit_model(estimator_spec, spec.algorithm, ready, others, scorer, report, until_s)
-    spread = _spread(ready, features) if _has_weights(model) else None
+    has_weights = any(type(each).__name__ in _LINEAR for each in _models_of(model))
+    spread = moments(ready, features)[1] if has_weights else None
     pipeline = PipelineModel([*stages, model])
     return FittedPipeline(pipeline, model, tuple(fitter.transforms), features, categories, spread, figures)
 
@@ -160,16 +158,9 @@ def _with_classes(rows: Any, classes: int) -> Any:
     return rows.withColumn(LABEL, sf.col(LABEL).alias(LABEL, metadata=known))
 
 
-def _has_weights(model: Any) -> bool:
-    models = model.models if type(model).__name__ == "OneVsRestModel" else [model]
-    return any(type(each).__name__ in _LINEAR for each in models)
-
-
-def _spread(rows: Any, features: str) -> NDArray[np.float64]:
-    from pyspark.ml.stat import Summarizer
-    from pyspark.sql import functions as sf
-
-    return np.asarray(rows.agg(Summarizer.std(sf.col(features))).first()[0].toArray())
+def _models_of(model: Any) -> list[Any]:
+    """The model, or those of which there is one for each class."""
+    return list(model.models) if type(model).__name__ == "OneVsRestModel" else [model]
 
 
 def _weights(model: Any, spread: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
