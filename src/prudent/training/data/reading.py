@@ -25,7 +25,6 @@ from prudent.training.data.dataset import (
     rewrite_matrix,
 )
 from prudent.training.data.encoding import ColumnEncoder
-from prudent.training.data.fetch import UNRESTRICTED, AccessPolicy
 from prudent.training.data.formats import AVRO, CSV, JSON, LIBSVM, PARQUET, check_columns, format_of
 from prudent.training.data.sources import local_parts
 from prudent.training.data.target import (
@@ -52,7 +51,6 @@ def read_dataset(
     *,
     domain: str = REGRESSION,
     cache: Path,
-    policy: AccessPolicy = UNRESTRICTED,
 ) -> Dataset:
     """The data at `path`: a file, a folder of parts, `http(s)://` or `s3://`.
 
@@ -65,7 +63,7 @@ def read_dataset(
         raise unknown("domain", domain, (REGRESSION, CLUSTERING, *CLASSIFIERS))
     cache = Path(cache)
     cache.mkdir(parents=True, exist_ok=True)
-    parts = local_parts(path, cache, policy)
+    parts = local_parts(path, cache)
     kind = format_of(parts, format)
     place = cache / "features.npy"
     read = _read_libsvm if kind == LIBSVM else _read_table

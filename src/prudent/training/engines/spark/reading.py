@@ -17,7 +17,6 @@ import numpy as np
 from prudent.core.errors import BadInput, unknown
 from prudent.training.data.dataset import CATEGORICAL, NUMERIC, Column
 from prudent.training.data.encoding import MOST_CATEGORIES, is_slip, slip
-from prudent.training.data.fetch import UNRESTRICTED, AccessPolicy
 from prudent.training.data.formats import CSV, LIBSVM, check_columns, format_of
 from prudent.training.data.reading import feature_names, table_batches
 from prudent.training.data.sources import local_parts
@@ -66,17 +65,13 @@ class DatasetQuery:
 
 
 def read_dataset_into_spark(
-    spark: Any,
-    query: DatasetQuery,
-    work: Path,
-    policy: AccessPolicy = UNRESTRICTED,
-    parts: Sequence[Path] | None = None,
+    spark: Any, query: DatasetQuery, work: Path, parts: Sequence[Path] | None = None
 ) -> SparkDataset:
     """The data that a question names, cached in Spark; `parts` are its files if they were fetched before."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    parts = local_parts(query.path, work / "data", policy) if parts is None else list(parts)
+    parts = local_parts(query.path, work / "data") if parts is None else list(parts)
     kind = format_of(parts, query.format)
     read = _of_libsvm if kind == LIBSVM else _of_columns
     try:
