@@ -47,7 +47,7 @@ FIT_INTERCEPT = Hyperparameter("fitIntercept", BOOLEAN, True, "whether there is 
 STANDARDIZATION = Hyperparameter(
     "standardization", BOOLEAN, True, "whether features are scaled to unit deviation for the penalty"
 )
-AGGREGATION = Hyperparameter("aggregationDepth", INTEGER, 2, "depth of the sum's tree", low=2, hint=True)
+AGGREGATION = Hyperparameter("aggregationDepth", INTEGER, 2, "depth of the sum's tree", low=2)
 _FAMILIES = ("gaussian", "binomial", "poisson", "gamma", "tweedie")
 _LINKS = ("identity", "log", "inverse", "logit", "probit", "cloglog", "sqrt")
 _COMMON = (FIT_INTERCEPT, STANDARDIZATION, AGGREGATION)
@@ -66,7 +66,7 @@ LINEAR = (
             *_COMMON,
             choice("loss", "what a residual costs", "squaredError", "huber"),
             Hyperparameter("epsilon", REAL, 1.35, "where huber turns linear", low=1, open_low=True),
-            choice("solver", "how it is solved", "auto", "normal", "l-bfgs", hint=True),
+            choice("solver", "how it is solved", "auto", "normal", "l-bfgs"),
         ),
     ),
     Algorithm(
@@ -99,7 +99,7 @@ LINEAR = (
             tol(1e-6),
             FIT_INTERCEPT,
             AGGREGATION,
-            choice("solver", "how it is solved", "irls", hint=True),
+            choice("solver", "how it is solved", "irls"),
         ),
         sensible=False,
     ),

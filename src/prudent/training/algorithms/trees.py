@@ -46,9 +46,9 @@ _NODES = (
         "a column with so many different values or fewer is a category; None: as the data say",
         low=2,
     ),
-    Hyperparameter("cacheNodeIds", BOOLEAN, False, "keep each row's node", hint=True),
-    Hyperparameter("maxMemoryInMB", INTEGER, 256, "memory for counting", low=0, hint=True),
-    Hyperparameter("checkpointInterval", INTEGER, 10, "iterations between checkpoints", low=-1, hint=True),
+    Hyperparameter("cacheNodeIds", BOOLEAN, False, "keep each row's node"),
+    Hyperparameter("maxMemoryInMB", INTEGER, 256, "memory for counting", low=0),
+    Hyperparameter("checkpointInterval", INTEGER, 10, "iterations between checkpoints", low=-1),
 )
 _VARIANCE = choice("impurity", "what a split lowers", "variance")
 _GINI = choice("impurity", "what a split lowers", "gini", "entropy", searched=True)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput, unknown
+from prudent.training.algorithms.algorithm import CLUSTERING, REGRESSION, domains
 from prudent.training.data import libsvm_files, record_files
 from prudent.training.data.csv_files import CsvLayout, csv_batches, layout_of
 from prudent.training.data.dataset import (
@@ -28,9 +29,6 @@ from prudent.training.data.encoding import ColumnEncoder
 from prudent.training.data.formats import AVRO, CSV, JSON, LIBSVM, PARQUET, check_columns, format_of
 from prudent.training.data.sources import local_parts
 from prudent.training.data.target import (
-    CLASSIFIERS,
-    CLUSTERING,
-    REGRESSION,
     Target,
     as_whole_numbers,
     class_target,
@@ -59,8 +57,8 @@ def read_dataset(
     far away and for the matrix, which is mapped into memory and can be shared by processes. Two readers must
     not use the same cache at once. Wrong data are a `BadInput` that names the row and the column.
     """
-    if domain not in (REGRESSION, CLUSTERING, *CLASSIFIERS):
-        raise unknown("domain", domain, (REGRESSION, CLUSTERING, *CLASSIFIERS))
+    if domain not in domains():
+        raise unknown("domain", domain, domains())
     cache = Path(cache)
     cache.mkdir(parents=True, exist_ok=True)
     parts = local_parts(path, cache)

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput, unknown
+from prudent.training.algorithms.algorithm import CLUSTERING, REGRESSION
 from prudent.training.data.csv_files import is_number
 from prudent.training.data.dataset import Batch
 from prudent.training.data.encoding import as_doubles, as_numbers, is_text, trimmed_text
 
-REGRESSION, CLUSTERING = "regression", "clustering"
 BINOMIAL = "binomial-classification"
-CLASSIFIERS = ("classification", BINOMIAL, "multinomial-classification", "deep-learning")
 USUAL_NAMES = ("label", "target", "class", "y")
 """What the column to predict is called where nobody says."""
 

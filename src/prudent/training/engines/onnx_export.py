@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.training.data.dataset import Matrix
+from prudent.training.models.description import INPUT, PREDICTION, PROBABILITIES
 
 if TYPE_CHECKING:
     from prudent.training.engines.fitted_transforms import FittedTransform
-
-INPUT, PREDICTION, PROBABILITIES = "features", "prediction", "probabilities"
 
 _OPSET, _ML_OPSET, _IR = 17, 3, 8  # what ONNX Runtime reads since 2022
 _ML = "ai.onnx.ml"

@@ -36,6 +36,8 @@ from prudent.training.data.dataset import CATEGORICAL, NUMERIC, Column
 from prudent.training.engines.engine import ModelFacts, TrialSpec
 
 MODEL_FILE, DESCRIPTION_FILE, FACTS_FILE = "model.onnx", "model.json", "facts.json"
+INPUT, PREDICTION, PROBABILITIES = "features", "prediction", "probabilities"
+"""The names of a model's input and outputs in ONNX."""
 FORMAT = 1
 _FILES_ALONE = ("picture", "extra_files", "notes")
 

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 
 from prudent.core.errors import BadInput, unknown
+from prudent.training.algorithms.algorithm import CLUSTERING, REGRESSION
 from prudent.training.data.dataset import CATEGORICAL, NUMERIC, Column
 from prudent.training.data.encoding import MOST_CATEGORIES, is_slip, slip
 from prudent.training.data.formats import CSV, LIBSVM, check_columns, format_of
 from prudent.training.data.reading import feature_names, table_batches
 from prudent.training.data.sources import local_parts
 from prudent.training.data.target import (
-    CLUSTERING,
-    REGRESSION,
     as_whole_numbers,
     class_target,
     raw_target,
