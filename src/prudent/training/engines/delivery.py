@@ -75,8 +75,13 @@ def deliver(
 
 
 def _pmml(trained: TrainedPipeline) -> tuple[bytes | None, tuple[str, ...]]:
-    from prudent.training.engines.pmml.document import document_or_note
+    """The document, or none and a note that says what PMML cannot express."""
+    from prudent.training.engines.pmml.document import document
+    from prudent.training.engines.pmml.models import NotExpressible
 
-    return document_or_note(
-        trained.model, trained.transforms, trained.columns, trained.target, trained.classes
-    )
+    try:
+        return document(
+            trained.model, trained.transforms, trained.columns, trained.target, trained.classes
+        ), ()
+    except NotExpressible as error:
+        return None, (f"No PMML: it has no words for {error}; use the model's ONNX form.",)

@@ -11,7 +11,7 @@ from prudent.training.data.dataset import Column
 from prudent.training.engines.fitted_transforms import FittedTransform
 from prudent.training.engines.local.learners.clusters import GaussianMixtureModel
 from prudent.training.engines.pmml.fields import DerivedFields, dictionary
-from prudent.training.engines.pmml.models import ModelSchema, NotExpressible, element
+from prudent.training.engines.pmml.models import ModelSchema, element
 
 _NAMESPACE = "http://www.dmg.org/PMML-4_4"
 
@@ -53,17 +53,3 @@ def document(
     root.append(found)
     indent(root)
     return bytes(tostring(root, encoding="utf-8", xml_declaration=True))
-
-
-def document_or_note(
-    model: Any,
-    transforms: Sequence[FittedTransform],
-    columns: Sequence[Column],
-    target: str | None,
-    classes: Sequence[Any],
-) -> tuple[bytes | None, tuple[str, ...]]:
-    """The document, or none and a note that says what PMML cannot express."""
-    try:
-        return document(model, transforms, columns, target, classes), ()
-    except NotExpressible as error:
-        return None, (f"No PMML: it has no words for {error}; use the model's ONNX form.",)
