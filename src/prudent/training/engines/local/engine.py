@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from prudent.training.algorithms.algorithm import domain as domain_of
 from prudent.training.algorithms.registry import default_algorithms
 from prudent.training.data.dataset import Dataset
 from prudent.training.data.splitting import Split, hold_out, k_folds
@@ -17,6 +16,7 @@ from prudent.training.engines.local.learners.registry import PRELOADED, librarie
 from prudent.training.engines.local.pool import WorkerPool, WorkerSetup, available_mb
 from prudent.training.engines.local.run import LocalRun
 from prudent.training.engines.local.shared_dataset import SharedDataset
+from prudent.training.engines.scoring import Scorer
 from prudent.training.models.description import data_description
 from prudent.training.request.limits import ValidationMethod
 from prudent.training.request.request import PMML
@@ -98,15 +98,11 @@ class LocalSession:
     ) -> None:
         self._dataset = dataset
         self._pool = pool or open_pool(parallelism, work)
-        found = domain_of(domain)
-        classes = len(dataset.classes)
         data_folder = work / "store"
         SharedDataset.write(data_folder, dataset, splits_of(dataset, validation, seed))
         self._setup = WorkerSetup(
             data_folder=str(data_folder.resolve()),
-            task=found.task,
-            metric=metric or found.metric_for(classes),
-            classes=classes,
+            scorer=Scorer.of(domain, metric, len(dataset.classes)),
             seed=seed,
             threads=self._pool.threads,
             memory_mb=memory_mb or available_mb() * 0.9 / parallelism,

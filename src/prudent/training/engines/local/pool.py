@@ -21,6 +21,7 @@ from prudent.core.errors import RunFailed
 from prudent.core.memory import limit_mb
 from prudent.core.processes import lower_session_priority
 from prudent.training.engines.local.fork_server import PACKET_BYTES
+from prudent.training.engines.scoring import Scorer
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _SERVER = "import sys; from prudent.training.engines.local.fork_server import main; main(sys.argv[1:])"
@@ -33,9 +34,7 @@ class WorkerSetup:
     """What a worker must know before its first trial."""
 
     data_folder: str
-    task: str
-    metric: str
-    classes: int
+    scorer: Scorer
     seed: int
     threads: int
     memory_mb: float

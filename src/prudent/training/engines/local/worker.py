@@ -64,11 +64,9 @@ def open_context(setup: dict[str, Any]) -> TrialContext:
     """What all trials of this worker share, from its setup."""
     data = SharedDataset.read(Path(setup["data_folder"]))
     kept_bytes = int(setup["memory_mb"] * _MB / 8)
-    scorer = Scorer(setup["task"], setup["metric"], setup["classes"])
     feature_cache = FeatureCache(data, setup["seed"], kept_bytes)
-    return TrialContext(
-        data, feature_cache, scorer, setup["threads"], setup.get("target"), setup.get("pmml", False)
-    )
+    scorer = Scorer(**setup["scorer"])
+    return TrialContext(data, feature_cache, scorer, setup["threads"], setup["target"], setup["pmml"])
 
 
 def run_trial(context: TrialContext, spec: TrialSpec, connection: Connection) -> TrialMessage:

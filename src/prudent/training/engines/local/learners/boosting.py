@@ -129,7 +129,7 @@ def monitored_estimator(classifies: bool) -> Any:
 
     kind: Any = HistGradientBoostingClassifier if classifies else HistGradientBoostingRegressor
 
-    class BoostingMonitor(kind):  # type: ignore[misc]
+    class MonitoredEstimator(kind):  # type: ignore[misc]
         monitor: Any = None
 
         def _check_early_stopping_loss(
@@ -138,7 +138,7 @@ def monitored_estimator(classifies: bool) -> Any:
             rounds = len(self._predictors)
             return bool(rounds and self.monitor(raw_predictions, raw_predictions_val))
 
-    return BoostingMonitor
+    return MonitoredEstimator
 
 
 def _monitor_of(
