@@ -26,9 +26,10 @@ def test_splits_by_sets_of_values():
     X = np.array([[0.5, 0, 3], [0.6, 0, 4], [0, 0, 5]], dtype=np.float32)
     [found] = answers(AveragedTrees([inside, outside, below], classifies=False), X)
     np.testing.assert_allclose(found, np.mean([[1, 2, 1], [1, 1, 2], [10, 20, 10]], axis=0))
-    sums = SummedTrees([(0, outside), (1, inside)], np.array([0.5, 1.0]), classifies=True, probable=False)
+    base = np.array([0.5, 1.0, 2.4])  # no tree adds to the last
+    sums = SummedTrees([(0, outside), (1, inside)], base, classifies=True, probable=False)
     [found] = answers(sums, X)
-    assert found.tolist() == [1, 1, 0]
+    assert found.tolist() == [2, 1, 0]
 
 
 def test_a_row_far_from_all_belongs_to_none_of_sparks_mixtures_more():

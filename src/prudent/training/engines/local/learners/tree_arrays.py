@@ -61,20 +61,21 @@ class SummedTrees:
     """Whether the softmax of the sums is a probability."""
 
     def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
-        outputs = len(self.base)
-        trees = [_for_output(tree, number, outputs) for number, tree in self.trees] or [flat_tree(outputs)]
-        raw = graph.to_double(sum_of_trees(graph, rows, trees, self.base))
+        outputs, trees = zip(*(self.trees or [(0, flat_tree())]), strict=True)
+        total = graph.to_double(sum_of_trees(graph, rows, trees, outputs, len(self.base)))
+        # Not as the operator's own: an output that no tree adds to would be without it.
+        raw = graph.add("Add", total, graph.constant(self.base))
         if not self.classifies:
             return GraphOutputs(graph.flatten(raw), is_integer=False)
-        if outputs == 1:
+        if len(self.base) == 1:
             return graph.second_class(raw)
         return graph.highest_class(raw, self.probable)
 
 
-def flat_tree(outputs: int = 1) -> Tree:
+def flat_tree() -> Tree:
     """A tree of one leaf that says nothing: both forms of export want at least one tree."""
     leaf, zero = np.full(1, LEAF), np.zeros(1, dtype=np.int64)
-    return Tree(zero, np.zeros(1), leaf, leaf, np.zeros((1, outputs)))
+    return Tree(zero, np.zeros(1), leaf, leaf, np.zeros((1, 1)))
 
 
 def rounded_down(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -84,11 +85,12 @@ def rounded_down(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def sum_of_trees(
-    graph: OnnxGraph, rows: str, trees: Sequence[Tree], base: NDArray[np.float64] | None = None
+    graph: OnnxGraph, rows: str, trees: Sequence[Tree], outputs: Sequence[int] = (), count: int = 0
 ) -> str:
-    """The sum of all trees' answers and `base` (outputs), as a matrix (rows, outputs).
+    """The sum of all trees' answers, as a matrix (rows, outputs).
 
-    It is added up in double precision, as the models do, and rounded to single precision at the end.
+    Each tree answers for all outputs, or for the one of `count` whose number `outputs` has for it. It is
+    added up in double precision, as the models do, and rounded to single precision at the end.
     """
     rows, trees = _without_sets(graph, rows, trees)
     sizes = [len(tree.left) for tree in trees]
@@ -97,10 +99,11 @@ def sum_of_trees(
     left, right = _joined(trees, "left"), _joined(trees, "right")
     is_leaf = left == LEAF
     values = np.concatenate([tree.values for tree in trees])
-    outputs = values.shape[1]
+    width = values.shape[1]
     leaves = np.flatnonzero(is_leaf)
+    every = np.tile(np.arange(width), len(leaves))
     attributes: dict[str, Any] = {
-        "n_targets": outputs,
+        "n_targets": count or width,
         "aggregate_function": "SUM",
         "nodes_treeids": number,
         "nodes_nodeids": node,
@@ -109,25 +112,16 @@ def sum_of_trees(
         "nodes_modes": np.where(is_leaf, b"LEAF", b"BRANCH_LEQ"),
         "nodes_truenodeids": np.where(is_leaf, 0, left),
         "nodes_falsenodeids": np.where(is_leaf, 0, right),
-        "target_treeids": np.repeat(number[leaves], outputs),
-        "target_nodeids": np.repeat(node[leaves], outputs),
-        "target_ids": np.tile(np.arange(outputs), len(leaves)),
+        "target_treeids": np.repeat(number[leaves], width),
+        "target_nodeids": np.repeat(node[leaves], width),
+        "target_ids": np.asarray(outputs)[number[leaves]] if outputs else every,
         "target_weights_as_tensor": values[leaves].ravel(),
     }
-    if base is not None:
-        attributes["base_values_as_tensor"] = base
     return graph.add("TreeEnsembleRegressor", graph.to_double(rows), **attributes)
 
 
 def _joined(trees: Sequence[Tree], name: str) -> NDArray[Any]:
     return np.concatenate([getattr(tree, name) for tree in trees])
-
-
-def _for_output(tree: Tree, output: int, outputs: int) -> Tree:
-    """A tree that adds to one of several outputs."""
-    values = np.zeros((len(tree.values), outputs))
-    values[:, output] = tree.values[:, 0]
-    return replace(tree, values=values)
 
 
 def _without_sets(graph: OnnxGraph, rows: str, trees: Sequence[Tree]) -> tuple[str, Sequence[Tree]]:
