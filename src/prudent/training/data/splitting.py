@@ -17,6 +17,9 @@ from prudent.core.seeds import rng_for
 
 RowNumbers = NDArray[np.int64]
 
+HOLD_OUT_SHARE = 0.3
+"""The share of the rows that judge, as in Zygarde."""
+
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -26,7 +29,7 @@ class Split:
     validation: RowNumbers
 
 
-def hold_out(rows: int, y: NDArray[Any] | None, seed: int, share: float = 0.3) -> Split:
+def hold_out(rows: int, y: NDArray[Any] | None, seed: int, share: float = HOLD_OUT_SHARE) -> Split:
     """Keep a share of the rows for judging. A class with a single row stays among those that train.
 
     >>> split = hold_out(10, np.array([0] * 6 + [1] * 4), seed=7)
