@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 import importlib
-import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from prudent.core.errors import unknown
 from prudent.training.algorithms.algorithm import CLASSIFICATION
+from prudent.training.engines.fit_task import unreported
 from prudent.training.engines.scoring import Scorer
 from prudent.training.engines.spark.boosting import BoostingMonitor, grow
 from prudent.training.engines.spark.dataset import LABEL
+from prudent.training.engines.spark.fit_task import SparkFitTask
 
 _OWN_SETTINGS = frozenset({"maxCategories"})
 """Settings that Spark does not know: Prudent applies them."""
 
 
-@dataclass(frozen=True)
-class EstimatorSpec:
-    """What an estimator is made from."""
-
-    settings: Mapping[str, Any]
-    features: str
-    classes: int
-    seed: int
-
-
-def estimator(algorithm: str, spec: EstimatorSpec) -> Any:
-    """The estimator of an algorithm, with its settings, ready to fit."""
+def estimator(task: SparkFitTask) -> Any:
+    """The estimator of the task's algorithm, with its settings, ready to fit."""
+    algorithm, settings = task.algorithm, dict(task.settings)
     if algorithm not in _ESTIMATORS:
         raise unknown("algorithm on Spark", algorithm, _ESTIMATORS)
     module, _, name = _ESTIMATORS[algorithm].partition(".")
     made = getattr(importlib.import_module(f"pyspark.ml.{module}"), name)()
-    settings = dict(spec.settings)
     if algorithm.endswith("logistic-regression"):
         settings["family"] = algorithm.partition("-")[0]
     if name == "LinearRegression" and settings.get("loss") != "huber":
@@ -43,8 +34,8 @@ def estimator(algorithm: str, spec: EstimatorSpec) -> Any:
     if name == "GeneralizedLinearRegression" and settings.get("family") != "tweedie":
         settings.pop("variancePower", None)
         settings.pop("linkPower", None)
-    _configure(made, settings, spec)
-    return OneVsRestEstimator(made, spec) if name in _OF_TWO and spec.classes > 2 else made
+    _configure(made, settings, task)
+    return made
 
 
 def takes_categories(algorithm: str) -> bool:
@@ -52,13 +43,13 @@ def takes_categories(algorithm: str) -> bool:
     return "tree" in algorithm or "forest" in algorithm
 
 
-def _configure(made: Any, settings: Mapping[str, Any], spec: EstimatorSpec) -> None:
+def _configure(made: Any, settings: Mapping[str, Any], task: SparkFitTask) -> None:
     """Give an estimator the settings that it knows; what the data or Spark decide is left to them."""
-    made.setFeaturesCol(spec.features)
+    made.setFeaturesCol(task.features)
     if made.hasParam("labelCol"):
         made.setLabelCol(LABEL)
     if made.hasParam("seed"):
-        made.setSeed(spec.seed)
+        made.setSeed(task.seed)
     for name, value in settings.items():
         if value is not None and name not in _OWN_SETTINGS:
             made.set(made.getParam(name), _typed(name, value))
@@ -70,49 +61,55 @@ def _typed(name: str, value: Any) -> Any:
     return str(int(value)) if value > 1 and float(value).is_integer() else str(float(value))
 
 
-class OneVsRestEstimator:
-    """Fits a model for each class, one after the other.
+def fit_one_vs_rest(task: SparkFitTask, classifier: Any) -> Any:
+    """A model for each class against all others, fitted one after the other.
 
-    Spark's own estimator for this leaves a pool of threads behind every time; its model is used.
+    Spark's own estimator for this leaves a pool of threads behind every time; its model is used. Boosted
+    trees end where they are best on the held-out rows, if there are some. Each class gets an equal part of
+    the time that is left.
     """
+    from pyspark.ml.classification import OneVsRestModel
+    from pyspark.sql import functions as sf
 
-    def __init__(self, classifier: Any, spec: EstimatorSpec) -> None:
-        self._classifier, self._spec = classifier, spec
+    rows, held_out, classes = task.rows.persist(), task.held_out, task.scorer.classes
+    try:
+        models = []
+        for number in range(classes):
+            two = sf.when(sf.col(LABEL) == number, 1.0).otherwise(0.0)
+            now_s = time.monotonic()
+            of_one = replace(
+                task,
+                rows=with_classes(rows.withColumn(LABEL, two), 2),
+                held_out=None if held_out is None else held_out.withColumn(LABEL, two),
+                scorer=Scorer(CLASSIFICATION, "mcc", 2),
+                report=unreported,
+                until_s=now_s + (task.until_s - now_s) / (classes - number),
+            )
+            models.append(_fit_of_two(of_one, classifier))
+    finally:
+        rows.unpersist()
+    whole = OneVsRestModel(models)
+    whole._set(featuresCol=task.features, labelCol=LABEL, classifier=classifier)
+    return whole
 
-    def fit(self, rows: Any, held_out: Any = None, until_s: float = math.inf) -> Any:
-        """Fit all; boosted trees end where they are best on the held-out rows, if there are some.
 
-        Each class gets an equal part of the time that is left until `until_s`.
-        """
-        from pyspark.ml.classification import OneVsRestModel
-        from pyspark.sql import functions as sf
+def _fit_of_two(task: SparkFitTask, classifier: Any) -> Any:
+    if type(classifier).__name__ != "GBTClassifier":
+        return classifier.fit(task.rows)
+    if task.held_out is None:
+        return grow(classifier, task.rows, task.seed)
+    with BoostingMonitor(task, classifier.getMaxIter()) as monitor:
+        return grow(classifier, task.rows, task.seed, monitor)
 
-        rows = rows.persist()
-        try:
-            models = []
-            for number in range(self._spec.classes):
-                two = sf.when(sf.col(LABEL) == number, 1.0).otherwise(0.0)
-                known = {"ml_attr": {"type": "nominal", "name": LABEL, "num_vals": 2}}
-                of_one = rows.withColumn(LABEL, two.alias(LABEL, metadata=known))
-                others = None if held_out is None else held_out.withColumn(LABEL, two)
-                now_s, classes_left = time.monotonic(), self._spec.classes - number
-                models.append(self._fit(of_one, others, now_s + (until_s - now_s) / classes_left))
-        finally:
-            rows.unpersist()
-        whole = OneVsRestModel(models)
-        whole._set(featuresCol=self._spec.features, labelCol=LABEL, classifier=self._classifier)
-        return whole
 
-    def _fit(self, rows: Any, held_out: Any, until_s: float) -> Any:
-        made, seed = self._classifier, self._spec.seed
-        if type(made).__name__ != "GBTClassifier":
-            return made.fit(rows)
-        if held_out is None:
-            return grow(made, rows, seed)
-        scorer = Scorer(CLASSIFICATION, "mcc", 2)
-        most, features = made.getMaxIter(), self._spec.features
-        with BoostingMonitor(rows, held_out, features, scorer, most, until_s=until_s) as monitor:
-            return grow(made, rows, seed, monitor)
+def with_classes(rows: Any, classes: int) -> Any:
+    """Tell Spark how many classes there are: a sub-sample may not show the last of them."""
+    if not classes:
+        return rows
+    from pyspark.sql import functions as sf
+
+    known = {"ml_attr": {"type": "nominal", "name": LABEL, "num_vals": classes}}
+    return rows.withColumn(LABEL, sf.col(LABEL).alias(LABEL, metadata=known))
 
 
 _ESTIMATORS = {
@@ -131,5 +128,5 @@ _ESTIMATORS = {
     "k-means": "clustering.KMeans",
     "gaussian-mixture-model": "clustering.GaussianMixture",
 }
-_OF_TWO = ("LinearSVC", "GBTClassifier")
+OF_TWO_CLASSES = ("LinearSVC", "GBTClassifier")
 """Estimators that tell only two classes apart: more get a model each against all others."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 import json
-import math
 import secrets
 import socketserver
 import struct
@@ -23,11 +22,10 @@ from numpy.typing import NDArray
 
 from prudent.training.engines import networks
 from prudent.training.engines.local.learners.perceptron import layer_widths
-from prudent.training.engines.scoring import Scorer
 from prudent.training.engines.spark import perceptron_group, perceptron_worker
 from prudent.training.engines.spark.dataset import LABEL, moments
-from prudent.training.engines.spark.estimators import EstimatorSpec
 from prudent.training.engines.spark.evaluation import sample_columns
+from prudent.training.engines.spark.fit_task import SparkFitTask
 from prudent.training.engines.spark.perceptron_worker import (
     run_training_script,
     sign_line,
@@ -43,45 +41,36 @@ _ROWS_EACH = 2000
 _LONGEST_LINE = 1 << 24
 
 
-def fit_perceptron(
-    spec: EstimatorSpec,
-    rows: Any,
-    held_out: Any,
-    scorer: Scorer,
-    report: Callable[[float, float], None],
-    until_s: float = math.inf,
-) -> Any:
-    """Train on a frame of labels and prepared vectors; a model of Spark's comes back.
-
-    At `until_s` (on the monotonic clock) it ends with what it has learned.
-    """
+def fit_perceptron(task: SparkFitTask) -> Any:
+    """Train on a frame of labels and prepared vectors; a model of Spark's comes back."""
     from pyspark.ml.functions import vector_to_array
     from pyspark.sql import functions as sf
 
+    rows, scorer = task.rows, task.scorer
     count = int(rows.count())
-    width = int(rows.select(spec.features).first()[0].size)
-    layers = layer_widths(spec.settings, width, scorer.classes)
+    width = int(rows.select(task.features).first()[0].size)
+    layers = layer_widths(task.settings, width, scorer.classes)
     context = rows.sparkSession.sparkContext
     processes = max(1, min(context.defaultParallelism, count // _ROWS_EACH))
     frame = rows.select(
-        vector_to_array(sf.col(spec.features), "float32").alias("x"), sf.col(LABEL).cast("int").alias("y")
+        vector_to_array(sf.col(task.features), "float32").alias("x"), sf.col(LABEL).cast("int").alias("y")
     ).repartition(processes)
-    X, y = _progress_sample(held_out, spec.features)
+    X, y = _progress_sample(task.held_out, task.features)
 
     secret = secrets.token_bytes(32)
 
     def on_line(line: str) -> None:
         if (said := verified_progress(line, secret)) is not None:
             value = value_of_counts(scorer.metric, np.array(said["counts"]))
-            report(scorer.to_score(value), float(said["done"]))
+            task.report(scorer.to_score(value), float(said["done"]))
 
-    settings = {name: value for name, value in spec.settings.items() if value is not None}
-    mean, spread = moments(rows, spec.features)
+    settings = {name: value for name, value in task.settings.items() if value is not None}
+    mean, spread = moments(rows, task.features)
     factor = 1.0 / np.where(spread > 0, spread, 1.0)
-    left_s = max(until_s - time.monotonic(), 0.0)  # other computers have other clocks
-    arguments = (secret, layers, settings, spec.seed, mean, factor, X, y, left_s)
+    left_s = max(task.until_s - time.monotonic(), 0.0)  # other computers have other clocks
+    arguments = (secret, layers, settings, task.seed, mean, factor, X, y, left_s)
     weights = _distributed(processes, on_line, frame, arguments)
-    return _spark_model(context, spec.features, layers, _unscaled(np.asarray(weights), layers, mean, factor))
+    return _spark_model(context, task.features, layers, _unscaled(np.asarray(weights), layers, mean, factor))
 
 
 def verified_progress(line: str, secret: bytes) -> dict[str, Any] | None:

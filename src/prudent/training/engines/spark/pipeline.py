@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,14 @@ from prudent.training.engines.scoring import Scorer
 from prudent.training.engines.spark.boosting import BOOSTED, BoostingMonitor, grow, rounds, trim_to_best
 from prudent.training.engines.spark.dataset import LABEL, SparkDataset, moments
 from prudent.training.engines.spark.estimators import (
-    EstimatorSpec,
-    OneVsRestEstimator,
+    OF_TWO_CLASSES,
     estimator,
+    fit_one_vs_rest,
     takes_categories,
+    with_classes,
 )
 from prudent.training.engines.spark.features import SparkTransformFitter
+from prudent.training.engines.spark.fit_task import SparkFitTask
 from prudent.training.engines.spark.perceptron import PERCEPTRON, fit_perceptron
 
 _LINEAR = (
@@ -95,67 +97,42 @@ def fit(
         categories = fitter.index(int(most)).categoryMaps
     stages, features = fitter.stages, fitter.output
     ready = fitter.rows.select(*([LABEL] if dataset.target is not None else []), features)
-    estimator_spec = EstimatorSpec(settings, features, scorer.classes, spec.fit_seed)
     others = None
     if held_out is not None and algorithm(spec.algorithm).iterative:
         others = PipelineModel(stages).transform(held_out)
-    model, figures = _fit_model(estimator_spec, spec.algorithm, ready, others, scorer, report, until_s)
+    task = SparkFitTask(
+        spec.algorithm, settings, ready, others, features, scorer, spec.fit_seed, report, until_s
+    )
+    model, figures = _fit_model(task)
     has_weights = any(type(each).__name__ in _LINEAR for each in _models_of(model))
     spread = moments(ready, features)[1] if has_weights else None
     pipeline = PipelineModel([*stages, model])
     return FittedPipeline(pipeline, model, tuple(fitter.transforms), features, categories, spread, figures)
 
 
-def _fit_model(
-    estimator_spec: EstimatorSpec,
-    name: str,
-    rows: Any,
-    held_out: Any,
-    scorer: Scorer,
-    report: ReportProgress,
-    until_s: float,
-) -> tuple[Any, dict[str, Any]]:
+def _fit_model(task: SparkFitTask) -> tuple[Any, dict[str, Any]]:
     """The model on prepared rows, and what a report draws of how it learnt."""
-    if name == PERCEPTRON:
-        return fit_perceptron(estimator_spec, rows, held_out, scorer, report, until_s), {}
-    rows = _with_classes(rows, scorer.classes)
-    if algorithm(name).iterative:
-        return _boosted(estimator_spec, name, rows, held_out, scorer, report, until_s)
-    return estimator(name, estimator_spec).fit(rows), {}
+    if task.algorithm == PERCEPTRON:
+        return fit_perceptron(task), {}
+    task = replace(task, rows=with_classes(task.rows, task.scorer.classes))
+    made = estimator(task)
+    if type(made).__name__ in OF_TWO_CLASSES and task.scorer.classes > 2:
+        return fit_one_vs_rest(task, made), {}
+    if algorithm(task.algorithm).iterative:
+        return _boosted(task, made)
+    return made.fit(task.rows), {}
 
 
-def _boosted(
-    estimator_spec: EstimatorSpec,
-    name: str,
-    rows: Any,
-    held_out: Any,
-    scorer: Scorer,
-    report: ReportProgress,
-    until_s: float,
-) -> tuple[Any, dict[str, Any]]:
+def _boosted(task: SparkFitTask, made: Any) -> tuple[Any, dict[str, Any]]:
     """Boosted trees, no more of them than do good on the held-out rows, and what a report draws of that."""
-    made = estimator(name, estimator_spec)
-    if isinstance(made, OneVsRestEstimator):
-        return made.fit(rows, held_out, until_s), {}
-    if estimator_spec.settings.get("lossType") == "absolute":
-        model = made.fit(rows)
-        return model if held_out is None else trim_to_best(model, held_out), {}
-    if held_out is None:
-        return grow(made, rows, estimator_spec.seed), {}
-    most = made.getMaxIter()
-    with BoostingMonitor(rows, held_out, estimator_spec.features, scorer, most, report, until_s) as monitor:
-        model = grow(made, rows, estimator_spec.seed, monitor)
+    if task.settings.get("lossType") == "absolute":
+        model = made.fit(task.rows)
+        return model if task.held_out is None else trim_to_best(model, task.held_out), {}
+    if task.held_out is None:
+        return grow(made, task.rows, task.seed), {}
+    with BoostingMonitor(task, made.getMaxIter()) as monitor:
+        model = grow(made, task.rows, task.seed, monitor)
         return model, learning_curve_figures(monitor.learning_curve())
-
-
-def _with_classes(rows: Any, classes: int) -> Any:
-    """Tell Spark how many classes there are: a sub-sample may not show the last of them."""
-    if not classes:
-        return rows
-    from pyspark.sql import functions as sf
-
-    known = {"ml_attr": {"type": "nominal", "name": LABEL, "num_vals": classes}}
-    return rows.withColumn(LABEL, sf.col(LABEL).alias(LABEL, metadata=known))
 
 
 def _models_of(model: Any) -> list[Any]:
