@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from prudent.cloud.clusters import spark_java
-from prudent.training.data.dataset import CATEGORICAL, Column, Dataset
+from prudent.training.data.dataset import CATEGORICAL, Column
 from prudent.training.engines.engine import ModelFacts, TrialSpec
 from prudent.training.models.description import MODEL_FILE, data_description, write_description, write_facts
 from prudent.tuning.jobs.table import TableJob
@@ -207,11 +207,10 @@ def make_model(tmp_path: Path) -> Callable[..., Path]:
             }
         )
         write_facts(folder, said)
-        data = Dataset(np.empty((0, 3), np.float32), None, COLUMNS, tuple(classes), "bought", "abc")
         algorithm = "binomial-logistic-regression" if classes else "linear-regression"
         write_description(
             folder,
-            data=data_description(data),
+            data={**data_description(COLUMNS, classes, "bought"), "fingerprint": "abc"},
             spec=TrialSpec(3, algorithm, {"regParam": 0.1}, {"scale": {}}, 1.0, 7, folder),
             facts=said,
             domain="classification" if classes else "regression",

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from prudent.core.errors import BadInput
-from prudent.training.data import libsvm_files, read_dataset
+from prudent.training.data import libsvm_files
 from prudent.training.data.dataset import Dataset
+from prudent.training.data.reading import read_dataset
 
 
 def read(folder: Path, text: str, **said: Any) -> Dataset:

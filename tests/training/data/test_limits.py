@@ -15,9 +15,10 @@ import pytest
 from pyarrow import parquet
 
 from prudent.core.errors import BadInput
-from prudent.training.data import dataset, features, fetch, libsvm_files, read_dataset, record_files
+from prudent.training.data import dataset, features, fetch, libsvm_files, record_files
 from prudent.training.data.dataset import Column
 from prudent.training.data.fetch import UNRESTRICTED
+from prudent.training.data.reading import read_dataset
 
 Restrict = Callable[..., None]
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from prudent.core.errors import BadInput
-from prudent.training.data import read_dataset
 from prudent.training.data.csv_files import is_number
 from prudent.training.data.dataset import CATEGORICAL
 from prudent.training.data.features import encode_rows, feature_blocks
+from prudent.training.data.reading import read_dataset
 
 words = st.text("abcXYZ äß€,;\"'|#%\n", min_size=1, max_size=6).map(lambda word: "w" + word.strip())
 numbers = st.floats(-1e6, 1e6, width=32) | st.integers(-1000, 1000).map(float)

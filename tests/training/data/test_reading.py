@@ -15,8 +15,8 @@ import pytest
 from pyarrow import parquet
 
 from prudent.core.errors import BadInput
-from prudent.training.data import read_dataset
 from prudent.training.data.dataset import CATEGORICAL, NUMERIC, Column, Dataset
+from prudent.training.data.reading import read_dataset
 
 Read = Callable[..., Dataset]
 

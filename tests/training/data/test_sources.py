@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from prudent.core.errors import BadInput, RunFailed
-from prudent.training.data import UNRESTRICTED, AccessPolicy, read_dataset
 from prudent.training.data import fetch as fetching
-from prudent.training.data.fetch import fetch, is_public, restrict
+from prudent.training.data.fetch import UNRESTRICTED, AccessPolicy, fetch, is_public, restrict
+from prudent.training.data.reading import read_dataset
 from prudent.training.data.sources import local_parts
 
 CSV = b"a,label\n1,2\n3,4\n"
@@ -217,19 +217,26 @@ def test_wrong_addresses(address: str, message: str, tmp_path: Path) -> None:
     assert "word" not in str(caught.value)
 
 
-def test_a_policy_keeps_local_files_within_its_folders(tmp_path: Path) -> None:
+@pytest.fixture
+def unrestricted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The restrictions of a test end with it."""
+    monkeypatch.setattr(fetching, "_in_force", None)
+
+
+def test_a_policy_keeps_local_files_within_its_folders(unrestricted: None, tmp_path: Path) -> None:
     inside, outside = tmp_path / "in", tmp_path / "out"
     for folder in (inside, outside):
         folder.mkdir()
         (folder / "data.csv").write_bytes(CSV)
-    policy = replace(UNRESTRICTED, roots=(inside,))
-    assert local_parts(inside / "data.csv", tmp_path / "c", policy)
+    restrict(replace(UNRESTRICTED, roots=(inside,)))
+    assert local_parts(inside / "data.csv", tmp_path / "c")
     (inside / "link.csv").symlink_to(outside / "data.csv")
     for path in (outside / "data.csv", inside / ".." / "out" / "data.csv", inside / "link.csv", inside):
         with pytest.raises(BadInput, match="outside the folders"):
-            local_parts(path, tmp_path / "c", policy)
+            local_parts(path, tmp_path / "c")
+    restrict(STRICT)
     with pytest.raises(BadInput, match="file is not a place for data"):
-        local_parts(inside / "data.csv", tmp_path / "c", STRICT)
+        local_parts(inside / "data.csv", tmp_path / "c")
 
 
 @pytest.fixture(scope="module")
@@ -257,7 +264,7 @@ def bucket() -> Iterator[Any]:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_buckets(bucket: Any, tmp_path: Path) -> None:
+def test_buckets(bucket: Any, unrestricted: None, tmp_path: Path) -> None:
     bucket.put_object(Bucket="data", Key="one/data.csv", Body=CSV)
     for number in range(3):
         bucket.put_object(Bucket="data", Key=f"many/part-{number}.csv", Body=CSV)
@@ -269,8 +276,9 @@ def test_buckets(bucket: Any, tmp_path: Path) -> None:
         read_dataset("s3://data/none.csv", cache=tmp_path)
     with pytest.raises((BadInput, RunFailed), match="s3://other/x"):
         read_dataset("s3://other/x.csv", cache=tmp_path)
+    restrict(replace(UNRESTRICTED, largest_mb=0.00001))
     with pytest.raises(BadInput, match="larger than"):
-        read_dataset("s3://data/many", cache=tmp_path, policy=replace(UNRESTRICTED, largest_mb=0.00001))
+        read_dataset("s3://data/many", cache=tmp_path)
 
 
 def test_networks_are_exceptions_to_the_rule(site: str, tmp_path: Path) -> None:
@@ -280,16 +288,16 @@ def test_networks_are_exceptions_to_the_rule(site: str, tmp_path: Path) -> None:
         fetch(f"{site}/data.csv".replace("127.0.0.1", "127.0.0.2"), tmp_path / "other", here)
 
 
-def test_a_restricted_process_reads_no_more_than_it_may_whatever_callers_say(
-    site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_restricted_process_reads_no_more_than_it_may(
+    unrestricted: None, site: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(fetching, "_in_force", None)  # put back afterwards
     restrict(STRICT)
     for path in (f"{site}/data.csv", str(tmp_path), "/etc/passwd"):
         with pytest.raises(BadInput, match=r"private network|not a place for data"):
-            read_dataset(path, cache=tmp_path / "cache", policy=UNRESTRICTED)
+            read_dataset(path, cache=tmp_path / "cache")
 
 
-def test_only_named_buckets_are_read(tmp_path: Path) -> None:
+def test_only_named_buckets_are_read(unrestricted: None, tmp_path: Path) -> None:
+    restrict(AccessPolicy(buckets=("ours",)))
     with pytest.raises(BadInput, match='bucket "others" is not read'):
-        local_parts("s3://others/data.csv", tmp_path, AccessPolicy(buckets=("ours",)))
+        local_parts("s3://others/data.csv", tmp_path)

@@ -80,11 +80,6 @@ class Domain:
         """
         return self.metric or ("mcc" if classes == 2 else "f1")
 
-    @property
-    def labelled(self) -> bool:
-        """Whether its data need a target."""
-        return self.task in (REGRESSION, CLASSIFICATION)
-
 
 _DOMAINS = {
     found.name: found

@@ -36,8 +36,7 @@ class Hyperparameter:
 
     `low` and `high` bound the numbers it takes (`open_low`: `low` itself is not among them). A default of
     None means that the data decide (the widths of a network's ends) or that it is left out. A `choice` with
-    `numbers` takes numbers between the bounds as well as its words. `hint` marks a setting that changes how
-    Spark works, not which model comes out: another engine may ignore it.
+    `numbers` takes numbers between the bounds as well as its words.
     """
 
     name: str
@@ -50,7 +49,6 @@ class Hyperparameter:
     choices: tuple[str, ...] = ()
     numbers: bool = False
     search: SearchRange | None = None
-    hint: bool = False
 
     def check(self, value: Any) -> Any:
         """The canonical value that is meant; texts are read as numbers and truth values where those are due.
@@ -143,3 +141,9 @@ class Hyperparameter:
         if self.search.values:
             return self.of_values(self.search.values)
         return self.of_range(self.search.low, self.search.high, self.search.log)
+
+
+def choice(name: str, about: str, *choices: str, searched: bool = False) -> Hyperparameter:
+    """One of some words, by default the first; `searched` tries them all."""
+    search = SearchRange(values=choices) if searched else None
+    return Hyperparameter(name, CHOICE, choices[0], about, choices=choices, search=search)

@@ -10,6 +10,7 @@ from prudent.training.algorithms.hyperparameter import (
     REAL,
     Hyperparameter,
     SearchRange,
+    choice,
 )
 
 BINOMIAL = ("binomial-classification", "classification")
@@ -46,8 +47,7 @@ FIT_INTERCEPT = Hyperparameter("fitIntercept", BOOLEAN, True, "whether there is 
 STANDARDIZATION = Hyperparameter(
     "standardization", BOOLEAN, True, "whether features are scaled to unit deviation for the penalty"
 )
-AGGREGATION = Hyperparameter("aggregationDepth", INTEGER, 2, "depth of the sum's tree", low=2, hint=True)
-SOLVER = ("auto", "normal", "l-bfgs")
+AGGREGATION = Hyperparameter("aggregationDepth", INTEGER, 2, "depth of the sum's tree", low=2)
 _FAMILIES = ("gaussian", "binomial", "poisson", "gamma", "tweedie")
 _LINKS = ("identity", "log", "inverse", "logit", "probit", "cloglog", "sqrt")
 _COMMON = (FIT_INTERCEPT, STANDARDIZATION, AGGREGATION)
@@ -64,11 +64,9 @@ LINEAR = (
             ELASTIC_NET,
             tol(1e-6),
             *_COMMON,
-            Hyperparameter(
-                "loss", CHOICE, "squaredError", "what a residual costs", choices=("squaredError", "huber")
-            ),
+            choice("loss", "what a residual costs", "squaredError", "huber"),
             Hyperparameter("epsilon", REAL, 1.35, "where huber turns linear", low=1, open_low=True),
-            Hyperparameter("solver", CHOICE, "auto", "how it is solved", choices=SOLVER, hint=True),
+            choice("solver", "how it is solved", "auto", "normal", "l-bfgs"),
         ),
     ),
     Algorithm(
@@ -101,7 +99,7 @@ LINEAR = (
             tol(1e-6),
             FIT_INTERCEPT,
             AGGREGATION,
-            Hyperparameter("solver", CHOICE, "irls", "how it is solved", choices=("irls",), hint=True),
+            choice("solver", "how it is solved", "irls"),
         ),
         sensible=False,
     ),

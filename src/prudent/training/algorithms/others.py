@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from prudent.training.algorithms.algorithm import CLASSIFICATION, CLUSTERING, FUNCTION, Algorithm
-from prudent.training.algorithms.hyperparameter import CHOICE, INTEGER, REAL, Hyperparameter, SearchRange
+from prudent.training.algorithms.hyperparameter import INTEGER, REAL, Hyperparameter, SearchRange, choice
 from prudent.training.algorithms.linear import AGGREGATION, max_iter, tol
 
 _K = Hyperparameter("k", INTEGER, 2, "clusters", low=2, search=SearchRange(2, 20, log=True, cheap=2))
@@ -22,22 +22,9 @@ OTHERS = (
             _K,
             max_iter(20),
             tol(1e-4),
-            Hyperparameter(
-                "initMode",
-                CHOICE,
-                "k-means||",
-                "how the first centres are found",
-                choices=("k-means||", "random"),
-                search=SearchRange(values=("k-means||", "random")),
-            ),
+            choice("initMode", "how the first centres are found", "k-means||", "random", searched=True),
             Hyperparameter("initSteps", INTEGER, 2, "steps of k-means||", low=1),
-            Hyperparameter(
-                "distanceMeasure",
-                CHOICE,
-                "euclidean",
-                "what near means",
-                choices=("euclidean", "cosine"),
-            ),
+            choice("distanceMeasure", "what near means", "euclidean", "cosine"),
         ),
     ),
     Algorithm(
@@ -91,9 +78,7 @@ OTHERS = (
             Hyperparameter(
                 "regParam", REAL, 0.0, "weight decay", low=0, search=SearchRange(1e-6, 1e-1, log=True)
             ),
-            Hyperparameter(
-                "solver", CHOICE, "adam", "how weights are moved", choices=("adam", "l-bfgs", "gd")
-            ),
+            choice("solver", "how weights are moved", "adam", "l-bfgs", "gd"),
         ),
         iterative=True,
         sensible=False,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from prudent.core.errors import unknown
 from prudent.training.algorithms.algorithm import Algorithm
-from prudent.training.algorithms.hyperparameter import CHOICE, INTEGER, Hyperparameter, SearchRange
+from prudent.training.algorithms.hyperparameter import INTEGER, Hyperparameter, choice
 from prudent.training.algorithms.linear import LINEAR
 from prudent.training.algorithms.others import OTHERS
 from prudent.training.algorithms.trees import TREES
@@ -52,25 +55,16 @@ def default_algorithms(domain: str, classes: int = 0) -> list[Algorithm]:
 
 _TRANSFORMS: dict[str, tuple[Hyperparameter, ...]] = {
     "impute": (
-        Hyperparameter(
+        choice(
             "strategy",
-            CHOICE,
-            "mean",
             "what takes the place of a missing number",
-            choices=("mean", "median", "most_frequent"),
-            search=SearchRange(values=("mean", "median", "most_frequent")),
+            *("mean", "median", "most_frequent"),
+            searched=True,
         ),
     ),
     "one-hot": (Hyperparameter("maxCategories", INTEGER, 32, "categories that get a column", low=2),),
     "scale": (
-        Hyperparameter(
-            "method",
-            CHOICE,
-            "standard",
-            "how columns are brought to one scale",
-            choices=("standard", "minmax", "none"),
-            search=SearchRange(values=("standard", "minmax", "none")),
-        ),
+        choice("method", "how columns are brought to one scale", "standard", "minmax", "none", searched=True),
     ),
     "pca": (Hyperparameter("k", INTEGER, 5, "principal components that are kept", low=1),),
 }
@@ -90,3 +84,13 @@ def transform_settings(name: str) -> dict[str, Hyperparameter]:
     if name not in _TRANSFORMS:
         raise unknown("transform", name, _TRANSFORMS)
     return {setting.name: setting for setting in _TRANSFORMS[name]}
+
+
+def complete_transform(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings of a transform, checked; what is not given is the default.
+
+    >>> complete_transform("scale", {}), complete_transform("pca", {"k": "3"})
+    ({'method': 'standard'}, {'k': 3})
+    """
+    known = transform_settings(name)
+    return {key: setting.check(settings.get(key, setting.default)) for key, setting in known.items()}

@@ -10,6 +10,7 @@ from prudent.training.algorithms.hyperparameter import (
     REAL,
     Hyperparameter,
     SearchRange,
+    choice,
 )
 from prudent.training.algorithms.linear import ANY_CLASSES, max_iter
 
@@ -45,19 +46,12 @@ _NODES = (
         "a column with so many different values or fewer is a category; None: as the data say",
         low=2,
     ),
-    Hyperparameter("cacheNodeIds", BOOLEAN, False, "keep each row's node", hint=True),
-    Hyperparameter("maxMemoryInMB", INTEGER, 256, "memory for counting", low=0, hint=True),
-    Hyperparameter("checkpointInterval", INTEGER, 10, "iterations between checkpoints", low=-1, hint=True),
+    Hyperparameter("cacheNodeIds", BOOLEAN, False, "keep each row's node"),
+    Hyperparameter("maxMemoryInMB", INTEGER, 256, "memory for counting", low=0),
+    Hyperparameter("checkpointInterval", INTEGER, 10, "iterations between checkpoints", low=-1),
 )
-_VARIANCE = Hyperparameter("impurity", CHOICE, "variance", "what a split lowers", choices=("variance",))
-_GINI = Hyperparameter(
-    "impurity",
-    CHOICE,
-    "gini",
-    "what a split lowers",
-    choices=("gini", "entropy"),
-    search=SearchRange(values=("gini", "entropy")),
-)
+_VARIANCE = choice("impurity", "what a split lowers", "variance")
+_GINI = choice("impurity", "what a split lowers", "gini", "entropy", searched=True)
 
 
 def _subset(default: str, search: SearchRange) -> Hyperparameter:
@@ -131,9 +125,7 @@ TREES = (
             _depth(12, 3, 6),
             *_NODES,
             _VARIANCE,
-            Hyperparameter(
-                "lossType", CHOICE, "squared", "what a residual costs", choices=("squared", "absolute")
-            ),
+            choice("lossType", "what a residual costs", "squared", "absolute"),
         ),
         iterative=True,
     ),
@@ -155,7 +147,7 @@ TREES = (
             _depth(12, 3, 6),
             *_NODES,
             _VARIANCE,
-            Hyperparameter("lossType", CHOICE, "logistic", "what an error costs", choices=("logistic",)),
+            choice("lossType", "what an error costs", "logistic"),
         ),
         iterative=True,
     ),

@@ -6,7 +6,7 @@ need the data once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -53,11 +53,6 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.X)
-
-    def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Dataset:
-        """Some of the rows, as a data set of its own."""
-        y = None if self.y is None else self.y[rows]
-        return Dataset(self.X[rows], y, self.columns, self.classes, self.target, self.fingerprint)
 
 
 @dataclass(frozen=True)

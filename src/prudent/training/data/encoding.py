@@ -92,12 +92,20 @@ class ColumnEncoder:
             return
         numeric = [self.counts[code] for word, code in self.codes.items() if is_number(word)]
         total = sum(self.counts)
-        if len(numeric) > _ENOUGH_NUMBERS and total - sum(numeric) < _SLIP_SHARE * total:
-            where, word = self.first_text
-            raise BadInput(
-                f'{where}: "{word}" is not a number, but nearly all values of this column are; correct it, '
-                "or leave it empty if the value is missing."
-            )
+        if is_slip(total - sum(numeric), len(numeric), total):
+            raise slip(*self.first_text)
+
+
+def is_slip(words: int, numbers: int, values: int) -> bool:
+    """Whether a column has so few words among so many numbers that somebody has mistyped them."""
+    return numbers > _ENOUGH_NUMBERS and 0 < words < _SLIP_SHARE * values
+
+
+def slip(where: str, word: str) -> BadInput:
+    return BadInput(
+        f'{where}: "{word}" is not a number, but nearly all values of this column are; correct it, '
+        "or leave it empty if the value is missing."
+    )
 
 
 def encode_known(column: Column, batch: Batch) -> NDArray[np.float32]:
@@ -141,9 +149,9 @@ def as_numbers(values: Any, batch: Batch, name: str) -> NDArray[np.float32] | No
             f'The column "{name}" of "{batch.path.name}" holds {kind}, which is neither number nor text; '
             'write it as a number, or leave it out with "features".'
         )
-    wide = values.cast(pa.float64(), safe=False) if not pa.types.is_boolean(kind) else values.cast(pa.uint8())
+    wide = as_doubles(values)
     with np.errstate(over="ignore"):
-        numbers: NDArray[np.float32] = wide.to_numpy(zero_copy_only=False).astype(np.float32)
+        numbers: NDArray[np.float32] = wide.astype(np.float32)
     if np.isinf(numbers).any():
         place = int(np.flatnonzero(np.isinf(numbers))[0])
         raise BadInput(
@@ -151,6 +159,15 @@ def as_numbers(values: Any, batch: Batch, name: str) -> NDArray[np.float32] | No
             "or leave it empty if the value is missing."
         )
     return numbers
+
+
+def as_doubles(values: Any) -> NDArray[np.float64]:
+    """A column of numbers or truth values, NaN where one is missing."""
+    import pyarrow as pa
+
+    plain = values.cast(pa.uint8()) if pa.types.is_boolean(values.type) else values
+    found: NDArray[np.float64] = plain.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return found
 
 
 def distinct(values: Any) -> tuple[list[str], NDArray[np.int64]]:

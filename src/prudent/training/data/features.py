@@ -17,7 +17,6 @@ from prudent.core.errors import BadInput, did_you_mean
 from prudent.training.data.csv_files import MISSING, layout_of
 from prudent.training.data.dataset import BLOCK_CELLS, CATEGORICAL, Batch, Column, Matrix
 from prudent.training.data.encoding import encode_known
-from prudent.training.data.fetch import UNRESTRICTED, AccessPolicy
 from prudent.training.data.formats import CSV, LIBSVM, format_of
 from prudent.training.data.libsvm_files import libsvm_blocks
 from prudent.training.data.reading import table_batches
@@ -31,10 +30,9 @@ def feature_blocks(
     format: str | None = None,  # noqa: A002 - as the request has it
     *,
     cache: Path,
-    policy: AccessPolicy = UNRESTRICTED,
 ) -> Iterator[NDArray[np.float32]]:
     """The features of the data at `path`, some rows at a time; other columns are passed over."""
-    parts = local_parts(path, cache, policy)
+    parts = local_parts(path, cache)
     kind = format_of(parts, format)
     if kind == LIBSVM:
         yield from _from_libsvm(parts, columns)

@@ -77,7 +77,7 @@ def restrict(policy: AccessPolicy) -> None:
     _in_force = policy
 
 
-def policy_in_force(policy: AccessPolicy) -> AccessPolicy:
+def policy_in_force(policy: AccessPolicy = UNRESTRICTED) -> AccessPolicy:
     """The policy that this process was restricted to, or else the one at hand."""
     return policy if _in_force is None else _in_force
 

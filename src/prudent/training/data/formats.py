@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from prudent.core.errors import BadInput, unknown
-from prudent.training.data.fetch import UNRESTRICTED, policy_in_force
+from prudent.training.data.fetch import policy_in_force
 
 LIBSVM, CSV, PARQUET, AVRO, JSON = "libsvm", "csv", "parquet", "avro", "json"
 FORMATS = (LIBSVM, CSV, PARQUET, AVRO, JSON)
@@ -100,7 +100,7 @@ _CELL_BYTES = 4
 
 def check_columns(count: int, name: str) -> None:
     """Refuse data of more columns than are read here."""
-    most = policy_in_force(UNRESTRICTED).most_columns
+    most = policy_in_force().most_columns
     if count > most:
         raise BadInput(
             f'"{name}" has {count:,} columns, and at most {most:,} are read here; leave out features that '
@@ -110,7 +110,7 @@ def check_columns(count: int, name: str) -> None:
 
 def check_table(rows: int, columns: int) -> None:
     """Refuse data that are too large as a table of numbers, however small they are as a file."""
-    most_mb = policy_in_force(UNRESTRICTED).largest_table_mb
+    most_mb = policy_in_force().largest_table_mb
     if rows * columns * _CELL_BYTES > most_mb * 1e6:
         raise BadInput(
             f"The data have {rows:,} rows of {columns:,} columns or more, and as a table of numbers they may "
@@ -121,7 +121,7 @@ def check_table(rows: int, columns: int) -> None:
 
 def check_size(size: int, name: str) -> None:
     """Refuse a file, or what is in it, that is larger than what is read here."""
-    most_mb = policy_in_force(UNRESTRICTED).largest_mb
+    most_mb = policy_in_force().largest_mb
     if size > most_mb * 1e6:
         raise BadInput(f'"{name}" has more than the {most_mb:g} MB that are read here; use a smaller file.')
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput, unknown
+from prudent.training.algorithms.algorithm import CLUSTERING, REGRESSION, domains
 from prudent.training.data import libsvm_files, record_files
 from prudent.training.data.csv_files import CsvLayout, csv_batches, layout_of
 from prudent.training.data.dataset import (
@@ -25,13 +26,9 @@ from prudent.training.data.dataset import (
     rewrite_matrix,
 )
 from prudent.training.data.encoding import ColumnEncoder
-from prudent.training.data.fetch import UNRESTRICTED, AccessPolicy
 from prudent.training.data.formats import AVRO, CSV, JSON, LIBSVM, PARQUET, check_columns, format_of
 from prudent.training.data.sources import local_parts
 from prudent.training.data.target import (
-    CLASSIFIERS,
-    CLUSTERING,
-    REGRESSION,
     Target,
     as_whole_numbers,
     class_target,
@@ -52,7 +49,6 @@ def read_dataset(
     *,
     domain: str = REGRESSION,
     cache: Path,
-    policy: AccessPolicy = UNRESTRICTED,
 ) -> Dataset:
     """The data at `path`: a file, a folder of parts, `http(s)://` or `s3://`.
 
@@ -61,11 +57,11 @@ def read_dataset(
     far away and for the matrix, which is mapped into memory and can be shared by processes. Two readers must
     not use the same cache at once. Wrong data are a `BadInput` that names the row and the column.
     """
-    if domain not in (REGRESSION, CLUSTERING, *CLASSIFIERS):
-        raise unknown("domain", domain, (REGRESSION, CLUSTERING, *CLASSIFIERS))
+    if domain not in domains():
+        raise unknown("domain", domain, domains())
     cache = Path(cache)
     cache.mkdir(parents=True, exist_ok=True)
-    parts = local_parts(path, cache, policy)
+    parts = local_parts(path, cache)
     kind = format_of(parts, format)
     place = cache / "features.npy"
     read = _read_libsvm if kind == LIBSVM else _read_table
@@ -119,7 +115,7 @@ def _read_table(
     known = [*([target] if target else []), *(features or ())]
     names = _names(parts, kind, known)
     name = target_name(names, target, domain)
-    encoders = {each: ColumnEncoder(each) for each in _feature_names(names, features, name)}
+    encoders = {each: ColumnEncoder(each) for each in feature_names(names, features, name)}
     while True:
         wanted = [*encoders, *([name] if name and domain != CLUSTERING else [])]
         batches = table_batches(parts, kind, known, wanted)
@@ -183,7 +179,8 @@ def _names(parts: Sequence[Path], kind: str, known: Sequence[str]) -> list[str]:
     return list(first.columns)
 
 
-def _feature_names(names: Sequence[str], features: Sequence[str] | None, target: str | None) -> list[str]:
+def feature_names(names: Sequence[str], features: Sequence[str] | None, target: str | None) -> list[str]:
+    """The columns to learn from: those that are asked for, else all; never the target."""
     if features is None:
         return [name for name in names if name != target]
     for feature in features:
@@ -221,7 +218,7 @@ def _read_libsvm(
         if width <= used:
             break
     names = [f"f{number}" for number in range(1, width + 1)]
-    wanted = _feature_names(names, features, LABEL)
+    wanted = feature_names(names, features, LABEL)
     if wanted != names:
         rewrite_matrix(place, {}, [names.index(name) for name in wanted])
     y = np.concatenate(labels) if labels else np.empty(0)

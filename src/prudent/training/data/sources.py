@@ -9,18 +9,18 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from prudent.core.errors import BadInput, RunFailed, did_you_mean
-from prudent.training.data.fetch import UNRESTRICTED, AccessPolicy, fetch, policy_in_force
+from prudent.training.data.fetch import AccessPolicy, fetch, policy_in_force
 
 _MOST_PARTS = 100_000
 
 
-def local_parts(path: str | Path, cache: Path, policy: AccessPolicy = UNRESTRICTED) -> list[Path]:
+def local_parts(path: str | Path, cache: Path) -> list[Path]:
     """The files that hold the data, in the order of their names; what is far away is copied into `cache`.
 
     A folder is all its files except those whose name begins with a dot or an underscore, as Spark and others
     mark what is not data.
     """
-    policy, text = policy_in_force(policy), os.fspath(path)
+    policy, text = policy_in_force(), os.fspath(path)
     scheme, _, rest = text.partition("://")
     scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme.lower(), scheme.lower()) if rest else "file"
     if scheme not in policy.schemes:

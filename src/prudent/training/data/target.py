@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput, unknown
+from prudent.training.algorithms.algorithm import CLUSTERING, REGRESSION
 from prudent.training.data.csv_files import is_number
 from prudent.training.data.dataset import Batch
-from prudent.training.data.encoding import as_numbers, is_text, trimmed_text
+from prudent.training.data.encoding import as_doubles, as_numbers, is_text, trimmed_text
 
-REGRESSION, CLUSTERING = "regression", "clustering"
 BINOMIAL = "binomial-classification"
-CLASSIFIERS = ("classification", BINOMIAL, "multinomial-classification", "deep-learning")
 USUAL_NAMES = ("label", "target", "class", "y")
 """What the column to predict is called where nobody says."""
 
@@ -165,15 +164,7 @@ def _numbers(name: str, values: Any, batch: Batch) -> NDArray[np.float64]:
             ) from error
     elif as_numbers(values, batch, name) is None:
         raise BadInput(f'The target "{name}" is not numeric; use a classification domain.')
-    y: NDArray[np.float64] = (
-        (
-            values.cast(pa.float64(), safe=False)
-            if not pa.types.is_boolean(values.type)
-            else values.cast(pa.uint8())
-        )
-        .to_numpy(zero_copy_only=False)
-        .astype(np.float64)
-    )
+    y = as_doubles(values)
     if not np.isfinite(y).all():
         raise _missing(name, batch, int(np.flatnonzero(~np.isfinite(y))[0]))
     return y

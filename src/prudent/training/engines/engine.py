@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from prudent.core.errors import RunFailed
+from prudent.core.seeds import rng_for
 from prudent.tuning.jobs.job import Run
 
 
@@ -32,6 +32,11 @@ class TrialSpec:
     """When the engine ends it, if the search has not."""
     soft_s: float | None = None
     """When an iterative algorithm ends by itself, with what it has learned so far."""
+
+    @property
+    def fit_seed(self) -> int:
+        """The seed of everything random in a fit, the same for every fold."""
+        return int(rng_for(self.seed, "fit", self.algorithm).integers(2**31 - 1))
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,16 @@ class ModelFacts:
     notes: tuple[str, ...] = ()
     """What a user should know of this model, such as a form that was asked for and could not be written."""
     picture: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def measures(self) -> dict[str, float]:
+        """What a finished run reports."""
+        return {
+            "score": self.score,
+            "value": self.value,
+            "train_s": self.train_s,
+            "predict_ms": self.predict_ms,
+        }
 
 
 @dataclass(frozen=True)
@@ -87,9 +102,7 @@ class TrainingSession(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 class Engine(Protocol):
@@ -124,7 +137,5 @@ class SavedSession:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return None

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.core.seeds import rng_for
-from prudent.training.algorithms.algorithm import CLASSIFICATION, REGRESSION
-from prudent.training.engines.fit_task import FittedModel, LearningCurve, PreparedRows
+from prudent.training.algorithms.algorithm import CLASSIFICATION, CLUSTERING
+from prudent.training.engines.fit_task import LearningCurve
 from prudent.training.engines.scoring import Scorer
 from prudent.training.models.metrics import confusion, silhouettes
 
@@ -22,31 +21,21 @@ MOST_POINTS = 2000
 _FEATURES = 30  # bars that a chart can show
 
 
-def report_figures(
+def prediction_figures(
     scorer: Scorer,
-    model: FittedModel,
-    held_out: PreparedRows,
     predicted: NDArray[Any],
-    transforms: Sequence[FittedTransform],
-    names: Sequence[str],
+    actual: NDArray[Any] | None,
+    X: NDArray[Any] | None,
     labels: Sequence[Any],
-    seed: int,
 ) -> dict[str, Any]:
-    """Everything there is to draw; `predicted` is for the held-out rows."""
+    """What there is to draw of predictions; X is needed for clusters only, `actual` for all others."""
+    some = _spread_places(len(predicted))
+    if X is not None and scorer.task == CLUSTERING:
+        return silhouette_figure(predicted[some], silhouettes(X, predicted)[some])
+    assert actual is not None
     if scorer.task == CLASSIFICATION:
-        figures = confusion_figure(confusion(held_out.target, predicted, scorer.classes), labels)
-    elif scorer.task == REGRESSION:
-        rows = _sampled_rows(len(held_out.X), seed)
-        figures = residuals_figure(predicted[rows], held_out.target[rows])
-    else:
-        values = silhouettes(held_out.X, predicted)
-        rows = _sampled_rows(len(predicted), seed)
-        figures = silhouette_figure(predicted[rows], values[rows])
-    if model.importance is not None:
-        figures |= importance_figure(model.importance, transforms, names)
-    if model.learning_curve is not None:
-        figures |= learning_curve_figures(model.learning_curve)
-    return figures
+        return confusion_figure(confusion(actual, predicted, scorer.classes), labels)
+    return residuals_figure(predicted[some], actual[some])
 
 
 def confusion_figure(counts: NDArray[np.int64], labels: Sequence[Any]) -> dict[str, Any]:
@@ -85,7 +74,6 @@ def rounded(values: NDArray[Any]) -> list[float]:
     return [float(f"{value:.6g}") for value in values]
 
 
-def _sampled_rows(rows: int, seed: int) -> NDArray[np.int64]:
-    if rows <= MOST_POINTS:
-        return np.arange(rows)
-    return np.sort(rng_for(seed, "picture").choice(rows, MOST_POINTS, replace=False))
+def _spread_places(rows: int) -> NDArray[np.int64]:
+    """Places of rows enough for a chart, evenly spread."""
+    return np.unique(np.linspace(0, rows - 1, min(rows, MOST_POINTS)).astype(np.int64))

@@ -6,13 +6,15 @@ graph: so the model meets the same numbers in both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prudent.core.errors import BadInput
+from prudent.training.algorithms.registry import complete_transform
 from prudent.training.data.dataset import Matrix
 from prudent.training.engines.onnx_export import FLOAT, OnnxGraph
 
@@ -110,24 +112,44 @@ class Affine:
         return self.weights.ndim == 2
 
 
-@dataclass(frozen=True, eq=False)
-class Rescale:
-    """Rows minus a shift, times a factor, plus an offset, for each column: as Spark's scalers do it."""
+class TransformFitter:
+    """Base of what fits transforms one after the other on training rows, each on what the last one gave."""
 
-    shift: NDArray[np.float64]
-    factor: NDArray[np.float64]
-    offset: NDArray[np.float64]
+    def __init__(self) -> None:
+        self.transforms: list[FittedTransform] = []
 
-    def apply(self, X: Matrix) -> Matrix:
-        return np.asarray(((X - self.shift) * self.factor + self.offset).astype(np.float32))
+    def add(self, name: str, settings: Mapping[str, Any]) -> None:
+        """Fit one transformation by its name and settings."""
+        chosen = complete_transform(name, settings)
+        if name == "impute":
+            self.impute(chosen["strategy"])
+        elif name == "one-hot":
+            self.one_hot(chosen["maxCategories"])
+        elif name == "pca":
+            self.pca(chosen["k"])
+        elif chosen["method"] != "none":
+            self.scale(chosen["method"])
 
-    def graph(self, graph: OnnxGraph, rows: str) -> str:
-        moved = graph.add("Sub", graph.to_double(rows), graph.constant(self.shift))
-        scaled = graph.add("Mul", moved, graph.constant(self.factor))
-        return graph.cast(graph.add("Add", scaled, graph.constant(self.offset)), FLOAT)
+    def impute(self, strategy: str = "mean") -> None:
+        """Fill in missing values: mean, median, or most_frequent, as categories always are."""
+        raise NotImplementedError
 
-    def names(self, names: Sequence[str]) -> list[str]:
-        return list(names)
+    def one_hot(self, most: int = 32) -> None:
+        """Columns for the most frequent categories; a row of another one is 0 in all of them."""
+        raise NotImplementedError
+
+    def scale(self, method: str) -> None:
+        """Bring columns to one scale, standard or minmax; category codes are names, not quantities."""
+        raise NotImplementedError
+
+    def pca(self, k: int) -> None:
+        """Turn the columns into so many principal components."""
+        raise NotImplementedError
+
+
+def check_components(k: int, width: int) -> None:
+    if k > width:
+        raise BadInput(f"pca cannot give {k} of {width} columns; give k from 1 to their number.")
 
 
 def apply_all(transforms: Sequence[FittedTransform], X: Matrix) -> Matrix:

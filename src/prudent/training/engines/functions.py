@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from prudent._version import __version__
@@ -43,9 +42,7 @@ class FunctionSession:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return None
 
 
@@ -63,8 +60,7 @@ class _Evaluation:
         facts = ModelFacts("value", value, -value, spent_s, 0.0, None, 0, 0, {"prudent": __version__})
         self._spec.folder.mkdir(parents=True, exist_ok=True)
         write_facts(self._spec.folder, facts)
-        measures = {"score": -value, "value": value, "train_s": spent_s, "predict_ms": 0.0}
-        return Outcome(FINISHED, spent_s, measures)
+        return Outcome(FINISHED, spent_s, facts.measures)
 
     def cut(self, at_s: float, why: str) -> Outcome:
         return Outcome(CUT, at_s, {}, why)

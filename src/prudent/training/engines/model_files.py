@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import shutil
-from dataclasses import asdict
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from prudent.training.engines.engine import ModelFacts
+from prudent.training.models.description import FACTS_FILE, MODEL_FILE
 
-FACTS, MODEL, PMML, SPARKS_OWN = "facts.json", "model.onnx", "model.pmml", "spark"
+PMML, SPARKS_OWN = "model.pmml", "spark"
 _ALWAYS = ("prudent", "numpy", "scipy", "onnx", "onnxruntime")
 
 
 def write_model(folder: Path, onnx: bytes, pmml: bytes | None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / MODEL).write_bytes(onnx)
+    (folder / MODEL_FILE).write_bytes(onnx)
     if pmml is not None:
         (folder / PMML).write_bytes(pmml)
 
 
-def write_facts(folder: Path, facts: ModelFacts) -> None:
-    """To be written last: where the facts are, the model is whole."""
-    unfinished = folder / f".{FACTS}"
-    unfinished.write_text(json.dumps(asdict(facts)))
-    unfinished.rename(folder / FACTS)
-
-
 def remove_model_files(folder: Path) -> None:
     """Remove what an unfinished trial may have written: where there are facts, there is a model."""
-    for name in (FACTS, f".{FACTS}", MODEL, PMML):
+    for name in (FACTS_FILE, MODEL_FILE, PMML):
         (folder / name).unlink(missing_ok=True)
+    for unfinished in folder.glob(f".{FACTS_FILE}.*"):
+        unfinished.unlink(missing_ok=True)
     shutil.rmtree(folder / SPARKS_OWN, ignore_errors=True)
 
 

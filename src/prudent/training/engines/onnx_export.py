@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.training.data.dataset import Matrix
+from prudent.training.models.description import INPUT, PREDICTION, PROBABILITIES
 
 if TYPE_CHECKING:
     from prudent.training.engines.fitted_transforms import FittedTransform
-
-INPUT, PREDICTION, PROBABILITIES = "features", "prediction", "probabilities"
 
 _OPSET, _ML_OPSET, _IR = 17, 3, 8  # what ONNX Runtime reads since 2022
 _ML = "ai.onnx.ml"
@@ -60,10 +59,10 @@ class OnnxGraph:
 
         name = f"n{len(self._nodes)}"
         domain = _ML if operator in _ML_NODES else ""
-        long = {key: value for key, value in attributes.items() if isinstance(value, np.ndarray)}
-        short = {key: value for key, value in attributes.items() if key not in long}
-        node = helper.make_node(operator, list(inputs), [name], domain=domain, **short)
-        node.attribute.extend(_long(key, value) for key, value in long.items())
+        arrays = {key: value for key, value in attributes.items() if isinstance(value, np.ndarray)}
+        others = {key: value for key, value in attributes.items() if key not in arrays}
+        node = helper.make_node(operator, list(inputs), [name], domain=domain, **others)
+        node.attribute.extend(_attribute(key, value) for key, value in arrays.items())
         self._nodes.append(node)
         return name
 
@@ -85,6 +84,25 @@ class OnnxGraph:
     def argmax(self, name: str) -> str:
         """The number of the largest in each row, the first of equals."""
         return self.add("ArgMax", name, axis=1, keepdims=0)
+
+    def highest_class(self, raw: str, probable: bool = True) -> GraphOutputs:
+        """The class with the highest of the raw outputs (rows, classes).
+
+        `probable` says that their softmax is the probability of each.
+        """
+        return GraphOutputs(self.argmax(raw), self.add("Softmax", raw, axis=1) if probable else None)
+
+    def second_class(self, raw: str, threshold: float = 0.0, probable: bool = True) -> GraphOutputs:
+        """The second of two classes where the raw output (rows, 1) is above a threshold.
+
+        `probable` says that it is the logarithm of the odds.
+        """
+        side = self.flatten(self.add("Greater", raw, self.constant(threshold)))
+        if not probable:
+            return GraphOutputs(side)
+        second = self.add("Sigmoid", raw)
+        first = self.add("Sub", self.constant(1.0), second)
+        return GraphOutputs(side, self.add("Concat", first, second, axis=1))
 
     def finish(self, outputs: GraphOutputs) -> bytes:
         """The whole model as it goes to a file."""
@@ -109,14 +127,14 @@ class OnnxGraph:
         self._nodes.append(helper.make_node("Identity", [result], [name]))
 
 
-def _long(name: str, values: NDArray[Any]) -> Any:
-    """A list as an attribute; onnx's own helper looks at every number of it several times."""
-    from onnx import AttributeProto
+def _attribute(name: str, values: NDArray[Any]) -> Any:
+    """An array as an attribute; onnx's own helper looks at every number of a list several times."""
+    from onnx import AttributeProto, numpy_helper
 
     found = AttributeProto(name=name)
     if values.dtype.kind == "f":
-        found.type = AttributeProto.FLOATS
-        found.floats.extend(values.tolist())
+        found.type = AttributeProto.TENSOR
+        found.t.CopyFrom(numpy_helper.from_array(values, name))
     elif values.dtype.kind == "i":
         found.type = AttributeProto.INTS
         found.ints.extend(values.tolist())

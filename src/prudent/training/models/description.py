@@ -32,10 +32,12 @@ from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput
-from prudent.training.data.dataset import CATEGORICAL, NUMERIC, Column, Dataset
+from prudent.training.data.dataset import CATEGORICAL, NUMERIC, Column
 from prudent.training.engines.engine import ModelFacts, TrialSpec
 
 MODEL_FILE, DESCRIPTION_FILE, FACTS_FILE = "model.onnx", "model.json", "facts.json"
+INPUT, PREDICTION, PROBABILITIES = "features", "prediction", "probabilities"
+"""The names of a model's input and outputs in ONNX."""
 FORMAT = 1
 _FILES_ALONE = ("picture", "extra_files", "notes")
 
@@ -70,16 +72,15 @@ class ModelDescription:
     machines: str = ""
 
 
-def data_description(dataset: Dataset) -> dict[str, Any]:
-    """What an engine's session says of its data: the `Session.description` of every engine."""
+def data_description(columns: Sequence[Column], classes: Sequence[Any], target: str | None) -> dict[str, Any]:
+    """How raw rows become the matrix that a model takes, as a session of any engine says it."""
     return {
         "columns": [
             {"name": column.name, "kind": column.kind, "categories": list(column.categories)}
-            for column in dataset.columns
+            for column in columns
         ],
-        "classes": list(dataset.classes),
-        "target": dataset.target,
-        "fingerprint": dataset.fingerprint,
+        "classes": list(classes),
+        "target": target,
     }
 
 
@@ -120,8 +121,11 @@ def write_description(
 
 
 def write_facts(folder: Path, facts: ModelFacts) -> Path:
-    """Write `facts.json` into a model's folder, whole or not at all."""
-    return _write(Path(folder) / FACTS_FILE, asdict(facts))
+    """Write `facts.json` into a model's folder, whole or not at all.
+
+    It is to be written last: where the facts are, the model is whole.
+    """
+    return _write(Path(folder) / FACTS_FILE, asdict(facts), indent=None)
 
 
 def read_facts(folder: Path) -> ModelFacts:
@@ -176,11 +180,11 @@ def _read(path: Path) -> dict[str, Any]:
     return said
 
 
-def _write(path: Path, said: Mapping[str, Any]) -> Path:
+def _write(path: Path, said: Mapping[str, Any], indent: int | None = 2) -> Path:
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         part.write_text(
-            json.dumps(_plain(said), indent=2, ensure_ascii=False, allow_nan=False), encoding="utf-8"
+            json.dumps(_plain(said), indent=indent, ensure_ascii=False, allow_nan=False), encoding="utf-8"
         )
         part.replace(path)
     finally:

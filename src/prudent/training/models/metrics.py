@@ -15,9 +15,7 @@ from prudent.core.errors import BadInput, unknown
 
 Array = NDArray[Any]
 
-_ONE_CLUSTER = (
-    "All rows fall into one cluster, which has no silhouette; ask for more clusters, or other data."
-)
+ONE_CLUSTER = "All rows fall into one cluster, which has no silhouette; ask for more clusters, or other data."
 
 
 def confusion(actual: Array, predicted: Array, classes: int) -> NDArray[np.int64]:
@@ -103,7 +101,7 @@ def silhouettes(X: Array, clusters: Array) -> NDArray[np.float64]:
     sizes = np.bincount(numbers)
     k = len(sizes)
     if k < 2:
-        raise BadInput(_ONE_CLUSTER)
+        raise BadInput(ONE_CLUSTER)
     # Centred: the terms below would cancel each other's digits in data far from the origin.
     rows = X.astype(np.float64)
     rows -= rows.mean(axis=0)
@@ -142,11 +140,11 @@ _OF_COUNTS: dict[str, Callable[[Array], float]] = {
 _OF_VALUES: dict[str, Callable[[Array, Array], float]] = {"rmse": rmse, "mae": mae, "mse": mse, "r2": r2}
 
 
-def value_of_classes(metric: str, actual: Array, predicted: Array, classes: int) -> float:
-    """A metric of predicted classes, by name."""
+def value_of_counts(metric: str, counts: Array) -> float:
+    """A metric of a confusion matrix, by name."""
     if metric not in _OF_COUNTS:
         raise unknown("metric of a classification", metric, _OF_COUNTS)
-    return _OF_COUNTS[metric](confusion(actual, predicted, classes))
+    return _OF_COUNTS[metric](counts)
 
 
 def value_of_numbers(metric: str, actual: Array, predicted: Array) -> float:

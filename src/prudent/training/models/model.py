@@ -22,13 +22,13 @@ from prudent.training.data.dataset import Matrix
 from prudent.training.data.features import encode_rows
 from prudent.training.models.description import (
     DESCRIPTION_FILE,
+    INPUT,
     MODEL_FILE,
+    PREDICTION,
+    PROBABILITIES,
     ModelDescription,
     read_description,
 )
-
-INPUT, PREDICTION, PROBABILITIES = "features", "prediction", "probabilities"
-"""The names of a model's input and outputs in ONNX."""
 
 _ROWS = 1 << 16
 _LEADERBOARD = "leaderboard.json"

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from prudent.core.errors import BadInput, did_you_mean
 from prudent.core.units import SECONDS, USD, parse_in, parse_quantity
+from prudent.training.data.splitting import HOLD_OUT_SHARE
 
 
 def _seconds(said: Any) -> Any:
@@ -80,8 +81,8 @@ class ValidationMethod(_Limits):
 
     @property
     def share(self) -> float:
-        """The share of the rows that is held out; the paper's 30 % unless said otherwise."""
-        return 0.3 if self.holdout is None else self.holdout
+        """The share of the rows that is held out."""
+        return HOLD_OUT_SHARE if self.holdout is None else self.holdout
 
 
 def read_budget(said: Any) -> Any:

@@ -12,7 +12,7 @@ from prudent.training.data.dataset import CATEGORICAL, NUMERIC, Column
 from prudent.training.data.splitting import hold_out
 from prudent.training.engines.fitted_transforms import apply_all
 from prudent.training.engines.local.column_statistics import covariance, mean_and_deviation
-from prudent.training.engines.local.features import ALL_ROWS, FeatureCache, TransformFitter
+from prudent.training.engines.local.features import ALL_ROWS, FeatureCache, LocalTransformFitter
 from prudent.training.engines.local.shared_dataset import SharedDataset
 from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph
 
@@ -33,7 +33,7 @@ def by_graph(steps, X):
 
 
 def prepared(*wanted, columns=COLUMNS, X=ROWS, max_categories=None):
-    fitter = TransformFitter(X, columns)
+    fitter = LocalTransformFitter(X, columns)
     for name, settings in wanted:
         fitter.add(name, settings)
     fitter.finish(max_categories)
@@ -109,16 +109,16 @@ def test_columns_of_few_values_become_categories():
 @pytest.mark.parametrize(
     ("name", "settings", "why"),
     [
-        ("impute", {"strategy": "avg"}, "strategy of impute"),
+        ("impute", {"strategy": "avg"}, "value of strategy"),
         ("scale", {"method": "standart"}, 'mean "standard"'),
         ("pca", {"k": 99}, "cannot give 99"),
-        ("one-hot", {"maxCategories": 0}, "1 or more"),
+        ("one-hot", {"maxCategories": 0}, "2 or more"),
         ("pac", {}, 'mean "pca"'),
     ],
 )
 def test_wrong_settings(name, settings, why):
     with pytest.raises(BadInput, match=why):
-        TransformFitter(ROWS, COLUMNS).add(name, settings)
+        LocalTransformFitter(ROWS, COLUMNS).add(name, settings)
 
 
 def test_moments_beside_numpy(monkeypatch):
@@ -185,7 +185,7 @@ def test_sub_samples_are_part_of_each_other(store):
 
 def test_values_that_only_other_rows_miss_are_filled_in_as_well():
     rows = np.array([[1.0], [2.0], [6.0]], dtype=np.float32)
-    fitter = TransformFitter(rows, [Column("size", NUMERIC)], others_miss=True)
+    fitter = LocalTransformFitter(rows, [Column("size", NUMERIC)], others_miss=True)
     fitter.finish()
     [step] = fitter.transforms
     assert step.apply(np.array([[np.nan], [4.0]], dtype=np.float32)).tolist() == [[3.0], [4.0]]

@@ -17,7 +17,7 @@ from prudent.training.data.features import encode_rows
 from prudent.training.data.reading import read_dataset
 from prudent.training.engines.fit_task import FitTask, PreparedRows
 from prudent.training.engines.fitted_transforms import apply_all
-from prudent.training.engines.local.features import TransformFitter
+from prudent.training.engines.local.features import LocalTransformFitter
 from prudent.training.engines.local.learners.registry import fit_function
 from prudent.training.engines.pmml.document import document
 from prudent.training.engines.pmml.models import NotExpressible
@@ -82,7 +82,7 @@ def fitted(path: Path, domain: str, target: str | None, name: str, settings: Any
     cache = path.parent / "cache"
     data = read_dataset(str(path), "csv", target, ("town", "size", "age"), domain=domain, cache=cache)
     found = domain_of(domain)
-    fitter = TransformFitter(data.X, data.columns)
+    fitter = LocalTransformFitter(data.X, data.columns)
     for step, chosen in steps:
         fitter.add(step, chosen)
     fitter.finish()

@@ -15,6 +15,7 @@ import pytest
 from prudent.core.errors import BadInput
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.engines.engine import TrialSpec
+from prudent.training.engines.onnx_export import export_pipeline
 from prudent.training.engines.spark import dataset as splitting
 from prudent.training.engines.spark.dataset import FEATURES, LABEL, ROW
 from prudent.training.engines.spark.engine import SparkEngine
@@ -27,7 +28,7 @@ from prudent.training.engines.spark.evaluation import (
 from prudent.training.engines.spark.pipeline import fit
 from prudent.training.engines.spark.reading import DatasetQuery, read_dataset_into_spark
 from prudent.training.engines.spark.session import SparkTrainingSession
-from prudent.training.engines.spark.trial import compare_export, export_pipeline_of
+from prudent.training.engines.spark.trial import compare_export, trained_pipeline
 from prudent.training.models.metrics import f1
 from prudent.training.request.limits import ValidationMethod
 from prudent.training.request.request import TrainingRequest
@@ -357,10 +358,9 @@ def difference(session: SparkTrainingSession, name: str, settings: dict[str, Any
     complete = algorithm(name).complete(settings)
     rows = shop.split.train(None, 1.0)
     fitted = fit(spec, complete, rows, None, shop.dataset, shop.scorer, lambda score, done: None)
-    return compare_export(
-        export_pipeline_of(fitted, len(shop.dataset.columns)),
-        collect_predictions(fitted.predict(rows), shop.dataset),
-    ).difference
+    trained = trained_pipeline(fitted, shop.dataset)
+    onnx = export_pipeline(trained.transforms, trained.model.graph, len(trained.columns))
+    return compare_export(collect_predictions(fitted.predict(rows), shop.dataset), onnx).difference
 
 
 LINKS: dict[str, list[dict[str, Any]]] = {

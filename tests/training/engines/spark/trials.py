@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from prudent.training.algorithms.algorithm import domain as domain_of
 from prudent.training.data.reading import read_dataset
 from prudent.training.engines.engine import ModelFacts, TrialSpec
 from prudent.training.engines.local import trial as local_trial
 from prudent.training.engines.local.engine import splits_of
+from prudent.training.engines.local.pool import WorkerSetup
 from prudent.training.engines.local.shared_dataset import SharedDataset
 from prudent.training.engines.local.worker import open_context
+from prudent.training.engines.scoring import Scorer
 from prudent.training.engines.spark import trial as spark_trial
 from prudent.training.engines.spark.engine import SparkEngine
 from prudent.training.engines.spark.session import SparkTrainingSession
@@ -77,18 +78,11 @@ def bench(work: Path, domain: str, file: Path) -> Bench:
     session = opened(work, file, domain, dataset={"format": "libsvm"})
     request = TrainingRequest.parse({"domain": domain, "dataset": {"path": str(file), "format": "libsvm"}})
     dataset = read_dataset(file, "libsvm", domain=domain, cache=work / "cache")
-    store, classes = work / "store", len(dataset.classes)
+    store = work / "store"
     SharedDataset.write(store, dataset, splits_of(dataset, request.validation, request.seed))
-    setup = {
-        "data_folder": str(store),
-        "memory_mb": 500.0,
-        "seed": request.seed,
-        "threads": 1,
-        "classes": classes,
-    }
-    found = domain_of(domain)
-    setup |= {"task": found.task, "metric": found.metric_for(classes), "target": dataset.target}
-    return Bench(file, session._context, open_context(setup), session.description)
+    scorer = Scorer.of(domain, None, len(dataset.classes))
+    setup = WorkerSetup(str(store), scorer, request.seed, 1, 500.0, dataset.target)
+    return Bench(file, session._context, open_context(asdict(setup)), session.description)
 
 
 def write_libsvm(file: Path, X: Any, y: Any) -> Path:

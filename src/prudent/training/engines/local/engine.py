@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from prudent.training.algorithms.algorithm import domain as domain_of
 from prudent.training.algorithms.registry import default_algorithms
 from prudent.training.data.dataset import Dataset
 from prudent.training.data.splitting import Split, hold_out, k_folds
@@ -18,6 +16,8 @@ from prudent.training.engines.local.learners.registry import PRELOADED, librarie
 from prudent.training.engines.local.pool import WorkerPool, WorkerSetup, available_mb
 from prudent.training.engines.local.run import LocalRun
 from prudent.training.engines.local.shared_dataset import SharedDataset
+from prudent.training.engines.scoring import Scorer
+from prudent.training.models.description import data_description
 from prudent.training.request.limits import ValidationMethod
 from prudent.training.request.request import PMML
 
@@ -98,15 +98,11 @@ class LocalSession:
     ) -> None:
         self._dataset = dataset
         self._pool = pool or open_pool(parallelism, work)
-        found = domain_of(domain)
-        classes = len(dataset.classes)
         data_folder = work / "store"
         SharedDataset.write(data_folder, dataset, splits_of(dataset, validation, seed))
         self._setup = WorkerSetup(
             data_folder=str(data_folder.resolve()),
-            task=found.task,
-            metric=metric or found.metric_for(classes),
-            classes=classes,
+            scorer=Scorer.of(domain, metric, len(dataset.classes)),
             seed=seed,
             threads=self._pool.threads,
             memory_mb=memory_mb or available_mb() * 0.9 / parallelism,
@@ -122,14 +118,7 @@ class LocalSession:
     @property
     def description(self) -> Mapping[str, Any]:
         """Columns with their categories, target and classes, as they stand in a model's description."""
-        return {
-            "columns": [
-                {"name": column.name, "kind": column.kind, "categories": list(column.categories)}
-                for column in self._dataset.columns
-            ],
-            "target": self._dataset.target,
-            "classes": list(self._dataset.classes),
-        }
+        return data_description(self._dataset.columns, self._dataset.classes, self._dataset.target)
 
     def start(self, spec: TrialSpec) -> LocalRun:
         spec.folder.mkdir(parents=True, exist_ok=True)
@@ -141,9 +130,7 @@ class LocalSession:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

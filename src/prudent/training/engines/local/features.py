@@ -4,43 +4,41 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.core.errors import BadInput, unknown
 from prudent.training.data.dataset import CATEGORICAL, Column, Matrix
 from prudent.training.data.splitting import RowNumbers, subsample
 from prudent.training.engines.fit_task import PreparedRows
-from prudent.training.engines.fitted_transforms import Affine, FittedTransform, Impute, OneHot, apply_all
+from prudent.training.engines.fitted_transforms import (
+    Affine,
+    FittedTransform,
+    Impute,
+    OneHot,
+    TransformFitter,
+    apply_all,
+    check_components,
+)
 from prudent.training.engines.local.column_statistics import covariance, mean_and_deviation
 from prudent.training.engines.local.shared_dataset import SharedDataset
 
-_STRATEGIES = ("mean", "median", "most_frequent")
-_SCALINGS = ("standard", "minmax", "none")
 
-
-class TransformFitter:
-    """Fits transforms one after the other on training rows, and tracks which columns are categories.
+class LocalTransformFitter(TransformFitter):
+    """Fits transforms on a matrix, and tracks which columns are categories.
 
     `others_miss` says that values are missing in rows which the model will meet, if not in these.
     """
 
     def __init__(self, X: Matrix, columns: Sequence[Column], others_miss: bool = False) -> None:
+        super().__init__()
         self.X = X
         self._may_miss = others_miss or has_missing(X)
-        self.transforms: list[FittedTransform] = []
         self._categorical = np.array([column.kind == CATEGORICAL for column in columns], dtype=bool)
         self._sizes = [len(column.categories) for column in columns]
-
-    def add(self, name: str, settings: Mapping[str, Any]) -> None:
-        """Fit one transformation by its name and settings."""
-        if name not in _FITS:
-            raise unknown("transform", name, _FITS)
-        _FITS[name](self, settings)
 
     def finish(self, max_categories: int | None = None) -> None:
         """What no model can do without: values for missing ones, columns for categories.
@@ -54,10 +52,7 @@ class TransformFitter:
 
     # Each transformation
 
-    def impute(self, settings: Mapping[str, Any]) -> None:
-        strategy = settings.get("strategy", "mean")
-        if strategy not in _STRATEGIES:
-            raise unknown("strategy of impute", strategy, _STRATEGIES)
+    def impute(self, strategy: str = "mean") -> None:
         fills = np.zeros(self.X.shape[1])
         for column in range(self.X.shape[1]):
             values = self.X[:, column]
@@ -68,11 +63,7 @@ class TransformFitter:
         self._append(Impute(fills))
         self._may_miss = False
 
-    def one_hot(self, settings: Mapping[str, Any]) -> None:
-        """Columns for the categories, at most `maxCategories` for each column, the most frequent ones."""
-        most = int(settings.get("maxCategories", 32))
-        if most < 1:
-            raise BadInput(f"maxCategories of one-hot is {most}; give a whole number of 1 or more.")
+    def one_hot(self, most: int = 32) -> None:
         chosen: dict[int, NDArray[Any]] = {}
         for column in np.flatnonzero(self._categorical):
             values = self.X[:, column]
@@ -82,29 +73,19 @@ class TransformFitter:
             chosen[int(column)] = np.sort(found[frequent])
         self._expand(chosen)
 
-    def scale(self, settings: Mapping[str, Any]) -> None:
-        method = settings.get("method", "standard")
-        if method not in _SCALINGS:
-            raise unknown("method of scale", method, _SCALINGS)
-        if method == "none":
-            return
+    def scale(self, method: str) -> None:
         if method == "standard":
             shift, spread = mean_and_deviation(self.X)
         else:
             # fmin and fmax pass over missing values; a column of nothing else stays as it is.
             shift = np.nan_to_num(np.fmin.reduce(self.X, axis=0).astype(np.float64))
             spread = np.nan_to_num(np.fmax.reduce(self.X, axis=0).astype(np.float64)) - shift
-        # Category codes are names, not quantities.
         shift[self._categorical], spread[self._categorical] = 0.0, 1.0
         self._append(Affine(shift, 1.0 / np.where(spread > 0, spread, 1.0)))
 
-    def pca(self, settings: Mapping[str, Any]) -> None:
+    def pca(self, k: int) -> None:
         self._make_plain()
-        k = int(settings.get("k", min(5, self.X.shape[1])))
-        if not 1 <= k <= self.X.shape[1]:
-            raise BadInput(
-                f"pca cannot give {k} of {self.X.shape[1]} columns; give k from 1 to their number."
-            )
+        check_components(k, self.X.shape[1])
         shift = self.X.mean(axis=0, dtype=np.float64)
         _, axes = np.linalg.eigh(covariance(self.X, shift))
         axes = axes[:, ::-1][:, :k]
@@ -115,9 +96,9 @@ class TransformFitter:
 
     def _make_plain(self) -> None:
         if self._may_miss:
-            self.impute({})
+            self.impute()
         if self._categorical.any():
-            self.one_hot({})
+            self.one_hot()
 
     def _index(self, most: int) -> None:
         chosen = {}
@@ -142,14 +123,6 @@ class TransformFitter:
     def _append(self, transform: FittedTransform) -> None:
         self.transforms.append(transform)
         self.X = transform.apply(self.X)
-
-
-_FITS: dict[str, Callable[[TransformFitter, Mapping[str, Any]], None]] = {
-    "impute": TransformFitter.impute,
-    "one-hot": TransformFitter.one_hot,
-    "scale": TransformFitter.scale,
-    "pca": TransformFitter.pca,
-}
 
 
 def has_missing(X: Matrix) -> bool:
@@ -208,7 +181,7 @@ class FeatureCache:
         data = self._data
         chosen = np.arange(len(data.X)) if split == ALL_ROWS else data.splits[split].train
         chosen = subsample(chosen, data.y, fraction, self._seed)
-        fitter = TransformFitter(data.X[chosen], data.columns, self._some_missing)
+        fitter = LocalTransformFitter(data.X[chosen], data.columns, self._some_missing)
         for name, settings in transforms.items():
             fitter.add(name, settings)
         fitter.finish(max_categories)

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import prudent
@@ -22,6 +21,7 @@ from prudent.core.errors import RunFailed
 from prudent.core.memory import limit_mb
 from prudent.core.processes import lower_session_priority
 from prudent.training.engines.local.fork_server import PACKET_BYTES
+from prudent.training.engines.scoring import Scorer
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _SERVER = "import sys; from prudent.training.engines.local.fork_server import main; main(sys.argv[1:])"
@@ -34,9 +34,7 @@ class WorkerSetup:
     """What a worker must know before its first trial."""
 
     data_folder: str
-    task: str
-    metric: str
-    classes: int
+    scorer: Scorer
     seed: int
     threads: int
     memory_mb: float
@@ -127,9 +125,7 @@ class WorkerPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _fork(self, setup: WorkerSetup) -> PoolWorker:

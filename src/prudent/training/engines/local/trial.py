@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.core.errors import RunFailed
-from prudent.core.seeds import rng_for
 from prudent.training.algorithms.registry import algorithm
+from prudent.training.engines.delivery import TrainedPipeline, deliver, mean_value
 from prudent.training.engines.engine import ModelFacts, TrialSpec
-from prudent.training.engines.figures import report_figures
+from prudent.training.engines.figures import (
+    importance_figure,
+    learning_curve_figures,
+    prediction_figures,
+)
 from prudent.training.engines.fit_task import (
     FitTask,
     FittedModel,
-    LearningCurve,
     ReportProgress,
     fold_progress,
     unreported,
@@ -28,8 +31,8 @@ from prudent.training.engines.fitted_transforms import apply_all
 from prudent.training.engines.local.features import ALL_ROWS, FeatureCache, PreparedFeatures
 from prudent.training.engines.local.learners.registry import fit_function, library_of
 from prudent.training.engines.local.shared_dataset import SharedDataset
-from prudent.training.engines.model_files import PMML, library_versions, write_facts, write_model
-from prudent.training.engines.onnx_export import check_export, export_pipeline
+from prudent.training.engines.model_files import library_versions
+from prudent.training.engines.onnx_export import ExportCheck, check_export
 from prudent.training.engines.scoring import Scorer
 
 
@@ -58,62 +61,48 @@ class FitResult:
 def train(context: TrialContext, spec: TrialSpec, report: ReportProgress) -> ModelFacts:
     """Train what the spec says, and leave `model.onnx` and `facts.json` in its folder."""
     params = algorithm(spec.algorithm).complete(spec.hyperparameters)
-    splits = context.data.splits
+    data = context.data
     began_s = time.perf_counter()
     until_s = math.inf if spec.soft_s is None else time.monotonic() + spec.soft_s
-    values: list[float] = []
-    learning_curves: list[LearningCurve] = []
-    for number in range(len(splits)):
-        measured = _fit(context, spec, params, number, fold_progress(report, number, len(splits)), until_s)
+    values, best_steps = [], []
+    for number in range(len(data.splits)):
+        told = fold_progress(report, number, len(data.splits))
+        measured = _fit(context, spec, params, number, told, until_s)
         values.append(measured.value)
-        learning_curves += (
-            [measured.model.learning_curve] if measured.model.learning_curve is not None else []
-        )
-    value = float(np.mean(values))
-    delivered = measured
-    if len(splits) > 1:
-        delivered = _fit(
-            context, spec, params, ALL_ROWS, unreported, iterations=_mean_best_step(learning_curves)
-        )
-    train_s = time.perf_counter() - began_s
-    if not np.isfinite(value):
-        raise RunFailed(f"The {context.scorer.metric} is {value}; try a smaller step or a larger regParam.")
-    transforms = delivered.prepared.transforms
-    model = export_pipeline(transforms, delivered.model.graph, context.data.X.shape[1])
-    raw = np.ascontiguousarray(context.data.sample, dtype=np.float32)
-
-    def expect() -> tuple[NDArray[Any], NDArray[np.float64] | None]:
-        prepared = apply_all(transforms, raw)
-        return delivered.model.predict(prepared), delivered.model.probabilities(prepared)
-
-    found = check_export(model, raw, expect, context.threads)
-    other, notes = _pmml(context, delivered) if context.pmml else (None, ())
+        if measured.model.learning_curve is not None:
+            best_steps.append(measured.model.learning_curve.best_step)
+    value = mean_value(context.scorer, values)
+    fitted = measured
+    if len(values) > 1:
+        # It has no rows to find out how many steps are enough, but the folds did.
+        steps = round(float(np.mean(best_steps))) if best_steps else None
+        fitted = _fit(context, spec, params, ALL_ROWS, unreported, iterations=steps)
     facts = ModelFacts(
         metric=context.scorer.metric,
         value=value,
         score=context.scorer.to_score(value),
-        train_s=train_s,
-        predict_ms=found.predict_ms,
-        export_difference=found.difference,
-        rows_trained=len(delivered.prepared.rows.X),
-        rows_validated=sum(len(split.validation) for split in splits),
+        train_s=time.perf_counter() - began_s,
+        predict_ms=0.0,
+        export_difference=None,
+        rows_trained=len(fitted.prepared.rows.X),
+        rows_validated=sum(len(split.validation) for split in data.splits),
         versions=library_versions(library_of(spec.algorithm)),
-        extra_files=() if other is None else (PMML,),
-        notes=notes,
-        picture=_figures(context, measured, spec.seed),
+        picture=_figures(context, measured),
     )
-    write_model(spec.folder, model, other)
-    write_facts(spec.folder, facts)
-    return facts
-
-
-def _pmml(context: TrialContext, fitted: FitResult) -> tuple[bytes | None, tuple[str, ...]]:
-    from prudent.training.engines.pmml.document import document_or_note
-
-    data = context.data
-    return document_or_note(
+    trained = TrainedPipeline(
         fitted.model, fitted.prepared.transforms, data.columns, context.target, data.classes
     )
+    return deliver(trained, facts, spec.folder, partial(_compare, context, fitted), context.pmml)
+
+
+def _compare(context: TrialContext, fitted: FitResult, onnx: bytes) -> ExportCheck:
+    raw = np.ascontiguousarray(context.data.sample, dtype=np.float32)
+
+    def expect() -> tuple[NDArray[Any], NDArray[np.float64] | None]:
+        prepared = apply_all(fitted.prepared.transforms, raw)
+        return fitted.model.predict(prepared), fitted.model.probabilities(prepared)
+
+    return check_export(onnx, raw, expect, context.threads)
 
 
 def _fit(
@@ -128,9 +117,15 @@ def _fit(
     prepared = context.feature_cache.prepare(
         split, spec.fraction, spec.transforms, params.get("maxCategories")
     )
-    seed = int(rng_for(spec.seed, "fit", spec.algorithm).integers(2**31 - 1))
     fit_task = FitTask(
-        prepared.rows, prepared.held_out, context.scorer, seed, context.threads, report, iterations, until_s
+        prepared.rows,
+        prepared.held_out,
+        context.scorer,
+        spec.fit_seed,
+        context.threads,
+        report,
+        iterations,
+        until_s,
     )
     model = fit_function(spec.algorithm)(fit_task, params)
     if prepared.held_out is None:
@@ -140,24 +135,15 @@ def _fit(
     return FitResult(model, prepared, predicted, context.scorer.value(prepared.held_out.y, predicted, X))
 
 
-def _figures(context: TrialContext, fitted: FitResult, seed: int) -> dict[str, Any]:
-    assert fitted.prepared.held_out is not None
-    return report_figures(
-        context.scorer,
-        fitted.model,
-        fitted.prepared.held_out,
-        fitted.predicted,
-        fitted.prepared.transforms,
-        [column.name for column in context.data.columns],
-        context.data.classes,
-        seed,
-    )
-
-
-def _mean_best_step(learning_curves: Sequence[LearningCurve]) -> int | None:
-    """How many steps were best in the folds, on average: the final fit has no rows to find out."""
-    return (
-        round(float(np.mean([learning_curve.best_step for learning_curve in learning_curves])))
-        if learning_curves
-        else None
-    )
+def _figures(context: TrialContext, fitted: FitResult) -> dict[str, Any]:
+    """Everything there is to draw of a model that was measured."""
+    held_out, model = fitted.prepared.held_out, fitted.model
+    assert held_out is not None
+    classes = context.data.classes
+    figures = prediction_figures(context.scorer, fitted.predicted, held_out.y, held_out.X, classes)
+    if model.importance is not None:
+        names = [column.name for column in context.data.columns]
+        figures |= importance_figure(model.importance, fitted.prepared.transforms, names)
+    if model.learning_curve is not None:
+        figures |= learning_curve_figures(model.learning_curve)
+    return figures

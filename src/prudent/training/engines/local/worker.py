@@ -64,11 +64,9 @@ def open_context(setup: dict[str, Any]) -> TrialContext:
     """What all trials of this worker share, from its setup."""
     data = SharedDataset.read(Path(setup["data_folder"]))
     kept_bytes = int(setup["memory_mb"] * _MB / 8)
-    scorer = Scorer(setup["task"], setup["metric"], setup["classes"])
     feature_cache = FeatureCache(data, setup["seed"], kept_bytes)
-    return TrialContext(
-        data, feature_cache, scorer, setup["threads"], setup.get("target"), setup.get("pmml", False)
-    )
+    scorer = Scorer(**setup["scorer"])
+    return TrialContext(data, feature_cache, scorer, setup["threads"], setup["target"], setup["pmml"])
 
 
 def run_trial(context: TrialContext, spec: TrialSpec, connection: Connection) -> TrialMessage:
@@ -83,13 +81,7 @@ def run_trial(context: TrialContext, spec: TrialSpec, connection: Connection) ->
         starved = isinstance(error, MemoryError) or "alloc" in str(error)
         why = "It ran out of memory; use less data or a smaller model." if starved else failure_reason(error)
         return TrialMessage(FAILED, time.monotonic(), why=why, ends_worker=starved)
-    measures = {
-        "score": facts.score,
-        "value": facts.value,
-        "train_s": facts.train_s,
-        "predict_ms": facts.predict_ms,
-    }
-    return TrialMessage(FINISHED, time.monotonic(), measures)
+    return TrialMessage(FINISHED, time.monotonic(), facts.measures)
 
 
 def failure_reason(error: Exception) -> str:

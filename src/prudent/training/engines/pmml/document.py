@@ -8,30 +8,22 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from prudent._version import __version__
 from prudent.training.data.dataset import Column
-from prudent.training.engines.fit_task import FittedModel
 from prudent.training.engines.fitted_transforms import FittedTransform
 from prudent.training.engines.local.learners.clusters import GaussianMixtureModel
-from prudent.training.engines.local.learners.linear import BinaryLinearClassifier, OneVsRest
 from prudent.training.engines.pmml.fields import DerivedFields, dictionary
-from prudent.training.engines.pmml.models import (
-    AveragedTrees,
-    ModelSchema,
-    NotExpressible,
-    SummedTrees,
-    element,
-)
+from prudent.training.engines.pmml.models import ModelSchema, element
 
 _NAMESPACE = "http://www.dmg.org/PMML-4_4"
 
 
 def document(
-    model: FittedModel | AveragedTrees | SummedTrees,
+    model: Any,
     transforms: Sequence[FittedTransform],
     columns: Sequence[Column],
     target: str | None,
     classes: Sequence[Any],
 ) -> bytes:
-    """The model, with all that happens to raw rows before it; NoWords if PMML cannot say it.
+    """The model, with all that happens to raw rows before it; NotExpressible if PMML cannot say it.
 
     A row is given by the names of its columns, categories as they are; the answer is the class as the data
     have it, the value, or the number of the cluster.
@@ -49,7 +41,7 @@ def document(
         [feature.field for feature in derived.features],
         target,
         labels,
-        probable=bool(labels) and _probable(model),
+        probable=bool(labels) and getattr(model, "probable", True),
     )
     found = element(model, schema)
     if not len(derived.element):
@@ -61,24 +53,3 @@ def document(
     root.append(found)
     indent(root)
     return bytes(tostring(root, encoding="utf-8", xml_declaration=True))
-
-
-def document_or_note(
-    model: FittedModel | AveragedTrees | SummedTrees,
-    transforms: Sequence[FittedTransform],
-    columns: Sequence[Column],
-    target: str | None,
-    classes: Sequence[Any],
-) -> tuple[bytes | None, tuple[str, ...]]:
-    """The document, or none and a note that says what PMML cannot express."""
-    try:
-        return document(model, transforms, columns, target, classes), ()
-    except NotExpressible as error:
-        return None, (f"No PMML: it has no words for {error}; use the model's ONNX form.",)
-
-
-def _probable(model: Any) -> bool:
-    """Whether the model says how likely each class is."""
-    if isinstance(model, BinaryLinearClassifier):
-        return model.logistic
-    return not isinstance(model, OneVsRest) and not (isinstance(model, SummedTrees) and not model.probable)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement
@@ -10,20 +10,24 @@ from xml.etree.ElementTree import Element, SubElement
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.training.engines.local.learners.boosting import BoostedTrees
 from prudent.training.engines.local.learners.clusters import GaussianMixtureModel, KMeansModel
 from prudent.training.engines.local.learners.generalized import GeneralizedLinearModel
 from prudent.training.engines.local.learners.linear import (
     BinaryLinearClassifier,
     LinearRegressor,
-    OneVsRest,
     SoftmaxClassifier,
 )
 from prudent.training.engines.local.learners.naive_bayes import GaussianNaiveBayes
 from prudent.training.engines.local.learners.perceptron import MultilayerPerceptron
 from prudent.training.engines.local.learners.solver import LinearFunction
-from prudent.training.engines.local.learners.tree_arrays import LEAF, Tree, rounded_down
-from prudent.training.engines.local.learners.trees import TreeEnsemble
+from prudent.training.engines.local.learners.tree_arrays import (
+    LEAF,
+    AveragedTrees,
+    SummedTrees,
+    Tree,
+    flat_tree,
+    rounded_down,
+)
 from prudent.training.engines.pmml.fields import mining_schema, number
 
 Matrix = NDArray[np.float64]
@@ -32,32 +36,6 @@ _LINKS = {"identity": "none", "log": "exp", "logit": "logit", "probit": "probit"
 
 class NotExpressible(Exception):
     """PMML has no form for this; the message says for what."""
-
-
-@dataclass(frozen=True)
-class AveragedTrees:
-    """Trees whose outputs are averaged: class probabilities, or values."""
-
-    trees: Sequence[Tree]
-    classifies: bool
-
-
-@dataclass(frozen=True)
-class SummedTrees:
-    """A sum of trees for each output, beginning at `base`; `trees` are with the number of their output."""
-
-    trees: Sequence[tuple[int, Tree]]
-    base: NDArray[np.float64]
-    classifies: bool
-    probable: bool = True
-    """Whether the softmax of the sums is a probability."""
-
-
-@dataclass(frozen=True, eq=False)
-class CategoricalTree(Tree):
-    """A tree with splits by sets: a node's feature is one of some values, which leads left, or right."""
-
-    sets: Mapping[int, tuple[tuple[float, ...], bool]]
 
 
 @dataclass(frozen=True)
@@ -93,6 +71,7 @@ class ModelSchema:
 
 def element(model: Any, schema: ModelSchema) -> Element:
     """The model in PMML."""
+    model = getattr(model, "exported", model)  # of trees that one library or another has grown
     for kind, make in _MAKERS.items():
         if isinstance(model, kind):
             return make(model, schema)
@@ -130,7 +109,7 @@ def _classes(linear: LinearFunction, schema: ModelSchema) -> Element:
 
 
 def _side(model: BinaryLinearClassifier, schema: ModelSchema) -> Element:
-    if model.logistic and model.threshold != 0:
+    if model.probable and model.threshold != 0:
         raise NotExpressible("a threshold other than 0.5, as PMML always takes the likelier class")
     nothing = np.zeros_like(model.linear.weights)
     weights = np.concatenate([nothing, model.linear.weights], axis=1)
@@ -169,7 +148,7 @@ def _quadratic(schema: ModelSchema, constants: Matrix, straight: Matrix, squares
 
 def _bayes(model: GaussianNaiveBayes, schema: ModelSchema) -> Element:
     halves = 0.5 / model.variances
-    constants = model._offsets - (halves * model.means**2).sum(axis=1)
+    constants = model.offsets - (halves * model.means**2).sum(axis=1)
     squares = np.stack([np.diag(-each) for each in halves])
     return _quadratic(schema, constants, 2.0 * halves * model.means, squares)
 
@@ -201,7 +180,7 @@ def _nodes(place: Element, tree: Tree, schema: ModelSchema, score: Callable[[Ele
 
 def _question(tree: Tree, at: int, field: str, left: Element, right: Element) -> None:
     """What leads to the left and to the right child of a node."""
-    if isinstance(tree, CategoricalTree) and at in tree.sets:
+    if at in tree.sets:
         values, leads_left = tree.sets[at]
         for child, inside in ((left, leads_left), (right, not leads_left)):
             operator = "isIn" if inside else "isNotIn"
@@ -264,7 +243,7 @@ def _sums(model: SummedTrees, schema: ModelSchema) -> Element:
         targets = SubElement(made, "Targets")
         SubElement(targets, "Target", field=schema.target or "", rescaleConstant=number(model.base[0]))
         made.append(schema.derived)
-        _segments(made, [tree for _, tree in model.trees] or [_flat()], schema, "regression", "sum", _scored)
+        _segments(made, _trees_of(model, 0), schema, "regression", "sum", _scored)
         return made
     made = schema.begin("MiningModel", "classification")
     made.append(schema.derived)
@@ -278,8 +257,7 @@ def _sums(model: SummedTrees, schema: ModelSchema) -> Element:
         said = SubElement(inner, "Output")
         facts = {"optype": "continuous", "dataType": "double", "feature": "predictedValue"}
         SubElement(said, "OutputField", {"name": name, "isFinalResult": "false", **facts})
-        own = [tree for number_of, tree in model.trees if number_of == output] or [_flat()]
-        _segments(inner, own, schema, "regression", "sum", _scored)
+        _segments(inner, _trees_of(model, output), schema, "regression", "sum", _scored)
     segment = SubElement(chain, "Segment", id=str(len(sums) + 1))
     SubElement(segment, "True")
     last = SubElement(
@@ -296,9 +274,8 @@ def _sums(model: SummedTrees, schema: ModelSchema) -> Element:
     return made
 
 
-def _flat() -> Tree:
-    leaf, zero = np.full(1, LEAF), np.zeros(1, dtype=np.int64)
-    return Tree(zero, np.zeros(1), leaf, leaf, np.zeros((1, 1)))
+def _trees_of(model: SummedTrees, output: int) -> list[Tree]:
+    return [tree for number_of, tree in model.trees if number_of == output] or [flat_tree()]
 
 
 # Networks and clusters
@@ -355,15 +332,10 @@ def _centres(model: KMeansModel, schema: ModelSchema) -> Element:
 _MAKERS: dict[Any, Callable[[Any, ModelSchema], Element]] = {
     LinearRegressor: _value,
     SoftmaxClassifier: lambda model, schema: _classes(model.linear, schema),
-    OneVsRest: lambda model, schema: _classes(model.linear, schema),
     BinaryLinearClassifier: _side,
     GeneralizedLinearModel: _generalized,
     GaussianNaiveBayes: _bayes,
-    TreeEnsemble: lambda model, schema: _forest(
-        AveragedTrees(model.trees, model.present is not None), schema
-    ),
     AveragedTrees: _forest,
-    BoostedTrees: lambda model, schema: _sums(SummedTrees(model.trees, model.base, model.classifies), schema),
     SummedTrees: _sums,
     MultilayerPerceptron: _network,
     KMeansModel: _centres,

@@ -9,25 +9,16 @@ its splits the best ones for them. The trees become a model of Spark's: it predi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prudent.training.algorithms.algorithm import CLASSIFICATION
-from prudent.training.engines.fit_task import (
-    EarlyStopping,
-    FitTask,
-    LearningCurve,
-    PreparedRows,
-    ReportProgress,
-    unreported,
-)
-from prudent.training.engines.scoring import Scorer
+from prudent.training.engines.fit_task import EarlyStopping, FitTask, LearningCurve, PreparedRows
 from prudent.training.engines.spark.dataset import LABEL
+from prudent.training.engines.spark.fit_task import SparkFitTask
 
 BOOSTED = ("GBTRegressionModel", "GBTClassificationModel")
 _RAW, _TARGET, _WEIGHT, _ADDED = "raw", "aim", "weight", "added"
@@ -223,20 +214,12 @@ class BoostingMonitor:
     The rule is the local engine's own. Use it as a context: the rows are kept in the cluster's memory.
     """
 
-    def __init__(
-        self,
-        rows: Any,
-        held_out: Any,
-        features: str,
-        scorer: Scorer,
-        most: int,
-        report: ReportProgress = unreported,
-        until_s: float = math.inf,
-    ) -> None:
+    def __init__(self, task: SparkFitTask, most: int) -> None:
+        features, scorer = task.features, task.scorer
         self._features, self._scorer = features, scorer
         self._frame = (
-            _sampled_rows(held_out, features, 1)
-            .unionByName(_sampled_rows(rows, features, 0))
+            _sampled_rows(task.held_out, features, 1)
+            .unionByName(_sampled_rows(task.rows, features, 0))
             .coalesce(1)
             .persist()
         )
@@ -246,7 +229,9 @@ class BoostingMonitor:
         self._y = y.astype(np.int64) if scorer.task == CLASSIFICATION else y
         none = np.empty((0, 0), dtype=np.float32)
         held = PreparedRows(none, self._y[self._held])
-        fit_task = FitTask(PreparedRows(none, None), held, scorer, 0, report=report, until_s=until_s)
+        fit_task = FitTask(
+            PreparedRows(none, None), held, scorer, 0, report=task.report, until_s=task.until_s
+        )
         self._stopping = EarlyStopping(fit_task, most)
         self._sums: NDArray[np.float64] | None = None
 
@@ -280,9 +265,7 @@ class BoostingMonitor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._frame.unpersist()
 
 

@@ -7,14 +7,12 @@ nearly as makes no difference at that size; one row of every class is in every s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.core.errors import BadInput
 from prudent.training.data.dataset import CATEGORICAL, Column
 from prudent.training.data.splitting import hold_out, k_folds, subsample
 from prudent.training.request.limits import ValidationMethod
@@ -49,15 +47,6 @@ class SparkDataset:
     def categorical(self) -> tuple[bool, ...]:
         return tuple(column.kind == CATEGORICAL for column in self.columns)
 
-    @property
-    def description(self) -> Mapping[str, Any]:
-        """How raw rows become the matrix that a model takes."""
-        return {
-            "columns": [asdict(column) for column in self.columns],
-            "target": self.target,
-            "classes": list(self.classes),
-        }
-
 
 def column_names(number: int) -> tuple[str, ...]:
     return tuple(f"c{place}" for place in range(number))
@@ -65,6 +54,16 @@ def column_names(number: int) -> tuple[str, ...]:
 
 MOST_ON_DRIVER = 300_000
 _BUCKETS = 1_000_000
+
+
+def moments(rows: Any, features: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means and standard deviations of a column of vectors."""
+    from pyspark.ml.stat import Summarizer
+    from pyspark.sql import functions as sf
+
+    column = sf.col(features)
+    mean, spread = rows.agg(Summarizer.mean(column), Summarizer.std(column)).first()
+    return mean.toArray(), spread.toArray()
 
 
 class SparkSplit(Protocol):
@@ -201,9 +200,3 @@ class _HashSplit:
 
     def release(self) -> None:
         self._dataset.frame.unpersist()
-
-
-def check_rows(dataset: SparkDataset) -> None:
-    """Refuse what cannot be split at all."""
-    if dataset.rows < 2:
-        raise BadInput("One row cannot be split into training and validation; give more rows.")

@@ -13,12 +13,17 @@ from prudent.training.algorithms.algorithm import CLASSIFICATION, CLUSTERING
 from prudent.training.engines.figures import (
     MOST_POINTS,
     confusion_figure,
+    prediction_figures,
     residuals_figure,
     silhouette_figure,
 )
 from prudent.training.engines.scoring import Scorer
 from prudent.training.engines.spark.dataset import FEATURES, LABEL, ROW, SparkDataset
-from prudent.training.models.metrics import confusion, silhouettes, value_of_numbers
+from prudent.training.models.metrics import (
+    ONE_CLUSTER,
+    silhouettes,
+    value_of_counts,
+)
 
 PREDICTION, PROBABILITY, SCORES = "prediction", "probability", "rawPrediction"
 MOST_CELLS = 4_000_000
@@ -41,20 +46,10 @@ class SparkScorer(Scorer):
 
     def of_collected(self, predictions: CollectedPredictions) -> ValidationResult:
         """Evaluate what was collected."""
-        predicted, actual, rows = predictions.predicted, predictions.actual, len(predictions.predicted)
-        if self.task == CLUSTERING:
-            assert predictions.prepared is not None
-            values = silhouettes(predictions.prepared, predicted)
-            some = _spread_places(rows)
-            return ValidationResult(
-                float(values.mean()), rows, silhouette_figure(predicted[some], values[some])
-            )
-        assert actual is not None
-        if self.task == CLASSIFICATION:
-            return self._confused(confusion(actual, predicted, self.classes))
-        value = value_of_numbers(self.metric, actual, predicted)
-        some = _spread_places(rows)
-        return ValidationResult(value, rows, residuals_figure(predicted[some], actual[some]))
+        predicted, actual = predictions.predicted, predictions.actual
+        figures = prediction_figures(self, predicted, actual, predictions.prepared, range(self.classes))
+        value = self.value(actual, predicted, predictions.prepared)
+        return ValidationResult(value, len(predicted), figures)
 
     def of_frame(self, predicted: Any, features: str) -> ValidationResult:
         """Evaluate a frame of predictions; `features` is its column of prepared vectors."""
@@ -68,11 +63,8 @@ class SparkScorer(Scorer):
         counts = np.zeros((self.classes, self.classes), dtype=np.int64)
         for row in predicted.groupBy(LABEL, PREDICTION).count().collect():
             counts[int(row[LABEL]), int(row[PREDICTION])] = row["count"]
-        return self._confused(counts)
-
-    def _confused(self, counts: NDArray[np.int64]) -> ValidationResult:
         figures = confusion_figure(counts, range(self.classes))
-        return ValidationResult(self.value_of_counts(counts), int(counts.sum()), figures)
+        return ValidationResult(value_of_counts(self.metric, counts), int(counts.sum()), figures)
 
     def _values(self, predicted: Any) -> ValidationResult:
         from pyspark.sql import functions as sf
@@ -101,10 +93,7 @@ class SparkScorer(Scorer):
 
         found = predicted.agg(sf.count(PREDICTION), sf.count_distinct(PREDICTION)).first()
         if found[1] < 2:
-            raise BadInput(
-                "All rows fall into one cluster, which has no silhouette; ask for more clusters, "
-                "or other data."
-            )
+            raise BadInput(ONE_CLUSTER)
         evaluator = ClusteringEvaluator(featuresCol=features, distanceMeasure="squaredEuclidean")
         value = float(evaluator.evaluate(predicted))
         some = sample_columns(predicted.withColumn("x", vector_to_array(sf.col(features))), [PREDICTION, "x"])
@@ -113,11 +102,6 @@ class SparkScorer(Scorer):
         if len(np.unique(clusters)) > 1:
             figures = silhouette_figure(clusters, silhouettes(np.stack(list(some["x"])), clusters))
         return ValidationResult(value, int(found[0]), figures)
-
-
-def _spread_places(rows: int) -> NDArray[np.int64]:
-    """Places of rows enough for a picture, evenly spread."""
-    return np.unique(np.linspace(0, rows - 1, min(rows, MOST_POINTS)).astype(np.int64))
 
 
 def sample_columns(frame: Any, names: list[str], most: int = MOST_POINTS) -> dict[str, NDArray[Any]]:

@@ -7,20 +7,23 @@ vector of plain numbers goes through Spark's own scalers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.core.errors import BadInput, unknown
-from prudent.training.engines.fitted_transforms import Affine, FittedTransform, Impute, OneHot, Rescale
+from prudent.training.engines.fitted_transforms import (
+    Affine,
+    Impute,
+    OneHot,
+    TransformFitter,
+    check_components,
+)
 from prudent.training.engines.spark.dataset import FEATURES, SparkDataset, column_names
 
 PREPARED = "prepared"
-_STRATEGIES = ("mean", "median", "most_frequent")
-_SCALINGS = ("standard", "minmax", "none")
 
 
 @dataclass(frozen=True)
@@ -35,16 +38,16 @@ class _FeatureExpression:
         return f"CASE WHEN isnan({self.value}) THEN NULL ELSE {self.value} END"
 
 
-class SparkTransformFitter:
-    """Fits one transformation after the other; `stages` are Spark's, `transforms` those of the ONNX graph.
+class SparkTransformFitter(TransformFitter):
+    """Fits transforms in Spark; `stages` are Spark's, `transforms` those of the ONNX graph.
 
     `rows` is the training frame, and `output` names its column of prepared vectors after `finish`.
     """
 
     def __init__(self, rows: Any, dataset: SparkDataset) -> None:
+        super().__init__()
         self.rows = rows
         self.stages: list[Any] = []
-        self.transforms: list[FittedTransform] = []
         self.output = FEATURES
         self._dataset = dataset
         self._slots = (
@@ -59,28 +62,20 @@ class SparkTransformFitter:
         )
         self._maybe_missing = any(dataset.missing)
 
-    def add(self, name: str, settings: Mapping[str, Any]) -> None:
-        if name not in _FITS:
-            raise unknown("transform", name, _FITS)
-        _FITS[name](self, settings)
-
     def finish(self) -> None:
         """What no model can do without: values for missing ones, columns for categories, one vector."""
         if self._slots is None:
             return
         # First values, then columns: a missing category becomes the most frequent one, not none at all.
         if self._maybe_missing:
-            self.impute({})
+            self.impute()
         if any(slot.is_category for slot in self._slots):
-            self.one_hot({})
+            self.one_hot()
         self._assemble()
 
     # Each transformation
 
-    def impute(self, settings: Mapping[str, Any]) -> None:
-        strategy = settings.get("strategy", "mean")
-        if strategy not in _STRATEGIES:
-            raise unknown("strategy of impute", strategy, _STRATEGIES)
+    def impute(self, strategy: str = "mean") -> None:
         if self._slots is None:
             return  # in a vector nothing is missing
         asked = {"mean": "avg", "median": "median"}
@@ -99,11 +94,7 @@ class SparkTransformFitter:
         ]
         self._maybe_missing = False
 
-    def one_hot(self, settings: Mapping[str, Any]) -> None:
-        """Columns for the most frequent categories; one that has none is 0 in all of them."""
-        most = int(settings.get("maxCategories", 32))
-        if most < 1:
-            raise BadInput(f"maxCategories of one-hot is {most}; give a whole number of 1 or more.")
+    def one_hot(self, most: int = 32) -> None:
         slots = self._slots or []
         categories = [place for place, slot in enumerate(slots) if slot.is_category]
         if not categories:
@@ -123,12 +114,7 @@ class SparkTransformFitter:
             for place, code in pairs
         ]
 
-    def scale(self, settings: Mapping[str, Any]) -> None:
-        method = settings.get("method", "standard")
-        if method not in _SCALINGS:
-            raise unknown("method of scale", method, _SCALINGS)
-        if method == "none":
-            return
+    def scale(self, method: str) -> None:
         if self._slots is None:
             self._scale_vector(method)
             return
@@ -145,14 +131,12 @@ class SparkTransformFitter:
             for slot, a, b in zip(self._slots, shift, factor, strict=True)
         ]
 
-    def pca(self, settings: Mapping[str, Any]) -> None:
+    def pca(self, k: int) -> None:
         from pyspark.ml.feature import PCA
 
         self.finish()
         width = self.width
-        k = int(settings.get("k", min(5, width)))
-        if not 1 <= k <= width:
-            raise BadInput(f"pca cannot give {k} of {width} columns; give k from 1 to their number.")
+        check_components(k, width)
         model = self._fit(PCA(k=k, inputCol=self.output, outputCol=self._next()))
         self.transforms.append(Affine(np.zeros(width), model.pc.toArray(), prefix="pc"))
 
@@ -183,13 +167,15 @@ class SparkTransformFitter:
             )
             spread = model.std.toArray()
             factor = np.where(spread > 0, 1.0 / np.where(spread > 0, spread, 1.0), 0.0)
-            self.transforms.append(Rescale(model.mean.toArray(), factor, np.zeros(len(factor))))
+            self.transforms.append(Affine(model.mean.toArray(), factor))
             return
         model = self._fit(MinMaxScaler(inputCol=self.output, outputCol=self._next()))
         low, high = model.originalMin.toArray(), model.originalMax.toArray()
         varies = high > low
         factor = np.where(varies, 1.0 / np.where(varies, high - low, 1.0), 0.0)
-        self.transforms.append(Rescale(low, factor, np.where(varies, 0.0, 0.5)))
+        self.transforms.append(Affine(low, factor))
+        if not varies.all():  # Spark puts a constant in the middle
+            self.transforms.append(Affine(np.where(varies, 0.0, -0.5), np.ones(len(low))))
 
     def _assemble(self) -> None:
         """From expressions to one vector column."""
@@ -238,14 +224,6 @@ class SparkTransformFitter:
             place: sorted(row["code"] for row in [r for r in ranked if r["place"] == place][:most])
             for place in values
         }
-
-
-_FITS: dict[str, Callable[[SparkTransformFitter, Mapping[str, Any]], None]] = {
-    "impute": SparkTransformFitter.impute,
-    "one-hot": SparkTransformFitter.one_hot,
-    "scale": SparkTransformFitter.scale,
-    "pca": SparkTransformFitter.pca,
-}
 
 
 def _sql(number: float) -> str:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput
+from prudent.training.algorithms.algorithm import REGRESSION
 from prudent.training.data.csv_files import MISSING, layout_of
 from prudent.training.data.formats import AVRO, CSV, JSON, LIBSVM, PARQUET
 from prudent.training.data.libsvm_files import libsvm_blocks
 from prudent.training.data.reading import table_batches
-from prudent.training.data.target import REGRESSION
 from prudent.training.engines.spark.spark_session import first_line
 
 

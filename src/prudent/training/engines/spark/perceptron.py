@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 import json
-import math
 import secrets
 import socketserver
 import struct
@@ -16,25 +15,24 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.training.engines import optimisers
+from prudent.training.engines import networks
 from prudent.training.engines.local.learners.perceptron import layer_widths
-from prudent.training.engines.scoring import Scorer
 from prudent.training.engines.spark import perceptron_group, perceptron_worker
-from prudent.training.engines.spark.dataset import LABEL
-from prudent.training.engines.spark.estimators import EstimatorSpec
+from prudent.training.engines.spark.dataset import LABEL, moments
 from prudent.training.engines.spark.evaluation import sample_columns
+from prudent.training.engines.spark.fit_task import SparkFitTask
 from prudent.training.engines.spark.perceptron_worker import (
     run_training_script,
     sign_line,
     train_worker,
     with_temporary_folder,
 )
+from prudent.training.models.metrics import value_of_counts
 
 Vector = NDArray[np.float64]
 PERCEPTRON = "multilayer-perceptron-classifier"
@@ -43,44 +41,36 @@ _ROWS_EACH = 2000
 _LONGEST_LINE = 1 << 24
 
 
-def fit_perceptron(
-    spec: EstimatorSpec,
-    rows: Any,
-    held_out: Any,
-    scorer: Scorer,
-    report: Callable[[float, float], None],
-    until_s: float = math.inf,
-) -> Any:
-    """Train on a frame of labels and prepared vectors; a model of Spark's comes back.
-
-    At `until_s` (on the monotonic clock) it ends with what it has learned.
-    """
+def fit_perceptron(task: SparkFitTask) -> Any:
+    """Train on a frame of labels and prepared vectors; a model of Spark's comes back."""
     from pyspark.ml.functions import vector_to_array
     from pyspark.sql import functions as sf
 
+    rows, scorer = task.rows, task.scorer
     count = int(rows.count())
-    width = int(rows.select(spec.features).first()[0].size)
-    layers = layer_widths(spec.settings, width, scorer.classes)
+    width = int(rows.select(task.features).first()[0].size)
+    layers = layer_widths(task.settings, width, scorer.classes)
     context = rows.sparkSession.sparkContext
     processes = max(1, min(context.defaultParallelism, count // _ROWS_EACH))
     frame = rows.select(
-        vector_to_array(sf.col(spec.features), "float32").alias("x"), sf.col(LABEL).cast("int").alias("y")
+        vector_to_array(sf.col(task.features), "float32").alias("x"), sf.col(LABEL).cast("int").alias("y")
     ).repartition(processes)
-    X, y = _progress_sample(held_out, spec.features)
+    X, y = _progress_sample(task.held_out, task.features)
 
     secret = secrets.token_bytes(32)
 
     def on_line(line: str) -> None:
         if (said := verified_progress(line, secret)) is not None:
-            value = scorer.value_of_counts(np.array(said["counts"]))
-            report(scorer.to_score(value), float(said["done"]))
+            value = value_of_counts(scorer.metric, np.array(said["counts"]))
+            task.report(scorer.to_score(value), float(said["done"]))
 
-    settings = {name: value for name, value in spec.settings.items() if value is not None}
-    mean, factor = _scaling(rows, spec.features)
-    left_s = max(until_s - time.monotonic(), 0.0)  # other computers have other clocks
-    arguments = (secret, layers, settings, spec.seed, mean, factor, X, y, left_s)
+    settings = {name: value for name, value in task.settings.items() if value is not None}
+    mean, spread = moments(rows, task.features)
+    factor = 1.0 / np.where(spread > 0, spread, 1.0)
+    left_s = max(task.until_s - time.monotonic(), 0.0)  # other computers have other clocks
+    arguments = (secret, layers, settings, task.seed, mean, factor, X, y, left_s)
     weights = _distributed(processes, on_line, frame, arguments)
-    return _spark_model(context, spec.features, layers, _unscaled(np.asarray(weights), layers, mean, factor))
+    return _spark_model(context, task.features, layers, _unscaled(np.asarray(weights), layers, mean, factor))
 
 
 def verified_progress(line: str, secret: bytes) -> dict[str, Any] | None:
@@ -91,17 +81,6 @@ def verified_progress(line: str, secret: bytes) -> dict[str, Any] | None:
         return None
     said: dict[str, Any] = json.loads(text)
     return said
-
-
-def _scaling(rows: Any, features: str) -> tuple[Vector, Vector]:
-    """The mean of each feature, and what makes its deviation 1."""
-    from pyspark.ml.stat import Summarizer
-    from pyspark.sql import functions as sf
-
-    column = sf.col(features)
-    found = rows.agg(Summarizer.mean(column).alias("mean"), Summarizer.std(column).alias("std")).first()
-    spread = found["std"].toArray()
-    return found["mean"].toArray(), 1.0 / np.where(spread > 0, spread, 1.0)
 
 
 def _unscaled(weights: Vector, layers: list[int], mean: Vector, factor: Vector) -> Vector:
@@ -163,7 +142,7 @@ def _distributed(processes: int, on_line: Callable[[str], None], frame: Any, arg
 
     # By value: the executors' Python need not have Prudent installed.
     register: Any = cloudpickle.register_pickle_by_value  # untyped in pyspark
-    for module in (optimisers, perceptron_group, perceptron_worker):
+    for module in (networks, perceptron_group, perceptron_worker):
         register(module)
     distributor = Distributor(num_processes=processes, local_mode=False, use_gpu=False)
     return distributor._train_on_dataframe(train_worker, frame, *args)
@@ -190,9 +169,7 @@ class _LineServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import itertools
 import json
 import os
 import sys
@@ -13,7 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from prudent.training.engines.optimisers import plain
+import numpy as np
+
+from prudent.training.engines.networks import NetworkTrainer, scaled_rows, sigmoid_network
 from prudent.training.engines.spark.perceptron_group import process_group
 
 PROGRESS = "prudent-progress "
@@ -78,13 +79,12 @@ def train_worker(
     _end_with_parent()
     torch.set_num_threads(1)
     with process_group(secret):
-        torch.manual_seed(seed)
-        network = _network(torch, layers)
+        network = sigmoid_network(torch, layers, np.random.default_rng(seed))
         for value in network.parameters():
             dist.broadcast(value.detach(), 0)
         rows, labels = _partition(torch)
-        rows = _scaled(torch, rows, mean, factor)
-        X = None if X is None else _scaled(torch, X, mean, factor)
+        rows = scaled_rows(torch, rows, mean, factor)
+        X = None if X is None else scaled_rows(torch, X, mean, factor)
 
         def report(done: float) -> None:
             if X is not None:
@@ -100,25 +100,8 @@ def train_worker(
         return [float(value) for value in torch.cat(parts).double()]
 
 
-def _network(torch: Any, layers: list[int]) -> Any:
-    parts: list[Any] = []
-    for width, following in itertools.pairwise(layers):
-        layer = torch.nn.Linear(width, following)
-        torch.nn.init.xavier_uniform_(layer.weight)
-        torch.nn.init.zeros_(layer.bias)
-        parts += [layer, torch.nn.Sigmoid()]
-    return torch.nn.Sequential(*parts[:-1])
-
-
-def _scaled(torch: Any, rows: Any, mean: Any, factor: Any) -> Any:
-    import numpy as np
-
-    return torch.from_numpy(((np.asarray(rows) - mean) * factor).astype(np.float32))
-
-
 def _partition(torch: Any) -> tuple[Any, Any]:
     """The rows that Spark left for this process."""
-    import numpy as np
     import pyarrow as pa
 
     with pa.OSFile(os.environ["SPARK_PARTITION_ARROW_DATA_FILE"]) as file:
@@ -142,13 +125,18 @@ def _train(
     report: Callable[[float], None],
     until_s: float,
 ) -> None:
-    loss_of = torch.nn.CrossEntropyLoss()
-    step = _stepper(torch, dist, network, loss_of, rows, labels, settings, seed)
+    def order(number: int) -> Any:
+        return torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed + number))
+
+    group = _TorchGroup(torch, dist)
+    trainer = NetworkTrainer(torch, network, rows, labels, settings, order, group)
     most, tol, last = int(settings["maxIter"]), float(settings["tol"]), float("inf")
     judged_s = time.monotonic()
     for epoch in range(most):
-        loss = step(epoch)
-        done = abs(last - loss) < tol or epoch + 1 == most or _time_is_up(torch, dist, until_s)
+        loss = trainer.run_pass(epoch)
+        # All must end at the same step: the time is up for all when it is for one.
+        late = until_s < float("inf") and group.most(float(time.monotonic() >= until_s)) > 0
+        done = abs(last - loss) < tol or epoch + 1 == most or late
         if dist.get_rank() == 0 and (done or time.monotonic() - judged_s > 0.5):
             judged_s = time.monotonic()
             report((epoch + 1) / most)
@@ -157,97 +145,36 @@ def _train(
         last = loss
 
 
-def _time_is_up(torch: Any, dist: Any, until_s: float) -> bool:
-    """Whether the time is up for one of the processes: all must end at the same step."""
-    if until_s == float("inf"):
-        return False
-    late = torch.tensor(float(time.monotonic() >= until_s))
-    dist.all_reduce(late, op=dist.ReduceOp.MAX)
-    return bool(late > 0)
+class _TorchGroup:
+    """Torch's process group; it averages gradients itself, for torch's own way loads its compiler first."""
 
+    def __init__(self, torch: Any, dist: Any) -> None:
+        self._torch, self._dist = torch, dist
+        self.size = int(dist.get_world_size())
 
-def _stepper(
-    torch: Any,
-    dist: Any,
-    network: Any,
-    loss_of: Any,
-    rows: Any,
-    labels: Any,
-    settings: Mapping[str, Any],
-    seed: int,
-) -> Any:
-    """A function that goes once through the data and answers the mean loss of all processes.
-
-    Gradients are averaged here: torch's own way to do so loads its compiler first.
-    """
-    rate, decay = float(settings["stepSize"]), float(settings.get("regParam", 0.0))
-    world, solver = dist.get_world_size(), settings.get("solver", "adam")
-
-    def mean(value: Any) -> Any:
-        dist.all_reduce(value)
-        return value / world
-
-    def average_gradients() -> None:
-        if world == 1:
+    def average_gradients(self, network: Any) -> None:
+        if self.size == 1:
             return
         gradients = [value.grad for value in network.parameters()]
-        every = torch.cat([gradient.reshape(-1) for gradient in gradients]) / world
-        dist.all_reduce(every)
-        parts = torch.split(every, [gradient.numel() for gradient in gradients])
+        every = self.mean(self._torch.cat([gradient.reshape(-1) for gradient in gradients]))
+        parts = self._torch.split(every, [gradient.numel() for gradient in gradients])
         for gradient, part in zip(gradients, parts, strict=True):
             gradient.copy_(part.reshape(gradient.shape))
 
-    if solver == "l-bfgs":
-        weights = list(network.parameters())
-        moved = plain(torch.optim.LBFGS)(weights, lr=1.0, max_iter=1, line_search_fn="strong_wolfe")
+    def mean(self, value: Any) -> Any:
+        self._dist.all_reduce(value)
+        return value / self.size
 
-        def closure() -> Any:
-            moved.zero_grad()
-            loss = loss_of(network(rows), labels)
-            loss = loss + 0.5 * decay * sum((p**2).sum() for p in network.parameters())
-            loss.backward()
-            average_gradients()
-            # The line search looks at the loss: every process must see the same one.
-            return mean(loss.detach().clone())
-
-        def whole(epoch: int) -> float:
-            with torch.no_grad():
-                return float(moved.step(closure))
-
-        return whole
-    made = torch.optim.Adam if solver == "adam" else torch.optim.SGD
-    moved = plain(made)(network.parameters(), lr=rate, weight_decay=decay)
-    share = max(1, int(settings["blockSize"]) // world)
-    most = torch.tensor(len(rows))
-    dist.all_reduce(most, op=dist.ReduceOp.MAX)
-    steps = -(-int(most) // share)
-
-    def once(epoch: int) -> float:
-        order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed + epoch))
-        total = torch.zeros(())
-        for number in range(steps):
-            # A process with a row less than others begins again: all must take part in every step.
-            places = torch.arange(number * share, (number + 1) * share)
-            places = places[places < int(most)] % len(rows)
-            chosen = order[places]
-            moved.zero_grad()
-            loss = loss_of(network(rows[chosen]), labels[chosen])
-            loss.backward()
-            average_gradients()
-            with torch.no_grad():
-                moved.step()
-            total += loss.detach()
-        return float(mean(total) / steps)
-
-    return once
+    def most(self, value: float) -> float:
+        largest = self._torch.tensor(value, dtype=self._torch.float64)
+        self._dist.all_reduce(largest, op=self._dist.ReduceOp.MAX)
+        return float(largest)
 
 
 def _report_progress(
     torch: Any, network: Any, X: Any, y: Any, classes: int, done: float, secret: bytes
 ) -> None:
     """Say how the rows set aside are classified so far, as counts by class."""
-    import numpy as np
-
     with torch.no_grad():
         predicted = network(X).argmax(1).numpy()
     counts = np.bincount(y * classes + predicted, minlength=classes * classes).reshape(classes, classes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,16 @@ from prudent.training.engines.fit_task import ReportProgress
 from prudent.training.engines.fitted_transforms import FittedTransform
 from prudent.training.engines.scoring import Scorer
 from prudent.training.engines.spark.boosting import BOOSTED, BoostingMonitor, grow, rounds, trim_to_best
-from prudent.training.engines.spark.dataset import LABEL, SparkDataset
+from prudent.training.engines.spark.dataset import LABEL, SparkDataset, moments
 from prudent.training.engines.spark.estimators import (
-    EstimatorSpec,
-    OneVsRestEstimator,
+    OF_TWO_CLASSES,
     estimator,
+    fit_one_vs_rest,
     takes_categories,
+    with_classes,
 )
 from prudent.training.engines.spark.features import SparkTransformFitter
+from prudent.training.engines.spark.fit_task import SparkFitTask
 from prudent.training.engines.spark.perceptron import PERCEPTRON, fit_perceptron
 
 _LINEAR = (
@@ -55,7 +57,7 @@ class FittedPipeline:
     @property
     def trees(self) -> int | None:
         """How many trees boosting ended with; None for other algorithms."""
-        models = self.model.models if type(self.model).__name__ == "OneVsRestModel" else [self.model]
+        models = _models_of(self.model)
         if not all(type(each).__name__ in BOOSTED for each in models):
             return None
         return round(float(np.mean([rounds(each) for each in models])))
@@ -63,12 +65,9 @@ class FittedPipeline:
     @property
     def importance(self) -> NDArray[np.float64] | None:
         """What each prepared feature weighs in the model; None where it does not say."""
-        model = self.model
-        name = type(model).__name__
-        if name == "OneVsRestModel":
-            weighed = [w for w in (_weights(each, self.spread) for each in model.models) if w is not None]
-            return np.asarray(np.sum(weighed, axis=0)) if weighed else None
-        return _weights(model, self.spread)
+        weighed = [_weights(each, self.spread) for each in _models_of(self.model)]
+        known = [weights for weights in weighed if weights is not None]
+        return np.asarray(np.sum(known, axis=0)) if known else None
 
 
 def fit(
@@ -98,79 +97,47 @@ def fit(
         categories = fitter.index(int(most)).categoryMaps
     stages, features = fitter.stages, fitter.output
     ready = fitter.rows.select(*([LABEL] if dataset.target is not None else []), features)
-    estimator_spec = EstimatorSpec(settings, features, scorer.classes, _seed(spec))
-    figures: dict[str, Any] = {}
-    iterative = algorithm(spec.algorithm).iterative
-    others = PipelineModel(stages).transform(held_out) if iterative and held_out is not None else None
-    if spec.algorithm == PERCEPTRON:
-        model = fit_perceptron(estimator_spec, ready, others, scorer, report, until_s)
-    elif iterative:
-        model, figures = _boosted(
-            estimator_spec,
-            spec.algorithm,
-            _with_classes(ready, scorer.classes),
-            others,
-            scorer,
-            report,
-            until_s,
-        )
-    else:
-        model = estimator(spec.algorithm, estimator_spec).fit(_with_classes(ready, scorer.classes))
-    spread = _spread(ready, features) if _has_weights(model) else None
+    others = None
+    if held_out is not None and algorithm(spec.algorithm).iterative:
+        others = PipelineModel(stages).transform(held_out)
+    task = SparkFitTask(
+        spec.algorithm, settings, ready, others, features, scorer, spec.fit_seed, report, until_s
+    )
+    model, figures = _fit_model(task)
+    has_weights = any(type(each).__name__ in _LINEAR for each in _models_of(model))
+    spread = moments(ready, features)[1] if has_weights else None
     pipeline = PipelineModel([*stages, model])
     return FittedPipeline(pipeline, model, tuple(fitter.transforms), features, categories, spread, figures)
 
 
-def _boosted(
-    estimator_spec: EstimatorSpec,
-    name: str,
-    rows: Any,
-    held_out: Any,
-    scorer: Scorer,
-    report: ReportProgress,
-    until_s: float,
-) -> tuple[Any, dict[str, Any]]:
+def _fit_model(task: SparkFitTask) -> tuple[Any, dict[str, Any]]:
+    """The model on prepared rows, and what a report draws of how it learnt."""
+    if task.algorithm == PERCEPTRON:
+        return fit_perceptron(task), {}
+    task = replace(task, rows=with_classes(task.rows, task.scorer.classes))
+    made = estimator(task)
+    if type(made).__name__ in OF_TWO_CLASSES and task.scorer.classes > 2:
+        return fit_one_vs_rest(task, made), {}
+    if algorithm(task.algorithm).iterative:
+        return _boosted(task, made)
+    return made.fit(task.rows), {}
+
+
+def _boosted(task: SparkFitTask, made: Any) -> tuple[Any, dict[str, Any]]:
     """Boosted trees, no more of them than do good on the held-out rows, and what a report draws of that."""
-    made = estimator(name, estimator_spec)
-    if isinstance(made, OneVsRestEstimator):
-        return made.fit(rows, held_out, until_s), {}
-    if estimator_spec.settings.get("lossType") == "absolute":
-        model = made.fit(rows)
-        return model if held_out is None else trim_to_best(model, held_out), {}
-    if held_out is None:
-        return grow(made, rows, estimator_spec.seed), {}
-    most = made.getMaxIter()
-    with BoostingMonitor(rows, held_out, estimator_spec.features, scorer, most, report, until_s) as monitor:
-        model = grow(made, rows, estimator_spec.seed, monitor)
+    if task.settings.get("lossType") == "absolute":
+        model = made.fit(task.rows)
+        return model if task.held_out is None else trim_to_best(model, task.held_out), {}
+    if task.held_out is None:
+        return grow(made, task.rows, task.seed), {}
+    with BoostingMonitor(task, made.getMaxIter()) as monitor:
+        model = grow(made, task.rows, task.seed, monitor)
         return model, learning_curve_figures(monitor.learning_curve())
 
 
-def _seed(spec: TrialSpec) -> int:
-    from prudent.core.seeds import rng_for
-
-    return int(rng_for(spec.seed, "fit", spec.algorithm).integers(2**31 - 1))
-
-
-def _with_classes(rows: Any, classes: int) -> Any:
-    """Tell Spark how many classes there are: a sub-sample may not show the last of them."""
-    if not classes:
-        return rows
-    from pyspark.sql import functions as sf
-
-    known = {"ml_attr": {"type": "nominal", "name": LABEL, "num_vals": classes}}
-    return rows.withColumn(LABEL, sf.col(LABEL).alias(LABEL, metadata=known))
-
-
-def _has_weights(model: Any) -> bool:
-    models = model.models if type(model).__name__ == "OneVsRestModel" else [model]
-    return any(type(each).__name__ in _LINEAR for each in models)
-
-
-def _spread(rows: Any, features: str) -> NDArray[np.float64]:
-    from pyspark.ml.stat import Summarizer
-    from pyspark.sql import functions as sf
-
-    return np.asarray(rows.agg(Summarizer.std(sf.col(features))).first()[0].toArray())
+def _models_of(model: Any) -> list[Any]:
+    """The model, or those of which there is one for each class."""
+    return list(model.models) if type(model).__name__ == "OneVsRestModel" else [model]
 
 
 def _weights(model: Any, spread: NDArray[np.float64] | None) -> NDArray[np.float64] | None:

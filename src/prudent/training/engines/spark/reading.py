@@ -15,15 +15,13 @@ from typing import Any
 import numpy as np
 
 from prudent.core.errors import BadInput, unknown
+from prudent.training.algorithms.algorithm import CLUSTERING, REGRESSION
 from prudent.training.data.dataset import CATEGORICAL, NUMERIC, Column
-from prudent.training.data.encoding import MOST_CATEGORIES
-from prudent.training.data.fetch import UNRESTRICTED, AccessPolicy
+from prudent.training.data.encoding import MOST_CATEGORIES, is_slip, slip
 from prudent.training.data.formats import CSV, LIBSVM, check_columns, format_of
-from prudent.training.data.reading import table_batches
+from prudent.training.data.reading import feature_names, table_batches
 from prudent.training.data.sources import local_parts
 from prudent.training.data.target import (
-    CLUSTERING,
-    REGRESSION,
     as_whole_numbers,
     class_target,
     raw_target,
@@ -66,17 +64,13 @@ class DatasetQuery:
 
 
 def read_dataset_into_spark(
-    spark: Any,
-    query: DatasetQuery,
-    work: Path,
-    policy: AccessPolicy = UNRESTRICTED,
-    parts: Sequence[Path] | None = None,
+    spark: Any, query: DatasetQuery, work: Path, parts: Sequence[Path] | None = None
 ) -> SparkDataset:
     """The data that a question names, cached in Spark; `parts` are its files if they were fetched before."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    parts = local_parts(query.path, work / "data", policy) if parts is None else list(parts)
+    parts = local_parts(query.path, work / "data") if parts is None else list(parts)
     kind = format_of(parts, query.format)
     read = _of_libsvm if kind == LIBSVM else _of_columns
     try:
@@ -103,7 +97,7 @@ def _of_columns(
     raw = read_columns(spark, parts, kind, query.known, work, lines)
     check_columns(len(raw.names), parts[0].name)
     target = target_name(raw.names, query.target, query.domain)
-    names = [name for name in _feature_names(raw.names, query) if name != target]
+    names = feature_names(raw.names, query.features, target)
     label = target if query.domain != CLUSTERING else None
     values = {name: f"v{place}" for place, name in enumerate(names)}
     _check_kinds(raw, [*names, *([label] if label is not None else [])])
@@ -136,13 +130,6 @@ def _selected_columns(raw: RawFrame, values: Mapping[str, str], label: str | Non
     """The columns that are used, cleaned, under names of ours; the target is `t`."""
     wanted = [_cleaned(raw, name).alias(value) for name, value in values.items()]
     return raw.frame.select(*wanted, *([_cleaned(raw, label).alias("t")] if label is not None else []))
-
-
-def _feature_names(names: Sequence[str], query: DatasetQuery) -> list[str]:
-    for feature in query.features or ():
-        if feature not in names:
-            raise unknown("feature", feature, names)
-    return list(dict.fromkeys(query.features)) if query.features is not None else list(names)
 
 
 def _cleaned(raw: RawFrame, name: str) -> Any:
@@ -182,7 +169,7 @@ def _check_usable(
                 "or leave them empty if they are missing."
             )
         odd = profile.present[name] - profile.numbers[name]
-        if kind == CSV and 0 < odd < 0.01 * profile.present[name] and profile.numbers[name] > 50:
+        if kind == CSV and is_slip(odd, profile.numbers[name], profile.present[name]):
             raise _mistyped_number(parts, kind, query, name)
 
 
@@ -193,10 +180,7 @@ def _mistyped_number(parts: Sequence[Path], kind: str, query: DatasetQuery, name
     for batch in table_batches(parts, kind, query.known, [name]):
         for place, word in enumerate(batch.columns[name].to_pylist()):
             if word is not None and not is_number(word.strip()):
-                return BadInput(
-                    f'{batch.where(place, name)}: "{word}" is not a number, but nearly all values of this '
-                    "column are; correct it, or leave it empty if the value is missing."
-                )
+                return slip(batch.where(place, name), word)
     return BadInput(f'The column "{name}" has a few values that are not numbers; correct them.')
 
 
@@ -326,7 +310,7 @@ def _of_libsvm(
         raise BadInput(f'"{query.path}" has no rows; give data with at least one row.')
     check_columns(first[FEATURES].size, parts[0].name)
     names = [f"f{number}" for number in range(1, first[FEATURES].size + 1)]
-    wanted = _feature_names(names, query)
+    wanted = feature_names(names, query.features, None)
     if wanted != names:
         slicer = VectorSlicer(
             inputCol=FEATURES, outputCol="s", indices=[names.index(name) for name in wanted]

@@ -74,13 +74,7 @@ class SparkRun:
         except BaseException as error:  # noqa: BLE001 - whatever goes wrong ends this trial only
             self._end(failure_reason(error))
             return
-        measures = {
-            "score": facts.score,
-            "value": facts.value,
-            "train_s": facts.train_s,
-            "predict_ms": facts.predict_ms,
-        }
-        self._measures = measures
+        self._measures = facts.measures
         self._end(None)
 
     def _report(self, score: float, done: float) -> None:

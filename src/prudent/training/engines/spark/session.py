@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from prudent.cloud.clusters.autoscaling import Autoscaler
@@ -13,6 +12,7 @@ from prudent.training.engines.engine import DataShape, TrialSpec
 from prudent.training.engines.spark.run import SparkRun
 from prudent.training.engines.spark.spark_session import stop_spark
 from prudent.training.engines.spark.trial import SparkTrialContext
+from prudent.training.models.description import data_description
 
 
 class SparkTrainingSession:
@@ -38,7 +38,8 @@ class SparkTrainingSession:
     @property
     def description(self) -> Mapping[str, Any]:
         """Columns with their categories, target and classes, as they stand in a model's description."""
-        return self._context.dataset.description
+        dataset = self._context.dataset
+        return data_description(dataset.columns, dataset.classes, dataset.target)
 
     def start(self, spec: TrialSpec) -> SparkRun:
         if self._cluster is not None and (trouble := self._cluster.trouble):
@@ -67,7 +68,5 @@ class SparkTrainingSession:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

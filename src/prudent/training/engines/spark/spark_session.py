@@ -132,19 +132,11 @@ def _start(
     from pyspark.sql import SparkSession
 
     work.mkdir(parents=True, exist_ok=True)
-    log = work / "spark.log"
-    settings = _settings(master, work)
-    if small:
-        settings |= _QUICK
-    home = java_home(work)
-    classes = spark_java.class_archive_path(home)
-    if classes is not None and not classes.exists():
-        _missing_archives.add(classes)
+    log, home = work / "spark.log", java_home(work)
     java = [_java_options(work, log), QUICK_JAVA if small else "", options.get(JAVA_OPTIONS, "")]
-    settings |= {
-        **options,
-        JAVA_OPTIONS: " ".join(filter(None, [*java, spark_java.class_archive_options(classes)])),
-    }
+    java.append(_class_archive_options(home))
+    quick = _QUICK if small else {}
+    settings = {**_settings(master, work), **quick, **options, JAVA_OPTIONS: " ".join(filter(None, java))}
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     own = {"JAVA_HOME": str(home), "PYSPARK_PYTHON": sys.executable, **environment}
     with _environment(own), _own_interrupt(), log.open("ab") as errors:
@@ -168,6 +160,14 @@ def _start(
                 raise RunFailed(f"Spark did not start at {master} ({said}); see {log}.") from error
             raise
     return spark
+
+
+def _class_archive_options(home: Path) -> str:
+    """What has Java use the classes that were kept for it; where there are none, they are made afterwards."""
+    classes = spark_java.class_archive_path(home)
+    if classes is not None and not classes.exists():
+        _missing_archives.add(classes)
+    return spark_java.class_archive_options(classes)
 
 
 def _secret(environment: Mapping[str, str]) -> dict[str, str]:

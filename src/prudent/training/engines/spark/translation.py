@@ -1,4 +1,4 @@
-"""Spark's models as those of the local engine, from their coefficients and trees: PMML is written from them.
+"""Spark's models as those of the local engine, from their coefficients and trees: what is exported.
 
 Asking Spark for a forest node by node takes a call each; its own writer for the driver's disk gives them in
 one file, at once and without a job on the cluster (so also where the cluster shares no disk with us).
@@ -10,15 +10,16 @@ import itertools
 import struct
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.training.engines.fitted_transforms import Affine, FittedTransform, Rescale
-from prudent.training.engines.local.learners.clusters import GaussianMixtureModel, KMeansModel
+from prudent.core.errors import RunFailed
+from prudent.training.engines.fit_task import FittedModel
+from prudent.training.engines.local.learners.clusters import GaussianMixtureModel, KMeansModel, unit_rows
 from prudent.training.engines.local.learners.generalized import GeneralizedLinearModel, family_of, link_of
 from prudent.training.engines.local.learners.linear import (
     BinaryLinearClassifier,
@@ -29,16 +30,18 @@ from prudent.training.engines.local.learners.linear import (
 from prudent.training.engines.local.learners.naive_bayes import GaussianNaiveBayes
 from prudent.training.engines.local.learners.perceptron import MultilayerPerceptron
 from prudent.training.engines.local.learners.solver import LinearFunction
-from prudent.training.engines.local.learners.tree_arrays import LEAF
-from prudent.training.engines.pmml.models import AveragedTrees, CategoricalTree, SummedTrees
+from prudent.training.engines.local.learners.tree_arrays import LEAF, AveragedTrees, SummedTrees, Tree
 
 Vector = NDArray[np.float64]
-_EPSILON = 2.220446049250313e-16  # Spark's own
+_EPSILON = 2.220446049250313e-16  # Spark's own, which it adds to densities
 Categories = Mapping[int, Mapping[float, int]]
 
 
-def as_local_model(model: Any, categories: Categories) -> Any:
-    """The model of the local engine, or its trees, that answers as Spark's does; else the model itself."""
+def as_local_model(model: Any, categories: Categories) -> FittedModel | AveragedTrees | SummedTrees:
+    """The model of the local engine, or its trees, that answers as Spark's does.
+
+    `categories` numbers the values of features that are categories, as Spark's trees ask for them.
+    """
     name = type(model).__name__
     if name == "OneVsRestModel":
         return _one_vs_rest(model.models, categories)
@@ -49,20 +52,9 @@ def as_local_model(model: Any, categories: Categories) -> Any:
         # Spark's margin is half the log-odds.
         grown = _weighted_trees(model, categories, 2.0 if classifies else 1.0)
         return SummedTrees([(0, tree) for tree in grown], np.zeros(1), classifies)
-    return _FORMS[name](model) if name in _FORMS else model
-
-
-def as_local_transforms(transforms: Sequence[FittedTransform]) -> list[FittedTransform]:
-    """The transforms, each in a form that the local engine has too."""
-    found: list[FittedTransform] = []
-    for transform in transforms:
-        if not isinstance(transform, Rescale):
-            found.append(transform)
-            continue
-        found.append(Affine(transform.shift, transform.factor))
-        if transform.offset.any():
-            found.append(Affine(-transform.offset, np.ones(len(transform.offset))))
-    return found
+    if name not in _FORMS:
+        raise RunFailed(f"There is no ONNX form of {name}; export the model in Spark's own format.")
+    return _FORMS[name](model)
 
 
 # Linear models
@@ -77,9 +69,12 @@ def _generalized(model: Any) -> GeneralizedLinearModel:
     power = float(model.getVariancePower()) if family == "tweedie" else 0.0
     raised = float(model.getLinkPower()) if model.isDefined("linkPower") else None
     link = str(model.getLink()).lower() if model.isDefined("link") else None
-    return GeneralizedLinearModel(
-        _linear_function(model), link_of(family, link, power, raised), family_of(family, power)
-    )
+    found = link_of(family, link, power, raised)
+    if family == "tweedie" and found.name.startswith("power"):
+        # A power of a negative number stays what it is; the local engine takes the least mean instead.
+        exponent = 1.0 / (1.0 - power if raised is None else raised)
+        found = replace(found, graph=lambda graph, raw: graph.add("Pow", raw, graph.constant(exponent)))
+    return GeneralizedLinearModel(_linear_function(model), found, family_of(family, power))
 
 
 def _logistic(model: Any) -> BinaryLinearClassifier | SoftmaxClassifier:
@@ -89,7 +84,7 @@ def _logistic(model: Any) -> BinaryLinearClassifier | SoftmaxClassifier:
     share = float(model.getThreshold())
     with np.errstate(divide="ignore"):
         return BinaryLinearClassifier(
-            linear, threshold=float(np.log(share) - np.log1p(-share)), logistic=True
+            linear, threshold=float(np.log(share) - np.log1p(-share)), probable=True
         )
 
 
@@ -132,13 +127,15 @@ def _network(model: Any) -> MultilayerPerceptron:
 
 
 def _k_means(model: Any) -> KMeansModel:
-    return KMeansModel(np.array(model.clusterCenters()), cosine=model.getDistanceMeasure() == "cosine")
+    centres, cosine = np.array(model.clusterCenters()), model.getDistanceMeasure() == "cosine"
+    return KMeansModel(unit_rows(centres) if cosine else centres, cosine)
 
 
 def _mixture(model: Any) -> GaussianMixtureModel:
     roots, constants = zip(*(root_of_inverse(each.cov.toArray()) for each in model.gaussians), strict=True)
     means = np.stack([each.mean.toArray() for each in model.gaussians])
-    return GaussianMixtureModel(means, np.stack(roots), np.log(np.array(model.weights)) + np.array(constants))
+    offsets = np.log(np.array(model.weights)) + np.array(constants)
+    return GaussianMixtureModel(means, np.stack(roots), offsets, least_density=_EPSILON)
 
 
 # Trees
@@ -151,15 +148,13 @@ def _averaged_trees(model: Any, name: str, categories: Categories) -> AveragedTr
     return AveragedTrees([_tree(nodes, classes, 1.0, categories) for nodes in trees], classifies)
 
 
-def _weighted_trees(model: Any, categories: Categories, factor: float) -> list[CategoricalTree]:
+def _weighted_trees(model: Any, categories: Categories, factor: float) -> list[Tree]:
     """The trees of boosting, each with its weight in its leaves."""
     pairs = zip(read_trees(model, True), model.treeWeights, strict=True)
     return [_tree(nodes, 0, float(weight) * factor, categories) for nodes, weight in pairs]
 
 
-def _tree(
-    nodes: Sequence[SparkTreeNode], classes: int, weight: float, categories: Categories
-) -> CategoricalTree:
+def _tree(nodes: Sequence[SparkTreeNode], classes: int, weight: float, categories: Categories) -> Tree:
     width = max(classes, 1)
     sets = {
         node.number: asked_values(node.feature, node.cut, node.categories, categories)
@@ -167,7 +162,7 @@ def _tree(
         if not node.is_leaf and node.categories >= 0
     }
     cuts = [node.cut[0] if not node.is_leaf and node.categories < 0 else 0.0 for node in nodes]
-    return CategoricalTree(
+    return Tree(
         feature=np.array([max(node.feature, 0) for node in nodes], dtype=np.int64),
         threshold=np.array(cuts, dtype=np.float64),
         left=_children([node.left for node in nodes]),
@@ -181,7 +176,7 @@ def _children(numbers: Sequence[int]) -> NDArray[np.int64]:
     return np.array([LEAF if number < 0 else number for number in numbers], dtype=np.int64)
 
 
-_FORMS: dict[str, Callable[[Any], Any]] = {
+_FORMS: dict[str, Callable[[Any], FittedModel]] = {
     "LinearRegressionModel": lambda model: LinearRegressor(_linear_function(model)),
     "GeneralizedLinearRegressionModel": _generalized,
     "LinearSVCModel": lambda model: BinaryLinearClassifier(

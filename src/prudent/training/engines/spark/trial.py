@@ -6,25 +6,21 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.core.errors import RunFailed
 from prudent.training.algorithms.algorithm import CLUSTERING
 from prudent.training.algorithms.registry import algorithm
+from prudent.training.engines.delivery import TrainedPipeline, deliver, mean_value
 from prudent.training.engines.engine import ModelFacts, TrialSpec
 from prudent.training.engines.figures import importance_figure
 from prudent.training.engines.fit_task import ReportProgress, fold_progress, unreported
-from prudent.training.engines.model_files import PMML, SPARKS_OWN, library_versions, write_facts, write_model
-from prudent.training.engines.onnx_export import (
-    ExportCheck,
-    GraphOutputs,
-    OnnxGraph,
-    check_export,
-    export_pipeline,
-)
+from prudent.training.engines.model_files import library_versions
+from prudent.training.engines.onnx_export import ExportCheck, check_export
 from prudent.training.engines.spark.dataset import ROW, SparkDataset, SparkSplit
 from prudent.training.engines.spark.evaluation import (
     MOST_CELLS,
@@ -34,9 +30,9 @@ from prudent.training.engines.spark.evaluation import (
     can_collect,
     collect_predictions,
 )
-from prudent.training.engines.spark.onnx_models import model_answer
 from prudent.training.engines.spark.perceptron import PERCEPTRON
 from prudent.training.engines.spark.pipeline import FittedPipeline, fit
+from prudent.training.engines.spark.translation import as_local_model
 
 _SAMPLE = 10_000
 _TIE = 1e-6  # ONNX sums trees in single precision
@@ -62,51 +58,47 @@ def train(context: SparkTrialContext, spec: TrialSpec, report: ReportProgress) -
     began_s = time.perf_counter()
     until_s = math.inf if spec.soft_s is None else time.monotonic() + spec.soft_s
     measured, results, predictions, tree_counts = _folds(context, spec, settings, report, until_s)
-    value = _mean(results)
-    if not np.isfinite(value):
-        raise RunFailed(f"The {scorer.metric} is {value}; try a smaller step or a larger regParam.")
+    value = mean_value(scorer, [result.value for result in results])
     fitted = measured
     if split.folds > 1:
         final = _final(settings, tree_counts)
         fitted = fit(spec, final, split.train(None, spec.fraction), None, dataset, scorer, unreported)
-    train_s = time.perf_counter() - began_s
-    model = export_pipeline_of(fitted, len(dataset.columns))
-    if predictions is None or split.folds > 1:
-        predictions = collect_predictions(fitted.predict(_sampled_rows(context)), dataset)
-    found = compare_export(model, predictions)
-    other, notes = _pmml(fitted, dataset) if context.pmml else (None, ())
+    library = "torch" if spec.algorithm == PERCEPTRON else None
     facts = ModelFacts(
         metric=scorer.metric,
         value=value,
         score=scorer.to_score(value),
-        train_s=train_s,
-        predict_ms=found.predict_ms,
-        export_difference=found.difference,
+        train_s=time.perf_counter() - began_s,
+        predict_ms=0.0,
+        export_difference=None,
         rows_trained=split.size(0 if split.folds == 1 else None, spec.fraction),
         rows_validated=sum(result.rows for result in results),
-        versions=library_versions("torch" if spec.algorithm == PERCEPTRON else None)
-        | library_versions("pyspark"),
-        extra_files=(*([] if other is None else [PMML]), *([SPARKS_OWN] if context.own_form else [])),
-        notes=notes,
+        versions=library_versions(library) | library_versions("pyspark"),
         picture={**results[-1].figures, **measured.figures, **_importance(measured, dataset)},
     )
-    write_model(spec.folder, model, other)
-    if context.own_form:  # Spark's own form; the facts come after it
-        fitted.pipeline.write().overwrite().save((spec.folder / SPARKS_OWN).resolve().as_uri())
-    write_facts(spec.folder, facts)
-    return facts
+    if predictions is None or split.folds > 1:
+        predictions = collect_predictions(fitted.predict(_sampled_rows(context)), dataset)
+    return deliver(
+        trained_pipeline(fitted, dataset),
+        facts,
+        spec.folder,
+        partial(compare_export, predictions),
+        context.pmml,
+        partial(_write_own_form, fitted) if context.own_form else None,
+    )
 
 
-def export_pipeline_of(fitted: FittedPipeline, columns: int) -> bytes:
-    """Spark's whole pipeline as an ONNX file."""
-
-    def add_model(graph: OnnxGraph, rows: str) -> GraphOutputs:
-        return model_answer(fitted.model, graph, rows, fitted.categories)
-
-    return export_pipeline(fitted.transforms, add_model, columns)
+def trained_pipeline(fitted: FittedPipeline, dataset: SparkDataset) -> TrainedPipeline:
+    """What Spark has fitted in the form that is exported."""
+    model = as_local_model(fitted.model, fitted.categories)
+    return TrainedPipeline(model, fitted.transforms, dataset.columns, dataset.target, dataset.classes)
 
 
-def compare_export(onnx: bytes, predictions: CollectedPredictions) -> ExportCheck:
+def _write_own_form(fitted: FittedPipeline, folder: Path) -> None:
+    fitted.pipeline.write().overwrite().save(folder.resolve().as_uri())
+
+
+def compare_export(predictions: CollectedPredictions, onnx: bytes) -> ExportCheck:
     """The exported model beside what Spark predicted."""
     expected = predictions.predicted, predictions.probabilities
     return check_export(onnx, predictions.raw, lambda: expected, ties=_ties(predictions))
@@ -147,17 +139,16 @@ def _folds(
         else:
             results.append(scorer.of_frame(predicted, fitted.features))
         if fold + 1 < split.folds:
-            report(scorer.to_score(_mean(results)), (fold + 1) / split.folds)
+            report(
+                scorer.to_score(float(np.mean([result.value for result in results]))),
+                (fold + 1) / split.folds,
+            )
     return fitted, results, predictions, tree_counts
 
 
 def _final(settings: Mapping[str, Any], tree_counts: list[int]) -> Mapping[str, Any]:
     """Settings of the final fit: it has no rows to find out how many trees are enough, but the folds did."""
     return {**settings, "maxIter": round(float(np.mean(tree_counts)))} if tree_counts else settings
-
-
-def _mean(results: list[ValidationResult]) -> float:
-    return float(np.mean([result.value for result in results]))
 
 
 def _sampled_rows(context: SparkTrialContext) -> Any:
@@ -170,13 +161,3 @@ def _importance(fitted: FittedPipeline, dataset: SparkDataset) -> dict[str, Any]
     if fitted.importance is None:
         return {}
     return importance_figure(fitted.importance, fitted.transforms, [each.name for each in dataset.columns])
-
-
-def _pmml(fitted: FittedPipeline, dataset: SparkDataset) -> tuple[bytes | None, tuple[str, ...]]:
-    from prudent.training.engines.pmml.document import document_or_note
-    from prudent.training.engines.spark.translation import as_local_model, as_local_transforms
-
-    model = as_local_model(fitted.model, fitted.categories)
-    return document_or_note(
-        model, as_local_transforms(fitted.transforms), dataset.columns, dataset.target, dataset.classes
-    )

@@ -126,7 +126,7 @@ def test_boosting_stops_when_nothing_improves_and_keeps_the_best(data_for, fit_t
     learning_curve = model.learning_curve
     assert "no better" in learning_curve.stop_reason
     assert learning_curve.step[-1] < 400
-    assert len(model.trees) == learning_curve.best_step
+    assert len(model.exported.trees) == learning_curve.best_step
     assert score(model, fit_task) == pytest.approx(max(learning_curve.validation))
     assert told
     assert told[-1][0] <= max(learning_curve.validation)

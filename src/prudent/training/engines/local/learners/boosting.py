@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from prudent.core.seeds import rng_for
 from prudent.training.algorithms.algorithm import CLASSIFICATION
 from prudent.training.data.dataset import Matrix
 from prudent.training.engines.fit_task import EarlyStopping, FitTask, LearningCurve
-from prudent.training.engines.local.learners.linear import sigmoid, softmax
-from prudent.training.engines.local.learners.tree_arrays import LEAF, Tree, sum_of_trees
+from prudent.training.engines.local.learners.scored_classes import sigmoid, softmax
+from prudent.training.engines.local.learners.tree_arrays import LEAF, SummedTrees, Tree
 from prudent.training.engines.local.learners.trees import features_tried
 from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph
 
@@ -26,26 +26,21 @@ _TRAIN_SAMPLE = 10_000  # training rows that are scored after every round
 
 @dataclass(frozen=True, eq=False)
 class BoostedTrees:
-    """A sum of trees for each output: a value, the log-odds of the second class, or a score for each class.
+    """A sum of trees, as it is exported, and the estimator that predicts with it here."""
 
-    `trees` are with the number of the output that each adds to.
-    """
-
-    trees: tuple[tuple[int, Tree], ...]
-    base: NDArray[np.float64]
+    exported: SummedTrees
     estimator: Any
     outputs: NDArray[np.int64]
     """Which outputs the estimator's own are."""
-    classifies: bool
     importance: NDArray[np.float64] | None = None
     learning_curve: LearningCurve | None = None
 
     def predict(self, X: Matrix) -> NDArray[Any]:
         raw = self._raw(X)
-        return _classes(raw) if self.classifies else raw[:, 0]
+        return _classes(raw) if self.exported.classifies else raw[:, 0]
 
     def probabilities(self, X: Matrix) -> NDArray[np.float64] | None:
-        if not self.classifies:
+        if not self.exported.classifies:
             return None
         raw = self._raw(X)
         if raw.shape[1] > 1:
@@ -54,22 +49,13 @@ class BoostedTrees:
         return np.concatenate([1.0 - second, second], axis=1)
 
     def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
-        outputs = len(self.base)
-        trees = [_for_output(tree, number, outputs) for number, tree in self.trees] or [_empty_tree(outputs)]
-        raw = sum_of_trees(graph, rows, trees, self.base.tolist())
-        if not self.classifies:
-            return GraphOutputs(graph.flatten(raw), is_integer=False)
-        if outputs > 1:
-            return GraphOutputs(graph.argmax(raw), graph.add("Softmax", raw, axis=1))
-        second = graph.add("Sigmoid", raw)
-        side = graph.flatten(graph.add("Greater", raw, graph.constant(0.0, np.float32)))
-        first = graph.add("Sub", graph.constant(1.0, np.float32), second)
-        return GraphOutputs(side, graph.add("Concat", first, second, axis=1))
+        return self.exported.graph(graph, rows)
 
     def _raw(self, X: Matrix) -> NDArray[np.float64]:
-        raw = np.tile(self.base, (len(X), 1))
-        if self.trees:
-            found = self.estimator.decision_function(X) if self.classifies else self.estimator.predict(X)
+        raw = np.tile(self.exported.base, (len(X), 1))
+        if self.exported.trees:
+            estimator = self.estimator
+            found = estimator.decision_function(X) if self.exported.classifies else estimator.predict(X)
             raw[:, self.outputs] = np.asarray(found).reshape(len(X), -1)
         return raw
 
@@ -86,19 +72,20 @@ def boosted_trees(fit_task: FitTask, params: Mapping[str, Any]) -> BoostedTrees:
     if (classifies and len(present) == 1) or rounds == 0:
         if not classifies:
             base = np.array([float(np.mean(y))])
-        return BoostedTrees((), base, None, outputs, classifies)
+        return BoostedTrees(SummedTrees((), base, classifies), None, outputs)
     estimator, stopping = _fit_estimator(fit_task, params, classifies, rounds, outputs, base)
     base[outputs] = np.asarray(estimator._baseline_prediction).ravel()
     if stopping is not None:
         del estimator._predictors[max(stopping.best_step, 1) :]
-    trees = [
+    trees = tuple(
         (int(outputs[number]), _as_tree(one.nodes))
         for of_round in estimator._predictors
         for number, one in enumerate(of_round)
-    ]
+    )
     learning_curve = None if stopping is None else stopping.learning_curve()
     importance = _gains(estimator, fit_task.rows.X.shape[1])
-    return BoostedTrees(tuple(trees), base, estimator, outputs, classifies, importance, learning_curve)
+    exported = SummedTrees(trees, base, classifies)
+    return BoostedTrees(exported, estimator, outputs, importance, learning_curve)
 
 
 def _fit_estimator(
@@ -142,7 +129,7 @@ def monitored_estimator(classifies: bool) -> Any:
 
     kind: Any = HistGradientBoostingClassifier if classifies else HistGradientBoostingRegressor
 
-    class BoostingMonitor(kind):  # type: ignore[misc]
+    class MonitoredEstimator(kind):  # type: ignore[misc]
         monitor: Any = None
 
         def _check_early_stopping_loss(
@@ -151,7 +138,7 @@ def monitored_estimator(classifies: bool) -> Any:
             rounds = len(self._predictors)
             return bool(rounds and self.monitor(raw_predictions, raw_predictions_val))
 
-    return BoostingMonitor
+    return MonitoredEstimator
 
 
 def _monitor_of(
@@ -264,16 +251,3 @@ def _as_tree(nodes: Any) -> Tree:
         right=np.where(is_leaf, LEAF, nodes["right"].astype(np.int64)),
         values=np.asarray(nodes["value"])[:, None],
     )
-
-
-def _for_output(tree: Tree, output: int, outputs: int) -> Tree:
-    """A tree that adds to one of several outputs."""
-    values = np.zeros((len(tree.values), outputs))
-    values[:, output] = tree.values[:, 0]
-    return replace(tree, values=values)
-
-
-def _empty_tree(outputs: int) -> Tree:
-    """A tree of one leaf that adds nothing: the operator wants at least one."""
-    leaf, zero = np.full(1, LEAF), np.zeros(1, dtype=np.int64)
-    return Tree(zero, np.zeros(1), leaf, leaf, np.zeros((1, outputs)))

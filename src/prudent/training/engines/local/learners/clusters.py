@@ -13,7 +13,7 @@ from prudent.core.errors import BadInput
 from prudent.core.seeds import rng_for
 from prudent.training.data.dataset import Matrix
 from prudent.training.engines.fit_task import FitTask, LearningCurve
-from prudent.training.engines.local.learners.linear import softmax
+from prudent.training.engines.local.learners.scored_classes import ScoredClasses
 from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph
 
 Vector = NDArray[np.float64]
@@ -51,22 +51,29 @@ class KMeansModel:
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianMixtureModel:
-    """Normal distributions that overlap: (k, features) means, (k, features, features) whitening matrices."""
+class GaussianMixtureModel(ScoredClasses):
+    """Normal distributions that overlap: (k, features) means, (k, features, features) whitening matrices.
+
+    `least_density` is added to each; in Spark's it makes a row that is far from all belong to none more.
+    """
 
     means: Vector
     whitening: Vector
     offsets: Vector
     importance: NDArray[np.float64] | None = None
     learning_curve: LearningCurve | None = None
+    least_density: float = 0.0
 
-    def predict(self, X: Matrix) -> NDArray[Any]:
-        return np.asarray(self._raw(X).argmax(axis=1))
+    def scores(self, X: Matrix) -> Vector:
+        raw = np.empty((len(X), len(self.means)))
+        for number, (mean, turn) in enumerate(zip(self.means, self.whitening, strict=True)):
+            for start in range(0, len(X), _CHUNK):
+                white = (X[start : start + _CHUNK] - mean) @ turn
+                raw[start : start + _CHUNK, number] = -0.5 * np.einsum("ij,ij->i", white, white)
+        raw += self.offsets
+        return np.asarray(np.log(np.exp(raw) + self.least_density)) if self.least_density else raw
 
-    def probabilities(self, X: Matrix) -> NDArray[np.float64]:
-        return softmax(self._raw(X))
-
-    def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
+    def scores_graph(self, graph: OnnxGraph, rows: str) -> str:
         # (1, rows, features) @ (k, features, features), less the means turned likewise.
         wide = graph.add("Unsqueeze", graph.to_double(rows), graph.constant([0], np.int64))
         away = graph.add("Sub", wide, graph.constant(self.means[:, None, :]))
@@ -75,15 +82,9 @@ class GaussianMixtureModel:
         squares = graph.add("ReduceSum", squares, graph.constant([2], np.int64), keepdims=0)
         halves = graph.add("Mul", graph.add("Transpose", squares, perm=[1, 0]), graph.constant(-0.5))
         raw = graph.add("Add", halves, graph.constant(self.offsets))
-        return GraphOutputs(graph.argmax(raw), graph.add("Softmax", raw, axis=1))
-
-    def _raw(self, X: Matrix) -> Vector:
-        raw = np.empty((len(X), len(self.means)))
-        for number, (mean, turn) in enumerate(zip(self.means, self.whitening, strict=True)):
-            for start in range(0, len(X), _CHUNK):
-                white = (X[start : start + _CHUNK] - mean) @ turn
-                raw[start : start + _CHUNK, number] = -0.5 * np.einsum("ij,ij->i", white, white)
-        return raw + self.offsets
+        if not self.least_density:
+            return raw
+        return graph.add("Log", graph.add("Add", graph.add("Exp", raw), graph.constant(self.least_density)))
 
 
 def k_means(fit_task: FitTask, params: Mapping[str, Any]) -> KMeansModel:

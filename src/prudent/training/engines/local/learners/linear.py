@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from prudent.core.errors import BadInput
 from prudent.training.data.dataset import Matrix
 from prudent.training.engines.fit_task import FitTask, LearningCurve
+from prudent.training.engines.local.learners.scored_classes import ScoredClasses, sigmoid
 from prudent.training.engines.local.learners.solver import (
     ElasticNetPenalty,
     LinearFunction,
@@ -48,18 +49,20 @@ class LinearRegressor(LinearModel):
         return GraphOutputs(graph.flatten(raw), is_integer=False)
 
 
-class SoftmaxClassifier(LinearModel):
+class SoftmaxClassifier(LinearModel, ScoredClasses):
     """Predicts the likeliest of several classes."""
 
-    def predict(self, X: Matrix) -> NDArray[Any]:
-        return np.asarray(self.linear.apply(X).argmax(axis=1))
+    def scores(self, X: Matrix) -> Vector:
+        return self.linear.apply(X)
 
-    def probabilities(self, X: Matrix) -> NDArray[np.float64]:
-        return softmax(self.linear.apply(X))
+    def scores_graph(self, graph: OnnxGraph, rows: str) -> str:
+        return graph.affine(rows, self.linear.weights, self.linear.intercepts)
 
-    def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
-        raw = graph.affine(rows, self.linear.weights, self.linear.intercepts)
-        return GraphOutputs(graph.argmax(raw), graph.add("Softmax", raw, axis=1))
+
+class OneVsRest(SoftmaxClassifier):
+    """Predicts the class with the highest of its linear functions; it has no probabilities."""
+
+    probable = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,38 +70,21 @@ class BinaryLinearClassifier(LinearModel):
     """Predicts the second of two classes where the raw output is above a threshold."""
 
     threshold: float = 0.0
-    logistic: bool = False
+    probable: bool = False
+    """Whether the raw output is the logarithm of the odds."""
 
     def predict(self, X: Matrix) -> NDArray[Any]:
         return (self.linear.apply(X)[:, 0] > self.threshold).astype(np.int64)
 
     def probabilities(self, X: Matrix) -> NDArray[np.float64] | None:
-        if not self.logistic:
+        if not self.probable:
             return None
         second = sigmoid(self.linear.apply(X)[:, 0])
         return np.stack([1.0 - second, second], axis=1)
 
     def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
         raw = graph.affine(rows, self.linear.weights, self.linear.intercepts)
-        side = graph.flatten(graph.add("Greater", raw, graph.constant(self.threshold)))
-        if not self.logistic:
-            return GraphOutputs(side)
-        second = graph.add("Sigmoid", raw)
-        first = graph.add("Sub", graph.constant(1.0), second)
-        return GraphOutputs(side, graph.add("Concat", first, second, axis=1))
-
-
-class OneVsRest(LinearModel):
-    """Predicts the class with the highest of its linear functions; it has no probabilities."""
-
-    def predict(self, X: Matrix) -> NDArray[Any]:
-        return np.asarray(self.linear.apply(X).argmax(axis=1))
-
-    def probabilities(self, X: Matrix) -> None:
-        return None
-
-    def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
-        return GraphOutputs(graph.argmax(graph.affine(rows, self.linear.weights, self.linear.intercepts)))
+        return graph.second_class(raw, self.threshold, self.probable)
 
 
 def linear_regression(fit_task: FitTask, params: Mapping[str, Any]) -> LinearRegressor:
@@ -174,7 +160,7 @@ def logistic_regression(fit_task: FitTask, params: Mapping[str, Any]) -> BinaryL
     linear, importance = _fit(fit_task, params, loss, np.array([np.log(share / (1 - share))]))
     with np.errstate(divide="ignore"):  # at 0 and 1 it is infinite, and the answer always the same
         threshold = float(np.log(params["threshold"]) - np.log1p(-params["threshold"]))
-    return BinaryLinearClassifier(linear, importance, threshold=threshold, logistic=True)
+    return BinaryLinearClassifier(linear, importance, threshold=threshold, probable=True)
 
 
 def multinomial_regression(fit_task: FitTask, params: Mapping[str, Any]) -> SoftmaxClassifier:
@@ -253,14 +239,3 @@ def two_classes(fit_task: FitTask) -> None:
         raise BadInput(
             f"It tells two classes apart, and the data have {fit_task.classes}; use another algorithm."
         )
-
-
-def sigmoid(raw: Vector) -> Vector:
-    from scipy.special import expit
-
-    return np.asarray(expit(raw))
-
-
-def softmax(raw: Vector) -> Vector:
-    weights = np.exp(raw - raw.max(axis=1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))

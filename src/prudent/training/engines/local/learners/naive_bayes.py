@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from prudent.core.errors import BadInput
 from prudent.training.data.dataset import Matrix
 from prudent.training.engines.fit_task import FitTask, LearningCurve
-from prudent.training.engines.local.learners.linear import SoftmaxClassifier, softmax
+from prudent.training.engines.local.learners.linear import SoftmaxClassifier
+from prudent.training.engines.local.learners.scored_classes import ScoredClasses
 from prudent.training.engines.local.learners.solver import LinearFunction
-from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph
+from prudent.training.engines.onnx_export import OnnxGraph
 
 Vector = NDArray[np.float64]
 _LEAST_SPREAD = 1e-9  # of the largest variance, added to all: a constant feature must not decide everything
@@ -22,7 +23,7 @@ _CHUNK = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianNaiveBayes:
+class GaussianNaiveBayes(ScoredClasses):
     """A normal distribution for each feature and class."""
 
     means: Vector
@@ -31,31 +32,24 @@ class GaussianNaiveBayes:
     importance: NDArray[np.float64] | None = None
     learning_curve: LearningCurve | None = None
 
-    def predict(self, X: Matrix) -> NDArray[Any]:
-        return np.asarray(self._raw(X).argmax(axis=1))
+    @property
+    def offsets(self) -> Vector:
+        return np.asarray(self.priors - 0.5 * np.log(2 * np.pi * self.variances).sum(axis=1))
 
-    def probabilities(self, X: Matrix) -> NDArray[np.float64]:
-        return softmax(self._raw(X))
+    def scores(self, X: Matrix) -> Vector:
+        raw = np.empty((len(X), len(self.priors)))
+        for start in range(0, len(X), _CHUNK):
+            away = X[start : start + _CHUNK, None, :] - self.means
+            raw[start : start + _CHUNK] = (-0.5 * away**2 / self.variances).sum(axis=2)
+        return raw + self.offsets
 
-    def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
+    def scores_graph(self, graph: OnnxGraph, rows: str) -> str:
         # (rows, 1, features) against (classes, features): no squares that cancel each other.
         wide = graph.add("Unsqueeze", graph.to_double(rows), graph.constant([1], np.int64))
         away = graph.add("Sub", wide, graph.constant(self.means))
         scaled = graph.add("Mul", graph.add("Mul", away, away), graph.constant(-0.5 / self.variances))
         total = graph.add("ReduceSum", scaled, graph.constant([2], np.int64), keepdims=0)
-        raw = graph.add("Add", total, graph.constant(self._offsets))
-        return GraphOutputs(graph.argmax(raw), graph.add("Softmax", raw, axis=1))
-
-    @property
-    def _offsets(self) -> Vector:
-        return np.asarray(self.priors - 0.5 * np.log(2 * np.pi * self.variances).sum(axis=1))
-
-    def _raw(self, X: Matrix) -> Vector:
-        raw = np.empty((len(X), len(self.priors)))
-        for start in range(0, len(X), _CHUNK):
-            away = X[start : start + _CHUNK, None, :] - self.means
-            raw[start : start + _CHUNK] = (-0.5 * away**2 / self.variances).sum(axis=2)
-        return raw + self._offsets
+        return graph.add("Add", total, graph.constant(self.offsets))
 
 
 def naive_bayes(fit_task: FitTask, params: Mapping[str, Any]) -> SoftmaxClassifier | GaussianNaiveBayes:

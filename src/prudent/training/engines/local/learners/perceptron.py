@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,36 +14,29 @@ from prudent.core.seeds import rng_for
 from prudent.training.data.dataset import Matrix
 from prudent.training.engines.fit_task import EarlyStopping, FitTask, LearningCurve
 from prudent.training.engines.local.column_statistics import mean_and_deviation
-from prudent.training.engines.local.learners.linear import sigmoid, softmax
+from prudent.training.engines.local.learners.scored_classes import ScoredClasses, sigmoid
 from prudent.training.engines.local.learners.solver import LinearFunction
-from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph
-from prudent.training.engines.optimisers import plain
+from prudent.training.engines.networks import (
+    NetworkTrainer,
+    SingleProcess,
+    scaled_rows,
+    sigmoid_network,
+)
+from prudent.training.engines.onnx_export import OnnxGraph
 
 _CHUNK = 1 << 14
 _TRAIN_SAMPLE = 2_000  # training rows that are scored after every step
 
 
 @dataclass(frozen=True, eq=False)
-class MultilayerPerceptron:
+class MultilayerPerceptron(ScoredClasses):
     """Linear functions with sigmoids between them."""
 
     layers: tuple[LinearFunction, ...]
     importance: NDArray[np.float64] | None = None
     learning_curve: LearningCurve | None = None
 
-    def predict(self, X: Matrix) -> NDArray[Any]:
-        return np.asarray(self._raw(X).argmax(axis=1))
-
-    def probabilities(self, X: Matrix) -> NDArray[np.float64]:
-        return softmax(self._raw(X))
-
-    def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
-        for layer in self.layers[:-1]:
-            rows = graph.add("Sigmoid", graph.affine(rows, layer.weights, layer.intercepts))
-        raw = graph.affine(rows, self.layers[-1].weights, self.layers[-1].intercepts)
-        return GraphOutputs(graph.argmax(raw), graph.add("Softmax", raw, axis=1))
-
-    def _raw(self, X: Matrix) -> NDArray[np.float64]:
+    def scores(self, X: Matrix) -> NDArray[np.float64]:
         raw = np.empty((len(X), len(self.layers[-1].intercepts)))
         for start in range(0, len(X), _CHUNK):
             part: NDArray[Any] = X[start : start + _CHUNK]
@@ -52,6 +44,11 @@ class MultilayerPerceptron:
                 part = sigmoid(layer.apply(part))
             raw[start : start + _CHUNK] = self.layers[-1].apply(part)
         return raw
+
+    def scores_graph(self, graph: OnnxGraph, rows: str) -> str:
+        for layer in self.layers[:-1]:
+            rows = graph.add("Sigmoid", graph.affine(rows, layer.weights, layer.intercepts))
+        return graph.affine(rows, self.layers[-1].weights, self.layers[-1].intercepts)
 
 
 def perceptron(fit_task: FitTask, params: Mapping[str, Any]) -> MultilayerPerceptron:
@@ -64,7 +61,7 @@ def perceptron(fit_task: FitTask, params: Mapping[str, Any]) -> MultilayerPercep
     mean, spread = mean_and_deviation(fit_task.rows.X)
     factor = 1.0 / np.where(spread > 0, spread, 1.0)
     widths = layer_widths(params, fit_task.rows.X.shape[1], fit_task.classes)
-    network = _network(torch, widths, rng_for(fit_task.seed, "weights"))
+    network = sigmoid_network(torch, widths, rng_for(fit_task.seed, "weights"))
     trainer = PerceptronTrainer(torch, network, fit_task, params, mean, factor)
     learning_curve = trainer.train()
     layers = [_linear_of(layer) for layer in network if hasattr(layer, "weight")]
@@ -94,7 +91,7 @@ def layer_widths(params: Mapping[str, Any], features: int, classes: int) -> list
 
 
 class PerceptronTrainer:
-    """Moves a network's weights, one pass over the rows at a time, and scores it after each."""
+    """Trains a network pass by pass, and scores it after each."""
 
     def __init__(
         self,
@@ -109,20 +106,24 @@ class PerceptronTrainer:
         self._network = network
         self._fit_task = fit_task
         self._params = params
-        self._rows = self._scaled(fit_task.rows.X, mean, factor)
-        self._labels = torch.from_numpy(fit_task.rows.target.astype(np.int64))
-        self._loss_of = torch.nn.CrossEntropyLoss()
+        self._rows = scaled_rows(torch, fit_task.rows.X, mean, factor)
         held_out = fit_task.held_out
-        self._held_out = None if held_out is None else self._scaled(held_out.X, mean, factor)
-        self._order = rng_for(fit_task.seed, "order of rows")
+        self._held_out = None if held_out is None else scaled_rows(torch, held_out.X, mean, factor)
+        labels = torch.from_numpy(fit_task.rows.target.astype(np.int64))
+        rng = rng_for(fit_task.seed, "order of rows")
+
+        def order(number: int) -> Any:
+            return torch.from_numpy(rng.permutation(len(labels)))
+
+        self._trainer = NetworkTrainer(torch, network, self._rows, labels, params, order, SingleProcess())
 
     def train(self) -> LearningCurve | None:
         """Until nothing gets better, or `maxIter` passes are made; how it went, if rows were held out."""
         steps = self._params["maxIter"] if self._fit_task.iterations is None else self._fit_task.iterations
         stopping = None if self._held_out is None else EarlyStopping(self._fit_task, max(steps, 1))
-        forward, last, best = self._step_function(), np.inf, None
-        for _ in range(steps):
-            loss = forward()
+        last, best = np.inf, None
+        for number in range(steps):
+            loss = self._trainer.run_pass(number)
             if not np.isfinite(loss):
                 raise RunFailed("The weights grew without bounds; set a smaller stepSize.")
             stop = stopping is not None and self._evaluate(stopping)
@@ -137,72 +138,15 @@ class PerceptronTrainer:
                     value.copy_(kept)
         return None if stopping is None else stopping.learning_curve()
 
-    def _step_function(self) -> Callable[[], float]:
-        """A function that goes once through the rows and answers the mean loss."""
-        torch, params = self._torch, self._params
-        weights = list(self._network.parameters())
-        if params["solver"] == "l-bfgs":
-            optimiser = plain(torch.optim.LBFGS)(weights, lr=1.0, max_iter=1, line_search_fn="strong_wolfe")
-            return lambda: self._full_batch_step(optimiser)
-        kind = torch.optim.Adam if params["solver"] == "adam" else torch.optim.SGD
-        optimiser = plain(kind)(weights, lr=params["stepSize"], weight_decay=params["regParam"])
-        return lambda: self._epoch(optimiser)
-
-    def _epoch(self, optimiser: Any) -> float:
-        rows, size = len(self._rows), self._params["blockSize"]
-        order = self._torch.from_numpy(self._order.permutation(rows))
-        total = 0.0
-        for start in range(0, rows, size):
-            block = order[start : start + size]
-            optimiser.zero_grad()
-            loss = self._loss_of(self._network(self._rows[block]), self._labels[block])
-            loss.backward()
-            with self._torch.no_grad():
-                optimiser.step()
-            total += float(loss.detach()) * len(block)
-        return total / rows
-
-    def _full_batch_step(self, optimiser: Any) -> float:
-        with self._torch.no_grad():
-            return float(optimiser.step(lambda: self._full_batch_loss(optimiser)).detach())
-
-    def _full_batch_loss(self, optimiser: Any) -> Any:
-        optimiser.zero_grad()
-        loss = self._loss_of(self._network(self._rows), self._labels)
-        squares = sum((value**2).sum() for value in self._network.parameters())
-        loss = loss + 0.5 * self._params["regParam"] * squares
-        loss.backward()
-        return loss
-
     def _evaluate(self, stopping: EarlyStopping) -> bool:
         torch, fit_task = self._torch, self._fit_task
         assert fit_task.held_out is not None
         with torch.no_grad():
             raw = self._network(self._held_out)
-            loss = self._loss_of(raw, torch.from_numpy(fit_task.held_out.target.astype(np.int64)))
+            loss = self._trainer.loss_of(raw, torch.from_numpy(fit_task.held_out.target.astype(np.int64)))
             some = self._network(self._rows[:_TRAIN_SAMPLE]).argmax(1).numpy()
         known = fit_task.scorer.score(fit_task.rows.target[:_TRAIN_SAMPLE], some, fit_task.rows.X[:0])
         return stopping.step(raw.argmax(1).numpy(), float(loss), known)
-
-    def _scaled(self, X: Matrix, mean: NDArray[np.float64], factor: NDArray[np.float64]) -> Any:
-        scaled = np.empty(X.shape, dtype=np.float32)
-        for start in range(0, len(X), _CHUNK):
-            scaled[start : start + _CHUNK] = (X[start : start + _CHUNK] - mean) * factor
-        return self._torch.from_numpy(scaled)
-
-
-def _network(torch: Any, widths: Sequence[int], rng: np.random.Generator) -> Any:
-    """Weights at random, no larger than lets a signal pass through a logistic curve (Glorot)."""
-    parts: list[Any] = []
-    for width, following in itertools.pairwise(widths):
-        layer = torch.nn.Linear(width, following)
-        most = np.sqrt(6.0 / (width + following))
-        drawn = rng.uniform(-most, most, (following, width)).astype(np.float32)
-        with torch.no_grad():
-            layer.weight.copy_(torch.from_numpy(drawn))
-            layer.bias.zero_()
-        parts += [layer, torch.nn.Sigmoid()]
-    return torch.nn.Sequential(*parts[:-1])
 
 
 def _linear_of(layer: Any) -> LinearFunction:

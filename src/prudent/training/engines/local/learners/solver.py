@@ -94,36 +94,11 @@ def minimise(
     """Weights and intercepts; `intercepts` is where those begin, None where there are none."""
     from scipy.optimize import minimize
 
-    rows, features = Z.shape
-    size = features * outputs
-    free = 0 if intercepts is None else outputs
-    parts = 2 if penalty.absolute > 0 else 1
-    root = np.ones(features) if penalty.scales is None else np.sqrt(penalty.scales)
-    absolute, square = penalty.absolute * root[:, None], penalty.square * (root**2)[:, None]
-
-    def split(x: Vector) -> tuple[Vector, Vector]:
-        weights = x[:size] - x[size : 2 * size] if parts == 2 else x[:size]
-        shift = x[parts * size :] if free else np.zeros(outputs)
-        return weights.reshape(features, outputs), shift
-
-    def objective(x: Vector) -> tuple[float, Vector]:
-        weights, shift = split(x)
-        value, slopes = loss(Z @ weights + shift)
-        value += float((square * weights**2).sum()) / 2
-        slope = Z.T @ slopes / rows + square * weights
-        pieces = [slope.ravel()]
-        if parts == 2:
-            flat = np.broadcast_to(absolute, weights.shape).ravel()
-            value += float(flat @ (x[:size] + x[size : 2 * size]))
-            pieces = [slope.ravel() + flat, flat - slope.ravel()]
-        if free:
-            pieces.append(slopes.sum(axis=0) / rows)
-        return value, np.concatenate(pieces)
-
-    start = np.zeros(parts * size + free)
+    objective = _Objective(Z, loss, outputs, intercepts is not None, penalty)
+    start = np.zeros(objective.parts * objective.size + objective.free)
     if intercepts is not None:
-        start[parts * size :] = intercepts
-    bounds = [(0.0, None)] * (2 * size) + [(None, None)] * free if parts == 2 else None
+        start[objective.parts * objective.size :] = intercepts
+    bounds = [(0.0, None)] * (2 * objective.size) + [(None, None)] * objective.free
     options = {
         "maxiter": most_steps,
         "ftol": tolerance,
@@ -131,6 +106,48 @@ def minimise(
         "maxfun": 20 * most_steps + 20,
     }
     if most_steps == 0:
-        return split(start)
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return split(found.x)
+        return objective.split(start)
+    found = minimize(
+        objective.value_and_slope,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds if objective.parts == 2 else None,
+        options=options,
+    )
+    return objective.split(found.x)
+
+
+class _Objective:
+    """Loss and penalty as a function of one vector: the weights, or u and v of them, then the intercepts."""
+
+    def __init__(
+        self, Z: Vector, loss: Loss, outputs: int, has_intercepts: bool, penalty: ElasticNetPenalty
+    ) -> None:
+        self._Z, self._loss, self._outputs = Z, loss, outputs
+        self.size = Z.shape[1] * outputs
+        self.free = outputs if has_intercepts else 0
+        self.parts = 2 if penalty.absolute > 0 else 1
+        root = np.ones(Z.shape[1]) if penalty.scales is None else np.sqrt(penalty.scales)
+        self._absolute = np.repeat(penalty.absolute * root, outputs)
+        self._square = penalty.square * (root**2)[:, None]
+
+    def split(self, x: Vector) -> tuple[Vector, Vector]:
+        """Weights (features, outputs) and intercepts."""
+        size = self.size
+        weights = x[:size] - x[size : 2 * size] if self.parts == 2 else x[:size]
+        shift = x[self.parts * size :] if self.free else np.zeros(self._outputs)
+        return weights.reshape(-1, self._outputs), shift
+
+    def value_and_slope(self, x: Vector) -> tuple[float, Vector]:
+        weights, shift = self.split(x)
+        value, slopes = self._loss(self._Z @ weights + shift)
+        value += float((self._square * weights**2).sum()) / 2
+        slope = (self._Z.T @ slopes / len(self._Z) + self._square * weights).ravel()
+        pieces = [slope]
+        if self.parts == 2:
+            value += float(self._absolute @ (x[: self.size] + x[self.size : 2 * self.size]))
+            pieces = [slope + self._absolute, self._absolute - slope]
+        if self.free:
+            pieces.append(slopes.sum(axis=0) / len(self._Z))
+        return value, np.concatenate(pieces)

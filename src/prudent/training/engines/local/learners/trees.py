@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from prudent.core.seeds import rng_for
 from prudent.training.algorithms.algorithm import CLASSIFICATION
 from prudent.training.data.dataset import Matrix
 from prudent.training.engines.fit_task import FitTask, LearningCurve
-from prudent.training.engines.local.learners.tree_arrays import LEAF, Tree, sum_of_trees
+from prudent.training.engines.local.learners.tree_arrays import LEAF, AveragedTrees, Tree
 from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph
 
 
@@ -38,16 +38,13 @@ class TreeEnsemble:
         return None if self.present is None else self._means(X)
 
     @property
-    def trees(self) -> list[Tree]:
+    def exported(self) -> AveragedTrees:
         """The trees with what each says by itself: a value, or shares of all classes."""
-        return [_as_tree(one, self._for_all_classes(one.value[:, 0, :])) for one in self.sklearn_trees]
+        trees = [_as_tree(one, self._for_all_classes(one.value[:, 0, :])) for one in self.sklearn_trees]
+        return AveragedTrees(trees, self.present is not None)
 
     def graph(self, graph: OnnxGraph, rows: str) -> GraphOutputs:
-        trees = [replace(one, values=one.values / len(self.sklearn_trees)) for one in self.trees]
-        total = sum_of_trees(graph, rows, trees)
-        if self.present is None:
-            return GraphOutputs(graph.flatten(total), is_integer=False)
-        return GraphOutputs(graph.argmax(total), total)
+        return self.exported.graph(graph, rows)
 
     def _means(self, X: Matrix) -> NDArray[np.float64]:
         total = sum(one.predict(X).reshape(len(X), -1) for one in self.sklearn_trees)
