@@ -26,8 +26,8 @@ from prudent.workflows.simulation.problem import (
     recorded_placement,
     sample_world,
 )
-from prudent.workflows.simulation.records import PLAN, Q_LEARNING
-from prudent.workflows.simulation.simulator import QLearnerArrays, RunTrace, run_simulation
+from prudent.workflows.simulation.records import PLAN, Q_LEARNING, QLearnerArrays
+from prudent.workflows.simulation.simulator import RunTrace, run_simulation
 
 
 @dataclass(frozen=True)
