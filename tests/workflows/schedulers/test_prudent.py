@@ -16,7 +16,8 @@ from prudent.workflows.formats.generate import generate, shapes
 from prudent.workflows.plan import ParetoPoint, pareto_front
 from prudent.workflows.schedulers.bounds import least_cost_usd, lower_bounds
 from prudent.workflows.schedulers.list_scheduling import priority_order
-from prudent.workflows.schedulers.prudent import BASELINES, Prudent, cooling_for, objective_for
+from prudent.workflows.schedulers.prudent import Prudent, cooling_for, objective_for
+from prudent.workflows.schedulers.registry import BASELINES
 from prudent.workflows.scheduling import alternative, evaluate
 from prudent.workflows.search.anneal import SearchObjective, anneal, energy, makespan_limit_s
 from prudent.workflows.search.searcher import EvaluatedPlacement, PlacementSearch

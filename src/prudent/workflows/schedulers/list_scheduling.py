@@ -22,12 +22,22 @@ def lane_counts(problem: SchedulingProblem) -> Ints:
     return np.bincount(problem.lanes["kind"], minlength=problem.run_s.shape[1])
 
 
+def least_occupancy_s(problem: SchedulingProblem) -> Floats:
+    """`[i, k]`: how long activation i holds a lane of kind k, if no file has to move to its VM."""
+    return np.asarray(problem.run_s + _fixed_s(problem)[:, None])
+
+
 def occupancy_s(problem: SchedulingProblem) -> Floats:
     """`[i, k]`: how long activation i holds a lane of kind k, external files included."""
-    fixed = problem.tasks["hold_s"] + problem.tasks["stage_s"]
+    fixed_s = _fixed_s(problem)
     if problem.world.storage == "local":
-        fixed = fixed + problem.tasks["external_bytes"] / problem.state[0]["bytes_per_s"]
-    return np.asarray(problem.run_s + fixed[:, None])
+        fixed_s = fixed_s + problem.tasks["external_bytes"] / problem.state[0]["bytes_per_s"]
+    return np.asarray(problem.run_s + fixed_s[:, None])
+
+
+def _fixed_s(problem: SchedulingProblem) -> Floats:
+    """What an activation needs on any machine: its overhead, and staging on shared storage."""
+    return np.asarray(problem.tasks["hold_s"] + problem.tasks["stage_s"])
 
 
 def mean_occupancy_s(problem: SchedulingProblem) -> Floats:
@@ -44,6 +54,11 @@ def seconds_per_byte(problem: SchedulingProblem) -> float:
 def upward_rank(problem: SchedulingProblem, cost_s: Floats, per_byte_s: float) -> Floats:
     """rank_u(i) = cost(i) + max over children c of (edge(i, c) + rank_u(c)): the longest way to the end."""
     return _upward_rank(problem.tasks, problem.links, problem.graph.order, cost_s, per_byte_s)
+
+
+def mean_upward_rank(problem: SchedulingProblem) -> Floats:
+    """The upward rank of HEFT: activations cost their mean over all lanes."""
+    return upward_rank(problem, mean_occupancy_s(problem), seconds_per_byte(problem))
 
 
 def downward_rank(problem: SchedulingProblem, cost_s: Floats, per_byte_s: float) -> Floats:

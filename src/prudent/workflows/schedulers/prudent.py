@@ -17,7 +17,7 @@ from prudent.core.errors import BadInput, RunFailed, unknown
 from prudent.workflows.plan import ParetoPoint, pareto_front
 from prudent.workflows.schedulers.bounds import MakespanBounds, least_cost_usd, lower_bounds
 from prudent.workflows.schedulers.heft_family import Heft
-from prudent.workflows.schedulers.registry import ScheduleProposal, scheduler_named
+from prudent.workflows.schedulers.registry import BASELINES, MANY_PAIRS, ScheduleProposal, scheduler_named
 from prudent.workflows.search.anneal import CoolingSchedule, SearchObjective
 from prudent.workflows.search.searcher import EvaluatedPlacement, PlacementSearch
 from prudent.workflows.simulation.compiled import Ints
@@ -26,16 +26,7 @@ from prudent.workflows.simulation.problem import Placement, SchedulingProblem
 OBJECTIVES = ("makespan", "cost")
 
 
-BASELINES = (
-    "heft", "peft", "cpop", "mct", "min-min", "max-min", "fcfs", "round-robin", "data-aware",
-)  # fmt: skip
-
-
-_QUICK = ("heft", "mct")
-
-
-_QUICK_FROM = 5_000_000
-"""With more pairs of activation and lane than this, only the quick baselines are tried."""
+_QUICK_BASELINES = ("heft", "mct")
 
 
 _SMALL = 300
@@ -231,10 +222,10 @@ def objective_for(
 def _baselines(
     problem: SchedulingProblem, searcher: PlacementSearch, seed: int
 ) -> dict[str, EvaluatedPlacement]:
-    large = len(problem.tasks) * len(problem.lanes) > _QUICK_FROM
+    large = len(problem.tasks) * len(problem.lanes) > MANY_PAIRS
     return {
         name: searcher.evaluate(scheduler_named(name).propose(problem, seed).placement)
-        for name in (_QUICK if large else BASELINES)
+        for name in (_QUICK_BASELINES if large else BASELINES)
     }
 
 

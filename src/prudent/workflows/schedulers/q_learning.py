@@ -26,8 +26,8 @@ from prudent.workflows.simulation.problem import (
     recorded_placement,
     sample_world,
 )
-from prudent.workflows.simulation.records import PLAN, Q_LEARNING, QLearnerArrays
-from prudent.workflows.simulation.simulator import RunTrace, run_simulation
+from prudent.workflows.simulation.records import Q_LEARNING, QLearnerArrays
+from prudent.workflows.simulation.simulator import RunTrace, run_calm, run_simulation
 
 
 @dataclass(frozen=True)
@@ -222,10 +222,9 @@ def with_best_placement(
     tables: QTables, problem: SchedulingProblem, placements: Sequence[Placement]
 ) -> QTables:
     """The tables with the fastest of these placements, by the estimates of the problem."""
-    sample = sample_world(problem, problem.world.calm(), 0)
     best, best_s = None, np.inf
     for placement in placements:
-        takes_s = run_simulation(problem, sample, PLAN, placement=placement).makespan_s
+        takes_s = run_calm(problem, placement).makespan_s
         if takes_s < best_s:
             best, best_s = placement, takes_s
     return replace(tables, placement=best, best_s=best_s)

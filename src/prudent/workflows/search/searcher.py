@@ -12,9 +12,8 @@ import numpy as np
 from prudent.core.seeds import rng_for
 from prudent.workflows.search.anneal import CoolingSchedule, SearchObjective, anneal, energy
 from prudent.workflows.search.walk import candidate_plan, search_arrays
-from prudent.workflows.simulation.problem import Placement, SchedulingProblem, sample_world
-from prudent.workflows.simulation.records import PLAN
-from prudent.workflows.simulation.simulator import run_simulation
+from prudent.workflows.simulation.problem import Placement, SchedulingProblem
+from prudent.workflows.simulation.simulator import run_calm
 
 _SLICE = 20_000
 """How many changes are tried between two looks at the clock when there is a limit in seconds."""
@@ -57,7 +56,6 @@ class PlacementSearch:
         self.seed = seed
         self.tried = 0
         self._ground = search_arrays(problem)
-        self._calm = sample_world(problem, problem.world.calm(), 0)
         self._runs = 0
         self._clock = clock
         self._until = clock() + seconds if math.isfinite(seconds) else math.inf
@@ -68,7 +66,7 @@ class PlacementSearch:
         The search is only nearly right where two slots share a VM's files or its late boot: there it takes
         the order of the list for the order in time.
         """
-        trace = run_simulation(self.problem, self._calm, PLAN, placement=placement)
+        trace = run_calm(self.problem, placement)
         return EvaluatedPlacement(placement, trace.makespan_s, trace.cost_usd)
 
     @property

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from prudent.workflows.schedulers.list_scheduling import upward_rank
+from prudent.workflows.schedulers.list_scheduling import least_occupancy_s, upward_rank
 from prudent.workflows.simulation.compiled import Floats, Ints, allocation_free, inlined
 from prudent.workflows.simulation.problem import Placement, SchedulingProblem
 from prudent.workflows.simulation.records import SHARED, RunArrays
@@ -41,8 +41,7 @@ class SearchArrays(NamedTuple):
 
 def search_arrays(problem: SchedulingProblem) -> SearchArrays:
     """The arrays of a problem; the search writes into copies of its records only."""
-    fixed_s = problem.tasks["hold_s"] + problem.tasks["stage_s"]
-    held_s = np.ascontiguousarray(problem.run_s + fixed_s[:, None])
+    held_s = least_occupancy_s(problem)
     least_s = held_s.min(axis=1)
     graph = problem.graph
     return SearchArrays(

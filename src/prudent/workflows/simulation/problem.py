@@ -184,12 +184,17 @@ def _lanes(fleet: Fleet, kinds: dict[tuple[str, float], int], world: World) -> t
     return lanes, vms
 
 
+def calm_sample(problem: SchedulingProblem) -> WorldSample:
+    """The only sample of the problem's calm world: overheads at their means, nothing random."""
+    ones, never = np.ones((len(problem.vms), 1)), np.full((len(problem.vms), 1), np.inf)
+    fails_at = np.full((len(problem.tasks), 1), 2.0)
+    return WorldSample(problem.tasks, problem.vms, fails_at, ones, never)
+
+
 def sample_world(problem: SchedulingProblem, world: World, seed: int) -> WorldSample:
     """Draw one sample of the world; a calm world has only one."""
     if world.is_calm:
-        ones, never = np.ones((len(problem.vms), 1)), np.full((len(problem.vms), 1), np.inf)
-        fails_at = np.full((len(problem.tasks), 1), 2.0)
-        return WorldSample(problem.tasks, problem.vms, fails_at, ones, never)
+        return calm_sample(problem)
     n, m = len(problem.tasks), len(problem.vms)
     tasks, vms = _copied(problem.tasks), _copied(problem.vms)
     tasks["engine_s"] = world.engine_s.draw(rng_for(seed, "weather", "engine"), n)

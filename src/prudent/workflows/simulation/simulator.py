@@ -9,10 +9,16 @@ from numpy.typing import NDArray
 
 from prudent.workflows.plan import Policy
 from prudent.workflows.schedulers.agent import INDEX_STATISTICS, LEARNER_PARAMETERS
-from prudent.workflows.schedulers.list_scheduling import mean_occupancy_s, seconds_per_byte, upward_rank
+from prudent.workflows.schedulers.list_scheduling import mean_upward_rank
 from prudent.workflows.simulation.compiled import Floats, Ints, Records
 from prudent.workflows.simulation.engine import process_events
-from prudent.workflows.simulation.problem import Placement, SchedulingProblem, WorldSample, recorded_placement
+from prudent.workflows.simulation.problem import (
+    Placement,
+    SchedulingProblem,
+    WorldSample,
+    calm_sample,
+    recorded_placement,
+)
 from prudent.workflows.simulation.records import (
     ADAPTIVE,
     ATTEMPT,
@@ -92,6 +98,11 @@ def run_simulation(
     )
 
 
+def run_calm(problem: SchedulingProblem, placement: Placement) -> RunTrace:
+    """The run of a placement in the calm world: the times and the bill that a plan promises."""
+    return run_simulation(problem, calm_sample(problem), PLAN, placement=placement)
+
+
 def _sequences(lanes: Records, placement: Placement) -> Ints:
     """The order grouped by lane; each lane knows its slice (`next` to `last`)."""
     lane_of = placement.lane[placement.order]
@@ -133,7 +144,7 @@ def follow_placement(
     """
     if policy == "static":
         return run_simulation(problem, sample, PLAN, placement=placement)
-    rank = upward_rank(problem, mean_occupancy_s(problem), seconds_per_byte(problem))
+    rank = mean_upward_rank(problem)
     closed = not_rented(problem, placement) if policy == "frugal" else None
     return run_simulation(problem, sample, ADAPTIVE, placement=placement, priority=rank, closed=closed)
 
