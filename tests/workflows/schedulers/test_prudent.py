@@ -19,7 +19,7 @@ from prudent.workflows.schedulers.list_scheduling import priority_order
 from prudent.workflows.schedulers.prudent import Prudent, cooling_for, objective_for
 from prudent.workflows.schedulers.registry import BASELINES
 from prudent.workflows.scheduling import alternative, evaluate
-from prudent.workflows.search.anneal import SearchObjective, anneal, energy, makespan_limit_s
+from prudent.workflows.search.anneal import SearchMemory, SearchObjective, anneal, energy, makespan_limit_s
 from prudent.workflows.search.searcher import EvaluatedPlacement, PlacementSearch
 from prudent.workflows.search.walk import candidate_plan, search_arrays
 from prudent.workflows.simulation.problem import Placement, build_problem, sample_world
@@ -174,14 +174,15 @@ def test_the_walk_agrees_with_the_simulator_after_many_changes(world):
     arrays = search_arrays(problem)
     start = Prudent(evaluations=0, front=0).propose(problem, 0).placement
     candidate, calm = candidate_plan(arrays, start), sample_world(problem, world, 0)
-    best, move, path = np.full(3, np.inf), np.zeros(4, np.int64), np.zeros(70, np.int64)
-    random = np.array([3], dtype=np.uint64)
+    random, path, move = np.array([3], dtype=np.uint64), np.zeros(70, np.int64), np.zeros(4, np.int64)
+    best = np.full(3, np.inf)
     for objective in ("makespan", "cost"):
         first = run_simulation(problem, calm, PLAN, placement=start)
         begun = EvaluatedPlacement(start, first.makespan_s, first.cost_usd)
         aim = objective_for(objective, begun, math.inf, math.inf)
         lane, order = start.lane.copy(), start.order.copy()
-        anneal(arrays, candidate, aim, cooling_for(70, 10), 3_000, 0.0, random, path, move, lane, order, best)
+        memory = SearchMemory(random, path, move, lane, order, best)
+        anneal(arrays, candidate, aim, cooling_for(70, 10), 3_000, 0.0, memory)
         kept = run_simulation(problem, calm, PLAN, placement=Placement(lane, order))
         assert (best[1], best[2]) == pytest.approx((kept.makespan_s, kept.cost_usd))
         now = run_simulation(problem, calm, PLAN, placement=Placement(candidate.lane, candidate.order))

@@ -97,9 +97,7 @@ def execute(
     if limits and on is not None and replay is not None:
         raise BadInput("A rehearsal on rented machines has no budget; leave out --where, or --replay.")
     _prepare(folder, plan, workflow)
-    used = {assignment.vm for assignment in plan.assignments.values()}
-    if plan.policy == "adaptive" and on is None:  # it may turn to VMs that it had no need of at first
-        used = set(plan.fleet.index)
+    used = _used_vms(plan, rented=on is not None)
     with ExitStack() as stack:
         journal = stack.enter_context(ExecutionJournal(folder / JOURNAL))
         sink = FactSink(journal, watch)
@@ -114,19 +112,18 @@ def execute(
         name = f"execute-{folder.name}-{run}".rstrip("-")
         session = ExecutionSession(plan, workflow, options, folder, remaining_work, source, name, uncertainty)
         clear_scratch(name)
-        session.bill_earlier_sessions(sink)
-        limits = limits.after(remaining_work.offset_s)
-        ahead = session.forecast()
-        if limits and remaining_work.reasons and not anyway:
-            limits.check(ahead, remaining_work.offset_s)
-        session.check_payable(limits)
-        remaining_work.record_session_start(
-            sink, plan, workflow, options, run, session.limit_facts(limits, ahead)
-        )
+        limits = session.begin(sink, run, limits, anyway)
         if remaining_work.reasons:
             session.run(stack, sink, workers, used, limits)
     done = WorkflowRun.read(folder)
     return done.check() if check else done
+
+
+def _used_vms(plan: Plan, rented: bool) -> set[str]:
+    """The VMs that workers are wanted for."""
+    if plan.policy == "adaptive" and not rented:  # it may turn to VMs that it had no need of at first
+        return set(plan.fleet.index)
+    return {assignment.vm for assignment in plan.assignments.values()}
 
 
 def _limits(budget_usd: float | None, deadline_s: float | None, earlier: list[Fact]) -> RunLimits:
@@ -222,7 +219,20 @@ class ExecutionSession:
         total: float = bill_fact(self.source.bill(self.name), self.remaining_work.earlier)["total_usd"]
         return total
 
-    def bill_earlier_sessions(self, sink: FactSink) -> None:
+    def begin(self, sink: FactSink, run: str, limits: RunLimits, anyway: bool) -> RunLimits:
+        """Record the start, unless the limits forbid it; answers with the limits on the run's clock."""
+        self._bill_earlier_sessions(sink)
+        work = self.remaining_work
+        limits = limits.after(work.offset_s)
+        ahead = self.forecast()
+        if limits and work.reasons and not anyway:
+            limits.check(ahead, work.offset_s)
+        self._check_payable(limits)
+        told = self._limit_facts(limits, ahead)
+        work.record_session_start(sink, self.plan, self.workflow, self.options, run, told)
+        return limits
+
+    def _bill_earlier_sessions(self, sink: FactSink) -> None:
         """Record what machines of a killed session have cost, whatever becomes of this one."""
         if self.source is None:
             return
@@ -273,7 +283,7 @@ class ExecutionSession:
             paid_usd={hold.name: hold.cost_usd(clock_s) for hold in paid},
         )
 
-    def limit_facts(self, limits: RunLimits, ahead: Forecast) -> Fact:
+    def _limit_facts(self, limits: RunLimits, ahead: Forecast) -> Fact:
         """What the journal records about forecast and limits when a session begins."""
         told: Fact = {"forecast": ahead.to_dict()}
         if limits.budget_usd is not None:
@@ -318,7 +328,7 @@ class ExecutionSession:
             return {}
         return {vm: price.usd_per_h for vm, price in self.terms.prices.items()}
 
-    def check_payable(self, limits: RunLimits) -> None:
+    def _check_payable(self, limits: RunLimits) -> None:
         """BadInput if the money left does not pay for the shortest use of the machines; none is ordered."""
         if self.source is None or limits.budget_usd is None or not self.remaining_work.reasons:
             return

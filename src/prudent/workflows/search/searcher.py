@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from prudent.core.seeds import rng_for
-from prudent.workflows.search.anneal import CoolingSchedule, SearchObjective, anneal, energy
+from prudent.workflows.search.anneal import CoolingSchedule, SearchMemory, SearchObjective, anneal, energy
 from prudent.workflows.search.walk import candidate_plan, search_arrays
 from prudent.workflows.simulation.problem import Placement, SchedulingProblem
 from prudent.workflows.simulation.simulator import run_calm
@@ -55,7 +55,7 @@ class PlacementSearch:
         self.problem = problem
         self.seed = seed
         self.tried = 0
-        self._ground = search_arrays(problem)
+        self._arrays = search_arrays(problem)
         self._runs = 0
         self._clock = clock
         self._until = clock() + seconds if math.isfinite(seconds) else math.inf
@@ -100,43 +100,39 @@ class PlacementSearch:
         tries: int,
         enough: float,
     ) -> EvaluatedPlacement | None:
-        n = len(self.problem.tasks)
-        candidate = candidate_plan(self._ground, start.placement)
-        lane, order = start.placement.lane.copy(), start.placement.order.copy()
-        first = start.energy(objective) if start.within(objective) else math.inf
-        best = np.array([first, start.makespan_s, start.cost_usd])
-        rng = rng_for(self.seed, "search", self._runs)
-        self._runs += 1
-        random = rng.integers(1 << 62, size=1).astype(np.uint64)
-        path, move = np.zeros(n, dtype=np.int64), np.zeros(4, dtype=np.int64)
+        candidate = candidate_plan(self._arrays, start.placement)
+        memory = self._memory(start, objective)
         timed = self._until < math.inf
         step = min(_SLICE, tries) if timed else tries
         ratio = cooling.last / cooling.first
         enough *= 1 + _ROUNDING
         for at in range(0, tries, max(step, 1)):
-            if self.out_of_time or best[0] <= enough:
+            if self.out_of_time or memory.best[0] <= enough:
                 break
             # A run that is cut into slices cools down along the same curve as a whole one.
             upto = min(at + step, tries)
             part = cooling._replace(
                 first=cooling.first * ratio ** (at / tries), last=cooling.first * ratio ** (upto / tries)
             )
-            anneal(
-                self._ground,
-                candidate,
-                objective,
-                part,
-                upto - at,
-                enough,
-                random,
-                path,
-                move,
-                lane,
-                order,
-                best,
-            )
+            anneal(self._arrays, candidate, objective, part, upto - at, enough, memory)
             self.tried += upto - at
-        return self.evaluate(Placement(lane, order)) if best[0] < math.inf else None
+        if memory.best[0] == math.inf:
+            return None
+        return self.evaluate(Placement(memory.lane, memory.order))
+
+    def _memory(self, start: EvaluatedPlacement, objective: SearchObjective) -> SearchMemory:
+        """Memory for one more search, with the start as the best plan if it is within the limits."""
+        rng = rng_for(self.seed, "search", self._runs)
+        self._runs += 1
+        energy = start.energy(objective) if start.within(objective) else math.inf
+        return SearchMemory(
+            random=rng.integers(1 << 62, size=1).astype(np.uint64),
+            path=np.zeros(len(self.problem.tasks), dtype=np.int64),
+            move=np.zeros(4, dtype=np.int64),
+            lane=start.placement.lane.copy(),
+            order=start.placement.order.copy(),
+            best=np.array([energy, start.makespan_s, start.cost_usd]),
+        )
 
 
 def _tightened(objective: SearchObjective) -> SearchObjective:
