@@ -22,6 +22,7 @@ import argparse
 import math
 import os
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,9 +42,11 @@ from prudent.workflows.execute.limit_guard import LimitGuard
 from prudent.workflows.execute.money import RentalTerms
 from prudent.workflows.execute.options import RunLimits
 from prudent.workflows.execute.run import planned_queues
-from prudent.workflows.execute.simulated import SimulatedCostMeter, SimulatedVmWorkers, execute_simulated
 from prudent.workflows.formats.generate import generate
 from prudent.workflows.simulation.problem import build_problem
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "workflows" / "execute"))
+from simulated import SimulatedCostMeter, SimulatedVmWorkers, execute_simulated
 
 WORLD = World(bandwidth_mb_s=15)
 FLEETS = (

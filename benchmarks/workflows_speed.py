@@ -9,11 +9,13 @@ import statistics
 import time
 from collections.abc import Callable
 
+import numpy as np
+
 from prudent.workflows import Fleet, Workflow, World, schedule, simulate
 from prudent.workflows.formats.generate import generate
 from prudent.workflows.schedulers.registry import scheduler_named
 from prudent.workflows.simulation.problem import build_problem
-from prudent.workflows.simulation.replay import Replayer
+from prudent.workflows.simulation.replay import replay
 from workflows_makespan import data_folder
 
 SIZES = (1_000, 10_000, 100_000)
@@ -44,11 +46,11 @@ def main() -> None:
     print(f"simulate(fcfs): {100 * n / cpu_s(hundred_runs):,.0f} activations per CPU second")
     problem = build_problem(workflow, fleet, world)
     placement = scheduler_named("heft").propose(problem, 0).placement
-    replayer = Replayer(problem)
+    run, free_s = problem.run_arrays(), np.zeros(len(problem.lanes))
 
     def thousand_replays() -> None:
         for _ in range(1000):
-            replayer(placement)
+            replay(run, placement.lane, placement.order, free_s)
 
     print(f"replaying a plan of {n} activations: {1000 / cpu_s(thousand_replays):,.0f} plans per CPU second")
     learning = cpu_s(lambda: schedule(workflow, fleet, world, "q-learning", {"episodes": 100}), repeats=3)

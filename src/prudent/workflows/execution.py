@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -32,6 +32,10 @@ class Assignment:
     slot: int
     start_s: float
     finish_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Where and when, as plain values; the activation is the key to them."""
+        return {"vm": self.vm, "slot": self.slot, "start_s": self.start_s, "finish_s": self.finish_s}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ class Execution:
 
     @cached_property
     def unfinished(self) -> tuple[str, ...]:
-        """Activations that were not done: failed too often, behind one that did, or without any VM left."""
+        """Activations that were not done: they or one before them failed too often, or no VM was left."""
         done = self.trace.tasks["status"] == 4
         return tuple(a.id for a, ok in zip(self.workflow.activations, done, strict=True) if not ok)
 

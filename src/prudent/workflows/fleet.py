@@ -106,6 +106,11 @@ class Fleet:
         """Every slot of the fleet as (position of its VM, number of the slot on it)."""
         return tuple((at, slot) for at, vm in enumerate(self.vms) for slot in range(vm.slots))
 
+    @cached_property
+    def lane_index(self) -> dict[tuple[str, int], int]:
+        """Position of every slot in `lanes`, by the name of its VM and its number there."""
+        return {(self.vms[vm].name, slot): at for at, (vm, slot) in enumerate(self.lanes)}
+
     def __len__(self) -> int:
         return len(self.vms)
 

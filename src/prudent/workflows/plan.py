@@ -144,13 +144,12 @@ class Plan:
         """The plan as arrays, checked against what it is used for."""
         fleet = fleet or self.fleet
         self.check(workflow, fleet)
-        lane_of = {(fleet.vms[vm].name, slot): lane for lane, (vm, slot) in enumerate(fleet.lanes)}
         lane = np.empty(len(workflow), dtype=np.int64)
         position = {workflow.index[name]: at for at, name in enumerate(workflow.order)}
         keys = []
         for assignment in self.assignments.values():
             at = workflow.index[assignment.activation]
-            lane[at] = lane_of[assignment.vm, assignment.slot]
+            lane[at] = fleet.lane_index[assignment.vm, assignment.slot]
             keys.append((assignment.start_s, position[at], at))
         order = np.array([at for _, _, at in sorted(keys)], dtype=np.int64)
         return Placement(lane, order)

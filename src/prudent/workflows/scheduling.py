@@ -14,11 +14,17 @@ from prudent.core.seeds import rng_for
 from prudent.workflows.execution import Execution
 from prudent.workflows.fleet import Fleet
 from prudent.workflows.plan import Plan, Policy
-from prudent.workflows.schedulers.registry import ScheduleProposal, Scheduler, scheduler_named, schedulers
+from prudent.workflows.schedulers.registry import (
+    BASELINES,
+    MANY_PAIRS,
+    ScheduleProposal,
+    Scheduler,
+    scheduler_named,
+    schedulers,
+)
 from prudent.workflows.simulation.compiled import Floats
 from prudent.workflows.simulation.problem import SchedulingProblem, build_problem, sample_world
-from prudent.workflows.simulation.records import PLAN
-from prudent.workflows.simulation.simulator import follow_placement, run_simulation
+from prudent.workflows.simulation.simulator import follow_placement, run_calm, run_simulation
 from prudent.workflows.workflow import Workflow
 from prudent.workflows.world import World
 
@@ -53,9 +59,7 @@ def plan_of(
     seed: int,
 ) -> Plan:
     """A proposal as a plan, with its times in the calm world."""
-    sample = sample_world(problem, problem.world.calm(), 0)
-    trace = run_simulation(problem, sample, PLAN, placement=proposal.placement)
-    execution = Execution(problem.workflow, problem.fleet, trace)
+    execution = Execution(problem.workflow, problem.fleet, run_calm(problem, proposal.placement))
     return Plan(
         workflow=problem.workflow.name,
         fingerprint=problem.workflow.fingerprint,
@@ -120,9 +124,7 @@ def simulate(
 def calm_execution(plan: Plan, workflow: Workflow) -> Execution:
     """The run of a plan in the calm world."""
     problem = build_problem(workflow, plan.fleet, World(**dict(plan.world)).calm())
-    sample = sample_world(problem, problem.world, 0)
-    trace = run_simulation(problem, sample, PLAN, placement=plan.placement(workflow))
-    return Execution(workflow, plan.fleet, trace)
+    return Execution(workflow, plan.fleet, run_calm(problem, plan.placement(workflow)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,16 +183,7 @@ def evaluate(
     )
 
 
-BASELINES = (
-    "heft", "peft", "cpop", "max-min", "min-min", "mct", "data-aware", "round-robin", "fcfs", "random",
-)  # fmt: skip
-
-
 _QUICK_BASELINES = ("heft", "mct", "fcfs")
-
-
-_QUICK_FROM = 5_000_000
-"""With more pairs of activation and slot than this, only the quick schedulers are compared with."""
 
 
 @dataclass(frozen=True)
@@ -216,9 +209,10 @@ def compare(plan: Plan, workflow: Workflow) -> tuple[ComparedPlan, ...]:
     >>> compare(plan, two)[0].makespan_s
     4.0
     """
-    large = len(workflow) * len(plan.fleet.lanes) > _QUICK_FROM
+    large = len(workflow) * len(plan.fleet.lanes) > MANY_PAIRS
     world = World(**dict(plan.world))
-    names = [name for name in (_QUICK_BASELINES if large else BASELINES) if name != plan.scheduler]
+    every = _QUICK_BASELINES if large else (*BASELINES, "random")
+    names = [name for name in every if name != plan.scheduler]
     others = [schedule(workflow, plan.fleet, world, scheduler=name, seed=plan.seed) for name in names]
     return tuple(sorted(map(_compared, (plan, *others)), key=lambda each: (each.makespan_s, each.cost_usd)))
 
@@ -236,10 +230,7 @@ def plan_summary(plan: Plan, beside: Sequence[ComparedPlan]) -> dict[str, Any]:
         "details": dict(plan.details),
         "front": [{"makespan_s": point.makespan_s, "cost_usd": point.cost_usd} for point in plan.front],
         "comparison": [each.to_dict() for each in beside],
-        "assignments": {
-            name: {"vm": a.vm, "slot": a.slot, "start_s": a.start_s, "finish_s": a.finish_s}
-            for name, a in plan.assignments.items()
-        },
+        "assignments": {name: each.to_dict() for name, each in plan.assignments.items()},
     }
 
 

@@ -159,6 +159,13 @@ class Workflow:
         digest.update(repr(sorted(self.edges)).encode())
         return digest.hexdigest()[:16]
 
+    def part(self, activations: Iterable[Activation]) -> Workflow:
+        """The workflow of these activations (with other run times, say), with the edges among them."""
+        kept = tuple(activations)
+        names = {activation.id for activation in kept}
+        edges = tuple(edge for edge in self.edges if edge[0] in names and edge[1] in names)
+        return Workflow(self.name, kept, edges, self.gathered)
+
     def with_runtimes(self, runtimes_s: dict[str, dict[str, float]]) -> Workflow:
         """The same workflow with run times known for machines: activation id -> machine -> seconds."""
         known = {

@@ -19,13 +19,9 @@ from prudent.workflows.execute.limit_guard import LimitGuard
 from prudent.workflows.execute.money import RentalTerms
 from prudent.workflows.execute.options import RunLimits
 from prudent.workflows.execute.run import planned_queues
-from prudent.workflows.execute.simulated import (
-    SimulatedCostMeter,
-    SimulatedVmWorkers,
-    TrueRunTime,
-    execute_simulated,
-)
 from prudent.workflows.formats.generate import generate
+
+from .simulated import SimulatedCostMeter, SimulatedVmWorkers, TrueRunTime, execute_simulated
 
 STILL = World(bandwidth_mb_s=1e12)
 BOOT_S, GONE_S = 30.0, 5.0

@@ -16,14 +16,14 @@ from prudent.workflows.formats.generate import generate, shapes
 from prudent.workflows.plan import ParetoPoint, pareto_front
 from prudent.workflows.schedulers.bounds import least_cost_usd, lower_bounds
 from prudent.workflows.schedulers.list_scheduling import priority_order
-from prudent.workflows.schedulers.prudent import BASELINES, Prudent, cooling_for, objective_for
+from prudent.workflows.schedulers.prudent import Prudent, cooling_for, objective_for
+from prudent.workflows.schedulers.registry import BASELINES
 from prudent.workflows.scheduling import alternative, evaluate
-from prudent.workflows.search.anneal import SearchObjective, anneal, energy, makespan_limit_s
+from prudent.workflows.search.anneal import SearchMemory, SearchObjective, anneal, energy, makespan_limit_s
 from prudent.workflows.search.searcher import EvaluatedPlacement, PlacementSearch
 from prudent.workflows.search.walk import candidate_plan, search_arrays
 from prudent.workflows.simulation.problem import Placement, build_problem, sample_world
 from prudent.workflows.simulation.records import ADAPTIVE, PLAN
-from prudent.workflows.simulation.replay import Replayer
 from prudent.workflows.simulation.simulator import run_simulation
 
 FLEET = Fleet(
@@ -168,23 +168,26 @@ def test_what_the_search_reports_is_what_the_simulator_says(world, slots):
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_the_walk_agrees_with_replay_after_many_changes(world):
+def test_the_walk_agrees_with_the_simulator_after_many_changes(world):
     """A search that kept wrong times would drift from the truth with every accepted change."""
     problem = build_problem(generate("epigenomics", 70, seed=3), FLEET, world)
     arrays = search_arrays(problem)
     start = Prudent(evaluations=0, front=0).propose(problem, 0).placement
-    candidate, replayer = candidate_plan(arrays, start), Replayer(problem)
-    best, move, path = np.full(3, np.inf), np.zeros(4, np.int64), np.zeros(70, np.int64)
-    random = np.array([3], dtype=np.uint64)
+    candidate, calm = candidate_plan(arrays, start), sample_world(problem, world, 0)
+    random, path, move = np.array([3], dtype=np.uint64), np.zeros(70, np.int64), np.zeros(4, np.int64)
+    best = np.full(3, np.inf)
     for objective in ("makespan", "cost"):
-        aim = objective_for(objective, EvaluatedPlacement(start, *replayer(start)[::2]), math.inf, math.inf)
+        first = run_simulation(problem, calm, PLAN, placement=start)
+        begun = EvaluatedPlacement(start, first.makespan_s, first.cost_usd)
+        aim = objective_for(objective, begun, math.inf, math.inf)
         lane, order = start.lane.copy(), start.order.copy()
-        anneal(arrays, candidate, aim, cooling_for(70, 10), 3_000, 0.0, random, path, move, lane, order, best)
-        kept = replayer(Placement(lane, order))
-        assert (best[1], best[2]) == pytest.approx((kept[0], kept[2]))
-        now = replayer(Placement(candidate.lane, candidate.order))
-        assert now[0] == pytest.approx(candidate.finish_s.max())
-        assert candidate.start_s == pytest.approx(replayer.tasks["start_s"])
+        memory = SearchMemory(random, path, move, lane, order, best)
+        anneal(arrays, candidate, aim, cooling_for(70, 10), 3_000, 0.0, memory)
+        kept = run_simulation(problem, calm, PLAN, placement=Placement(lane, order))
+        assert (best[1], best[2]) == pytest.approx((kept.makespan_s, kept.cost_usd))
+        now = run_simulation(problem, calm, PLAN, placement=Placement(candidate.lane, candidate.order))
+        assert now.makespan_s == pytest.approx(candidate.finish_s.max())
+        assert candidate.start_s == pytest.approx(now.tasks["start_s"])
         best[0] = np.inf
 
 
@@ -297,7 +300,7 @@ def test_a_late_vm_loses_its_work():
     sample = sample_world(problem, World(), 0)
     vms = sample.vms.copy()
     vms["speed"] = [1.0, 0.1]
-    slow = type(sample)(sample.tasks, vms, sample.state, sample.fails_at, sample.drift, sample.lives_s)
+    slow = type(sample)(sample.tasks, vms, sample.fails_at, sample.drift, sample.lives_s)
     placement = schedule(workflow, fleet, World(), "heft").placement(workflow)
     static = run_simulation(problem, slow, PLAN, placement=placement)
     adaptive = run_simulation(problem, slow, ADAPTIVE, placement=placement, priority=np.ones(8))

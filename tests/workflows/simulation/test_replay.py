@@ -13,7 +13,7 @@ from prudent.workflows.schedulers.list_scheduling import priority_order
 from prudent.workflows.schedulers.registry import scheduler_named
 from prudent.workflows.simulation.problem import Placement, build_problem, sample_world
 from prudent.workflows.simulation.records import PLAN, PRIORITY
-from prudent.workflows.simulation.replay import Replayer
+from prudent.workflows.simulation.replay import replay
 from prudent.workflows.simulation.simulator import run_simulation
 
 FLEET = Fleet(tuple(Vm(f"v{at}", f"m{at % 2}", 1000 + 2000 * (at % 2), usd_per_h=1 + at) for at in range(4)))
@@ -29,12 +29,16 @@ WORLDS = [
 def test_replay_equals_simulation(shape, world):
     problem = build_problem(generate(shape, 40, seed=4), FLEET, world)
     sample = sample_world(problem, world, 0)
-    replayer = Replayer(problem)
+    run, free_s = problem.run_arrays(), np.zeros(len(problem.lanes))
     for name in ("heft", "mct", "random"):
         placement = scheduler_named(name).propose(problem, 1).placement
         trace = run_simulation(problem, sample, PLAN, placement=placement)
-        assert replayer(placement) == pytest.approx((trace.makespan_s, trace.busy_s, trace.cost_usd))
-        assert replayer.tasks["finish_s"] == pytest.approx(trace.tasks["finish_s"])
+        assert replay(run, placement.lane, placement.order, free_s) == pytest.approx(trace.makespan_s)
+        assert run.tasks["finish_s"] == pytest.approx(trace.tasks["finish_s"])
+        # From these the search computes the bill.
+        used = np.unique(problem.lanes["vm"][placement.lane])
+        assert run.vms["from_s"][used] == pytest.approx(trace.vms["from_s"][used])
+        assert free_s == pytest.approx(_last_ends(problem, trace))
 
 
 def test_any_topological_order_will_do():
@@ -42,12 +46,18 @@ def test_any_topological_order_will_do():
     problem = build_problem(generate("montage", 30, seed=4), FLEET, world)
     sample = sample_world(problem, world, 0)
     rng = np.random.default_rng(3)
-    replayer = Replayer(problem)
+    run, free_s = problem.run_arrays(), np.zeros(len(problem.lanes))
     for _ in range(20):
         order = priority_order(problem, rng.random(30))
         placement = Placement(rng.integers(0, 4, 30), order)
         trace = run_simulation(problem, sample, PLAN, placement=placement)
-        assert replayer(placement)[0] == pytest.approx(trace.makespan_s)
+        assert replay(run, placement.lane, order, free_s) == pytest.approx(trace.makespan_s)
+
+
+def _last_ends(problem, trace):
+    ends = np.zeros(len(problem.lanes))
+    np.maximum.at(ends, trace.tasks["lane"], trace.tasks["finish_s"])
+    return ends
 
 
 def test_priorities_steer_the_online_rule():

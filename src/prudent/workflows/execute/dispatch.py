@@ -1,19 +1,50 @@
-"""The dispatcher: which activation of a plan may start next. Pure: no clock, no I/O."""
+"""Queues of activations for slots, and the dispatcher: what may start next. Pure: no clock, no I/O."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from prudent.workflows.fleet import Fleet
+from prudent.workflows.simulation.problem import Placement, SchedulingProblem
 from prudent.workflows.workflow import Workflow
 
 Lane = tuple[str, int]
 """A slot of a VM: the VM's name and the slot's number."""
+Queues = dict[Lane, list[str]]
+"""What each slot still has to start, in order."""
+Running = Mapping[str, tuple[Lane, float]]
+"""Where activations run, and for how many seconds they have."""
 Allowed = Callable[[str, Lane], bool]
 """Whether an activation may start on a lane now."""
 MAX_LOSSES = 3
 """An activation that was lost with so many VMs is given up: it may be what ends them."""
+
+
+def queues_of(problem: SchedulingProblem, placement: Placement, running: Collection[str]) -> Queues:
+    """A placement as queues, without the activations that run already."""
+    lanes = list(problem.fleet.lane_index)
+    queues: Queues = {lane: [] for lane in lanes}
+    for at in placement.order:
+        name = problem.workflow.activations[at].id
+        if name not in running:
+            queues[lanes[placement.lane[at]]].append(name)
+    return queues
+
+
+def placement_of(
+    workflow: Workflow, fleet: Fleet, queues: Mapping[Lane, Sequence[str]], running: Running | None = None
+) -> Placement:
+    """Queues that hold the whole workflow as a placement; running activations are first on their lanes."""
+    placed = [(name, lane) for name, (lane, _) in (running or {}).items()]
+    placed += [(name, lane) for lane, queue in queues.items() for name in queue]
+    order = np.array([workflow.index[name] for name, _ in placed], dtype=np.int64)
+    lane = np.empty(len(workflow), dtype=np.int64)
+    lane[order] = [fleet.lane_index[lane] for _, lane in placed]
+    return Placement(lane, order)
 
 
 @dataclass(frozen=True)

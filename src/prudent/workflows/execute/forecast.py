@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from prudent.core.seeds import rng_for
 from prudent.core.units import format_duration, format_money
-from prudent.workflows.execute.dispatch import Lane
+from prudent.workflows.execute.dispatch import Lane, placement_of
 from prudent.workflows.execute.money import RentalTerms
 from prudent.workflows.fleet import Fleet
 from prudent.workflows.plan import Policy
@@ -151,9 +151,12 @@ def forecast(
     VMs without a queue are not rented. The interval is that of the simulated outcomes from the 5th to the
     95th in a hundred.
     """
-    left = _restricted_to(workflow, {name for queue in queues.values() for name in queue})
+    names = {name for queue in queues.values() for name in queue}
+    left = workflow
+    if len(names) < len(workflow):
+        left = workflow.part([activation for activation in workflow.activations if activation.id in names])
     problem = build_problem(left, fleet, replace(world, boot_s=Distribution("constant", 0.0)))
-    placement = _placement(left, fleet, queues)
+    placement = placement_of(left, fleet, queues)
     rented = {lane[0] for lane, queue in queues.items() if queue}
     programs = [activation.program for activation in left.activations]
     count = max(min(worlds, _MAX_STEPS // len(left)), _MIN_WORLDS)
@@ -165,26 +168,6 @@ def forecast(
         makespans[at] = up_s + trace.makespan_s
         costs[at] = _cost_usd(fleet, rented, terms, trace, up_s, rng)
     return Forecast(Interval.of(costs), Interval.of(makespans))
-
-
-def _restricted_to(workflow: Workflow, names: Collection[str]) -> Workflow:
-    if len(names) == len(workflow):
-        return workflow
-    kept = tuple(activation for activation in workflow.activations if activation.id in names)
-    edges = tuple(edge for edge in workflow.edges if edge[0] in names and edge[1] in names)
-    return Workflow(workflow.name, kept, edges, workflow.gathered)
-
-
-def _placement(workflow: Workflow, fleet: Fleet, queues: Mapping[Lane, Sequence[str]]) -> Placement:
-    """Queues as arrays; the order within a lane is kept, parents come first overall."""
-    at_lane = {(fleet.vms[vm].name, slot): lane for lane, (vm, slot) in enumerate(fleet.lanes)}
-    lane = np.empty(len(workflow), dtype=np.int64)
-    order = []
-    for place, queue in queues.items():
-        for name in queue:
-            lane[workflow.index[name]] = at_lane[place]
-            order.append(workflow.index[name])
-    return Placement(lane, np.array(order, dtype=np.int64))
 
 
 def _simulated(

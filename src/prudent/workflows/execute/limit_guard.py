@@ -11,21 +11,14 @@ import numpy as np
 from prudent.cloud.billing import RentalPeriod, due_usd
 from prudent.core.journal import Fact
 from prudent.core.money import ROUNDING_USD
-from prudent.workflows.execute.dispatch import Lane
+from prudent.workflows.execute.dispatch import Lane, Queues, Running, placement_of, queues_of
 from prudent.workflows.execute.forecast import Forecast
 from prudent.workflows.execute.money import CostMeter, spent_usd
 from prudent.workflows.execute.options import LimitKind, RunLimits, stop_sentence
-from prudent.workflows.execute.replanner import (
-    Queues,
-    place_earliest,
-    placement_of,
-    queues_of,
-    remaining_problem,
-)
+from prudent.workflows.execute.replanner import place_earliest, remaining_problem
 from prudent.workflows.fleet import Fleet
-from prudent.workflows.simulation.problem import Placement, SchedulingProblem, sample_world
-from prudent.workflows.simulation.records import PLAN
-from prudent.workflows.simulation.simulator import run_simulation
+from prudent.workflows.simulation.problem import Placement, SchedulingProblem
+from prudent.workflows.simulation.simulator import run_calm
 from prudent.workflows.workflow import Workflow
 from prudent.workflows.world import World
 
@@ -69,7 +62,7 @@ class RemainingRun:
     fleet: Fleet
     world: World
     waiting: Collection[str]
-    running: Mapping[str, tuple[Lane, float]]
+    running: Running
     holds: Sequence[RentalPeriod]
     elsewhere_usd: float
     now_s: float
@@ -77,26 +70,24 @@ class RemainingRun:
 
     def unchanged(self, queues: Mapping[Lane, Sequence[str]]) -> Projection:
         """The projection if nothing is changed."""
-        problem, names, lanes = self._problem()
-        at_lane = {lane: at for at, lane in enumerate(lanes)}
-        placement = placement_of(names, at_lane, self.running, queues)
-        return self._outlook(problem, names, lanes, placement)
+        problem = self._problem()
+        return self._outlook(problem, placement_of(problem.workflow, self.fleet, queues, self.running))
 
     def alternatives(self) -> list[Projection]:
-        """Alternatives: each activation where it ends first, on all machines, then on ever fewer.
+        """Plans to change to: each activation where it ends first, on all machines, then on fewer and fewer.
 
-        First go machines of the type without which the rest is cheapest. A busy machine gets no new work and
-        goes when it is idle. Of many machines, several go at a time. The number of alternatives is
-        limited, because all machines are paid while this is computed.
+        Machines are given up by type, first the type without which the rest is cheapest, and several at a
+        time where there are many. A busy machine that is given up gets no new work and is given back once it
+        is idle. The number of alternatives is limited, because all machines are paid while this is computed.
         """
-        problem, names, lanes = self._problem()
+        problem = self._problem()
         open_vms = {vm.name for vm in self.fleet.vms}
-        found = [self._without(problem, names, lanes, set())]
-        tries = max(_MOST_PAIRS // (len(names) * len(lanes)), _LEAST_TRIES)
+        found = [self._without(problem, set())]
+        tries = max(_MOST_PAIRS // (len(problem.tasks) * len(problem.lanes)), _LEAST_TRIES)
         while len(open_vms) > 1 and tries > 0:
             closed = {vm.name for vm in self.fleet.vms} - open_vms
             groups = self._groups(open_vms, max(len(open_vms) // 8, 1))
-            tried = [(self._without(problem, names, lanes, closed | group), group) for group in groups]
+            tried = [(self._without(problem, closed | group), group) for group in groups]
             tries -= len(tried)
             best, dropped = min(tried, key=lambda each: (each[0].cost_usd, each[0].end_s))
             open_vms -= dropped
@@ -115,26 +106,19 @@ class RemainingRun:
     def _busy(self, vm: str) -> bool:
         return any(lane[0] == vm for lane, _ in self.running.values())
 
-    def _problem(self) -> tuple[SchedulingProblem, list[str], list[Lane]]:
-        names = [name for name in self.workflow.order if name in self.waiting or name in self.running]
-        lanes = [(self.fleet.vms[vm].name, slot) for vm, slot in self.fleet.lanes]
-        return remaining_problem(self.workflow, self.fleet, self.world, names, self.running), names, lanes
+    def _problem(self) -> SchedulingProblem:
+        return remaining_problem(self.workflow, self.fleet, self.world, self.waiting, self.running)
 
-    def _without(
-        self, problem: SchedulingProblem, names: Sequence[str], lanes: Sequence[Lane], closed: Collection[str]
-    ) -> Projection:
-        at_lane = {lane: at for at, lane in enumerate(lanes)}
-        placement = place_earliest(self._closing(problem, names, closed), names, at_lane, self.running)
-        return self._outlook(problem, names, lanes, placement)
+    def _without(self, problem: SchedulingProblem, closed: Collection[str]) -> Projection:
+        placement = place_earliest(self._closing(problem, closed), self.running)
+        return self._outlook(problem, placement)
 
-    def _closing(
-        self, problem: SchedulingProblem, names: Sequence[str], closed: Collection[str]
-    ) -> SchedulingProblem:
+    def _closing(self, problem: SchedulingProblem, closed: Collection[str]) -> SchedulingProblem:
         """The same problem with `closed` machines, on which waiting activations would take forever."""
         if not closed:
             return problem
         lanes, vms, run_s = problem.lanes.copy(), problem.vms.copy(), [problem.run_s]
-        waits = np.array([name not in self.running for name in names])
+        waits = np.array([each.id not in self.running for each in problem.workflow.activations])
         for at, vm in enumerate(self.fleet.vms):
             if vm.name in closed:
                 column = problem.run_s[:, int(vms[at]["kind"])]
@@ -143,15 +127,13 @@ class RemainingRun:
         lanes["kind"] = vms["kind"][lanes["vm"]]
         return replace(problem, lanes=lanes, vms=vms, run_s=np.hstack(run_s))
 
-    def _outlook(
-        self, problem: SchedulingProblem, names: Sequence[str], lanes: Sequence[Lane], placement: Placement
-    ) -> Projection:
-        trace = run_simulation(problem, sample_world(problem, problem.world, 0), PLAN, placement=placement)
+    def _outlook(self, problem: SchedulingProblem, placement: Placement) -> Projection:
+        trace = run_calm(problem, placement)
         last_s = {vm.name: float(trace.vms[at]["last_s"]) for at, vm in enumerate(self.fleet.vms)}
         total_usd = self.elsewhere_usd
         for hold in self.holds:
             total_usd += hold.due_usd(self.now_s + max(last_s.get(hold.name, 0.0), 0.0) + self.give_back_s)
-        queues = queues_of(placement, names, lanes, self.running)
+        queues = queues_of(problem, placement, self.running)
         return Projection(queues, self.now_s + trace.makespan_s, total_usd)
 
 
@@ -194,7 +176,7 @@ class LimitGuard:
     def time_left(self, now_s: float, most_s: float = math.inf) -> tuple[float, LimitKind]:
         """For how many seconds held machines may be used, and which limit decides; below zero it is too late.
 
-        The answer is quick if it is only asked whether they may be used for `most_s`.
+        A caller that only asks whether they may be used for `most_s` is answered quicker.
         """
         if not self.limits:
             return math.inf, "budget"
@@ -222,7 +204,7 @@ class LimitGuard:
         fleet: Fleet,
         world: World,
         queues: Mapping[Lane, Sequence[str]],
-        running: Mapping[str, tuple[Lane, float]],
+        running: Running,
         now_s: float,
     ) -> tuple[Queues, LimitKind] | None:
         """New queues for waiting activations if a limit requires them, and which limit does; None if not."""

@@ -17,10 +17,16 @@ from prudent.cloud.clusters.dask_cluster import DaskCluster, DaskWorkerSpec
 from prudent.cloud.clusters.dask_node import scheduler, security_of_run, worker_certificates
 from prudent.cloud.leases.lease import Lease
 from prudent.cloud.leases.machine_delays import DelayRecords
-from prudent.core.errors import BadInput, PrudentError, RunFailed
+from prudent.core.errors import PrudentError, RunFailed
 from prudent.workflows.execute.command import ActivationRequest
 from prudent.workflows.execute.money import RentalSource
-from prudent.workflows.execute.workers import ActivationReport, VmWorkers, WorkerLost, scratch_folder
+from prudent.workflows.execute.workers import (
+    ActivationReport,
+    VmWorkers,
+    WorkerLost,
+    require_dask,
+    scratch_folder,
+)
 from prudent.workflows.fleet import Fleet
 
 _COPIERS = 8
@@ -167,19 +173,12 @@ def rented_vm_workers(
 
     If they are not up after `most_s`, they are given back: BootTooLong.
     """
-    try:
-        import dask
-        import distributed
-    except ModuleNotFoundError:
-        raise BadInput(
-            'Running workflows needs Dask, which is not installed; install "prudent[workflows]".'
-        ) from None
-    seats = [
-        DaskWorkerSpec(vm.name, vm.machine, vm.slots, vm.spot, most_usd_per_h.get(vm.name))
-        for vm in fleet.vms
-        if vm.name in used
-    ]
-    cluster = DaskCluster(source.provider, seats, run=run, register=source.register)
+    require_dask()
+    import dask
+    import distributed
+
+    specs = _worker_specs(fleet, used, most_usd_per_h)
+    cluster = DaskCluster(source.provider, specs, run=run, register=source.register)
     security = security_of_run()
     ordered_s = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -200,6 +199,14 @@ def rented_vm_workers(
         # Workers first, while somebody still listens: a scheduler that goes before them would complain.
         stack.callback(_close, cluster, source.delays)
         yield workers
+
+
+def _worker_specs(fleet: Fleet, used: set[str], most_usd_per_h: Mapping[str, float]) -> list[DaskWorkerSpec]:
+    return [
+        DaskWorkerSpec(vm.name, vm.machine, vm.slots, vm.spot, most_usd_per_h.get(vm.name))
+        for vm in fleet.vms
+        if vm.name in used
+    ]
 
 
 @contextlib.contextmanager

@@ -14,31 +14,22 @@ import numpy as np
 
 from prudent.core.errors import RunFailed
 from prudent.workflows.activation import Activation
-from prudent.workflows.execute.dispatch import Dispatcher, Lane
+from prudent.workflows.execute.dispatch import Dispatcher, Lane, Queues, Running, placement_of, queues_of
 from prudent.workflows.execute.learning import learn_run_times
 from prudent.workflows.execute.options import ExecutionOptions
 from prudent.workflows.execute.run import world_of
 from prudent.workflows.execute.workers import VmWorkers
-from prudent.workflows.fleet import Fleet
+from prudent.workflows.fleet import Fleet, Vm
 from prudent.workflows.plan import Plan
-from prudent.workflows.schedulers.list_scheduling import (
-    mean_occupancy_s,
-    place_by_insertion,
-    seconds_per_byte,
-    upward_rank,
-)
-from prudent.workflows.simulation.problem import Placement, SchedulingProblem, build_problem, sample_world
-from prudent.workflows.simulation.records import PLAN
-from prudent.workflows.simulation.simulator import run_simulation
+from prudent.workflows.schedulers.list_scheduling import mean_upward_rank, place_by_insertion
+from prudent.workflows.simulation.problem import Placement, SchedulingProblem, build_problem
+from prudent.workflows.simulation.simulator import run_calm
 from prudent.workflows.workflow import Workflow
 from prudent.workflows.world import Distribution, World
 
 if TYPE_CHECKING:
     from prudent.workflows.execute.limit_guard import LimitGuard
     from prudent.workflows.execute.plan_follower import SessionLog
-
-Queues = dict[Lane, list[str]]
-
 
 _NEARLY_DONE = 0.05
 """An overdue activation is expected to take this share of its run time more."""
@@ -53,7 +44,7 @@ def replan(
     fleet: Fleet,
     world: World,
     waiting: Collection[str],
-    running: Mapping[str, tuple[Lane, float]],
+    running: Running,
     current: Mapping[Lane, Sequence[str]] | None = None,
 ) -> Queues:
     """Queues for every slot of `fleet` (the VMs left) that hold `waiting`, by earliest finish (HEFT).
@@ -61,100 +52,51 @@ def replan(
     `running` tells where the others are and for how many seconds they have run: their slots are free only
     when they end, and their children wait for them. `current` are queues to keep unless new ones are better.
     """
-    if not fleet.vms:
-        raise RunFailed("No VM is left to run on; start workers and continue with --resume.")
-    names = [name for name in workflow.order if name in waiting or name in running]
-    lanes = [(fleet.vms[vm].name, slot) for vm, slot in fleet.lanes]
-    problem = remaining_problem(workflow, fleet, world, names, running)
-    at_lane = {lane: at for at, lane in enumerate(lanes)}
-    fresh = place_earliest(problem, names, at_lane, running)
+    problem = remaining_problem(workflow, fleet, world, waiting, running)
+    fresh = place_earliest(problem, running)
     if current is not None:
-        unchanged = placement_of(names, at_lane, running, current)
-        if _makespan_s(problem, fresh) > _WORTH * _makespan_s(problem, unchanged):
-            return {lane: list(current.get(lane, ())) for lane in lanes}
-    return queues_of(fresh, names, lanes, running)
+        unchanged = placement_of(problem.workflow, fleet, current, running)
+        new_s, old_s = (run_calm(problem, each).makespan_s for each in (fresh, unchanged))
+        if new_s > _WORTH * old_s:
+            return {lane: list(current.get(lane, ())) for lane in fleet.lane_index}
+    return queues_of(problem, fresh, running)
 
 
-def place_earliest(
-    problem: SchedulingProblem,
-    names: Sequence[str],
-    at_lane: Mapping[Lane, int],
-    running: Mapping[str, tuple[Lane, float]],
-) -> Placement:
+def place_earliest(problem: SchedulingProblem, running: Running) -> Placement:
     """Place all activations of a problem, each where it ends first; running ones stay where they are."""
-    pinned = np.array(
-        [at_lane[running[name][0]] if name in running else -1 for name in names], dtype=np.int64
-    )
-    rank = upward_rank(problem, mean_occupancy_s(problem), seconds_per_byte(problem))
+    pinned = np.full(len(problem.tasks), -1, dtype=np.int64)
+    for name, (lane, _) in running.items():
+        pinned[problem.workflow.index[name]] = problem.fleet.lane_index[lane]
+    rank = mean_upward_rank(problem)
     order = problem.graph.order
     by_rank = order[np.lexsort((-rank[order], pinned[order] < 0))]
     return place_by_insertion(problem, by_rank, pinned=pinned)
-
-
-def queues_of(
-    placement: Placement, names: Sequence[str], lanes: Sequence[Lane], running: Collection[str]
-) -> Queues:
-    """The activations that each lane still has to start, in order."""
-    queues: Queues = {lane: [] for lane in lanes}
-    for at in placement.order:
-        if names[at] not in running:
-            queues[lanes[placement.lane[at]]].append(names[at])
-    return queues
 
 
 def remaining_problem(
     workflow: Workflow,
     fleet: Fleet,
     world: World,
-    names: Sequence[str],
-    running: Mapping[str, tuple[Lane, float]],
+    waiting: Collection[str],
+    running: Running,
 ) -> SchedulingProblem:
     """The remaining problem: VMs are up, running activations need only the rest of their time."""
-    machines = {vm.name: vm for vm in fleet.vms}
     rest = []
-    for name in names:
-        activation = workflow[name]
+    for name in workflow.order:
         if name in running:
             (vm, _), lasted_s = running[name]
-            activation = _left_of(activation, machines[vm].machine, machines[vm].speed, lasted_s)
-        rest.append(activation)
-    kept = set(names)
-    edges = tuple(edge for edge in workflow.edges if edge[0] in kept and edge[1] in kept)
-    left = Workflow(workflow.name, tuple(rest), edges, workflow.gathered)
-    return build_problem(left, fleet, replace(world.calm(), boot_s=Distribution("constant", 0.0)))
+            rest.append(_left_of(workflow[name], fleet.vms[fleet.index[vm]], lasted_s))
+        elif name in waiting:
+            rest.append(workflow[name])
+    calm = replace(world.calm(), boot_s=Distribution("constant", 0.0))
+    return build_problem(workflow.part(rest), fleet, calm)
 
 
-def _left_of(activation: Activation, machine: str, speed: float, lasted_s: float) -> Activation:
+def _left_of(activation: Activation, vm: Vm, lasted_s: float) -> Activation:
     """What is left of a running activation: its inputs are there, part of its time has passed."""
-    whole_s = activation.runtimes_s.get(machine, activation.runtime_s / speed)
+    whole_s = activation.runtimes_s.get(vm.machine, activation.runtime_s / vm.speed)
     left_s = max(whole_s - lasted_s, _NEARLY_DONE * whole_s)
-    return replace(activation, inputs=(), runtimes_s={**activation.runtimes_s, machine: left_s})
-
-
-def placement_of(
-    names: Sequence[str],
-    at_lane: Mapping[Lane, int],
-    running: Mapping[str, tuple[Lane, float]],
-    queues: Mapping[Lane, Sequence[str]],
-) -> Placement:
-    """Queues as arrays; running activations are first on their lanes."""
-    index = {name: at for at, name in enumerate(names)}
-    lane = np.empty(len(names), dtype=np.int64)
-    order = []
-    for name, (place, _) in running.items():
-        lane[index[name]] = at_lane[place]
-        order.append(index[name])
-    for place, queue in queues.items():
-        for name in queue:
-            lane[index[name]] = at_lane[place]
-            order.append(index[name])
-    return Placement(lane, np.array(order, dtype=np.int64))
-
-
-def _makespan_s(problem: SchedulingProblem, placement: Placement) -> float:
-    return run_simulation(
-        problem, sample_world(problem, problem.world, 0), PLAN, placement=placement
-    ).makespan_s
+    return replace(activation, inputs=(), runtimes_s={**activation.runtimes_s, vm.machine: left_s})
 
 
 _SURPRISE = 0.25

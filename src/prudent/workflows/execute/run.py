@@ -216,10 +216,7 @@ class WorkflowRun:
                 for f in self.failures
             ],
             "blocked": list(self.blocked),
-            "assignments": {
-                name: {"vm": a.vm, "slot": a.slot, "start_s": a.start_s, "finish_s": a.finish_s}
-                for name, a in execution.assignments.items()
-            },
+            "assignments": {name: each.to_dict() for name, each in execution.assignments.items()},
         }
 
     def _attempts(self) -> list[Attempt]:
@@ -259,12 +256,11 @@ def execution_of(workflow: Workflow, plan: Plan, attempts: Iterable[Attempt]) ->
 
     fleet, codes = plan.fleet, {"done": 0, "failed": 1, "lost": 2}
     problem = build_problem(workflow, fleet, world_of(plan))
-    lane_of = {(fleet.vms[vm].name, slot): lane for lane, (vm, slot) in enumerate(fleet.lanes)}
     tasks, vms, state = problem.tasks.copy(), problem.vms.copy(), problem.state.copy()
     rows = list(attempts)
     log = np.zeros(len(rows), dtype=ATTEMPT)
     for at, row in enumerate(rows):
-        task, lane = workflow.index[row.activation], lane_of[row.vm, row.slot]
+        task, lane = workflow.index[row.activation], fleet.lane_index[row.vm, row.slot]
         for name, value in zip(
             _LOGGED, (row.start_s, row.finish_s, task, lane, codes[row.outcome]), strict=True
         ):
@@ -306,8 +302,7 @@ def planned_queues(plan: Plan, workflow: Workflow, names: Iterable[str]) -> dict
     def key(assignment: Assignment) -> tuple[float, int]:
         return assignment.start_s, position[assignment.activation]
 
-    fleet = plan.fleet
-    queues: dict[tuple[str, int], list[str]] = {(fleet.vms[vm].name, slot): [] for vm, slot in fleet.lanes}
+    queues: dict[tuple[str, int], list[str]] = {lane: [] for lane in plan.fleet.lane_index}
     for assignment in sorted(plan.assignments.values(), key=key):
         if assignment.activation in wanted:
             queues[assignment.vm, assignment.slot].append(assignment.activation)

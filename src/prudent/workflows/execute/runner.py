@@ -73,19 +73,20 @@ def execute(
 ) -> WorkflowRun:
     """Run every activation's command on the worker that stands for its planned VM.
 
-    `folder` keeps the run: journal, logs, copies of plan and workflow. With `resume`, what is done there and
-    still holds is skipped. Commands run in `directory`, where the files are. `address` is that of a Dask
-    scheduler; without it, workers are started on this machine, or `on` machines that are rented for the run:
-    "local", "hosts:inventory.yaml" or "ec2:aws.yaml", under leases kept in `home`. A failing activation is
-    tried `retries` times more, and ended after `timeout_s`. `replay=0.01` rehearses: instead of commands,
-    sleeps of a hundredth of the planned time. `watch` is called with every fact of the journal. Unless
-    `check` is False, a run that does not finish raises RunFailed; what was done is kept either way.
+    `folder` keeps the run: journal, logs, copies of plan and workflow. With `resume`, activations are skipped
+    that were done there and whose command and files are unchanged. Commands run in `directory`, where the
+    files are. `address` is that of a Dask scheduler; without it, workers are started on this machine, or `on`
+    machines that are rented for the run: "local", "hosts:inventory.yaml" or "ec2:aws.yaml", under leases kept
+    in `home`. A failing activation is tried `retries` times more, and ended after `timeout_s`. `replay=0.01`
+    rehearses: instead of commands, sleeps of a hundredth of the planned time. `watch` is called with every
+    fact of the journal. Unless `check` is False, a run that does not finish raises RunFailed; what was done
+    is kept either way.
 
     The run costs at most `budget_usd`, all its sessions together, and this session ends within `deadline_s`.
-    What is forecast to break a limit is refused before anything is rented, unless `anyway`; where a limit is
-    near, the plan is changed, or the run stops cleanly and can be resumed. `uncertainty` tells how far the
-    workflow's run times may be off; by default it is that of guesses, or of learned run times if they were
-    learned.
+    A run that is forecast to break a limit is refused before anything is rented, unless `anyway`; where a
+    limit is near, the plan is changed, or the run stops cleanly and can be resumed. `uncertainty` tells how
+    far the workflow's run times may be off; by default it is that of guesses, or of learned run times if they
+    were learned.
     """
     plan.check(workflow)
     if on is not None and address is not None:
@@ -98,9 +99,7 @@ def execute(
     if limits and on is not None and replay is not None:
         raise BadInput("A rehearsal on rented machines has no budget; leave out --where, or --replay.")
     _prepare(folder, plan, workflow)
-    used = {assignment.vm for assignment in plan.assignments.values()}
-    if plan.policy == "adaptive" and on is None:  # it may turn to VMs that it had no need of at first
-        used = set(plan.fleet.index)
+    used = _used_vms(plan, rented=on is not None)
     with ExitStack() as stack:
         journal = stack.enter_context(ExecutionJournal(folder / JOURNAL))
         sink = FactSink(journal, watch)
@@ -115,23 +114,22 @@ def execute(
         name = f"execute-{folder.name}-{run}".rstrip("-")
         session = ExecutionSession(plan, workflow, options, folder, remaining_work, source, name, uncertainty)
         clear_scratch(name)
-        session.bill_earlier_sessions(sink)
-        limits = limits.after(remaining_work.offset_s)
-        ahead = session.forecast()
-        if limits and remaining_work.reasons and not anyway:
-            limits.check(ahead, remaining_work.offset_s)
-        session.check_payable(limits)
-        remaining_work.record_session_start(
-            sink, plan, workflow, options, run, session.limit_facts(limits, ahead)
-        )
+        limits = session.begin(sink, run, limits, anyway)
         if remaining_work.reasons:
             session.run(stack, sink, workers, used, limits)
     done = WorkflowRun.read(folder)
     return done.check() if check else done
 
 
+def _used_vms(plan: Plan, rented: bool) -> set[str]:
+    """The VMs that workers are wanted for."""
+    if plan.policy == "adaptive" and not rented:  # it may turn to VMs that it had no need of at first
+        return set(plan.fleet.index)
+    return {assignment.vm for assignment in plan.assignments.values()}
+
+
 def _limits(budget_usd: float | None, deadline_s: float | None, earlier: list[Fact]) -> RunLimits:
-    """The limits of this session; a budget of the run stays until another is given."""
+    """The limits of this session; without a new budget, the run keeps the one that it had."""
     if budget_usd is None:
         told = [fact["budget_usd"] for fact in earlier if fact["fact"] == "session" and "budget_usd" in fact]
         budget_usd = float(told[-1]) if told else None
@@ -226,7 +224,20 @@ class ExecutionSession:
         total: float = bill_fact(self.source.bill(self.name), self.remaining_work.earlier)["total_usd"]
         return total
 
-    def bill_earlier_sessions(self, sink: FactSink) -> None:
+    def begin(self, sink: FactSink, run: str, limits: RunLimits, anyway: bool) -> RunLimits:
+        """Record the start, unless the limits forbid it; answers with the limits on the run's clock."""
+        self._bill_earlier_sessions(sink)
+        work = self.remaining_work
+        limits = limits.after(work.offset_s)
+        ahead = self.forecast()
+        if limits and work.reasons and not anyway:
+            limits.check(ahead, work.offset_s)
+        self._check_payable(limits)
+        told = self._limit_facts(limits, ahead)
+        work.record_session_start(sink, self.plan, self.workflow, self.options, run, told)
+        return limits
+
+    def _bill_earlier_sessions(self, sink: FactSink) -> None:
         """Record what machines of a killed session have cost, whatever becomes of this one."""
         if self.source is None:
             return
@@ -277,7 +288,7 @@ class ExecutionSession:
             paid_usd={hold.name: hold.cost_usd(clock_s) for hold in paid},
         )
 
-    def limit_facts(self, limits: RunLimits, ahead: Forecast) -> Fact:
+    def _limit_facts(self, limits: RunLimits, ahead: Forecast) -> Fact:
         """What the journal records about forecast and limits when a session begins."""
         told: Fact = {"forecast": ahead.to_dict()}
         if limits.budget_usd is not None:
@@ -322,7 +333,7 @@ class ExecutionSession:
             return {}
         return {vm: price.usd_per_h for vm, price in self.terms.prices.items()}
 
-    def check_payable(self, limits: RunLimits) -> None:
+    def _check_payable(self, limits: RunLimits) -> None:
         """BadInput if the money left does not pay for the shortest use of the machines; none is ordered."""
         if self.source is None or limits.budget_usd is None or not self.remaining_work.reasons:
             return

@@ -199,15 +199,16 @@ def _run_activation(request: ActivationRequest, topic: str) -> None:
     tell(run_activation(request, tell))
 
 
+def require_dask() -> None:
+    """Refuse to run workflows where Dask is not installed."""
+    if importlib.util.find_spec("distributed") is None:
+        raise BadInput('Running workflows needs Dask, which is not installed; install "prudent[workflows]".')
+
+
 @contextlib.contextmanager
 def vm_workers(fleet: Fleet, used: set[str], address: str | None, run: str = "") -> Iterator[VmWorkers]:
     """The workers for the VMs in use: new workers on this machine, or those of the scheduler at `address`."""
-    try:
-        import distributed  # noqa: F401
-    except ModuleNotFoundError:
-        raise BadInput(
-            'Running workflows needs Dask, which is not installed; install "prudent[workflows]".'
-        ) from None
+    require_dask()
     members = {vm.name: vm.slots for vm in fleet.vms if vm.name in used}
     with _local_workers(members, run) if address is None else _workers_at(members, address) as workers:
         try:

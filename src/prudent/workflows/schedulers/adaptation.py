@@ -7,11 +7,10 @@ a busy lane may be worth waiting for.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from prudent.workflows.simulation.compiled import Floats, Ints, Records, allocation_free, inlined
+from prudent.workflows.simulation.compiled import Records, allocation_free, inlined
 from prudent.workflows.simulation.queues import insert_ready
-from prudent.workflows.simulation.records import IDLE, IS_READY
+from prudent.workflows.simulation.records import IDLE, IS_READY, EngineArrays, RunArrays
 from prudent.workflows.simulation.staging import estimate_s
 
 _TOLERANCE = 0.01
@@ -35,39 +34,30 @@ def record_speed(vms: Records, vm: int, promised_s: float, measured_s: float) ->
 
 
 @allocation_free
-def abandon_plan(tasks: Records, state: Records, ready_queue: Records, sizes: Ints) -> None:
+def abandon_plan(run: RunArrays, engine: EngineArrays) -> None:
     """Give up the plan: all ready activations queue by priority."""
-    state[0].plan_abandoned = 1
+    tasks = run.tasks
+    run.state[0].plan_abandoned = 1
     for task in range(len(tasks)):
         if tasks[task].status == IS_READY:
-            insert_ready(ready_queue, sizes, task, -tasks[task].priority)
+            insert_ready(engine.ready_queue, engine.sizes, task, -tasks[task].priority)
 
 
 @allocation_free
-def pick_adaptively(
-    tasks: Records,
-    links: Records,
-    lanes: Records,
-    vms: Records,
-    state: Records,
-    run_s: Floats,
-    present: Any,
-    ready_queue: Records,
-    sizes: Ints,
-    now: float,
-) -> tuple[int, int]:
+def pick_adaptively(run: RunArrays, engine: EngineArrays, now: float) -> tuple[int, int]:
     """The first queued activation whose best lane is idle, and that lane; earlier ones wait."""
+    lanes = run.lanes
     for lane in range(len(lanes)):
-        lanes[lane].free_s = _free_s(lanes, vms, state, run_s, tasks, lane, now)
-    for at in range(sizes[1]):
-        task = ready_queue[at].task
+        lanes[lane].free_s = _free_s(run, lane, now)
+    for at in range(engine.sizes[1]):
+        task = engine.ready_queue[at].task
         best, best_s = -1, math.inf
         for lane in range(len(lanes)):
             free_s = lanes[lane].free_s
             if free_s < best_s:
-                held_s = estimate_s(tasks, links, lanes, state, run_s, present, task, lane, now)
-                work_s = run_s[task, lanes[lane].kind]
-                end_s = free_s + held_s + work_s * (slowness(vms, lanes[lane].vm) - 1.0)
+                held_s = estimate_s(run, task, lane, now)
+                work_s = run.run_s[task, lanes[lane].kind]
+                end_s = free_s + held_s + work_s * (slowness(run.vms, lanes[lane].vm) - 1.0)
                 if end_s < best_s:
                     best, best_s = lane, end_s
         if best < 0:
@@ -85,16 +75,14 @@ def slowness(vms: Records, vm: int) -> float:
 
 
 @inlined
-def _free_s(
-    lanes: Records, vms: Records, state: Records, run_s: Floats, tasks: Records, lane: int, now: float
-) -> float:
+def _free_s(run: RunArrays, lane: int, now: float) -> float:
     """When a lane is expected to be free; infinity if it is down or must not be used."""
-    row = lanes[lane]
+    row, vms = run.lanes[lane], run.vms
     if row.closed == 1 or (row.task < 0 and row.task != IDLE):
         return math.inf
     if row.task == IDLE:
         return now + (vms[row.vm].boot_s if vms[row.vm].from_s < 0.0 else 0.0)
-    end_s = row.compute_from_s + run_s[row.task, row.kind] * slowness(vms, row.vm)
+    end_s = row.compute_from_s + run.run_s[row.task, row.kind] * slowness(vms, row.vm)
     if end_s < now:
-        end_s = now + _OVERDUE * (now - tasks[row.task].start_s)
+        end_s = now + _OVERDUE * (now - run.tasks[row.task].start_s)
     return end_s  # type: ignore[no-any-return]

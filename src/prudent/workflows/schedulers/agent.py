@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from prudent.workflows.simulation.compiled import Floats, Ints, Records, allocation_free, uniform
-from prudent.workflows.simulation.records import IDLE
+from prudent.workflows.simulation.compiled import Records, allocation_free, uniform
+from prudent.workflows.simulation.records import IDLE, EngineArrays, QLearnerArrays, RunArrays
 
 LEARNER_PARAMETERS = np.dtype([(name, np.float64) for name in
     ("alpha", "gamma", "rate", "epsilon", "initial_q", "reward")], align=True)  # fmt: skip
@@ -33,14 +33,14 @@ INDEX_STATISTICS = np.dtype(
 
 
 @allocation_free
-def choose_lane(lanes: Records, q: Floats, parameters: Records, random: Any, task: int) -> int:
+def choose_lane(lanes: Records, learner: QLearnerArrays, random: Any, task: int) -> int:
     """Any idle lane with probability epsilon, else one on the machine of largest q (ties at random)."""
-    explores = uniform(random) < parameters[0].epsilon
+    explores = uniform(random) < learner.parameters[0].epsilon
     best, best_q, equals = -1, 0.0, 0
     for lane in range(len(lanes)):
         if lanes[lane].task != IDLE:
             continue
-        value = 0.0 if explores else q[task, lanes[lane].vm]
+        value = 0.0 if explores else learner.q[task, lanes[lane].vm]
         if best < 0 or value > best_q:
             best, best_q, equals = lane, value, 1
         elif value == best_q:
@@ -74,38 +74,34 @@ def reward(statistics: Records, index: float) -> float:
 
 
 @allocation_free
-def update_q(
-    lanes: Records,
-    ready_queue: Records,
-    sizes: Ints,
-    q: Floats,
-    parameters: Records,
-    statistics: Records,
-    task: int,
-    vm: int,
-    executed_s: float,
-    queued_s: float,
-) -> None:
-    """Update the tables with an activation that has just ended."""
-    index = parameters[0].alpha * executed_s + (1.0 - parameters[0].alpha) * queued_s
+def record_index(statistics: Records, alpha: float, vm: int, executed_s: float, queued_s: float) -> float:
+    """Add the index of an activation that has ended on a machine; answers its reward."""
+    index = alpha * executed_s + (1.0 - alpha) * queued_s
     praise = reward(statistics, index)
     update_statistics(statistics, 0, index)
     update_statistics(statistics, 1 + vm, index)
-    statistics[1 + vm].efficiency += parameters[0].alpha * (praise - statistics[1 + vm].efficiency)
-    parameters[0].reward += praise
-    target = statistics[1 + vm].efficiency + parameters[0].gamma * _best_next(
-        lanes, ready_queue, sizes, q, parameters
-    )
+    statistics[1 + vm].efficiency += alpha * (praise - statistics[1 + vm].efficiency)
+    return praise
+
+
+@allocation_free
+def update_q(
+    run: RunArrays, engine: EngineArrays, task: int, vm: int, executed_s: float, queued_s: float
+) -> None:
+    """Update the tables with an activation that has just ended."""
+    q, parameters, statistics = engine.learner
+    parameters[0].reward += record_index(statistics, parameters[0].alpha, vm, executed_s, queued_s)
+    target = statistics[1 + vm].efficiency + parameters[0].gamma * _best_next(run.lanes, engine)
     q[task, vm] += parameters[0].rate * (target - q[task, vm])
 
 
 @allocation_free
-def _best_next(lanes: Records, ready_queue: Records, sizes: Ints, q: Floats, parameters: Records) -> float:
-    """The largest q of the state after: over ready activations and idle machines, else that of waiting."""
+def _best_next(lanes: Records, engine: EngineArrays) -> float:
+    """The largest q of what could come next: a ready activation on an idle machine, else to wait."""
     best = -np.inf
     for lane in range(len(lanes)):
         if lanes[lane].task == IDLE:
             vm = lanes[lane].vm
-            for at in range(sizes[1]):
-                best = max(best, q[ready_queue[at].task, vm])
-    return best if best > -np.inf else parameters[0].initial_q
+            for at in range(engine.sizes[1]):
+                best = max(best, engine.learner.q[engine.ready_queue[at].task, vm])
+    return best if best > -np.inf else engine.learner.parameters[0].initial_q

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from prudent.workflows.fleet import Fleet
-from prudent.workflows.schedulers.list_scheduling import downward_rank, lane_counts, upward_rank
+from prudent.workflows.schedulers.list_scheduling import (
+    downward_rank,
+    lane_counts,
+    least_occupancy_s,
+    upward_rank,
+)
 from prudent.workflows.simulation.compiled import Floats, Ints, Records, compiled
 from prudent.workflows.simulation.problem import SchedulingProblem, build_problem
 from prudent.workflows.workflow import Workflow
@@ -29,8 +34,8 @@ class MakespanBounds:
     """Three lower bounds of the makespan; `tight_s` is at least the other two.
 
     `path_s`: the longest path with every activation on its fastest VM. `work_s`: all work spread over all
-    slots. `tight_s`: for every set of activations that cannot start before a head and is followed by a tail,
-    head + work of the set spread over all slots + tail.
+    slots. `tight_s`: the largest head + work + tail of any set of activations: none of them can start before
+    the head, their work is spread over all slots, and the tail must follow each of them.
     """
 
     path_s: float
@@ -46,13 +51,14 @@ class MakespanBounds:
 def lower_bounds(workflow: Workflow, fleet: Fleet, world: World | None = None) -> MakespanBounds:
     """Bounds on the makespan of any plan; transfers count where they cannot be avoided (shared storage)."""
     problem = build_problem(workflow, fleet, world or World())
-    held_s = problem.run_s + (problem.tasks["hold_s"] + problem.tasks["stage_s"])[:, None]
+    held_s = least_occupancy_s(problem)
     least_s = held_s.min(axis=1)
-    path_s = float(upward_rank(problem, least_s, 0.0).max())
+    ways_s = upward_rank(problem, least_s, 0.0)
+    path_s = float(ways_s.max())
     shares = _shares(held_s, lane_counts(problem))
     work_s = float(shares.sum(axis=1).max())
     heads = downward_rank(problem, least_s, 0.0)
-    tails = upward_rank(problem, least_s, 0.0) - least_s
+    tails = ways_s - least_s
     tight_s = max(path_s, work_s)
     for share in shares:
         tight_s = max(tight_s, _tight(problem, least_s, heads, tails, share))
@@ -66,7 +72,7 @@ def least_cost_usd(problem: SchedulingProblem) -> float:
     """
     lanes_of_vm = np.bincount(problem.lanes["vm"], minlength=len(problem.vms))
     rate = problem.vms["price"] / lanes_of_vm
-    held_s = problem.run_s + (problem.tasks["hold_s"] + problem.tasks["stage_s"])[:, None]
+    held_s = least_occupancy_s(problem)
     kinds = held_s.shape[1]
     least_rate = np.array([rate[problem.vms["kind"] == kind].min() for kind in range(kinds)])
     work_usd = float((held_s * least_rate).min(axis=1).sum())
@@ -119,9 +125,10 @@ def _fit(heads: Floats, tails: Floats, share: Floats, by_head: Ints, levels: Flo
 def _gathered(
     tasks: Records, links: Records, order: Ints, least_s: Floats, share: Floats, paths: Floats, upwards: bool
 ) -> Floats:
-    """Heads (or tails) that also count work: all ancestors with head a or later lie between a and this one.
+    """Heads that count work as well as paths; tails likewise, along the edges turned round.
 
-    For tails the same along the edges turned round.
+    The ancestors of an activation that cannot start before some moment have to be done between that moment
+    and its own start.
     """
     n = len(tasks)
     bounds = np.zeros(n)

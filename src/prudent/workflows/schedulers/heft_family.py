@@ -14,6 +14,7 @@ from prudent.workflows.schedulers.list_scheduling import (
     downward_rank,
     lane_counts,
     mean_occupancy_s,
+    mean_upward_rank,
     occupancy_s,
     place_by_insertion,
     priority_order,
@@ -34,7 +35,7 @@ class Heft:
 
     def propose(self, problem: SchedulingProblem, seed: int) -> ScheduleProposal:
         """Deterministic; the seed is not used."""
-        rank = upward_rank(problem, mean_occupancy_s(problem), seconds_per_byte(problem))
+        rank = mean_upward_rank(problem)
         order = problem.graph.order
         # Equal ranks (activations that take no time) keep the order of the graph, parents first.
         return ScheduleProposal(place_by_insertion(problem, order[np.argsort(-rank[order], kind="stable")]))
@@ -103,7 +104,7 @@ class Cpop:
 
 
 def critical_path(problem: SchedulingProblem, priority: Floats) -> list[int]:
-    """From the start of largest priority along children of the same priority."""
+    """The activations from the start of largest priority to an end, each the child of largest priority."""
     graph = problem.graph
     starts = np.flatnonzero(np.diff(graph.parent_ptr) == 0)
     path = [int(starts[np.argmax(priority[starts])])]

@@ -7,14 +7,13 @@ activations one by one where each ends first, into gaps of the lanes if they fit
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from prudent.workflows.simulation.compiled import Floats, Ints, Records, allocation_free, compiled
+from prudent.workflows.simulation.compiled import Floats, Ints, Records, allocation_free, compiled, inlined
 from prudent.workflows.simulation.problem import Placement, SchedulingProblem, recorded_placement
 from prudent.workflows.simulation.queues import pop_ready, push_ready
-from prudent.workflows.simulation.records import LOCAL, NETWORK, READY_ENTRY
+from prudent.workflows.simulation.records import LOCAL, NETWORK, READY_ENTRY, RunArrays
 from prudent.workflows.simulation.staging import arrival_s, missing_bytes
 
 
@@ -23,12 +22,22 @@ def lane_counts(problem: SchedulingProblem) -> Ints:
     return np.bincount(problem.lanes["kind"], minlength=problem.run_s.shape[1])
 
 
+def least_occupancy_s(problem: SchedulingProblem) -> Floats:
+    """`[i, k]`: how long activation i holds a lane of kind k, if no file has to move to its VM."""
+    return np.asarray(problem.run_s + _fixed_s(problem)[:, None])
+
+
 def occupancy_s(problem: SchedulingProblem) -> Floats:
     """`[i, k]`: how long activation i holds a lane of kind k, external files included."""
-    fixed = problem.tasks["hold_s"] + problem.tasks["stage_s"]
+    fixed_s = _fixed_s(problem)
     if problem.world.storage == "local":
-        fixed = fixed + problem.tasks["external_bytes"] / problem.state[0]["bytes_per_s"]
-    return np.asarray(problem.run_s + fixed[:, None])
+        fixed_s = fixed_s + problem.tasks["external_bytes"] / problem.state[0]["bytes_per_s"]
+    return np.asarray(problem.run_s + fixed_s[:, None])
+
+
+def _fixed_s(problem: SchedulingProblem) -> Floats:
+    """What an activation needs on any machine: its overhead, and staging on shared storage."""
+    return np.asarray(problem.tasks["hold_s"] + problem.tasks["stage_s"])
 
 
 def mean_occupancy_s(problem: SchedulingProblem) -> Floats:
@@ -45,6 +54,11 @@ def seconds_per_byte(problem: SchedulingProblem) -> float:
 def upward_rank(problem: SchedulingProblem, cost_s: Floats, per_byte_s: float) -> Floats:
     """rank_u(i) = cost(i) + max over children c of (edge(i, c) + rank_u(c)): the longest way to the end."""
     return _upward_rank(problem.tasks, problem.links, problem.graph.order, cost_s, per_byte_s)
+
+
+def mean_upward_rank(problem: SchedulingProblem) -> Floats:
+    """The upward rank of HEFT: activations cost their mean over all lanes."""
+    return upward_rank(problem, mean_occupancy_s(problem), seconds_per_byte(problem))
 
 
 def downward_rank(problem: SchedulingProblem, cost_s: Floats, per_byte_s: float) -> Floats:
@@ -93,37 +107,24 @@ def place_by_insertion(
     `bonus_s[i, k]` is added to the end of activation i on a lane of kind k before lanes are compared;
     `pinned[i]` fixes a lane (-1: free). Boot times and mean overheads count; nothing is random.
     """
-    tasks, lanes = problem.tasks.copy(), problem.lanes.copy()
-    gaps = np.zeros(len(tasks) + len(lanes), dtype=GAP)
+    run, lanes = problem.run_arrays(), problem.lanes
+    gaps = np.zeros(len(run.tasks) + len(lanes), dtype=GAP)
     last = np.arange(len(lanes), dtype=np.int64)
     opens_s = np.zeros(len(problem.vms)) if problem.state[0]["boots_at_first_use"] else problem.vms["boot_s"]
     gaps["start_s"][: len(lanes)] = opens_s[lanes["vm"]]
     gaps["end_s"] = np.inf
     gaps["before"] = -1
-    held = len(problem.vms) if problem.world.storage == "local" else 1
-    present = np.zeros((held, problem.files), dtype=np.uint8)
     if pinned is None:
-        pinned = np.full(len(tasks), -1, dtype=np.int64)
-    _place_by_insertion(
-        tasks, problem.links, lanes, problem.state, problem.run_s, present, order, bonus_s, pinned, gaps, last
-    )
-    return recorded_placement(tasks, problem.graph.order)
+        pinned = np.full(len(run.tasks), -1, dtype=np.int64)
+    _place_by_insertion(run, order, bonus_s, pinned, gaps, last)
+    return recorded_placement(run.tasks, problem.graph.order)
 
 
 @allocation_free
 def _place_by_insertion(
-    tasks: Records,
-    links: Records,
-    lanes: Records,
-    state: Records,
-    run_s: Floats,
-    present: Any,
-    order: Ints,
-    bonus_s: Floats,
-    pinned: Ints,
-    gaps: Records,
-    last: Ints,
+    run: RunArrays, order: Ints, bonus_s: Floats, pinned: Ints, gaps: Records, last: Ints
 ) -> None:
+    tasks, links, lanes = run.tasks, run.links, run.lanes
     used = len(lanes)
     for task in order:
         ready_s = 0.0
@@ -135,7 +136,7 @@ def _place_by_insertion(
         for lane in range(len(lanes)):
             if pinned[task] >= 0 and pinned[task] != lane:
                 continue
-            held_s, from_s = _needs(tasks, links, lanes, state, run_s, present, task, lane, ready_s)
+            held_s, from_s = _needs(run, task, lane, ready_s)
             gap, start_s = _first_fit(gaps, last[lane], from_s, held_s)
             key = start_s + held_s
             if bonus_s.shape[0] > 1 or len(tasks) == 1:
@@ -146,30 +147,20 @@ def _place_by_insertion(
         tasks[task].start_s = best_start
         tasks[task].finish_s = best_end
         used = _occupy(gaps, last, used, best, best_gap, best_start, best_end)
-        if state[0].storage == LOCAL:
+        if run.state[0].storage == LOCAL:
             for at in range(tasks[task].staged, tasks[task].end):
-                present[lanes[best].vm, links[at].other] = 1
+                run.present[lanes[best].vm, links[at].other] = 1
 
 
-@allocation_free
-def _needs(
-    tasks: Records,
-    links: Records,
-    lanes: Records,
-    state: Records,
-    run_s: Floats,
-    present: Any,
-    task: int,
-    lane: int,
-    ready_s: float,
-) -> tuple[float, float]:
+@inlined
+def _needs(run: RunArrays, task: int, lane: int, ready_s: float) -> tuple[float, float]:
     """How long the activation holds the lane, and from when on it could."""
-    held_s = tasks[task].hold_s + tasks[task].stage_s + run_s[task, lanes[lane].kind]
+    tasks, lanes, state = run.tasks, run.lanes, run.state
+    held_s = tasks[task].hold_s + tasks[task].stage_s + run.run_s[task, lanes[lane].kind]
     if state[0].storage == LOCAL:
-        away = missing_bytes(tasks, links, lanes, state, present, task, lanes[lane].vm)
-        return held_s + away / state[0].bytes_per_s, ready_s
+        return held_s + missing_bytes(run, task, lanes[lane].vm) / state[0].bytes_per_s, ready_s
     if state[0].storage == NETWORK:
-        return held_s, max(ready_s, arrival_s(tasks, links, lanes, state, task, lanes[lane].vm))
+        return held_s, max(ready_s, arrival_s(run, task, lanes[lane].vm))
     return held_s, ready_s
 
 
@@ -201,7 +192,7 @@ def _occupy(gaps: Records, last: Ints, used: int, lane: int, gap: int, start_s: 
 
 
 def priority_order(problem: SchedulingProblem, priority: Floats) -> Ints:
-    """Activations such that parents come first and, among those that could be next, the largest priority."""
+    """All activations, parents first; of those that could be next, the one of largest priority."""
     ready_queue = np.empty(len(problem.tasks), dtype=READY_ENTRY)
     return _priority_order(
         problem.tasks["missing"].copy(), problem.tasks, problem.links, priority, ready_queue

@@ -8,7 +8,7 @@ from typing import ClassVar
 from prudent.core.seeds import rng_for
 from prudent.workflows.schedulers.registry import ScheduleProposal
 from prudent.workflows.simulation import records
-from prudent.workflows.simulation.problem import SchedulingProblem, sample_world
+from prudent.workflows.simulation.problem import SchedulingProblem, calm_sample
 from prudent.workflows.simulation.simulator import run_simulation
 
 
@@ -21,9 +21,8 @@ class _OnlineRule:
 
     def propose(self, problem: SchedulingProblem, seed: int) -> ScheduleProposal:
         """What the rule does in the calm world."""
-        sample = sample_world(problem, problem.world.calm(), 0)
         rule_seed = int(rng_for(seed, "scheduler", self.name).integers(1 << 62))
-        trace = run_simulation(problem, sample, self.rule, seed=rule_seed)
+        trace = run_simulation(problem, calm_sample(problem), self.rule, seed=rule_seed)
         return ScheduleProposal(trace.placement(problem.graph.order))
 
 
@@ -49,7 +48,7 @@ class MinMin(_OnlineRule):
 
 
 class MaxMin(_OnlineRule):
-    """The activation whose best end is last, on the slot of that end: long ones first."""
+    """The activation whose earliest end is the latest of all, on the slot of that end: long ones go first."""
 
     name = "max-min"
     rule = records.MAX_MIN

@@ -63,6 +63,16 @@ _MODULES = {
 }
 
 
+BASELINES = (
+    "heft", "peft", "cpop", "mct", "min-min", "max-min", "fcfs", "round-robin", "data-aware",
+)  # fmt: skip
+"""The classic schedulers: our own starts from their plans, and plans are compared with them."""
+
+
+MANY_PAIRS = 5_000_000
+"""With more pairs of activation and slot than this, only quick baselines are asked."""
+
+
 def schedulers() -> tuple[str, ...]:
     """The names of all schedulers."""
     return tuple(_MODULES)

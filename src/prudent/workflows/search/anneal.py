@@ -59,6 +59,21 @@ class CoolingSchedule(NamedTuple):
     crowding: float = 0.05
 
 
+class SearchMemory(NamedTuple):
+    """What a search writes into: the state of its random numbers, scratch space, and the best plan so far.
+
+    `path` and `move` are scratch space for the critical path and for what the last change was. `best` is the
+    energy, the makespan and the cost of the plan in `lane` and `order`.
+    """
+
+    random: Any
+    path: Ints
+    move: Ints
+    lane: Ints
+    order: Ints
+    best: Floats
+
+
 @allocation_free
 def anneal(
     arrays: SearchArrays,
@@ -67,53 +82,57 @@ def anneal(
     cooling: CoolingSchedule,
     tries: int,
     enough: float,
-    random: Any,
-    path: Ints,
-    move: Ints,
-    best_lane: Ints,
-    best_order: Ints,
-    best: Floats,
+    memory: SearchMemory,
 ) -> None:
-    """Change the candidate `tries` times; `best` (energy, makespan, cost) and its plan are improved in place.
+    """Change the candidate `tries` times; the best plan in `memory` is improved in place.
 
     Only plans within the deadline and the budget of the objective count as best. Ends early when the
     energy is `enough`.
     """
+    best = memory.best
     makespan_s = walk(arrays, candidate, 0, math.inf)
     accept(candidate, 0)
     usd = cost_usd(arrays, candidate)
     now = energy(objective, makespan_s, usd) + cooling.crowding * _crowding(candidate)
-    length = _critical(arrays, candidate, path)
+    length = _critical(arrays, candidate, memory.path)
     scale = now
     for attempt in range(tries):
         temperature = scale * cooling.first * (cooling.last / cooling.first) ** (attempt / tries)
-        limit = now - temperature * math.log(1.0 - uniform(random))
-        task = draw_below(random, len(candidate.order))
-        if uniform(random) < cooling.focus:
-            task = path[draw_below(random, length)]
-        first = try_move(arrays, candidate, random, task, move)
+        limit = now - temperature * math.log(1.0 - uniform(memory.random))
+        first = _change(arrays, candidate, cooling.focus, memory, length)
         if first < 0:
             continue
         makespan_s = walk(arrays, candidate, first, makespan_limit_s(objective, limit))
         if makespan_s == math.inf:
-            undo(candidate, move)
+            undo(candidate, memory.move)
             continue
         usd = cost_usd(arrays, candidate)
         plain = energy(objective, makespan_s, usd)
         then = plain + cooling.crowding * _crowding(candidate)
         if then > limit:
-            undo(candidate, move)
+            undo(candidate, memory.move)
             continue
         accept(candidate, first)
         now = then
-        length = _critical(arrays, candidate, path)
+        length = _critical(arrays, candidate, memory.path)
         allowed = makespan_s <= objective.deadline_s and usd <= objective.budget_usd
         if allowed and plain < best[0] - 1e-9 * scale:
             best[0], best[1], best[2] = plain, makespan_s, usd
-            copy(candidate.lane, best_lane)
-            copy(candidate.order, best_order)
+            copy(candidate.lane, memory.lane)
+            copy(candidate.order, memory.order)
             if plain <= enough:
                 return
+
+
+@inlined
+def _change(
+    arrays: SearchArrays, candidate: CandidatePlan, focus: float, memory: SearchMemory, length: int
+) -> int:
+    """Try a change, with the chance `focus` on the critical path; the first changed position, or -1."""
+    task = draw_below(memory.random, len(candidate.order))
+    if uniform(memory.random) < focus:
+        task = memory.path[draw_below(memory.random, length)]
+    return try_move(arrays, candidate, memory.random, task, memory.move)
 
 
 @allocation_free

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from prudent.core.seeds import rng_for
-from prudent.workflows.search.anneal import CoolingSchedule, SearchObjective, anneal, energy
+from prudent.workflows.search.anneal import CoolingSchedule, SearchMemory, SearchObjective, anneal, energy
 from prudent.workflows.search.walk import candidate_plan, search_arrays
-from prudent.workflows.simulation.problem import Placement, SchedulingProblem, sample_world
-from prudent.workflows.simulation.records import PLAN
-from prudent.workflows.simulation.simulator import run_simulation
+from prudent.workflows.simulation.problem import Placement, SchedulingProblem
+from prudent.workflows.simulation.simulator import run_calm
 
 _SLICE = 20_000
 """How many changes are tried between two looks at the clock when there is a limit in seconds."""
@@ -56,8 +55,7 @@ class PlacementSearch:
         self.problem = problem
         self.seed = seed
         self.tried = 0
-        self._ground = search_arrays(problem)
-        self._calm = sample_world(problem, problem.world.calm(), 0)
+        self._arrays = search_arrays(problem)
         self._runs = 0
         self._clock = clock
         self._until = clock() + seconds if math.isfinite(seconds) else math.inf
@@ -65,10 +63,10 @@ class PlacementSearch:
     def evaluate(self, placement: Placement) -> EvaluatedPlacement:
         """What a placement takes and costs in the calm world, by the simulator itself.
 
-        The search is only nearly right where two slots share a VM's files or its late boot: there it takes
-        the order of the list for the order in time.
+        The search itself is only nearly right where two slots share the files or the late boot of a VM: it
+        looks at activations in the order of the plan, not in the order of time.
         """
-        trace = run_simulation(self.problem, self._calm, PLAN, placement=placement)
+        trace = run_calm(self.problem, placement)
         return EvaluatedPlacement(placement, trace.makespan_s, trace.cost_usd)
 
     @property
@@ -102,43 +100,39 @@ class PlacementSearch:
         tries: int,
         enough: float,
     ) -> EvaluatedPlacement | None:
-        n = len(self.problem.tasks)
-        candidate = candidate_plan(self._ground, start.placement)
-        lane, order = start.placement.lane.copy(), start.placement.order.copy()
-        first = start.energy(objective) if start.within(objective) else math.inf
-        best = np.array([first, start.makespan_s, start.cost_usd])
-        rng = rng_for(self.seed, "search", self._runs)
-        self._runs += 1
-        random = rng.integers(1 << 62, size=1).astype(np.uint64)
-        path, move = np.zeros(n, dtype=np.int64), np.zeros(4, dtype=np.int64)
+        candidate = candidate_plan(self._arrays, start.placement)
+        memory = self._memory(start, objective)
         timed = self._until < math.inf
         step = min(_SLICE, tries) if timed else tries
         ratio = cooling.last / cooling.first
         enough *= 1 + _ROUNDING
         for at in range(0, tries, max(step, 1)):
-            if self.out_of_time or best[0] <= enough:
+            if self.out_of_time or memory.best[0] <= enough:
                 break
             # A run that is cut into slices cools down along the same curve as a whole one.
             upto = min(at + step, tries)
             part = cooling._replace(
                 first=cooling.first * ratio ** (at / tries), last=cooling.first * ratio ** (upto / tries)
             )
-            anneal(
-                self._ground,
-                candidate,
-                objective,
-                part,
-                upto - at,
-                enough,
-                random,
-                path,
-                move,
-                lane,
-                order,
-                best,
-            )
+            anneal(self._arrays, candidate, objective, part, upto - at, enough, memory)
             self.tried += upto - at
-        return self.evaluate(Placement(lane, order)) if best[0] < math.inf else None
+        if memory.best[0] == math.inf:
+            return None
+        return self.evaluate(Placement(memory.lane, memory.order))
+
+    def _memory(self, start: EvaluatedPlacement, objective: SearchObjective) -> SearchMemory:
+        """Memory for one more search, with the start as the best plan if it is within the limits."""
+        rng = rng_for(self.seed, "search", self._runs)
+        self._runs += 1
+        energy = start.energy(objective) if start.within(objective) else math.inf
+        return SearchMemory(
+            random=rng.integers(1 << 62, size=1).astype(np.uint64),
+            path=np.zeros(len(self.problem.tasks), dtype=np.int64),
+            move=np.zeros(4, dtype=np.int64),
+            lane=start.placement.lane.copy(),
+            order=start.placement.order.copy(),
+            best=np.array([energy, start.makespan_s, start.cost_usd]),
+        )
 
 
 def _tightened(objective: SearchObjective) -> SearchObjective:

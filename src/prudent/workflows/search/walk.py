@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from prudent.workflows.schedulers.list_scheduling import upward_rank
-from prudent.workflows.simulation.compiled import Floats, Ints, Records, allocation_free, inlined
+from prudent.workflows.schedulers.list_scheduling import least_occupancy_s, upward_rank
+from prudent.workflows.simulation.compiled import Floats, Ints, allocation_free, inlined
 from prudent.workflows.simulation.problem import Placement, SchedulingProblem
-from prudent.workflows.simulation.records import SHARED
-from prudent.workflows.simulation.replay import Replayer, bill_usd, replay
+from prudent.workflows.simulation.records import SHARED, RunArrays
+from prudent.workflows.simulation.replay import bill_usd, replay
 
 
 class SearchArrays(NamedTuple):
-    """What does not change while plans are tried; the records are for storages that only `replay` knows.
+    """What does not change while plans are tried.
 
     `held_s[i, k]`: how long activation i holds a lane of kind k. `tail_s[i]`: the least time from its end to
-    the end of the workflow. `parent_ptr[i]`: its parents are parents[beneath[i]:beneath[i + 1]], likewise
-    `child_ptr` and `children`.
+    the end of the workflow. Its parents are parents[parent_ptr[i]:parent_ptr[i + 1]], likewise `children`.
+    `run` is for `replay`, which computes plans on storages that are not shared.
     """
 
     held_s: Floats
@@ -36,21 +36,12 @@ class SearchArrays(NamedTuple):
     kind: Ints
     vm: Ints
     boot_s: Floats
-    tasks: Records
-    links: Records
-    lanes: Records
-    vms: Records
-    state: Records
-    run_s: Floats
-    present: Records
-    sums: Floats
+    run: RunArrays
 
 
 def search_arrays(problem: SchedulingProblem) -> SearchArrays:
     """The arrays of a problem; the search writes into copies of its records only."""
-    replayer = Replayer(problem)
-    fixed_s = problem.tasks["hold_s"] + problem.tasks["stage_s"]
-    held_s = np.ascontiguousarray(problem.run_s + fixed_s[:, None])
+    held_s = least_occupancy_s(problem)
     least_s = held_s.min(axis=1)
     graph = problem.graph
     return SearchArrays(
@@ -65,14 +56,7 @@ def search_arrays(problem: SchedulingProblem) -> SearchArrays:
         kind=np.ascontiguousarray(problem.lanes["kind"]),
         vm=np.ascontiguousarray(problem.lanes["vm"]),
         boot_s=np.ascontiguousarray(problem.vms["boot_s"]),
-        tasks=replayer.tasks,
-        links=problem.links,
-        lanes=problem.lanes,
-        vms=replayer.vms,
-        state=problem.state,
-        run_s=problem.run_s,
-        present=replayer.present,
-        sums=replayer.sums,
+        run=problem.run_arrays(),
     )
 
 
@@ -131,7 +115,7 @@ def candidate_plan(arrays: SearchArrays, placement: Placement) -> CandidatePlan:
 
 @inlined
 def copy(source: Any, into: Any) -> None:
-    """Element by element: a slice assignment would need memory, which bare code cannot ask for."""
+    """Copy element by element: a slice assignment would allocate memory, which such code cannot."""
     for at in range(len(source)):
         into[at] = source[at]
 
@@ -139,7 +123,7 @@ def copy(source: Any, into: Any) -> None:
 @allocation_free
 def walk(arrays: SearchArrays, candidate: CandidatePlan, first: int, limit_s: float) -> float:
     """The makespan; infinite as soon as it must be above `limit_s`. Sets the candidate's `new_` times."""
-    if arrays.state[0].storage != SHARED:
+    if arrays.run.state[0].storage != SHARED:
         return _walk_records(arrays, candidate)
     size, block = candidate.block, first // candidate.block
     _restore_block(arrays, candidate, block)
@@ -180,25 +164,23 @@ def _restore_block(arrays: SearchArrays, candidate: CandidatePlan, block: int) -
         copy(candidate.from_s[block], candidate.vm_from_s)
         return
     candidate.lane_free_s[:] = -1.0
-    candidate.vm_from_s[:] = -1.0 if arrays.state[0].boots_at_first_use == 1 else 0.0
+    candidate.vm_from_s[:] = -1.0 if arrays.run.state[0].boots_at_first_use == 1 else 0.0
 
 
 @allocation_free
 def _walk_records(arrays: SearchArrays, candidate: CandidatePlan) -> float:
     """The same for any storage: the whole plan, without an early end."""
-    replay(
-        arrays.tasks, arrays.links, arrays.lanes, arrays.vms, arrays.state, arrays.run_s, arrays.present,
-        candidate.lane, candidate.order, candidate.lane_free_s, arrays.sums,
-    )  # fmt: skip
+    tasks, vms = arrays.run.tasks, arrays.run.vms
+    makespan_s = replay(arrays.run, candidate.lane, candidate.order, candidate.lane_free_s)
     candidate.lane_free_s[:] = -1.0
     candidate.vm_from_s[:] = -1.0
     for task in candidate.order:
-        candidate.new_start_s[task] = arrays.tasks[task].start_s
-        candidate.new_finish_s[task] = arrays.tasks[task].finish_s
-        candidate.lane_free_s[candidate.lane[task]] = arrays.tasks[task].finish_s
-    for vm in range(len(arrays.vms)):
-        candidate.vm_from_s[vm] = arrays.vms[vm].from_s
-    return arrays.sums[0]  # type: ignore[no-any-return]
+        candidate.new_start_s[task] = tasks[task].start_s
+        candidate.new_finish_s[task] = tasks[task].finish_s
+        candidate.lane_free_s[candidate.lane[task]] = tasks[task].finish_s
+    for vm in range(len(vms)):
+        candidate.vm_from_s[vm] = vms[vm].from_s
+    return makespan_s
 
 
 @allocation_free
@@ -212,7 +194,7 @@ def cost_usd(arrays: SearchArrays, candidate: CandidatePlan) -> float:
             last_s = max(last_s, candidate.lane_free_s[lane])
             lane += 1
         if last_s >= 0.0:
-            total += bill_usd(arrays.vms, arrays.state, vm, last_s - candidate.vm_from_s[vm])
+            total += bill_usd(arrays.run.vms, arrays.run.state, vm, last_s - candidate.vm_from_s[vm])
     return total
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from prudent.workflows.schedulers.adaptation import abandon_plan, record_speed
 from prudent.workflows.schedulers.agent import update_q
-from prudent.workflows.simulation.compiled import Floats, Ints, Records, allocation_free, inlined
+from prudent.workflows.simulation.compiled import Records, allocation_free, inlined
 from prudent.workflows.simulation.outages import boot_vm, lose_vm, set_lane_status
 from prudent.workflows.simulation.queues import (
     KIND,
@@ -34,6 +32,8 @@ from prudent.workflows.simulation.records import (
     RUNNING,
     SUCCEEDED,
     VM_UP,
+    EngineArrays,
+    RunArrays,
     is_ordered,
 )
 from prudent.workflows.simulation.rules import pick_next
@@ -41,84 +41,40 @@ from prudent.workflows.simulation.staging import arrival_s, computing_s, missing
 
 
 @allocation_free
-def process_events(
-    tasks: Records,
-    links: Records,
-    lanes: Records,
-    vms: Records,
-    state: Records,
-    run_s: Floats,
-    fails_at: Floats,
-    drift: Floats,
-    lives_s: Floats,
-    seq: Ints,
-    events: Records,
-    ready_queue: Records,
-    sizes: Ints,
-    candidates: Ints,
-    log: Records,
-    present: Any,
-    q: Floats,
-    parameters: Records,
-    statistics: Records,
-    random: Any,
-) -> None:
+def process_events(run: RunArrays, engine: EngineArrays) -> None:
     """Simulate one run to its end, in place.
 
-    `state.policy` PLAN follows `seq`: the activations of a lane in order are seq[lane.next:lane.last].
+    `state.rule` PLAN follows `seq`: the activations of a lane in order are seq[lane.next:lane.last].
     PRIORITY gives the ready activation of largest `priority` the idle lane on which it ends first. ADAPTIVE
     follows `seq` until an activation takes another time than expected, then goes on by `adaptation`.
     """
-    sizes[2] = len(lanes)
+    tasks, state, events, sizes = run.tasks, run.state, engine.events, engine.sizes
+    sizes[2] = len(run.lanes)
     if state[0].boots_at_first_use == 0:
-        for vm in range(len(vms)):
-            boot_vm(lanes, vms, state, lives_s, events, sizes, vm, 0.0)
+        for vm in range(len(run.vms)):
+            boot_vm(run, engine, vm, 0.0)
     for task in range(len(tasks)):
         if tasks[task].missing == 0:
-            release(tasks, state, events, ready_queue, sizes, task, 0.0)
+            release(run, engine, task, 0.0)
     now = 0.0
     while True:
         if follows_plan(state) and sizes[2] > 0:
-            _start_planned(
-                tasks, links, lanes, vms, state, run_s, fails_at, drift, lives_s, seq, events, sizes, log,
-                present, now,
-            )  # fmt: skip
+            _start_planned(run, engine, now)
         while sizes[1] > 0 and sizes[2] > 0:
-            at, lane = pick_next(
-                tasks,
-                links,
-                lanes,
-                vms,
-                state,
-                run_s,
-                present,
-                ready_queue,
-                sizes,
-                candidates,
-                q,
-                parameters,
-                random,
-                now,
-            )
+            at, lane = pick_next(run, engine, now)
             if lane < 0:
                 break
-            task = ready_queue[at].task
+            task = engine.ready_queue[at].task
             if state[0].rule == ADAPTIVE:
-                remove_ready(ready_queue, sizes, at)
+                remove_ready(engine.ready_queue, sizes, at)
             else:
-                pop_ready(ready_queue, sizes, at, is_ordered(state[0].rule))
-            _start_attempt(
-                tasks, links, lanes, vms, state, run_s, fails_at, drift, lives_s, events, sizes, log,
-                present, task, lane, now,
-            )  # fmt: skip
+                pop_ready(engine.ready_queue, sizes, at, is_ordered(state[0].rule))
+            _start_attempt(run, engine, task, lane, now)
         if sizes[0] == 0 or state[0].done == len(tasks):
             return
         now = events[0].time
         while sizes[0] > 0 and events[0].time == now:
-            _process_event(
-                tasks, links, lanes, vms, state, run_s, fails_at, lives_s, seq, events, ready_queue, sizes,
-                log, present, q, parameters, statistics, now,
-            )  # fmt: skip
+            _process_event(run, engine, now)
 
 
 @inlined
@@ -129,109 +85,54 @@ def follows_plan(state: Records) -> bool:
 
 
 @inlined
-def _process_event(
-    tasks: Records,
-    links: Records,
-    lanes: Records,
-    vms: Records,
-    state: Records,
-    run_s: Floats,
-    fails_at: Floats,
-    lives_s: Floats,
-    seq: Ints,
-    events: Records,
-    ready_queue: Records,
-    sizes: Ints,
-    log: Records,
-    present: Any,
-    q: Floats,
-    parameters: Records,
-    statistics: Records,
-    now: float,
-) -> None:
+def _process_event(run: RunArrays, engine: EngineArrays, now: float) -> None:
     """Process the first event, unless it is outdated."""
-    kind, name, generation = events[0].code >> KIND_BITS, events[0].code & (KIND - 1), events[0].generation
-    pop_event(events, sizes)
+    event = engine.events[0]
+    kind, name, generation = event.code >> KIND_BITS, event.code & (KIND - 1), event.generation
+    pop_event(engine.events, engine.sizes)
     if kind == FINISH:
-        if lanes[name].generation == generation:
-            _finish_attempt(
-                tasks, links, lanes, vms, state, run_s, fails_at, events, ready_queue, sizes, log, present, q,
-                parameters, statistics, name, now,
-            )  # fmt: skip
+        if run.lanes[name].generation == generation:
+            _finish_attempt(run, engine, name, now)
     elif kind == READY:
-        become_ready(tasks, state, ready_queue, sizes, name, now)
+        become_ready(run, engine, name, now)
     elif kind == VM_UP:
-        set_lane_status(lanes, sizes, name, IDLE)
-    elif vms[name].boots == generation:
-        lose_vm(tasks, lanes, vms, state, lives_s, seq, events, ready_queue, sizes, log, present, name, now)
+        set_lane_status(run.lanes, engine.sizes, name, IDLE)
+    elif run.vms[name].boots == generation:
+        lose_vm(run, engine, name, now)
 
 
 @inlined
-def _start_planned(
-    tasks: Records,
-    links: Records,
-    lanes: Records,
-    vms: Records,
-    state: Records,
-    run_s: Floats,
-    fails_at: Floats,
-    drift: Floats,
-    lives_s: Floats,
-    seq: Ints,
-    events: Records,
-    sizes: Ints,
-    log: Records,
-    present: Any,
-    now: float,
-) -> None:
+def _start_planned(run: RunArrays, engine: EngineArrays, now: float) -> None:
     """Start what is next on each idle lane, if it is ready."""
+    lanes = run.lanes
     for lane in range(len(lanes)):
         if lanes[lane].task == IDLE and lanes[lane].next < lanes[lane].last:
-            task = seq[lanes[lane].next]
-            if tasks[task].status == IS_READY:
-                _start_attempt(
-                    tasks, links, lanes, vms, state, run_s, fails_at, drift, lives_s, events, sizes, log,
-                    present, task, lane, now,
-                )  # fmt: skip
+            task = engine.seq[lanes[lane].next]
+            if run.tasks[task].status == IS_READY:
+                _start_attempt(run, engine, task, lane, now)
 
 
 @inlined
-def _start_attempt(
-    tasks: Records,
-    links: Records,
-    lanes: Records,
-    vms: Records,
-    state: Records,
-    run_s: Floats,
-    fails_at: Floats,
-    drift: Floats,
-    lives_s: Floats,
-    events: Records,
-    sizes: Ints,
-    log: Records,
-    present: Any,
-    task: int,
-    lane: int,
-    now: float,
-) -> None:
+def _start_attempt(run: RunArrays, engine: EngineArrays, task: int, lane: int, now: float) -> None:
     """Occupy the lane until the attempt succeeds or fails."""
+    tasks, lanes, vms, state, log = run.tasks, run.lanes, run.vms, run.state, engine.log
     vm = lanes[lane].vm
     if vms[vm].from_s < 0.0:
-        boot_vm(lanes, vms, state, lives_s, events, sizes, vm, now)
+        boot_vm(run, engine, vm, now)
     begin = max(now, vms[vm].up_s)
-    fetched = missing_bytes(tasks, links, lanes, state, present, task, vm)
+    fetched = missing_bytes(run, task, vm)
     state[0].moved_bytes += fetched
     if state[0].storage == NETWORK:
-        begin = max(begin, arrival_s(tasks, links, lanes, state, task, vm))
+        begin = max(begin, arrival_s(run, task, vm))
     ready = begin + tasks[task].hold_s + tasks[task].stage_s
     if state[0].storage == LOCAL:
         ready += fetched / state[0].bytes_per_s
         for at in range(tasks[task].staged, tasks[task].written):
-            present[vm, links[at].other] = 1
-    work_s = run_s[task, lanes[lane].kind]
+            run.present[vm, run.links[at].other] = 1
+    work_s = run.run_s[task, lanes[lane].kind]
     lanes[lane].compute_from_s = ready
-    end = ready + computing_s(vms[vm].speed, drift, vm, state[0].drift_period_s, ready, work_s)
-    part = fails_at[task, tasks[task].attempt]
+    end = ready + computing_s(vms[vm].speed, engine.drift, vm, state[0].drift_period_s, ready, work_s)
+    part = engine.fails_at[task, tasks[task].attempt]
     if part < 1.0:
         end = begin + (end - begin) * part
     tasks[task].status = RUNNING
@@ -243,43 +144,26 @@ def _start_attempt(
     log[row].lane = lane
     log[row].start_s = begin
     lanes[lane].task = task
-    sizes[2] -= 1
+    engine.sizes[2] -= 1
     lanes[lane].row = row
     lanes[lane].generation += 1
-    push_event(events, sizes, end, FINISH * KIND + lane, lanes[lane].generation)
+    push_event(engine.events, engine.sizes, end, FINISH * KIND + lane, lanes[lane].generation)
 
 
 @inlined
-def _finish_attempt(
-    tasks: Records,
-    links: Records,
-    lanes: Records,
-    vms: Records,
-    state: Records,
-    run_s: Floats,
-    fails_at: Floats,
-    events: Records,
-    ready_queue: Records,
-    sizes: Ints,
-    log: Records,
-    present: Any,
-    q: Floats,
-    parameters: Records,
-    statistics: Records,
-    lane: int,
-    now: float,
-) -> None:
+def _finish_attempt(run: RunArrays, engine: EngineArrays, lane: int, now: float) -> None:
     """An attempt ends: its children are released, or it is tried again."""
+    tasks, lanes, state, log = run.tasks, run.lanes, run.state, engine.log
     task, vm, row = lanes[lane].task, lanes[lane].vm, lanes[lane].row
     lanes[lane].task = IDLE
-    sizes[2] += 1
-    vms[vm].last_s = now
+    engine.sizes[2] += 1
+    run.vms[vm].last_s = now
     log[row].end_s = now
-    if fails_at[task, tasks[task].attempt] < 1.0:
+    if engine.fails_at[task, tasks[task].attempt] < 1.0:
         log[row].outcome = OUTCOME_FAILED
         if state[0].rule == ADAPTIVE and state[0].plan_abandoned == 0:
-            abandon_plan(tasks, state, ready_queue, sizes)
-        _retry_or_fail(tasks, state, fails_at.shape[1], ready_queue, sizes, task, now)
+            abandon_plan(run, engine)
+        _retry_or_fail(run, engine, task, now)
         return
     log[row].outcome = OUTCOME_DONE
     tasks[task].status = SUCCEEDED
@@ -288,31 +172,37 @@ def _finish_attempt(
     if follows_plan(state) and tasks[task].orphan == 0:
         lanes[lane].next += 1
     if state[0].rule == ADAPTIVE:
-        as_planned = record_speed(vms, vm, run_s[task, lanes[lane].kind], now - lanes[lane].compute_from_s)
+        measured_s = now - lanes[lane].compute_from_s
+        as_planned = record_speed(run.vms, vm, run.run_s[task, lanes[lane].kind], measured_s)
         if not as_planned and state[0].plan_abandoned == 0:
-            abandon_plan(tasks, state, ready_queue, sizes)
+            abandon_plan(run, engine)
     if state[0].storage == LOCAL:
         for at in range(tasks[task].written, tasks[task].end):
-            present[vm, links[at].other] = 1
-    for at in range(tasks[task].children, tasks[task].staged):
-        child = links[at].other
-        tasks[child].missing -= 1
-        tasks[child].notified_s = max(tasks[child].notified_s, now + tasks[task].post_s)
-        if tasks[child].missing == 0:
-            release(tasks, state, events, ready_queue, sizes, child, now)
+            run.present[vm, run.links[at].other] = 1
+    _tell_children(run, engine, task, now)
     if state[0].rule == Q_LEARNING:
         executed_s, queued_s = now - tasks[task].start_s, tasks[task].start_s - tasks[task].ready_s
-        update_q(lanes, ready_queue, sizes, q, parameters, statistics, task, vm, executed_s, queued_s)
+        update_q(run, engine, task, vm, executed_s, queued_s)
 
 
 @inlined
-def _retry_or_fail(
-    tasks: Records, state: Records, attempts: int, ready_queue: Records, sizes: Ints, task: int, now: float
-) -> None:
-    tasks[task].attempt += 1
-    if tasks[task].attempt == attempts:
-        tasks[task].status = FAILED
-        state[0].given_up += 1
+def _tell_children(run: RunArrays, engine: EngineArrays, task: int, now: float) -> None:
+    """Release each child of which this was the last missing parent."""
+    tasks = run.tasks
+    for at in range(tasks[task].children, tasks[task].staged):
+        child = run.links[at].other
+        tasks[child].missing -= 1
+        tasks[child].notified_s = max(tasks[child].notified_s, now + tasks[task].post_s)
+        if tasks[child].missing == 0:
+            release(run, engine, child, now)
+
+
+@inlined
+def _retry_or_fail(run: RunArrays, engine: EngineArrays, task: int, now: float) -> None:
+    run.tasks[task].attempt += 1
+    if run.tasks[task].attempt == engine.fails_at.shape[1]:
+        run.tasks[task].status = FAILED
+        run.state[0].given_up += 1
     else:
-        state[0].retries += 1
-        become_ready(tasks, state, ready_queue, sizes, task, now)
+        run.state[0].retries += 1
+        become_ready(run, engine, task, now)

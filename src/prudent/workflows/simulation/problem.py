@@ -19,6 +19,7 @@ from prudent.workflows.simulation.records import (
     RUN_STATE,
     TASK,
     VM,
+    RunArrays,
 )
 from prudent.workflows.workflow import Workflow
 from prudent.workflows.world import World
@@ -60,10 +61,18 @@ class SchedulingProblem:
         """The workflow's arrays."""
         return self.workflow.graph
 
-    @property
-    def files(self) -> int:
-        """How many files a VM's storage is tracked for."""
-        return max(self.graph.files, 1) if self.world.storage == "local" else 1
+    def run_arrays(self, sample: WorldSample | None = None) -> RunArrays:
+        """Arrays for a run in this sample (or in the calm world): its records are copies to write into."""
+        tasks, vms = (sample.tasks, sample.vms) if sample else (self.tasks, self.vms)
+        # Only on local storage it matters which files are where.
+        shape = (len(vms), max(self.graph.files, 1)) if self.world.storage == "local" else (1, 1)
+        tasks, lanes, vms, state = map(_copied, (tasks, self.lanes, vms, self.state))
+        return RunArrays(tasks, self.links, lanes, vms, state, self.run_s, np.zeros(shape, dtype=np.uint8))
+
+
+def _copied(records: Records) -> Records:
+    """A copy made word by word: NumPy's own goes field by field, which took longer than simulating a run."""
+    return records.view(np.int64).copy().view(records.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +86,6 @@ class WorldSample:
 
     tasks: Records
     vms: Records
-    state: Records
     fails_at: Floats
     drift: Floats
     lives_s: Floats
@@ -176,14 +184,19 @@ def _lanes(fleet: Fleet, kinds: dict[tuple[str, float], int], world: World) -> t
     return lanes, vms
 
 
+def calm_sample(problem: SchedulingProblem) -> WorldSample:
+    """The only sample of the problem's calm world: overheads at their means, nothing random."""
+    ones, never = np.ones((len(problem.vms), 1)), np.full((len(problem.vms), 1), np.inf)
+    fails_at = np.full((len(problem.tasks), 1), 2.0)
+    return WorldSample(problem.tasks, problem.vms, fails_at, ones, never)
+
+
 def sample_world(problem: SchedulingProblem, world: World, seed: int) -> WorldSample:
     """Draw one sample of the world; a calm world has only one."""
     if world.is_calm:
-        ones, never = np.ones((len(problem.vms), 1)), np.full((len(problem.vms), 1), np.inf)
-        fails_at = np.full((len(problem.tasks), 1), 2.0)
-        return WorldSample(problem.tasks, problem.vms, problem.state, fails_at, ones, never)
+        return calm_sample(problem)
     n, m = len(problem.tasks), len(problem.vms)
-    tasks, vms = problem.tasks.copy(), problem.vms.copy()
+    tasks, vms = _copied(problem.tasks), _copied(problem.vms)
     tasks["engine_s"] = world.engine_s.draw(rng_for(seed, "weather", "engine"), n)
     tasks["post_s"] = world.post_s.draw(rng_for(seed, "weather", "post"), n)
     tasks["hold_s"] = world.queue_s.draw(rng_for(seed, "weather", "queue"), n)
@@ -197,7 +210,7 @@ def sample_world(problem: SchedulingProblem, world: World, seed: int) -> WorldSa
     if world.drift is not None:
         drift = _factors(world.drift.draw(rng_for(seed, "weather", "drift"), (m, _DRIFTS)))
     lives_s = _lives(problem, world, vms, seed)
-    return WorldSample(tasks, vms, problem.state, _fails_at(n, world, seed), drift, lives_s)
+    return WorldSample(tasks, vms, _fails_at(n, world, seed), drift, lives_s)
 
 
 def _fails_at(n: int, world: World, seed: int) -> Floats:

@@ -1,7 +1,7 @@
 """Queues of the engine: events by time, then kind, then id; ready activations by key, then id.
 
-The order is total, so every run is deterministic. `sizes` is (number of events, of ready activations, of idle
-lanes). `release` and `become_ready` put activations into the ready queue.
+The order is total, so every run is deterministic. `release` and `become_ready` put activations into the ready
+queue. `sizes` is that of `EngineArrays`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from prudent.workflows.simulation.records import (
     PRIORITY,
     READY,
     WAITING,
+    EngineArrays,
+    RunArrays,
     is_ordered,
 )
 
@@ -129,28 +131,27 @@ def pop_ready(ready_queue: Records, sizes: Ints, at: int, ordered: bool) -> None
 
 
 @inlined
-def release(
-    tasks: Records, state: Records, events: Records, ready_queue: Records, sizes: Ints, task: int, now: float
-) -> None:
+def release(run: RunArrays, engine: EngineArrays, task: int, now: float) -> None:
     """All parents are done: ready now, or after the overhead of the workflow engine."""
+    tasks = run.tasks
     at_s = tasks[task].notified_s + tasks[task].engine_s
     if at_s > now:
         tasks[task].status = WAITING
-        push_event(events, sizes, at_s, READY * KIND + task, 0)
+        push_event(engine.events, engine.sizes, at_s, READY * KIND + task, 0)
     else:
-        become_ready(tasks, state, ready_queue, sizes, task, now)
+        become_ready(run, engine, task, now)
 
 
 @inlined
-def become_ready(
-    tasks: Records, state: Records, ready_queue: Records, sizes: Ints, task: int, now: float
-) -> None:
+def become_ready(run: RunArrays, engine: EngineArrays, task: int, now: float) -> None:
+    """Queue the activation, unless it waits for its planned lane."""
+    tasks, state = run.tasks, run.state
     tasks[task].status = IS_READY
     tasks[task].ready_s = now
     rule = state[0].rule
     if rule == ADAPTIVE:
         if state[0].plan_abandoned == 1:
-            insert_ready(ready_queue, sizes, task, -tasks[task].priority)
+            insert_ready(engine.ready_queue, engine.sizes, task, -tasks[task].priority)
     elif rule != PLAN or tasks[task].orphan == 1:
         key = -tasks[task].priority if rule == PRIORITY else now
-        push_ready(ready_queue, sizes, task, key, is_ordered(rule))
+        push_ready(engine.ready_queue, engine.sizes, task, key, is_ordered(rule))

@@ -1,16 +1,16 @@
-"""Record types (NumPy dtypes) and constants of the simulator: one array of records per noun.
+"""Record types (NumPy dtypes) and constants of the simulator, and the named tuples of their arrays.
 
-There are few arrays with many fields, because each array that is handed to a
-compiled function costs time at every call.
+There are few arrays with many fields, one per noun, because each array that Python hands to a compiled
+function costs time at every call.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from prudent.workflows.simulation.compiled import inlined
+from prudent.workflows.simulation.compiled import Floats, Ints, Records, inlined
 
 SHARED, LOCAL, NETWORK = 0, 1, 2
 
@@ -77,6 +77,50 @@ READY_ENTRY = _record("key", "task")
 
 
 ATTEMPT = _record("start_s end_s", "task lane outcome")
+
+
+class RunArrays(NamedTuple):
+    """A problem and how far its run is: what happens is written into the records.
+
+    `run_s[i, k]`: how long activation i computes on a VM of kind k. `present[v, f]`: whether file f is on VM
+    v, for local storage only.
+    """
+
+    tasks: Records
+    links: Records
+    lanes: Records
+    vms: Records
+    state: Records
+    run_s: Floats
+    present: Any
+
+
+class QLearnerArrays(NamedTuple):
+    """The arrays of the Q-learning rule; a run changes them in place."""
+
+    q: Floats
+    parameters: Records
+    statistics: Records
+
+
+class EngineArrays(NamedTuple):
+    """What only the engine of events needs besides: the sample of the world, its queues, and the learner.
+
+    `fails_at`, `drift` and `lives_s` are those of `WorldSample`. `seq` is the planned order, grouped by lane.
+    `sizes` counts the events, the ready activations and the idle lanes. `candidates` is scratch space.
+    """
+
+    fails_at: Floats
+    drift: Floats
+    lives_s: Floats
+    seq: Ints
+    events: Records
+    ready_queue: Records
+    sizes: Ints
+    candidates: Ints
+    log: Records
+    learner: QLearnerArrays
+    random: Any
 
 
 PLAN, FCFS, ROUND_ROBIN, MIN_MIN, MAX_MIN, MCT, DATA_AWARE, RANDOM, PRIORITY, Q_LEARNING, ADAPTIVE = range(11)

@@ -1,4 +1,4 @@
-"""Times and bill of a plan in the calm world without events, and the bill of any run.
+"""Times of a plan in the calm world without events, and the bill of any run.
 
 When every lane's order is fixed and nothing random happens, starts follow from one walk over the activations:
 fast enough for optimisers that try thousands of plans a second.
@@ -7,13 +7,11 @@ fast enough for optimisers that try thousands of plans a second.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from prudent.workflows.simulation.compiled import Floats, Ints, Records, allocation_free, compiled
-from prudent.workflows.simulation.problem import Placement, SchedulingProblem
-from prudent.workflows.simulation.records import LOCAL, NETWORK
+from prudent.workflows.simulation.records import LOCAL, NETWORK, RunArrays
 from prudent.workflows.simulation.staging import arrival_s, missing_bytes
 
 
@@ -40,35 +38,23 @@ def run_totals(vms: Records, state: Records, log: Records) -> Floats:
 
 
 @allocation_free
-def replay(
-    tasks: Records,
-    links: Records,
-    lanes: Records,
-    vms: Records,
-    state: Records,
-    run_s: Floats,
-    present: Any,
-    lane_of: Ints,
-    order: Ints,
-    free_s: Floats,
-    sums: Floats,
-) -> None:
-    """Set starts and finishes in `tasks`; `sums` becomes makespan (s), busy time (s) and cost (USD).
+def replay(run: RunArrays, lane_of: Ints, order: Ints, free_s: Floats) -> float:
+    """Set starts and finishes in `run.tasks`; answers the makespan (s).
 
     `order` must put parents first; where two activations share a lane (or, for local storage and late boots,
-    a VM), it also says which is first. `free_s` (one per lane) and `present` are scratch.
+    a VM), it also says which is first. `free_s` (one per lane) is scratch space.
     """
-    sums[:] = 0.0
+    tasks, links, vms, state, present = run.tasks, run.links, run.vms, run.state, run.present
+    makespan_s = 0.0
     for vm in range(len(vms)):
         vms[vm].from_s = -1.0 if state[0].boots_at_first_use == 1 else 0.0
         vms[vm].up_s = 0.0 if state[0].boots_at_first_use == 1 else vms[vm].boot_s
-        vms[vm].last_s = -1.0
     free_s[:] = 0.0
     if state[0].storage == LOCAL:
         present[:, :] = 0
     for task in order:
         lane = lane_of[task]
-        vm = lanes[lane].vm
+        vm = run.lanes[lane].vm
         ready_s = 0.0
         for at in range(tasks[task].parents, tasks[task].children):
             parent = links[at].other
@@ -78,46 +64,16 @@ def replay(
             vms[vm].from_s = start_s
             vms[vm].up_s = start_s + vms[vm].boot_s
         start_s = max(start_s, vms[vm].up_s)
-        held_s = tasks[task].hold_s + tasks[task].stage_s + run_s[task, lanes[lane].kind]
+        held_s = tasks[task].hold_s + tasks[task].stage_s + run.run_s[task, run.lanes[lane].kind]
         if state[0].storage == NETWORK:
-            start_s = max(start_s, arrival_s(tasks, links, lanes, state, task, vm))
+            start_s = max(start_s, arrival_s(run, task, vm))
         elif state[0].storage == LOCAL:
-            held_s += missing_bytes(tasks, links, lanes, state, present, task, vm) / state[0].bytes_per_s
+            held_s += missing_bytes(run, task, vm) / state[0].bytes_per_s
             for at in range(tasks[task].staged, tasks[task].end):
                 present[vm, links[at].other] = 1
         tasks[task].lane = lane
         tasks[task].start_s = start_s
         tasks[task].finish_s = start_s + held_s
         free_s[lane] = start_s + held_s
-        vms[vm].last_s = max(vms[vm].last_s, start_s + held_s)
-        sums[0] = max(sums[0], start_s + held_s)
-        sums[1] += held_s
-    for vm in range(len(vms)):
-        if vms[vm].last_s >= 0.0:
-            sums[2] += bill_usd(vms, state, vm, vms[vm].last_s - vms[vm].from_s)
-
-
-class Replayer:
-    """`replay` with its scratch memory, for one problem.
-
-    After a call, `tasks` holds the starts and finishes of the last placement. The arrays are public so that a
-    compiled search can call `replay` itself, without coming back to Python between two plans.
-    """
-
-    def __init__(self, problem: SchedulingProblem) -> None:
-        self.problem = problem
-        self.tasks = problem.tasks.copy()
-        self.vms = problem.vms.copy()
-        held = len(self.vms) if problem.world.storage == "local" else 1
-        self.present = np.zeros((held, problem.files), dtype=np.uint8)
-        self.free_s = np.zeros(len(problem.lanes))
-        self.sums = np.full(3, math.nan)
-
-    def __call__(self, placement: Placement) -> tuple[float, float, float]:
-        """Makespan (s), busy time (s) and cost (USD) of a placement."""
-        problem = self.problem
-        replay(
-            self.tasks, problem.links, problem.lanes, self.vms, problem.state, problem.run_s, self.present,
-            placement.lane, placement.order, self.free_s, self.sums,
-        )  # fmt: skip
-        return float(self.sums[0]), float(self.sums[1]), float(self.sums[2])
+        makespan_s = max(makespan_s, start_s + held_s)
+    return makespan_s

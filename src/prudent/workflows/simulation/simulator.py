@@ -9,11 +9,25 @@ from numpy.typing import NDArray
 
 from prudent.workflows.plan import Policy
 from prudent.workflows.schedulers.agent import INDEX_STATISTICS, LEARNER_PARAMETERS
-from prudent.workflows.schedulers.list_scheduling import mean_occupancy_s, seconds_per_byte, upward_rank
+from prudent.workflows.schedulers.list_scheduling import mean_upward_rank
 from prudent.workflows.simulation.compiled import Floats, Ints, Records
 from prudent.workflows.simulation.engine import process_events
-from prudent.workflows.simulation.problem import Placement, SchedulingProblem, WorldSample, recorded_placement
-from prudent.workflows.simulation.records import ADAPTIVE, ATTEMPT, EVENT, LOCAL, PLAN, READY_ENTRY
+from prudent.workflows.simulation.problem import (
+    Placement,
+    SchedulingProblem,
+    WorldSample,
+    calm_sample,
+    recorded_placement,
+)
+from prudent.workflows.simulation.records import (
+    ADAPTIVE,
+    ATTEMPT,
+    EVENT,
+    PLAN,
+    READY_ENTRY,
+    EngineArrays,
+    QLearnerArrays,
+)
 from prudent.workflows.simulation.replay import run_totals
 
 _NOTHING = np.zeros(0, dtype=np.int64)
@@ -38,15 +52,6 @@ class RunTrace:
         return recorded_placement(self.tasks, order)
 
 
-@dataclass(frozen=True, eq=False)
-class QLearnerArrays:
-    """The arrays of the Q-learning rule; a run changes them in place."""
-
-    q: Floats
-    parameters: Records
-    statistics: Records
-
-
 _NO_LEARNER = QLearnerArrays(
     np.zeros((1, 1)), np.zeros(1, dtype=LEARNER_PARAMETERS), np.zeros(1, dtype=INDEX_STATISTICS)
 )
@@ -67,35 +72,23 @@ def run_simulation(
 
     ADAPTIVE needs a `priority` for each activation and does not use the lanes that are `closed`.
     """
-    tasks, lanes, vms, state = (
-        sample.tasks.copy(),
-        problem.lanes.copy(),
-        sample.vms.copy(),
-        sample.state.copy(),
-    )
-    state["rule"] = rule
+    run = problem.run_arrays(sample)
+    run.state["rule"] = rule
     seq = _NOTHING
     if rule in (PLAN, ADAPTIVE) and placement is not None:
-        seq = _sequences(lanes, placement)
+        seq = _sequences(run.lanes, placement)
     if priority is not None:
-        tasks["priority"] = priority
+        run.tasks["priority"] = priority
     if closed is not None:
-        lanes["closed"] = closed
-    events, ready_queue, log, present = _memory(problem, sample)
-    sizes = np.zeros(3, dtype=np.int64)
-    candidates = np.zeros(len(lanes) + problem.run_s.shape[1], dtype=np.int64)
-    random: NDArray[np.uint64] = np.array([seed & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64)
-    process_events(
-        tasks, problem.links, lanes, vms, state, problem.run_s, sample.fails_at, sample.drift,
-        sample.lives_s, seq, events, ready_queue, sizes, candidates, log, present, learner.q,
-        learner.parameters, learner.statistics, random,
-    )  # fmt: skip
-    sums = run_totals(vms, state, log)
-    at_end = state[0]
+        run.lanes["closed"] = closed
+    engine = _engine_arrays(problem, sample, seq, learner, seed)
+    process_events(run, engine)
+    sums = run_totals(run.vms, run.state, engine.log)
+    at_end = run.state[0]
     return RunTrace(
-        tasks,
-        vms,
-        log[: at_end["log"]],
+        run.tasks,
+        run.vms,
+        engine.log[: at_end["log"]],
         float(sums[0]),
         float(sums[1]),
         float(sums[2]),
@@ -103,6 +96,11 @@ def run_simulation(
         int(at_end["retries"]),
         int(at_end["done"]),
     )
+
+
+def run_calm(problem: SchedulingProblem, placement: Placement) -> RunTrace:
+    """The run of a placement in the calm world: the times and the bill that a plan promises."""
+    return run_simulation(problem, calm_sample(problem), PLAN, placement=placement)
 
 
 def _sequences(lanes: Records, placement: Placement) -> Ints:
@@ -114,17 +112,26 @@ def _sequences(lanes: Records, placement: Placement) -> Ints:
     return np.ascontiguousarray(placement.order[np.argsort(lane_of, kind="stable")])
 
 
-def _memory(
-    problem: SchedulingProblem, sample: WorldSample
-) -> tuple[Records, Records, Records, NDArray[np.uint8]]:
+def _engine_arrays(
+    problem: SchedulingProblem, sample: WorldSample, seq: Ints, learner: QLearnerArrays, seed: int
+) -> EngineArrays:
     """Arrays for the worst case: every attempt fails, every VM breaks as often as it can."""
     n, lanes, m = len(problem.tasks), len(problem.lanes), len(problem.vms)
     lives = sample.lives_s.shape[1]
     lost = lanes * lives if lives > 1 else 0
-    events = np.empty(n + 2 * lanes + 3 * m + lost, dtype=EVENT)
-    log = np.empty(n * sample.fails_at.shape[1] + lost, dtype=ATTEMPT)
-    held = m if problem.state[0]["storage"] == LOCAL else 1
-    return events, np.empty(n, dtype=READY_ENTRY), log, np.zeros((held, problem.files), dtype=np.uint8)
+    return EngineArrays(
+        fails_at=sample.fails_at,
+        drift=sample.drift,
+        lives_s=sample.lives_s,
+        seq=seq,
+        events=np.empty(n + 2 * lanes + 3 * m + lost, dtype=EVENT),
+        ready_queue=np.empty(n, dtype=READY_ENTRY),
+        sizes=np.zeros(3, dtype=np.int64),
+        candidates=np.zeros(lanes + problem.run_s.shape[1], dtype=np.int64),
+        log=np.empty(n * sample.fails_at.shape[1] + lost, dtype=ATTEMPT),
+        learner=learner,
+        random=np.array([seed & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64),
+    )
 
 
 def follow_placement(
@@ -137,7 +144,7 @@ def follow_placement(
     """
     if policy == "static":
         return run_simulation(problem, sample, PLAN, placement=placement)
-    rank = upward_rank(problem, mean_occupancy_s(problem), seconds_per_byte(problem))
+    rank = mean_upward_rank(problem)
     closed = not_rented(problem, placement) if policy == "frugal" else None
     return run_simulation(problem, sample, ADAPTIVE, placement=placement, priority=rank, closed=closed)
 

@@ -2,75 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from prudent.workflows.simulation.compiled import Floats, Records, inlined
-from prudent.workflows.simulation.records import LOCAL, NETWORK, SHARED
+from prudent.workflows.simulation.compiled import Floats, inlined
+from prudent.workflows.simulation.records import LOCAL, NETWORK, SHARED, RunArrays
 
 
 @inlined
-def missing_bytes(
-    tasks: Records, links: Records, lanes: Records, state: Records, present: Any, task: int, vm: int
-) -> float:
+def missing_bytes(run: RunArrays, task: int, vm: int) -> float:
     """Bytes of the inputs that are not on the VM; all of them on shared storage."""
+    tasks, links, state = run.tasks, run.links, run.state
     row = tasks[task]
     if state[0].storage == SHARED:
         return row.staged_bytes  # type: ignore[no-any-return]
     total = 0.0
     if state[0].storage == LOCAL:
         for at in range(row.staged, row.written):
-            if present[vm, links[at].other] == 0:
+            if run.present[vm, links[at].other] == 0:
                 total += links[at].bytes
         return total
     for at in range(row.parents, row.children):
-        if lanes[tasks[links[at].other].lane].vm != vm:
+        if run.lanes[tasks[links[at].other].lane].vm != vm:
             total += links[at].bytes
     return total + row.external_bytes  # type: ignore[no-any-return]
 
 
 @inlined
-def arrival_s(tasks: Records, links: Records, lanes: Records, state: Records, task: int, vm: int) -> float:
+def arrival_s(run: RunArrays, task: int, vm: int) -> float:
     """When the last input reaches the VM over the network; files from outside set out at time zero."""
+    tasks, links, state = run.tasks, run.links, run.state
     row = tasks[task]
     latest = row.external_bytes / state[0].bytes_per_s
     for at in range(row.parents, row.children):
         parent = tasks[links[at].other]
         here = parent.finish_s
-        if lanes[parent.lane].vm != vm:
+        if run.lanes[parent.lane].vm != vm:
             here += links[at].bytes / state[0].bytes_per_s
         latest = max(latest, here)
     return latest  # type: ignore[no-any-return]
 
 
 @inlined
-def estimate_s(
-    tasks: Records,
-    links: Records,
-    lanes: Records,
-    state: Records,
-    run_s: Floats,
-    present: Any,
-    task: int,
-    lane: int,
-    now: float,
-) -> float:
+def estimate_s(run: RunArrays, task: int, lane: int, now: float) -> float:
     """How long the activation would hold the lane if it were placed there now, at nominal speed."""
-    run = run_s[task, lanes[lane].kind]
+    work_s, state = run.run_s[task, run.lanes[lane].kind], run.state
     if state[0].storage == SHARED:
-        return tasks[task].stage_s + run  # type: ignore[no-any-return]
-    vm = lanes[lane].vm
+        return run.tasks[task].stage_s + work_s  # type: ignore[no-any-return]
+    vm = run.lanes[lane].vm
     if state[0].storage == NETWORK:
-        wait_s = max(arrival_s(tasks, links, lanes, state, task, vm) - now, 0.0)
-        return wait_s + run  # type: ignore[no-any-return]
-    away = missing_bytes(tasks, links, lanes, state, present, task, vm)
-    return away / state[0].bytes_per_s + run  # type: ignore[no-any-return]
+        return max(arrival_s(run, task, vm) - now, 0.0) + work_s  # type: ignore[no-any-return]
+    return missing_bytes(run, task, vm) / state[0].bytes_per_s + work_s  # type: ignore[no-any-return]
 
 
 @inlined
 def computing_s(
     factor: float, drift: Floats, vm: int, period_s: float, start_s: float, work_s: float
 ) -> float:
-    """Time for `work_s` seconds of promised speed when the speed is factor times the drift of the moment."""
+    """How long `work_s` at nominal speed really take: the speed is `factor` times the drift of each period."""
     count = drift.shape[1]
     if count == 1:
         return work_s / (factor * drift[vm, 0])  # type: ignore[no-any-return]
