@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from prudent.reports import formatting
-from prudent.reports.page import Figure, Trace, axis, band, dotted, lines, marks, plain, wide
+from prudent.reports.figure import Figure, Trace, axis, band, dotted, lines, marks, plain, wide
 from prudent.tuning.confirm import Confirmation
 from prudent.tuning.goal import COST, TIME, Constraint, Goal
 from prudent.tuning.problem import Problem

@@ -14,7 +14,7 @@ from prudent.core.errors import BadInput
 from prudent.core.parameters import is_number
 from prudent.reports import evaluation, formatting, page
 from prudent.reports import training_charts as charts
-from prudent.reports.page import Figure
+from prudent.reports.figure import Figure
 from prudent.training.algorithms.algorithm import LESS_IS_BETTER
 from prudent.training.engines.engine import ModelFacts
 from prudent.training.leaderboard import Leaderboard, LeaderboardEntry, TrialFailure

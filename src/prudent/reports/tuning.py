@@ -14,8 +14,8 @@ from prudent.core.parameters import is_number
 from prudent.core.processes import one_thread
 from prudent.reports import formatting, page, tuning_charts
 from prudent.reports.expectations import Expectation, expectations_of, hit_rate, remaining_potential
+from prudent.reports.figure import Figure
 from prudent.reports.full_data import full_data
-from prudent.reports.page import Figure
 from prudent.reports.study_model import TELLING, Effect, StudyModel, effects
 from prudent.tuning.confirm import Confirmation
 from prudent.tuning.goal import COST, TIME, Constraint

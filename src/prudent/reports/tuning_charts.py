@@ -8,7 +8,20 @@ from typing import Any
 
 from prudent.reports import formatting
 from prudent.reports.expectations import Expectation
-from prudent.reports.page import Figure, Trace, axis, band, dotted, lines, marks, plain, steps, wide
+from prudent.reports.figure import (
+    Figure,
+    Trace,
+    axis,
+    band,
+    dotted,
+    lines,
+    marks,
+    note,
+    parameter_axis,
+    plain,
+    steps,
+    wide,
+)
 from prudent.reports.study_model import Effect
 from prudent.tuning.goal import COST, TIME, Goal
 from prudent.tuning.history import best_of
@@ -60,7 +73,7 @@ def progress(result: Result, beside: Sequence[Result] = ()) -> Figure | None:
     layout["xaxis"]["range"][0] = -0.015 * max(ends)
     if result.budget_usd:
         layout["shapes"] = [dotted(x=result.budget_usd)]
-        layout["annotations"] = [_note("budget", x=result.budget_usd)]
+        layout["annotations"] = [note("budget", result.budget_usd, below=True)]
     what = formatting.label(measure)
     alt = f"{what} of the best run so far against the money spent, {len(dots)} runs as dots"
     return Figure("progress", alt, traces, layout, height_px=420)
@@ -139,7 +152,7 @@ def effect(
         star = marks("best", "the answer", [(x[place], float(shown.middle[place]), hover[place])])
         traces.append({**star, "showlegend": False})
     layout = {
-        "xaxis": _parameter_axis(shown, x),
+        "xaxis": parameter_axis(x, shown.values, shown.numeric, shown.log_values),
         "yaxis": axis(shown.measure, span, shown.log_measure, title=""),
         "shapes": [dotted(y=bound) for bound in bounds if min(span) <= bound <= max(span)],
         "margin": {"l": 68, "r": 8, "t": 8, "b": 44},
@@ -147,17 +160,6 @@ def effect(
     what = formatting.label(shown.measure)
     alt = f"effect of {shown.parameter} on {what}, averaged over the other parameters"
     return Figure(name, alt, traces, layout, height_px=230)
-
-
-def _parameter_axis(shown: Effect, x: Sequence[Any]) -> dict[str, Any]:
-    if not shown.numeric:
-        return {"type": "category", "tickvals": list(x), "range": [-0.5, len(x) - 0.5]}
-    numbers = [float(value) for value in shown.values]
-    listed = len(numbers) <= 6
-    scale = axis("", numbers, shown.log_values, title="")
-    if listed:
-        scale |= {"tickvals": numbers, "ticktext": [formatting.value(value) for value in shown.values]}
-    return scale
 
 
 def forecast(expectations: Sequence[Expectation], measure: str, name: str) -> Figure:
@@ -212,17 +214,4 @@ def _bars(middle: Sequence[float], low: Sequence[float], high: Sequence[float]) 
         "color": "--bar",
         "thickness": 1.5,
         "width": 3,
-    }
-
-
-def _note(text: str, x: float) -> dict[str, Any]:
-    return {
-        "text": plain(text),
-        "x": x,
-        "yref": "paper",
-        "y": 0,
-        "xanchor": "right",
-        "yanchor": "bottom",
-        "showarrow": False,
-        "font": {"color": "--muted", "size": 12},
     }

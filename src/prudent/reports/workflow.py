@@ -10,8 +10,7 @@ from pathlib import Path
 
 from prudent._version import __version__
 from prudent.reports import formatting, page, workflow_charts
-from prudent.reports.page import Figure, Trace, axis, dotted, lines, marks
-from prudent.reports.workflow_charts import time_axis
+from prudent.reports.figure import Figure, Trace, axis, dotted, lines, marks, time_axis
 from prudent.reports.workflow_graph import graph
 from prudent.workflows.execute.run import WorkflowRun
 from prudent.workflows.execution import Assignment, Attempt, VmUsage, vm_usage

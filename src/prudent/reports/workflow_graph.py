@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from prudent.reports import formatting
-from prudent.reports.page import Figure, Trace, lines, plain
+from prudent.reports.figure import Figure, Trace, lines, plain
 from prudent.reports.workflow_charts import MOST_NODES, palette
 from prudent.workflows.workflow import Workflow
 
