@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from prudent.cli.console import configuration_text, measure_text, value_text
 from prudent.core.units import format_duration, format_money
-from prudent.reports.formatting import counted_trials, share
+from prudent.reports import formatting
 from prudent.tuning.dry_run import DryRun
 from prudent.tuning.goal import COST, TIME, Constraint
 from prudent.tuning.result import PredictedMeasure, Recommendation, Result, untested_recommendation
@@ -34,7 +33,7 @@ def answer_lines(result: Result, confirming: bool = False) -> list[RenderableTyp
     A recommendation that was never run comes first, with what is predicted of it; `confirming` says that it
     was run since, or is about to be.
     """
-    result = counted_trials(result)
+    result = formatting.counted_trials(result)
     lines: list[RenderableType] = []
     if result.interrupted:
         lines.append(
@@ -75,13 +74,15 @@ def _recommended(result: Result, recommended: Recommendation, confirming: bool) 
     table = _grid()
     first, *others = recommended.expected
     at = "on the full data"
-    head = f"{first.measure} {measure_text(first.measure, first.value)} predicted {at}, {_range(first)}"
+    head = f"{first.measure} {formatting.amount(first.measure, first.value)} predicted {at}, {_range(first)}"
     table.add_row(Text("Recommended", style="bold"), Text(head, style="bold green"))
     for expected in others:
-        shown = measure_text(expected.measure, expected.value)
+        shown = formatting.amount(expected.measure, expected.value)
         table.add_row("", Text(f"{expected.measure} {shown} predicted, {_range(expected)}"))
     if result.goal.constraints:
-        table.add_row("", Text(f"keeps every constraint with a chance of {share(recommended.chance)}"))
+        table.add_row(
+            "", Text(f"keeps every constraint with a chance of {formatting.share(recommended.chance)}")
+        )
     _add_settings(table, recommended.configuration)
     if not confirming:
         cost = recommended.of(COST)
@@ -96,7 +97,7 @@ def _recommended(result: Result, recommended: Recommendation, confirming: bool) 
 
 
 def _range(expected: PredictedMeasure) -> str:
-    low, high = (measure_text(expected.measure, end) for end in (expected.low, expected.high))
+    low, high = (formatting.amount(expected.measure, end) for end in (expected.low, expected.high))
     return f"{low} to {high} (95 % sure)"
 
 
@@ -108,7 +109,7 @@ def _settings(configuration: Configuration) -> Table:
 
 def _add_settings(table: Table, configuration: Configuration) -> None:
     for name, value in configuration.items():
-        table.add_row(Text(f"  {name}", style="dim"), Text(value_text(value)))
+        table.add_row(Text(f"  {name}", style="dim"), Text(formatting.value(value)))
 
 
 def _found(result: Result, best: Trial) -> Table:
@@ -116,7 +117,7 @@ def _found(result: Result, best: Trial) -> Table:
     head = f"{format_money(best.cost_usd)} a run, {format_duration(best.time_s)}"
     table.add_row(Text("Best", style="bold"), Text(head, style="bold green"))
     for name, value in best.measures.items():
-        table.add_row("", Text(f"{name} {measure_text(name, value)}"))
+        table.add_row("", Text(f"{name} {formatting.amount(name, value)}"))
     _add_settings(table, best.configuration)
     comparison = comparison_with_others(result, best)
     if comparison:
@@ -136,11 +137,11 @@ def comparison_with_others(result: Result, best: Trial) -> str:
     mean, value = fmean(trial.values[goal.measure] for trial in others), best.values[goal.measure]
     among = f"{len(others)} other runs that keep" if len(others) > 1 else "only other run that keeps"
     average = f"{'the average of ' if len(others) > 1 else ''}the {among} the goal"
-    shown = measure_text(goal.measure, mean)
+    shown = formatting.amount(goal.measure, mean)
     if goal.measure in (COST, TIME) and goal.minimise:
         times = mean / value if value > 0 else 0.0
         return f"{times:.1f} times less than {average}, {shown}" if times >= WORTH_TELLING else ""
-    here = measure_text(goal.measure, value)
+    here = formatting.amount(goal.measure, value)
     return f"{goal.measure} {here} against {shown}, {average}" if here != shown else ""
 
 
@@ -187,10 +188,11 @@ def hopeless(result: Result, recommended: Recommendation) -> Iterator[str]:
         return
     yield "No configuration is expected to keep every constraint on the full data."
     told = [
-        f"{e.measure} {measure_text(e.measure, e.value)} is predicted, {_range(e)}, but {bound} is wanted"
+        f"{e.measure} {formatting.amount(e.measure, e.value)} is predicted, {_range(e)}, "
+        f"but {bound} is wanted"
         for bound, e in missed
     ]
-    yield f"Nearest, with a chance of {share(recommended.chance)}: " + "; ".join(told) + "."
+    yield f"Nearest, with a chance of {formatting.share(recommended.chance)}: " + "; ".join(told) + "."
     yield f"Loosen {_these(told)} with another goal, widen the space, or continue with --resume --budget."
 
 
@@ -208,7 +210,7 @@ def _misses(result: Result, trial: Trial) -> Iterator[str]:
 def _shown_value(constraint: Constraint, value: float | None) -> str:
     if value is None:
         return f"{constraint.measure} was not measured"
-    shown = f"{constraint.measure} was {measure_text(constraint.measure, value)}"
+    shown = f"{constraint.measure} was {formatting.amount(constraint.measure, value)}"
     return f"{shown} (off by {constraint.excess(value):.1%})"
 
 
@@ -302,7 +304,7 @@ def _prices(dry: DryRun) -> Table:
             cells.append(_hours(point.hours))
         if bounded:
             cells.append(f"{point.runs:,.1f}" if math.isfinite(point.runs) else "any number")
-        table.add_row(*cells, Text(configuration_text(point.configuration)))
+        table.add_row(*cells, Text(formatting.settings(point.configuration)))
     return table
 
 
@@ -315,7 +317,7 @@ def _first(dry: DryRun) -> Table:
         Text("First trials", style="bold"), Text("$/h", style="dim"), Text(dry.strategy, style="dim")
     )
     for place, (configuration, usd_per_h) in enumerate(dry.first, start=1):
-        table.add_row(Text(f"  {place}", style="dim"), f"{usd_per_h:.4g}", configuration_text(configuration))
+        table.add_row(Text(f"  {place}", style="dim"), f"{usd_per_h:.4g}", formatting.settings(configuration))
     return table
 
 

@@ -13,9 +13,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from prudent.cli.console import configuration_text, value_text
 from prudent.cli.display.live import LineView, LiveView, ScreenView, SilentView
 from prudent.core.units import format_duration, format_money
+from prudent.reports import formatting
 from prudent.training.leaderboard import (
     LeaderboardEntry,
     SpendingUpdated,
@@ -62,7 +62,7 @@ def ranking(entries: Sequence[LeaderboardEntry], first: int = 1) -> Table:
             Text(entry.algorithm, style=style),
             Text(f"{entry.score:.4g}", style=style),
             format_duration(entry.train_s),
-            Text(configuration_text({**entry.hyperparameters, **_flat(entry.transforms), **_where(entry)})),
+            Text(formatting.settings({**entry.hyperparameters, **_flat(entry.transforms), **_where(entry)})),
         )
     return table
 
@@ -117,7 +117,7 @@ def _money_notes(board: Leaderboard) -> Iterator[str]:
 
 def _recommended(said: Mapping[str, Any]) -> str:
     settings = {**said["hyperparameters"], **_flat(said["transforms"])}
-    return f"{said['algorithm']} ({configuration_text(settings)}) on {said['machines']}"
+    return f"{said['algorithm']} ({formatting.settings(settings)}) on {said['machines']}"
 
 
 def _best(best: LeaderboardEntry, board: Leaderboard) -> Table:
@@ -129,7 +129,7 @@ def _best(best: LeaderboardEntry, board: Leaderboard) -> Table:
         Text(f"{best.algorithm}, {board.metric} {best.value:.6g}", style="bold green"),
     )
     for name, value in {**best.hyperparameters, **_flat(best.transforms)}.items():
-        table.add_row(Text(f"  {name}", style="dim"), Text(value_text(value)))
+        table.add_row(Text(f"  {name}", style="dim"), Text(formatting.value(value)))
     if best.machines:
         table.add_row(
             Text("  trained on", style="dim"),
@@ -264,7 +264,7 @@ def event_lines(progress: TrainingProgress, event: TrainingEvent) -> Iterator[st
     if not isinstance(event, TrainingTrialEnded) or event.earlier:
         return
     result = event.result
-    settings = configuration_text(result.hyperparameters)
+    settings = formatting.settings(result.hyperparameters)
     if isinstance(result, LeaderboardEntry):
         said = f"score {result.score:.6g}{'  best so far' if best else ''}"
     else:
