@@ -72,17 +72,18 @@ def dotted(*, x: float | None = None, y: float | None = None, layer: str = "belo
     return {**line, "y0": y, "y1": y, "xref": "paper", "x0": 0, "x1": 1}
 
 
-def note(text: str, x: float, below: bool = False) -> dict[str, Any]:
-    """A remark beside an upright line at `x`: above the figure, or at its foot."""
-    place = {"y": 0, "xanchor": "right"} if below else {"y": 1}
+def note(
+    text: str, *, x: float | None = None, y: float | None = None, anchor: str = "left", top: bool = False
+) -> dict[str, Any]:
+    """A remark at a dotted line: at foot or top of the upright one at `x`, or on the level one at `y`."""
+    place = {"x": x, "yref": "paper", "y": int(top)} if x is not None else {"xref": "paper", "x": 0, "y": y}
     return {
         "text": plain(text),
-        "x": x,
-        "yref": "paper",
+        **place,
+        "xanchor": anchor,
         "yanchor": "bottom",
         "showarrow": False,
         "font": {"color": "--muted", "size": 12},
-        **place,
     }
 
 
@@ -111,33 +112,56 @@ def marks(kind: str, name: str, points: Iterable[tuple[Any, float, str]]) -> Tra
     }
 
 
-def steps(name: str, points: Sequence[tuple[float, float]], colour: str, dash: str = "solid") -> Trace:
-    """A line that keeps its height until the next point."""
+def line(
+    x: Sequence[Any],
+    y: Sequence[Any],
+    colour: str,
+    name: str = "",
+    *,
+    dash: str = "solid",
+    width: float = 2.0,
+    hover: Sequence[str] | None = None,
+) -> Trace:
+    """Points joined by a line; with hover texts it answers the pointer, with a name it is in the legend."""
+    told: Trace = {"hoverinfo": "skip"}
+    if hover is not None:
+        told = {"text": hover, "hovertemplate": "%{text}<extra></extra>"}
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": plain(name),
-        "x": [x for x, _ in points],
-        "y": [y for _, y in points],
-        "line": {"shape": "hv", "color": colour, "width": 2.5, "dash": dash},
-        "hoverinfo": "skip",
+        "x": list(x),
+        "y": list(y),
+        "line": {"color": colour, "width": width, "dash": dash},
+        **({"name": plain(name)} if name else {"showlegend": False}),
+        **told,
     }
+
+
+def steps(name: str, points: Sequence[tuple[float, float]], colour: str, dash: str = "solid") -> Trace:
+    """A line that keeps its height until the next point."""
+    trace = line([x for x, _ in points], [y for _, y in points], colour, name, dash=dash, width=2.5)
+    return {**trace, "line": {**trace["line"], "shape": "hv"}}
 
 
 def band(x: Sequence[Any], low: Sequence[float], high: Sequence[float], colour: str) -> list[Trace]:
     """A shaded area between two curves, without a place in the legend."""
-    quiet: Trace = {
-        "type": "scatter",
-        "mode": "lines",
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "x": list(x),
+    top = {"fill": "tonexty", "fillcolor": colour}
+    return [line(x, low, colour, width=0), {**line(x, high, colour, width=0), **top}]
+
+
+def intervals(
+    middle: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str = "--bar"
+) -> dict[str, Any]:
+    """Bars from low to high through each point."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [max(top - mid, 0.0) for mid, top in zip(middle, high, strict=True)],
+        "arrayminus": [max(mid - bottom, 0.0) for mid, bottom in zip(middle, low, strict=True)],
+        "color": colour,
+        "thickness": 1.5,
+        "width": 3,
     }
-    edge = {"width": 0, "color": colour}
-    return [
-        {**quiet, "y": list(low), "line": edge},
-        {**quiet, "y": list(high), "line": edge, "fill": "tonexty", "fillcolor": colour},
-    ]
 
 
 def axis(measure: str, values: Iterable[float], log: bool, title: str | None = None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from prudent.reports.figure import (
     Trace,
     axis,
     dotted,
+    line,
     lines,
     marks,
     parameter_axis,
@@ -42,15 +43,7 @@ def metric_name(metric: str) -> str:
 def predictions(found: Residuals) -> Figure:
     """Predicted against actual; a perfect model has all on the line."""
     ends = [min(*found.predicted, *found.actual), max(*found.predicted, *found.actual)]
-    line: Trace = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": ends,
-        "y": ends,
-        "line": {"color": "--muted", "dash": "dash", "width": 1.5},
-        "hoverinfo": "skip",
-        "showlegend": False,
-    }
+    exact = line(ends, ends, "--muted", dash="dash", width=1.5)
     layout = {
         "xaxis": axis("", ends, log=False, title="predicted"),
         "yaxis": axis("", ends, log=False, title="actual"),
@@ -59,7 +52,7 @@ def predictions(found: Residuals) -> Figure:
     alt = (
         f"actual against predicted values of {len(found.actual)} rows, with the line where both are the same"
     )
-    return Figure("predictions", alt, [line, dots], layout, height_px=360)
+    return Figure("predictions", alt, [exact, dots], layout, height_px=360)
 
 
 def residuals(found: Residuals) -> Figure:
@@ -95,18 +88,13 @@ def silhouettes(found: Silhouette) -> Figure:
         colour = _COLOURS[number % len(_COLOURS)]
         traces.append(
             {
-                "type": "scatter",
-                "mode": "lines",
-                "x": [0.0, *cluster.values, 0.0],
-                "y": [y[0], *y, y[-1] + 1],
+                **line([0.0, *cluster.values, 0.0], [y[0], *y, y[-1] + 1], colour, width=1),
                 "fill": "toself",
                 "fillcolor": colour,
-                "line": {"color": colour, "width": 1},
                 "hoverinfo": "text",
                 "text": lines(
                     f"cluster {cluster.number}, {formatting.share(cluster.part)}", f"mean {cluster.mean:.3f}"
                 ),
-                "showlegend": False,
             }
         )
         place += len(y) + gap
@@ -138,12 +126,9 @@ def curve(said: Mapping[str, Any], metric: str, stopped: Mapping[str, Any] | Non
         called = "rows it learns from" if name == "train" else "rows it is judged on"
         traces.append(
             {
-                "type": "scatter",
+                **line([x for x, _ in points], [y for _, y in points], colour, called, dash=dash, width=2.2),
                 "mode": "lines+markers" if len(points) < 40 else "lines",
-                "name": called,
-                "x": [x for x, _ in points],
-                "y": [y for _, y in points],
-                "line": {"color": colour, "width": 2.2, "dash": dash},
+                "hoverinfo": "all",
                 "marker": {"color": colour, "size": 5},
                 "hovertemplate": f"step %{{x}}<br>{plain(metric_name(metric))} %{{y:.4g}}<extra></extra>",
             }

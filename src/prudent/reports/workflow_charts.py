@@ -249,7 +249,7 @@ def comparison(plan: Plan, beside: Sequence[ComparedPlan], bound_s: float) -> Fi
     }
     if bound_s > 0:
         layout["shapes"] = [dotted(x=bound_s, layer="above")]
-        layout["annotations"] = [note("no plan is faster", bound_s)]
+        layout["annotations"] = [note("no plan is faster", x=bound_s, anchor="center", top=True)]
     takes = formatting.amount("time_s", plan.makespan_s)
     alt = f"makespan of {len(ranked)} schedulers; {plan.scheduler} takes {takes}"
     return Figure("comparison", alt, [trace], layout, height_px=90 + 26 * len(ranked))
