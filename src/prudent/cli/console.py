@@ -25,11 +25,13 @@ def out() -> Console:
     return console
 
 
-def say(console: Console, *lines: RenderableType) -> None:
-    """Print; where nobody looks at a screen, without the spaces that fill it or breaks within a sentence.
+def say(console: Console | None, *lines: RenderableType) -> None:
+    """Print, if there is a console; to a file or pipe without padding and without breaks within a sentence.
 
     A path or a command that was broken in two cannot be copied.
     """
+    if console is None:
+        return
     for line in lines:
         if console.is_terminal:
             console.print(line)

@@ -93,7 +93,7 @@ def train(
         reap_leftovers()
         tell_age(prices_at(where, _types(asked, cluster)))
     board = _run(asked, engine, machines, to, resume, as_json)
-    report = _report(board)
+    report = write_report(board)
     _show(board, report, as_json)
     raise typer.Exit(_code(board))
 
@@ -152,7 +152,7 @@ def _run(
     return board
 
 
-def _report(board: Leaderboard) -> Path | None:
+def write_report(board: Leaderboard) -> Path | None:
     """Write the HTML report; a report that cannot be written must not cost the answer."""
     from prudent.reports.training import write_training_report
 

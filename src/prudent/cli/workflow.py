@@ -8,14 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from prudent.cli.console import out, say_json
-from prudent.cli.options import AsJson, Seed, WorkflowPath, write_to
+from prudent.cli.options import AsJson, Seed, WorkflowPath, command_group, write_to
 
-workflow = typer.Typer(
-    help="Look at a workflow, write it as WfFormat, or make a synthetic one.",
-    no_args_is_help=True,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+workflow = command_group("Look at a workflow, write it as WfFormat, or make a synthetic one.")
 Output = Annotated[Path, typer.Argument(metavar="OUTPUT", help="The WfFormat (JSON) file to write.")]
 
 

@@ -255,10 +255,10 @@ def _report(results: list[Result], job: FunctionJob, path: Path) -> Path | None:
 
 
 def _ending(results: list[Result], written: Path | None) -> list[RenderableType]:
-    from rich.table import Table
     from rich.text import Text
 
     from prudent.cli.display.study import answer_lines
+    from prudent.cli.display.tables import headed_table
     from prudent.core.units import format_duration
 
     lines: list[RenderableType] = []
@@ -266,9 +266,8 @@ def _ending(results: list[Result], written: Path | None) -> list[RenderableType]
         lines.append(Text("Interrupted; this is what was known by then.", style="yellow"))
     if results[0].best is not None or len(results) == 1:
         lines += answer_lines(results[0])[1 if results[0].interrupted else 0 :]
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    for heading in ("Same money", "a run costs", "takes", "accuracy", "trials", "spent"):
-        table.add_column(heading, justify="left" if heading == "Same money" else "right", no_wrap=True)
+    headings = ("a run costs", "takes", "accuracy", "trials", "spent")
+    table = headed_table("Same money", *headings, first_style="", padding=3)
     for result in results:
         best = result.best
         found = (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from prudent.cli.display.tables import fact, fact_table, headed_table, short_path
 from prudent.core.units import format_duration, format_money
 from prudent.reports import formatting
 from prudent.tuning.dry_run import DryRun
@@ -61,7 +62,7 @@ def answer_lines(result: Result, confirming: bool = False) -> list[RenderableTyp
 def file_lines(journal: Path, report: Path | None, logs: Path | None) -> list[RenderableType]:
     """Where the rest is."""
     rows = [("Report", report), ("Journal", journal), ("Logs", logs)]
-    return [row(label, _shown(path), "dim") for label, path in rows if path is not None]
+    return [row(label, short_path(path), "dim") for label, path in rows if path is not None]
 
 
 def has_answer(result: Result) -> bool:
@@ -71,7 +72,7 @@ def has_answer(result: Result) -> bool:
 
 
 def _recommended(result: Result, recommended: Recommendation, confirming: bool) -> Table:
-    table = _grid()
+    table = fact_table(_LABEL)
     first, *others = recommended.expected
     at = "on the full data"
     head = f"{first.measure} {formatting.amount(first.measure, first.value)} predicted {at}, {_range(first)}"
@@ -102,7 +103,7 @@ def _range(expected: PredictedMeasure) -> str:
 
 
 def _settings(configuration: Configuration) -> Table:
-    table = _grid()
+    table = fact_table(_LABEL)
     _add_settings(table, configuration)
     return table
 
@@ -113,7 +114,7 @@ def _add_settings(table: Table, configuration: Configuration) -> None:
 
 
 def _found(result: Result, best: Trial) -> Table:
-    table = _grid()
+    table = fact_table(_LABEL)
     head = f"{format_money(best.cost_usd)} a run, {format_duration(best.time_s)}"
     table.add_row(Text("Best", style="bold"), Text(head, style="bold green"))
     for name, value in best.measures.items():
@@ -238,24 +239,7 @@ def money_notes(result: Result) -> Iterator[str]:
 
 def row(label: str, text: Text | str, style: str = "") -> Table:
     """One line of an answer, under its label."""
-    table = _grid()
-    table.add_row(Text(label, style="bold"), text if isinstance(text, Text) else Text(text, style=style))
-    return table
-
-
-def _grid() -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(min_width=_LABEL, no_wrap=True)
-    table.add_column(overflow="fold")
-    return table
-
-
-def _shown(path: Path) -> str:
-    """A path as short as it can be said from here."""
-    try:
-        return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
+    return fact(label, text, _LABEL, style)
 
 
 def dry_run_lines(name: str, dry: DryRun) -> Iterator[RenderableType]:
@@ -276,9 +260,7 @@ def dry_run_lines(name: str, dry: DryRun) -> Iterator[RenderableType]:
 
 
 def _parameters(dry: DryRun) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    table = fact_table(0)
     size = "too many to count" if dry.size is None else f"{dry.size:,}"
     table.add_row(Text("Configurations", style="bold"), Text(size))
     for line in dry.parameters:
@@ -289,9 +271,7 @@ def _parameters(dry: DryRun) -> Table:
 
 def _prices(dry: DryRun) -> Table:
     """Prices, and what the budget buys at each."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("Prices (of a sample)" if dry.sampled else "Prices", header_style="bold", no_wrap=True)
-    table.add_column("$/h", justify="right", no_wrap=True)
+    table = headed_table("Prices (of a sample)" if dry.sampled else "Prices", "$/h")
     if dry.budget_usd is not None:
         table.add_column(f"{format_money(dry.budget_usd)} buys", justify="right", no_wrap=True)
     bounded = math.isfinite(dry.bound_s) and dry.budget_usd is not None

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from prudent.cli.display.live import LineView, LiveView, ScreenView, SilentView
+from prudent.cli.display.tables import fact, fact_table
 from prudent.core.units import format_duration, format_money
 from prudent.reports import formatting
 from prudent.training.leaderboard import (
@@ -39,6 +40,7 @@ TOP = 10
 BEST_SHOWN = 8
 """Of the leaderboard, while a request runs."""
 REASONS = 5
+_LABEL = 13
 
 
 def ranking(entries: Sequence[LeaderboardEntry], first: int = 1) -> Table:
@@ -121,9 +123,7 @@ def _recommended(said: Mapping[str, Any]) -> str:
 
 
 def _best(best: LeaderboardEntry, board: Leaderboard) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(min_width=13, no_wrap=True)
-    table.add_column(overflow="fold")
+    table = fact_table(_LABEL)
     table.add_row(
         Text("Best", style="bold"),
         Text(f"{best.algorithm}, {board.metric} {best.value:.6g}", style="bold green"),
@@ -157,11 +157,7 @@ def _failed(failures: Sequence[TrialFailure]) -> list[RenderableType]:
 
 
 def _row(label: str, text: str) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(min_width=13, no_wrap=True)
-    table.add_column(overflow="fold")
-    table.add_row(Text(label, style="dim"), Text(text))
-    return table
+    return fact(label, text, _LABEL, label_style="dim")
 
 
 def plan_lines(seen: RequestPreview) -> list[RenderableType]:
