@@ -184,7 +184,9 @@ def begun(tmp_path: Path) -> int:
 
 
 def submit(team: Team, document: dict[str, Any]) -> str:
-    return admission.submit(team.store, team.settings, "tune", document, LOCAL, "rest").run.id
+    return admission.submit(
+        team.store, admission.prepare(team.settings, "tune", document, LOCAL, "rest")
+    ).run.id
 
 
 def the_run(team: Team, run_id: str) -> RunRow:

@@ -104,7 +104,7 @@ class FolderSource:
         return now_s - before.since_s
 
     def _move(self, name: str, reply: DocumentReply) -> None:
-        """The answer first, so that whoever sees the document finds it."""
+        """Move a document; the answer is written first, so that whoever sees the document finds it."""
         part, ending = (ACCEPTED, "RUN") if reply.refusal is None else (REJECTED, "REASON")
         target = _free(self.folder / part, name)
         answer = target.with_name(f"{target.name}.{ending}")
@@ -121,7 +121,7 @@ def _is_document(entry: os.DirEntry[str]) -> bool:
 
 
 def _whole(name: str, body: bytes) -> bool:
-    """Whether it can be read; only then is it certain that nothing is to come."""
+    """Whether the bytes are a whole document; otherwise its writer may not be done."""
     try:
         read_document(name, body)
     except Refused:
@@ -251,7 +251,7 @@ class QueueFolderSource:
 
 @contextmanager
 def _locked_message(path: Path) -> Iterator[bool]:
-    """Whether the message is this receiver's; the lock ends with the process."""
+    """Lock a message for this receiver; the lock ends with the process."""
     handle = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     held = False
     try:

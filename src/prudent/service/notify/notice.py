@@ -80,7 +80,7 @@ def notice_of(
 
 
 def recipients(run: RunRow, settings: Settings) -> tuple[str, ...]:
-    """Whom to tell: the address in the request if it may be written to, or the user whose name is one."""
+    """The addresses to write to: the one in the request if it is allowed, or the user's name if it is one."""
     said = run.document.get("emailAddress")
     if isinstance(said, str) and "@" in said:
         return (said,) if may_write_to(said, run.user, settings) else ()

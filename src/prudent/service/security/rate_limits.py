@@ -1,4 +1,4 @@
-"""How often."""
+"""How many requests a user or an address may make: in a time, and at once."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def retry_after(wait_s: float) -> str:
 
 
 class TooManyWaiting(Exception):
-    """As many requests of the user wait as may."""
+    """The user has as many waiting requests as are allowed."""
 
 
 @dataclass
@@ -116,7 +116,7 @@ class ConcurrencySlot:
     _is_over: bool = False
 
     def release(self) -> None:
-        """Let the next one begin; what is still sent of an answer delays nobody."""
+        """Give the turn to the next request, even if the rest of this answer is still being sent."""
         if not self._is_over:
             self._is_over = True
             self.concurrency._give(self.user)

@@ -29,7 +29,7 @@ _NAV = (("/runs", "Runs"), ("/models", "Models"), ("/machines", "Machines"), ("/
 
 @dataclass(frozen=True)
 class PageContext:
-    """From which pages are made."""
+    """What every page is rendered with: settings, store, and the way to submit requests."""
 
     settings: Settings
     store: Store

@@ -71,7 +71,7 @@ def orphaned_queues(living: Collection[str]) -> set[str]:
 
 @contextmanager
 def _launch_lock(settings: Settings) -> Iterator[None]:
-    """Nobody else launches meanwhile."""
+    """Hold the lock under which only one worker at a time starts DBOS."""
     url = settings.engine_database
     if url.startswith("sqlite:///"):
         path = url.removeprefix("sqlite:///")

@@ -119,7 +119,7 @@ class WorkProcess:
         self._send(task)
 
     def receive(self, wait_s: float) -> ProcessMessage | None:
-        """The next message; None if there is none in that time. Died if there will never be one."""
+        """The next message; None if there is none in that time. ProcessDied if there will never be one."""
         try:
             while self._connection.poll(wait_s):
                 said = decode_message(self._connection.recv_bytes())
@@ -136,7 +136,7 @@ class WorkProcess:
         return None
 
     def check_limits(self) -> None:
-        """End everything, with TooLarge, if the run has more memory or processes than it may.
+        """End the run, with LimitExceeded, if it has more memory or processes than it may.
 
         Looked at now and then. Each process is kept within its memory by the kernel; this is for all of them
         together, and for files: in the sandbox, /tmp lies in memory. Processes are counted because the
@@ -158,13 +158,13 @@ class WorkProcess:
 
     @staticmethod
     def _end(found: Iterable[int]) -> None:
-        """Those that were started last first; bubblewrap ends all that are left with itself."""
+        """Kill the processes, the youngest first; bubblewrap ends the rest with itself."""
         for pid in [*found][::-1]:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
 
     def keep_alive(self) -> None:
-        """Say that the run is still ours."""
+        """Tell the process that its worker lives and still has the run."""
         with contextlib.suppress(ProcessDied):
             self._send(KeepAliveOrder())
 
@@ -187,7 +187,7 @@ class WorkProcess:
             self._process.send_signal(signal.SIGTERM)
 
     def close(self) -> None:
-        """It is not needed any more."""
+        """End a process that is not needed any more."""
         with contextlib.suppress(OSError):
             self._connection.close()
         self.stop()
@@ -224,7 +224,7 @@ def end_leftovers(folder: Path, grace_s: float = 2.0) -> None:
 
 
 def _harmless(environment: os._Environ[str]) -> dict[str, str]:
-    """The environment without our secrets: nobody's command shall read them."""
+    """The environment without the service's secrets, which commands must not read."""
     return {
         name: value
         for name, value in environment.items()

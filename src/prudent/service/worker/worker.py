@@ -256,7 +256,7 @@ def perform_run(run_id: str) -> str:
 
 
 def _exported(run_id: str, batch: StepOutcome) -> StepOutcome:
-    """Results that cannot be kept are none: the run failed, and its end says why."""
+    """Export the results; if they cannot be kept, the run has failed."""
     why = _export(run_id, asdict(batch))
     return replace(batch, outcome=FAILED, error=why) if why else batch
 
@@ -268,7 +268,7 @@ def _trials(run_id: str) -> dict[str, Any]:
 
 @DBOS.step(name="export")
 def _export(run_id: str, batch: dict[str, Any]) -> str:
-    """Why results could not be kept, or nothing; what is recorded of a step is plain JSON."""
+    """Export; returns why results could not be kept, or nothing. DBOS records the answer as JSON."""
     try:
         _claimed_run(run_id).export(StepOutcome(**batch))
     except RunFailed as error:
