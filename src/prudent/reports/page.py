@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from prudent._version import __version__
 from prudent.core.errors import BadInput
 from prudent.reports import formatting
 from prudent.reports.drawing import palette_css
@@ -37,13 +38,8 @@ def render(template: str, figures: Sequence[Figure], **content: Any) -> str:
     library = plotly() if figures else ""
     scripts = [_read("figures.js"), _read("page.js")] if figures else [_read("page.js")]
     policy = _policy([library, *scripts] if figures else scripts)
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            style=palette_css() + _read("page.css"), plotly=library, scripts=scripts, policy=policy, **content
-        )
-    )
+    content |= {"version": __version__, "style": palette_css() + _read("page.css"), "policy": policy}
+    return _environment().get_template(template).render(plotly=library, scripts=scripts, **content)
 
 
 _PLOTLY = '<script id="plotly"'

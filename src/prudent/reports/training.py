@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prudent._version import __version__
 from prudent.core.errors import BadInput
 from prudent.core.parameters import is_number
 from prudent.reports import evaluation, formatting, page
@@ -71,7 +70,6 @@ def training_report(board: Leaderboard) -> str:
         transforms=_transforms,
         rate=_rate,
         call=_call(board),
-        version=__version__,
         guessing=guessing_note(board),
     )
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prudent._version import __version__
 from prudent.core.ledger import LedgerEntry
 from prudent.core.parameters import is_number
 from prudent.core.processes import one_thread
@@ -92,7 +91,6 @@ def tuning_report(
         options=dict(options or {}),
         problem=problem,
         call=_call(result, problem, dict(options or {})),
-        version=__version__,
         kind_of=tuning_charts.kind_of,
     )
 

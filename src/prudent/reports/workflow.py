@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from prudent._version import __version__
 from prudent.reports import formatting, page, workflow_charts
 from prudent.reports.figure import Figure, axis, dotted, intervals, line, lines, marks, note, time_axis
 from prudent.reports.workflow_graph import graph
@@ -54,7 +53,6 @@ def workflow_report(
         "workflow.html.j2",
         [figure for figure in pictures.values() if figure is not None],
         title=f"Workflow {workflow.name}",
-        version=__version__,
         plan=plan,
         workflow=workflow,
         world=world,
