@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import logging
 import threading
@@ -15,8 +14,8 @@ from urllib.parse import unquote_plus
 from prudent.core.errors import BadInput
 from prudent.service.intake.backlog import check_room
 from prudent.service.intake.folders import ACCEPTED, MOST_RECEIVES, REJECTED
-from prudent.service.intake.incoming import ENDINGS, DocumentReply, check_store, receive
-from prudent.service.intake.refusal import MALFORMED, refusal
+from prudent.service.intake.incoming import DocumentReply, check_store, receive, receive_file
+from prudent.service.intake.refusal import refusal
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
 from prudent.service.store.users import MEMBER, User
@@ -70,16 +69,9 @@ class BucketSource:
         found["Body"].close()
         mark = f"{self.bucket}/{key}:{found['ETag']}:{found['LastModified'].timestamp()}"
         name = key.removeprefix(self.prefix)
-        self._move(key, name, found["ETag"], self._reply(name, body, mark))
+        reply = receive_file(self.store, self.settings, name, body, self.user, self.name, mark)
+        self._move(key, name, found["ETag"], reply)
         return True
-
-    def _reply(self, name: str, body: bytes, mark: str) -> DocumentReply:
-        if not name.endswith(ENDINGS):
-            return DocumentReply(
-                None, refusal(f"Documents end in {', '.join(ENDINGS)}; rename it.", status=MALFORMED)
-            )
-        key = f"bucket:{hashlib.sha256(mark.encode()).hexdigest()}"
-        return receive(self.store, self.settings, name, body, self.user, self.name, key)
 
     def _move(self, key: str, name: str, etag: str, reply: DocumentReply) -> None:
         """Answer, copy, delete, in this order: after a crash in between, the next look repeats it."""

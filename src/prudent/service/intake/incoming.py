@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,6 +57,17 @@ def receive(
         return DocumentReply(submit(store, prepare(settings, kind, document, user, front, key)).run)
     except Refused as error:
         return DocumentReply(None, error)
+
+
+def receive_file(
+    store: Store, settings: Settings, name: str, body: bytes, user: User, front: str, mark: str
+) -> DocumentReply:
+    """Take a document that came as a file; `mark` tells this very file from all others."""
+    if not name.endswith(ENDINGS):
+        error = refusal(f"Documents end in {', '.join(ENDINGS)}; rename it.", status=MALFORMED)
+        return DocumentReply(None, error)
+    key = f"{front}:{hashlib.sha256(mark.encode()).hexdigest()}"
+    return receive(store, settings, name, body, user, front, key)
 
 
 def check_store(store: Store) -> None:
