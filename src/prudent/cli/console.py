@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from prudent.core.errors import PrudentError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -44,6 +48,15 @@ def say(console: Console | None, *lines: RenderableType) -> None:
 def say_json(document: Any) -> None:
     """One JSON document on stdout, and nothing else."""
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n")
+
+
+def write_or_complain(write: Callable[[], Path], otherwise: str = "") -> Path | None:
+    """Write a report; one that cannot be written must not cost the answer, of which `otherwise` tells."""
+    try:
+        return write()
+    except (OSError, PrudentError) as error:
+        complain(f"the report could not be written ({error}){otherwise}")
+        return None
 
 
 def complain(message: str) -> None:

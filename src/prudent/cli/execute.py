@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prudent.cli.clusters import prices_at, reap_leftovers, tell_age
-from prudent.cli.console import complain, out, say_json
+from prudent.cli.console import complain, out, say, say_json
 from prudent.cli.exits import FAILED, INTERRUPTED, OK, OVER_LIMIT, ended_by_signals
 from prudent.cli.options import AsJson
 from prudent.core.errors import BadInput, PrudentError
@@ -197,9 +197,7 @@ def _show(run: WorkflowRun, written: Path | None, as_json: bool) -> None:
     if as_json:
         say_json({**run.to_dict(), "report": str(written) if written else None})
     else:
-        console = out()
-        for line in run_lines(run, written):
-            console.print(line)
+        say(out(), *run_lines(run, written))
     for failure in run.failures[:3]:
         complain(str(failure))
     if run.over_usd:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prudent.cli.clusters import prices_at, reap_leftovers, tell_age
-from prudent.cli.console import complain, out, say, say_json
+from prudent.cli.console import complain, out, say, say_json, write_or_complain
 from prudent.cli.exits import FAILED, INTERRUPTED, OK, OVER_LIMIT, ended_by_signals
 from prudent.cli.options import AsJson, OtherSeed, complete_search_methods
-from prudent.core.errors import BadInput, PrudentError
+from prudent.core.errors import BadInput
 from prudent.core.units import format_duration
 
 if TYPE_CHECKING:
@@ -158,11 +158,8 @@ def write_report(board: Leaderboard) -> Path | None:
 
     if not board.entries:
         return None
-    try:
-        return write_training_report(board, Path(board.out))
-    except (OSError, PrudentError) as error:
-        complain(f"the report could not be written ({error}); the models and their leaderboard are there.")
-        return None
+    otherwise = "; the models and their leaderboard are there."
+    return write_or_complain(lambda: write_training_report(board, Path(board.out)), otherwise)
 
 
 def _code(board: Leaderboard) -> int:

@@ -14,10 +14,10 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prudent.cli.console import complain
+from prudent.cli.console import say, write_or_complain
 from prudent.cli.demo.digits_worker import CommitteeTask, unpacked
 from prudent.cloud.machine_parameter import MachineParameter
-from prudent.core.errors import PrudentError, RunFailed
+from prudent.core.errors import RunFailed
 from prudent.core.money import Price
 from prudent.core.parameters import Ordinal
 from prudent.core.space import Space
@@ -196,9 +196,7 @@ def tuning_demo(
             if results[-1].interrupted:
                 break
     written = _report(results, job, folder / "report.html")
-    if console is not None:
-        for line in _ending(results, written):
-            console.print(line)
+    say(console, *_ending(results, written))
     return results, written
 
 
@@ -247,11 +245,7 @@ def _report(results: list[Result], job: FunctionJob, path: Path) -> Path | None:
         "one rented machine at its list price, by the second and without the minute that a cloud bills at "
         "least. Random search had the same money and the same time-outs."
     )
-    try:
-        return write_tuning_report(first, problem, path, beside=results[1:], note=note)
-    except PrudentError as error:
-        complain(str(error))
-        return None
+    return write_or_complain(lambda: write_tuning_report(first, problem, path, beside=results[1:], note=note))
 
 
 def _ending(results: list[Result], written: Path | None) -> list[RenderableType]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from prudent.cli.display.live import LineView, LiveView, ScreenView, SilentView, format_clock
+from prudent.cli.display.live import LiveView, format_clock, live_view
+from prudent.cli.display.tables import fact_table
 from prudent.cli.display.trials_table import trials_table, varying
 from prudent.core.units import format_duration, format_money
 from prudent.reports import formatting
@@ -112,12 +113,13 @@ class StudyProgress:
 
 
 def study_view(progress: StudyProgress, console: Console | None) -> LiveView[Event, Study]:
-    """The view of a study for where its output goes; nothing is shown without a console."""
-    if console is None:
-        return SilentView()
-    if console.is_terminal:
-        return ScreenView(progress.watch, lambda over: draw(progress, console.width, over), console)
-    return LineView(lambda event, study: event_lines(progress, event, study), console)
+    """The view of a study."""
+    return live_view(
+        console,
+        lambda event, study: event_lines(progress, event, study),
+        progress.watch,
+        lambda over: draw(progress, console.width if console else 0, over),
+    )
 
 
 def event_lines(progress: StudyProgress, event: Event, study: Study) -> Iterator[str]:
@@ -237,9 +239,7 @@ def _apart(left: Text, right: Text) -> Table:
 def _best(board: StudyProgress, trial: Trial) -> Table:
     """What it costs and how it is run; a long configuration goes on below itself, in full."""
     measures = "".join(f", {name} {formatting.amount(name, value)}" for name, value in trial.measures.items())
-    best = Table.grid(padding=(0, 2, 0, 0))
-    best.add_column(no_wrap=True)
-    best.add_column(overflow="fold")
+    best = fact_table(0)
     told = Text.assemble(
         (f"{format_money(trial.cost_usd)} a run", "bold green"),
         f", {format_duration(trial.time_s)}{measures}  ",

@@ -6,6 +6,7 @@ import bisect
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +14,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from prudent.cli.display.live import LineView, LiveView, ScreenView, SilentView
+from prudent.cli.display.live import LiveView, live_view
 from prudent.cli.display.tables import fact, fact_table
 from prudent.core.units import format_duration, format_money
 from prudent.reports import formatting
@@ -43,7 +44,7 @@ REASONS = 5
 _LABEL = 13
 
 
-def ranking(entries: Sequence[LeaderboardEntry], first: int = 1) -> Table:
+def ranking(entries: Sequence[LeaderboardEntry]) -> Table:
     """Models as a table, in the order given."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", expand=True)
     widest = max((len(entry.algorithm) for entry in entries), default=0)
@@ -57,7 +58,7 @@ def ranking(entries: Sequence[LeaderboardEntry], first: int = 1) -> Table:
         # A table that is too wide takes from these first, and the score is what people look for.
         table.add_column(name, justify=justify, no_wrap=True, min_width=width)
     table.add_column("settings", overflow="ellipsis", no_wrap=True, ratio=1)
-    for place, entry in enumerate(entries, start=first):
+    for place, entry in enumerate(entries, start=1):
         style = "bold green" if place == 1 else ""
         table.add_row(
             Text(str(place), style="dim"),
@@ -246,12 +247,9 @@ class TrainingProgress:
 
 
 def training_view(progress: TrainingProgress, console: Console | None) -> LiveView[TrainingEvent]:
-    """The view of a request for where its output goes; nothing is shown without a console."""
-    if console is None:
-        return SilentView()
-    if console.is_terminal:
-        return ScreenView(progress.watch, lambda over: draw(progress), console, transient=True)
-    return LineView(lambda event: event_lines(progress, event), console)
+    """The view of a request; its answer tells all that it showed."""
+    lines = partial(event_lines, progress)
+    return live_view(console, lines, progress.watch, lambda over: draw(progress), transient=True)
 
 
 def event_lines(progress: TrainingProgress, event: TrainingEvent) -> Iterator[str]:
