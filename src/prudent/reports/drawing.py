@@ -45,6 +45,7 @@ PROGRAM_COLOURS = 10
 _FONTS = """
   --sans: system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", sans-serif;
   --mono: ui-monospace, "SF Mono", "Cascadia Mono", Menlo, "DejaVu Sans Mono", monospace;"""
+_TICKS, _CLOCK_TICKS = 4, 6
 _CLOCK_STEPS_S = (10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172_800)
 
 
@@ -85,7 +86,7 @@ def best_so_far(points: Iterable[tuple[float, float]], larger_is_better: bool) -
     return [*path, (x, path[-1][1])] if path and path[-1][0] != x else path
 
 
-def round_scale(values: Sequence[float], about: int = 4) -> list[float]:
+def round_scale(values: Sequence[float]) -> list[float]:
     """Even, round ticks from at most the lowest value to at least the highest.
 
     >>> round_scale([0.83, 0.91, 0.97]), round_scale([0.0]), round_scale([3.0, 3.0])
@@ -96,11 +97,11 @@ def round_scale(values: Sequence[float], about: int = 4) -> list[float]:
     if high - low <= 1e-9 * size or size < 1e-300:
         room = 0.1 * size if size >= 1e-300 else 1.0
         low, high = low - room, high + room
-    step = _step(low, high, about)
+    step = _step(low, high)
     return _multiples(step, math.floor(low / step), math.ceil(high / step))
 
 
-def even_ticks(low: float, high: float, about: int = 4) -> list[float]:
+def even_ticks(low: float, high: float) -> list[float]:
     """Round numbers between two ends.
 
     >>> even_ticks(0.0, 1.0)
@@ -108,12 +109,12 @@ def even_ticks(low: float, high: float, about: int = 4) -> list[float]:
     >>> even_ticks(0.011, 0.012)
     [0.011, 0.0112, 0.0114, 0.0116, 0.0118, 0.012]
     """
-    step = _step(low, high, about)
+    step = _step(low, high)
     return _multiples(step, math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9))
 
 
-def _step(low: float, high: float, about: int) -> float:
-    rough = (high - low) / about
+def _step(low: float, high: float) -> float:
+    rough = (high - low) / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     return min((digit * power for digit in (1, 2, 5, 10)), key=lambda step: abs(step - rough))
 
@@ -122,13 +123,13 @@ def _multiples(step: float, first: int, last: int) -> list[float]:
     return [round(rank * step, 12 - math.floor(math.log10(step))) for rank in range(first, last + 1)]
 
 
-def clock_ticks(low_s: float, high_s: float, about: int = 6) -> list[float]:
+def clock_ticks(low_s: float, high_s: float) -> list[float]:
     """Round times: halves and quarters of minutes and hours, not tenths.
 
     >>> clock_ticks(0.0, 200.0), clock_ticks(0.0, 3.0)
     ([0.0, 30.0, 60.0, 90.0, 120.0, 150.0, 180.0], [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0])
     """
-    rough = (high_s - low_s) / about
+    rough = (high_s - low_s) / _CLOCK_TICKS
     if rough <= 0:
         return [low_s]
     power = 10.0 ** math.floor(math.log10(rough))

@@ -143,10 +143,10 @@ def steps(name: str, points: Sequence[tuple[float, float]], colour: str, dash: s
     return {**trace, "line": {**trace["line"], "shape": "hv"}}
 
 
-def band(x: Sequence[Any], low: Sequence[float], high: Sequence[float], colour: str) -> list[Trace]:
+def band(x: Sequence[Any], low: Sequence[float], high: Sequence[float]) -> list[Trace]:
     """A shaded area between two curves, without a place in the legend."""
-    top = {"fill": "tonexty", "fillcolor": colour}
-    return [line(x, low, colour, width=0), {**line(x, high, colour, width=0), **top}]
+    top = {"fill": "tonexty", "fillcolor": "--band"}
+    return [line(x, low, "--band", width=0), {**line(x, high, "--band", width=0), **top}]
 
 
 def intervals(

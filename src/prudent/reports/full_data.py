@@ -178,7 +178,7 @@ def _growth(
         for i, share in enumerate(x)
     ]
     curve = line(x, spread.middle.tolist(), "--accent", "predicted", dash="dash", hover=hover)
-    traces = [*band(x, spread.low.tolist(), spread.high.tolist(), "--band"), curve]
+    traces = [*band(x, spread.low.tolist(), spread.high.tolist()), curve]
     for kind, is_cut in (("feasible", False), ("cut", True)):
         points = [
             (share, trial.values[measure], _run_text(trial, share, measure))

@@ -140,7 +140,7 @@ def effect(
     }
     traces = [curve]
     if shown.numeric:
-        traces = [*band(x, shown.low.tolist(), shown.high.tolist(), "--band"), curve]
+        traces = [*band(x, shown.low.tolist(), shown.high.tolist()), curve]
     else:
         curve["error_y"] = intervals(shown.middle.tolist(), shown.low.tolist(), shown.high.tolist())
     if answer is not None and answer.get(shown.parameter) in shown.values:

@@ -26,7 +26,7 @@ from prudent.service.store.runs import RunRow
 from prudent.service.store.trials import TrialRow
 from prudent.service.web import display
 from prudent.service.web.api import document_for
-from prudent.service.web.display import KINDS, STATES, CurvePoint, Drawing, TimelineBar
+from prudent.service.web.display import CurvePoint, Drawing, TimelineBar
 from prudent.service.web.page_context import PageContext
 from prudent.service.web.request_values import filter_value, is_id
 from prudent.service.web.timed_cache import TimedCache
@@ -103,8 +103,6 @@ async def _listing(context: PageContext, tally: Tally, request: Request) -> dict
         "said": said,
         "link": link,
         "live": "/runs/live?" + urlencode({name: value for name, value in said.items() if value}),
-        "state_words": STATES,
-        "kind_words": KINDS,
     }
 
 
@@ -150,7 +148,6 @@ class LeaderboardRow:
     value: float | None
     cost_usd: float | None
     time_s: float | None
-    trial: int
     model: str = ""
 
 
@@ -264,7 +261,6 @@ def _rows(
             _value(trial),
             trial.cost_usd,
             trial.time_s,
-            trial.number,
             by_rank.get(place, "") if run.kind == "train" else "",
         )
         for place, trial in enumerate(done[:_SHOWN], start=1)

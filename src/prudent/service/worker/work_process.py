@@ -43,6 +43,7 @@ _CHILD = "import sys; from prudent.service.worker.child import main; main(sys.ar
 LAST_WORDS = (DoneMessage, FailedMessage, PostponedMessage, InterruptedMessage)
 SCRATCH = "scratch"
 _LOOK_S = 0.5
+_LEFTOVERS_S = 2.0
 MOST_RUNS = 200
 """A process is replaced after so many runs: whatever leaks does not leak for ever."""
 
@@ -211,7 +212,7 @@ class WorkProcess:
         return f"{signal.Signals(-code).name}" if code < 0 else f"code {code}"
 
 
-def end_leftovers(folder: Path, grace_s: float = 2.0) -> None:
+def end_leftovers(folder: Path) -> None:
     """End commands that a process which is gone has left running in a run's folder.
 
     An interrupt can come in the very moment in which a command starts, before anybody knows of it; its note
@@ -220,7 +221,7 @@ def end_leftovers(folder: Path, grace_s: float = 2.0) -> None:
     from prudent.tuning.jobs.pid_files import reap_processes
 
     if (folder / LOGS).is_dir():
-        reap_processes(folder / LOGS, grace_s)
+        reap_processes(folder / LOGS, _LEFTOVERS_S)
 
 
 def _harmless(environment: os._Environ[str]) -> dict[str, str]:
