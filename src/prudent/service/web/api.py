@@ -262,16 +262,9 @@ def run_json(run: RunRow, user: User) -> dict[str, Any]:
 
 def model_json(found: StoredModel) -> dict[str, Any]:
     """A model in a list."""
+    names = ("id", "run", "user", "rank", "algorithm", "score", "metric", "value", "created_s")
     return {
-        "id": found.id,
-        "run": found.run,
-        "user": found.user,
-        "rank": found.rank,
-        "algorithm": found.algorithm,
-        "score": found.score,
-        "metric": found.metric,
-        "value": found.value,
-        "created_s": found.created_s,
+        **{name: getattr(found, name) for name in names},
         "url": f"/v1/models/{found.id}",
         "download": f"/v1/models/{found.id}/download",
         "predict": f"/v1/models/{found.id}/predict",
