@@ -594,6 +594,24 @@ def test_curves_stay_in_their_frame_and_only_get_better(values: list[float], lar
     assert all(-0.01 <= y <= 100.01 for y in heights)
 
 
+def test_every_colour_of_the_pages_is_defined_for_light_and_for_dark(idle: httpx.Client) -> None:
+    address = re.search(r'href="(/static/app\.css[^"]*)"', idle.get("/runs").text)
+    assert address is not None
+    style = idle.get(address[1]).text
+    light, system, chosen = (
+        set(re.findall(r"(--[\w-]+):", " ".join(re.findall(pattern, style, re.DOTALL | re.MULTILINE))))
+        for pattern in (
+            r"^:root \{(.*?)\}",
+            r":root:not\(\[data-theme=\"light\"\]\) \{(.*?)\}",
+            r":root\[data-theme=\"dark\"\] \{(.*?)\}",
+        )
+    )
+    used = set(re.findall(r"var\((--[\w-]+)\)", style)) - {"--sans", "--mono"}
+    assert "--best" in used
+    assert used <= light
+    assert used <= system == chosen
+
+
 @given(st.floats(-5, 5))
 def test_meters_stay_in_their_frame(share: float) -> None:
     width = re.search(r'width="([\d.]+)%"', display.meter(share))

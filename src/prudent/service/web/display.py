@@ -210,7 +210,7 @@ def lane(bars: Sequence[TimelineBar], whole: float) -> str:
 
 def meter(share: float, over: bool = False) -> str:
     """How much of something is used; a bar that never grows beyond its frame."""
-    width = min(max(share, 0.0), 1.0) * 100
+    width = min(max(0.0, share), 1.0) * 100
     kind = "meter over" if over else "meter"
     used = f'<rect class="used" width="{width:.2f}%" height="100%"/>'
     return f'<svg class="{kind}" aria-hidden="true">{used}</svg>'
