@@ -192,26 +192,17 @@ def page(
     kind: str | None = None,
 ) -> RunPage:
     """Runs, newest first, from behind the cursor `after`; quick however many there are."""
-    found, more = list_rows(connection, limit, after, user, status, kind)
+    found, more = list_rows(connection, limit, after, user=user, status=status, kind=kind)
     return RunPage(
         tuple(RunRow(**{**row, "document": {}, "cancel": bool(row["cancel"])}) for row in found), more
     )
 
 
 def list_rows(
-    connection: Connection,
-    limit: int = 50,
-    after: str | None = None,
-    user: str | None = None,
-    status: str | None = None,
-    kind: str | None = None,
+    connection: Connection, limit: int, after: str | None, /, **filters: str | None
 ) -> tuple[list[dict[str, Any]], str | None]:
     """The same as plain values, without documents, and the cursor of what follows."""
-    only = {
-        name: value
-        for name, value in (("user", user), ("status", status), ("kind", kind))
-        if value is not None
-    }
+    only = {name: value for name, value in filters.items() if value is not None}
     moment_s, last = cursor_of(after) if after is not None else (None, None)
     question = _listing(tuple(only), after is not None)
     found = question(connection, most=limit + 1, moment_s=moment_s, last=last, **only)

@@ -86,7 +86,9 @@ def _add_runs(api: APIRouter, settings: Settings, store: Store, admission: Submi
         kind: Kind | None = None,
     ) -> dict[str, Any]:
         """Runs, newest first."""
-        found, more = await store.read_async(runs.list_rows, limit, after, user, status, kind)
+        found, more = await store.read_async(
+            runs.list_rows, limit, after, user=user, status=status, kind=kind
+        )
         return {"runs": [summary_json(run) for run in found], "next": more}
 
 
