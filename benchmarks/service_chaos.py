@@ -204,7 +204,9 @@ def wrong(store: Store, settings: Settings, count: int) -> list[str]:
         result = json.loads((settings.folder_of(run.id) / "result.json").read_text())
         if any(times > 1 for times in paid.values()) or abs(spent - result["spent_usd"]) > 1e-9:
             faults.append(f"{run.title}: paid {spent}, spent {result['spent_usd']}, {paid}")
-        if len(store.read(trials.ended, run.id)) != len(result["trials"]):
+        if sum(trial.status != trials.RUNNING for trial in store.read(trials.of_run, run.id)) != len(
+            result["trials"]
+        ):
             faults.append(f"{run.title}: other trials than its result")
         if abs(run.spent_usd - spent) > 1e-9:
             faults.append(f"{run.title}: its sum is not that of its charges")

@@ -197,6 +197,31 @@ def test_links_of_the_front_pages_lead_somewhere(page: Path) -> None:
     assert not lost
 
 
+def ways_of_a_request() -> dict[str, str]:
+    """The ways that design.md tells, each with what it says of it."""
+    design = (DOCS / "explanation" / "design.md").read_text()
+    section = re.search(r"^## The way of a request\n(.*?)^## ", design, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    _, *parts = section[1].split("\n### ")
+    return {part.partition("\n")[0]: part.partition("\n")[2] for part in parts}
+
+
+@pytest.mark.parametrize("way", ways_of_a_request())
+def test_the_files_and_modules_on_the_way_of_a_request_are_there(way: str) -> None:
+    said = ways_of_a_request()[way]
+    source = ROOT / "src" / "prudent"
+    listed = re.search(r"^Files: (.*?)\n\n", said, re.MULTILINE | re.DOTALL)
+    assert listed is not None
+    files = re.findall(r"`([^`]+)`", listed[1])
+    assert [file for file in files if not (source / file).is_file()] == []
+    assert 8 <= len(files) <= 12
+    named = {name.replace(".", "/") for name in re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)`", said)}
+    assert [
+        name for name in named if not (source / f"{name}.py").is_file() and not (source / name).is_dir()
+    ] == []
+    assert said.count("```mermaid\nsequenceDiagram\n") == 1
+
+
 def test_only_broken_links_and_pages_that_nobody_can_reach_fail_the_build(tmp_path: Path) -> None:
     """All in one build: each is a warning, one is enough, and what is really there warns of nothing."""
     shutil.copytree(DOCS, tmp_path / "docs")

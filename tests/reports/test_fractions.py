@@ -159,7 +159,7 @@ class TestFrontier:
         found = fractions(result, problem, {})
         assert found is not None
         assert found.frontier is not None
-        assert (found.frontier.quality, found.frontier.less_is_better) == ("accuracy", False)
+        assert found.frontier.quality == "accuracy"
         assert result.best is not None
         assert found.leaders[0].configuration == result.best.configuration
         assert found.leaders[0].answer == result.best.configuration["share"]

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from prudent.core.errors import BadInput
+from prudent.reports.drawing import PROGRAM_COLOURS
 from prudent.reports.workflow import deciding_chain, workflow_report, write_workflow_report
-from prudent.reports.workflow_charts import COLOURS, MOST_BARS
+from prudent.reports.workflow_charts import MOST_BARS
 from prudent.workflows import Activation, File, Fleet, Plan, Vm, Workflow, World, schedule
 from prudent.workflows.execute.runner import execute
 from prudent.workflows.execution import vm_usage
@@ -184,7 +185,7 @@ def test_the_colours_it_uses_are_defined(page: str, kit: SimpleNamespace) -> Non
     assert "--p0" in used
     defined = set(re.findall(r"(--[a-z0-9]+):", page))
     assert used <= defined
-    assert {f"--p{at}" for at in range(COLOURS)} <= defined
+    assert {f"--p{at}" for at in range(PROGRAM_COLOURS)} <= defined
 
 
 def test_the_command_to_repeat_it_is_complete(plan: Plan, workflow: Workflow, kit: SimpleNamespace) -> None:

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from prudent._version import __version__
+from prudent.cli.options import HELP_NAMES
 from prudent.core.errors import unknown
 
 # name -> (module, function, or a typer application with commands of its own)
@@ -58,7 +59,7 @@ def group() -> Any:
         cls=LazyGroup,
         name="prudent",
         no_args_is_help=True,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings=HELP_NAMES,
     )
     app.callback()(prudent)
     return typer.main.get_command(app)  # with the options that set up completion in a shell
@@ -80,6 +81,6 @@ def _command(name: str) -> Any:
         several = typer.main.get_group(found)
         several.name = name  # for the list of commands
         return several
-    app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
+    app = typer.Typer(add_completion=False, context_settings=HELP_NAMES)
     app.command(name)(found)
     return typer.main.get_command(app)

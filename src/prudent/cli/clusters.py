@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prudent.cli.console import complain, out, say, say_json
-from prudent.cli.options import AsJson, HomeFolder
+from prudent.cli.options import AsJson, HomeFolder, command_group
 from prudent.cloud.price_lists import price_age_note
 from prudent.core.errors import PrudentError
 from prudent.core.money import Price
@@ -27,12 +27,7 @@ if TYPE_CHECKING:
     from prudent.cloud.leases.status import ClusterStatus
     from prudent.cloud.providers.provider import Provider
 
-clusters = typer.Typer(
-    help="Show the machines that are rented now, or end those that nobody needs any more.",
-    no_args_is_help=True,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+clusters = command_group("Show the machines that are rented now, or end those that nobody needs any more.")
 Where = Annotated[
     list[str] | None,
     typer.Option(help="Also look at this place: hosts:INVENTORY.yaml or ec2:CONFIG.yaml; may be repeated."),

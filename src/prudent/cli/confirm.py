@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from prudent.cli.console import measure_text, out, say
+from prudent.cli.console import out, say
 from prudent.cli.display.study import row
 from prudent.cli.exits import ended_by_signals
 from prudent.core.documents import KeyPath
 from prudent.core.errors import BadInput, PrudentError
 from prudent.core.units import USD, format_money, parse_in
-from prudent.reports.formatting import off
+from prudent.reports import formatting
 from prudent.tuning.confirm import (
     CONFIRMING,
     Confirmation,
@@ -238,14 +238,14 @@ def _verdict(confirmation: Confirmation, result: Result) -> Text:
 def _line(confirmation: Confirmation, measure: str) -> Text:
     """`accuracy 0.96 measured, 0.95 predicted (0.94 to 0.97): 0.01 above, in range`."""
     value, foretold = confirmation.trial.values[measure], confirmation.prediction
-    line = Text(f"{measure} {measure_text(measure, value)} measured")
+    line = Text(f"{measure} {formatting.amount(measure, value)} measured")
     if measure not in confirmation.errors:
         return line
-    line.append(f", {measure_text(measure, float(foretold[measure]))} predicted")
+    line.append(f", {formatting.amount(measure, float(foretold[measure]))} predicted")
     if measure in confirmation.within:
         low, high = (float(foretold[prediction_key(measure, word)]) for word in ("low", "high"))
-        line.append(f" ({measure_text(measure, low)} to {measure_text(measure, high)})")
-    line.append(f": {off(measure, confirmation.errors[measure], float(foretold[measure]))}")
+        line.append(f" ({formatting.amount(measure, low)} to {formatting.amount(measure, high)})")
+    line.append(f": {formatting.off(measure, confirmation.errors[measure], float(foretold[measure]))}")
     if measure in confirmation.within:
         inside = confirmation.within[measure]
         line.append(", in range" if inside else ", out of range", "" if inside else "yellow")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prudent.core.units import format_duration, format_money, format_size
+from prudent.core.errors import PrudentError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -28,11 +29,13 @@ def out() -> Console:
     return console
 
 
-def say(console: Console, *lines: RenderableType) -> None:
-    """Print; where nobody looks at a screen, without the spaces that fill it or breaks within a sentence.
+def say(console: Console | None, *lines: RenderableType) -> None:
+    """Print, if there is a console; to a file or pipe without padding and without breaks within a sentence.
 
     A path or a command that was broken in two cannot be copied.
     """
+    if console is None:
+        return
     for line in lines:
         if console.is_terminal:
             console.print(line)
@@ -47,40 +50,15 @@ def say_json(document: Any) -> None:
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n")
 
 
+def write_or_complain(write: Callable[[], Path], otherwise: str = "") -> Path | None:
+    """Write a report; one that cannot be written must not cost the answer, of which `otherwise` tells."""
+    try:
+        return write()
+    except (OSError, PrudentError) as error:
+        complain(f"the report could not be written ({error}){otherwise}")
+        return None
+
+
 def complain(message: str) -> None:
     """One sentence on stderr."""
     sys.stderr.write(f"prudent: {message}\n")
-
-
-def value_text(value: object) -> str:
-    """A parameter's value, short.
-
-    >>> value_text(0.0001), value_text(16), value_text("2*m5.large"), value_text(0.123456)
-    ('0.0001', '16', '2*m5.large', '0.1235')
-    """
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(value_text(part) for part in value) + "]"
-    return str(value)
-
-
-def configuration_text(configuration: Mapping[str, Any]) -> str:
-    """
-    >>> configuration_text({"workers": 4, "rate": 0.01})
-    'workers=4 rate=0.01'
-    """
-    return " ".join(f"{name}={value_text(value)}" for name, value in configuration.items())
-
-
-def measure_text(name: str, value: float) -> str:
-    """A measured value with the unit its name tells.
-
-    >>> measure_text("time_s", 90), measure_text("cost_usd", 0.02), measure_text("accuracy", 0.87654)
-    ('1 min 30 s', '$0.02', '0.8765')
-    """
-    if name.endswith("_s"):
-        return format_duration(value)
-    if name.endswith("_usd"):
-        return format_money(value)
-    return format_size(value) if name.endswith("_mb") else f"{value:.4g}"

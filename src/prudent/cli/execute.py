@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prudent.cli.clusters import prices_at, reap_leftovers, tell_age
-from prudent.cli.console import complain, out, say_json
+from prudent.cli.console import complain, out, say, say_json
 from prudent.cli.exits import FAILED, INTERRUPTED, OK, OVER_LIMIT, ended_by_signals
 from prudent.cli.options import AsJson
 from prudent.core.errors import BadInput, PrudentError
@@ -79,8 +79,7 @@ def execute(
     as_json: AsJson = False,
 ) -> None:
     """Run every activation's command on the machine that the plan chose for it; keep a journal."""
-    from prudent.workflows.execute.run import REPORT, WorkflowRun
-    from prudent.workflows.execute.runner import execute as run_plan
+    from prudent.workflows.execute.run import REPORT
     from prudent.workflows.plan import Plan
 
     followed = Plan.load(plan)
@@ -95,27 +94,40 @@ def execute(
         reap_leftovers()
         tell_age(prices_at(place, {vm.machine for vm in followed.fleet.vms}))
     account = None if replay else _SpendingRecord(told.name, folder, resume)
+    happened = _run(
+        followed,
+        told,
+        folder,
+        view,
+        account,
+        directory=directory or path.parent,
+        address=address,
+        on=place,
+        budget_usd=None if budget is None else parse_in(budget, USD),
+        deadline_s=None if deadline is None else parse_in(deadline, SECONDS),
+        anyway=anyway,
+        uncertainty=unsure,
+        retries=retries,
+        timeout_s=None if timeout is None else parse_in(timeout, SECONDS),
+        resume=resume,
+        replay=replay,
+        stop_at_failure=stop_at_failure,
+    )
+    written = _report(happened, told, report or folder / REPORT)
+    _show(happened, written, as_json)
+    raise typer.Exit(_code(happened))
+
+
+def _run(
+    plan: Plan, workflow: Workflow, folder: Path, view: Any, account: _SpendingRecord | None, **how: Any
+) -> WorkflowRun:
+    """Follow the plan, and tell what it has cost, also where it was interrupted or failed."""
+    from prudent.workflows.execute.run import WorkflowRun
+    from prudent.workflows.execute.runner import execute as run_plan
+
     try:
         with ended_by_signals(), view:
-            happened = run_plan(
-                followed,
-                told,
-                folder,
-                directory=directory or path.parent,
-                address=address,
-                on=place,
-                budget_usd=None if budget is None else parse_in(budget, USD),
-                deadline_s=None if deadline is None else parse_in(deadline, SECONDS),
-                anyway=anyway,
-                uncertainty=unsure,
-                retries=retries,
-                timeout_s=None if timeout is None else parse_in(timeout, SECONDS),
-                resume=resume,
-                replay=replay,
-                stop_at_failure=stop_at_failure,
-                watch=view.watch,
-                check=False,
-            )
+            happened = run_plan(plan, workflow, folder, **how, watch=view.watch, check=False)
     except (KeyboardInterrupt, PrudentError) as error:
         with suppress(PrudentError):  # it may have been too early for a journal
             if account is not None:
@@ -126,9 +138,7 @@ def execute(
         raise typer.Exit(INTERRUPTED) from None
     if account is not None:
         account.tell(happened)
-    written = _report(happened, told, report or folder / REPORT)
-    _show(happened, written, as_json)
-    raise typer.Exit(_code(happened))
+    return happened
 
 
 def _code(run: WorkflowRun) -> int:
@@ -197,9 +207,7 @@ def _show(run: WorkflowRun, written: Path | None, as_json: bool) -> None:
     if as_json:
         say_json({**run.to_dict(), "report": str(written) if written else None})
     else:
-        console = out()
-        for line in run_lines(run, written):
-            console.print(line)
+        say(out(), *run_lines(run, written))
     for failure in run.failures[:3]:
         complain(str(failure))
     if run.over_usd:

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 OK = 0
 FAILED = 1
@@ -29,9 +29,16 @@ def ended_by_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
         yield
         return
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    with handled_signals(interrupt, signal.SIGTERM, signal.SIGHUP):
+        yield
+
+
+@contextlib.contextmanager
+def handled_signals(handler: Callable[[int, object], None], *numbers: int) -> Iterator[None]:
+    """Handle these signals in this way while the block runs."""
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, former in before.items():
+            signal.signal(number, former)

@@ -13,14 +13,11 @@ import typer
 
 from prudent._version import __version__
 from prudent.cli.console import out, say, say_json
-from prudent.cli.options import AsJson
+from prudent.cli.options import AsJson, command_group
 from prudent.core.errors import BadInput
 
-infra = typer.Typer(
-    help="Write what must exist before machines can be rented: network, roles, bucket and queue.",
-    no_args_is_help=True,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+infra = command_group(
+    "Write what must exist before machines can be rented: network, roles, bucket and queue."
 )
 
 FILES = ("variables.tf", "network.tf", "roles.tf", "storage.tf", "outputs.tf")

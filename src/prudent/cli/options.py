@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     from prudent.workflows.fleet import Fleet
     from prudent.workflows.world import World
 
+HELP_NAMES = {"help_option_names": ["-h", "--help"]}
+
+
+def command_group(about: str, no_args_is_help: bool = True) -> typer.Typer:
+    """A command with commands of its own, such as `prudent users`."""
+    return typer.Typer(
+        help=about, no_args_is_help=no_args_is_help, add_completion=False, context_settings=HELP_NAMES
+    )
+
+
 HomeFolder = Annotated[
     Path | None,
     typer.Option(help="The folder of Prudent. \\[default: $PRUDENT_HOME, or ~/.local/share/prudent]"),

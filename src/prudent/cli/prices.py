@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prudent.cli.console import out, say, say_json
-from prudent.cli.options import AsJson, HomeFolder
+from prudent.cli.options import AsJson, HomeFolder, command_group
 from prudent.cloud import price_lists
 from prudent.cloud.catalog import Catalog, Machine
 from prudent.cloud.spending import DailySpending, SpendingLog
@@ -30,10 +30,8 @@ _ORDERS: dict[str, Callable[[Machine], Any]] = {
 }
 
 
-prices = typer.Typer(
-    help="Show what machines cost per hour, with the date and region of each price.",
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+prices = command_group(
+    "Show what machines cost per hour, with the date and region of each price.", no_args_is_help=False
 )
 
 

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from prudent.cli.confirm import ConfirmationOutcome, confirmation_lines, earlier_confirmation
-from prudent.cli.console import complain, out, say, say_json
+from prudent.cli.console import out, say, say_json, write_or_complain
 from prudent.cli.display.study import answer_lines, file_lines
 from prudent.cli.exits import FAILED, OK
 from prudent.cli.options import AsJson
-from prudent.core.errors import BadInput, PrudentError
+from prudent.core.errors import BadInput
 from prudent.tuning.job_file import JobFile
 from prudent.tuning.jobs.job import Job
 from prudent.tuning.journal import Journal
@@ -132,15 +132,11 @@ def write_report(
     from prudent.reports.tuning import write_tuning_report
 
     problem = Problem(job.space, said.goal, job.price, tuple(job.measures), job.fraction, said.early_stop)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        confirmation = done.confirmation if done else None
-        return write_tuning_report(result, problem, path, options=said.options, confirmation=confirmation)
-    except (OSError, PrudentError) as error:
-        complain(
-            f"the report could not be written ({error}); the journal has everything, try prudent report."
-        )
-        return None
+    confirmation = done.confirmation if done else None
+    return write_or_complain(
+        lambda: write_tuning_report(result, problem, path, options=said.options, confirmation=confirmation),
+        "; the journal has everything, try prudent report.",
+    )
 
 
 def document(

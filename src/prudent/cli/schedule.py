@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from prudent.cli.console import complain, out, say_json
+from prudent.cli.console import out, say, say_json, write_or_complain
 from prudent.cli.exits import FAILED, OK
 from prudent.cli.options import (
     AsJson,
@@ -30,7 +30,7 @@ from prudent.cli.options import (
     read_world,
     write_to,
 )
-from prudent.core.errors import BadInput, PrudentError
+from prudent.core.errors import BadInput
 from prudent.core.units import SECONDS, USD, parse_in
 
 if TYPE_CHECKING:
@@ -106,15 +106,11 @@ def schedule(
     made = replace(made, details={**made.details, **_origin(workflow, place, learn_from or ())})
     write_to(place, "plan", made.save)
     beside = compare(made, told)
-    written = write_report(made, told, beside, report) if report else None
+    page = write_report(made, told, beside, report) if report else None
     if as_json:
-        say_json(
-            {**plan_summary(made, beside), "plan": str(place), "report": str(written) if written else None}
-        )
+        say_json({**plan_summary(made, beside), "plan": str(place), "report": str(page) if page else None})
         return
-    console = out()
-    for line in plan_lines(made, told, beside, place, written):
-        console.print(line)
+    say(out(), *plan_lines(made, told, beside, place, page))
 
 
 def _options(
@@ -169,11 +165,7 @@ def write_report(
     """Write the HTML report; a report that cannot be written must not cost the answer."""
     from prudent.reports.workflow import write_workflow_report
 
-    try:
-        return write_workflow_report(plan, workflow, path, beside=beside, run=run)
-    except (OSError, PrudentError) as error:
-        complain(f"the report could not be written ({error})")
-        return None
+    return write_or_complain(lambda: write_workflow_report(plan, workflow, path, beside=beside, run=run))
 
 
 def simulate(
@@ -223,9 +215,7 @@ def simulate(
     if as_json:
         say_json(run_document(runs[0]) if worlds == 1 else _documents(runs))
     else:
-        console = out()
-        for line in simulation_lines(runs[0]) if worlds == 1 else worlds_lines(runs):
-            console.print(line)
+        say(out(), *(simulation_lines(runs[0]) if worlds == 1 else worlds_lines(runs)))
     raise typer.Exit(OK if all(run.succeeded for run in runs) else FAILED)
 
 

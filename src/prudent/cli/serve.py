@@ -16,6 +16,7 @@ import typer
 
 from prudent.cli.clusters import reaping
 from prudent.cli.console import out, say
+from prudent.cli.exits import handled_signals
 from prudent.core.errors import BadInput
 from prudent.core.processes import end_with_parent
 
@@ -143,15 +144,14 @@ def _run(settings: Settings, is_open: bool | None) -> None:
         token = make_token(settings.home)
         settings = protection.with_own_folders(settings)
         app = create_app(settings, store)
-        stack.enter_context(_heeded_signals())
+        # The web server ends at a signal and then raises it again; workers are still to drain.
+        stack.enter_context(handled_signals(lambda *_: None, signal.SIGTERM, signal.SIGINT))
         stack.enter_context(reaping(settings.home, also=lambda: machines.reap_sandboxed(wall, settings.runs)))
-        crew = WorkerSupervisor(settings, settings.workers)
-        stack.callback(crew.stop)
-        crew.start()
-        courier = Notifier(settings).start()
-        stack.callback(courier.stop)
-        fronts = SourceThreads(sources_of(settings, store)).start()
-        stack.callback(fronts.stop)
+        supervisor = WorkerSupervisor(settings, settings.workers)
+        stack.callback(supervisor.stop)
+        supervisor.start()
+        stack.callback(Notifier(settings).start().stop)
+        stack.callback(SourceThreads(sources_of(settings, store)).start().stop)
         said = sign_in_lines(settings.home, access.chosen_open, token)
         _serve(app, settings, said if wall is not None else (*said, NO_SANDBOX), wall is not None)
 
@@ -231,17 +231,6 @@ def _listening(settings: Settings) -> socket.socket:
 
 
 @contextmanager
-def _heeded_signals() -> Iterator[None]:
-    """The web server ends at a signal and then raises it again; we still have workers to let drain."""
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
 def private_files() -> Iterator[None]:
     """What is written meanwhile can be read by its owner only."""
     before = os.umask(0o077)
@@ -285,30 +274,32 @@ def worker(
     """
     if attached is not None:  # a service started it, and it shall not outlive that
         end_with_parent(attached, signal.SIGTERM)
-    from prudent.service.logs import json_lines
-    from prudent.service.notify.notifier import Notifier
-    from prudent.service.store.store import Store
-    from prudent.service.worker import artifacts as results
-    from prudent.service.worker import machines
-    from prudent.service.worker.worker import Worker
-
     said = {"artifacts": artifacts, "data": data, "where": where, "concurrency": concurrency}
-    settings = read_service_settings(home, config, database_url, said)
-    settings.create()
-    machines.check(settings.where, settings.home)
-    results.check(settings.artifacts)
-    with private_files(), json_lines(), Store(settings.database) as store:
-        made = Worker(settings, store, name)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: made.drain())
-
-        def reap_walled() -> None:
-            machines.reap_sandboxed(made.pool.sandbox, settings.runs)
-
-        with nullcontext() if attached is not None else reaping(settings.home, also=reap_walled):
-            courier = Notifier(settings).start()  # what this worker announces lies in its own home
-            made.run()
-            courier.stop()
+    _work(read_service_settings(home, config, database_url, said), name, attached is not None)
     sys.stdout.flush()
     # Threads of workflows that were handed over wait for an end that comes elsewhere.
     os._exit(0)
+
+
+def _work(settings: Settings, name: str | None, attached: bool) -> None:
+    from prudent.service.logs import json_lines
+    from prudent.service.notify.notifier import Notifier
+    from prudent.service.store.store import Store
+    from prudent.service.worker import artifacts, machines
+    from prudent.service.worker.worker import Worker
+
+    settings.create()
+    machines.check(settings.where, settings.home)
+    artifacts.check(settings.artifacts)
+    with private_files(), json_lines(), Store(settings.database) as store:
+        worker = Worker(settings, store, name)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: worker.drain())
+
+        def reap_walled() -> None:
+            machines.reap_sandboxed(worker.pool.sandbox, settings.runs)
+
+        with nullcontext() if attached else reaping(settings.home, also=reap_walled):
+            notifier = Notifier(settings).start()  # what this worker announces lies in its own home
+            worker.run()
+            notifier.stop()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prudent.cli.clusters import prices_at, reap_leftovers, tell_age
-from prudent.cli.console import complain, out, say, say_json
+from prudent.cli.console import complain, out, say, say_json, write_or_complain
 from prudent.cli.exits import FAILED, INTERRUPTED, OK, OVER_LIMIT, ended_by_signals
 from prudent.cli.options import AsJson, OtherSeed, complete_search_methods
-from prudent.core.errors import BadInput, PrudentError
+from prudent.core.errors import BadInput
 from prudent.core.units import format_duration
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def train(
         reap_leftovers()
         tell_age(prices_at(where, _types(asked, cluster)))
     board = _run(asked, engine, machines, to, resume, as_json)
-    report = _report(board)
+    report = write_report(board)
     _show(board, report, as_json)
     raise typer.Exit(_code(board))
 
@@ -152,17 +152,14 @@ def _run(
     return board
 
 
-def _report(board: Leaderboard) -> Path | None:
+def write_report(board: Leaderboard) -> Path | None:
     """Write the HTML report; a report that cannot be written must not cost the answer."""
     from prudent.reports.training import write_training_report
 
     if not board.entries:
         return None
-    try:
-        return write_training_report(board, Path(board.out))
-    except (OSError, PrudentError) as error:
-        complain(f"the report could not be written ({error}); the models and their leaderboard are there.")
-        return None
+    otherwise = "; the models and their leaderboard are there."
+    return write_or_complain(lambda: write_training_report(board, Path(board.out)), otherwise)
 
 
 def _code(board: Leaderboard) -> int:

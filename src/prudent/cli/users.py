@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prudent.cli.console import out, say, say_json
-from prudent.cli.options import AsJson
+from prudent.cli.options import AsJson, command_group
 from prudent.cli.serve import private_files
 from prudent.core.errors import BadInput, unknown
 
@@ -18,12 +18,7 @@ if TYPE_CHECKING:
     from prudent.service.security.tokens import AccessMode
     from prudent.service.store.store import Store
 
-users = typer.Typer(
-    help="Who may use the service, with which role and for how much a day.",
-    no_args_is_help=True,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+users = command_group("Who may use the service, with which role and for how much a day.")
 
 Home = Annotated[Path | None, typer.Option(help="The service's folder, as of prudent serve.")]
 Config = Annotated[Path | None, typer.Option(help="The service's settings, a YAML file.")]

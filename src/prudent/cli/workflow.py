@@ -7,15 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from prudent.cli.console import out, say_json
-from prudent.cli.options import AsJson, Seed, WorkflowPath, write_to
+from prudent.cli.console import out, say, say_json
+from prudent.cli.options import AsJson, Seed, WorkflowPath, command_group, write_to
 
-workflow = typer.Typer(
-    help="Look at a workflow, write it as WfFormat, or make a synthetic one.",
-    no_args_is_help=True,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+workflow = command_group("Look at a workflow, write it as WfFormat, or make a synthetic one.")
 Output = Annotated[Path, typer.Argument(metavar="OUTPUT", help="The WfFormat (JSON) file to write.")]
 
 
@@ -29,9 +24,7 @@ def show(path: WorkflowPath, as_json: AsJson = False) -> None:
     if as_json:
         say_json(description(told))
         return
-    console = out()
-    for line in workflow_lines(told):
-        console.print(line)
+    say(out(), *workflow_lines(told))
 
 
 @workflow.command()

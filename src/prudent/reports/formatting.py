@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from prudent.tuning.result import Result
 
 COST, TIME = "cost_usd", "time_s"
+UNKNOWN = "–"
+"""In the place of a value that is not known."""
 _LABELS = {COST: "cost", TIME: "time"}
 
 
@@ -38,7 +40,7 @@ def amount(measure: str, value: float | None) -> str:
     ('$0.00234', '1 min 30 s', '0.9712', '–')
     """
     if value is None or math.isnan(value):
-        return "–"
+        return UNKNOWN
     if measure.endswith("_usd"):
         return format_money(value)
     if measure.endswith("_s"):
@@ -71,16 +73,29 @@ def off(measure: str, error: float, predicted: float) -> str:
 
 
 def value(said: Any) -> str:
-    """A parameter's value: text as it is, numbers short, everything else as JSON writes it.
+    """A parameter's value: text as it is, numbers short, yes and no and nothing as JSON writes them.
 
-    >>> value("m5.large"), value(0.30000000000000004), value(True), value((64, 8))
-    ('m5.large', '0.3', 'true', '[64, 8]')
+    >>> value("m5.large"), value(0.30000000000000004), value(True), value((64, 0.123456, "relu"))
+    ('m5.large', '0.3', 'true', '[64, 0.1235, relu]')
     """
     if isinstance(said, str):
         return said
     if isinstance(said, float):
         return f"{said:.4g}"
-    return json.dumps(said, ensure_ascii=False, default=str)
+    if isinstance(said, (list, tuple)):
+        return "[" + ", ".join(value(part) for part in said) + "]"
+    if said is None or isinstance(said, (bool, Mapping)):
+        return json.dumps(said, ensure_ascii=False, default=str)
+    return str(said)
+
+
+def settings(configuration: Mapping[str, Any]) -> str:
+    """A configuration as a command line would have it.
+
+    >>> settings({"workers": 4, "rate": 0.01})
+    'workers=4 rate=0.01'
+    """
+    return " ".join(f"{name}={value(said)}" for name, said in configuration.items())
 
 
 def share(part: float) -> str:

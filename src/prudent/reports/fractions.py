@@ -112,7 +112,6 @@ class Frontier:
     """
 
     quality: str
-    less_is_better: bool
     configurations: Sequence[Configuration]
     values: PredictedRange
     cost: PredictedRange
@@ -284,7 +283,7 @@ def _frontier(beliefs: FractionModel, history: History, runs: Sequence[Trial]) -
     measure, less = quality
     values, cost = _with_runs(told[measure], measure, measured), _with_runs(told[COST], COST, measured)
     best = _undominated(cost.middle, values.middle if less else -values.middle)
-    return Frontier(measure, less, candidates.configurations, values, cost, measured, best)
+    return Frontier(measure, candidates.configurations, values, cost, measured, best)
 
 
 def _with_runs(spread: PredictedRange, measure: str, measured: Sequence[Trial | None]) -> PredictedRange:

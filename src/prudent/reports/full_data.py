@@ -8,7 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from prudent.reports import formatting
-from prudent.reports.page import Figure, Trace, axis, band, dotted, lines, marks, plain, wide
+from prudent.reports.figure import (
+    Figure,
+    Trace,
+    axis,
+    band,
+    dotted,
+    intervals,
+    line,
+    lines,
+    marks,
+    note,
+    wide,
+)
 from prudent.tuning.confirm import Confirmation
 from prudent.tuning.goal import COST, TIME, Constraint, Goal
 from prudent.tuning.problem import Problem
@@ -165,17 +177,8 @@ def _growth(
         )
         for i, share in enumerate(x)
     ]
-    curve: Trace = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": x,
-        "y": spread.middle.tolist(),
-        "text": hover,
-        "hovertemplate": "%{text}<extra></extra>",
-        "line": {"color": "--accent", "width": 2, "dash": "dash"},
-        "name": "predicted",
-    }
-    traces = [*band(x, spread.low.tolist(), spread.high.tolist(), "--band"), curve]
+    curve = line(x, spread.middle.tolist(), "--accent", "predicted", dash="dash", hover=hover)
+    traces = [*band(x, spread.low.tolist(), spread.high.tolist()), curve]
     for kind, is_cut in (("feasible", False), ("cut", True)):
         points = [
             (share, trial.values[measure], _run_text(trial, share, measure))
@@ -303,7 +306,8 @@ def _front(told: Frontier) -> Trace:
     """The configurations that nothing beats, by median; bars hold 95 % of what is predicted."""
     places = [i for i in told.best if told.measured[i] is None]
     trace = marks("infeasible", "predicted, none better for the money", [_point(told, i) for i in told.best])
-    middle, low, high = (part.tolist() for part in (told.values.middle, told.values.low, told.values.high))
+    values = told.values
+    middle, low, high = (part[list(told.best)].tolist() for part in (values.middle, values.low, values.high))
     opened = [told.measured[i] is None for i in told.best]
     return {
         **trace,
@@ -315,16 +319,7 @@ def _front(told: Frontier) -> Trace:
             "color": "--finished",
             "line": {"color": "--finished", "width": 2},
         },
-        "error_y": {
-            "type": "data",
-            "symmetric": False,
-            "array": [high[i] - middle[i] for i in told.best],
-            "arrayminus": [middle[i] - low[i] for i in told.best],
-            "color": "--bar",
-            "thickness": 1.5,
-            "width": 3,
-            "visible": bool(places),
-        },
+        "error_y": {**intervals(middle, low, high), "visible": bool(places)},
     }
 
 
@@ -347,9 +342,7 @@ def _limit_line(limit: Constraint) -> dict[str, Any]:
 
 
 def _limit_note(limit: Constraint, log_cost: bool) -> dict[str, Any]:
-    text = plain(f"limit {formatting.amount(limit.measure, limit.bound)}")
-    note = {"text": text, "showarrow": False, "font": {"color": "--muted", "size": 12}}
+    text = f"limit {formatting.amount(limit.measure, limit.bound)}"
     if limit.measure == COST:
-        x = math.log10(limit.bound) if log_cost else limit.bound
-        return {**note, "x": x, "yref": "paper", "y": 0, "xanchor": "left", "yanchor": "bottom"}
-    return {**note, "xref": "paper", "x": 0, "y": limit.bound, "xanchor": "left", "yanchor": "bottom"}
+        return note(text, x=math.log10(limit.bound) if log_cost else limit.bound)
+    return note(text, y=limit.bound)

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prudent._version import __version__
 from prudent.core.errors import BadInput
 from prudent.core.parameters import is_number
 from prudent.reports import evaluation, formatting, page
 from prudent.reports import training_charts as charts
-from prudent.reports.page import Figure
+from prudent.reports.figure import Figure
 from prudent.training.algorithms.algorithm import LESS_IS_BETTER
 from prudent.training.engines.engine import ModelFacts
 from prudent.training.leaderboard import Leaderboard, LeaderboardEntry, TrialFailure
@@ -71,7 +70,6 @@ def training_report(board: Leaderboard) -> str:
         transforms=_transforms,
         rate=_rate,
         call=_call(board),
-        version=__version__,
         guessing=guessing_note(board),
     )
 

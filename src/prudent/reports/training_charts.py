@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from prudent.core.parameters import is_number
 from prudent.reports import formatting
+from prudent.reports.drawing import best_so_far
 from prudent.reports.evaluation import Residuals, Silhouette
-from prudent.reports.page import Figure, Trace, axis, dotted, lines, marks, plain, steps, wide
+from prudent.reports.figure import (
+    Figure,
+    Trace,
+    axis,
+    dotted,
+    line,
+    lines,
+    marks,
+    parameter_axis,
+    plain,
+    steps,
+    wide,
+)
 from prudent.training.algorithms.algorithm import LESS_IS_BETTER
 from prudent.training.leaderboard import LeaderboardEntry
 
@@ -31,15 +43,7 @@ def metric_name(metric: str) -> str:
 def predictions(found: Residuals) -> Figure:
     """Predicted against actual; a perfect model has all on the line."""
     ends = [min(*found.predicted, *found.actual), max(*found.predicted, *found.actual)]
-    line: Trace = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": ends,
-        "y": ends,
-        "line": {"color": "--muted", "dash": "dash", "width": 1.5},
-        "hoverinfo": "skip",
-        "showlegend": False,
-    }
+    exact = line(ends, ends, "--muted", dash="dash", width=1.5)
     layout = {
         "xaxis": axis("", ends, log=False, title="predicted"),
         "yaxis": axis("", ends, log=False, title="actual"),
@@ -48,7 +52,7 @@ def predictions(found: Residuals) -> Figure:
     alt = (
         f"actual against predicted values of {len(found.actual)} rows, with the line where both are the same"
     )
-    return Figure("predictions", alt, [line, dots], layout, height_px=360)
+    return Figure("predictions", alt, [exact, dots], layout, height_px=360)
 
 
 def residuals(found: Residuals) -> Figure:
@@ -84,18 +88,13 @@ def silhouettes(found: Silhouette) -> Figure:
         colour = _COLOURS[number % len(_COLOURS)]
         traces.append(
             {
-                "type": "scatter",
-                "mode": "lines",
-                "x": [0.0, *cluster.values, 0.0],
-                "y": [y[0], *y, y[-1] + 1],
+                **line([0.0, *cluster.values, 0.0], [y[0], *y, y[-1] + 1], colour, width=1),
                 "fill": "toself",
                 "fillcolor": colour,
-                "line": {"color": colour, "width": 1},
                 "hoverinfo": "text",
                 "text": lines(
                     f"cluster {cluster.number}, {formatting.share(cluster.part)}", f"mean {cluster.mean:.3f}"
                 ),
-                "showlegend": False,
             }
         )
         place += len(y) + gap
@@ -127,12 +126,9 @@ def curve(said: Mapping[str, Any], metric: str, stopped: Mapping[str, Any] | Non
         called = "rows it learns from" if name == "train" else "rows it is judged on"
         traces.append(
             {
-                "type": "scatter",
+                **line([x for x, _ in points], [y for _, y in points], colour, called, dash=dash, width=2.2),
                 "mode": "lines+markers" if len(points) < 40 else "lines",
-                "name": called,
-                "x": [x for x, _ in points],
-                "y": [y for _, y in points],
-                "line": {"color": colour, "width": 2.2, "dash": dash},
+                "hoverinfo": "all",
                 "marker": {"color": colour, "size": 5},
                 "hovertemplate": f"step %{{x}}<br>{plain(metric_name(metric))} %{{y:.4g}}<extra></extra>",
             }
@@ -223,14 +219,7 @@ def progress(entries: Sequence[LeaderboardEntry], metric: str) -> Figure | None:
     ordered = sorted(entries, key=lambda entry: entry.trial)
     if len(ordered) < 3:
         return None
-    path: list[tuple[float, float]] = []
-    for entry in ordered:
-        better = not path or (
-            entry.value < path[-1][1] if metric in LESS_IS_BETTER else entry.value > path[-1][1]
-        )
-        if better:
-            path.append((entry.trial, entry.value))
-    path.append((ordered[-1].trial, path[-1][1]))
+    path = best_so_far([(e.trial, e.value) for e in ordered], metric not in LESS_IS_BETTER)
     shown = thinned(ordered)
     dots = marks("feasible", "models", [(e.trial, e.value, hover(e)) for e in shown])
     dots["marker"] = {**dots["marker"], "size": 6, "opacity": 0.6}
@@ -265,32 +254,11 @@ def parameter(
         where = float(own) if numeric and is_number(own) else plain(formatting.value(own))
         traces.append({**marks("best", "the best", [(where, best.value, hover(best))]), "showlegend": False})
     layout = {
-        "xaxis": _parameter_axis(x, said, numeric),
+        "xaxis": parameter_axis(x, said, numeric, log=numeric and wide([float(v) for v in said], 20.0)),
         "yaxis": value_axis(span, metric, title=""),
         "margin": {"l": 60, "r": 8, "t": 8, "b": 40},
     }
     return Figure(figure, f"{metric_name(metric)} against {name}", traces, layout, height_px=220)
-
-
-def _parameter_axis(x: Sequence[Any], said: Sequence[Any], numeric: bool) -> dict[str, Any]:
-    if not numeric:
-        different_words = list(dict.fromkeys(x))
-        ends = [-0.5, len(different_words) - 0.5]
-        return {"type": "category", "tickvals": different_words, "range": ends}
-    numbers = [float(value) for value in x]
-    log = wide(numbers, 20.0)
-    scale = axis("", numbers, log, title="")
-    different = {float(value): value for value in said}
-    kept = sorted(different)
-    if len(kept) <= 6 and _apart([math.log(value) if log else value for value in kept]):
-        scale |= {"tickvals": kept, "ticktext": [formatting.value(different[value]) for value in kept]}
-    return scale
-
-
-def _apart(places: Sequence[float]) -> bool:
-    """Whether labels at these places would not run into each other."""
-    room = 0.12 * (places[-1] - places[0])
-    return all(after - before >= room for before, after in pairwise(places))
 
 
 def value_axis(values: Sequence[float], metric: str, title: str | None = None) -> dict[str, Any]:

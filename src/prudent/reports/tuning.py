@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prudent._version import __version__
 from prudent.core.ledger import LedgerEntry
 from prudent.core.parameters import is_number
 from prudent.core.processes import one_thread
 from prudent.reports import formatting, page, tuning_charts
 from prudent.reports.expectations import Expectation, expectations_of, hit_rate, remaining_potential
+from prudent.reports.figure import Figure
 from prudent.reports.full_data import full_data
-from prudent.reports.page import Figure
 from prudent.reports.study_model import TELLING, Effect, StudyModel, effects
 from prudent.tuning.confirm import Confirmation
 from prudent.tuning.goal import COST, TIME, Constraint
@@ -92,7 +91,6 @@ def tuning_report(
         options=dict(options or {}),
         problem=problem,
         call=_call(result, problem, dict(options or {})),
-        version=__version__,
         kind_of=tuning_charts.kind_of,
     )
 

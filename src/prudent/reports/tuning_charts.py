@@ -8,7 +8,22 @@ from typing import Any
 
 from prudent.reports import formatting
 from prudent.reports.expectations import Expectation
-from prudent.reports.page import Figure, Trace, axis, band, dotted, lines, marks, plain, steps, wide
+from prudent.reports.figure import (
+    Figure,
+    Trace,
+    axis,
+    band,
+    dotted,
+    intervals,
+    line,
+    lines,
+    marks,
+    note,
+    parameter_axis,
+    plain,
+    steps,
+    wide,
+)
 from prudent.reports.study_model import Effect
 from prudent.tuning.goal import COST, TIME, Goal
 from prudent.tuning.history import best_of
@@ -60,7 +75,7 @@ def progress(result: Result, beside: Sequence[Result] = ()) -> Figure | None:
     layout["xaxis"]["range"][0] = -0.015 * max(ends)
     if result.budget_usd:
         layout["shapes"] = [dotted(x=result.budget_usd)]
-        layout["annotations"] = [_note("budget", x=result.budget_usd)]
+        layout["annotations"] = [note("budget", x=result.budget_usd, anchor="right")]
     what = formatting.label(measure)
     alt = f"{what} of the best run so far against the money spent, {len(dots)} runs as dots"
     return Figure("progress", alt, traces, layout, height_px=420)
@@ -119,27 +134,21 @@ def effect(
         for value, middle, low, high in zip(shown.values, shown.middle, shown.low, shown.high, strict=True)
     ]
     curve: Trace = {
-        "type": "scatter",
+        **line(x, shown.middle.tolist(), "--accent", hover=hover),
         "mode": "lines+markers" if shown.numeric else "markers",
-        "x": x,
-        "y": shown.middle.tolist(),
-        "text": hover,
-        "hovertemplate": "%{text}<extra></extra>",
-        "line": {"color": "--accent", "width": 2},
         "marker": {"color": "--accent", "size": 5 if shown.numeric else 8},
-        "showlegend": False,
     }
     traces = [curve]
     if shown.numeric:
-        traces = [*band(x, shown.low.tolist(), shown.high.tolist(), "--band"), curve]
+        traces = [*band(x, shown.low.tolist(), shown.high.tolist()), curve]
     else:
-        curve["error_y"] = _bars(shown.middle.tolist(), shown.low.tolist(), shown.high.tolist())
+        curve["error_y"] = intervals(shown.middle.tolist(), shown.low.tolist(), shown.high.tolist())
     if answer is not None and answer.get(shown.parameter) in shown.values:
         place = shown.values.index(answer[shown.parameter])
         star = marks("best", "the answer", [(x[place], float(shown.middle[place]), hover[place])])
         traces.append({**star, "showlegend": False})
     layout = {
-        "xaxis": _parameter_axis(shown, x),
+        "xaxis": parameter_axis(x, shown.values, shown.numeric, shown.log_values),
         "yaxis": axis(shown.measure, span, shown.log_measure, title=""),
         "shapes": [dotted(y=bound) for bound in bounds if min(span) <= bound <= max(span)],
         "margin": {"l": 68, "r": 8, "t": 8, "b": 44},
@@ -147,17 +156,6 @@ def effect(
     what = formatting.label(shown.measure)
     alt = f"effect of {shown.parameter} on {what}, averaged over the other parameters"
     return Figure(name, alt, traces, layout, height_px=230)
-
-
-def _parameter_axis(shown: Effect, x: Sequence[Any]) -> dict[str, Any]:
-    if not shown.numeric:
-        return {"type": "category", "tickvals": list(x), "range": [-0.5, len(x) - 0.5]}
-    numbers = [float(value) for value in shown.values]
-    listed = len(numbers) <= 6
-    scale = axis("", numbers, shown.log_values, title="")
-    if listed:
-        scale |= {"tickvals": numbers, "ticktext": [formatting.value(value) for value in shown.values]}
-    return scale
 
 
 def forecast(expectations: Sequence[Expectation], measure: str, name: str) -> Figure:
@@ -168,21 +166,14 @@ def forecast(expectations: Sequence[Expectation], measure: str, name: str) -> Fi
         measured = [item.measured for item in expectations]
         numbers = [min(max(n, min(measured) / 30), max(measured) * 30) for n in numbers]
     ends = [min(numbers), max(numbers)]
-    diagonal: Trace = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": ends,
-        "y": ends,
-        "name": "as expected",
-        "line": {"color": "--muted", "dash": "dash", "width": 1.5},
-        "hoverinfo": "skip",
-    }
-    traces = [diagonal]
+    traces = [line(ends, ends, "--muted", "as expected", dash="dash", width=1.5)]
     for kind, title, cut in (("feasible", "finished", False), ("cut", "cut (would be more)", True)):
         found = [item for item in expectations if item.cut is cut]
         if found:
             points = [(item.measured, item.expected, _told(item, measure)) for item in found]
-            bars = _bars(*([getattr(i, part) for i in found] for part in ("expected", "low", "high")))
+            bars = intervals(
+                [item.expected for item in found], [item.low for item in found], [item.high for item in found]
+            )
             traces.append({**marks(kind, title, points), "error_y": bars})
     layout = {
         "xaxis": axis(measure, ends, log, title=f"{formatting.label(measure)} measured"),
@@ -201,28 +192,3 @@ def _told(item: Expectation, measure: str) -> str:
         f"measured {came}{formatting.amount(measure, item.measured)}",
         *(f"{name} = {formatting.value(said)}" for name, said in item.configuration.items()),
     )
-
-
-def _bars(middle: Sequence[float], low: Sequence[float], high: Sequence[float]) -> dict[str, Any]:
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [top - mid for mid, top in zip(middle, high, strict=True)],
-        "arrayminus": [mid - bottom for mid, bottom in zip(middle, low, strict=True)],
-        "color": "--bar",
-        "thickness": 1.5,
-        "width": 3,
-    }
-
-
-def _note(text: str, x: float) -> dict[str, Any]:
-    return {
-        "text": plain(text),
-        "x": x,
-        "yref": "paper",
-        "y": 0,
-        "xanchor": "right",
-        "yanchor": "bottom",
-        "showarrow": False,
-        "font": {"color": "--muted", "size": 12},
-    }

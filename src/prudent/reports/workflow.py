@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from prudent._version import __version__
 from prudent.reports import formatting, page, workflow_charts
-from prudent.reports.page import Figure, Trace, axis, dotted, lines, marks
-from prudent.reports.workflow_charts import time_axis
+from prudent.reports.figure import Figure, axis, dotted, intervals, line, lines, marks, note, time_axis
 from prudent.reports.workflow_graph import graph
 from prudent.workflows.execute.run import WorkflowRun
 from prudent.workflows.execution import Assignment, Attempt, VmUsage, vm_usage
@@ -55,7 +53,6 @@ def workflow_report(
         "workflow.html.j2",
         [figure for figure in pictures.values() if figure is not None],
         title=f"Workflow {workflow.name}",
-        version=__version__,
         plan=plan,
         workflow=workflow,
         world=world,
@@ -266,21 +263,11 @@ def money(run: WorkflowRun, rented: Sequence[VmUsage]) -> Figure | None:
     if not rented or run.cost_usd <= 0:
         return None
     points = paid(rented)
-    traces: list[Trace] = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": "paid",
-            "x": [at_s for at_s, _ in points],
-            "y": [usd for _, usd in points],
-            "text": [
-                lines(formatting.amount("time_s", at_s), formatting.amount("cost_usd", usd))
-                for at_s, usd in points
-            ],
-            "hovertemplate": "%{text}<extra></extra>",
-            "line": {"color": "--best", "width": 2.5},
-        }
+    hover = [
+        lines(formatting.amount("time_s", at_s), formatting.amount("cost_usd", usd)) for at_s, usd in points
     ]
+    moments, sums = zip(*points, strict=True)
+    traces = [line(moments, sums, "--best", "paid", width=2.5, hover=hover)]
     xs, ys = [points[-1][0]], [0.0, points[-1][1]]
     ahead = run.forecast
     if ahead is not None:
@@ -289,8 +276,8 @@ def money(run: WorkflowRun, rented: Sequence[VmUsage]) -> Figure | None:
         traces.append(
             {
                 **marks("best", "forecast, with 90 % intervals", [(time.expected, cost.expected, told)]),
-                "error_x": _bars(time.low, time.expected, time.high),
-                "error_y": _bars(cost.low, cost.expected, cost.high),
+                "error_x": intervals([time.expected], [time.low], [time.high], "--accent"),
+                "error_y": intervals([cost.expected], [cost.low], [cost.high], "--accent"),
             }
         )
         xs.append(time.high)
@@ -299,11 +286,11 @@ def money(run: WorkflowRun, rented: Sequence[VmUsage]) -> Figure | None:
     if run.budget_usd is not None and run.budget_usd < _FAR * max(ys):
         ys.append(run.budget_usd)
         shapes.append(dotted(y=run.budget_usd))
-        notes.append(_note("budget", x=0.0, y=run.budget_usd))
+        notes.append(note("budget", y=run.budget_usd))
     if run.deadline_s is not None and run.deadline_s < _FAR * max(xs):
         xs.append(run.deadline_s)
         shapes.append(dotted(x=run.deadline_s))
-        notes.append({**_note("deadline ", x=run.deadline_s, y=0.0), "xanchor": "right"})
+        notes.append(note("deadline ", x=run.deadline_s, anchor="right"))
     layout = {
         "xaxis": time_axis(max(xs), title="time since the machines were ordered"),
         "yaxis": axis("cost_usd", ys, log=False, title="paid"),
@@ -329,26 +316,3 @@ def _until(rent: VmUsage, at_s: float) -> float:
     if rent.rented_s <= 0:
         return rent.cost_usd if at_s >= rent.until_s else 0.0
     return rent.cost_usd * min(max((at_s - rent.from_s) / rent.rented_s, 0.0), 1.0)
-
-
-def _bars(low: float, middle: float, high: float) -> Trace:
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [max(high - middle, 0.0)],
-        "arrayminus": [max(middle - low, 0.0)],
-        "color": "--accent",
-        "thickness": 1.5,
-    }
-
-
-def _note(text: str, x: float, y: float) -> Trace:
-    return {
-        "text": text,
-        "x": x,
-        "y": y,
-        "showarrow": False,
-        "xanchor": "left",
-        "yanchor": "bottom",
-        "font": {"color": "--muted", "size": 11},
-    }

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from prudent.reports import formatting
-from prudent.reports.page import Figure, Trace, axis, dotted, lines, marks, plain, steps, wide
+from prudent.reports.drawing import program_colours
+from prudent.reports.figure import (
+    Figure,
+    Trace,
+    axis,
+    dotted,
+    lines,
+    marks,
+    note,
+    plain,
+    steps,
+    time_axis,
+    wide,
+)
 from prudent.workflows.execution import Attempt, VmUsage
 from prudent.workflows.fleet import Fleet
 from prudent.workflows.plan import Plan
 from prudent.workflows.scheduling import ComparedPlan
 from prudent.workflows.workflow import Workflow
 
-COLOURS = 10
-"""So many programs have a colour of their own (`--p0` and on); the others share the last."""
 MOST_BARS = 1500
 """With more activations, neighbours of one program on a slot are drawn as one bar."""
 MOST_NODES = 130
 """With more activations, those of one program on a level are drawn as one node."""
 _LANE_PX = 22
-_CLOCK_STEPS_S = (10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172_800)
 
 
 def palette(workflow: Workflow) -> dict[str, str]:
@@ -30,8 +39,7 @@ def palette(workflow: Workflow) -> dict[str, str]:
     work: dict[str, float] = defaultdict(float)
     for activation in workflow.activations:
         work[activation.program] += activation.runtime_s + max(activation.runtimes_s.values(), default=0.0)
-    ranked = sorted(work, key=lambda program: -work[program])
-    return {program: f"--p{min(at, COLOURS - 1)}" for at, program in enumerate(ranked)}
+    return {program: f"--p{number}" for program, number in program_colours(work).items()}
 
 
 def gantt(
@@ -241,7 +249,7 @@ def comparison(plan: Plan, beside: Sequence[ComparedPlan], bound_s: float) -> Fi
     }
     if bound_s > 0:
         layout["shapes"] = [dotted(x=bound_s, layer="above")]
-        layout["annotations"] = [_note("no plan is faster", bound_s)]
+        layout["annotations"] = [note("no plan is faster", x=bound_s, anchor="center", top=True)]
     takes = formatting.amount("time_s", plan.makespan_s)
     alt = f"makespan of {len(ranked)} schedulers; {plan.scheduler} takes {takes}"
     return Figure("comparison", alt, [trace], layout, height_px=90 + 26 * len(ranked))
@@ -311,58 +319,4 @@ def _lane_names(fleet: Fleet) -> dict[tuple[str, int], str]:
         (vm.name, slot): plain(vm.name if vm.slots == 1 else f"{vm.name} / {slot + 1}")
         for vm in fleet.vms
         for slot in range(vm.slots)
-    }
-
-
-def time_axis(end_s: float, low_s: float = 0.0, title: str = "time") -> dict[str, Any]:
-    """From `low_s` to a little beyond the end, with ticks where a clock has them."""
-    ticks = _clock_ticks(low_s, end_s)
-    return {
-        "title": {"text": plain(title)},
-        "range": [low_s, (end_s * 1.01) or 1.0],
-        "tickvals": ticks,
-        "ticktext": [_tick(tick) for tick in ticks],
-    }
-
-
-def _tick(at_s: float) -> str:
-    """
-    >>> _tick(0.0), _tick(120.0), _tick(90.0), _tick(7200.0), _tick(10.0)
-    ('0', '2 min', '1 min 30 s', '2 h', '10 s')
-    """
-    if at_s == 0:
-        return "0"
-    for ending in (" 00 s", " 00 min", " 00 h"):
-        if formatting.amount("time_s", at_s).endswith(ending):
-            return formatting.amount("time_s", at_s).removesuffix(ending)
-    return formatting.amount("time_s", at_s).replace(".0 s", " s")
-
-
-def _clock_ticks(low_s: float, high_s: float, about: int = 6) -> list[float]:
-    """Round times: halves and quarters of minutes and hours, not tenths.
-
-    >>> _clock_ticks(0.0, 200.0), _clock_ticks(0.0, 3.0)
-    ([0.0, 30.0, 60.0, 90.0, 120.0, 150.0, 180.0], [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0])
-    """
-    rough = (high_s - low_s) / about
-    if rough <= 0:
-        return [low_s]
-    power = 10.0 ** math.floor(math.log10(rough))
-    sizes: Sequence[float] = (
-        [digit * power for digit in (1, 2, 5, 10)] if rough < 10 or rough > 172_800 else _CLOCK_STEPS_S
-    )
-    step = min(sizes, key=lambda each: abs(math.log(each / rough)))
-    first, last = math.ceil(low_s / step - 1e-9), math.floor(high_s / step + 1e-9)
-    return [round(float(rank * step), 9) for rank in range(first, last + 1)]
-
-
-def _note(text: str, x: float) -> dict[str, Any]:
-    return {
-        "text": plain(text),
-        "x": x,
-        "yref": "paper",
-        "y": 1,
-        "yanchor": "bottom",
-        "showarrow": False,
-        "font": {"color": "--muted", "size": 12},
     }

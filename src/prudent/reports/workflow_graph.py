@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from prudent.reports import formatting
-from prudent.reports.page import Figure, Trace, lines, plain
+from prudent.reports.figure import Figure, Trace, line, lines, plain
 from prudent.reports.workflow_charts import MOST_NODES, palette
 from prudent.workflows.workflow import Workflow
 
@@ -101,18 +101,8 @@ def _edge_traces(
             x += [*(at for at, _ in path), None]
             y += [*(height for _, height in path), None]
         if some:
-            name = "decides the makespan" if colour == "--accent" else "waits for"
             traces.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines",
-                    "x": x,
-                    "y": y,
-                    "line": {"color": colour, "width": width},
-                    "hoverinfo": "skip",
-                    "name": name,
-                    "showlegend": colour == "--accent",
-                }
+                line(x, y, colour, "decides the makespan" if colour == "--accent" else "", width=width)
             )
     return traces
 

@@ -117,7 +117,7 @@ class _LineWriter:
         _write_whole(self._handle, text.encode("utf-8", "replace"))
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: every line is written at once."""
 
 
 def _forward(reader: int, real: int) -> None:
@@ -168,7 +168,7 @@ def as_json(line: str) -> str:
 
 
 def _refuse(word: str) -> None:
-    """Python reads NaN and Infinity as numbers; what gathers logs does not."""
+    """Reject NaN and Infinity: Python reads them as JSON numbers, log collectors do not."""
     raise ValueError(f"{word} is not JSON")
 
 

@@ -20,17 +20,6 @@ SECRETS = ("database_url", "smtp_password", "webhook_secret")
 _SHARE = 0.8
 LEAST_MB = 512.0
 """A run is given no less memory than this."""
-_LISTS = (
-    "data",
-    "own_data",
-    "private_networks",
-    "trusted_hosts",
-    "cors_origins",
-    "buckets",
-    "command_environment",
-    "mail_domains",
-    "secret_files",
-)
 
 
 @dataclass(frozen=True)
@@ -320,13 +309,12 @@ def _listed(value: Any) -> tuple[Any, ...]:
 def _checked(said: dict[str, Any]) -> Settings:
     from pydantic import TypeAdapter, ValidationError
 
-    known = [each.name for each in fields(Settings)]
-    for name in said:
+    known = {each.name: str(each.type) for each in fields(Settings)}
+    for name, value in said.items():
         if name not in known:
             raise unknown("setting", name, known)
-    for name in _LISTS:
-        if isinstance(said.get(name), str | list):
-            said[name] = _listed(said[name])
+        if known[name].startswith("tuple") and isinstance(value, str | list):
+            said[name] = _listed(value)
     try:
         settings = TypeAdapter(Settings).validate_python(said)
     except ValidationError as error:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from prudent.cli.console import value_text
 from prudent.cli.display.study_live import BudgetState, StudyProgress, draw, money_bar, trial_text
 from prudent.core.money import Price
 from prudent.core.space import Space
+from prudent.reports import formatting
 from prudent.tuning.goal import Goal
 from prudent.tuning.study.study import Study
 from prudent.tuning.trial import Outcome, Progress
@@ -211,7 +211,7 @@ def test_the_best_configuration_is_told_in_full(clock: Clock) -> None:
     board = of_many_parameters(clock, SEVEN)
     told = " ".join(shown(board, 80).split("Best  ")[1].split())
     assert board.best is not None
-    assert told.endswith(" ".join(f"{n}={value_text(v)}" for n, v in board.best.configuration.items()))
+    assert told.endswith(" ".join(f"{n}={formatting.value(v)}" for n, v in board.best.configuration.items()))
 
 
 def test_a_first_trial_alone_shows_every_parameter(clock: Clock) -> None:

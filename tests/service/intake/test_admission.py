@@ -44,7 +44,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.mark.parametrize(("kind", "document"), [("train", TRAIN), ("tune", TUNE), ("schedule", SCHEDULE)])
 def test_what_is_right_is_kept(store: Store, settings: Settings, kind: str, document: dict[str, Any]) -> None:
-    accepted = admission.submit(store, settings, kind, document, MEMBER, "folder", priority=3)
+    accepted = admission.submit(
+        store, admission.prepare(settings, kind, document, MEMBER, "folder", priority=3)
+    )
     assert accepted.created
     run = accepted.run
     assert (run.kind, run.status, run.user, run.front, run.priority) == (kind, "queued", "ada", "folder", 3)
@@ -53,13 +55,17 @@ def test_what_is_right_is_kept(store: Store, settings: Settings, kind: str, docu
 
 
 def test_a_key_means_one_run(store: Store, settings: Settings) -> None:
-    first = admission.submit(store, settings, "train", TRAIN, MEMBER, "rest", "key")
-    again = admission.submit(store, settings, "train", dict(reversed(TRAIN.items())), MEMBER, "folder", "key")
+    first = admission.submit(store, admission.prepare(settings, "train", TRAIN, MEMBER, "rest", "key"))
+    again = admission.submit(
+        store, admission.prepare(settings, "train", dict(reversed(TRAIN.items())), MEMBER, "folder", "key")
+    )
     assert (again.run.id, again.created) == (first.run.id, False)
-    other = admission.submit(store, settings, "train", TRAIN, User("bob"), "rest", "key")
+    other = admission.submit(store, admission.prepare(settings, "train", TRAIN, User("bob"), "rest", "key"))
     assert other.created  # keys are each user's own
     with pytest.raises(Refused) as refused:
-        admission.submit(store, settings, "train", {**TRAIN, "seed": 1}, MEMBER, "rest", "key")
+        admission.submit(
+            store, admission.prepare(settings, "train", {**TRAIN, "seed": 1}, MEMBER, "rest", "key")
+        )
     assert refused.value.status == 409
 
 

@@ -213,16 +213,16 @@ def test_a_database_that_is_away_loses_no_document(
     with Store(f"sqlite:///{tmp_path}/s.db") as store:
         front = _front(tmp_path, store, settings)
         (front.folder / "cars.json").write_text(json.dumps(GOOD))
-        real = folder_module.receive
+        real = folder_module.receive_file
 
         def away(*_: Any) -> Any:
             raise StoreUnavailable("The database does not answer; try again.")
 
-        monkeypatch.setattr(folder_module, "receive", away)
+        monkeypatch.setattr(folder_module, "receive_file", away)
         with pytest.raises(StoreUnavailable):
             _look(front)
         assert "cars.json" in _names(front.folder)
-        monkeypatch.setattr(folder_module, "receive", real)
+        monkeypatch.setattr(folder_module, "receive_file", real)
         assert front.step() == 1
 
 

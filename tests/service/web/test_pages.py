@@ -239,7 +239,7 @@ def test_a_plan_is_drawn_over_time(client: httpx.Client, store: Store, settings:
     (settings.folder_of(run.id) / "result.json").write_text(json.dumps(result))
     page = client.get(f"/runs/{run.id}").text
     assert page.count('<svg class="lane"') == 2
-    assert page.count('<rect class="g0"') == 6
+    assert page.count('<rect class="p0"') == 6
     (settings.folder_of(run.id) / "result.json").write_text("{")
     assert "No plan was made" in client.get(f"/runs/{run.id}").text
 
@@ -585,13 +585,31 @@ def test_curves_stay_in_their_frame_and_only_get_better(values: list[float], lar
     points = [display.CurvePoint(number, value, "x") for number, value in enumerate(values, start=1)]
     found = display.curve(points, larger)
     assert found is not None
-    assert found.low <= min(values)
-    assert found.high >= max(values)
+    assert found.ticks[-1] <= min(values)
+    assert found.ticks[0] >= max(values)
     line = re.search(r'class="best" d="([^"]+)"', found.svg)
     assert line is not None
     heights = [float(y) for y in re.findall(r"V([\d.e+-]+)", line[1])]
     assert heights == sorted(heights, reverse=larger)
     assert all(-0.01 <= y <= 100.01 for y in heights)
+
+
+def test_every_colour_of_the_pages_is_defined_for_light_and_for_dark(idle: httpx.Client) -> None:
+    address = re.search(r'href="(/static/app\.css[^"]*)"', idle.get("/runs").text)
+    assert address is not None
+    style = idle.get(address[1]).text
+    light, system, chosen = (
+        set(re.findall(r"(--[\w-]+):", " ".join(re.findall(pattern, style, re.DOTALL | re.MULTILINE))))
+        for pattern in (
+            r"^:root \{(.*?)\}",
+            r":root:not\(\[data-theme=\"light\"\]\) \{(.*?)\}",
+            r":root\[data-theme=\"dark\"\] \{(.*?)\}",
+        )
+    )
+    used = set(re.findall(r"var\((--[\w-]+)\)", style)) - {"--sans", "--mono"}
+    assert "--best" in used
+    assert used <= light
+    assert used <= system == chosen
 
 
 @given(st.floats(-5, 5))

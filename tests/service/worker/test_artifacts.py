@@ -118,7 +118,7 @@ def test_a_pruned_run_is_gone_from_the_bucket(
     settings.create()
     command = [sys.executable, "-m", "prudent.cli.main", "worker"]
     with Store(settings.database) as store, (tmp_path / "log").open("wb") as log:
-        run = admission.submit(store, settings, "tune", STUDY, LOCAL, "rest").run
+        run = admission.submit(store, admission.prepare(settings, "tune", STUDY, LOCAL, "rest")).run
         environment = {**os.environ, **environment_of(settings)}
         process = subprocess.Popen(command, env=environment, stderr=log, stdout=log)
         try:

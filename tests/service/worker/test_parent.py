@@ -21,7 +21,7 @@ from prudent.service.worker.supervisor import WorkerSupervisor
 from prudent.service.settings import Settings
 crew = WorkerSupervisor(Settings(Path(sys.argv[1]), warm=False), 1)
 crew.start()
-print(*crew.pids, flush=True)
+print(*(process.pid for process in crew._processes), flush=True)
 sys.stdin.read()
 """
 """What `prudent serve` does to have a worker, without what it loads to answer requests."""

@@ -107,7 +107,7 @@ def test_a_killed_worker_and_a_cancelled_run_leave_no_machine(
         return list(found) if len(found) == count and found[-1].state == "up" else None
 
     until(lambda: len(store.read(workers.all_)) == 2, tmp_path)
-    run_id = admission.submit(store, place, "train", REQUEST, LOCAL, "rest").run.id
+    run_id = admission.submit(store, admission.prepare(place, "train", REQUEST, LOCAL, "rest")).run.id
     until(lambda: rented(1), tmp_path)
     (lease,) = register.leases()
     assert lease.run == f"train-{run_id}"

@@ -184,7 +184,9 @@ def begun(tmp_path: Path) -> int:
 
 
 def submit(team: Team, document: dict[str, Any]) -> str:
-    return admission.submit(team.store, team.settings, "tune", document, LOCAL, "rest").run.id
+    return admission.submit(
+        team.store, admission.prepare(team.settings, "tune", document, LOCAL, "rest")
+    ).run.id
 
 
 def the_run(team: Team, run_id: str) -> RunRow:
@@ -198,10 +200,14 @@ def end_of(team: Team, run_id: str) -> RunRow:
     return found
 
 
+def _trials_ended(team: Team, run_id: str) -> int:
+    return sum(trial.status != trials.RUNNING for trial in team.store.read(trials.of_run, run_id))
+
+
 def under_way(team: Team, tmp_path: Path) -> tuple[str, str]:
     """A run of which two trials have ended and one waits, and the worker that does it."""
     run_id = submit(team, gated(tmp_path))
-    team.until(lambda: begun(tmp_path) == 3 and len(team.store.read(trials.ended, run_id)) == 2)
+    team.until(lambda: begun(tmp_path) == 3 and _trials_ended(team, run_id) == 2)
     worker = the_run(team, run_id).worker
     assert worker is not None
     return run_id, worker

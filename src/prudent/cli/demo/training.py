@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from prudent.cli.console import complain, say
+from prudent.cli.console import say
 from prudent.cli.exits import ended_by_signals
-from prudent.core.errors import PrudentError
 from prudent.core.seeds import rng_for
 from prudent.core.units import format_duration, format_money
 
@@ -77,6 +76,7 @@ def training_demo(console: Console | None, folder: Path, seed: int = 0, budget: 
     A few rows are kept out of the data, and the best model predicts them in the end, as a user's program
     would. `console` is None for a silent demo.
     """
+    from prudent.cli.train import write_report
     from prudent.training.request.request import TrainingRequest
     from prudent.training.train import train
 
@@ -94,12 +94,12 @@ def training_demo(console: Console | None, folder: Path, seed: int = 0, budget: 
             "seed": seed,
         }
     )
-    _say(console, *_introduction(seen, budget))
+    say(console, *_introduction(seen, budget))
     view = _view(asked, console)
     with ended_by_signals(), view:
         board = train(asked, out=models, watch=view.watch)
-    done = TrainingDemo(board, _predictions(board, unseen), _report(board, models))
-    _say(console, *_conclusion(done))
+    done = TrainingDemo(board, _predictions(board, unseen), write_report(board))
+    say(console, *_conclusion(done))
     return done
 
 
@@ -174,19 +174,6 @@ def _predictions(board: Leaderboard, unseen: list[Row]) -> tuple[DemoPrediction,
     )
 
 
-def _report(board: Leaderboard, models: Path) -> Path | None:
-    """Write the report; one that cannot be written must not cost the answer."""
-    from prudent.reports.training import write_training_report
-
-    if board.best is None:
-        return None
-    try:
-        return write_training_report(board, models)
-    except (OSError, PrudentError) as error:
-        complain(f"the report could not be written ({error}); the models and their leaderboard are there.")
-        return None
-
-
 def _introduction(rows: list[Row], budget: str) -> list[RenderableType]:
     question = f"{len(rows)} tumours, {len(rows[0]) - 1} measurements each: which are malignant?"
     limits = f"  no algorithm named, {budget} to find one, {PARALLELISM} trials at once; training …"
@@ -225,8 +212,3 @@ def _answers(predictions: tuple[DemoPrediction, ...]) -> Table:
         style = "" if found.said == found.truth else "yellow"
         table.add_row(Text(f"  {found.said}", style=style), sure, found.truth)
     return table
-
-
-def _say(console: Console | None, *lines: RenderableType) -> None:
-    if console is not None:
-        say(console, *lines)

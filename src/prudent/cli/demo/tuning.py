@@ -14,10 +14,10 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prudent.cli.console import complain
+from prudent.cli.console import say, write_or_complain
 from prudent.cli.demo.digits_worker import CommitteeTask, unpacked
 from prudent.cloud.machine_parameter import MachineParameter
-from prudent.core.errors import PrudentError, RunFailed
+from prudent.core.errors import RunFailed
 from prudent.core.money import Price
 from prudent.core.parameters import Ordinal
 from prudent.core.space import Space
@@ -196,9 +196,7 @@ def tuning_demo(
             if results[-1].interrupted:
                 break
     written = _report(results, job, folder / "report.html")
-    if console is not None:
-        for line in _ending(results, written):
-            console.print(line)
+    say(console, *_ending(results, written))
     return results, written
 
 
@@ -247,18 +245,14 @@ def _report(results: list[Result], job: FunctionJob, path: Path) -> Path | None:
         "one rented machine at its list price, by the second and without the minute that a cloud bills at "
         "least. Random search had the same money and the same time-outs."
     )
-    try:
-        return write_tuning_report(first, problem, path, beside=results[1:], note=note)
-    except PrudentError as error:
-        complain(str(error))
-        return None
+    return write_or_complain(lambda: write_tuning_report(first, problem, path, beside=results[1:], note=note))
 
 
 def _ending(results: list[Result], written: Path | None) -> list[RenderableType]:
-    from rich.table import Table
     from rich.text import Text
 
     from prudent.cli.display.study import answer_lines
+    from prudent.cli.display.tables import headed_table
     from prudent.core.units import format_duration
 
     lines: list[RenderableType] = []
@@ -266,9 +260,8 @@ def _ending(results: list[Result], written: Path | None) -> list[RenderableType]
         lines.append(Text("Interrupted; this is what was known by then.", style="yellow"))
     if results[0].best is not None or len(results) == 1:
         lines += answer_lines(results[0])[1 if results[0].interrupted else 0 :]
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    for heading in ("Same money", "a run costs", "takes", "accuracy", "trials", "spent"):
-        table.add_column(heading, justify="left" if heading == "Same money" else "right", no_wrap=True)
+    headings = ("a run costs", "takes", "accuracy", "trials", "spent")
+    table = headed_table("Same money", *headings, first_style="", padding=3)
     for result in results:
         best = result.best
         found = (

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
 from rich.text import Text
 
+from prudent.cli.console import say
 from prudent.core.units import format_duration
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def workflow_demo(console: Console | None, folder: Path, seed: int = 0, scale: f
     ground.mkdir(parents=True)
     fleet, world = Fleet.parse(FLEET), World(bandwidth_mb_s=1000)
     guessed = small_montage(ground, seed, scale)
-    _say(
+    say(
         console,
         Text.assemble(("A workflow  ", "bold"), f"{len(guessed)} small programs, {fleet} on this machine"),
     )
@@ -128,7 +128,7 @@ def _sitting(
 
     options = {"evaluations": 20_000, "front": 0, "adapt": False}
     plan = schedule(workflow, fleet, world, "prudent", options, seed)
-    _say(console, _planned(plan, name))
+    say(console, _planned(plan, name))
     return execute(plan, workflow, ground / f"{name}.run", directory=ground)
 
 
@@ -138,18 +138,12 @@ def _planned(plan: Plan, name: str) -> Text:
 
 
 def _conclude(console: Console | None, first: WorkflowRun, second: WorkflowRun, report: Path) -> None:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("", no_wrap=True)
-    for column in ("planned", "measured", "off by"):
-        table.add_column(column, justify="right", no_wrap=True)
+    from prudent.cli.display.tables import headed_table
+
+    table = headed_table("", "planned", "measured", "off by")
     for name, run in (("first run", first), ("second run", second)):
         off = run.makespan_s / run.plan.makespan_s - 1
         planned, measured = format_duration(run.plan.makespan_s), format_duration(run.makespan_s)
         table.add_row(f"  {name}", planned, measured, f"{off:+.0%}")
-    _say(console, table)
-    _say(console, Text(f"  Report  {report}", style="dim"))
-
-
-def _say(console: Console | None, what: Any) -> None:
-    if console is not None:
-        console.print(what)
+    say(console, table)
+    say(console, Text(f"  Report  {report}", style="dim"))

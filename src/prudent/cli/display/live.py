@@ -92,6 +92,21 @@ class ScreenView(Generic[Told]):
         self._take_in(*told, **more)
 
 
+def live_view(
+    console: Console | None,
+    lines: Callable[Told, Iterable[str]],
+    take_in: Callable[Told, object],
+    draw: Callable[[bool], RenderableType],
+    transient: bool = False,
+) -> LiveView[Told]:
+    """The view for where output goes: none without a console, a redrawn one in a terminal, else lines."""
+    if console is None:
+        return SilentView()
+    if console.is_terminal:
+        return ScreenView(take_in, draw, console, transient)
+    return LineView(lines, console)
+
+
 def _without_echo(console: Console) -> Callable[[], None]:
     """Keep the terminal from writing ^C into the view; answers how to undo that."""
     try:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from prudent.cli.console import configuration_text, measure_text, value_text
+from prudent.cli.display.tables import fact, fact_table, headed_table, short_path
 from prudent.core.units import format_duration, format_money
-from prudent.reports.formatting import counted_trials, share
+from prudent.reports import formatting
 from prudent.tuning.dry_run import DryRun
 from prudent.tuning.goal import COST, TIME, Constraint
 from prudent.tuning.result import PredictedMeasure, Recommendation, Result, untested_recommendation
@@ -34,7 +34,7 @@ def answer_lines(result: Result, confirming: bool = False) -> list[RenderableTyp
     A recommendation that was never run comes first, with what is predicted of it; `confirming` says that it
     was run since, or is about to be.
     """
-    result = counted_trials(result)
+    result = formatting.counted_trials(result)
     lines: list[RenderableType] = []
     if result.interrupted:
         lines.append(
@@ -62,7 +62,7 @@ def answer_lines(result: Result, confirming: bool = False) -> list[RenderableTyp
 def file_lines(journal: Path, report: Path | None, logs: Path | None) -> list[RenderableType]:
     """Where the rest is."""
     rows = [("Report", report), ("Journal", journal), ("Logs", logs)]
-    return [row(label, _shown(path), "dim") for label, path in rows if path is not None]
+    return [row(label, short_path(path), "dim") for label, path in rows if path is not None]
 
 
 def has_answer(result: Result) -> bool:
@@ -72,16 +72,18 @@ def has_answer(result: Result) -> bool:
 
 
 def _recommended(result: Result, recommended: Recommendation, confirming: bool) -> Table:
-    table = _grid()
+    table = fact_table(_LABEL)
     first, *others = recommended.expected
     at = "on the full data"
-    head = f"{first.measure} {measure_text(first.measure, first.value)} predicted {at}, {_range(first)}"
+    head = f"{first.measure} {formatting.amount(first.measure, first.value)} predicted {at}, {_range(first)}"
     table.add_row(Text("Recommended", style="bold"), Text(head, style="bold green"))
     for expected in others:
-        shown = measure_text(expected.measure, expected.value)
+        shown = formatting.amount(expected.measure, expected.value)
         table.add_row("", Text(f"{expected.measure} {shown} predicted, {_range(expected)}"))
     if result.goal.constraints:
-        table.add_row("", Text(f"keeps every constraint with a chance of {share(recommended.chance)}"))
+        table.add_row(
+            "", Text(f"keeps every constraint with a chance of {formatting.share(recommended.chance)}")
+        )
     _add_settings(table, recommended.configuration)
     if not confirming:
         cost = recommended.of(COST)
@@ -96,27 +98,27 @@ def _recommended(result: Result, recommended: Recommendation, confirming: bool) 
 
 
 def _range(expected: PredictedMeasure) -> str:
-    low, high = (measure_text(expected.measure, end) for end in (expected.low, expected.high))
+    low, high = (formatting.amount(expected.measure, end) for end in (expected.low, expected.high))
     return f"{low} to {high} (95 % sure)"
 
 
 def _settings(configuration: Configuration) -> Table:
-    table = _grid()
+    table = fact_table(_LABEL)
     _add_settings(table, configuration)
     return table
 
 
 def _add_settings(table: Table, configuration: Configuration) -> None:
     for name, value in configuration.items():
-        table.add_row(Text(f"  {name}", style="dim"), Text(value_text(value)))
+        table.add_row(Text(f"  {name}", style="dim"), Text(formatting.value(value)))
 
 
 def _found(result: Result, best: Trial) -> Table:
-    table = _grid()
+    table = fact_table(_LABEL)
     head = f"{format_money(best.cost_usd)} a run, {format_duration(best.time_s)}"
     table.add_row(Text("Best", style="bold"), Text(head, style="bold green"))
     for name, value in best.measures.items():
-        table.add_row("", Text(f"{name} {measure_text(name, value)}"))
+        table.add_row("", Text(f"{name} {formatting.amount(name, value)}"))
     _add_settings(table, best.configuration)
     comparison = comparison_with_others(result, best)
     if comparison:
@@ -136,11 +138,11 @@ def comparison_with_others(result: Result, best: Trial) -> str:
     mean, value = fmean(trial.values[goal.measure] for trial in others), best.values[goal.measure]
     among = f"{len(others)} other runs that keep" if len(others) > 1 else "only other run that keeps"
     average = f"{'the average of ' if len(others) > 1 else ''}the {among} the goal"
-    shown = measure_text(goal.measure, mean)
+    shown = formatting.amount(goal.measure, mean)
     if goal.measure in (COST, TIME) and goal.minimise:
         times = mean / value if value > 0 else 0.0
         return f"{times:.1f} times less than {average}, {shown}" if times >= WORTH_TELLING else ""
-    here = measure_text(goal.measure, value)
+    here = formatting.amount(goal.measure, value)
     return f"{goal.measure} {here} against {shown}, {average}" if here != shown else ""
 
 
@@ -187,10 +189,11 @@ def hopeless(result: Result, recommended: Recommendation) -> Iterator[str]:
         return
     yield "No configuration is expected to keep every constraint on the full data."
     told = [
-        f"{e.measure} {measure_text(e.measure, e.value)} is predicted, {_range(e)}, but {bound} is wanted"
+        f"{e.measure} {formatting.amount(e.measure, e.value)} is predicted, {_range(e)}, "
+        f"but {bound} is wanted"
         for bound, e in missed
     ]
-    yield f"Nearest, with a chance of {share(recommended.chance)}: " + "; ".join(told) + "."
+    yield f"Nearest, with a chance of {formatting.share(recommended.chance)}: " + "; ".join(told) + "."
     yield f"Loosen {_these(told)} with another goal, widen the space, or continue with --resume --budget."
 
 
@@ -208,7 +211,7 @@ def _misses(result: Result, trial: Trial) -> Iterator[str]:
 def _shown_value(constraint: Constraint, value: float | None) -> str:
     if value is None:
         return f"{constraint.measure} was not measured"
-    shown = f"{constraint.measure} was {measure_text(constraint.measure, value)}"
+    shown = f"{constraint.measure} was {formatting.amount(constraint.measure, value)}"
     return f"{shown} (off by {constraint.excess(value):.1%})"
 
 
@@ -236,24 +239,7 @@ def money_notes(result: Result) -> Iterator[str]:
 
 def row(label: str, text: Text | str, style: str = "") -> Table:
     """One line of an answer, under its label."""
-    table = _grid()
-    table.add_row(Text(label, style="bold"), text if isinstance(text, Text) else Text(text, style=style))
-    return table
-
-
-def _grid() -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(min_width=_LABEL, no_wrap=True)
-    table.add_column(overflow="fold")
-    return table
-
-
-def _shown(path: Path) -> str:
-    """A path as short as it can be said from here."""
-    try:
-        return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
+    return fact(label, text, _LABEL, style)
 
 
 def dry_run_lines(name: str, dry: DryRun) -> Iterator[RenderableType]:
@@ -274,9 +260,7 @@ def dry_run_lines(name: str, dry: DryRun) -> Iterator[RenderableType]:
 
 
 def _parameters(dry: DryRun) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    table = fact_table(0)
     size = "too many to count" if dry.size is None else f"{dry.size:,}"
     table.add_row(Text("Configurations", style="bold"), Text(size))
     for line in dry.parameters:
@@ -287,9 +271,7 @@ def _parameters(dry: DryRun) -> Table:
 
 def _prices(dry: DryRun) -> Table:
     """Prices, and what the budget buys at each."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("Prices (of a sample)" if dry.sampled else "Prices", header_style="bold", no_wrap=True)
-    table.add_column("$/h", justify="right", no_wrap=True)
+    table = headed_table("Prices (of a sample)" if dry.sampled else "Prices", "$/h")
     if dry.budget_usd is not None:
         table.add_column(f"{format_money(dry.budget_usd)} buys", justify="right", no_wrap=True)
     bounded = math.isfinite(dry.bound_s) and dry.budget_usd is not None
@@ -302,7 +284,7 @@ def _prices(dry: DryRun) -> Table:
             cells.append(_hours(point.hours))
         if bounded:
             cells.append(f"{point.runs:,.1f}" if math.isfinite(point.runs) else "any number")
-        table.add_row(*cells, Text(configuration_text(point.configuration)))
+        table.add_row(*cells, Text(formatting.settings(point.configuration)))
     return table
 
 
@@ -315,7 +297,7 @@ def _first(dry: DryRun) -> Table:
         Text("First trials", style="bold"), Text("$/h", style="dim"), Text(dry.strategy, style="dim")
     )
     for place, (configuration, usd_per_h) in enumerate(dry.first, start=1):
-        table.add_row(Text(f"  {place}", style="dim"), f"{usd_per_h:.4g}", configuration_text(configuration))
+        table.add_row(Text(f"  {place}", style="dim"), f"{usd_per_h:.4g}", formatting.settings(configuration))
     return table
 
 

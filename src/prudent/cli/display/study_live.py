@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from prudent.cli.console import configuration_text, measure_text
-from prudent.cli.display.live import LineView, LiveView, ScreenView, SilentView, format_clock
+from prudent.cli.display.live import LiveView, format_clock, live_view
+from prudent.cli.display.tables import fact_table
 from prudent.cli.display.trials_table import trials_table, varying
 from prudent.core.units import format_duration, format_money
+from prudent.reports import formatting
 from prudent.tuning.goal import Goal
 from prudent.tuning.study.limits import OUT_OF_MONEY, Limit
 from prudent.tuning.study.study import Study
@@ -112,12 +113,13 @@ class StudyProgress:
 
 
 def study_view(progress: StudyProgress, console: Console | None) -> LiveView[Event, Study]:
-    """The view of a study for where its output goes; nothing is shown without a console."""
-    if console is None:
-        return SilentView()
-    if console.is_terminal:
-        return ScreenView(progress.watch, lambda over: draw(progress, console.width, over), console)
-    return LineView(lambda event, study: event_lines(progress, event, study), console)
+    """The view of a study."""
+    return live_view(
+        console,
+        lambda event, study: event_lines(progress, event, study),
+        progress.watch,
+        lambda over: draw(progress, console.width if console else 0, over),
+    )
 
 
 def event_lines(progress: StudyProgress, event: Event, study: Study) -> Iterator[str]:
@@ -127,7 +129,7 @@ def event_lines(progress: StudyProgress, event: Event, study: Study) -> Iterator
     if isinstance(event, TrialStarted) and not progress.virtual:
         ask = event.ask
         count = progress.count(ask.number)
-        yield f"#{count} begins  {configuration_text(ask.configuration)}  ({ask.why})"
+        yield f"#{count} begins  {formatting.settings(ask.configuration)}  ({ask.why})"
     elif isinstance(event, TrialEnded):
         better = "  best so far" if progress.best is not before else ""
         yield f"{trial_text(event.trial, progress.count(event.trial.number))}{better}"
@@ -135,11 +137,11 @@ def event_lines(progress: StudyProgress, event: Event, study: Study) -> Iterator
 
 def trial_text(trial: Trial, count: int) -> str:
     """A trial in one line, under its count."""
-    measures = "  ".join(f"{name} {measure_text(name, value)}" for name, value in trial.measures.items())
+    measures = "  ".join(f"{name} {formatting.amount(name, value)}" for name, value in trial.measures.items())
     why = f"  ({trial.why})" if trial.why else ""
     return (
         f"#{count} {trial.status}  {format_duration(trial.time_s)}  {format_money(trial.spent_usd)}"
-        f"{'  ' + measures if measures else ''}  {configuration_text(trial.configuration)}{why}"
+        f"{'  ' + measures if measures else ''}  {formatting.settings(trial.configuration)}{why}"
     )
 
 
@@ -211,13 +213,13 @@ def _running(board: StudyProgress, running: RunningTrial, width: int) -> Table:
     length = f"{format_duration(lasted_s)}{f' of {format_duration(limit_s)}' if known else ''}"
     bill = format_money(running.ask.price.cost_usd(lasted_s))
     told = [name for name in running.measures if name in board.goal.measures] or list(running.measures)
-    seen = [f"{name} {measure_text(name, running.measures[name])}" for name in told]
+    seen = [f"{name} {formatting.amount(name, running.measures[name])}" for name in told]
     done = [f"{running.done:.0%}"] if running.done is not None else []
     lines = Table.grid()
     lines.width = width
     lines.add_column(no_wrap=True, min_width=len(number := f"  #{board.count(running.ask.number)}  "))
     lines.add_column(ratio=1)
-    what = configuration_text(_chosen(board, running.ask.configuration))
+    what = formatting.settings(_chosen(board, running.ask.configuration))
     lines.add_row(Text(number, style="cyan"), _apart(Text(what), Text(f"{length}  {bill}")))
     lines.add_row(
         "", _apart(Text(running.ask.why, style="dim"), Text("  ".join([*done, *seen]), style="dim"))
@@ -236,14 +238,12 @@ def _apart(left: Text, right: Text) -> Table:
 
 def _best(board: StudyProgress, trial: Trial) -> Table:
     """What it costs and how it is run; a long configuration goes on below itself, in full."""
-    measures = "".join(f", {name} {measure_text(name, value)}" for name, value in trial.measures.items())
-    best = Table.grid(padding=(0, 2, 0, 0))
-    best.add_column(no_wrap=True)
-    best.add_column(overflow="fold")
+    measures = "".join(f", {name} {formatting.amount(name, value)}" for name, value in trial.measures.items())
+    best = fact_table(0)
     told = Text.assemble(
         (f"{format_money(trial.cost_usd)} a run", "bold green"),
         f", {format_duration(trial.time_s)}{measures}  ",
-        (configuration_text(_chosen(board, trial.configuration)), "dim"),
+        (formatting.settings(_chosen(board, trial.configuration)), "dim"),
     )
     best.add_row(Text("Best", style="bold"), told)
     return best

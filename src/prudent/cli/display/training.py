@@ -6,6 +6,7 @@ import bisect
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,9 +14,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from prudent.cli.console import configuration_text, value_text
-from prudent.cli.display.live import LineView, LiveView, ScreenView, SilentView
+from prudent.cli.display.live import LiveView, live_view
+from prudent.cli.display.tables import fact, fact_table
 from prudent.core.units import format_duration, format_money
+from prudent.reports import formatting
 from prudent.training.leaderboard import (
     LeaderboardEntry,
     SpendingUpdated,
@@ -39,9 +41,10 @@ TOP = 10
 BEST_SHOWN = 8
 """Of the leaderboard, while a request runs."""
 REASONS = 5
+_LABEL = 13
 
 
-def ranking(entries: Sequence[LeaderboardEntry], first: int = 1) -> Table:
+def ranking(entries: Sequence[LeaderboardEntry]) -> Table:
     """Models as a table, in the order given."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", expand=True)
     widest = max((len(entry.algorithm) for entry in entries), default=0)
@@ -55,14 +58,14 @@ def ranking(entries: Sequence[LeaderboardEntry], first: int = 1) -> Table:
         # A table that is too wide takes from these first, and the score is what people look for.
         table.add_column(name, justify=justify, no_wrap=True, min_width=width)
     table.add_column("settings", overflow="ellipsis", no_wrap=True, ratio=1)
-    for place, entry in enumerate(entries, start=first):
+    for place, entry in enumerate(entries, start=1):
         style = "bold green" if place == 1 else ""
         table.add_row(
             Text(str(place), style="dim"),
             Text(entry.algorithm, style=style),
             Text(f"{entry.score:.4g}", style=style),
             format_duration(entry.train_s),
-            Text(configuration_text({**entry.hyperparameters, **_flat(entry.transforms), **_where(entry)})),
+            Text(formatting.settings({**entry.hyperparameters, **_flat(entry.transforms), **_where(entry)})),
         )
     return table
 
@@ -117,19 +120,17 @@ def _money_notes(board: Leaderboard) -> Iterator[str]:
 
 def _recommended(said: Mapping[str, Any]) -> str:
     settings = {**said["hyperparameters"], **_flat(said["transforms"])}
-    return f"{said['algorithm']} ({configuration_text(settings)}) on {said['machines']}"
+    return f"{said['algorithm']} ({formatting.settings(settings)}) on {said['machines']}"
 
 
 def _best(best: LeaderboardEntry, board: Leaderboard) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(min_width=13, no_wrap=True)
-    table.add_column(overflow="fold")
+    table = fact_table(_LABEL)
     table.add_row(
         Text("Best", style="bold"),
         Text(f"{best.algorithm}, {board.metric} {best.value:.6g}", style="bold green"),
     )
     for name, value in {**best.hyperparameters, **_flat(best.transforms)}.items():
-        table.add_row(Text(f"  {name}", style="dim"), Text(value_text(value)))
+        table.add_row(Text(f"  {name}", style="dim"), Text(formatting.value(value)))
     if best.machines:
         table.add_row(
             Text("  trained on", style="dim"),
@@ -157,11 +158,7 @@ def _failed(failures: Sequence[TrialFailure]) -> list[RenderableType]:
 
 
 def _row(label: str, text: str) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(min_width=13, no_wrap=True)
-    table.add_column(overflow="fold")
-    table.add_row(Text(label, style="dim"), Text(text))
-    return table
+    return fact(label, text, _LABEL, label_style="dim")
 
 
 def plan_lines(seen: RequestPreview) -> list[RenderableType]:
@@ -250,12 +247,9 @@ class TrainingProgress:
 
 
 def training_view(progress: TrainingProgress, console: Console | None) -> LiveView[TrainingEvent]:
-    """The view of a request for where its output goes; nothing is shown without a console."""
-    if console is None:
-        return SilentView()
-    if console.is_terminal:
-        return ScreenView(progress.watch, lambda over: draw(progress), console, transient=True)
-    return LineView(lambda event: event_lines(progress, event), console)
+    """The view of a request; its answer tells all that it showed."""
+    lines = partial(event_lines, progress)
+    return live_view(console, lines, progress.watch, lambda over: draw(progress), transient=True)
 
 
 def event_lines(progress: TrainingProgress, event: TrainingEvent) -> Iterator[str]:
@@ -264,7 +258,7 @@ def event_lines(progress: TrainingProgress, event: TrainingEvent) -> Iterator[st
     if not isinstance(event, TrainingTrialEnded) or event.earlier:
         return
     result = event.result
-    settings = configuration_text(result.hyperparameters)
+    settings = formatting.settings(result.hyperparameters)
     if isinstance(result, LeaderboardEntry):
         said = f"score {result.score:.6g}{'  best so far' if best else ''}"
     else:

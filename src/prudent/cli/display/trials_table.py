@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from prudent.cli.console import measure_text, value_text
 from prudent.core.units import format_duration, format_money
+from prudent.reports import formatting
 from prudent.tuning.goal import Goal
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Trial
 
@@ -121,7 +121,7 @@ def varying(configurations: Iterable[Configuration]) -> list[str]:
     seen: dict[str, set[str]] = {}
     for configuration in configurations:
         for name, value in configuration.items():
-            seen.setdefault(name, set()).add(value_text(value))
+            seen.setdefault(name, set()).add(formatting.value(value))
     return [name for name, values in seen.items() if len(values) > 1] or list(seen)
 
 
@@ -142,12 +142,12 @@ def _at_least(trial: Trial) -> str:
 
 
 def _measure(trial: Trial, name: str) -> str:
-    return measure_text(name, trial.measures[name]) if name in trial.measures else "–"
+    return formatting.amount(name, trial.measures[name]) if name in trial.measures else "–"
 
 
 def _value(trial: Trial, name: str) -> str:
     value = trial.configuration[name]
-    return f"{value:.{DIGITS}g}" if isinstance(value, float) else value_text(value)
+    return f"{value:.{DIGITS}g}" if isinstance(value, float) else formatting.value(value)
 
 
 def _shared(trial: Trial, names: Sequence[str]) -> str:

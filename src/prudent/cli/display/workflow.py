@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from prudent.cli.display.tables import fact_table, headed_table, short_path
 from prudent.core.units import format_duration, format_money, format_size
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def plan_lines(
     """A plan: how long, how dear, how far from the best there can be, and beside the others."""
     yield Text.assemble((plan.workflow, "bold"), f"  {len(workflow):,} activations on {plan.fleet}")
     yield ""
-    facts = _grid()
+    facts = fact_table(_LABEL, "bold")
     bound = plan.details.get("lower_bound_s")
     near = f"  (no plan takes less than {format_duration(bound)})" if bound else ""
     facts.add_row(
@@ -62,10 +63,7 @@ def _followed(plan: Plan) -> str:
 
 
 def _beside(plan: Plan, beside: Sequence[ComparedPlan]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("Schedulers", header_style="bold", no_wrap=True)
-    for name in ("makespan", "", "cost"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = headed_table("Schedulers", "makespan", "", "cost")
     best_s = max(plan.makespan_s, 1e-12)
     for each in beside:
         ours = each.scheduler == plan.scheduler
@@ -76,9 +74,7 @@ def _beside(plan: Plan, beside: Sequence[ComparedPlan]) -> Table:
 
 
 def _front(plan: Plan) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("Time or money", header_style="bold", no_wrap=True)
-    table.add_column("cost", justify="right", no_wrap=True)
+    table = headed_table("Time or money", "cost")
     rows = [(format_duration(point.makespan_s), format_money(point.cost_usd)) for point in plan.front]
     for row in dict.fromkeys(rows):
         table.add_row(*row)
@@ -87,7 +83,7 @@ def _front(plan: Plan) -> Table:
 
 def simulation_lines(run: Execution) -> Iterator[RenderableType]:
     """One simulated run."""
-    facts = _grid()
+    facts = fact_table(_LABEL, "bold")
     facts.add_row("Makespan", Text(format_duration(run.makespan_s), style="bold green"))
     facts.add_row("Cost", format_money(run.cost_usd))
     facts.add_row("Busy", f"{format_duration(run.busy_s)} in all, {run.utilisation:.0%} of the slots' time")
@@ -107,7 +103,7 @@ def worlds_lines(runs: Sequence[Execution]) -> Iterator[RenderableType]:
 
     makespans = np.array([run.makespan_s for run in runs])
     done = sum(run.succeeded for run in runs)
-    facts = _grid()
+    facts = fact_table(_LABEL, "bold")
     facts.add_row("Worlds", f"{len(runs)}, finished in {done} of them")
     facts.add_row(
         "Makespan", Text(f"{format_duration(float(makespans.mean()))} on average", style="bold green")
@@ -132,7 +128,7 @@ def run_lines(run: WorkflowRun, report: Path | None) -> Iterator[RenderableType]
     if run.replay is not None:
         head.append(f"rehearsed at a scale of {run.replay:g}, times in the plan's seconds", style="dim")
     yield head
-    facts = _grid()
+    facts = fact_table(_LABEL, "bold")
     facts.add_row(
         "Done", Text(f"{done} of {len(run.workflow)}", style="bold green" if run.succeeded else "yellow")
     )
@@ -158,7 +154,7 @@ def run_lines(run: WorkflowRun, report: Path | None) -> Iterator[RenderableType]
     yield facts
     yield _files((("Run", run.folder), ("Report", report)))
     if run.succeeded and run.replay is None:
-        yield Text(f"Plan better with what was measured: --learn-from {shown(run.folder)}", style="dim")
+        yield Text(f"Plan better with what was measured: --learn-from {short_path(run.folder)}", style="dim")
 
 
 def _makespan(run: WorkflowRun) -> str:
@@ -210,7 +206,7 @@ def workflow_lines(workflow: Workflow) -> Iterator[RenderableType]:
     """The same for a person."""
     told = description(workflow)
     yield Text.assemble((workflow.name, "bold"), f"  {len(workflow):,} activations, {told['edges']:,} edges")
-    facts = _grid()
+    facts = fact_table(_LABEL, "bold")
     levels = told["levels"]
     facts.add_row("Levels", f"{len(levels)}, the widest with {max(levels):,} activations")
     facts.add_row("Work", f"{format_duration(told['work_s'])} at the reference speed")
@@ -224,10 +220,7 @@ def workflow_lines(workflow: Workflow) -> Iterator[RenderableType]:
     )
     yield facts
     yield ""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("Programs", header_style="bold", no_wrap=True)
-    for name in ("count", "mean", "in all"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = headed_table("Programs", "count", "mean", "in all")
     for name, each in told["programs"].items():
         mean, total = format_duration(each["mean_s"]), format_duration(each["total_s"])
         table.add_row(Text(name or "–"), f"{each['count']:,}", mean, total)
@@ -244,24 +237,9 @@ def _longest_s(workflow: Workflow) -> float:
     return max(ends.values())
 
 
-def shown(path: Path) -> str:
-    """A path as short as it can be said from here."""
-    try:
-        return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
-
-
 def _files(rows: Sequence[tuple[str, Path | None]]) -> Table:
-    table = _grid()
+    table = fact_table(_LABEL, "bold")
     for label, path in rows:
         if path is not None:
-            table.add_row(label, Text(shown(path), style="dim"))
-    return table
-
-
-def _grid() -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(min_width=_LABEL, no_wrap=True, style="bold")
-    table.add_column(overflow="fold")
+            table.add_row(label, Text(short_path(path), style="dim"))
     return table

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from prudent.cli.display.live import LineView, LiveView, ScreenView, SilentView, format_clock
+from prudent.cli.display.live import LiveView, format_clock, live_view
 from prudent.core.units import format_duration, format_money
 from prudent.workflows.execute.forecast import Forecast
 
@@ -147,12 +147,13 @@ _WHY = {
 
 
 def workflow_view(progress: WorkflowProgress, console: Console | None) -> LiveView[Fact]:
-    """The view of a run for where its output goes; nothing is shown without a console."""
-    if console is None:
-        return SilentView()
-    if console.is_terminal:
-        return ScreenView(progress.watch, lambda over: progress.drawn(console.width), console)
-    return LineView(lambda fact: fact_lines(progress, fact), console)
+    """The view of a run."""
+    return live_view(
+        console,
+        lambda fact: fact_lines(progress, fact),
+        progress.watch,
+        lambda over: progress.drawn(console.width if console else 0),
+    )
 
 
 def fact_lines(progress: WorkflowProgress, fact: Fact) -> Iterator[str]:

@@ -45,18 +45,8 @@ class AcceptedRequest:
     created: bool
 
 
-def submit(
-    store: Store,
-    settings: Settings,
-    kind: str,
-    document: Any,
-    user: User,
-    front: str,
-    idempotency_key: str | None = None,
-    priority: int = 0,
-) -> AcceptedRequest:
-    """Check a request and keep it; when this returns it is on the disk. Refused if it is wrong."""
-    new = prepare(settings, kind, document, user, front, idempotency_key, priority)
+def submit(store: Store, new: NewRun) -> AcceptedRequest:
+    """Keep what `prepare` has checked; when this returns it is on the disk."""
     try:
         return AcceptedRequest(*store.write(runs.insert, new))
     except IdempotencyConflict as error:
@@ -64,7 +54,7 @@ def submit(
 
 
 async def submit_async(store: Store, new: NewRun) -> AcceptedRequest:
-    """Keep what `prepare` has checked, without blocking."""
+    """The same, without blocking."""
     try:
         return AcceptedRequest(*await store.write_async(runs.insert, new))
     except IdempotencyConflict as error:
@@ -127,7 +117,7 @@ def read_json(body: bytes | str) -> Any:
 
 
 def title_of(kind: str, document: Mapping[str, Any]) -> str:
-    """A few words by which people know a run.
+    """The title under which people see a run: its name, or what its document says.
 
     >>> title_of("train", {"domain": "regression", "dataset": {"path": "s3://b/cars.csv"}})
     'regression on cars.csv'
@@ -209,7 +199,7 @@ def _place(settings: Settings, path: str, folders: Sequence[Path]) -> None:
 
 
 def policy_for(settings: Settings, folders: Sequence[Path]) -> AccessPolicy:
-    """What may be read for a request; the process that does the work is restricted to it."""
+    """The addresses and folders that may be read for a request; the work process is restricted to them."""
     return policy_of(
         folders,
         settings.private_networks,
@@ -222,7 +212,7 @@ def policy_for(settings: Settings, folders: Sequence[Path]) -> AccessPolicy:
 
 
 def sender_of(store: Store, settings: Settings, otherwise: User) -> User:
-    """Whose the documents of folders, queues and buckets are: `intake_user`, as their account is now."""
+    """The user who owns documents from folders, queues and buckets: the account of `intake_user`."""
     name = settings.intake_user
     if name is None:
         return otherwise
@@ -296,7 +286,7 @@ def _finite(word: str) -> float:
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """YAML keeps no second word for a key either: whoever wrote two budgets must hear of it."""
+    """An object as a dict; a key that is given twice is an error, since one of the two would be ignored."""
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import logging
 import threading
@@ -15,8 +14,8 @@ from urllib.parse import unquote_plus
 from prudent.core.errors import BadInput
 from prudent.service.intake.backlog import check_room
 from prudent.service.intake.folders import ACCEPTED, MOST_RECEIVES, REJECTED
-from prudent.service.intake.incoming import ENDINGS, DocumentReply, check_store, receive
-from prudent.service.intake.refusal import MALFORMED, refusal
+from prudent.service.intake.incoming import DocumentReply, check_store, receive, receive_file
+from prudent.service.intake.refusal import refusal
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
 from prudent.service.store.users import MEMBER, User
@@ -45,7 +44,7 @@ class BucketSource:
         self.bucket, self.prefix = bucket, f"{prefix.strip('/')}/" if prefix.strip("/") else ""
 
     def step(self) -> int:
-        """Look at all that lies there; answers how many documents were taken or refused."""
+        """List the bucket once and take each document; returns how many were taken or refused."""
         pages = self.client.get_paginator("list_objects_v2").paginate(
             Bucket=self.bucket, Prefix=self.prefix, Delimiter="/"
         )
@@ -53,7 +52,7 @@ class BucketSource:
         return sum(self.take(key) for key in keys)
 
     def is_document(self, key: str) -> bool:
-        """Whether something of this name is to be taken; what lies deeper is not."""
+        """Whether an object of this name is taken; objects in deeper folders are not."""
         name = key.removeprefix(self.prefix)
         return key.startswith(self.prefix) and bool(name) and "/" not in name and not name.startswith(".")
 
@@ -70,19 +69,12 @@ class BucketSource:
         found["Body"].close()
         mark = f"{self.bucket}/{key}:{found['ETag']}:{found['LastModified'].timestamp()}"
         name = key.removeprefix(self.prefix)
-        self._move(key, name, found["ETag"], self._reply(name, body, mark))
+        reply = receive_file(self.store, self.settings, name, body, self.user, self.name, mark)
+        self._move(key, name, found["ETag"], reply)
         return True
 
-    def _reply(self, name: str, body: bytes, mark: str) -> DocumentReply:
-        if not name.endswith(ENDINGS):
-            return DocumentReply(
-                None, refusal(f"Documents end in {', '.join(ENDINGS)}; rename it.", status=MALFORMED)
-            )
-        key = f"bucket:{hashlib.sha256(mark.encode()).hexdigest()}"
-        return receive(self.store, self.settings, name, body, self.user, self.name, key)
-
     def _move(self, key: str, name: str, etag: str, reply: DocumentReply) -> None:
-        """Answer, copy, delete, in this order: whatever happens in between, the next look mends it."""
+        """Answer, copy, delete, in this order: after a crash in between, the next look repeats it."""
         part, ending = (ACCEPTED, "RUN") if reply.refusal is None else (REJECTED, "REASON")
         target = f"{self.prefix}{part}/{name}"
         text = reply.text(self.settings).encode()
@@ -134,7 +126,7 @@ class SqsSource:
     _dead: str | None = None
 
     def step(self) -> int:
-        """Receive once; answers how many messages left the queue."""
+        """Receive messages once; returns how many left the queue."""
         if self._dead is None:
             self._dead = self._dead_letters()
         check_store(self.store)
@@ -172,7 +164,7 @@ class SqsSource:
         return False
 
     def _reply(self, message: Mapping[str, Any]) -> DocumentReply | None:
-        """What became of it; None for a bucket's word, whose answer lies in the bucket."""
+        """What became of a message; None for an event of a bucket, which is answered in the bucket."""
         body = str(message["Body"])
         objects = objects_of(body)
         if objects is None:
@@ -196,7 +188,7 @@ class SqsSource:
 
     @contextlib.contextmanager
     def _kept_hidden(self, handles: list[str]) -> Iterator[None]:
-        """Nobody else sees these messages until the end, however long it takes."""
+        """Renew the messages' visibility timeout while the block runs, so that nobody else receives them."""
         end = threading.Event()
 
         def renew() -> None:

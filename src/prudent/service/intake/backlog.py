@@ -22,11 +22,11 @@ _MB = 1e6
 
 
 class BacklogFull(RunFailed):
-    """As much waits as may; what comes by a folder, queue or bucket stays there until there is room."""
+    """The backlog is full; documents in folders, queues and buckets stay there until there is room."""
 
 
 def check_room(store: Store, settings: Settings, user: User) -> None:
-    """Full if nothing more of the sender's may wait, before a document is taken from where it lies."""
+    """Raise BacklogFull if the sender has no room left; asked before a document is taken."""
     counts, sizes = store.read(runs.waiting)
     why = _over(settings, settings.intake_user or user.name, counts, sizes)
     if why:
@@ -35,7 +35,7 @@ def check_room(store: Store, settings: Settings, user: User) -> None:
 
 @dataclass
 class Backlog:
-    """What waits, asked for once a second at most; what was taken since is counted here.
+    """The waiting runs: read from the database once a second at most, and counted here in between.
 
     So a submission costs no question to the database. A run that began since still counts for a second.
     """
@@ -53,14 +53,14 @@ class Backlog:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     async def check(self, user: str, size: int) -> None:
-        """Refused (429) if there is no room for one more of a user's."""
+        """Raise Refused (429) if there is no room for one more run of a user."""
         await self._look()
         with self._lock:
             self._check(user, size)
 
     @asynccontextmanager
     async def reserve(self, user: str, size: int) -> AsyncIterator[None]:
-        """A place for one more of a user's, to be kept in the block; Refused (429) if as much waits as may.
+        """Reserve room for one more run, to be stored in the block; Refused (429) if the backlog is full.
 
         It counts from here on, however long it takes to check and to keep it, unless the block fails.
         """
@@ -95,7 +95,7 @@ class Backlog:
             raise error
 
     def _is_due(self) -> bool:
-        """Whether to ask the database; only one does at a time."""
+        """Whether the caller should read the database; only one caller does at a time."""
         with self._lock:
             now_s = self.clock()
             if self._asked_s is not None and now_s - self._asked_s < _FRESH_S:

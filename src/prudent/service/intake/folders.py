@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from prudent.service.intake.backlog import check_room
-from prudent.service.intake.incoming import ENDINGS, DocumentReply, check_store, read_document, receive
-from prudent.service.intake.refusal import MALFORMED, Refused, refusal
+from prudent.service.intake.incoming import DocumentReply, check_store, read_document, receive, receive_file
+from prudent.service.intake.refusal import Refused, refusal
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
 from prudent.service.store.users import MEMBER, User
@@ -79,17 +79,10 @@ class FolderSource:
             if os.fstat(handle).st_mtime_ns != before.st_mtime_ns:
                 return False  # somebody went on writing
             check_room(self.store, self.settings, self.user)
-            self._move(name, self._reply(name, body, before.st_mtime_ns))
+            mark = f"{name}:{hashlib.sha256(body).hexdigest()}:{before.st_mtime_ns}"
+            reply = receive_file(self.store, self.settings, name, body, self.user, self.name, mark)
+            self._move(name, reply)
         return True
-
-    def _reply(self, name: str, body: bytes, changed_ns: int) -> DocumentReply:
-        if not name.endswith(ENDINGS):
-            return DocumentReply(
-                None, refusal(f"Documents end in {', '.join(ENDINGS)}; rename it.", status=MALFORMED)
-            )
-        digest = hashlib.sha256(body).hexdigest()
-        key = f"{self.name}:{hashlib.sha256(f'{name}:{digest}:{changed_ns}'.encode()).hexdigest()}"
-        return receive(self.store, self.settings, name, body, self.user, self.name, key)
 
     def _still_s(self, name: str) -> float | None:
         """For how long the file has looked the same."""
@@ -104,7 +97,7 @@ class FolderSource:
         return now_s - before.since_s
 
     def _move(self, name: str, reply: DocumentReply) -> None:
-        """The answer first, so that whoever sees the document finds it."""
+        """Move a document; the answer is written first, so that whoever sees the document finds it."""
         part, ending = (ACCEPTED, "RUN") if reply.refusal is None else (REJECTED, "REASON")
         target = _free(self.folder / part, name)
         answer = target.with_name(f"{target.name}.{ending}")
@@ -121,7 +114,7 @@ def _is_document(entry: os.DirEntry[str]) -> bool:
 
 
 def _whole(name: str, body: bytes) -> bool:
-    """Whether it can be read; only then is it certain that nothing is to come."""
+    """Whether the bytes are a whole document; otherwise its writer may not be done."""
     try:
         read_document(name, body)
     except Refused:
@@ -251,7 +244,7 @@ class QueueFolderSource:
 
 @contextmanager
 def _locked_message(path: Path) -> Iterator[bool]:
-    """Whether the message is this receiver's; the lock ends with the process."""
+    """Lock a message for this receiver; the lock ends with the process."""
     handle = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     held = False
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import sqlalchemy as sa
 
 from prudent.core.documents import read_yaml
 from prudent.core.errors import BadInput
-from prudent.service.intake.admission import read_json, sender_of, submit
+from prudent.service.intake.admission import prepare, read_json, sender_of, submit
 from prudent.service.intake.refusal import MALFORMED, Refused, refusal
 from prudent.service.settings import Settings
 from prudent.service.store.runs import KINDS, RunRow
@@ -30,7 +31,7 @@ class DocumentReply:
     refusal: Refused | None = None
 
     def text(self, settings: Settings) -> str:
-        """For the file beside the document."""
+        """The answer as JSON, for the file beside the document."""
         if self.refusal is not None:
             return json.dumps(self.refusal.to_dict(), indent=2, ensure_ascii=False) + "\n"
         assert self.run is not None
@@ -53,9 +54,20 @@ def receive(
             )
         kind, document = unpack(name, body)
         user = sender_of(store, settings, user)
-        return DocumentReply(submit(store, settings, kind, document, user, front, key).run)
+        return DocumentReply(submit(store, prepare(settings, kind, document, user, front, key)).run)
     except Refused as error:
         return DocumentReply(None, error)
+
+
+def receive_file(
+    store: Store, settings: Settings, name: str, body: bytes, user: User, front: str, mark: str
+) -> DocumentReply:
+    """Take a document that came as a file; `mark` tells this very file from all others."""
+    if not name.endswith(ENDINGS):
+        error = refusal(f"Documents end in {', '.join(ENDINGS)}; rename it.", status=MALFORMED)
+        return DocumentReply(None, error)
+    key = f"{front}:{hashlib.sha256(mark.encode()).hexdigest()}"
+    return receive(store, settings, name, body, user, front, key)
 
 
 def check_store(store: Store) -> None:

@@ -82,7 +82,7 @@ def _file(said: Any, key: str, folders: Sequence[Path], keep: Path | None) -> st
 
 
 def _of_place(said: Any, folders: Sequence[Path]) -> Any:
-    """The file that tells of a place's machines."""
+    """The file that describes the machines of a place (an inventory, or the configuration of EC2)."""
     return str(resolve_in_folders(said, folders)) if isinstance(said, str) and said else said
 
 

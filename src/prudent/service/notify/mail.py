@@ -29,7 +29,7 @@ _JOINT = re.compile(r"([:/@]|\.(?=[^\W\d]))(?=\S)")
 
 
 class Undeliverable(RunFailed):
-    """Nobody will ever take this; trying again is of no use."""
+    """The receiver will never accept this message; it is not tried again."""
 
 
 def mail_message(notice: Notice, settings: Settings) -> EmailMessage:
@@ -113,7 +113,7 @@ def _line_to(settings: Settings) -> smtplib.SMTP:
 
 
 def _trust(settings: Settings) -> ssl.SSLContext:
-    """Whose word counts for the server's certificate: the system's authorities, and those of `smtp_ca`."""
+    """The trusted authorities for the server's certificate: the system's, and those in `smtp_ca`."""
     context = ssl.create_default_context()
     if settings.smtp_ca is not None:
         try:
@@ -137,12 +137,12 @@ def _address(text: str) -> Address:
 
 
 def _line(text: str) -> str:
-    """Text that cannot begin another header."""
+    """Text for a header: one line, so that it cannot begin another header."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
 def _table(notice: Notice) -> str:
-    """The leaderboard in letters of one width; numbers to the right."""
+    """The leaderboard as plain text in columns; numbers are aligned to the right."""
     lines: Sequence[tuple[str, ...]] = (notice.columns, *notice.rows)
     widths = [max(len(line[place]) for line in lines) for place in range(len(notice.columns))]
     aligned = (

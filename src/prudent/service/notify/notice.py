@@ -8,6 +8,7 @@ from email.utils import parseaddr
 from typing import Any
 
 from prudent.core.units import format_duration, format_money
+from prudent.reports.formatting import UNKNOWN, amount, settings
 from prudent.service.settings import Settings
 from prudent.service.store.models import StoredModel
 from prudent.service.store.runs import CANCELLED, FAILED, SUCCEEDED, RunRow
@@ -79,7 +80,7 @@ def notice_of(
 
 
 def recipients(run: RunRow, settings: Settings) -> tuple[str, ...]:
-    """Whom to tell: the address in the request if it may be written to, or the user whose name is one."""
+    """The addresses to write to: the one in the request if it is allowed, or the user's name if it is one."""
     said = run.document.get("emailAddress")
     if isinstance(said, str) and "@" in said:
         return (said,) if may_write_to(said, run.user, settings) else ()
@@ -123,11 +124,12 @@ def _board(
     if run.kind == "tune":
         done = sorted((t for t in done if t.cost_usd is not None), key=lambda t: t.cost_usd or 0.0)
         lines = [
-            (_words(t.configuration), format_money(t.cost_usd or 0.0), _time(t.time_s)) for t in done[:_TOP]
+            (settings(t.configuration)[:200], format_money(t.cost_usd or 0.0), amount("time_s", t.time_s))
+            for t in done[:_TOP]
         ]
         return ("", "Configuration", "Cost", "Time"), _numbered(lines)
     done = sorted(done, key=lambda t: t.time_s if t.time_s is not None else float("inf"))
-    lines = [(t.label, format_money(t.cost_usd or 0.0), _time(t.time_s)) for t in done[:_TOP]]
+    lines = [(t.label, format_money(t.cost_usd or 0.0), amount("time_s", t.time_s)) for t in done[:_TOP]]
     return ("", "Plan", "Cost", "Makespan"), _numbered(lines)
 
 
@@ -136,7 +138,7 @@ def _models(models: Sequence[StoredModel]) -> tuple[tuple[str, ...], tuple[tuple
     best = sorted(models, key=lambda model: model.rank)[:_TOP]
     values = [model.value if model.value is not None else model.score for model in best]
     lines = [
-        (model.algorithm, f"{value:#.4g}" if value is not None else "—")
+        (model.algorithm, f"{value:#.4g}" if value is not None else UNKNOWN)
         for model, value in zip(best, values, strict=True)
     ]
     return ("", "Model", metric), _numbered(lines)
@@ -144,18 +146,6 @@ def _models(models: Sequence[StoredModel]) -> tuple[tuple[str, ...], tuple[tuple
 
 def _numbered(lines: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
     return tuple((str(place), *line) for place, line in enumerate(lines, start=1))
-
-
-def _words(configuration: Mapping[str, Any]) -> str:
-    parts = (
-        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in configuration.items()
-    )
-    return " ".join(parts)[:200]
-
-
-def _time(seconds: float | None) -> str:
-    return "—" if seconds is None else format_duration(seconds)
 
 
 def _links(run: RunRow, models: Sequence[StoredModel], settings: Settings) -> tuple[tuple[str, str], ...]:

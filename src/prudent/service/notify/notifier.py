@@ -77,7 +77,7 @@ class Notifier:
         return self
 
     def stop(self) -> None:
-        """Finish the letter at hand; the rest waits for the next notifier."""
+        """Stop after the current letter; the others wait for the next notifier."""
         self._end.set()
         if self._thread is not None:
             self._thread.join(timeout=60)
@@ -124,7 +124,7 @@ class Outbox:
         return _write(self.folder / "waiting" / f"{name}.json", entry, new=True)
 
     def step(self, deliver: Callable[[str, Mapping[str, Any]], None], now_s: float) -> int:
-        """Try what is due; answers how many were delivered. No trouble of a letter leaves this function."""
+        """Try each letter that is due; returns how many were delivered. Errors are logged, not raised."""
         delivered = 0
         for path in sorted((self.folder / "waiting").glob("*.json")):
             with _held(path) as entry:
@@ -173,7 +173,7 @@ class Outbox:
 
 @contextmanager
 def _held(path: Path) -> Iterator[dict[str, Any] | None]:
-    """A letter that nobody else tries at this moment, or None."""
+    """Open and lock a letter; None if another notifier has it."""
     lock = path.with_suffix(".lock")
     handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:

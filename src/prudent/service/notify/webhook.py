@@ -35,7 +35,7 @@ def sign(secret: str, body: bytes, timestamp_s: int) -> str:
 def verify(
     secret: str, body: bytes, timestamp: str, signature: str, now_s: float, tolerance_s: float = 300.0
 ) -> bool:
-    """For receivers: whether a message is ours and of now."""
+    """For receivers: whether a message has a valid signature and is recent."""
     if not (timestamp.isascii() and timestamp.isdecimal()) or abs(now_s - int(timestamp)) > tolerance_s:
         return False
     return hmac.compare_digest(sign(secret, body, int(timestamp)).encode(), signature.encode())

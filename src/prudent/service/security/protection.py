@@ -98,12 +98,12 @@ def check_access(settings: Settings, store: Store, is_open: bool | None = None) 
 
 
 def _place(settings: Settings) -> str:
-    """What leads others here."""
+    """The host name or address by which others can reach the service."""
     return settings.trusted_hosts[0] if settings.loopback else settings.host
 
 
 def with_own_folders(settings: Settings) -> Settings:
-    """A service of this machine alone reads for its operator what they might point it at.
+    """A service that only this machine reaches may read its operator's own folders.
 
     That is the folder it was started in, their home, the temporary folder and the examples of what is
     installed, but nothing hidden. With folders named by the operator, only those are read.

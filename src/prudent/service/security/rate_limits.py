@@ -1,4 +1,4 @@
-"""How often."""
+"""How many requests a user or an address may make: in a time, and at once."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class RateLimit:
     most_keys: int = 10_000
     _left: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict, repr=False)
 
-    def wait_s(self, key: str, now_s: float, turns: float = 1.0) -> float:
-        """Take turns: 0 when there are enough, else the seconds until there will be (and none are taken).
+    def wait_s(self, key: str, now_s: float) -> float:
+        """Take a turn: 0 if there is one, else the seconds until there will be (and none is taken).
 
         >>> rate = RateLimit(per_s=1, burst=2)
         >>> [rate.wait_s("ada", now_s) for now_s in (0, 0, 0, 1)]
@@ -32,8 +32,8 @@ class RateLimit:
         """
         left, seen_s = self._left.pop(key, (self.burst, now_s))
         left = min(self.burst, left + max(now_s - seen_s, 0.0) * self.per_s)
-        missing = turns - left
-        self._left[key] = (left if missing > 0 else left - turns, now_s)
+        missing = 1.0 - left
+        self._left[key] = (left if missing > 0 else left - 1.0, now_s)
         while len(self._left) > self.most_keys:
             self._left.popitem(last=False)
         return missing / self.per_s if missing > 1e-9 else 0.0
@@ -49,7 +49,7 @@ def retry_after(wait_s: float) -> str:
 
 
 class TooManyWaiting(Exception):
-    """As many requests of the user wait as may."""
+    """The user has as many waiting requests as are allowed."""
 
 
 @dataclass
@@ -116,7 +116,7 @@ class ConcurrencySlot:
     _is_over: bool = False
 
     def release(self) -> None:
-        """Let the next one begin; what is still sent of an answer delays nobody."""
+        """Give the turn to the next request, even if the rest of this answer is still being sent."""
         if not self._is_over:
             self._is_over = True
             self.concurrency._give(self.user)

@@ -1,4 +1,4 @@
-"""What nobody else may read is left out: environment values, what signs an address, and passwords."""
+"""Remove secrets from documents and texts: environment values, signatures in addresses, passwords."""
 
 from __future__ import annotations
 

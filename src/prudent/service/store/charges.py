@@ -87,21 +87,19 @@ def of_run(connection: Connection, run: str, limit: int = 10_000) -> list[Charge
     return [Charge(**{name: row[name] for name in Charge.__dataclass_fields__}) for row in rows]
 
 
-def spent_usd(connection: Connection, user: str | None = None, day: str | None = None) -> float:
-    """What was spent on a day (today), by a user or by all."""
-    question = sa.select(sa.func.sum(table.c.usd)).where(table.c.day == (day or today()))
+def spent_usd(connection: Connection, user: str | None = None) -> float:
+    """What was spent today, by a user or by all."""
+    question = sa.select(sa.func.sum(table.c.usd)).where(table.c.day == today())
     if user is not None:
         question = question.where(table.c.user == user)
     return float(connection.execute(question).scalar() or 0.0)
 
 
-def totals(connection: Connection, since_day: str, user: str | None = None) -> list[ChargeTotal]:
+def totals(connection: Connection, since_day: str) -> list[ChargeTotal]:
     """Money per day, user and kind since a day, latest first."""
     parts = (table.c.day, table.c.user, table.c.kind)
     question = sa.select(*parts, sa.func.sum(table.c.usd), sa.func.count(table.c.run.distinct()))
     question = question.where(table.c.day >= since_day).group_by(*parts)
-    if user is not None:
-        question = question.where(table.c.user == user)
     rows = connection.execute(question.order_by(table.c.day.desc(), table.c.user, table.c.kind))
     return [ChargeTotal(day, name, kind, float(usd), int(count)) for day, name, kind, usd, count in rows]
 

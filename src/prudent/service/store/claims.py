@@ -106,7 +106,7 @@ def _wait(connection: Connection, user: str, why: str) -> None:
 
 
 def give_back(connection: Connection, run_id: str, fence: int, why: str, blame: bool) -> None:
-    """A worker lets go of a run: it waits again. Without `blame` the attempt does not count."""
+    """Put a worker's run back into the queue. Without `blame` the attempt does not count."""
     runs.check_claim(connection, run_id, fence)
     _release(connection, run_id, why, blame)
 
@@ -220,7 +220,7 @@ def _release(connection: Connection, run_id: str, why: str, blame: bool) -> None
 
 
 def any_queued(connection: Connection) -> bool:
-    """Whether somebody waits."""
+    """Whether any run is queued."""
     return (
         connection.execute(sa.select(table.c.id).where(table.c.status == QUEUED).limit(1)).first() is not None
     )

@@ -1,4 +1,4 @@
-"""A full disk: seen before it hurts, and told from what else goes wrong."""
+"""A full disk: noticed before writes fail, and recognised in errors."""
 
 from __future__ import annotations
 

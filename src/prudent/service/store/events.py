@@ -22,7 +22,6 @@ _SINCE = RowQuery(
         all_.where(_OF_RUN, table.c.number > sa.bindparam("after")).order_by(table.c.number).limit(_MOST)
     ),
 )
-_LATEST = RowQuery(table.c, lambda all_: all_.where(_OF_RUN).order_by(table.c.number.desc()).limit(_MOST))
 _LAST = sa.select(sa.func.max(table.c.number)).where(table.c.run == sa.bindparam("of"))
 
 
@@ -65,11 +64,6 @@ def lasts(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
     """The number of the latest event of each of these runs."""
     question = sa.select(table.c.run, sa.func.max(table.c.number)).where(table.c.run.in_(ids))
     return {str(run): int(number) for run, number in connection.execute(question.group_by(table.c.run))}
-
-
-def last(connection: Connection, run: str, limit: int = 50) -> list[EventRow]:
-    """The latest events of a run, in order."""
-    return [_event(row) for row in reversed(_LATEST(connection, of=run, most=limit))]
 
 
 def _event(row: dict[str, Any]) -> EventRow:

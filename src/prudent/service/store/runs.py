@@ -158,7 +158,7 @@ def insert(connection: Connection, new: NewRun) -> tuple[RunRow, bool]:
 
 
 def _made(values: Mapping[str, Any]) -> RunRow:
-    """The run of fresh values, without asking the database again."""
+    """The row of a new run, from the values that were inserted."""
     defaults = {
         "started_s": None, "ended_s": None, "progress": 0.0, "eta_s": None, "waiting": "", "spent_usd": 0.0,
         "attempts": 0, "worker": None, "fence": 0, "cancel": False, "error": "", "folder": "",
@@ -192,26 +192,17 @@ def page(
     kind: str | None = None,
 ) -> RunPage:
     """Runs, newest first, from behind the cursor `after`; quick however many there are."""
-    found, more = list_rows(connection, limit, after, user, status, kind)
+    found, more = list_rows(connection, limit, after, user=user, status=status, kind=kind)
     return RunPage(
         tuple(RunRow(**{**row, "document": {}, "cancel": bool(row["cancel"])}) for row in found), more
     )
 
 
 def list_rows(
-    connection: Connection,
-    limit: int = 50,
-    after: str | None = None,
-    user: str | None = None,
-    status: str | None = None,
-    kind: str | None = None,
+    connection: Connection, limit: int, after: str | None, /, **filters: str | None
 ) -> tuple[list[dict[str, Any]], str | None]:
     """The same as plain values, without documents, and the cursor of what follows."""
-    only = {
-        name: value
-        for name, value in (("user", user), ("status", status), ("kind", kind))
-        if value is not None
-    }
+    only = {name: value for name, value in filters.items() if value is not None}
     moment_s, last = cursor_of(after) if after is not None else (None, None)
     question = _listing(tuple(only), after is not None)
     found = question(connection, most=limit + 1, moment_s=moment_s, last=last, **only)
@@ -293,7 +284,7 @@ def _run(row: Mapping[Any, Any]) -> RunRow:
 
 
 def check_claim(connection: Connection, run_id: str, fence: int) -> None:
-    """Go on only if the run is still this worker's; nobody takes it until the transaction ends."""
+    """Raise StaleClaim unless the run is still this worker's; it stays so until the transaction ends."""
     question = sa.select(table.c.fence, table.c.status).where(table.c.id == run_id).with_for_update()
     row = connection.execute(question).first()
     if row is None or row.fence != fence or row.status != RUNNING:
@@ -312,7 +303,7 @@ def progress(
 
 
 def finish(connection: Connection, run_id: str, fence: int, status: str, error: str = "") -> None:
-    """The one outcome of a run."""
+    """Record the outcome of a run, once."""
     check_claim(connection, run_id, fence)
     end(connection, run_id, status, error)
 

@@ -131,7 +131,7 @@ class Store:
     # Life
 
     def close(self) -> None:
-        """Write what was asked for, then hang up."""
+        """Write what is pending, then close the connections."""
         if self._closed:
             return
         self._closed = True
@@ -158,7 +158,7 @@ class Store:
         line.close()
 
     def _gathered(self) -> Iterator[list[_PendingWrite]]:
-        """What has come since the last commit, all at once."""
+        """All changes that were submitted since the last commit."""
         while True:
             first = self._pending.get()
             if first is None:
@@ -253,7 +253,7 @@ class _WriterConnection:
 
 
 def _probe(connection: Connection) -> None:
-    """Write as much as a large document takes, and take it back."""
+    """Write as much as a large document takes, and roll it back."""
     here = about.c.name == "probe"
     connection.execute(about.delete().where(here))
     connection.execute(about.insert().values(name="probe", value="x" * _PROBE))

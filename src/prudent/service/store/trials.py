@@ -97,12 +97,6 @@ def of_run(connection: Connection, run: str, limit: int = 10_000) -> list[TrialR
     return [_trial(row) for row in _OF_RUN(connection, of=run, most=limit)]
 
 
-def ended(connection: Connection, run: str) -> frozenset[int]:
-    """The numbers of trials whose end is recorded."""
-    question = sa.select(table.c.number).where(table.c.run == run, table.c.status != RUNNING)
-    return frozenset(int(row.number) for row in connection.execute(question))
-
-
 def counts(connection: Connection) -> dict[str, int]:
     """How many trials there are in each status."""
     question = sa.select(table.c.status, sa.func.count()).group_by(table.c.status)

@@ -14,7 +14,7 @@ ALIVE, DRAINING, GONE = "alive", "draining", "gone"
 
 @dataclass(frozen=True)
 class WorkerRow:
-    """A process that works runs off."""
+    """A worker process, as its last heartbeat described it."""
 
     id: str
     host: str
@@ -36,7 +36,7 @@ def now_s(connection: Connection) -> float:
 
 
 def record_heartbeat(connection: Connection, worker: WorkerRow) -> None:
-    """It is alive."""
+    """Record that the worker is alive."""
     moment = now_s(connection)
     values = {"state": worker.state, "slots": worker.slots, "busy": worker.busy, "beat_s": moment}
     changed = connection.execute(table.update().where(table.c.id == worker.id).values(**values))
@@ -46,7 +46,7 @@ def record_heartbeat(connection: Connection, worker: WorkerRow) -> None:
 
 
 def leave(connection: Connection, worker_id: str) -> None:
-    """It has ended as it should."""
+    """Remove a worker that has ended in good order."""
     connection.execute(table.delete().where(table.c.id == worker_id))
 
 

@@ -47,14 +47,13 @@ def router(settings: Settings, store: Store, admission: Submissions) -> APIRoute
     """All paths below /v1."""
     api = APIRouter(prefix="/v1")
     _add_runs(api, settings, store, admission)
+    _add_run(api, settings, store)
     _add_results(api, settings, store)
     _add_models(api, store, ModelPredictor(settings.home / "cache"))
     return api
 
 
 def _add_runs(api: APIRouter, settings: Settings, store: Store, admission: Submissions) -> None:
-    feed = EventFeed(store, settings.followers, settings.followers_per_user)
-
     @api.post("/runs/{kind}", status_code=202, tags=["runs"], openapi_extra=_BODY)
     async def submit(
         kind: Kind,
@@ -87,8 +86,14 @@ def _add_runs(api: APIRouter, settings: Settings, store: Store, admission: Submi
         kind: Kind | None = None,
     ) -> dict[str, Any]:
         """Runs, newest first."""
-        found, more = await store.read_async(runs.list_rows, limit, after, user, status, kind)
+        found, more = await store.read_async(
+            runs.list_rows, limit, after, user=user, status=status, kind=kind
+        )
         return {"runs": [summary_json(run) for run in found], "next": more}
+
+
+def _add_run(api: APIRouter, settings: Settings, store: Store) -> None:
+    feed = EventFeed(store, settings.followers, settings.followers_per_user)
 
     @api.get("/runs/{run_id}", tags=["runs"])
     async def show(run_id: str, request: Request) -> dict[str, Any]:
@@ -259,16 +264,9 @@ def run_json(run: RunRow, user: User) -> dict[str, Any]:
 
 def model_json(found: StoredModel) -> dict[str, Any]:
     """A model in a list."""
+    names = ("id", "run", "user", "rank", "algorithm", "score", "metric", "value", "created_s")
     return {
-        "id": found.id,
-        "run": found.run,
-        "user": found.user,
-        "rank": found.rank,
-        "algorithm": found.algorithm,
-        "score": found.score,
-        "metric": found.metric,
-        "value": found.value,
-        "created_s": found.created_s,
+        **{name: getattr(found, name) for name in names},
         "url": f"/v1/models/{found.id}",
         "download": f"/v1/models/{found.id}/download",
         "predict": f"/v1/models/{found.id}/predict",

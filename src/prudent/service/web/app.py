@@ -101,7 +101,7 @@ def pages_router(settings: Settings, store: Store, admission: Submissions) -> AP
 
     @found.get(PLOTLY)
     async def plotly() -> FileResponse:
-        """Of all reports, which browsers take for strangers: it stands unchanged in the installed package."""
+        """Plotly for all reports, from the installed package; reports are sandboxed, hence cross-origin."""
         headers = {"cache-control": "public, max-age=86400", "cross-origin-resource-policy": "cross-origin"}
         return FileResponse(plotly_file(), media_type="text/javascript; charset=utf-8", headers=headers)
 

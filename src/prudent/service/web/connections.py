@@ -1,4 +1,4 @@
-"""Connections that nobody holds open for nothing.
+"""Deadlines for connections: a request must arrive within a time.
 
 uvicorn waits for ever for a request that has begun: whoever sends half of its headers, or goes on with a body
 after the answer, a byte now and then, keeps the connection. Here such a request has a deadline.

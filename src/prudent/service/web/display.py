@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from prudent.core.units import format_duration, format_money
+from prudent.core.units import format_duration
+from prudent.reports.drawing import best_so_far, round_scale
+from prudent.reports.formatting import UNKNOWN, amount, value
 
 STATES = {
     "queued": "Waiting",
@@ -34,39 +36,27 @@ FRONTS = {
 KINDS = {"train": "Train", "tune": "Tune", "schedule": "Schedule"}
 
 
-def money(usd: float | None) -> str:
-    """
-    >>> money(None), money(0.5)
-    ('—', '$0.50')
-    """
-    return "—" if usd is None else format_money(usd)
-
-
 def length(seconds: float | None) -> str:
     """A duration for people, without fractions that change while one looks.
 
     >>> length(None), length(0.4), length(12.7), length(3700)
-    ('—', '< 1 s', '12 s', '1 h 02 min')
+    ('–', '< 1 s', '12 s', '1 h 02 min')
     """
     if seconds is None:
-        return "—"
+        return UNKNOWN
     if seconds < 1:
         return "< 1 s"
     return f"{int(seconds)} s" if seconds < 59.5 else format_duration(seconds)
-
-
-def exact(seconds: float | None) -> str:
-    return "—" if seconds is None else format_duration(seconds)
 
 
 def ago(moment_s: float | None, now_s: float | None = None) -> str:
     """How long ago, roughly.
 
     >>> ago(100.0, 130.0), ago(0.0, 7300.0), ago(0.0, 1.0), ago(None)
-    ('30 s ago', '2 h ago', 'just now', '—')
+    ('30 s ago', '2 h ago', 'just now', '–')
     """
     if moment_s is None:
-        return "—"
+        return UNKNOWN
     past_s = max((time.time() if now_s is None else now_s) - moment_s, 0.0)
     for size_s, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
         if past_s >= size_s:
@@ -85,32 +75,19 @@ def stamp(moment_s: float | None) -> str:
     return datetime.fromtimestamp(moment_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def number(value: Any) -> str:
-    """A measured value, short.
-
-    >>> number(0.123456), number(12), number(None), number(True), number("m5.large"), number(1e-7)
-    ('0.1235', '12', '—', 'yes', 'm5.large', '1e-07')
-    """
-    if value is None:
-        return "—"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def measured(value: float | None, name: str) -> str:
+def measured(number: float | None, name: str) -> str:
     """A value with the unit that its name tells, in as many digits as its neighbours in a column.
 
     >>> measured(3.51, "rmse"), measured(0.0204, "cost_usd"), measured(95.0, "time_s"), measured(None, "rmse")
-    ('3.510', '$0.0204', '1 min 35 s', '—')
+    ('3.510', '$0.0204', '1 min 35 s', '–')
     """
-    if value is None:
-        return "—"
-    if name.endswith("_s") or name == "makespan":
-        return format_duration(value)
+    if number is None or name.endswith("_s"):
+        return amount(name, number)
+    if name == "makespan":
+        return amount("makespan_s", number)
     if name.endswith("_usd"):
-        return column_money(value)
-    return f"{value:#.4g}".rstrip(".")
+        return column_money(number)
+    return f"{number:#.4g}".rstrip(".")
 
 
 def column_money(usd: float | None) -> str:
@@ -119,7 +96,7 @@ def column_money(usd: float | None) -> str:
     >>> column_money(0.0133), column_money(0.013), column_money(12.5)
     ('$0.0133', '$0.0130', '$12.5000')
     """
-    return "—" if usd is None else f"${usd:,.4f}"
+    return UNKNOWN if usd is None else f"${usd:,.4f}"
 
 
 def rough_money(usd: float | None) -> str:
@@ -129,7 +106,7 @@ def rough_money(usd: float | None) -> str:
     ('$0.39', '< $0.01', '$0.00')
     """
     if usd is None:
-        return "—"
+        return UNKNOWN
     return "< $0.01" if 0 < usd < 0.005 else f"${usd:,.2f}"
 
 
@@ -139,7 +116,7 @@ def settings_text(configuration: Mapping[str, Any]) -> str:
     'depth 4, rate 0.05'
     """
     parts = (
-        number(value) if name == "why" else f"{name} {number(value)}" for name, value in configuration.items()
+        value(said) if name == "why" else f"{name} {value(said)}" for name, said in configuration.items()
     )
     return ", ".join(parts)
 
@@ -152,7 +129,15 @@ def percent(share: float) -> str:
     return f"{share * 100:.0f} %"
 
 
-_HIGH = 100.0
+@dataclass(frozen=True)
+class Drawing:
+    """Shapes in a frame, and the labels of its axes."""
+
+    svg: str
+    ticks: tuple[float, ...]
+    """The values at the frame's lines, the highest first."""
+    first: str
+    last: str
 
 
 @dataclass(frozen=True)
@@ -166,55 +151,50 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class BestSoFarCurve:
-    """The best value so far, with every trial as a dot."""
-
-    svg: str
-    low: float
-    high: float
-    first: float
-    last: float
-
-
-@dataclass(frozen=True)
 class TimelineBar:
-    """A piece of a lane, from `start` to `end`."""
+    """A piece of a lane, from `start` to `end`, in the colour of its program."""
 
     start: float
     end: float
     title: str
-    group: int = 0
+    colour: int = 0
 
 
-def curve(points: Sequence[CurvePoint], larger_is_better: bool) -> BestSoFarCurve | None:
-    """The best so far as a line of steps; None without a point to draw."""
+def curve(points: Sequence[CurvePoint], larger_is_better: bool) -> Drawing | None:
+    """The best so far as a line of steps, and every trial as a dot; None without a point to draw."""
     if not points:
         return None
-    low, high = _room([point.y for point in points])
-    last = max(points[-1].x, points[0].x + 1)
-    first = points[0].x
+    ticks = round_scale([point.y for point in points])
+    first, last = points[0].x, max(points[-1].x, points[0].x + 1)
 
-    def at(x: float, y: float) -> tuple[float, float]:
-        share = (x - first) / (last - first)
-        return round(2 + 96 * share, 3), round(_HIGH - (y - low) / (high - low) * _HIGH, 3)
+    def across(x: float) -> float:
+        return round(2 + 96 * (x - first) / (last - first), 3)
 
-    line, best = "", None
-    for point in points:
-        if not point.good:
-            continue
-        if best is None:
-            line, best = f"M{at(point.x, point.y)[0]} {at(point.x, point.y)[1]}", point.y
-        elif (point.y > best) if larger_is_better else (point.y < best):
-            best = point.y
-            line += f"H{at(point.x, best)[0]}V{at(point.x, best)[1]}"
-    if line:
-        line += "H98"
-    dots = "".join(_dot(*at(point.x, point.y), point) for point in points)
-    grid = "".join(f'<path class="grid" d="M0 {y}H100"/>' for y in (0, 50, 100))
-    best_line = f'<path class="best" d="{line}"/>' if line else ""
+    def down(y: float) -> float:
+        return round(100 * (ticks[-1] - y) / (ticks[-1] - ticks[0]), 3)
+
+    path = best_so_far([(point.x, point.y) for point in points if point.good], larger_is_better)
+    line = "".join(f"H{across(x)}V{down(y)}" for x, y in path[1:])
+    best = f'<path class="best" d="M{across(path[0][0])} {down(path[0][1])}{line}H98"/>' if path else ""
+    dots = "".join(_dot(across(point.x), down(point.y), point) for point in points)
     about = 'role="img" aria-label="The best value so far, by trial"'
-    svg = _svg("curve", f"0 0 100 {_HIGH:g}", about, f"{grid}{best_line}{dots}")
-    return BestSoFarCurve(svg, low, high, first, last)
+    svg = _svg("curve", "0 0 100 100", about, f"{_grid(ticks)}{best}{dots}")
+    return Drawing(svg, tuple(reversed(ticks)), f"trial {points[0].x:.0f}", f"{points[-1].x:.0f}")
+
+
+def columns(bars: Sequence[tuple[str, float, str]]) -> Drawing:
+    """One column for each (name, height, title)."""
+    ticks = round_scale([0.0, *(height for _, height, _ in bars)])
+    wide = 100 / len(bars)
+    parts = []
+    for place, (_, height, title) in enumerate(bars):
+        tall = 100 * height / ticks[-1]
+        x, room = (place + 0.12) * wide, wide * 0.76
+        shape = f'x="{x:.2f}" y="{100 - tall:.2f}" width="{room:.2f}" height="{tall:.2f}"'
+        parts.append(f'<rect class="column" {shape}><title>{escape(title)}</title></rect>')
+    about = 'role="img" aria-label="Money per day"'
+    svg = _svg("columns", "0 0 100 100", about, _grid(ticks) + "".join(parts))
+    return Drawing(svg, tuple(reversed(ticks)), bars[0][0], bars[-1][0])
 
 
 def lane(bars: Sequence[TimelineBar], whole: float) -> str:
@@ -223,52 +203,29 @@ def lane(bars: Sequence[TimelineBar], whole: float) -> str:
     for bar in bars:
         x, width = 1000 * bar.start / whole, max(1000 * (bar.end - bar.start) / whole, 1.0)
         title = f"<title>{escape(bar.title)}</title>"
-        parts.append(
-            f'<rect class="g{bar.group % 6}" x="{x:.2f}" y="0" width="{width:.2f}" height="10">{title}</rect>'
-        )
+        shape = f'x="{x:.2f}" y="0" width="{width:.2f}" height="10"'
+        parts.append(f'<rect class="p{bar.colour}" {shape}>{title}</rect>')
     return _svg("lane", "0 0 1000 10", 'aria-hidden="true"', "".join(parts))
 
 
 def meter(share: float, over: bool = False) -> str:
     """How much of something is used; a bar that never grows beyond its frame."""
-    width = min(max(share, 0.0), 1.0) * 100
+    width = min(max(0.0, share), 1.0) * 100
     kind = "meter over" if over else "meter"
     used = f'<rect class="used" width="{width:.2f}%" height="100%"/>'
     return f'<svg class="{kind}" aria-hidden="true">{used}</svg>'
-
-
-def columns(values: Sequence[tuple[str, float]], limit: float | None = None) -> str:
-    """One column for each value, the tallest as high as the frame; a line for the limit."""
-    most = max([value for _, value in values] + ([limit] if limit else []), default=0.0) or 1.0
-    wide = 100 / max(len(values), 1)
-    parts = []
-    for place, (title, value) in enumerate(values):
-        tall = _HIGH * value / most
-        x, room = (place + 0.12) * wide, wide * 0.76
-        shape = f'x="{x:.2f}" y="{_HIGH - tall:.2f}" width="{room:.2f}" height="{tall:.2f}"'
-        parts.append(f'<rect class="column" {shape}><title>{escape(title)}</title></rect>')
-    if limit:
-        y = _HIGH - _HIGH * limit / most
-        parts.append(f'<path class="limit" d="M0 {y:.2f}H100"/>')
-    return _svg("columns", "0 0 100 100", 'role="img" aria-label="Money per day"', "".join(parts))
 
 
 def _svg(kind: str, box: str, about: str, shapes: str) -> str:
     return f'<svg class="{kind}" viewBox="{box}" preserveAspectRatio="none" {about}>{shapes}</svg>'
 
 
+def _grid(ticks: Sequence[float]) -> str:
+    gap = 100 / (len(ticks) - 1)
+    return "".join(f'<path class="grid" d="M0 {rank * gap:.2f}H100"/>' for rank in range(len(ticks)))
+
+
 def _dot(x: float, y: float, point: CurvePoint) -> str:
     """A line without length and round ends: a dot that stays round however the drawing is stretched."""
     kind = "dot" if point.good else "dot poor"
     return f'<path class="{kind}" d="M{x} {y}h.001"><title>{escape(point.title)}</title></path>'
-
-
-def _room(values: Sequence[float]) -> tuple[float, float]:
-    """A range with some air; a few runaways must not flatten the rest."""
-    ordered = sorted(values)
-    low, high = ordered[0], ordered[-1]
-    if high <= low:
-        air = abs(low) * 0.1 or 1.0
-        return low - air, high + air
-    air = (high - low) * 0.08
-    return (0.0 if low >= 0 and low - air < 0 else low - air), high + air

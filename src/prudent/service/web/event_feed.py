@@ -81,7 +81,7 @@ class EventFeed:
         self._followers += Counter()  # forgets those who have none
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[str]:
-        """Events after a number, until the run has ended and all was said."""
+        """Events after a number, until the run has ended and its last event was sent."""
         yield "retry: 2000\n\n"
         followed = self._join(run_id)
         said_s = time.monotonic()
@@ -134,7 +134,7 @@ class EventFeed:
             del self._runs[run_id]
 
     async def _poll(self) -> None:
-        """Look for all as long as anybody follows."""
+        """Ask the database for all followed runs, as long as anybody follows one."""
         while self._runs:
             known = {run_id: followed.last for run_id, followed in self._runs.items()}
             try:

@@ -1,4 +1,4 @@
-"""Forms for requests: which fields there are, the document they say, and at which field an error belongs."""
+"""Forms for requests: their fields, the document of a filled form, and the field of each error."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def algorithms() -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def document_of(kind: str, said: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The request that a filled form says; what is left empty is left out."""
+    """The request document of a filled form; empty fields are left out."""
     first = {name: values[0].strip() for name, values in said.items() if values and values[0].strip()}
     if kind == "train":
         return _train_document(first, said)

@@ -1,4 +1,4 @@
-"""Figures for Prometheus: of this process what it answered, of the database how things stand."""
+"""Figures for Prometheus: what this process answered, and how many runs and trials are in each state."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class MetricsMiddleware:
 
 
 def database_gauges(connection: Connection) -> list[str]:
-    """How things stand, of the database."""
+    """Runs, trials, workers and money, read from the database."""
     alive = workers.all_(connection)
     by_status = {f'status="{status}"': count for status, count in runs.counts(connection).items()}
     tried = {f'status="{status}"': count for status, count in sorted(trials.counts(connection).items())}

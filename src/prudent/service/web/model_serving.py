@@ -83,7 +83,7 @@ class ModelPredictor:
 
 
 def _check_finite(found: Any) -> None:
-    """JSON has no word for what is not a number, and nobody can use it."""
+    """Refuse answers with NaN or infinity: JSON has no such numbers."""
     if found.dtype.kind != "f":
         return
     odd = np.flatnonzero(~np.isfinite(found).reshape(len(found), -1).all(axis=1))

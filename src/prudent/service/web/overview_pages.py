@@ -24,6 +24,7 @@ from prudent.service.store.charges import ChargeTotal
 from prudent.service.store.users import ADMIN, User
 from prudent.service.store.workers import WorkerRow
 from prudent.service.web import display
+from prudent.service.web.display import Drawing
 from prudent.service.web.page_context import PageContext
 from prudent.service.web.timed_cache import TimedCache
 
@@ -163,10 +164,8 @@ class SpendingOverview:
 
     today_usd: float
     days_usd: float
-    first_day: str
-    last_day: str
     most_usd: float
-    chart: str
+    chart: Drawing
     users: tuple[SpendingShare, ...]
     kinds: tuple[SpendingShare, ...]
     days: tuple[tuple[str, float, int], ...]
@@ -192,12 +191,10 @@ def spending_overview(
         per_day[entry.day] += entry.usd
         runs_of_day[entry.day] += entry.runs
     limits = {user.name: user.daily_usd for user in (*known, *of_file(settings.tokens))}
-    values = [(f"{day}: ${per_day[day]:,.2f}", per_day[day]) for day in days]
+    values = [(day, per_day[day], f"{day}: ${per_day[day]:,.2f}") for day in days]
     return SpendingOverview(
         today_usd=per_day[days[-1]],
         days_usd=sum(per_day.values()),
-        first_day=days[0],
-        last_day=days[-1],
         most_usd=max(per_day.values(), default=0.0),
         chart=display.columns(values),
         users=_shares(sums, "user", days[-1], limits),

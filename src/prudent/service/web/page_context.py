@@ -12,6 +12,8 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
 
 from prudent._version import __version__
+from prudent.reports import formatting
+from prudent.reports.drawing import palette_css
 from prudent.service.security.authentication import user_of
 from prudent.service.settings import Settings
 from prudent.service.store.store import Store
@@ -27,7 +29,7 @@ _NAV = (("/runs", "Runs"), ("/models", "Models"), ("/machines", "Machines"), ("/
 
 @dataclass(frozen=True)
 class PageContext:
-    """From which pages are made."""
+    """What every page is rendered with: settings, store, and the way to submit requests."""
 
     settings: Settings
     store: Store
@@ -71,11 +73,12 @@ def asset(name: str) -> str:
 @cache
 def _files() -> dict[str, bytes]:
     folder = files("prudent.service.web") / "static"
-    return {
+    found = {
         each.name: each.read_bytes()
         for each in folder.iterdir()
         if each.name.endswith((".css", ".js", ".svg"))
     }
+    return {**found, "app.css": palette_css(switched=True).encode() + found["app.css"]}
 
 
 @cache
@@ -90,12 +93,9 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     for name in (
-        "money",
         "length",
-        "exact",
         "ago",
         "stamp",
-        "number",
         "settings_text",
         "percent",
         "measured",
@@ -103,6 +103,10 @@ def templates() -> Environment:
         "rough_money",
     ):
         found.filters[name] = getattr(display, name)
+    found.filters |= {
+        "amount": lambda number, measure: formatting.amount(measure, number),
+        "value": formatting.value,
+    }
     found.globals.update(states=display.STATES, kinds=display.KINDS, fronts=display.FRONTS)
     return found
 

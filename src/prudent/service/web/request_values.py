@@ -1,4 +1,4 @@
-"""Names that come in addresses: which can be ids, and which the database can be asked for."""
+"""Values that come in URLs and small forms, checked before the database is asked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_id(text: str) -> bool:
 
 
 def filter_value(text: str | None) -> str | None:
-    """A filter of a page; what nothing can be called is not a filter.
+    """The value of a filter, or None if no user or run can have such a name.
 
     >>> filter_value("ada"), filter_value(""), filter_value("a" * 200), filter_value("a\\0")
     ('ada', None, None, None)
@@ -33,7 +33,7 @@ _LARGEST = 1 << 16
 
 
 async def form_fields(request: Request) -> dict[str, list[str]]:
-    """Names and values of a form that is no request document; to decode a large one, others would wait."""
+    """The fields of a small form; a large one is refused, since decoding it would keep others waiting."""
     body = await request.body()
     if len(body) > _LARGEST:
         raise refusal(f"The form has more than {_LARGEST} bytes; send less.", status=413)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from sqlalchemy import Connection
 
 from prudent.core.errors import BadInput
+from prudent.reports.drawing import program_colours
 from prudent.service.security.authentication import user_of
 from prudent.service.settings import Settings
 from prudent.service.store import charges, claims, models, runs, trials, workers
@@ -24,7 +26,7 @@ from prudent.service.store.runs import RunRow
 from prudent.service.store.trials import TrialRow
 from prudent.service.web import display
 from prudent.service.web.api import document_for
-from prudent.service.web.display import KINDS, STATES, BestSoFarCurve, CurvePoint, TimelineBar
+from prudent.service.web.display import CurvePoint, Drawing, TimelineBar
 from prudent.service.web.page_context import PageContext
 from prudent.service.web.request_values import filter_value, is_id
 from prudent.service.web.timed_cache import TimedCache
@@ -101,8 +103,6 @@ async def _listing(context: PageContext, tally: Tally, request: Request) -> dict
         "said": said,
         "link": link,
         "live": "/runs/live?" + urlencode({name: value for name, value in said.items() if value}),
-        "state_words": STATES,
-        "kind_words": KINDS,
     }
 
 
@@ -148,7 +148,6 @@ class LeaderboardRow:
     value: float | None
     cost_usd: float | None
     time_s: float | None
-    trial: int
     model: str = ""
 
 
@@ -169,7 +168,7 @@ class RunView:
     trials: tuple[TrialRow, ...]
     rows: tuple[LeaderboardRow, ...]
     measure: str
-    curve: BestSoFarCurve | None
+    curve: Drawing | None
     charges: tuple[Charge, ...]
     models: tuple[StoredModel, ...]
     result: Mapping[str, Any] = field(default_factory=dict)
@@ -262,7 +261,6 @@ def _rows(
             _value(trial),
             trial.cost_usd,
             trial.time_s,
-            trial.number,
             by_rank.get(place, "") if run.kind == "train" else "",
         )
         for place, trial in enumerate(done[:_SHOWN], start=1)
@@ -306,15 +304,16 @@ def _lanes(result: Mapping[str, Any]) -> tuple[TimelineLane, ...]:
     whole = float(result.get("makespan_s") or 0.0)
     if not isinstance(assignments, Mapping) or whole <= 0:
         return ()
-    bars: dict[str, list[TimelineBar]] = {}
-    groups: dict[str, int] = {}
+    work: dict[str, float] = defaultdict(float)
+    for name, place in assignments.items():
+        work[_family(str(name))] += float(place["finish_s"]) - float(place["start_s"])
+    colours = program_colours(work)
+    bars: dict[str, list[TimelineBar]] = defaultdict(list)
     for name, place in assignments.items():
         lane = str(place["vm"]) + (f" · {place['slot'] + 1}" if place.get("slot") else "")
         start, end = float(place["start_s"]), float(place["finish_s"])
-        group = groups.setdefault(_family(str(name)), len(groups))
-        bars.setdefault(lane, []).append(
-            TimelineBar(start, end, f"{name}: {start:.1f} s to {end:.1f} s", group)
-        )
+        title = f"{name}: {start:.1f} s to {end:.1f} s"
+        bars[lane].append(TimelineBar(start, end, title, colours[_family(str(name))]))
     lanes = [
         TimelineLane(
             name,

@@ -66,14 +66,14 @@ class Submission:
 
     @property
     def is_large(self) -> bool:
-        """Whether others would notice that it is read."""
+        """Whether checking it takes so long that other requests would be delayed."""
         if self.form:
             return len(self.form) > _LARGE_FORM
         is_yaml = self.fields is not None and forms.RAW in self.fields
         return self.size > (_LARGE_YAML if is_yaml else LARGE)
 
     def decoded(self) -> Submission:
-        """The same with the fields of its form."""
+        """The submission with its form decoded into fields."""
         if not self.form:
             return self
         fields = forms.decoded(self.form)
@@ -92,7 +92,7 @@ class Submission:
 
 
 class DocumentChecker:
-    """The process, started when it is first needed; documents wait for it in a thread of their own."""
+    """Has a process check large documents, one after the other; it is started when first needed."""
 
     def __init__(self, memory_mb: float = MEMORY_MB, longest_s: float = LONGEST_S) -> None:
         self._memory_mb, self._longest_s = memory_mb, longest_s
@@ -223,7 +223,7 @@ def without_document(new: NewRun) -> NewRun:
 
 
 class Submissions:
-    """One for REST and forms together, so that their limits are the same."""
+    """Takes submissions from REST and forms together, so that their limits are shared."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self._settings, self._store = settings, store

@@ -1,4 +1,4 @@
-"""Answers to slow questions, kept for a moment: many look, and runs are many."""
+"""A cache for slow queries that many pages ask at the same time."""
 
 from __future__ import annotations
 

@@ -8,12 +8,12 @@ import os
 import shutil
 import stat
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from prudent.core.errors import BadInput, RunFailed
+from prudent.core.errors import BadInput, PrudentError, RunFailed
 from prudent.reports.page import without_plotly
 
 RESULT, REPORT, MODELS, LOG, PLAN = "result.json", "report.html", "models", "log.txt", "plan.json"
@@ -22,6 +22,15 @@ PLOTLY = "/static/plotly.js"
 _KEPT = (RESULT, REPORT, PLAN)
 _ABSENT = ("404", "NoSuchKey", "NotFound")
 _AT_ONCE = 1000
+
+
+def write_report(folder: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` make the report of a run; one that cannot be written must not cost the answer."""
+    path = folder / REPORT
+    try:
+        write(path)
+    except (OSError, PrudentError):
+        path.unlink(missing_ok=True)
 
 
 def store_results(artifacts: str | None, run_id: str, folder: Path) -> str:
@@ -62,7 +71,7 @@ def _load_plotly_from_service(report: Path) -> None:
 
 
 def local(place: str, name: str, cache: Path) -> Path | None:
-    """A file of a kept place, as a file here; None if it is not there. `name` is ours, never a request's."""
+    """A local copy of a kept file; None if there is none. `name` is one of ours, never a request's."""
     if not place.startswith("s3://"):
         path = Path(place) / name
         return path if is_plain(path) else None
@@ -117,7 +126,7 @@ def remove(artifacts: str | None, run_id: str, folder: Path, cache: Path) -> Non
 
 
 def check(artifacts: str | None) -> None:
-    """Say at once what would let every run end in vain."""
+    """Raise at the start of the service if there is no such place for results, or no package for it."""
     if artifacts is None or "://" not in artifacts:
         return
     scheme, _, rest = artifacts.partition("://")
@@ -181,7 +190,7 @@ JOURNAL, LOGS = "journal.jsonl", "logs"
 
 
 def write_result(folder: Path, result: Mapping[str, Any]) -> None:
-    """What came out, as JSON; numbers that JSON does not have become null."""
+    """Write the result as JSON; numbers that JSON does not have become null."""
     text = json.dumps(_plain(dict(result)), ensure_ascii=False, allow_nan=False, default=_number)
     part = folder / f".{RESULT}.{os.getpid()}"
     part.write_text(text, encoding="utf-8")

@@ -82,7 +82,7 @@ class ProcessOptions:
 
 
 def over_memory(most_mb: float, setting: str = "memory_mb") -> str:
-    """Why a run failed that needs more."""
+    """The error of a run that needs more memory."""
     return (
         f"It needs more than the {most_mb:,.0f} MB of memory that a run may use here; use less data or "
         f"parallelism 1, or let the operator raise {setting}."
@@ -90,7 +90,7 @@ def over_memory(most_mb: float, setting: str = "memory_mb") -> str:
 
 
 def over_processes(most: float) -> str:
-    """Why a run was ended that has more."""
+    """The error of a run that has more processes."""
     return (
         f"It has more than the {most:,.0f} processes that a run may have here; start fewer, or let the "
         "operator raise command_processes."
@@ -227,7 +227,7 @@ class ChildProcess:
                 self._leave()
 
     def _leave(self) -> NoReturn:
-        """StopOrder the work, which ends what it started, then the process."""
+        """Interrupt the work, which ends what it started, then end the process."""
         if self._busy and threading.current_thread() is not threading.main_thread():
             os.kill(os.getpid(), signal.SIGTERM)
             until_s = time.monotonic() + _LEAVE_S
@@ -243,7 +243,7 @@ class ChildProcess:
 
 
 def redact_message(said: ProcessMessage, redaction: Redaction) -> ProcessMessage:
-    """What is told of a run is for all who may see it, so secrets of its document are left out of texts."""
+    """Remove secrets of the run's document from a message: other users may see it."""
     if isinstance(said, FailedMessage):
         return replace(said, error=redaction.text(said.error))
     if isinstance(said, PostponedMessage):

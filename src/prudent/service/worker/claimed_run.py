@@ -136,7 +136,7 @@ class ClaimedRun:
                 return StepOutcome(tuple(new))
 
     def export(self, batch: StepOutcome) -> str:
-        """Results to where they are kept; the models become known."""
+        """Copy results to where they are kept, and register the models."""
         folder = self.settings.folder_of(self.run.id)
         place = self._kept(folder)
         now_s = time.time()
@@ -164,7 +164,7 @@ class ClaimedRun:
         return place
 
     def finish(self, batch: StepOutcome) -> str:
-        """The one outcome."""
+        """Record the outcome of the run, unless the store has it already."""
         self._charge_machines()
         self._tell_spending()
         if not batch.recorded:
@@ -174,7 +174,7 @@ class ClaimedRun:
         return batch.outcome
 
     def close(self) -> None:
-        """Nothing of the run is left here."""
+        """End the run's process and forget the run."""
         self._drop()
         if not self._left:
             self.leave(self.run.id)
@@ -201,7 +201,7 @@ class ClaimedRun:
                 self._wait_for_room(error)
 
     def _kept(self, folder: Path) -> str:
-        """Where the results are kept; while the disk is full, wait for room."""
+        """Store the results and return their place; while the disk is full, wait for room."""
         while True:
             try:
                 return artifacts.store_results(self.settings.artifacts, self.run.id, folder)
@@ -238,7 +238,7 @@ class ClaimedRun:
         return self._process
 
     def _gather(self, process: WorkProcess) -> list[ProcessMessage]:
-        """What is said in a moment, together; heeds orders to stop."""
+        """Receive messages until there is a pause, and pass on orders to stop."""
         process.check_limits()  # first: what was said and paid for is not lost with a run that is ended here
         said: list[ProcessMessage] = []
         until_s = None
@@ -291,7 +291,7 @@ class ClaimedRun:
 
     @property
     def _is_doubtful(self) -> bool:
-        """Whether a full disk is the run's own affair, and counts as an attempt.
+        """Whether a full disk may be the run's own fault, and counts as an attempt.
 
         In the sandbox a command may have filled the /tmp that it has for itself, or the word is forged.
         """
@@ -344,7 +344,7 @@ class ClaimedRun:
         return machines.may_have_machines(self.run.kind, self.run.document, self.settings.where)
 
     def _tell_spending(self) -> None:
-        """To the book of this computer, beside those of other commands."""
+        """Add what the run has cost to the spending log of this computer."""
         run = self.store.read(runs.get, self.run.id)
         if run is not None and run.spent_usd > 0:
             try:

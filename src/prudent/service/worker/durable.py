@@ -1,9 +1,4 @@
-"""A run as a durable workflow: what a step came to is recorded, and a worker that takes over skips it.
-
-Steps: trials, once for every batch of trials that ended; export; end; notify. The trials themselves are in
-the store before their step is recorded, under their numbers, so that a crash in between records them once all
-the same. What must happen each time a worker takes the run up (see `ClaimedRun.prepare`) is no step.
-"""
+"""DBOS, the engine of durable workflows: how a worker starts it, and the queues of those who take over."""
 
 from __future__ import annotations
 
@@ -13,105 +8,12 @@ import sqlite3
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from typing import Any, Protocol
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 from sqlalchemy.pool import NullPool
 
-from prudent.core.errors import RunFailed
-from prudent.service.logs import log_run
-from prudent.service.notify.notifier import announce
 from prudent.service.settings import Settings
-from prudent.service.store.disk import is_full
-from prudent.service.store.runs import FAILED, StaleClaim
-from prudent.service.worker.claimed_run import ClaimedRun, StepOutcome
-
-_log = logging.getLogger("prudent.worker")
-
-
-class ClaimedRuns(Protocol):
-    """Where the workflow finds the run that its worker has claimed."""
-
-    def claimed_run(self, run_id: str) -> ClaimedRun | None: ...
-
-
-_claimed_runs: ClaimedRuns | None = None
-
-
-def serve(claimed_runs: ClaimedRuns) -> None:
-    """Let the workflows of this process find their runs here."""
-    global _claimed_runs  # noqa: PLW0603 - DBOS calls functions, and one process is one worker
-    _claimed_runs = claimed_runs
-
-
-def _claimed_run(run_id: str) -> ClaimedRun:
-    found = _claimed_runs.claimed_run(run_id) if _claimed_runs is not None else None
-    if found is None:
-        raise StaleClaim(f"Run {run_id} is not this worker's; whoever has it goes on.")
-    return found
-
-
-@DBOS.workflow(name="run")
-def perform_run(run_id: str) -> str:
-    """Do a run to its end."""
-    run = _claimed_run(run_id)
-    with log_run(run_id):
-        try:
-            run.prepare()
-            while not (batch := StepOutcome(**_trials(run_id))).outcome:
-                pass
-            if not batch.recorded:
-                batch = _exported(run_id, batch)
-            outcome = _end(run_id, asdict(batch))
-            _notify(run_id, batch.exhausted)
-            _log.info("Run %s %s", run_id, outcome)
-            return outcome
-        except StaleClaim as error:
-            _log.warning("%s", error)
-            raise
-        except Exception as error:
-            if not is_full(error):
-                raise
-            run.postpone("The disk is full; it goes on when there is room.")
-        finally:
-            run.close()
-
-
-def _exported(run_id: str, batch: StepOutcome) -> StepOutcome:
-    """Results that cannot be kept are none: the run failed, and its end says why."""
-    why = _export(run_id, asdict(batch))
-    return replace(batch, outcome=FAILED, error=why) if why else batch
-
-
-@DBOS.step(name="trials")
-def _trials(run_id: str) -> dict[str, Any]:
-    return asdict(_claimed_run(run_id).next())
-
-
-@DBOS.step(name="export")
-def _export(run_id: str, batch: dict[str, Any]) -> str:
-    """Why results could not be kept, or nothing; what is recorded of a step is plain JSON."""
-    try:
-        _claimed_run(run_id).export(StepOutcome(**batch))
-    except RunFailed as error:
-        if isinstance(error, StaleClaim):
-            raise
-        return str(error)
-    return ""
-
-
-@DBOS.step(name="end")
-def _end(run_id: str, batch: dict[str, Any]) -> str:
-    return _claimed_run(run_id).finish(StepOutcome(**batch))
-
-
-@DBOS.step(name="notify")
-def _notify(run_id: str, exhausted: str) -> int:
-    run = _claimed_run(run_id)
-    return announce(run.store, run.settings, run_id, exhausted)
-
 
 APPLICATION = "prudent"
 VERSION = "prudent-1"
@@ -169,7 +71,7 @@ def orphaned_queues(living: Collection[str]) -> set[str]:
 
 @contextmanager
 def _launch_lock(settings: Settings) -> Iterator[None]:
-    """Nobody else launches meanwhile."""
+    """Hold the lock under which only one worker at a time starts DBOS."""
     url = settings.engine_database
     if url.startswith("sqlite:///"):
         path = url.removeprefix("sqlite:///")

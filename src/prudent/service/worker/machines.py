@@ -54,7 +54,7 @@ class MachineCost:
 
 
 def check(where: str | None, home: Path) -> None:
-    """Say at once what would fail every run that wants machines."""
+    """Raise at the start of the service what would fail every run that rents machines."""
     if where is None:
         return
     if find_spec("pyspark") is None:
@@ -154,7 +154,7 @@ def end_in_sandbox(sandbox: Sandbox, folder: Path, abandoned: bool = True) -> bo
 
 
 def reap_sandboxed(sandbox: Sandbox | None, runs: Path) -> None:
-    """A round of the reaper for the runs whose leases have been left; nothing it meets ends the service."""
+    """Run the reaper for runs with unreleased leases; its errors are logged and do not end the service."""
     if sandbox is None:
         return
     found = list(_left(runs))

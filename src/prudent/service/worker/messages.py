@@ -155,13 +155,13 @@ class MalformedMessage(RunFailed):
 
 
 def encode_message(said: ProcessMessage) -> bytes:
-    """A message for the line, as JSON: commands may get hold of it, and a pickle would run what they want."""
+    """Encode a message as JSON, not as a pickle: commands could forge one and have their code run."""
     document = {"kind": type(said).__name__, "said": vars(said)}
     return json.dumps(document, ensure_ascii=False, default=_plain).encode("utf-8", "replace")
 
 
 def decode_message(data: bytes) -> ProcessMessage:
-    """The message of a line.
+    """The message that was encoded.
 
     >>> model = ExportedModel(1, "k-means", 0.5, "silhouette", 0.5, "1-k-means")
     >>> decode_message(encode_message(DoneMessage((model,)))).models[0].rank
@@ -181,7 +181,7 @@ def decode_message(data: bytes) -> ProcessMessage:
 
 
 def _plain(value: Any) -> Any:
-    """Models and other mappings as objects, scalars of numpy as numbers."""
+    """Values that JSON does not know: models and mappings as objects, numpy scalars as numbers."""
     if isinstance(value, ExportedModel):
         return vars(value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What a process says about its run, put into the store: each thing once, and only while the run is ours."""
+"""Store what a work process says about its run: each thing once, and only while the claim holds."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from prudent.service.worker.messages import (
     TrialEndMessage,
     TrialStartMessage,
 )
+
+_TOLD = ("number", "label", "status", "score", "cost_usd", "time_s", "spent_usd")
 
 
 def record_messages(connection: Connection, run: RunRow, said: Sequence[ProcessMessage]) -> list[int]:
@@ -67,15 +69,6 @@ def _ended(connection: Connection, run: RunRow, message: TrialEndMessage) -> boo
         label = f"trial {message.number}"
         price = message.usd_per_h, message.price_date
         charges.record(connection, Charge(run.id, label, run.user, run.kind, message.spent_usd, *price))
-    told = {
-        "number": message.number,
-        "label": message.label,
-        "status": message.status,
-        "score": message.score,
-        "cost_usd": message.cost_usd,
-        "time_s": message.time_s,
-        "spent_usd": message.spent_usd,
-        "why": message.details.get("why", ""),
-    }
-    events.append(connection, run.id, "trial", told)
+    told = {name: getattr(message, name) for name in _TOLD}
+    events.append(connection, run.id, "trial", {**told, "why": message.details.get("why", "")})
     return True

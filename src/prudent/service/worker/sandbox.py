@@ -71,7 +71,7 @@ class ProcessLimits:
     file_mb: float
 
     def apply(self) -> None:
-        """To this process, and all that it starts."""
+        """Apply the limits to this process and all that it starts."""
         for kind, most in (
             (resource.RLIMIT_DATA, self.memory_mb * (1 << 20)),
             (resource.RLIMIT_AS, 4 * self.memory_mb * (1 << 20)),  # much is reserved that is never used
@@ -102,7 +102,7 @@ class Sandbox:
     """Variables that the operator passes to commands."""
 
     def prepare(self, folder: Path) -> None:
-        """Make the run's folder such that the process can work in it."""
+        """Make the run's folder, with permissions for the sandboxed process."""
         private = folder / PRIVATE
         for path in (private, private / _HOME):
             if path.is_symlink() or path.is_file():  # left by a command, to have us write elsewhere
@@ -128,7 +128,7 @@ class Sandbox:
             _end(pwd.getpwnam(self.account).pw_uid, f"PRUDENT_HOME={folder / PRIVATE}".encode())
 
     def close(self, folder: Path) -> None:
-        """The folder of another account becomes the service's again."""
+        """Give the run's folder back to the service's account."""
         if self.kind == ACCOUNT and folder.is_dir():
             os.chown(folder, os.geteuid(), -1)
             folder.chmod(0o700)
@@ -137,7 +137,7 @@ class Sandbox:
         return [*self._bubblewrap(folder), *words] if self.kind == BUBBLEWRAP else list(words)
 
     def options(self) -> dict[str, Any]:
-        """For `subprocess.Popen`."""
+        """Keyword arguments for `subprocess.Popen`."""
         if self.kind != ACCOUNT:
             return {}
         owner = pwd.getpwnam(self.account)
@@ -266,7 +266,7 @@ def _runs_python(owner: pwd.struct_passwd) -> bool:
 
 
 def _secrets(settings: Settings) -> Iterator[Path]:
-    """Where secrets lie beside the home, and documents and results of others."""
+    """The paths to hide: places of secrets, and documents and results of others."""
     yield from (Path.home() / name for name in _CREDENTIALS)
     yield from settings.secret_files
     for folder in (settings.tokens, settings.watch):
@@ -327,6 +327,6 @@ def copy_compiled(home: Path) -> None:
 
 
 def _name(folder: Path) -> str:
-    """As numba names the cache of a folder with source."""
+    """The name that numba gives to the cache of a source folder."""
     digest = hashlib.sha1(str(folder.absolute()).encode(), usedforsecurity=False).hexdigest()
     return f"{folder.name}_{digest}"

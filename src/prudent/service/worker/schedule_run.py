@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prudent.core.errors import PrudentError, RunFailed
+from prudent.core.errors import RunFailed
 from prudent.service.intake.schedule_request import ScheduleRequest
-from prudent.service.worker.artifacts import PLAN, REPORT, write_result
+from prudent.service.worker.artifacts import PLAN, write_report, write_result
 from prudent.service.worker.messages import (
     DoneMessage,
     ProcessMessage,
@@ -23,7 +23,6 @@ from prudent.service.worker.messages import (
 
 if TYPE_CHECKING:  # a compiler comes with them, and a process that never plans does without
     from prudent.workflows.plan import Plan
-    from prudent.workflows.scheduling import ComparedPlan
     from prudent.workflows.workflow import Workflow
 
 EXECUTION, FILES, WORKFLOW = "execution", "files", "workflow.json"
@@ -32,6 +31,7 @@ _PLANNED = 0.5
 
 def perform_schedule(task: RunTask, send: SendMessage, folders: Sequence[Path]) -> ProcessMessage:
     """Plan; then run or rehearse the plan if the request says `execute`."""
+    from prudent.reports.workflow import write_workflow_report
     from prudent.workflows.scheduling import compare, plan_summary, schedule
 
     request = ScheduleRequest.parse(task.document, folders)
@@ -62,7 +62,9 @@ def perform_schedule(task: RunTask, send: SendMessage, folders: Sequence[Path]) 
     write_result(
         task.folder, {**plan_summary(plan, beside), "execution": None if run is None else run.to_dict()}
     )
-    _write_report(plan, workflow, beside, task.folder / REPORT, run)
+    write_report(
+        task.folder, lambda path: write_workflow_report(plan, workflow, path, beside=beside, run=run)
+    )
     if run is not None and run.stopped is not None:
         raise RunFailed(run.stopped)
     if run is not None and not run.succeeded:
@@ -103,15 +105,3 @@ def _follow(request: ScheduleRequest, plan: Plan, workflow: Workflow, folder: Pa
         watch=watch,
         check=False,
     )
-
-
-def _write_report(
-    plan: Plan, workflow: Workflow, beside: Sequence[ComparedPlan], path: Path, run: Any
-) -> None:
-    """A report that cannot be written must not cost the answer."""
-    from prudent.reports.workflow import write_workflow_report
-
-    try:
-        write_workflow_report(plan, workflow, path, beside=beside, run=run)
-    except (OSError, PrudentError):
-        path.unlink(missing_ok=True)

@@ -45,10 +45,6 @@ class WorkerSupervisor:
                 process.kill()
                 process.wait()
 
-    @property
-    def pids(self) -> list[int]:
-        return [process.pid for process in self._processes]
-
     def _begin(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "prudent.cli.main", "worker", "--attached", str(os.getpid())]
         process = subprocess.Popen(

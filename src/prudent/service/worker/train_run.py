@@ -8,12 +8,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from prudent.core.errors import PrudentError, RunFailed
+from prudent.core.errors import RunFailed
 from prudent.core.money import Price
 from prudent.core.units import format_duration
 from prudent.service.security.data_locations import resolve_in_folders, scheme_of
 from prudent.service.worker import machines
-from prudent.service.worker.artifacts import MODELS, REPORT, write_result
+from prudent.service.worker.artifacts import MODELS, write_report, write_result
 from prudent.service.worker.messages import (
     DoneMessage,
     ExportedModel,
@@ -102,7 +102,7 @@ def rents(task: RunTask, request: TrainingRequest) -> bool:
 
 
 def note(send: SendMessage, text: str, **more: object) -> None:
-    """SendMessage something about machines to whoever follows the run, and to its log."""
+    """Tell something about machines to whoever follows the run, and to its log."""
     logging.info("%s", text)
     send(NoteMessage("machines", {"text": text, **more}))
 
@@ -195,7 +195,7 @@ class TrainingRelay:
 
 
 def _write(board: Leaderboard, folder: Path) -> None:
-    """The result, and the report; a report that cannot be written must not cost the answer."""
+    """The result, and the report."""
     from prudent.reports.training import write_training_report
 
     said = board.to_dict()
@@ -205,7 +205,5 @@ def _write(board: Leaderboard, folder: Path) -> None:
         entry["model_path"] = f"{MODELS}/{Path(entry['model_path']).name}"
     write_result(folder, said)
     if board.entries:
-        try:
-            shutil.copyfile(write_training_report(board, Path(board.out)), folder / REPORT)
-        except (OSError, PrudentError):
-            (folder / REPORT).unlink(missing_ok=True)
+        made = Path(board.out)
+        write_report(folder, lambda path: shutil.copyfile(write_training_report(board, made), path))

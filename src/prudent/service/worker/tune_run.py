@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from prudent.core.errors import BadInput, PrudentError
+from prudent.core.errors import BadInput
 from prudent.service.intake import tune_request
-from prudent.service.worker.artifacts import JOURNAL, LOGS, REPORT, write_result
+from prudent.service.worker.artifacts import JOURNAL, LOGS, write_report, write_result
 from prudent.service.worker.messages import (
     DoneMessage,
     InterruptedMessage,
@@ -58,7 +58,7 @@ def perform_study(task: RunTask, send: SendMessage, folders: Sequence[Path]) -> 
         return InterruptedMessage()
     relay.catch_up(result.trials)
     write_result(task.folder, result.to_dict())
-    _write_report(result, said, job, task.folder / REPORT)
+    write_report(task.folder, lambda path: _report(result, said, job, path))
     if result.best is None and result.recommended is None:
         raise BadInput(_nothing(result))
     return DoneMessage(exhausted=_exhausted(result))
@@ -139,16 +139,12 @@ def _check_end(said: JobFile, job: Job, budget_usd: float | None) -> None:
         )
 
 
-def _write_report(result: Result, said: JobFile, job: Job, path: Path) -> None:
-    """A report that cannot be written must not cost the answer."""
+def _report(result: Result, said: JobFile, job: Job, path: Path) -> None:
     from prudent.reports.tuning import write_tuning_report
     from prudent.tuning.problem import Problem
 
     problem = Problem(job.space, said.goal, job.price, tuple(job.measures), job.fraction, said.early_stop)
-    try:
-        write_tuning_report(result, problem, path, options=said.options)
-    except (OSError, PrudentError):
-        path.unlink(missing_ok=True)
+    write_tuning_report(result, problem, path, options=said.options)
 
 
 def _exhausted(result: Result) -> str:

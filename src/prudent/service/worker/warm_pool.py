@@ -1,4 +1,4 @@
-"""What takes long is done before it is asked for: imports, and the process that training forks from."""
+"""Warm start: import libraries, and start the process that training forks from, before a run needs them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _USUAL = (
 
 
 def load() -> None:
-    """Import what work of any kind needs."""
+    """Import the libraries that every kind of run needs."""
     for name in _MODULES:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
@@ -58,7 +58,7 @@ class WarmPool:
             self._pool = open_pool(self.parallelism, self._folder, _USUAL)
 
     def take(self, parallelism: int) -> WorkerPool | None:
-        """The warm pool, if it is of that size; it is the caller's now."""
+        """Hand over the warm pool, if it has that size."""
         if self._pool is None or parallelism != self.parallelism:
             return None
         pool, self._pool = self._pool, None

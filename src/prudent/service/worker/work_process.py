@@ -43,6 +43,7 @@ _CHILD = "import sys; from prudent.service.worker.child import main; main(sys.ar
 LAST_WORDS = (DoneMessage, FailedMessage, PostponedMessage, InterruptedMessage)
 SCRATCH = "scratch"
 _LOOK_S = 0.5
+_LEFTOVERS_S = 2.0
 MOST_RUNS = 200
 """A process is replaced after so many runs: whatever leaks does not leak for ever."""
 
@@ -119,7 +120,7 @@ class WorkProcess:
         self._send(task)
 
     def receive(self, wait_s: float) -> ProcessMessage | None:
-        """The next message; None if there is none in that time. Died if there will never be one."""
+        """The next message; None if there is none in that time. ProcessDied if there will never be one."""
         try:
             while self._connection.poll(wait_s):
                 said = decode_message(self._connection.recv_bytes())
@@ -136,7 +137,7 @@ class WorkProcess:
         return None
 
     def check_limits(self) -> None:
-        """End everything, with TooLarge, if the run has more memory or processes than it may.
+        """End the run, with LimitExceeded, if it has more memory or processes than it may.
 
         Looked at now and then. Each process is kept within its memory by the kernel; this is for all of them
         together, and for files: in the sandbox, /tmp lies in memory. Processes are counted because the
@@ -158,13 +159,13 @@ class WorkProcess:
 
     @staticmethod
     def _end(found: Iterable[int]) -> None:
-        """Those that were started last first; bubblewrap ends all that are left with itself."""
+        """Kill the processes, the youngest first; bubblewrap ends the rest with itself."""
         for pid in [*found][::-1]:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
 
     def keep_alive(self) -> None:
-        """Say that the run is still ours."""
+        """Tell the process that its worker lives and still has the run."""
         with contextlib.suppress(ProcessDied):
             self._send(KeepAliveOrder())
 
@@ -187,7 +188,7 @@ class WorkProcess:
             self._process.send_signal(signal.SIGTERM)
 
     def close(self) -> None:
-        """It is not needed any more."""
+        """End a process that is not needed any more."""
         with contextlib.suppress(OSError):
             self._connection.close()
         self.stop()
@@ -211,7 +212,7 @@ class WorkProcess:
         return f"{signal.Signals(-code).name}" if code < 0 else f"code {code}"
 
 
-def end_leftovers(folder: Path, grace_s: float = 2.0) -> None:
+def end_leftovers(folder: Path) -> None:
     """End commands that a process which is gone has left running in a run's folder.
 
     An interrupt can come in the very moment in which a command starts, before anybody knows of it; its note
@@ -220,11 +221,11 @@ def end_leftovers(folder: Path, grace_s: float = 2.0) -> None:
     from prudent.tuning.jobs.pid_files import reap_processes
 
     if (folder / LOGS).is_dir():
-        reap_processes(folder / LOGS, grace_s)
+        reap_processes(folder / LOGS, _LEFTOVERS_S)
 
 
 def _harmless(environment: os._Environ[str]) -> dict[str, str]:
-    """The environment without our secrets: nobody's command shall read them."""
+    """The environment without the service's secrets, which commands must not read."""
     return {
         name: value
         for name, value in environment.items()

@@ -1,4 +1,10 @@
-"""A worker: claims runs while it has room, does them as durable workflows, and leaves in good order."""
+"""A worker: claims runs while it has room, does them as durable workflows, and leaves in good order.
+
+What a step of a workflow came to is recorded, and a worker that takes over skips it. Steps: trials, once for
+every batch of trials that ended; export; end; notify. The trials themselves are in the store before their
+step is recorded, under their numbers, so that a crash in between records them once all the same. What must
+happen each time a worker takes the run up (see `ClaimedRun.prepare`) is no step.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +15,23 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
 
 from dbos import DBOS, SetWorkflowID
 
-from prudent.core.errors import PrudentError
+from prudent.core.errors import PrudentError, RunFailed
 from prudent.service.intake.admission import policy_for
+from prudent.service.logs import log_run
+from prudent.service.notify.notifier import announce
 from prudent.service.security.accounts import all_accounts
 from prudent.service.settings import Settings
 from prudent.service.store import claims, disk, runs, workers
-from prudent.service.store.runs import RunRow
+from prudent.service.store.runs import FAILED, RunRow, StaleClaim
 from prudent.service.store.store import Store
 from prudent.service.worker import durable
 from prudent.service.worker.child import ProcessOptions
-from prudent.service.worker.claimed_run import ClaimedRun
+from prudent.service.worker.claimed_run import ClaimedRun, StepOutcome
 from prudent.service.worker.heartbeat import Heartbeat
 from prudent.service.worker.sandbox import NO_SANDBOX, sandbox_of
 from prudent.service.worker.warm_pool import cores
@@ -93,7 +103,8 @@ class Worker:
         """Work until drained."""
         self.pool.fill()
         durable.launch(self.settings, self.id)
-        durable.serve(self)
+        global _worker  # noqa: PLW0603 - DBOS calls functions, and one process is one worker
+        _worker = self
         self.heartbeat.start()
         _log.info("Worker %s takes %d runs at a time", self.id, self.settings.concurrency)
         while not self._draining.wait(self.settings.poll_s):
@@ -158,7 +169,7 @@ class Worker:
             return
         # A workflow that ended although its run did not (its end could not be recorded) is begun anew.
         with SetWorkflowID(run.id if status is None else f"{run.id}.{run.fence}"):
-            DBOS.start_workflow(durable.perform_run, run.id)
+            DBOS.start_workflow(perform_run, run.id)
 
     def _claimed_run(self, run: RunRow) -> ClaimedRun:
         return ClaimedRun(
@@ -203,3 +214,76 @@ class Worker:
         self.heartbeat.stop()
         durable.delete_queue(self.id)
         _log.info("Worker %s has left", self.id)
+
+
+# The workflow of a run; DBOS knows it and its steps by their names.
+
+_worker: Worker | None = None
+"""The worker of this process, which knows the runs that are claimed."""
+
+
+def _claimed_run(run_id: str) -> ClaimedRun:
+    found = _worker.claimed_run(run_id) if _worker is not None else None
+    if found is None:
+        raise StaleClaim(f"Run {run_id} is not this worker's; whoever has it goes on.")
+    return found
+
+
+@DBOS.workflow(name="run")
+def perform_run(run_id: str) -> str:
+    """Do a run to its end."""
+    run = _claimed_run(run_id)
+    with log_run(run_id):
+        try:
+            run.prepare()
+            while not (batch := StepOutcome(**_trials(run_id))).outcome:
+                pass
+            if not batch.recorded:
+                batch = _exported(run_id, batch)
+            outcome = _end(run_id, asdict(batch))
+            _notify(run_id, batch.exhausted)
+            _log.info("Run %s %s", run_id, outcome)
+            return outcome
+        except StaleClaim as error:
+            _log.warning("%s", error)
+            raise
+        except Exception as error:
+            if not disk.is_full(error):
+                raise
+            run.postpone("The disk is full; it goes on when there is room.")
+        finally:
+            run.close()
+
+
+def _exported(run_id: str, batch: StepOutcome) -> StepOutcome:
+    """Export the results; if they cannot be kept, the run has failed."""
+    why = _export(run_id, asdict(batch))
+    return replace(batch, outcome=FAILED, error=why) if why else batch
+
+
+@DBOS.step(name="trials")
+def _trials(run_id: str) -> dict[str, Any]:
+    return asdict(_claimed_run(run_id).next())
+
+
+@DBOS.step(name="export")
+def _export(run_id: str, batch: dict[str, Any]) -> str:
+    """Export; returns why results could not be kept, or nothing. DBOS records the answer as JSON."""
+    try:
+        _claimed_run(run_id).export(StepOutcome(**batch))
+    except RunFailed as error:
+        if isinstance(error, StaleClaim):
+            raise
+        return str(error)
+    return ""
+
+
+@DBOS.step(name="end")
+def _end(run_id: str, batch: dict[str, Any]) -> str:
+    return _claimed_run(run_id).finish(StepOutcome(**batch))
+
+
+@DBOS.step(name="notify")
+def _notify(run_id: str, exhausted: str) -> int:
+    run = _claimed_run(run_id)
+    return announce(run.store, run.settings, run_id, exhausted)
