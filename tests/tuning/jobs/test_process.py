@@ -269,8 +269,10 @@ def test_a_killed_study_takes_its_whole_family_along(tmp_path: Path, stranger: A
 def test_what_died_with_its_study_is_known_to_have_lasted_until_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ticking = "date +%s.%N > began; while :; do date +%s.%N > clock.new; mv clock.new clock; sleep 0.01; done"
-    command = f"echo leader $$ >> pids; echo PRUDENT '{{{{\"ready\": 1}}}}'; {ticking}"
+    ticking = "while :; do date +%s.%N > clock.new; mv clock.new clock; sleep 0.01; done"
+    # The study dies when it hears that the command is ready: the clock must have ticked before that.
+    begun = "echo leader $$ >> pids; date +%s.%N > began; cp began clock"
+    command = f"{begun}; echo PRUDENT '{{{{\"ready\": 1}}}}'; {ticking}"
     with study(command, tmp_path, "die", count=1) as killed:
         assert killed.wait(120) == -signal.SIGKILL
     assert gone(pids(tmp_path, 1))
