@@ -99,7 +99,7 @@ class Execution:
 
     @cached_property
     def unfinished(self) -> tuple[str, ...]:
-        """Activations that were not done: failed too often, behind one that did, or without any VM left."""
+        """Activations that were not done: they or one before them failed too often, or no VM was left."""
         done = self.trace.tasks["status"] == 4
         return tuple(a.id for a, ok in zip(self.workflow.activations, done, strict=True) if not ok)
 

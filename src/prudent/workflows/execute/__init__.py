@@ -5,5 +5,5 @@
 - `limit_guard`, `money`: keep budget and deadline; what rented machines cost
 - `forecast`, `learning`: cost and time in advance; what real runs teach
 - `journal`, `run`, `resume`, `work_folder`: what is written down, read again, and still valid
-- `workers`, `local_workers`, `rented_workers`, `simulated`, `command`: where and how activations run
+- `workers`, `local_workers`, `rented_workers`, `command`: where and how activations run
 """

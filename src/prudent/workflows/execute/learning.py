@@ -227,8 +227,8 @@ _PRIOR_EXECUTIONS = 3.0
 def fit_uncertainty(executions: Sequence[Sequence[Residual]], usual: Uncertainty) -> Uncertainty:
     """Deviations estimated from executions, shrunken towards `usual` while there are few.
 
-    By moments, each activation weighing as much as its time: a second more or less of a short one neither
-    costs nor delays.
+    They are estimated by moments. An activation weighs as much as its run time, because an error in a short
+    one hardly changes what a run costs and takes.
     """
     told = [_ErrorMoments.of(each) for each in executions if each]
     if not told:
@@ -253,9 +253,10 @@ def fit_uncertainty(executions: Sequence[Sequence[Residual]], usual: Uncertainty
 
 @dataclass(frozen=True)
 class _ErrorMoments:
-    """The moments of one execution; `share2` is how much of the programs' variance its middle keeps.
+    """The moments of the errors in one execution, and their weighted mean, `middle`.
 
-    A program's mean varies with its own part and, the less the more activations it has, with theirs.
+    The middle still holds the share `share2` of the variance between programs. The mean of a program varies
+    with the program's own part, and with the parts of its activations: the less, the more of them there are.
     """
 
     middle: float
@@ -282,7 +283,7 @@ class _ErrorMoments:
 
 @dataclass(frozen=True)
 class _ProgramMoments:
-    """One program's activations in one execution: `count` is how many equal ones tell as much."""
+    """One program's activations in one execution: `count` of equal weight would tell as much."""
 
     weight: float
     count: float

@@ -74,11 +74,11 @@ class RemainingRun:
         return self._outlook(problem, placement_of(problem.workflow, self.fleet, queues, self.running))
 
     def alternatives(self) -> list[Projection]:
-        """Alternatives: each activation where it ends first, on all machines, then on ever fewer.
+        """Plans to change to: each activation where it ends first, on all machines, then on fewer and fewer.
 
-        First go machines of the type without which the rest is cheapest. A busy machine gets no new work and
-        goes when it is idle. Of many machines, several go at a time. The number of alternatives is
-        limited, because all machines are paid while this is computed.
+        Machines are given up by type, first the type without which the rest is cheapest, and several at a
+        time where there are many. A busy machine that is given up gets no new work and is given back once it
+        is idle. The number of alternatives is limited, because all machines are paid while this is computed.
         """
         problem = self._problem()
         open_vms = {vm.name for vm in self.fleet.vms}
@@ -176,7 +176,7 @@ class LimitGuard:
     def time_left(self, now_s: float, most_s: float = math.inf) -> tuple[float, LimitKind]:
         """For how many seconds held machines may be used, and which limit decides; below zero it is too late.
 
-        The answer is quick if it is only asked whether they may be used for `most_s`.
+        A caller that only asks whether they may be used for `most_s` is answered quicker.
         """
         if not self.limits:
             return math.inf, "budget"

@@ -24,9 +24,10 @@ from prudent.workflows.world import World
 class RentalTerms:
     """How machines are paid, by the name of the VM: prices, and how long boot and give-back take.
 
-    All are ordered together; `boot` is the time until the last is up and work begins. Where none is really
-    rented, a VM may be paid from its first use on instead (`from_first_use`), or go on from an earlier
-    session: `held_s` is for how long before, and `paid_usd` what of its bill was paid then.
+    All are ordered together; `boot` is the time until the last is up and work begins. Where no machine is
+    really rented, a VM may be paid from its first use instead (`from_first_use`). It may also go on from an
+    earlier session: `held_s` tells for how many seconds it was held before, `paid_usd` how much of its bill
+    was paid then.
     """
 
     prices: Mapping[str, Price]

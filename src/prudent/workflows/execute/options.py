@@ -71,7 +71,7 @@ class RunLimits:
     ) -> tuple[float, LimitKind]:
         """For how many seconds all held machines may still be used, and which limit decides.
 
-        The answer is quick if it is only asked whether they may be used for `most_s`.
+        A caller that only asks whether they may be used for `most_s` is answered quicker.
         """
         money_s = time_s = math.inf
         if self.budget_usd is not None:

@@ -42,7 +42,7 @@ class SessionLog:
         self._heartbeat_due_s = self._zero_s
 
     def begin(self) -> None:
-        """Start the clock, unless it runs since machines were ordered."""
+        """Start the clock now, unless it has run since machines were ordered."""
         if self._workers.ordered_s is None:
             self._zero_s = self._workers.time_s()
 

@@ -73,8 +73,8 @@ def rerun_reasons(
 ) -> dict[str, str]:
     """Why activations have to run, by id. Those not named are done, and are skipped.
 
-    `ended` holds the last fact of each activation that ended in an earlier session. What is made again makes
-    everything after it run again: an output's content is not known before it is there.
+    `ended` holds the last fact of each activation that ended in an earlier session. An activation that runs
+    again makes all activations after it run again: nobody knows yet what its outputs will hold.
     """
     names = {file.name for a in workflow.activations for file in (*a.inputs, *a.outputs)}
     seen = {} if rehearsal else look(sorted(names))

@@ -72,19 +72,20 @@ def execute(
 ) -> WorkflowRun:
     """Run every activation's command on the worker that stands for its planned VM.
 
-    `folder` keeps the run: journal, logs, copies of plan and workflow. With `resume`, what is done there and
-    still holds is skipped. Commands run in `directory`, where the files are. `address` is that of a Dask
-    scheduler; without it, workers are started on this machine, or `on` machines that are rented for the run:
-    "local", "hosts:inventory.yaml" or "ec2:aws.yaml", under leases kept in `home`. A failing activation is
-    tried `retries` times more, and ended after `timeout_s`. `replay=0.01` rehearses: instead of commands,
-    sleeps of a hundredth of the planned time. `watch` is called with every fact of the journal. Unless
-    `check` is False, a run that does not finish raises RunFailed; what was done is kept either way.
+    `folder` keeps the run: journal, logs, copies of plan and workflow. With `resume`, activations are skipped
+    that were done there and whose command and files are unchanged. Commands run in `directory`, where the
+    files are. `address` is that of a Dask scheduler; without it, workers are started on this machine, or `on`
+    machines that are rented for the run: "local", "hosts:inventory.yaml" or "ec2:aws.yaml", under leases kept
+    in `home`. A failing activation is tried `retries` times more, and ended after `timeout_s`. `replay=0.01`
+    rehearses: instead of commands, sleeps of a hundredth of the planned time. `watch` is called with every
+    fact of the journal. Unless `check` is False, a run that does not finish raises RunFailed; what was done
+    is kept either way.
 
     The run costs at most `budget_usd`, all its sessions together, and this session ends within `deadline_s`.
-    What is forecast to break a limit is refused before anything is rented, unless `anyway`; where a limit is
-    near, the plan is changed, or the run stops cleanly and can be resumed. `uncertainty` tells how far the
-    workflow's run times may be off; by default it is that of guesses, or of learned run times if they were
-    learned.
+    A run that is forecast to break a limit is refused before anything is rented, unless `anyway`; where a
+    limit is near, the plan is changed, or the run stops cleanly and can be resumed. `uncertainty` tells how
+    far the workflow's run times may be off; by default it is that of guesses, or of learned run times if they
+    were learned.
     """
     plan.check(workflow)
     if on is not None and address is not None:
@@ -127,7 +128,7 @@ def _used_vms(plan: Plan, rented: bool) -> set[str]:
 
 
 def _limits(budget_usd: float | None, deadline_s: float | None, earlier: list[Fact]) -> RunLimits:
-    """The limits of this session; a budget of the run stays until another is given."""
+    """The limits of this session; without a new budget, the run keeps the one that it had."""
     if budget_usd is None:
         told = [fact["budget_usd"] for fact in earlier if fact["fact"] == "session" and "budget_usd" in fact]
         budget_usd = float(told[-1]) if told else None

@@ -33,11 +33,11 @@ class _DaxParts:
 def parse(text: str, name: str = "workflow") -> Workflow:
     """Build the workflow that a DAX document describes.
 
-    The public gallery's generator has faults, mended only in files that bear its stamp (DAX 2 with its five
-    counters): it drew some run times below zero (taken as the shortest) and some sizes (the sign is dropped
-    where writer and readers agree), and its Montage activations all write a `fit.txt` of their own under one
-    name (such files become `gathered`). Its edges are taken as declared, without those that files would add.
-    What was mended is said in the workflow's notes.
+    The generator of the public gallery has faults. They are mended only in files that bear its stamp (DAX 2
+    with its five counters), and the workflow's notes tell what was mended. Run times below zero are taken as
+    the shortest. Sizes below zero lose their sign where writer and readers agree on them. All Montage
+    activations write a `fit.txt` of their own under one name: such files become `gathered`. Edges are taken
+    as declared, without those that shared files would add.
     """
     try:
         root = ElementTree.fromstring(text.encode())
@@ -114,7 +114,7 @@ def _uses(element: ElementTree.Element, job: str, trace: _DaxParts, agreed: set[
 
 
 def _agreed_negative(root: ElementTree.Element) -> set[str]:
-    """Files below zero that the workflow writes itself, with one size for writer and readers alike."""
+    """Files that the workflow writes itself, whose one size for writer and readers is below zero."""
     sizes: defaultdict[str, set[str]] = defaultdict(set)
     written: set[str] = set()
     for element in root.iter():
@@ -134,7 +134,7 @@ def _several_writers(activations: list[Activation]) -> frozenset[str]:
 
 
 def _undeclared(trace: _DaxParts) -> frozenset[str]:
-    """Files that would add an edge the trace does not have; a trace of a run knows what ran before what."""
+    """Files that would add an edge that is not declared: a trace of a real run knows what ran before what."""
     edges = set(trace.edges)
     writer = {file.name: activation.id for activation in trace.activations for file in activation.outputs}
     return frozenset(

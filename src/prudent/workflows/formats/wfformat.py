@@ -1,6 +1,6 @@
 """WfFormat, the JSON format of WfCommons: reads versions 1.4 (files inside tasks) and 1.5, writes 1.5.
 
-The format allows additional properties: those that it has no place for are kept under the key `prudent`.
+What the format has no place for is kept under the key `prudent`, since it allows additional properties.
 """
 
 from __future__ import annotations

@@ -74,24 +74,30 @@ def reward(statistics: Records, index: float) -> float:
 
 
 @allocation_free
+def record_index(statistics: Records, alpha: float, vm: int, executed_s: float, queued_s: float) -> float:
+    """Add the index of an activation that has ended on a machine; answers its reward."""
+    index = alpha * executed_s + (1.0 - alpha) * queued_s
+    praise = reward(statistics, index)
+    update_statistics(statistics, 0, index)
+    update_statistics(statistics, 1 + vm, index)
+    statistics[1 + vm].efficiency += alpha * (praise - statistics[1 + vm].efficiency)
+    return praise
+
+
+@allocation_free
 def update_q(
     run: RunArrays, engine: EngineArrays, task: int, vm: int, executed_s: float, queued_s: float
 ) -> None:
     """Update the tables with an activation that has just ended."""
     q, parameters, statistics = engine.learner
-    index = parameters[0].alpha * executed_s + (1.0 - parameters[0].alpha) * queued_s
-    praise = reward(statistics, index)
-    update_statistics(statistics, 0, index)
-    update_statistics(statistics, 1 + vm, index)
-    statistics[1 + vm].efficiency += parameters[0].alpha * (praise - statistics[1 + vm].efficiency)
-    parameters[0].reward += praise
+    parameters[0].reward += record_index(statistics, parameters[0].alpha, vm, executed_s, queued_s)
     target = statistics[1 + vm].efficiency + parameters[0].gamma * _best_next(run.lanes, engine)
     q[task, vm] += parameters[0].rate * (target - q[task, vm])
 
 
 @allocation_free
 def _best_next(lanes: Records, engine: EngineArrays) -> float:
-    """The largest q of the state after: over ready activations and idle machines, else that of waiting."""
+    """The largest q of what could come next: a ready activation on an idle machine, else to wait."""
     best = -np.inf
     for lane in range(len(lanes)):
         if lanes[lane].task == IDLE:

@@ -34,8 +34,8 @@ class MakespanBounds:
     """Three lower bounds of the makespan; `tight_s` is at least the other two.
 
     `path_s`: the longest path with every activation on its fastest VM. `work_s`: all work spread over all
-    slots. `tight_s`: for every set of activations that cannot start before a head and is followed by a tail,
-    head + work of the set spread over all slots + tail.
+    slots. `tight_s`: the largest head + work + tail of any set of activations: none of them can start before
+    the head, their work is spread over all slots, and the tail must follow each of them.
     """
 
     path_s: float
@@ -125,9 +125,10 @@ def _fit(heads: Floats, tails: Floats, share: Floats, by_head: Ints, levels: Flo
 def _gathered(
     tasks: Records, links: Records, order: Ints, least_s: Floats, share: Floats, paths: Floats, upwards: bool
 ) -> Floats:
-    """Heads (or tails) that also count work: all ancestors with head a or later lie between a and this one.
+    """Heads that count work as well as paths; tails likewise, along the edges turned round.
 
-    For tails the same along the edges turned round.
+    The ancestors of an activation that cannot start before some moment have to be done between that moment
+    and its own start.
     """
     n = len(tasks)
     bounds = np.zeros(n)

@@ -104,7 +104,7 @@ class Cpop:
 
 
 def critical_path(problem: SchedulingProblem, priority: Floats) -> list[int]:
-    """From the start of largest priority along children of the same priority."""
+    """The activations from the start of largest priority to an end, each the child of largest priority."""
     graph = problem.graph
     starts = np.flatnonzero(np.diff(graph.parent_ptr) == 0)
     path = [int(starts[np.argmax(priority[starts])])]

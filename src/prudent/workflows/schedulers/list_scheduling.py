@@ -192,7 +192,7 @@ def _occupy(gaps: Records, last: Ints, used: int, lane: int, gap: int, start_s: 
 
 
 def priority_order(problem: SchedulingProblem, priority: Floats) -> Ints:
-    """Activations such that parents come first and, among those that could be next, the largest priority."""
+    """All activations, parents first; of those that could be next, the one of largest priority."""
     ready_queue = np.empty(len(problem.tasks), dtype=READY_ENTRY)
     return _priority_order(
         problem.tasks["missing"].copy(), problem.tasks, problem.links, priority, ready_queue

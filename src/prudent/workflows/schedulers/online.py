@@ -48,7 +48,7 @@ class MinMin(_OnlineRule):
 
 
 class MaxMin(_OnlineRule):
-    """The activation whose best end is last, on the slot of that end: long ones first."""
+    """The activation whose earliest end is the latest of all, on the slot of that end: long ones go first."""
 
     name = "max-min"
     rule = records.MAX_MIN

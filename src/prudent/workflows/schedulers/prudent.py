@@ -188,7 +188,7 @@ class Prudent:
 
 
 def default_evaluations(activations: int) -> int:
-    """Enough to have settled for small workflows; 10 to 20 s of one processor for larger ones.
+    """Enough tries for the search to settle in small workflows; 10 to 20 s of one processor in larger ones.
 
     A change in a larger workflow takes longer than in proportion, because it no longer fits into caches.
 
@@ -199,7 +199,7 @@ def default_evaluations(activations: int) -> int:
 
 
 def cooling_for(activations: int, factor: float = 1.0, for_cost: bool = False) -> CoolingSchedule:
-    """A temperature at which one activation matters: the more there are, the less each adds to the whole.
+    """Temperatures of about what one activation adds to the energy: the more there are, the less it is.
 
     The cost seldom depends on what ends last, so a search for cost moves all activations alike.
     """
@@ -230,7 +230,7 @@ def _baselines(
 
 
 def _thinned(points: list[EvaluatedPlacement], most: int) -> list[EvaluatedPlacement]:
-    """At most so many, the two ends among them."""
+    """At most `most` points, the first and the last among them."""
     if len(points) <= most:
         return points
     if most == 1:
@@ -247,7 +247,7 @@ _MAX_SUBFLEETS = 400
 
 
 def placements_on_subfleets(problem: SchedulingProblem) -> Iterator[Placement]:
-    """HEFT's plan for every mix of how many VMs of each kind, as many mixes as are affordable."""
+    """HEFT's plans on parts of the fleet: mixes of so many VMs of each kind, as many mixes as time allows."""
     per_part = len(problem.tasks) * len(problem.lanes)
     for vms in _subfleets(problem, max(min(_MAX_SUBFLEETS, _MAX_PAIRS // per_part), 1)):
         keep = np.flatnonzero(np.isin(problem.lanes["vm"], vms))
@@ -257,7 +257,7 @@ def placements_on_subfleets(problem: SchedulingProblem) -> Iterator[Placement]:
 
 
 def _subfleets(problem: SchedulingProblem, most: int) -> Iterator[Ints]:
-    """Sets of VMs: the first of each kind (kinds differ in price too); coarser steps when there are many."""
+    """Sets of VMs, each with the first few of every kind and price; fewer sets when there are many VMs."""
     kinds: dict[tuple[int, float], list[int]] = {}
     for at, vm in enumerate(problem.vms):
         kinds.setdefault((int(vm["kind"]), float(vm["price"])), []).append(at)

@@ -17,7 +17,12 @@ import numpy as np
 from prudent.core.errors import BadInput, RunFailed
 from prudent.core.seeds import rng_for
 from prudent.workflows.execution import Execution
-from prudent.workflows.schedulers.agent import INDEX_STATISTICS, LEARNER_PARAMETERS, reward, update_statistics
+from prudent.workflows.schedulers.agent import (
+    INDEX_STATISTICS,
+    LEARNER_PARAMETERS,
+    record_index,
+    update_statistics,
+)
 from prudent.workflows.schedulers.registry import ScheduleProposal
 from prudent.workflows.simulation.compiled import Floats, Records
 from prudent.workflows.simulation.problem import (
@@ -85,7 +90,7 @@ class QLearning:
         return QTables(q, self._time_alone(problem))
 
     def _time_alone(self, problem: SchedulingProblem) -> np.ndarray:
-        """Before the first episode every activation runs alone, on the first machine: that is usual."""
+        """What the first episode is compared with: each activation once, alone, on the first machine."""
         statistics = np.zeros(1 + len(problem.vms), dtype=INDEX_STATISTICS)
         alone_s = (
             problem.tasks["hold_s"] + problem.tasks["stage_s"] + problem.run_s[:, problem.lanes[0]["kind"]]
@@ -194,12 +199,7 @@ def with_real_episode(
     for row in done:
         task, vm = int(row["task"]), int(problem.lanes[int(row["lane"])]["vm"])
         executed_s, queued_s = row["end_s"] - row["start_s"], max(row["start_s"] - ready_s[task], 0.0)
-        index = learner.alpha * executed_s + (1.0 - learner.alpha) * queued_s
-        praise = reward(statistics, index)
-        update_statistics(statistics, 0, index)
-        update_statistics(statistics, 1 + vm, index)
-        statistics[1 + vm]["efficiency"] += learner.alpha * (praise - statistics[1 + vm]["efficiency"])
-        praised += praise
+        praised += record_index(statistics, learner.alpha, vm, executed_s, queued_s)
         waiting = (ready_s <= row["end_s"]) & (start_s > row["end_s"])
         idle = _idle(problem, log, float(row["end_s"]))
         best = float(q[np.ix_(waiting, idle)].max()) if waiting.any() and idle.any() else learner.initial_q

@@ -32,7 +32,7 @@ def position_range(arrays: SearchArrays, candidate: CandidatePlan, task: int) ->
 
 @allocation_free
 def shift(candidate: CandidatePlan, here: int, there: int) -> None:
-    """Take what is at one position to another; those in between close up."""
+    """Move an activation to another position; those in between move by one."""
     order, position = candidate.order, candidate.position
     task = order[here]
     step = 1 if there > here else -1
@@ -45,7 +45,7 @@ def shift(candidate: CandidatePlan, here: int, there: int) -> None:
 
 @inlined
 def exchange(candidate: CandidatePlan, here: int, there: int) -> None:
-    """Two activations change position and lane with each other."""
+    """Two activations exchange position and lane."""
     one, other = candidate.order[here], candidate.order[there]
     candidate.order[here], candidate.order[there] = other, one
     candidate.position[one], candidate.position[other] = there, here
@@ -54,7 +54,7 @@ def exchange(candidate: CandidatePlan, here: int, there: int) -> None:
 
 @allocation_free
 def cross(candidate: CandidatePlan, first: int, one: int, other: int) -> None:
-    """From a position on, two lanes change their activations with each other."""
+    """From a position on, two lanes exchange their activations."""
     for at in range(first, len(candidate.order)):
         task = candidate.order[at]
         if candidate.lane[task] == one:

@@ -63,8 +63,8 @@ class PlacementSearch:
     def evaluate(self, placement: Placement) -> EvaluatedPlacement:
         """What a placement takes and costs in the calm world, by the simulator itself.
 
-        The search is only nearly right where two slots share a VM's files or its late boot: there it takes
-        the order of the list for the order in time.
+        The search itself is only nearly right where two slots share the files or the late boot of a VM: it
+        looks at activations in the order of the plan, not in the order of time.
         """
         trace = run_calm(self.problem, placement)
         return EvaluatedPlacement(placement, trace.makespan_s, trace.cost_usd)

@@ -115,7 +115,7 @@ def candidate_plan(arrays: SearchArrays, placement: Placement) -> CandidatePlan:
 
 @inlined
 def copy(source: Any, into: Any) -> None:
-    """Element by element: a slice assignment would need memory, which bare code cannot ask for."""
+    """Copy element by element: a slice assignment would allocate memory, which such code cannot."""
     for at in range(len(source)):
         into[at] = source[at]
 

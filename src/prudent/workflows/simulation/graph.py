@@ -16,8 +16,8 @@ class WorkflowGraph(NamedTuple):
     """n activations by position; lists of lists as (ptr, values): those of i are values[ptr[i]:ptr[i + 1]].
 
     `edge_bytes` runs along `parents`: what the child reads that this parent wrote. `staged` are the inputs an
-    activation has to fetch (distinct, not written by itself), `external_bytes` those of them nobody here
-    writes.
+    activation has to fetch (distinct, not written by itself), `external_bytes` counts those of them that no
+    activation writes.
     """
 
     runtime_s: Floats
