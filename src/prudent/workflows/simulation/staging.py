@@ -56,7 +56,7 @@ def estimate_s(run: RunArrays, task: int, lane: int, now: float) -> float:
 def computing_s(
     factor: float, drift: Floats, vm: int, period_s: float, start_s: float, work_s: float
 ) -> float:
-    """How long `work_s` at nominal speed take: the speed is `factor` times the drift of each period."""
+    """How long `work_s` at nominal speed really take: the speed is `factor` times the drift of the time."""
     count = drift.shape[1]
     if count == 1:
         return work_s / (factor * drift[vm, 0])  # type: ignore[no-any-return]
