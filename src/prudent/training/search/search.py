@@ -109,6 +109,8 @@ class TrainingSearch:
 
     def _reserve_usd(self, likely_s: float, left_usd: float) -> float:
         """Twice what a trial should take, or a share of what is left; it may ask for more."""
+        if math.isinf(left_usd):
+            return math.inf
         limits = self._times.limits
         return min(2.0 * limits.price.cost_usd(likely_s), left_usd / (2.0 * limits.parallelism))
 
