@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from prudent.cloud.billing import RentalPeriod, affordable_s
 from prudent.core.errors import BadInput
+from prudent.core.journal import Fact
 from prudent.core.money import ROUNDING_USD
 from prudent.core.units import format_duration, format_money
 from prudent.workflows.execute.forecast import Forecast
@@ -54,6 +55,11 @@ class RunLimits:
 
     def __bool__(self) -> bool:
         return self.budget_usd is not None or self.deadline_s is not None
+
+    def or_as_before(self, earlier: Sequence[Fact]) -> RunLimits:
+        """These limits; without a budget, that of the session before."""
+        told = [fact["budget_usd"] for fact in earlier if fact["fact"] == "session" and "budget_usd" in fact]
+        return self if self.budget_usd is not None or not told else replace(self, budget_usd=float(told[-1]))
 
     def after(self, clock_s: float) -> RunLimits:
         """The same limits with the deadline counted from `clock_s` of the run's clock."""

@@ -95,7 +95,7 @@ def execute(
     _check_commands(workflow, options)
     folder = Path(folder)
     earlier = _earlier(folder, workflow, options, resume)
-    limits = _limits(budget_usd, deadline_s, earlier)
+    limits = RunLimits(budget_usd, deadline_s).or_as_before(earlier)
     if limits and on is not None and replay is not None:
         raise BadInput("A rehearsal on rented machines has no budget; leave out --where, or --replay.")
     _prepare(folder, plan, workflow)
@@ -126,14 +126,6 @@ def _used_vms(plan: Plan, rented: bool) -> set[str]:
     if plan.policy == "adaptive" and not rented:  # it may turn to VMs that it had no need of at first
         return set(plan.fleet.index)
     return {assignment.vm for assignment in plan.assignments.values()}
-
-
-def _limits(budget_usd: float | None, deadline_s: float | None, earlier: list[Fact]) -> RunLimits:
-    """The limits of this session; without a new budget, the run keeps the one that it had."""
-    if budget_usd is None:
-        told = [fact["budget_usd"] for fact in earlier if fact["fact"] == "session" and "budget_usd" in fact]
-        budget_usd = float(told[-1]) if told else None
-    return RunLimits(budget_usd, deadline_s)
 
 
 def _check_commands(workflow: Workflow, options: ExecutionOptions) -> None:
