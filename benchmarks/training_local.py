@@ -1,10 +1,11 @@
 """The local training engine: cold start, parallel trials, overhead, memory, and a million rows.
 
-python benchmarks/training_local.py [cold] [parallel] [overhead] [memory] [million]
+python benchmarks/training_local.py [cold] [parallel] [overhead] [request] [memory] [million]
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
@@ -23,8 +24,10 @@ import numpy as np
 from prudent.training.data.dataset import Column, Dataset
 from prudent.training.engines.engine import TrialSpec
 from prudent.training.engines.local.engine import LocalEngine, LocalSession
+from prudent.training.leaderboard import TrainingEvent, TrainingTrialEnded
 from prudent.training.request.limits import ValidationMethod
 from prudent.training.request.request import TrainingRequest
+from prudent.training.train import train
 from prudent.tuning.trial import Outcome
 
 MILLION_ROWS, MILLION_COLUMNS = 1_000_000, 50
@@ -153,6 +156,34 @@ def overhead() -> None:
     )
 
 
+def request(trials: int = 10_000) -> None:
+    """What the study of a request costs beside its trials: each is one value of a function.
+
+    Seconds of this process's processor, and its memory, for every thousand trials in one request.
+    """
+    marks = [(0.0, 0.0)]
+
+    def watch(event: TrainingEvent) -> None:
+        nonlocal ended
+        ended += isinstance(event, TrainingTrialEnded)
+        if isinstance(event, TrainingTrialEnded) and ended % (trials // 10) == 0:
+            marks.append((time.process_time(), family_mb()))
+
+    for budget in (f"{trials} trials", {"trials": trials, "usd": 100}):
+        ended, marks[:] = 0, [(time.process_time(), family_mb())]
+        asked = {"domain": "misc-functions", "parameterSearch": "random", "budget": budget, "parallelism": 2}
+        began_s = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:
+            train(asked, out=f"{folder}/out", watch=watch)
+        took_ms = 1000 * (time.perf_counter() - began_s) / trials
+        each_ms = [1e4 * (after[0] - before[0]) / trials for before, after in itertools.pairwise(marks)]
+        print(
+            f"{trials} trials in one request ({budget}): {took_ms:.1f} ms each (10); by tenths "
+            f"{', '.join(f'{ms:.1f}' for ms in each_ms)} ms of the processor; "
+            f"memory {', '.join(f'{mb:.0f}' for _, mb in marks)} MB (flat)"
+        )
+
+
 def memory(trials: int = 10_000) -> None:
     """Resident memory of the caller and of a worker over many trials."""
     with session(classes(200, 5), 2) as (opened, place):
@@ -257,7 +288,14 @@ def shown(seconds: list[float]) -> str:
 
 
 def main() -> None:
-    parts = {"cold": cold, "parallel": parallel, "overhead": overhead, "memory": memory, "million": million}
+    parts = {
+        "cold": cold,
+        "parallel": parallel,
+        "overhead": overhead,
+        "request": request,
+        "memory": memory,
+        "million": million,
+    }
     for name in sys.argv[1:] or parts:
         parts[name]()
     largest_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

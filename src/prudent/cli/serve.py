@@ -300,6 +300,6 @@ def _work(settings: Settings, name: str | None, attached: bool) -> None:
             machines.reap_sandboxed(worker.pool.sandbox, settings.runs)
 
         with nullcontext() if attached else reaping(settings.home, also=reap_walled):
-            notifier = Notifier(settings).start()  # what this worker announces lies in its own home
+            notifier = Notifier(settings).start()  # what this worker announces is kept in its own home
             worker.run()
             notifier.stop()

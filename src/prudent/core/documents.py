@@ -132,7 +132,7 @@ class KeyPath:
 
 _MOST_VALUES = 100_000
 _DEEPEST = 200
-"""So many lists and mappings may lie in one another: where there are too many, the reader in C crashes."""
+"""How deep lists and mappings may be nested: where it is too deep, the reader in C crashes."""
 
 
 class _Loader(_Base):

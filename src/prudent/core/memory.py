@@ -57,7 +57,7 @@ def exact_used_mb(pid: int, files_mb: float = 0.0) -> float:
 
 
 def tmpfs_mb(pid: int) -> float:
-    """What lies in file systems in memory that a process or one below it sees, and we do not."""
+    """What is stored in file systems in memory that a process or one below it sees, and we do not."""
     ours = {device for device, _ in _in_memory("self")}
     found: dict[str, float] = {}
     for each in process_tree(pid):

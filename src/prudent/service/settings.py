@@ -42,9 +42,9 @@ class Settings:
     public_url: str | None = None
     """How people reach the service, for links in mails."""
     data: tuple[Path, ...] = ()
-    """Folders, beside HOME/data, in which the data of requests may lie."""
+    """Folders, beside HOME/data, from which requests may read data."""
     own_data: tuple[Path, ...] = ()
-    """Folders in which the data of the operator's own requests may lie; those of no user."""
+    """Folders from which only the operator's own requests may read data."""
 
     # Work
     workers: int = 1
@@ -182,7 +182,7 @@ class Settings:
 
     @property
     def data_folders(self) -> tuple[Path, ...]:
-        """Where local data may lie; relative paths are looked for there, in this order."""
+        """The folders of local data; relative paths are looked for there, in this order."""
         return (self.home / "data", *self.data)
 
     @property

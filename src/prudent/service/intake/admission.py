@@ -32,7 +32,7 @@ __all__ = ["AcceptedRequest", "Refused", "prepare", "read_json", "sender_of", "s
 
 HIGHEST = 9
 DEEPEST = 100
-"""So many lists and objects may lie in one another; no request needs more than a few."""
+"""How deep lists and objects may be nested; no request needs more than a few levels."""
 _LONGEST_KEY = 255
 _log = logging.getLogger("prudent.door")
 

@@ -306,7 +306,7 @@ def _status(service: ServiceFile, headers: dict[str, str]) -> int:
 
 
 def _others_write(found: os.stat_result) -> bool:
-    """Whether others may rename what lies in a folder; in a sticky one, nobody but its owner may.
+    """Whether others may rename what is in a folder; in a sticky one, nobody but its owner may.
 
     A group that is its owner's own, as many systems give to each account, is no other.
     """

@@ -1,4 +1,4 @@
-"""Where the data of a request may lie: http(s) and s3, and folders that the operator allows.
+"""Where a request may read data from: http(s) and s3, and folders that the operator allows.
 
 What is refused here is refused at once, with the request. The address that a name leads to is checked again
 when the connection is made, by the one function that reads addresses: `prudent.training.data.fetch`, which
@@ -143,7 +143,7 @@ def resolve_in_folders(said: str, folders: Sequence[Path]) -> Path:
     """The file or folder that a request names, links followed; BadInput if it is not in a data folder.
 
     A relative path is looked for in each folder; what is hidden there (.ssh, .env) is no data. The message is
-    the same whether something outside exists or not: what lies there is nobody's business.
+    the same whether something outside exists or not: what is there is nobody's business.
     """
     path = Path(said.partition("://")[2] if "://" in said else said)
     if "\0" in said:

@@ -120,5 +120,5 @@ def own_folders(settings: Settings, user: str) -> tuple[Path, ...]:
 
 
 def folders_for(settings: Settings, user: str) -> tuple[Path, ...]:
-    """Where the data of this user's requests may lie; asked for each request."""
+    """Where this user's requests may read data from; asked for each request."""
     return (*settings.data_folders, *own_folders(settings, user))

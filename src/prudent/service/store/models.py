@@ -17,7 +17,7 @@ from prudent.service.store.tables import models as table
 
 @dataclass(frozen=True)
 class StoredModel:
-    """One model; `path` is its folder, or where it lies in the bucket."""
+    """One model; `path` is its folder, or its place in the bucket."""
 
     id: str
     run: str

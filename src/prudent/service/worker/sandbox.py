@@ -289,7 +289,7 @@ def _hide(path: Path) -> tuple[str, ...]:
 
 
 def _installed() -> list[Path]:
-    """Where Python and its packages are, for those that lie in a folder which is hidden."""
+    """Where Python and its packages are, for those in a folder that is hidden."""
     said = [sys.prefix, sys.base_prefix, *sys.path, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     found = dict.fromkeys(Path(path).absolute() for path in said if path)
     return [path for path in found if path.is_relative_to("/tmp") or path.is_relative_to("/run")]

@@ -140,7 +140,7 @@ class WorkProcess:
         """End the run, with LimitExceeded, if it has more memory or processes than it may.
 
         Looked at now and then. Each process is kept within its memory by the kernel; this is for all of them
-        together, and for files: in the sandbox, /tmp lies in memory. Processes are counted because the
+        together, and for files: in the sandbox, /tmp is in memory. Processes are counted because the
         kernel's own limit does not hold for root. Sessions that they have begun give way, too.
         """
         if time.monotonic() - self._looked_s < _LOOK_S:

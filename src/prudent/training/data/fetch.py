@@ -33,8 +33,7 @@ class AccessPolicy:
 
     `private` are all addresses that are not of the public internet: this machine, its network, the
     link-local address at which clouds tell credentials; `networks` are exceptions to it, as "10.1.0.0/16".
-    `roots` are the folders in which local files may lie, `buckets` the names of those that may be read; None
-    is any.
+    `roots` are the folders from which local files may be read, `buckets` those that may be read; None is any.
     """
 
     private: bool = True

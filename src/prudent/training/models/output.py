@@ -44,7 +44,7 @@ _COLUMNS = (
 
 
 class OutputFolder:
-    """Where a request's models go; until they are ranked they lie in `trials`, under their trial's number."""
+    """Where a request's models go; until they are ranked they are in `trials`, under their trial's number."""
 
     def __init__(self, out: str | Path, request: TrainingRequest, engine: str, resume: bool) -> None:
         self.folder = Path(out)

@@ -171,7 +171,7 @@ def find_split(
 
 @inner
 def partition(index: Array, spare: Array, x: Array, f: Int, s: Int, e: Int, threshold: float) -> Int:
-    """Move what lies at most at the threshold to the front of index[s:e], keeping order; where it ends."""
+    """Move what is at most the threshold to the front of index[s:e], keeping order; where it ends."""
     left = s
     right = 0
     for i in range(s, e):

@@ -112,7 +112,7 @@ class Ec2Settings:
                 raise unknown("address", self.address, (PUBLIC, PRIVATE))
         with where / "zones":
             if self.zones and self.subnets:
-                raise BadInput("There are subnets as well, which lie in zones already; keep one of the two.")
+                raise BadInput("There are subnets as well, each in a zone already; keep one of the two.")
         with where / "tags":
             for name in self.tags:
                 if name.startswith(("prudent", "aws:")):

@@ -141,7 +141,7 @@ class WorkerPool:
             socket.send_fds(self._server_socket, [json.dumps(request).encode()], list(handles))
             packet = self._server_socket.recv(PACKET_BYTES)
         if not packet:
-            raise RunFailed(f"The process that starts workers has ended; its last words are in {self._log}.")
+            raise RunFailed(f"The process that starts workers has ended; see {self._log}.")
         answer: dict[str, Any] = json.loads(packet)
         return answer
 
