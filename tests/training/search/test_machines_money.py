@@ -18,10 +18,11 @@ from prudent.training.leaderboard import Leaderboard, SpendingUpdated, TrainingE
 from prudent.training.models.output import OutputFolder
 from prudent.training.request.request import TrainingRequest
 from prudent.training.request.resources import cluster_trial_price
+from prudent.training.search.search import INTERRUPTED
 from prudent.training.train import run_training
 
 from .rented import Cloud, Cluster, OnMachines
-from .test_search import CLOCKED, Clock, asked
+from .test_search import CLOCKED, Clock, TimedRun, asked
 
 HOUR_S = 3600.0
 CENT = 0.01 * HOUR_S
@@ -217,3 +218,28 @@ def test_without_a_budget_the_machines_are_paid_all_the_same(clock: Clock, train
     assert board.spent_usd == pytest.approx(0.50, rel=1e-3)
     assert board.budget_usd is None
     assert sum(entry.cost_usd for entry in board.entries) == pytest.approx(0.20, rel=1e-3)
+
+
+def test_what_ctrl_c_ended_on_rented_machines_was_paid_once(
+    clock: Clock, train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes 5 s into the second trial; the cloud's book says the same in both sessions."""
+    cloud, listen = Cloud(clock, {"a": CENT}), TimedRun.next
+    stop_s = clock.now_s + 15.0
+
+    def next_or_stop(run: TimedRun, until_s: float) -> Any:
+        heard = listen(run, until_s)
+        if clock.now_s >= stop_s:
+            raise KeyboardInterrupt
+        return heard
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(TimedRun, "next", next_or_stop)
+        first = train(cloud, ClusterRequest.exactly(1, "a"), "$1", takes_s=10.0)
+    assert first.ended == INTERRUPTED
+    assert len(first.entries) == 1
+    assert first.interrupted_usd == pytest.approx(0.05, rel=0.05)
+    board = train(cloud, ClusterRequest.exactly(1, "a"), "$1", takes_s=10.0, earlier_usd=cloud.bill_usd())
+    assert len(board.entries) == 2
+    assert board.interrupted_usd == pytest.approx(first.interrupted_usd)
+    assert cloud.bill_usd() == pytest.approx(0.25, rel=0.05)

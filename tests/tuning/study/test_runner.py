@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from prudent.core.money import Price
 from prudent.core.space import Space
 from prudent.tuning.confirm import AROUND_S, allowance_usd, confirm
 from prudent.tuning.goal import Goal
+from prudent.tuning.jobs.job import SupervisingJob
 from prudent.tuning.result import Result
 from prudent.tuning.study.active_trials import ActiveTrial, LiveTrials, ReplayedTrials
 from prudent.tuning.study.limits import NEVER, OUT_OF_MONEY
@@ -273,3 +275,65 @@ def test_a_confirming_run_that_is_interrupted_tells_what_it_lasted() -> None:
         confirm(Job(lambda _: run, virtual=False), result(), budget_usd=1.0, sign=signs.append)  # type: ignore[arg-type]
     assert signs == [0.0, pytest.approx(101.9)]
     assert run.cuts == [(99.9, "interrupted")]
+
+
+class Supervising(Job):
+    """A job with a word in its trials: `most` of them, each asked about after 2 s, and worth at least 0.5."""
+
+    poll_every_s = math.inf
+
+    def __init__(self, runs: Callable[[int], Any], most: int = 9, more_s: tuple[float, ...] = ()) -> None:
+        super().__init__(runs)
+        self.most, self.more_s = most, list(more_s)
+        self.limits: dict[int, float] = {}
+        self.asked: list[tuple[int, float]] = []
+
+    def stop_reason(self) -> str:
+        return "enough" if len(self.started) >= self.most else ""
+
+    def limit_s(self, number: int, lasted_s: float) -> float:
+        return self.limits.setdefault(number, 2.0)
+
+    def at_limit(self, number: int, lasted_s: float) -> str:
+        self.asked.append((number, lasted_s))
+        if not self.more_s:
+            return "it had its time"
+        self.limits[number] = lasted_s + self.more_s.pop(0)
+        return ""
+
+    def cut_reason(self, number: int, progress: Sequence[Progress]) -> str:
+        return "others do better" if progress[-1].measures["score"] < 0.5 else ""
+
+    def settled(self, number: int, outcome: Outcome) -> Outcome:
+        return replace(outcome, bill_usd=0.003)
+
+
+def test_a_job_that_supervises_says_when_it_is_enough_and_what_a_trial_has_cost() -> None:
+    job = Supervising(lambda number: Scripted(Outcome(FINISHED, 1.0)), most=3)
+    assert isinstance(job, SupervisingJob)
+    loop, study, _ = loop_of(job, None)
+    assert not loop.run()
+    assert job.started == [1, 2, 3]
+    assert [entry.usd for entry in study.ledger.entries] == [0.003] * 3
+
+
+def test_a_supervised_trial_is_asked_about_at_its_limit_and_may_go_on() -> None:
+    job = Supervising(lambda number: Scripted(Outcome(FINISHED, 4.5)), most=2, more_s=(3.0, 1.0))
+    loop, study, _ = loop_of(job, None, early_stop=False)
+    loop.run()
+    assert job.asked == [(1, 2.0), (2, 2.0), (2, 3.0)]
+    assert [(trial.status, trial.time_s, trial.why) for trial in study.trials] == [
+        (FINISHED, 4.5, ""),
+        (CUT, 3.0, "it had its time"),
+    ]
+
+
+def test_a_supervised_trial_that_is_not_worth_its_end_is_cut_when_it_says_so() -> None:
+    said = (Progress(0.5, {"score": 0.7}), Progress(1.0, {"score": 0.4}), Progress(1.5, {"score": 0.9}))
+    job = Supervising(lambda number: Scripted(*said, Outcome(FINISHED, 1.9)), most=1)
+    loop, study, events = loop_of(job, None)
+    loop.run()
+    assert [(trial.status, trial.time_s, trial.why) for trial in study.trials] == [
+        (CUT, 1.0, "others do better")
+    ]
+    assert sum(isinstance(event, TrialReported) for event in events) == 2

@@ -6,6 +6,7 @@ graph: so the model meets the same numbers in both.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -112,7 +113,7 @@ class Affine:
         return self.weights.ndim == 2
 
 
-class TransformFitter:
+class TransformFitter(ABC):
     """Base of what fits transforms one after the other on training rows, each on what the last one gave."""
 
     def __init__(self) -> None:
@@ -130,21 +131,21 @@ class TransformFitter:
         elif chosen["method"] != "none":
             self.scale(chosen["method"])
 
+    @abstractmethod
     def impute(self, strategy: str = "mean") -> None:
         """Fill in missing values: mean, median, or most_frequent, as categories always are."""
-        raise NotImplementedError
 
+    @abstractmethod
     def one_hot(self, most: int = 32) -> None:
         """Columns for the most frequent categories; a row of another one is 0 in all of them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def scale(self, method: str) -> None:
         """Bring columns to one scale, standard or minmax; category codes are names, not quantities."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pca(self, k: int) -> None:
         """Turn the columns into so many principal components."""
-        raise NotImplementedError
 
 
 def check_components(k: int, width: int) -> None:

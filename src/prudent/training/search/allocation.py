@@ -133,8 +133,11 @@ class MethodAllocation:
     `searches` are those of the space's methods. The last `more_data` of them repeat the others: they train on
     more data what did best on a part of them, and are asked only after `spend_reserve` was called, or when
     nothing else is left to try. `reserve_usd` tells how much to put aside for a trial that should take so
-    long, of so much money left.
+    long, of so much money left. Unlike other strategies it looks at a clock: how much is tried depends on it.
     """
+
+    name = "methods"
+    """By which the journal knows it."""
 
     def __init__(
         self,

@@ -274,7 +274,7 @@ class Study:
 
     def _built(self, strategy: str | Strategy | None) -> tuple[str, Strategy]:
         if strategy is not None and not isinstance(strategy, str):
-            return type(strategy).__name__, strategy
+            return str(getattr(strategy, "name", type(strategy).__name__)), strategy
         name = strategy or default_strategy(self.problem)
         return name, build(name, self.problem, self.options, self.seed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -13,19 +14,19 @@ from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph
 Vector = NDArray[np.float64]
 
 
-class ScoredClasses:
+class ScoredClasses(ABC):
     """Base of models that give each class or cluster a score: the highest wins."""
 
     probable = True
     """Whether the softmax of the scores is a probability."""
 
+    @abstractmethod
     def scores(self, X: Matrix) -> Vector:
         """(rows, classes)"""
-        raise NotImplementedError
 
+    @abstractmethod
     def scores_graph(self, graph: OnnxGraph, rows: str) -> str:
         """The same as part of a graph."""
-        raise NotImplementedError
 
     def predict(self, X: Matrix) -> NDArray[Any]:
         return np.asarray(self.scores(X).argmax(axis=1))
