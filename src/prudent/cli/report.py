@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,10 +17,7 @@ from prudent.core.errors import BadInput
 from prudent.tuning.job_file import JobFile
 from prudent.tuning.jobs.job import Job
 from prudent.tuning.journal import Journal
-from prudent.tuning.problem import Problem
 from prudent.tuning.result import Result
-from prudent.tuning.study.study import Study
-from prudent.tuning.trial import Trial
 from prudent.tuning.tune import summary
 
 
@@ -103,26 +99,9 @@ def _as_recorded(said: JobFile, job: Job, journal: Path) -> tuple[JobFile, Resul
         seed=header.get("seed"),
         early_stop=header.get("early_stop"),
     )
-    study = study_of(said, job)
+    study = said.study(job)
     study.replay(facts)
     return said, summary(study, job.name)
-
-
-def study_of(said: JobFile, job: Job, known: Sequence[Trial] = ()) -> Study:
-    """The study that a job file describes, without a journal: to look at, not to run."""
-    return Study(
-        job.space,
-        said.goal,
-        job.price,
-        said.budget_usd,
-        said.strategy,
-        said.options,
-        measures=job.measures,
-        fraction=job.fraction,
-        early_stop=said.early_stop,
-        seed=said.seed,
-        warm_start=known,
-    )
 
 
 def write_report(
@@ -131,7 +110,7 @@ def write_report(
     """Write the HTML report; a report that cannot be written must not cost the answer."""
     from prudent.reports.tuning import write_tuning_report
 
-    problem = Problem(job.space, said.goal, job.price, tuple(job.measures), job.fraction, said.early_stop)
+    problem = said.problem(job)
     confirmation = done.confirmation if done else None
     return write_or_complain(
         lambda: write_tuning_report(result, problem, path, options=said.options, confirmation=confirmation),

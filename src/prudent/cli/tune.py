@@ -23,7 +23,7 @@ from prudent.cli.display.study import answer_lines, dry_run_lines, file_lines, h
 from prudent.cli.display.study_live import StudyProgress, study_view
 from prudent.cli.exits import FAILED, INTERRUPTED, OK, OVER_LIMIT, ended_by_signals
 from prudent.cli.options import AsJson, OtherSeed, complete_strategies, read_assignments
-from prudent.cli.report import StudyFiles, document, study_of, write_report
+from prudent.cli.report import StudyFiles, document, write_report
 from prudent.cloud.spending import RunSpending
 from prudent.core.errors import BadInput
 from prudent.core.units import format_money
@@ -112,7 +112,7 @@ def tune(
     places = StudyFiles.of(said, journal, report)
     job = said.build(places.logs)
     known = [trial for path in warm_start or () for trial in earlier_trials(path, job.space)]
-    sketch = study_of(said, job, known)
+    sketch = said.study(job, known)
     if isinstance(job, ClusterCommandJob) and job.provider.name == EC2:
         tell_age(job.provider.offer(kind).price for kind in job.machines.types)
     if dry_run:

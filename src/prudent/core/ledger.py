@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prudent.core.errors import BadInput, PrudentError
+from prudent.core.exact_sum import ExactSum
 from prudent.core.money import ROUNDING_USD, Price
 
 CREDIT = "credit"
@@ -124,6 +125,7 @@ class Ledger:
             raise BadInput(f"The budget {budget_usd} is not an amount of money: give dollars, 0 or more.")
         self.budget_usd = budget_usd
         self._entries: list[LedgerEntry] = []
+        self._spent = ExactSum()
         self._open: set[Reservation] = set()
         self._lock = threading.Lock()
 
@@ -137,7 +139,7 @@ class Ledger:
     def spent_usd(self) -> float:
         """What was charged."""
         with self._lock:
-            return math.fsum(entry.usd for entry in self._entries)
+            return self._spent.total()
 
     @property
     def reserved_usd(self) -> float:
@@ -204,7 +206,7 @@ class Ledger:
             self._check_open(reservation)
             charge = float(min(usd, reservation.usd) if usd <= reservation.usd + ROUNDING_USD else usd)
             entry = LedgerEntry(reservation.label, charge, float(seconds), price, machines, note)
-            self._entries.append(entry)
+            self._write_down(entry)
             self._close(reservation)
             return entry
 
@@ -220,13 +222,17 @@ class Ledger:
         It was paid, so it counts even if the budget has been lowered since; then nothing is left.
         """
         with self._lock:
-            self._entries.append(entry)
+            self._write_down(entry)
+
+    def _write_down(self, entry: LedgerEntry) -> None:
+        self._entries.append(entry)
+        self._spent.add(entry.usd)
 
     def _left(self) -> float:
         if self.budget_usd is None:
             return math.inf
-        committed = [entry.usd for entry in self._entries] + [reservation.usd for reservation in self._open]
-        return max(0.0, self.budget_usd - math.fsum(committed))
+        committed_usd = self._spent.total(reservation.usd for reservation in self._open)
+        return max(0.0, self.budget_usd - committed_usd)
 
     def _check_open(self, reservation: Reservation) -> None:
         if reservation not in self._open:

@@ -8,7 +8,7 @@ a program, so only run those you trust.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,10 @@ from prudent.core.units import USD, parse_in
 from prudent.tuning.goal import Goal
 from prudent.tuning.jobs.job import Job
 from prudent.tuning.jobs.kinds import KINDS, JobKind
+from prudent.tuning.problem import Problem
 from prudent.tuning.strategies.registry import strategies
+from prudent.tuning.study.study import Study
+from prudent.tuning.trial import Trial
 
 _STUDY_KEYS = (
     "name", "measures", "fraction", "goal", "budget", "strategy", "options", "parallel", "seed",
@@ -93,6 +96,26 @@ class JobFile:
     def build(self, logs: Path | None = None) -> Job:
         """The job, checked as far as can be without running it."""
         return self.kind.build(self.said, self.where, self.folder, self.name, logs)
+
+    def study(self, job: Job, known: Sequence[Trial] = ()) -> Study:
+        """The study that this file describes, without a journal: to look at, not to run."""
+        return Study(
+            job.space,
+            self.goal,
+            job.price,
+            self.budget_usd,
+            self.strategy,
+            self.options,
+            measures=job.measures,
+            fraction=job.fraction,
+            early_stop=self.early_stop,
+            seed=self.seed,
+            warm_start=known,
+        )
+
+    def problem(self, job: Job) -> Problem:
+        """What a report tells of the job beside the trials."""
+        return Problem(job.space, self.goal, job.price, tuple(job.measures), job.fraction, self.early_stop)
 
     def changed(
         self,

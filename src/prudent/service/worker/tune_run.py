@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from prudent.core.errors import BadInput
@@ -120,18 +121,7 @@ def _budget(said: JobFile, left_usd: float | None) -> float | None:
 def _check_end(said: JobFile, job: Job, budget_usd: float | None) -> None:
     from prudent.tuning.dry_run import endless
 
-    sketch = Study(
-        job.space,
-        said.goal,
-        job.price,
-        budget_usd,
-        said.strategy,
-        said.options,
-        measures=job.measures,
-        fraction=job.fraction,
-        early_stop=said.early_stop,
-        seed=said.seed,
-    )
+    sketch = replace(said, budget_usd=budget_usd).study(job)
     if endless(sketch, said.max_trials):
         raise BadInput(
             "This study would never end: no money is spent and the space is infinite; "
@@ -141,10 +131,8 @@ def _check_end(said: JobFile, job: Job, budget_usd: float | None) -> None:
 
 def _report(result: Result, said: JobFile, job: Job, path: Path) -> None:
     from prudent.reports.tuning import write_tuning_report
-    from prudent.tuning.problem import Problem
 
-    problem = Problem(job.space, said.goal, job.price, tuple(job.measures), job.fraction, said.early_stop)
-    write_tuning_report(result, problem, path, options=said.options)
+    write_tuning_report(result, said.problem(job), path, options=said.options)
 
 
 def _exhausted(result: Result) -> str:

@@ -252,12 +252,7 @@ def _loads(text: str, what: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except ValueError as error:
-        place = (
-            f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        )
-        raise BadInput(
-            f"{what} is not a valid JSON document ({place}: {error.args[0]}); correct it."
-        ) from None
+        raise BadInput(f"{what} is not a valid JSON document ({error}); correct it.") from None
     if not isinstance(document, dict):
         raise BadInput(f"{what} is not a JSON object; begin with {{ and name a domain.")
     return document
