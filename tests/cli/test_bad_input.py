@@ -199,14 +199,18 @@ class TestFolders:
 
 
 def limited(path: Path, size: int, *more: str) -> subprocess.CompletedProcess[str]:
-    """Run a study in which no file may grow beyond `size` bytes, as if the disk were full then."""
+    """Run a study in which no file may grow beyond `size` bytes, as if the disk were full then.
+
+    Coverage does not follow it: its own file would be one that cannot grow.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     code = (
         f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))\n"
         "from prudent.cli.main import main; main()"
     )
     return subprocess.run(
         [sys.executable, "-c", code, "tune", str(path), "--json", *more],
-        capture_output=True, text=True, check=False,
+        capture_output=True, text=True, check=False, env=environment,
     )  # fmt: skip
 
 
