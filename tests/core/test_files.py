@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -31,3 +32,17 @@ def test_what_was_there_stays_where_it_fails(tmp_path: Path, monkeypatch: Any, s
         write_whole(tmp_path / "f", "after", durable=True)
     assert (tmp_path / "f").read_text() == "before"
     assert os.listdir(tmp_path) == ["f"]
+
+
+@pytest.mark.parametrize(("durable", "expected"), [(False, []), (True, ["part", "folder"])])
+def test_only_what_must_last_is_waited_for(
+    tmp_path: Path, monkeypatch: Any, durable: bool, expected: list[str]
+) -> None:
+    synced: list[str] = []
+
+    def fsync(handle: int) -> None:
+        synced.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "part")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_whole(tmp_path / "f", "text", durable)
+    assert synced == expected

@@ -82,3 +82,18 @@ def test_files_in_memory_that_only_others_see_are_counted_once(monkeypatch: pyte
 
     monkeypatch.setattr(memory.os, "statvfs", looked_at)
     assert memory.tmpfs_mb(7) == 2.0
+
+
+def test_file_systems_in_memory_are_told_by_device_and_place() -> None:
+    """Beside what the system's own list of mounts says of this process."""
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    expected = sorted(place for _, place, kind, *_ in mounts if kind == "tmpfs")
+    found = list(memory._in_memory("self"))
+    assert sorted(place for _, place in found) == expected
+    # A place that is mounted over by another one tells the device of the upper one only.
+    assert {device for device, _ in found} >= {_device(place) for place in expected}
+
+
+def _device(place: str) -> str:
+    number = os.stat(place).st_dev
+    return f"{os.major(number)}:{os.minor(number)}"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from prudent.core.errors import BadInput
-from prudent.tuning.journal import Journal
+from prudent.tuning.journal import Journal, study_lock
 
 HEADER = {"job": "table 1", "goal": "minimise cost_usd", "seed": 7, "known": []}
 
@@ -71,4 +71,17 @@ def test_one_study_at_a_time(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="Another process is running the study"):
         Journal.open(tmp_path / "j.jsonl", HEADER, resume=True)
     first.close()
+    Journal.open(tmp_path / "j.jsonl", HEADER, resume=True).close()
+
+
+def test_what_is_no_journal_cannot_be_locked(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.jsonl", tmp_path):
+        with pytest.raises(BadInput, match="Cannot read the journal"), study_lock(path):
+            pass
+
+
+def test_a_study_that_is_locked_is_not_taken_up(tmp_path: Path) -> None:
+    write(tmp_path / "j.jsonl", 1)
+    with study_lock(tmp_path / "j.jsonl"), pytest.raises(BadInput, match="Another process"):
+        Journal.open(tmp_path / "j.jsonl", HEADER, resume=True)
     Journal.open(tmp_path / "j.jsonl", HEADER, resume=True).close()

@@ -134,6 +134,11 @@ def test_a_place_keeps_its_surroundings() -> None:
     assert filled == "f --a='a b'.txt \\'1e-05 \"it's a b\" # '{n}\ng '1e-05'"
 
 
+def test_a_backslash_before_a_place_does_not_hide_it() -> None:
+    template = CommandTemplate.parse('f \\{n} "\\{n}"', Space.parse({"n": [3]}))
+    assert template.fill({"n": 3}) == 'f \\3 "\\3"'
+
+
 def test_between_single_quotes_nothing_is_escaped() -> None:
     template = CommandTemplate.parse(r"""f '\' {x} "\" {x}" """, Space.parse({"x": ["a b"]}))
     assert template.fill({"x": "a b"}) == r"""f '\' 'a b' "\" a b" """

@@ -223,6 +223,14 @@ class TestGround:
         assert proposal.configuration["s"] == 0.01
         assert subsampling.LADDER == 5
 
+    def test_only_distinct_configurations_are_climbed(self) -> None:
+        """Those that differ in their share of the data alone are one."""
+        of = problem({"n": [1, 2], "s": [0.1, 0.3, 1.0]})
+        ground = FractionGrid(of, 1)
+        climbed = ground.climbed([{"n": 1, "s": 0.1}, {"n": 1, "s": 1.0}, {"n": 2, "s": 0.3}])
+        told = [(c["n"], c["s"]) for c in climbed]
+        assert told == [(n, s) for n in (1, 2) for s in (0.1, 0.3, 1.0)]
+
     def test_features_leave_the_fraction_out(self) -> None:
         of = problem({"s": [0.1, 1.0], "vm": ["a", "b", "c"], "n": [1, 2, 4]})
         ground = FractionGrid(of, 1)
