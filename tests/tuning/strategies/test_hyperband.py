@@ -171,7 +171,7 @@ class TestHyperband:
             with pytest.raises(BadInput, match=r'add "fraction: PARAMETER" to the job, or choose another'):
                 Study(Space.parse({"x": [1, 2]}), "minimise cost_usd", lambda c: 1.0, None, strategy)
 
-    @pytest.mark.parametrize("options", [{"eta": 1}, {"eta": "much"}, {"etta": 3}])
+    @pytest.mark.parametrize("options", [{"eta": 1}, {"eta": 0.5}, {"eta": "much"}, {"etta": 3}])
     def test_wrong_options_are_refused(self, options: dict[str, Any]) -> None:
         with pytest.raises(BadInput):
             study(options=options)

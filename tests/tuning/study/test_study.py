@@ -41,6 +41,7 @@ class TestAskAndTell:
         asked = one.ask()
         assert asked is not None
         assert asked.configuration == {"n": 1, "kind": "a"}
+        assert (asked.at_s, one.clock_s) == (0.0, 0.0)
         trial = one.tell(asked.number, time_s=50, measures={})
         assert (trial.cost_usd, trial.spent_usd, trial.feasible) == (0.05, 0.05, True)
         assert (one.best, one.spent_usd, one.recommended) == (trial, 0.05, asked.configuration)
