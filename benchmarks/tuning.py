@@ -1,7 +1,7 @@
 """How often, how near and how quickly strategies find the cheapest configuration, by money spent.
 
     python benchmarks/tuning.py                     # everything, 50 seeds: docs/explanation/benchmarks.md
-    python benchmarks/tuning.py --seeds 10 --contenders lynceus optuna --modes full
+    python benchmarks/tuning.py --seeds 10 --contenders lynceus "optuna TPE" --modes full
     python benchmarks/tuning.py --minimum 60 --boot 90 --contenders lynceus random   # billed as clouds bill
 
 Money is counted in the average cost of a configuration ("avg"). A run that the rest cannot pay is cut there.
