@@ -31,14 +31,25 @@ def data_folder() -> Path:
 
 @dataclass(frozen=True)
 class Run:
-    """What one configuration costs."""
+    """What one configuration costs; billed for a minimum, and for the boot of its machines beside it."""
 
     time_s: float
     usd_per_h: float
+    minimum_s: float = 0.0
+    boot_s: float = 0.0
 
     @property
     def cost_usd(self) -> float:
-        return self.time_s * self.usd_per_h / 3600
+        return max(self.time_s, self.minimum_s) * self.usd_per_h / 3600
+
+    @property
+    def boot_usd(self) -> float:
+        return self.boot_s * self.usd_per_h / 3600
+
+    @property
+    def least_usd(self) -> float:
+        """What is paid however soon it ends."""
+        return self.minimum_s * self.usd_per_h / 3600
 
 
 @dataclass(frozen=True)
@@ -71,15 +82,15 @@ def lynceus_bench(name: str, minimum_s: float = 0.0, boot_s: float = 0.0) -> Ben
     )
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    runs = [Run(float(row["time_to_target_s"]), float(row["price_usd_per_h"])) for row in rows]
+    billing = (minimum_s, boot_s)
+    runs = [Run(float(row["time_to_target_s"]), float(row["price_usd_per_h"]), *billing) for row in rows]
     max_time_s = sorted(run.time_s for run in runs)[192]
     grid = ["vm_type", "total_worker_cores", *_PARAMETERS[2:]]
     choices: dict[str, list[str]] = {column: sorted({row[column] for row in rows}) for column in grid}
     by_choice = {tuple(row[c] for c in grid): run for row, run in zip(rows, runs, strict=True)}
     goal = prudent.Goal.parse(f"minimise cost_usd subject to time_s <= {max_time_s!r}")
-    average = float(np.mean([run.cost_usd for run in runs]))
-    within = [run for run in runs if run.time_s <= max_time_s]
-    optimum = min(max(run.time_s, minimum_s) * run.usd_per_h / 3600 for run in within)
+    average = float(np.mean([run.time_s * run.usd_per_h / 3600 for run in runs]))
+    optimum = min(run.cost_usd for run in runs if run.time_s <= max_time_s)
     return Bench(job, goal, max_time_s, average, optimum, choices, by_choice)
 
 

@@ -67,11 +67,11 @@ def optuna_tpe(bench: Bench, budget_usd: float, early: bool, seed: int) -> Score
         if choice not in seen:
             run = bench.by_choice[choice]
             cap = min(bench.max_time_s * run.usd_per_h / 3600, best) if early else np.inf
-            paid = min(run.cost_usd, cap, left)
-            left -= paid
-            if paid >= run.cost_usd and run.time_s <= bench.max_time_s:
-                best = min(best, paid)
+            paid = max(min(max(min(run.cost_usd, cap), run.least_usd), left - run.boot_usd), 0.0)
+            left -= run.boot_usd + paid
             whole = paid >= run.cost_usd
+            if whole and run.time_s <= bench.max_time_s:
+                best = min(best, paid)
             over = (run.time_s if whole else bench.max_time_s * 1.01) - bench.max_time_s
             seen[choice] = (paid, over if whole or not np.isfinite(best) else 0.0)
         trial.set_user_attr("violation", seen[choice][1])
