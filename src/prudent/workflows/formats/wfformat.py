@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 from prudent.core.errors import BadInput
 from prudent.workflows.activation import Activation, File, Usage
 from prudent.workflows.workflow import Workflow
+
+_NUMBERED = re.compile(r"_(ID)?\d{4,}$")
 
 
 @dataclass
@@ -153,10 +156,21 @@ def _task_of_14(entry: dict[str, Any]) -> _Task:
 
 def _task(entry: dict[str, Any]) -> _Task:
     name = str(entry.get("name") or entry["id"])
-    task = _Task(str(entry.get("id") or name), name, str(entry.get("category") or name))
+    task = _Task(str(entry.get("id") or name), name, str(entry.get("category") or ""))
+    task.program = task.program or _program(name, task.id)
     task.relatives = [(str(parent), task.id) for parent in entry.get("parents") or []]
     task.relatives += [(task.id, str(child)) for child in entry.get("children") or []]
     return task
+
+
+def _program(name: str, task_id: str) -> str:
+    """Traces of Pegasus and Makeflow name a task after its program and its number: both are in its id."""
+    number = _NUMBERED.search(name)
+    return (
+        name[: number.start()]
+        if number and number.start() and task_id.endswith(number[0].lstrip("_"))
+        else name
+    )
 
 
 def _add_run(task: _Task, entry: dict[str, Any]) -> None:
