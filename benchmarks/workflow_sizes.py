@@ -3,10 +3,11 @@
 PRUDENT_DATA=/path/to/data python benchmarks/workflow_sizes.py [--half choose|report]
 
 Every trace with memory is replayed in the order of its tasks, those of one application one after the other: a
-task is given memory by what is known of earlier runs of its program, and then its recorded peak becomes known.
-One that gets too little fails at its end and is run again with twice as much. Wasted is what a run held and did
-not use, and all that a failed attempt held, in MB x hours. The first run of a program, for which nobody knows
-anything, is the same for all and left out. The traces hold no request of a user, so there is none to compare with.
+task is given memory by what is known of earlier runs of its program, then its recorded peak becomes known.
+One that gets too little fails at its end and is run again: by the usual rules with twice as much, by Prudent
+with what it says, then with twice that. Wasted is what a run held and did not use, and all that a failed
+attempt held, in MB x hours. The first run of a program, for which nobody knows anything, is the same for all
+and left out. The traces hold no request of a user, so there is none to compare with.
 """
 
 from __future__ import annotations

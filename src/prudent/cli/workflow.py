@@ -70,6 +70,40 @@ def generate(
     _write(make(shape, size, seed), output, as_json)
 
 
+@workflow.command()
+def size(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...",
+            help="Earlier runs, oldest first: Nextflow traces, WfFormat files, folders where Snakemake ran, "
+            "folders of prudent execute.",
+        ),
+    ],
+    out_path: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Write it for an engine: NAME.config for Nextflow, NAME.yaml or a folder for Snakemake.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what each program needs: memory, cores, time and room, predicted from earlier runs."""
+    from prudent.cli.display.workflow_sizes import size_lines
+    from prudent.workflows.sizing.needs import needs_of_runs
+    from prudent.workflows.sizing.settings import write_settings
+
+    needs = needs_of_runs(runs)
+    if out_path is not None:
+        write_to(out_path, "settings", lambda path: write_settings(needs, path))
+    if as_json:
+        say_json({"programs": [each.to_dict() for each in needs]})
+        return
+    say(out(), *size_lines(needs))
+
+
 def _write(told: Any, output: Path, as_json: bool) -> None:
     write_to(output, "workflow", told.write)
     if as_json:

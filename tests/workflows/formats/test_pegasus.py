@@ -32,7 +32,7 @@ transformationCatalog:
       pegasus: {runtime: 60, cores: 2, memory: 2048}
   - name: sum
     sites:
-    - {name: local, pfn: file:///opt/sum, type: installed}
+    - {name: local, pfn: file:///usr/bin/sum, type: installed}
 jobs:
 - type: job
   namespace: sea
@@ -79,7 +79,7 @@ def test_jobs_with_their_catalogs():
     assert smooth.inputs == (File("levels.csv", 1024),)
     assert smooth.outputs == (File("smooth.csv", 300),), "its reader knows how large it is"
     assert smooth.command == ("/usr/bin/smooth", "-w", "5", "levels.csv", "-o", "smooth.csv")
-    assert total.command == ("sh", "-c", "/opt/sum smooth.csv > total.txt")
+    assert total.command == ("sh", "-c", "/usr/bin/sum smooth.csv > total.txt")
     assert (total.cores, total.memory_bytes) == (3, 0), "an expression of Condor is not known beforehand"
     assert workflow["SUB"].program == "more.yml"
     assert "1 of 3 jobs have no run time" in workflow.notes[0]

@@ -1,11 +1,11 @@
 """A size predicted from earlier runs of a program and the size of its input, one run after the other.
 
-Several simple predictors answer: the mean, the median, the latest run, a line through input sizes, and the
-nearest neighbours. Their answers are averaged in logarithms; each weighs by how far off it was so far, on the
-program itself and, while little is known of that, on all programs. What the average was off by, on runs that it
-had not seen, is the distribution of its error: it gives the interval, and the offset for which too little and
-too much cost the same. The idea is that of Sizey (Bader et al., CLUSTER 2024); the predictors, the weights and
-the rule of the offset are simpler.
+Several simple predictors answer: the mean, the median, a line through input sizes, and the nearest
+neighbours. Their answers are averaged in logarithms; each weighs by how far off it was so far, on the program
+itself and, while little is known of that, on all programs. What the average was off by, on runs that it had
+not seen, is the distribution of its error: it gives the interval, and the offsets of a first attempt and of
+its retry with the least expected waste. The idea is that of Sizey (Bader et al., CLUSTER 2024); the
+predictors, the weights and the rule of the offset are simpler.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
-from prudent.workflows.simulation.compiled import Floats
+Floats = NDArray[np.float64]
 
 LOW, HIGH = 0.05, 0.95
 """The interval that is told holds nine in ten."""
@@ -26,7 +27,7 @@ _PRIOR_DEVIATION = 0.1
 """Before anything is known, two runs of a program are taken to differ by a tenth."""
 
 _PRIOR_WEIGHT, _OTHERS_WEIGHT, _FADES_OVER = 1.0, 4.0, 4.0
-"""So many runs the prior counts for, and the errors on all other programs together; half after so many runs."""
+"""So many runs the prior counts for, and the errors on all programs together; half as many after four."""
 
 _FLOOR, _SHARP = 0.005, 8.0
 _NEIGHBOURS = 3
@@ -47,8 +48,8 @@ _PRIOR_QUANTILES = np.array([-1.645, -1.036, -0.674, -0.385, -0.126, 0.126, 0.38
 class Prediction:
     """What a run is expected to take, the interval of nine in ten, and how much to give it.
 
-    `given` is what costs least, if too much is wasted and too little means to do it again with twice as much.
-    `runs` counts the earlier runs that it was learned from.
+    `given` and `retry` are what to give the first attempt, and the second one if the first had too little, so
+    that the least is wasted. `runs` counts the earlier runs that it was learned from.
     """
 
     expected: float

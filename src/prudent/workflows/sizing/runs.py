@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from prudent.core.errors import BadInput
 from prudent.workflows.activation import Activation
 from prudent.workflows.workflow import Workflow
 
@@ -48,12 +49,33 @@ def samples_of(workflow: Workflow) -> Iterator[RunSample]:
 
 
 def read_samples(path: Path) -> list[RunSample]:
-    """The runs in a trace file, the folder where Snakemake ran, or the folder of a run of `prudent execute`."""
+    """The runs in a trace file, the folder where Snakemake ran, or that of a run of `prudent execute`."""
+    from prudent.workflows.execute.run import JOURNAL
     from prudent.workflows.formats import nextflow
     from prudent.workflows.formats.reading import read, read_text
 
+    if (path / JOURNAL).is_file():
+        return list(_executed(path))
     if path.is_file():
         text = read_text(path, "run")
         if nextflow.is_trace(text):
             return [RunSample.of(task.activation) for task in nextflow.tasks(text, path.stem)[0]]
     return list(samples_of(read(path)))
+
+
+def _executed(folder: Path) -> Iterator[RunSample]:
+    """The commands that succeeded in a run of `prudent execute`: their time and files, not their memory."""
+    from prudent.workflows.execute.run import WorkflowRun
+
+    run = WorkflowRun.read(folder)
+    if run.replay is not None:
+        raise BadInput(f'The run in "{folder}" was a rehearsal and measured nothing; name a real one.')
+    for fact in run.facts:
+        if fact["fact"] == "ended" and fact["outcome"] == "done":
+            activation = run.workflow[fact["activation"]]
+            sizes = [
+                sum(float(known["size"]) for known in fact.get(side, {}).values())
+                for side in ("inputs", "outputs")
+            ]
+            measured = replace(RunSample.of(activation), runtime_s=float(fact["took_s"]))
+            yield replace(measured, input_bytes=sizes[0], output_bytes=sizes[1])
