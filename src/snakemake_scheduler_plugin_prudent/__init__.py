@@ -6,9 +6,11 @@ runs that `--scheduler-prudent-runs` names; the rule is that of `prudent.workflo
 
 # Snakemake reads the types of the settings at run time: no annotations as text here.
 import contextlib
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any, Optional
 
 from snakemake_interface_common.exceptions import WorkflowError
@@ -56,9 +58,10 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
     def __post_init__(self) -> None:
         self._run_times = SizePredictor()
         self._usual_s = _UNKNOWN_S
+        self._usual_bytes: dict[str, float] = {}
         self._path_s: dict[Hashable, float] = {}
         self._pool: MachinePool | None = None
-        self._placed: set[Hashable] = set()
+        self._placed: dict[Hashable, frozenset[int]] = {}
         try:
             if self.settings.fleet:
                 self._pool = MachinePool(Fleet.parse(self.settings.fleet))
@@ -71,8 +74,11 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
         samples = [sample for path in paths for sample in read_samples(path)]
         with contextlib.suppress(BadInput):  # Nothing ran here so far.
             samples += read_samples(Path.cwd())
+        sizes: defaultdict[str, list[float]] = defaultdict(list)
         for sample in samples:
             self._run_times.observe(sample.program, sample.input_bytes, sample.runtime_s)
+            sizes[sample.program].append(sample.input_bytes)
+        self._usual_bytes = {rule: median(each) for rule, each in sizes.items()}
         if times := [sample.runtime_s for sample in samples]:
             self._usual_s = sum(times) / len(times)
 
@@ -125,7 +131,7 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
             job = ready[each.key]  # type: ignore[index]
             # Snakemake lets a resource be added once: a job that is tried again keeps its machine's type.
             if each.key not in self._placed:
-                self._placed.add(each.key)
+                self._placed[each.key] = frozenset(map(id, _singles(job)))
                 for single in _singles(job):
                     single.add_aux_resource(self.settings.resource, vm.machine)
             chosen.append(job)
@@ -137,7 +143,7 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
         waiting = {id(job) for job in remaining_jobs}
         unfinished = {id(job) for job in self.dag.needrun_jobs() if not self.dag.finished(job)}
         for key in self._pool.running:
-            if key in waiting or key not in unfinished:
+            if key in waiting or not self._placed[key] & unfinished:
                 self._pool.release(key)
 
     def _described(self, key: int, job: Any, input_sizes: Mapping[Any, int | None]) -> ReadyJob:
@@ -167,7 +173,10 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
         if not list(job.output):
             return 0.0  # A rule such as "all" only names what is wanted.
         rule = str(getattr(getattr(job, "rule", None), "name", ""))
-        size = sum(float(input_sizes.get(file) or 0.0) for file in job.input)
+        known = [each for file in job.input if (each := input_sizes.get(file)) is not None]
+        size = float(sum(known))
+        if len(known) < len(list(job.input)):  # They are not made yet: as large as they usually are, then.
+            size = self._usual_bytes.get(rule, size)
         if (told := self._run_times.predict(rule, size)) is not None:
             return told.expected
         minutes = job.scheduler_resources.get("runtime")

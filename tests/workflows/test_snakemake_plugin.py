@@ -95,3 +95,21 @@ def test_what_it_cannot_use_is_told_in_a_sentence(settings, message):
 
     with pytest.raises(WorkflowError, match=message):
         Scheduler(None, SchedulerSettings(**settings), logging.getLogger("snakemake"))
+
+
+@pytest.mark.parametrize("fleet", [None, "m5.4xlarge"])
+def test_the_contract_of_the_interface(fleet, tmp_path, monkeypatch):
+    pytest.importorskip("snakemake", reason="needs Snakemake")
+    from snakemake_interface_scheduler_plugins.tests import TestSchedulerBase
+
+    from snakemake_scheduler_plugin_prudent import Scheduler, SchedulerSettings
+
+    class Contract(TestSchedulerBase):
+        def get_scheduler_cls(self):
+            return Scheduler
+
+        def get_scheduler_settings(self):
+            return SchedulerSettings(fleet=fleet)
+
+    monkeypatch.chdir(tmp_path)
+    Contract().test_scheduler()
