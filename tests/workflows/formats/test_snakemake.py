@@ -11,6 +11,8 @@ import pytest
 
 from prudent.core.errors import BadInput
 from prudent.workflows import File, Workflow
+from prudent.workflows.sizing.needs import needs_of_runs
+from prudent.workflows.sizing.settings import write_settings
 
 SNAKEFILE = """\
 rule all:
@@ -77,9 +79,11 @@ def test_a_real_run(ran):
     assert workflow.notes == ()
 
 
-def test_the_summary_lists_what_counts(ran):
-    (ran / "summary.tsv").write_text(snakemake(ran, "--detailed-summary"))
+def test_the_summary_lists_what_counts_and_a_profile_of_ours_is_understood(ran):
     whole = Workflow.read(ran)
+    profile = write_settings(needs_of_runs([ran]), ran / "profile")
+    told = snakemake(ran, "--detailed-summary", "--profile", str(profile.parent))
+    (ran / "summary.tsv").write_text(told)
     assert Workflow.read(ran / "summary.tsv") == whole
     rows = (ran / "summary.tsv").read_text().splitlines()
     (ran / "part.tsv").write_text("\n".join(row for row in rows if not row.startswith("report.txt")))
