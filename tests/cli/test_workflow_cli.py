@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from prudent.cloud.spending import SpendingLog
-from prudent.workflows import Activation, File, Plan, Workflow
+from prudent.workflows import Activation, File, Plan, Usage, Workflow
 from prudent.workflows.execute.journal import ExecutionJournal
 from prudent.workflows.execute.run import JOURNAL
 
@@ -39,6 +39,34 @@ def montage(prudent: Prudent, tmp_path: Path) -> Path:
     path = tmp_path / "montage.json"
     assert prudent("workflow", "generate", "montage", 20, path, "--seed", 3).code == 0
     return path
+
+
+def test_what_programs_need_is_told_and_written(prudent: Prudent, tmp_path: Path) -> None:
+    runs = tuple(
+        Activation(f"a{at}", "align", 60.0, (File(f"in{at}", at * 1e6),), usage=Usage(1.9, 1e9 + at * 1e7))
+        for at in range(1, 20)
+    )
+    Workflow("earlier", runs).write(tmp_path / "earlier.json")
+    asked = prudent("workflow", "size", tmp_path / "earlier.json", "--json", "--out", tmp_path / "n.config")
+    assert asked.code == 0, asked.err
+    [align] = json.loads(asked.out)["programs"]
+    assert (align["program"], align["runs"], align["cores"]) == ("align", 19, 2)
+    memory = align["memory_mb"]
+    assert 1000 < memory["low"] <= memory["expected"] <= memory["high"] < memory["retry"]
+    assert "withName: 'align'" in (tmp_path / "n.config").read_text()
+    assert "align" in prudent("workflow", "size", tmp_path / "earlier.json").out
+    refused(prudent("workflow", "size", tmp_path / "none.json"), "none.json")
+    refused(
+        prudent("workflow", "size", tmp_path / "earlier.json", "--out", tmp_path / "x.json"),
+        "names no engine",
+    )
+
+
+def test_a_workflow_becomes_one_of_pegasus(prudent: Prudent, montage: Path, tmp_path: Path) -> None:
+    assert prudent("workflow", "convert", montage, tmp_path / "m.yml").code == 0
+    assert (tmp_path / "m.yml").read_text().startswith("pegasus:")
+    shown = prudent("workflow", "show", tmp_path / "m.yml", "--json")
+    assert json.loads(shown.out)["fingerprint"] == Workflow.read(montage).fingerprint
 
 
 def step(name: str, script: str, inputs: str = "", outputs: str = "", runtime_s: float = 0.1) -> Activation:

@@ -17,6 +17,7 @@ REMEDIES = {
     "needs Chromium": "apt-get install chromium",
     "needs PostgreSQL": "apt-get install postgresql",
     "needs Slurm": "apt-get install slurm-wlm munge",
+    "needs Snakemake": 'pip install "snakemake>=9.14,<10"',
     "needs Java": "apt-get install default-jre-headless",
     "needs bubblewrap": "apt-get install bubblewrap",
     "needs root": "run the tests as root",

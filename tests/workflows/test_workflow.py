@@ -101,7 +101,7 @@ def test_unreadable_files(tmp_path):
         Workflow.read(tmp_path / "missing.xml")
     odd = tmp_path / "odd.txt"
     odd.write_text("hello")
-    with pytest.raises(BadInput, match="neither XML nor"):
+    with pytest.raises(BadInput, match="in no format that is known here"):
         Workflow.read(odd)
     odd.write_bytes(b"\xff\xfe\x00\x80")
     with pytest.raises(BadInput, match="not text"):

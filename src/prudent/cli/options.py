@@ -32,7 +32,15 @@ HomeFolder = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, nothing else.")]
 
 WorkflowPath = Annotated[
-    Path, typer.Argument(metavar="WORKFLOW", help="A Pegasus DAX (XML) or WfFormat (JSON) file.")
+    Path,
+    typer.Argument(
+        metavar="WORKFLOW",
+        help="A Pegasus (YAML or DAX) or WfFormat (JSON) file, or the folder where Snakemake ran.",
+    ),
+]
+DagPath = Annotated[
+    Path | None,
+    typer.Option("--dag", help="Of a Nextflow trace: the DAG that Nextflow drew, dag.dot or dag.mmd."),
 ]
 FleetText = Annotated[
     str, typer.Option("--fleet", help="Machines, such as 8*m3.medium,3*m3.2xlarge; spot:TYPE for a spot VM.")

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from prudent.workflows.activation import Activation, File
+    from prudent.workflows.activation import Activation, File, Usage
     from prudent.workflows.execution import Assignment, Attempt, Execution
     from prudent.workflows.fleet import Fleet, Vm
     from prudent.workflows.plan import ParetoPoint, Plan
@@ -31,6 +31,7 @@ _MODULES = {
     "Plan": "plan",
     "ScheduleProposal": "schedulers.registry",
     "Scheduler": "schedulers.registry",
+    "Usage": "activation",
     "Vm": "fleet",
     "Workflow": "workflow",
     "World": "world",
@@ -53,6 +54,7 @@ __all__ = [
     "PlanEvaluation",
     "ScheduleProposal",
     "Scheduler",
+    "Usage",
     "Vm",
     "Workflow",
     "World",

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Literal
 
 from prudent.core.errors import BadInput, unknown
-from prudent.workflows.activation import Activation, File
+from prudent.workflows.activation import Activation, File, Usage
 from prudent.workflows.workflow import Workflow
 
 Method = Literal["horizontal", "vertical", "balanced"]
@@ -99,6 +99,21 @@ def _merged(name: str, parts: list[Activation]) -> Activation:
         _one_after_the_other([part.command for part in parts]),
         runtimes_s=_summed([part.runtimes_s for part in parts]),
         members=tuple(member for part in parts for member in (part.members or (part.id,))),
+        cores=max(part.cores for part in parts),
+        memory_bytes=max(part.memory_bytes for part in parts),
+        usage=_used_together(parts),
+    )
+
+
+def _used_together(parts: list[Activation]) -> Usage:
+    """One after the other: the highest peak of memory, the mean of busy cores, all that was moved."""
+    run_s = sum(part.runtime_s for part in parts)
+    busy_s = sum(part.usage.cores * part.runtime_s for part in parts)
+    return Usage(
+        busy_s / run_s if run_s else 0.0,
+        max(part.usage.memory_bytes for part in parts),
+        sum(part.usage.read_bytes for part in parts),
+        sum(part.usage.written_bytes for part in parts),
     )
 
 

@@ -10,9 +10,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
 from prudent.core.errors import BadInput, unknown
+from prudent.core.units import format_size
 
 if TYPE_CHECKING:
     from prudent.cloud.catalog import Catalog
+    from prudent.workflows.activation import Activation
 
 REFERENCE_MIPS = 1000.0
 """The speed at which an activation's `runtime_s` was taken."""
@@ -22,7 +24,10 @@ Slots = Literal["vm", "vcpu"]
 
 @dataclass(frozen=True)
 class Vm:
-    """One rented machine: `slots` activations run on it at once, each at `mips`."""
+    """One rented machine: `slots` activations run on it at once, each at `mips`.
+
+    `vcpus` and `memory_gb` are those of the whole machine, zero where nobody knows them.
+    """
 
     name: str
     machine: str
@@ -31,6 +36,8 @@ class Vm:
     usd_per_h: float = 0.0
     minimum_s: float = 0.0
     spot: bool = False
+    vcpus: int = 0
+    memory_gb: float = 0.0
 
     def __post_init__(self) -> None:
         if not (self.mips > 0 and math.isfinite(self.mips)):
@@ -42,6 +49,21 @@ class Vm:
     def speed(self) -> float:
         """Speed of one slot relative to the reference."""
         return self.mips / REFERENCE_MIPS
+
+    def lacks(self, activation: Activation) -> str | None:
+        """What keeps an activation from ever running here, for a sentence; None where it fits.
+
+        >>> from prudent.workflows.activation import Activation
+        >>> Vm("small-1", "small", memory_gb=4).lacks(Activation("a", memory_bytes=6e9))
+        '6 GB of memory, and "small-1" has 4 GB'
+        """
+        if self.vcpus and activation.cores > self.vcpus:
+            return f'{activation.cores:g} cores, and "{self.name}" has {self.vcpus}'
+        needed_mb = activation.needed_memory_bytes / 1e6
+        if self.memory_gb and needed_mb > self.memory_gb * 1e3:
+            has = format_size(self.memory_gb * 1e3)
+            return f'{format_size(needed_mb)} of memory, and "{self.name}" has {has}'
+        return None
 
 
 @dataclass(frozen=True)
@@ -93,7 +115,8 @@ class Fleet:
                 numbers[name] = numbers.get(name, 0) + 1
                 label = f"{name}-{numbers[name]}"
                 price = machine.price
-                vms.append(Vm(label, name, speed, places, price.usd_per_h, price.minimum_s, spot))
+                size = machine.vcpus, machine.memory_gb
+                vms.append(Vm(label, name, speed, places, price.usd_per_h, price.minimum_s, spot, *size))
         return cls(tuple(vms))
 
     @cached_property

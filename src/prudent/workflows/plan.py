@@ -139,6 +139,8 @@ class Plan:
                 f'"{workflow.name}" ({workflow.fingerprint}); plan this one.'
             )
         self._check_vms(fleet or self.fleet)
+        if misfit := self.misfit(workflow, fleet):
+            raise BadInput(misfit)
 
     def placement(self, workflow: Workflow, fleet: Fleet | None = None) -> Placement:
         """The plan as arrays, checked against what it is used for."""
@@ -199,6 +201,10 @@ class Plan:
             raise BadInput(f'Plan "{path}" places an activation twice; plan again.')
         return plan
 
+    def misfit(self, workflow: Workflow, fleet: Fleet | None = None) -> str | None:
+        """A sentence about an activation on a machine that lacks the cores or the memory for it, if any."""
+        return misfit(workflow, fleet or self.fleet, self.assignments.values())
+
     def _check_vms(self, fleet: Fleet) -> None:
         for assignment in self.assignments.values():
             at = fleet.index.get(assignment.vm)
@@ -207,6 +213,18 @@ class Plan:
                     f'The plan uses slot {assignment.slot} of VM "{assignment.vm}", which the fleet does not '
                     f"have.{did_you_mean(assignment.vm, fleet.index)} Plan again for this fleet."
                 )
+
+
+def misfit(workflow: Workflow, fleet: Fleet, assignments: Iterable[Assignment]) -> str | None:
+    """A sentence about the first assignment to a machine that lacks what the activation needs, if any."""
+    for assignment in assignments:
+        vm = fleet.vms[fleet.index[assignment.vm]]
+        if lacks := vm.lacks(workflow[assignment.activation]):
+            return (
+                f'Activation "{assignment.activation}" is put where it can never run: it needs {lacks}; take '
+                "larger machines, or plan by a scheduler that minds their size (prudent)."
+            )
+    return None
 
 
 def _point(makespan_s: float, cost_usd: float, lanes: list[int], order: list[int]) -> ParetoPoint:

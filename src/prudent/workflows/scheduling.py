@@ -13,7 +13,7 @@ from prudent.core.errors import BadInput
 from prudent.core.seeds import rng_for
 from prudent.workflows.execution import Execution
 from prudent.workflows.fleet import Fleet
-from prudent.workflows.plan import Plan, Policy
+from prudent.workflows.plan import Plan, Policy, misfit
 from prudent.workflows.schedulers.registry import (
     BASELINES,
     MANY_PAIRS,
@@ -48,7 +48,9 @@ def schedule(
     chosen = scheduler_named(scheduler, options) if isinstance(scheduler, str) else scheduler
     problem = build_problem(workflow, fleet, world)
     proposal = chosen.propose(problem, seed)
-    return plan_of(problem, proposal, chosen.name, options or {}, seed)
+    plan = plan_of(problem, proposal, chosen.name, options or {}, seed)
+    plan.check(workflow)
+    return plan
 
 
 def plan_of(
@@ -116,7 +118,10 @@ def simulate(
         chosen = scheduler_named(chosen, options)
     if chosen.rule is not None:
         rule_seed = int(rng_for(seed, "scheduler", chosen.name).integers(1 << 62))
-        return Execution(workflow, fleet, run_simulation(problem, sample, chosen.rule, seed=rule_seed))
+        execution = Execution(workflow, fleet, run_simulation(problem, sample, chosen.rule, seed=rule_seed))
+        if sentence := misfit(workflow, fleet, execution.assignments.values()):
+            raise BadInput(sentence)
+        return execution
     proposal = chosen.propose(problem, seed)
     return Execution(workflow, fleet, follow_placement(problem, sample, proposal.placement, proposal.policy))
 
@@ -210,11 +215,16 @@ def compare(plan: Plan, workflow: Workflow) -> tuple[ComparedPlan, ...]:
     4.0
     """
     large = len(workflow) * len(plan.fleet.lanes) > MANY_PAIRS
-    world = World(**dict(plan.world))
+    problem = build_problem(workflow, plan.fleet, World(**dict(plan.world)))
     every = _QUICK_BASELINES if large else (*BASELINES, "random")
     names = [name for name in every if name != plan.scheduler]
-    others = [schedule(workflow, plan.fleet, world, scheduler=name, seed=plan.seed) for name in names]
-    return tuple(sorted(map(_compared, (plan, *others)), key=lambda each: (each.makespan_s, each.cost_usd)))
+    others = (
+        plan_of(problem, scheduler_named(name).propose(problem, plan.seed), name, {}, plan.seed)
+        for name in names
+    )
+    # A scheduler that does not mind sizes may have put an activation where it cannot run: that is no plan.
+    usable = [other for other in others if not other.misfit(workflow)]
+    return tuple(sorted(map(_compared, (plan, *usable)), key=lambda each: (each.makespan_s, each.cost_usd)))
 
 
 def plan_summary(plan: Plan, beside: Sequence[ComparedPlan]) -> dict[str, Any]:

@@ -62,29 +62,21 @@ class Workflow:
         self.order  # noqa: B018  a cycle is an error now, not when it is first run
 
     @classmethod
-    def read(cls, path: str | Path) -> Workflow:
-        """Read a Pegasus DAX (XML) or a WfFormat document (JSON); told apart by what is in the file."""
-        from prudent.workflows.formats import dax, wfformat
+    def read(cls, path: str | Path, dag: str | Path | None = None) -> Workflow:
+        """Read Pegasus (YAML or DAX), WfFormat, a Nextflow trace, or the folder where Snakemake ran.
 
-        path = Path(path)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            raise BadInput(f'"{path}" is not text; give a DAX (XML) or WfFormat (JSON) file.') from None
-        except OSError as error:
-            raise BadInput(f'Cannot read workflow "{path}" ({error.strerror}); check the path.') from None
-        opening = text.lstrip("\ufeff \t\r\n")[:1]
-        if opening == "<":
-            return dax.parse(text, name=path.stem)
-        if opening == "{":
-            return wfformat.parse(text, name=path.stem)
-        raise BadInput(f'"{path}" is neither XML nor a JSON object; give a DAX or WfFormat file.')
+        They are told apart by what is in the file. A Nextflow trace needs the DAG that Nextflow drew: `dag`.
+        """
+        from prudent.workflows.formats.reading import read
+
+        return read(Path(path), Path(dag) if dag is not None else None)
 
     def write(self, path: str | Path) -> None:
-        """Write it as WfFormat JSON."""
-        from prudent.workflows.formats import wfformat
+        """Write it as Pegasus 5 if the name ends in .yml or .yaml, else as WfFormat JSON."""
+        from prudent.workflows.formats import pegasus, wfformat
 
-        Path(path).write_text(wfformat.render(self), encoding="utf-8")
+        chosen = pegasus if Path(path).suffix.lower() in {".yml", ".yaml"} else wfformat
+        Path(path).write_text(chosen.render(self), encoding="utf-8")
 
     @cached_property
     def index(self) -> dict[str, int]:

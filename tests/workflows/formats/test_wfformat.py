@@ -7,7 +7,7 @@ import json
 import pytest
 
 from prudent.core.errors import BadInput
-from prudent.workflows import Activation, File, Workflow
+from prudent.workflows import Activation, File, Usage, Workflow
 from prudent.workflows.formats.generate import generate, shapes
 from prudent.workflows.formats.wfformat import parse, render
 
@@ -60,13 +60,17 @@ def test_everything_survives():
             Activation(
                 "a", "p", 2.5, (), (File("x", 4), File("g", 1)), ("p", "-o", "x"), {"m": 3.0}, ("a1", "a2")
             ),
-            Activation("b", "p", 1.5, (File("x", 6),), (File("g", 2),)),
-            Activation("c", "q", 1.0),
+            Activation("b", "p", 1.5, (File("x", 6),), (File("g", 2),), cores=2, memory_bytes=4e9),
+            Activation("c", "q", 1.0, usage=Usage(1.5, 3e6, 10, 20)),
         ),
         (("b", "c"),),
         frozenset({"g"}),
     )
     assert parse(render(workflow)) == workflow
+    ran = json.loads(render(workflow))["workflow"]["execution"]["tasks"]
+    assert ran[1]["coreCount"] == 2
+    assert ran[2]["avgCPU"] == 150, "per cent of one core, as WfFormat has it"
+    assert (ran[2]["memoryInBytes"], ran[2]["readBytes"], ran[2]["writtenBytes"]) == (3e6, 10, 20)
 
 
 def test_public_trace_round_trip(traces):

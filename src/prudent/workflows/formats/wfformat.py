@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from prudent.core.errors import BadInput
-from prudent.workflows.activation import Activation, File
+from prudent.workflows.activation import Activation, File, Usage
 from prudent.workflows.workflow import Workflow
+
+_NUMBERED = re.compile(r"_(ID)?\d{4,}$")
 
 
 @dataclass
@@ -28,6 +31,8 @@ class _Task:
     relatives: list[tuple[str, str]] = field(default_factory=list)
     runtime_s: float = 0.0
     command: tuple[str, ...] = ()
+    cores: float = 0.0
+    usage: Usage = field(default_factory=Usage)
     own: dict[str, Any] = field(default_factory=dict)
 
 
@@ -93,6 +98,8 @@ def _specified(workflow: Workflow, activation: Activation, sizes: dict[str, floa
         own["runtimesInSeconds"] = dict(activation.runtimes_s)
     if activation.members:
         own["members"] = list(activation.members)
+    if activation.memory_bytes:
+        own["askedMemoryInBytes"] = _whole(activation.memory_bytes)
     return task | ({"prudent": own} if own else {})
 
 
@@ -100,7 +107,15 @@ def _executed(activation: Activation) -> dict[str, Any]:
     task: dict[str, Any] = {"id": activation.id, "runtimeInSeconds": activation.runtime_s}
     if activation.command:
         task["command"] = {"program": activation.command[0], "arguments": list(activation.command[1:])}
-    return task
+    usage = activation.usage
+    measured = {
+        "coreCount": activation.cores,
+        "avgCPU": usage.cores * 100.0,
+        "memoryInBytes": usage.memory_bytes,
+        "readBytes": usage.read_bytes,
+        "writtenBytes": usage.written_bytes,
+    }
+    return task | {key: _whole(value) for key, value in measured.items() if value}
 
 
 def _whole(size: float) -> float | int:
@@ -141,10 +156,21 @@ def _task_of_14(entry: dict[str, Any]) -> _Task:
 
 def _task(entry: dict[str, Any]) -> _Task:
     name = str(entry.get("name") or entry["id"])
-    task = _Task(str(entry.get("id") or name), name, str(entry.get("category") or name))
+    task = _Task(str(entry.get("id") or name), name, str(entry.get("category") or ""))
+    task.program = task.program or _program(name, task.id)
     task.relatives = [(str(parent), task.id) for parent in entry.get("parents") or []]
     task.relatives += [(task.id, str(child)) for child in entry.get("children") or []]
     return task
+
+
+def _program(name: str, task_id: str) -> str:
+    """Traces of Pegasus and Makeflow name a task after its program and its number: both are in its id."""
+    number = _NUMBERED.search(name)
+    return (
+        name[: number.start()]
+        if number and number.start() and task_id.endswith(number[0].lstrip("_"))
+        else name
+    )
 
 
 def _add_run(task: _Task, entry: dict[str, Any]) -> None:
@@ -153,6 +179,13 @@ def _add_run(task: _Task, entry: dict[str, Any]) -> None:
     command = entry.get("command")
     if isinstance(command, dict) and command.get("program"):
         task.command = (str(command["program"]), *(str(word) for word in command.get("arguments") or []))
+    task.cores = float(entry.get("coreCount") or 0.0)
+    task.usage = Usage(
+        float(entry.get("avgCPU") or 0.0) / 100.0,
+        float(entry.get("memoryInBytes") or 0.0),
+        float(entry.get("readBytes") or 0.0),
+        float(entry.get("writtenBytes") or 0.0),
+    )
 
 
 def _files(names: list[str], sizes: dict[str, float], own: list[float] | None, task: str) -> list[File]:
@@ -180,6 +213,9 @@ def _activation(task: _Task) -> Activation:
         task.command,
         {str(machine): float(run_s) for machine, run_s in task.own.get("runtimesInSeconds", {}).items()},
         tuple(task.own.get("members", ())),
+        task.cores,
+        float(task.own.get("askedMemoryInBytes", 0.0)),
+        task.usage,
     )
 
 

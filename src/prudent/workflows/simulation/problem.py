@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from prudent.core.errors import BadInput
 from prudent.core.seeds import rng_for
 from prudent.workflows.fleet import Fleet
 from prudent.workflows.simulation.compiled import Floats, Ints, Records
@@ -123,7 +124,8 @@ def _build_problem(same_workflow: _ByIdentity, same_fleet: _ByIdentity, world: W
     state["drift_period_s"] = world.drift_period_s
     tasks, links = _tasks(workflow.graph, world)
     lanes, vms = _lanes(fleet, kinds, world)
-    return SchedulingProblem(workflow, fleet, world, tasks, links, lanes, vms, state, _run_s(workflow, kinds))
+    run_s = _deter(_run_s(workflow, kinds), workflow, fleet, kinds)
+    return SchedulingProblem(workflow, fleet, world, tasks, links, lanes, vms, state, run_s)
 
 
 def _run_s(workflow: Workflow, kinds: dict[tuple[str, float], int]) -> Floats:
@@ -133,6 +135,31 @@ def _run_s(workflow: Workflow, kinds: dict[tuple[str, float], int]) -> Floats:
         run_s[:, kind] = workflow.graph.runtime_s / speed
         for at in known:
             run_s[at, kind] = workflow.activations[at].runtimes_s.get(machine, run_s[at, kind])
+    return run_s
+
+
+_UNFIT = 1000.0
+"""An activation takes so many times as long where it does not fit: finite, so that means stay means."""
+
+
+def _deter(run_s: Floats, workflow: Workflow, fleet: Fleet, kinds: dict[tuple[str, float], int]) -> Floats:
+    """Keep activations off machines that lack the cores or the memory for them.
+
+    `Plan.check` refuses a plan that puts one there all the same. One that fits nowhere is refused here.
+    """
+    of_kind = {kinds[vm.machine, vm.speed]: vm for vm in fleet.vms}
+    if not any(vm.vcpus or vm.memory_gb for vm in of_kind.values()):
+        return run_s
+    for at, activation in enumerate(workflow.activations):
+        if not (activation.cores or activation.needed_memory_bytes):
+            continue
+        lacking = {kind: lacks for kind, vm in of_kind.items() if (lacks := vm.lacks(activation))}
+        if len(lacking) == len(of_kind):
+            raise BadInput(
+                f'Activation "{activation.id}" fits on no machine: it needs {next(iter(lacking.values()))}; '
+                "add a larger machine to the fleet."
+            )
+        run_s[at, list(lacking)] *= _UNFIT
     return run_s
 
 

@@ -1,0 +1,1 @@
+"""What programs need: memory, run time and output size, predicted from earlier runs."""
