@@ -96,9 +96,9 @@ class PublishedNephele(PublishedSearch):
 
 @dataclass(frozen=True)
 class PublishedFabolasOptions(FabolasOptions):
-    """Fabolas: its bases, a Latin start of 3 % of the configurations, each at every fraction below 1."""
+    """Fabolas: bases as in its code, a Latin start of 3 % of the configurations, each at every fraction."""
 
-    curves: Literal["power", "paper"] = "paper"
+    curves: Literal["power", "paper", "code"] = "code"
     start: Literal["price", "latin", "random", "sobol"] = "latin"
     start_configurations: int = 9
     start_fractions: Literal["thrifty", "every"] = "every"
@@ -122,7 +122,7 @@ class PublishedFabolas(Fabolas):
 class PublishedFabulinusOptions(FabulinusOptions):
     """Fabulinus: ES · CEA on the tenth of the tests that is best by CEA (thesis, chapter 4)."""
 
-    curves: Literal["power", "paper"] = "paper"
+    curves: Literal["power", "paper", "code"] = "code"
     start: Literal["price", "latin", "random", "sobol"] = "latin"
     start_configurations: int = 9
     start_fractions: Literal["thrifty", "every"] = "every"
