@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -126,3 +127,41 @@ def test_a_benchmark_without_data_says_so_in_one_line_and_is_skipped(tmp_path: P
     assert done.stdout.count("\n") == 1
     assert "PRUDENT_DATA" in done.stdout
     assert "-eq 77" in (ROOT / "Makefile").read_text(), "make bench goes on"
+
+
+def repeat(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks.papers", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ, **environment}
+    )
+
+
+def test_an_experiment_writes_its_page_from_converted_data(clones: Path, tmp_path: Path) -> None:
+    """OBOL's experiment, whole, on a small repository: 24 configurations from 32 cores on."""
+    lines = [LYNCEUS]
+    for size, cores in (("t2.small", 1), ("t2.medium", 2), ("t2.xlarge", 4), ("t2.2xlarge", 8)):
+        for total in (32, 64):
+            for rate, factor in (("0.001", 1.0), ("0.0001", 2.0), ("0.00001", 5.0)):
+                seconds = 60 * factor * (1 + total / 64)
+                checks = " ".join(str(round(0.9 * check / 4, 3)) for check in range(1, 5))
+                lines.append(f"x,{total // cores},2018,{rate},16,sync,{seconds},1,0.9,{size},9,{checks}")
+    (clones / "Lynceus-ICDCS" / "files" / "t2_cnn_intermediate_values.csv").write_text("\n".join(lines))
+    data, out = tmp_path / "data", tmp_path / "pages"
+    assert convert("--from", clones, data).returncode == 0
+    done = repeat("obol", "--seeds", 2, "--depths", 0, "--processes", 1, "--out", out, PRUDENT_DATA=str(data))
+    assert done.returncode == 0, done.stderr
+    told = (out / "obol.md").read_text()
+    for line in done.stdout.splitlines()[1:]:
+        verdict, claim = line.strip().split("  ", 1)
+        assert verdict in ("reproduced", "better", "not reproduced")
+        assert claim.strip().split(":")[0] in told
+    assert "Figure 2" in told
+    assert ElementTree.parse(out / "obol-dopt.svg").getroot().tag.endswith("svg")
+    assert "CherryPick" in (out / "obol.html").read_text()
+
+
+def test_an_experiment_without_data_or_that_nobody_knows(tmp_path: Path) -> None:
+    assert repeat("obol", PRUDENT_DATA=str(tmp_path)).returncode == 77
+    wrong = repeat("obool")
+    assert wrong.returncode == 2
+    assert "lynceus" in wrong.stderr
