@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 
 from benchmarks.papers.obol import CHERRYPICK
 from benchmarks.papers.page import BETTER, NOT, REPRODUCED, Chart, Headline, PaperPage, Table, number
-from benchmarks.papers.replays import Contest, Effort, Summary, lynceus_problem, play_all
+from benchmarks.papers.replays import Contest, Effort, Score, Summary, lynceus_problem, play_all
+
+from tables import lynceus_bench
 
 SEEDS, QUICK_SEEDS = 50, 4
 BUDGETS, SMALL = (8, 10, 15, 20), (2, 4, 6, 8)
@@ -75,6 +79,20 @@ def beside(effort: Effort) -> list[Contest]:
     ]
 
 
+def optuna_beside(effort: Effort) -> dict[tuple[str, float], Summary]:
+    """Optuna's TPE with its constraints function in the same game, where it is installed."""
+    if find_spec("optuna") is None:
+        return {}
+    from tuning import optuna_tpe
+
+    bench, found = lynceus_bench("lynceus_cnn"), {}
+    for budget in WIDE[1:4] if effort.quick else WIDE:
+        scores = [optuna_tpe(bench, budget * bench.average_usd, True, seed) for seed in range(effort.seeds)]
+        told = [Score(score.cno - 1, score.runs, score.decision_s, math.nan) for score in scores]
+        found["Optuna TPE", float(budget)] = Summary.of(told)
+    return found
+
+
 def run(effort: Effort) -> PaperPage:
     groups = plain(effort), timed(effort), beside(effort)
     played = play_all([contest for group in groups for contest in group], effort)
@@ -82,6 +100,7 @@ def run(effort: Effort) -> PaperPage:
         {(contest.label, contest.budget): Summary.of(played[contest]) for contest in group}
         for group in groups
     )
+    three = {**three, **optuna_beside(effort)}
     return PaperPage(
         "lynceus",
         "Lynceus: budget-aware tuning with early time-outs",

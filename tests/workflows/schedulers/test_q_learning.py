@@ -163,3 +163,16 @@ def test_an_episode_can_be_read_by_a_person(tmp_path):
     with np.load(tmp_path / "t.npz") as tables:
         shown = np.array([list(row.values()) for row in last.values()])
         assert shown == pytest.approx(tables["q"])
+
+
+def test_as_published_is_what_it_is_without():
+    workflow = generate("montage", 12, seed=1)
+    plain, published = (
+        schedule(workflow, FLEET, World(), "q-learning", {"episodes": 5, **options}, seed=2)
+        for options in ({}, {"as": "published"})
+    )
+    assert plain.assignments == published.assignments
+    with pytest.raises(BadInput, match="not the scheduler of a paper"):
+        schedule(workflow, FLEET, World(), "heft", {"as": "published"})
+    with pytest.raises(BadInput, match="published"):
+        schedule(workflow, FLEET, World(), "q-learning", {"as": "printed"})

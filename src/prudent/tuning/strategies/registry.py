@@ -44,7 +44,11 @@ _PUBLISHED: dict[str, tuple[str, str]] = {
 
 
 def strategies() -> list[str]:
-    """The names that `strategy=` takes."""
+    """The names that `strategy=` takes.
+
+    Those of the papers (`published()`) also take the option `as: published`: step by step as they were
+    published.
+    """
     return [name for name in _STRATEGIES if name not in _UNLISTED]
 
 
