@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.papers.page import write
 from benchmarks.papers.replays import Effort
 
-PAPERS = ("obol", "lynceus", "nephele", "fabulinus", "workflowsim4rl")
+PAPERS = ("obol", "lynceus", "nephele", "fabulinus", "workflowsim4rl", "zygarde")
 
 
 def main() -> None:
