@@ -26,6 +26,7 @@ from prudent.tuning.strategies.published.extrapolators import (
     truncated,
 )
 from prudent.tuning.strategies.published.search import PublishedAcquisition
+from prudent.tuning.strategies.published.stopping import iterations_to_see
 from prudent.tuning.strategies.registry import build, published, strategies
 from prudent.tuning.trial import CUT, Trial
 from prudent.tuning.tune import tune
@@ -238,3 +239,22 @@ def test_a_trial_under_way_is_not_proposed_again(table: Table) -> None:
     second = strategy.propose(History(problem.goal, done.trials, (first,)), 1.0)
     assert second is not None
     assert second.configuration != first.configuration
+
+
+@pytest.mark.parametrize(("rows", "batch", "share"), [(200, 16, 0.9), (1000, 256, 0.9), (50, 1, 0.5)])
+def test_so_many_batches_see_that_share_of_the_rows(rows: int, batch: int, share: float) -> None:
+    rng = np.random.default_rng(4)
+    count = iterations_to_see(rows, batch, share)
+    seen = [
+        [len(np.unique(rng.integers(rows, size=batch * draws))) / rows for _ in range(300)]
+        for draws in (count, count - 1)
+    ]
+    assert np.mean(seen[0]) >= share - 0.004
+    assert np.mean(seen[1]) < share + 0.004
+
+
+def test_what_cannot_be_seen_is_refused() -> None:
+    for arguments in ((0, 1), (10, 0), (10, 1, 1.0)):
+        with pytest.raises(BadInput):
+            iterations_to_see(*arguments)
+    assert iterations_to_see(1, 1) == 1
