@@ -77,7 +77,7 @@ def lynceus_problem(
         if float(row["time_to_target_s"]) <= limit
     )
     everything = [float(r["time_to_target_s"]) * float(r["price_usd_per_h"]) / 3600 for r in rows]
-    goal = f"minimise cost_usd subject to time_s <= {limit!r} and accuracy >= {TARGET}"
+    goal = f"minimise cost_usd subject to time_s <= {limit!r}"
     distances = tuple(cost / costs[0] - 1 for cost in costs)
     return Problem(job, goal, limit, costs[0], float(np.mean(everything)), distances)
 
@@ -104,7 +104,11 @@ def _write(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Contest:
-    """A strategy with options on a problem: `budget` in average runs."""
+    """A strategy with options on a problem: `budget` in average runs.
+
+    As in the papers the limit is one of time. With time-outs the goal names the accuracy, too, which a line
+    is drawn to; whoever is in time has reached it.
+    """
 
     label: str
     strategy: str
@@ -131,8 +135,9 @@ class Score:
 
 def play(contest: Contest, seed: int) -> Score:
     problem = lynceus_problem(contest.table, contest.least_cores, contest.ideal)
+    goal = f"{problem.goal} and accuracy >= {TARGET}" if contest.early else problem.goal
     result = prudent.tune(
-        problem.job, problem.goal, contest.budget * problem.average_usd, contest.strategy,
+        problem.job, goal, contest.budget * problem.average_usd, contest.strategy,
         dict(contest.options), early_stop=contest.early, seed=seed,
     )  # fmt: skip
     distance = result.best.cost_usd / problem.optimum_usd - 1 if result.best else math.inf
