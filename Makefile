@@ -41,7 +41,7 @@ endef
 # Fails if processes, ports or temporary folders are left behind.
 SUPERVISED := $(BIN)/python tests/running/supervise.py
 
-.PHONY: help demo test format lint types layers docs unit soak coverage bench clean
+.PHONY: help demo test format lint types layers docs unit soak coverage bench papers clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -114,7 +114,12 @@ coverage: $(VENV)/.installed-soak ## which lines and branches the tests reach, c
 bench: $(VENV)/.installed-bench ## measure again what the documentation claims (slow; PRUDENT_DATA names the data)
 	$(call say,benchmarks)
 	@for script in benchmarks/*.py; do \
-	  printf '%s\n' "$$script" && $(BIN)/python "$$script" || exit 1; done
+	  printf '%s\n' "$$script"; $(BIN)/python "$$script" || [ $$? -eq 77 ] || exit 1; done
+
+# QUICK=yes: within six minutes. PAPER="obol lynceus": these only.
+papers: $(VENV)/.installed-bench ## repeat the papers' experiments into build/papers (an hour; QUICK=yes; PRUDENT_DATA names the data)
+	$(call say,papers)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.papers $(PAPER) $(if $(QUICK),--quick) || [ $$? -eq 77 ]
 
 clean: ## remove the environment and everything built
 	@rm -rf '$(VENV)' site build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

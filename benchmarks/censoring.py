@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import csv
 import math
-import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from prudent.tuning.study import censoring
 from prudent.tuning.study.censoring import estimate_time_s
 from prudent.tuning.surrogates.gp import GaussianProcess
 from prudent.tuning.trial import Progress
+from tables import data_folder
 
 TABLES = {"lynceus_cnn": "config_id", "lynceus_rnn": "config_id", "trimtuner_cnn": "run_id"}
 CUTS = ("25 %", "50 %", "75 %", "T_max", "bill")
@@ -202,12 +202,11 @@ def slopes(folder: Path, target: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    default = os.environ.get("PRUDENT_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
-    parser.add_argument("--data", type=Path, default=Path(default), help="folder that holds tuning/*.csv")
+    parser.add_argument("--data", type=Path, help="folder that holds tuning/*.csv")
     parser.add_argument("--target", type=float, default=0.85)
     parser.add_argument("--seeds", type=int, default=5)
     given = parser.parse_args()
-    folder = given.data / "tuning"
+    folder = data_folder(given=given.data) / "tuning"
     compare(folder, given.target, given.seeds)
     for target in (given.target, 0.7, 0.8):
         slopes(folder, target)

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import re
 import sys
 from collections import defaultdict
@@ -47,6 +46,8 @@ from prudent.workflows.simulation.problem import build_problem
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "workflows" / "execute"))
 from simulated import SimulatedCostMeter, SimulatedVmWorkers, execute_simulated
+
+from tables import data_folder
 
 WORLD = World(bandwidth_mb_s=15)
 FLEETS = (
@@ -249,8 +250,7 @@ def main() -> None:
     parser.add_argument("--verbose", action="store_true")
     said = parser.parse_args()
     if said.source == "traces":
-        default = Path(__file__).resolve().parents[2] / "shared" / "data"
-        found = list(traces(Path(os.environ.get("PRUDENT_DATA", default)) / "wfinstances"))
+        found = list(traces(data_folder("wfinstances") / "wfinstances"))
     else:
         model = fit_uncertainty(
             [made_up(10**6 + 1000 * said.seed + seed).residuals() for seed in range(said.taught)], USUAL

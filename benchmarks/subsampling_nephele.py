@@ -16,7 +16,6 @@ import argparse
 import csv
 import json
 import math
-import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ import numpy as np
 import prudent
 from prudent.tuning.study.study import Study
 from prudent.tuning.tune import Event, TrialEnded, Watch
+from tables import data_folder
 
 PARAMETERS = ["vm_type", "n_workers", "learning_rate", "batch_size", "synchronous"]
 FRACTION = "data_fraction"
@@ -168,7 +168,7 @@ def report(case: Case, paths: list[Walk], optimum: float, budget: float) -> str:
 
 def main() -> None:
     given = arguments()
-    folder = given.data / "tuning"
+    folder = data_folder(given=given.data) / "tuning"
     optimum = optimum_usd(folder / f"{given.table}.csv", given.goal)
     enough = 0.0 if given.to_the_end else optimum * (1 + 1e-6)
     setting = Setting(folder, given.table, given.goal, given.budget, given.early, enough)
@@ -194,8 +194,7 @@ def main() -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    default = os.environ.get("PRUDENT_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
-    parser.add_argument("--data", type=Path, default=Path(default), help="folder that holds tuning/*.csv")
+    parser.add_argument("--data", type=Path, help="folder that holds tuning/*.csv")
     parser.add_argument("--table", default="trimtuner_cnn")
     parser.add_argument("--goal", default="minimise cost_usd subject to accuracy >= 0.85 and time_s <= 300")
     parser.add_argument("--seeds", type=int, default=30)

@@ -20,12 +20,20 @@ LYNCEUS = ("lynceus_cnn", "lynceus_rnn")
 _PARAMETERS = ["vm_type", "n_workers", "learning_rate", "batch_size", "synchronous"]
 
 
-def data_folder() -> Path:
-    """Where the measured runs are: PRUDENT_DATA, or ../shared/data beside the repository."""
+SKIPPED = 77
+"""The exit code of a benchmark without its data, as test programs have it: `make bench` goes on."""
+
+
+def data_folder(kind: str = "tuning", given: Path | None = None) -> Path:
+    """Where data of this kind are: `given`, PRUDENT_DATA, or ../shared/data beside the repository."""
     default = Path(__file__).resolve().parents[2] / "shared" / "data"
-    folder = Path(os.environ.get("PRUDENT_DATA", default))
-    if not (folder / "tuning").is_dir():
-        raise SystemExit(f"No measured runs in {folder}; set PRUDENT_DATA to the folder that holds tuning/.")
+    folder = given or Path(os.environ.get("PRUDENT_DATA", default))
+    if not (folder / kind).is_dir():
+        print(
+            f"Skipped: there is no {folder / kind}; python benchmarks/papers/data.py FOLDER gets the data, "
+            "PRUDENT_DATA=FOLDER names them."
+        )
+        raise SystemExit(SKIPPED)
     return folder
 
 

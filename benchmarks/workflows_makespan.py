@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import time
 from collections import defaultdict
 from pathlib import Path
 
 from prudent.workflows import Fleet, Workflow, World, schedule
 from prudent.workflows.schedulers.bounds import lower_bounds
+from tables import data_folder
 
 TRACES = [
     f"{family}_{size}"
@@ -54,10 +54,9 @@ PAPER_BUSY_S = {
 """Table 3 of the paper, for 16, 32, 64 and 128 vCPUs."""
 
 
-def data_folder() -> Path:
-    """The traces: PRUDENT_DATA, or the folder next to the repository."""
-    default = Path(__file__).resolve().parents[2] / "shared" / "data"
-    return Path(os.environ.get("PRUDENT_DATA", default)) / "workflows"
+def trace_folder() -> Path:
+    """The traces: in PRUDENT_DATA, or in the folder next to the repository."""
+    return data_folder("workflows") / "workflows"
 
 
 def geometric_mean(values: list[float]) -> float:
@@ -79,7 +78,7 @@ def main() -> None:
     spent_s: defaultdict[str, float] = defaultdict(float)
     below_fcfs, at_most_paper = [], []
     for trace in TRACES:
-        path = data_folder() / f"{trace}.xml"
+        path = trace_folder() / f"{trace}.xml"
         if not path.exists():
             continue
         workflow = Workflow.read(path)

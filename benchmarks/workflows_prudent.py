@@ -14,7 +14,7 @@ import numpy as np
 from prudent.workflows import Activation, Fleet, Plan, Vm, Workflow, World, schedule
 from prudent.workflows.schedulers.bounds import lower_bounds
 from prudent.workflows.scheduling import evaluate
-from workflows_makespan import FLEETS, TRACES, data_folder, geometric_mean
+from workflows_makespan import FLEETS, TRACES, geometric_mean, trace_folder
 
 BASELINES = ("fcfs", "round-robin", "min-min", "max-min", "mct", "data-aware", "cpop", "peft", "heft")
 UNKNOWN = World(bandwidth_mb_s=15, speed="lognormal(1, 0.3)", failure_rate=0.02)
@@ -122,8 +122,8 @@ def cells(arguments: argparse.Namespace) -> None:
     traces = arguments.traces.split(",") if arguments.traces else TRACES
     larges = [int(word) for word in arguments.large.split(",")] if arguments.large else list(FLEETS.values())
     for trace in traces:
-        if (data_folder() / f"{trace}.xml").exists():
-            workflow = Workflow.read(data_folder() / f"{trace}.xml")
+        if (trace_folder() / f"{trace}.xml").exists():
+            workflow = Workflow.read(trace_folder() / f"{trace}.xml")
             if len(workflow) < arguments.least:
                 continue
             for large in larges:

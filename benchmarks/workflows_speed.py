@@ -16,7 +16,7 @@ from prudent.workflows.formats.generate import generate
 from prudent.workflows.schedulers.registry import scheduler_named
 from prudent.workflows.simulation.problem import build_problem
 from prudent.workflows.simulation.replay import replay
-from workflows_makespan import data_folder
+from workflows_makespan import trace_folder
 
 SIZES = (1_000, 10_000, 100_000)
 
@@ -33,7 +33,7 @@ def cpu_s(work: Callable[[], object], repeats: int = 5) -> float:
 
 
 def main() -> None:
-    path = data_folder() / "Montage_1000.xml"
+    path = trace_folder() / "Montage_1000.xml"
     print(f"parsing Montage_1000: {cpu_s(lambda: Workflow.read(path)):.3f} s")
     workflow = Workflow.read(path)
     fleet, world = Fleet.parse("8*m3.medium,3*m3.2xlarge", slots="vm"), World(bandwidth_mb_s=15)

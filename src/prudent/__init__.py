@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from prudent.core.space import Space
     from prudent.training.models.model import load
     from prudent.training.train import train
+    from prudent.tuning.comparison import Comparison, compare
     from prudent.tuning.goal import Goal
     from prudent.tuning.jobs.command import CommandJob
     from prudent.tuning.jobs.function import FunctionJob
@@ -37,6 +38,8 @@ _PLACES = {
     "Space": "prudent.core.space",
     "load": "prudent.training.models.model",
     "train": "prudent.training.train",
+    "Comparison": "prudent.tuning.comparison",
+    "compare": "prudent.tuning.comparison",
     "Goal": "prudent.tuning.goal",
     "CommandJob": "prudent.tuning.jobs.command",
     "FunctionJob": "prudent.tuning.jobs.function",
@@ -60,6 +63,7 @@ _PLACES = {
 __all__ = [
     "BadInput",
     "CommandJob",
+    "Comparison",
     "Execution",
     "Fleet",
     "FunctionJob",
@@ -75,6 +79,7 @@ __all__ = [
     "Workflow",
     "World",
     "__version__",
+    "compare",
     "execute",
     "load",
     "schedule",

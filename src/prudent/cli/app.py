@@ -16,6 +16,7 @@ from prudent.core.errors import unknown
 # name -> (module, function, or a typer application with commands of its own)
 COMMANDS = {
     "tune": ("prudent.cli.tune", "tune"),
+    "compare": ("prudent.cli.compare", "compare"),
     "report": ("prudent.cli.report", "report"),
     "schedule": ("prudent.cli.schedule", "schedule"),
     "simulate": ("prudent.cli.schedule", "simulate"),

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from prudent.workflows.workflow import Workflow
 
 Q_LEARNING = "q-learning"
+ALL = "all"
+"""Every scheduler makes a plan, and the best one is kept."""
 
 
 def schedule(
@@ -48,7 +50,8 @@ def schedule(
     scheduler: Annotated[
         str,
         typer.Option(
-            help="How to plan: prudent, heft, q-learning, fcfs …", autocompletion=complete_schedulers
+            help="How to plan: prudent, heft, q-learning, fcfs …; all compares them and keeps the best.",
+            autocompletion=complete_schedulers,
         ),
     ] = "prudent",
     objective: Annotated[
@@ -85,7 +88,7 @@ def schedule(
 ) -> None:
     """Plan a workflow: what runs where and when, how long it takes and what it costs."""
     from prudent.cli.display.workflow import plan_lines
-    from prudent.workflows.scheduling import compare, plan_summary
+    from prudent.workflows.scheduling import compare, plan_summary, schedule_by_all, side_by_side
     from prudent.workflows.workflow import Workflow
 
     told = Workflow.read(workflow)
@@ -102,10 +105,14 @@ def schedule(
         told = _learned(told, machines, around, learn_from, scheduler, options)
     from prudent.workflows.scheduling import schedule as make
 
-    made = make(told, machines, around, scheduler, options, seed)
+    if scheduler == ALL:
+        plans = schedule_by_all(told, machines, around, options, seed)
+        made, beside = plans[0], side_by_side(plans)
+    else:
+        made = make(told, machines, around, scheduler, options, seed)
+        beside = compare(made, told)
     made = replace(made, details={**made.details, **_origin(workflow, place, learn_from or ())})
     write_to(place, "plan", made.save)
-    beside = compare(made, told)
     page = write_report(made, told, beside, report) if report else None
     if as_json:
         say_json({**plan_summary(made, beside), "plan": str(place), "report": str(page) if page else None})

@@ -49,7 +49,8 @@ class FractionModel:
     def __init__(self, problem: Problem, options: Mapping[str, Any], seed: int) -> None:
         self.problem, self.grid = problem, FractionGrid(problem, seed)
         surrogate = "trees" if options.get("surrogate") == "trees" else "gp"
-        self._extrapolator = Extrapolator(self.grid, surrogate, options.get("curves") == "paper", seed)
+        usual = "code" if options.get("as") == "published" else "power"
+        self._extrapolator = Extrapolator(self.grid, surrogate, str(options.get("curves", usual)), seed)
 
     @property
     def measures(self) -> tuple[str, ...]:

@@ -132,7 +132,7 @@ class JournalState:
     def _asked(self, fact: Fact) -> None:
         configuration = self.problem.space.check(fact["configuration"])
         usd = (fact["expected_usd"], fact["likely_usd"], fact["cap_usd"])
-        proposal = Proposal(configuration, fact["why"], *usd)
+        proposal = Proposal(configuration, fact["why"], *usd, check_s=fact.get("check_s", 0.0))
         price, number, at_s = self.problem.price(configuration), fact["number"], fact["at_s"]
         ask = PendingTrial(number, configuration, price, proposal.why, fact["decision_s"], proposal, at_s)
         self.under_way[number] = InterruptedTrial(ask, _amount(fact["reserved_usd"]))

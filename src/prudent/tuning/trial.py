@@ -62,7 +62,8 @@ class Proposal:
 
     `expected_usd` is the mean of its predicted bill, `likely_usd` an amount it should not exceed
     (what gets reserved first); past `cap_usd` the run is cut, for it has become too dear a surprise (None:
-    never); `why` is a short reason for people.
+    never); `why` is a short reason for people. `check_s`: a run that passes a limit is only noticed at the
+    next multiple of it, as where a monitor looks at runs now and then.
     """
 
     configuration: Configuration
@@ -70,6 +71,7 @@ class Proposal:
     expected_usd: float | None = None
     likely_usd: float | None = None
     cap_usd: float | None = None
+    check_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from prudent.core.errors import BadInput
+from prudent.core.errors import BadInput, unknown
 from prudent.core.seeds import rng_for
 from prudent.workflows.execution import Execution
 from prudent.workflows.fleet import Fleet
@@ -19,6 +19,7 @@ from prudent.workflows.schedulers.registry import (
     MANY_PAIRS,
     ScheduleProposal,
     Scheduler,
+    options_of,
     scheduler_named,
     schedulers,
 )
@@ -224,7 +225,54 @@ def compare(plan: Plan, workflow: Workflow) -> tuple[ComparedPlan, ...]:
     )
     # A scheduler that does not mind sizes may have put an activation where it cannot run: that is no plan.
     usable = [other for other in others if not other.misfit(workflow)]
-    return tuple(sorted(map(_compared, (plan, *usable)), key=lambda each: (each.makespan_s, each.cost_usd)))
+    return side_by_side((plan, *usable))
+
+
+def side_by_side(plans: Sequence[Plan]) -> tuple[ComparedPlan, ...]:
+    """Plans as rows, fastest first."""
+    return tuple(sorted(map(_compared, plans), key=lambda each: (each.makespan_s, each.cost_usd)))
+
+
+def schedule_by_all(
+    workflow: Workflow,
+    fleet: Fleet,
+    world: World | None = None,
+    options: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> tuple[Plan, ...]:
+    """A plan by every scheduler, the fastest first; with the option `objective: cost`, the cheapest.
+
+    Each scheduler gets those of the options that it has. A plan that passes `deadline_s` or `budget_usd` is
+    behind those that keep them. One that puts an activation where it cannot run is left out.
+
+    >>> from prudent.workflows import Activation, Fleet, Vm
+    >>> two = Workflow("two", (Activation("a", runtime_s=3), Activation("b", runtime_s=4)))
+    >>> plans = schedule_by_all(two, Fleet((Vm("u", "mine"), Vm("v", "mine"))), options={"evaluations": 500})
+    >>> {plan.scheduler for plan in plans} == set(schedulers()), plans[0].makespan_s
+    (True, 4.0)
+    """
+    said = dict(options or {})
+    own = {name: options_of(name) for name in schedulers()}
+    for option in said:
+        if not any(option in known for known in own.values()):
+            raise unknown("option of any scheduler", option, sorted(set().union(*own.values())))
+    problem = build_problem(workflow, fleet, world or World())
+    chosen = ((name, {o: said[o] for o in own[name] if o in said}) for name in schedulers())
+    made = (
+        plan_of(problem, scheduler_named(name, its).propose(problem, seed), name, its, seed)
+        for name, its in chosen
+    )
+    plans = [plan for plan in made if not plan.misfit(workflow)]
+    by_cost = said.get("objective") == "cost"
+    deadline_s, budget_usd = (said.get(name) for name in ("deadline_s", "budget_usd"))
+
+    def rank(plan: Plan) -> tuple[bool, float, float]:
+        late = deadline_s is not None and plan.makespan_s > deadline_s
+        dear = budget_usd is not None and plan.cost_usd > budget_usd
+        measured = (plan.makespan_s, plan.cost_usd)
+        return (late or dear, *(measured[::-1] if by_cost else measured))
+
+    return tuple(sorted(plans, key=rank))
 
 
 def plan_summary(plan: Plan, beside: Sequence[ComparedPlan]) -> dict[str, Any]:

@@ -428,7 +428,7 @@ class TestExtrapolation:
         def curve(name: str, trials: Any, samples: FractionSamples, *rest: Any) -> None:
             found.append(samples)
 
-        extrapolator = Extrapolator(FractionGrid(p, 1), "gp", False, 1)
+        extrapolator = Extrapolator(FractionGrid(p, 1), "gp", "power", 1)
         extrapolator._curve = curve  # type: ignore[method-assign, assignment]
         trials = (
             trial(1, 2),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -131,3 +133,46 @@ def test_learns_in_the_world_as_it_is():
         generate("sipht", 30), FLEET, world, scheduler="q-learning", options={"episodes": 20}, seed=1
     )
     assert len(set(plan.details["learning_curve_s"])) > 10
+
+
+def test_an_episode_can_be_read_by_a_person(tmp_path):
+    workflow = generate("montage", 12, seed=1)
+    world = World(bandwidth_mb_s=15, failure_rate=0.2)
+    options = {"episodes": 3, "record": str(tmp_path / "episodes")}
+    plan = schedule(workflow, FLEET, world, "q-learning", options, seed=2)
+    files = sorted((tmp_path / "episodes").iterdir())
+    assert [file.name for file in files] == [f"episode-000{number}.json" for number in (1, 2, 3)]
+    told = [json.loads(file.read_text()) for file in files]
+    assert [each["simulated_s"] for each in told] == plan.details["learning_curve_s"]
+    assert [each["reward"] for each in told] == plan.details["rewards"]
+    assert all(each["wall_s"] > 0 for each in told)
+    names = {activation.id for activation in workflow.activations}
+    for each in told:
+        done = [row["activation"] for row in each["plan"] if row["state"] == "finished-with-success"]
+        assert sorted(done) == sorted(names) or each["state"] == "finished-with-failure"
+        assert set(each["q"]) == names
+        assert max(row["finish_s"] for row in each["plan"]) <= each["simulated_s"] + 1e-6
+        for machine, state in each["machines"].items():
+            mine = [row for row in each["plan"] if row["machine"] == machine]
+            assert state["attempts"] == len(mine) == len(state["running_s"])
+            assert set(each["q"][done[0]]) >= {machine}
+    # The table that the last file shows is the one that the next call goes on from.
+    kept = {**options, "tables": str(tmp_path / "t.npz")}
+    schedule(workflow, FLEET, world, "q-learning", kept, seed=2)
+    last = json.loads(files[-1].read_text())["q"]
+    with np.load(tmp_path / "t.npz") as tables:
+        shown = np.array([list(row.values()) for row in last.values()])
+        assert shown == pytest.approx(tables["q"])
+
+
+def test_as_published_is_what_it_is_without():
+    workflow = generate("montage", 12, seed=1)
+    plain, published = (
+        schedule(workflow, FLEET, World(), "q-learning", {"episodes": 5, **options}, seed=2)
+        for options in ({}, {"as": "published"})
+    )
+    assert plain.assignments == published.assignments
+    with pytest.raises(BadInput, match="not the scheduler of a paper"):
+        schedule(workflow, FLEET, World(), "heft", {"as": "published"})
+    with pytest.raises(BadInput, match="published"):
+        schedule(workflow, FLEET, World(), "q-learning", {"as": "printed"})

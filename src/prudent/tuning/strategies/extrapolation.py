@@ -24,13 +24,25 @@ from prudent.tuning.surrogates.product_gp import (
     draw_hyperparameters,
     power_law,
     proportional,
+    proportional_in_log,
     saturating,
+    saturating_in_log,
 )
 from prudent.tuning.trial import CUT, Trial
 
 Array = NDArray[np.float64]
 
+SHAPES = {
+    "power": (FractionShape(power_law, power=1.0), FractionShape(power_law)),
+    "paper": (FractionShape(proportional, plain=True), FractionShape(saturating, plain=True)),
+    "code": (FractionShape(proportional_in_log, plain=True), FractionShape(saturating_in_log, plain=True)),
+}
+"""How log cost and measures depend on the fraction: ours; Fabolas's as its paper prints them; as its code has
+them, with the fraction on a log scale. Printed, log cost is a line in s, which overshoots from half to all
+data."""
 CUT_NOISE = 0.5
+
+
 """A cut run is taken at its estimated full cost, with so much more noise relative to the signal."""
 CUT_STEP = 0.7
 """Without an estimate its log cost is taken to be so much above where it was cut."""
@@ -139,9 +151,9 @@ def _line(X: Array, s: Array, y: Array, basis: Basis) -> tuple[Array, float]:
 class Extrapolator:
     """Turns a history into curves. Pure in the history; it only remembers settings that it drew before."""
 
-    def __init__(self, grid: FractionGrid, surrogate: str, paper: bool, seed: int, n_trees: int = 10) -> None:
+    def __init__(self, grid: FractionGrid, surrogate: str, curves: str, seed: int, n_trees: int = 10) -> None:
         self._grid, self._surrogate, self._seed, self._n_trees = grid, surrogate, seed, n_trees
-        self._paper = paper
+        self._cost_shape, self._measure_shape = SHAPES[curves]
         self._rows: dict[int, tuple[Array, float, float]] = {}
         self._settings: dict[tuple[object, ...], ProductHyperparameters] = {}
 
@@ -152,10 +164,8 @@ class Extrapolator:
         y = np.log([max(trial.time_s, 1e-6) for trial in trials]) + log_price
         y = y + np.array([_missing(trial) for trial in trials])
         extra = np.array([CUT_NOISE * (trial.status == CUT) for trial in trials])
-        shape = (
-            FractionShape(proportional, plain=True) if self._paper else FractionShape(power_law, power=1.0)
-        )
-        return self._curve("cost", trials, FractionSamples(X, s, y, extra), shape, history, pool)
+        samples = FractionSamples(X, s, y, extra)
+        return self._curve("cost", trials, samples, self._cost_shape, history, pool)
 
     def measure(self, name: str, history: History, pool: FractionCandidates) -> tuple[CurveBelief, Warp]:
         """The belief of a measure that runs report at their end, and its scale."""
@@ -163,9 +173,8 @@ class Extrapolator:
         X, s, _ = self._samples(trials)
         values = np.array([trial.measures[name] for trial in trials], dtype=np.float64)
         warp = warp_for(values)
-        shape = FractionShape(saturating, plain=True) if self._paper else FractionShape(power_law)
         samples = FractionSamples(X, s, warp.forward(values), np.zeros(len(s)))
-        return self._curve(f"{name} {warp.name}", trials, samples, shape, history, pool), warp
+        return self._curve(f"{name} {warp.name}", trials, samples, self._measure_shape, history, pool), warp
 
     def _samples(self, trials: Sequence[Trial]) -> tuple[Array, Array, Array]:
         missing = [trial for trial in trials if trial.number not in self._rows]

@@ -48,14 +48,15 @@ Array = NDArray[np.float64]
 class FabolasOptions:
     """How Fabolas thinks; the defaults are those that our benchmarks chose.
 
-    `curves: paper` takes the bases of the paper, without trend and bends; `start_fractions: every` runs each
+    `curves: paper` takes the bases of the paper, without trend and bends, `code` those of its published code,
+    which has the fraction on a log scale; `start_fractions: every` runs each
     first configuration at every fraction below 1, as the paper does; `overhead_usd`, the value of the time
     that deciding and starting take, is added to the bill of a test; `epsilon` ends the search when no test
     tells more than this many nats.
     """
 
     surrogate: Literal["gp", "trees"] = "gp"
-    curves: Literal["power", "paper"] = "power"
+    curves: Literal["power", "paper", "code"] = "power"
     representers: int = 40
     draws: int = 32
     breadth: int = 256
@@ -117,9 +118,7 @@ class Fabolas:
     def __init__(self, problem: Problem, options: FabolasOptions, seed: int) -> None:
         self._problem, self._options, self._seed = problem, options, seed
         self._grid = FractionGrid(problem, seed)
-        self._extrapolator = Extrapolator(
-            self._grid, options.surrogate, options.curves == "paper", seed, options.trees
-        )
+        self._extrapolator = Extrapolator(self._grid, options.surrogate, options.curves, seed, options.trees)
         self._fitter = SurrogateFitter(problem, "gp", seed)
         self._first = ScalingDesign(
             problem,

@@ -29,6 +29,8 @@ Mask = NDArray[np.bool_]
 
 BREADTH = 512
 """Look-ahead considers this many candidates, the best without it: a level costs O(breadth²)."""
+MOST_PATHS = 16_384
+"""So many paths are looked at together: each has a number for every candidate."""
 NO_FLOOR = -60.0
 """Log dollars that stand for no billing minimum: finite, so that it can be mixed with those that have one."""
 
@@ -100,6 +102,16 @@ class Acquisition:
         upper = np.minimum(mean + confidence_z * std, self.cap)
         return np.asarray(upper <= np.log(np.maximum(money_left - self.beside, 1e-12)))
 
+    def paid(self, outcomes: Array, last: NDArray[np.int64], bests: Array) -> Array:
+        """Dollars that a pretended outcome takes from the money left."""
+        log_cost = outcomes if self.is_cost else self.cost_mean[last]
+        cap = self.cap[last]
+        if self.cut_at_best:
+            cap = np.minimum(cap, bests)
+        own = np.exp(np.minimum(np.minimum(log_cost, cap), math.log(1e300)))
+        beside, least = (np.broadcast_to(usd, self.cap.shape)[last] for usd in (self.beside, self.least))
+        return np.asarray(np.maximum(own + beside, least))
+
 
 def probability_kept(margins: Sequence[tuple[Array, Array]]) -> Array | float:
     """The probability that every margin, believed N(mean, std²), is at least 0."""
@@ -165,7 +177,7 @@ def choose(
         )
         return None if choice is None else replace(choice, index=int(near[choice.index]))
     firsts = np.flatnonzero(allowed)
-    total, spent = _future(acquisition, belief, allowed, firsts, best, money_left, settings)
+    total, spent = _futures(acquisition, belief, allowed, firsts, best, money_left, settings)
     score = (reward[firsts] + total) / (bill[firsts] + spent)
     place = int(score.argmax())
     index = int(firsts[place])
@@ -182,6 +194,23 @@ def explore(
     bill = acquisition.bill(belief.mean, belief.std, best, money_left)
     index = int(np.where(allowed, (belief.std + acquisition.cost_std) / bill, -1.0).argmax())
     return ScoredCandidate(index, 0.0, float(bill[index]))
+
+
+def _futures(
+    acquisition: Acquisition,
+    belief: Belief,
+    allowed: Mask,
+    firsts: NDArray[np.int64],
+    best: float,
+    money_left: float,
+    settings: LookaheadSettings,
+) -> tuple[Array, Array]:
+    """The same as `_future`, a few of `firsts` at a time where they would fill the memory together."""
+    leaves = (settings.nodes * settings.margin_nodes) ** settings.depth
+    parts = np.array_split(firsts, max(1, -(-len(firsts) * leaves // MOST_PATHS)))
+    told = [_future(acquisition, belief, allowed, part, best, money_left, settings) for part in parts]
+    reward, bill = zip(*told, strict=True)
+    return np.concatenate(reward), np.concatenate(bill)
 
 
 def _future(
@@ -271,7 +300,7 @@ class _FantasyPaths:
         outcomes = (self.mean[:, None] + self.std[:, None] * nodes).reshape(-1)
         margins = [(mean[:, None] + std[:, None] * shifts).reshape(-1) for mean, std in self.margins]
         bests = np.repeat(self.bests, count)
-        money = np.repeat(self.money, count) - _paid(acquisition, outcomes, last, bests)
+        money = np.repeat(self.money, count) - acquisition.paid(outcomes, last, bests)
         holds = outcomes <= acquisition.bound[last]
         for margin in margins:
             holds &= margin >= 0
@@ -319,16 +348,3 @@ def _follow_up(
         std[rows, index],
         [(here[rows, index], spread[rows, index]) for here, spread in margins],
     )
-
-
-def _paid(acquisition: Acquisition, outcomes: Array, last: NDArray[np.int64], bests: Array) -> Array:
-    """Dollars that a pretended outcome takes from the money left."""
-    log_cost = outcomes if acquisition.is_cost else acquisition.cost_mean[last]
-    cap = acquisition.cap[last]
-    if acquisition.cut_at_best:
-        cap = np.minimum(cap, bests)
-    own = np.exp(np.minimum(np.minimum(log_cost, cap), math.log(1e300)))
-    beside, least = (
-        np.broadcast_to(usd, acquisition.cap.shape)[last] for usd in (acquisition.beside, acquisition.least)
-    )
-    return np.asarray(np.maximum(own + beside, least))

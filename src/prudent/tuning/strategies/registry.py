@@ -29,10 +29,32 @@ _STRATEGIES: dict[str, tuple[str, str]] = {
 }
 _UNLISTED: set[str] = set()
 
+_PRESETS = f"{_HERE}.published.presets"
+# The same names with the option `as: published`: step by step as in their papers.
+_PUBLISHED: dict[str, tuple[str, str]] = {
+    "cherrypick": (_PRESETS, "PublishedCherryPick"),
+    "gp-ei": (_PRESETS, "PublishedGpEi"),
+    "gp-eic": (_PRESETS, "PublishedGpEic"),
+    "obol": (_PRESETS, "PublishedObol"),
+    "lynceus": (_PRESETS, "PublishedObol"),
+    "nephele": (_PRESETS, "PublishedNephele"),
+    "fabolas": (_PRESETS, "PublishedFabolas"),
+    "fabulinus": (_PRESETS, "PublishedFabulinus"),
+}
+
 
 def strategies() -> list[str]:
-    """The names that `strategy=` takes."""
+    """The names that `strategy=` takes.
+
+    Those of the papers (`published()`) also take the option `as: published`: step by step as they were
+    published.
+    """
     return [name for name in _STRATEGIES if name not in _UNLISTED]
+
+
+def published() -> list[str]:
+    """The names that take the option `as: published`."""
+    return list(_PUBLISHED)
 
 
 def register(name: str, module: str, class_name: str, listed: bool = True) -> None:
@@ -51,8 +73,19 @@ def build(name: str, problem: Problem, options: Mapping[str, Any], seed: int) ->
     if name not in _STRATEGIES:
         raise unknown("strategy", name, _STRATEGIES)
     module, class_name = _STRATEGIES[name]
+    if "as" in options:
+        options = dict(options)
+        module, class_name = _as_published(name, options.pop("as"))
     kind: Any = getattr(import_module(module), class_name)
     return cast(Strategy, kind(problem, read_options(kind.Options, options, name), seed))
+
+
+def _as_published(name: str, how: Any) -> tuple[str, str]:
+    if how != "published":
+        raise unknown(f"value of {name}.as", how, ["published"])
+    if name not in _PUBLISHED:
+        raise BadInput(f'"{name}" is not the strategy of a paper; leave out "as: published".')
+    return _PUBLISHED[name]
 
 
 def default_strategy(problem: Problem) -> str:

@@ -57,6 +57,17 @@ def early_limit(problem: Problem, configuration: Configuration, price: Price, be
     return min(limits)
 
 
+def noticed(limit: Limit, check_s: float) -> Limit:
+    """When a limit is noticed by who looks every `check_s` seconds.
+
+    >>> [noticed(Limit(seconds), 30.0).seconds for seconds in (60.0, 70.0)], noticed(Limit(70.0), 0.0).seconds
+    ([60.0, 90.0], 70.0)
+    """
+    if not check_s or not math.isfinite(limit.seconds):
+        return limit
+    return Limit(math.ceil(limit.seconds / check_s - 1e-9) * check_s, limit.why)
+
+
 FIRST_S = 0.1
 """What noticing a limit and stopping a run are taken to need until either was measured; what took longer once
 is expected to again."""

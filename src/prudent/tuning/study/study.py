@@ -21,7 +21,7 @@ from prudent.tuning.journal import Journal, JournalState
 from prudent.tuning.problem import Problem
 from prudent.tuning.strategies.registry import build, default_strategy
 from prudent.tuning.strategies.strategy import Strategy
-from prudent.tuning.study.limits import NEVER, OUT_OF_MONEY, SURPRISE, Limit, early_limit
+from prudent.tuning.study.limits import NEVER, OUT_OF_MONEY, SURPRISE, Limit, early_limit, noticed
 from prudent.tuning.study.settlement import (
     charge_of,
     completed,
@@ -170,6 +170,7 @@ class Study:
             cap_usd=_finite(proposal.cap_usd),
             reserved_usd=_finite(reserve_usd),
             at_s=at_s,
+            **({"check_s": proposal.check_s} if proposal.check_s else {}),
         )
         return self._begin(ask, reserve_usd)
 
@@ -189,7 +190,7 @@ class Study:
         early = early_limit(self.problem, ask.configuration, ask.price, self.best)
         cap_usd = ask.proposal.cap_usd if self.problem.early_stop else None
         surprise = NEVER if cap_usd is None else Limit(ask.price.seconds_for(cap_usd), SURPRISE)
-        own = min(early, surprise)
+        own = noticed(min(early, surprise), ask.proposal.check_s)
         return min(Limit(overhead_s + own.seconds, own.why), money)
 
     def reserved_usd(self, number: int) -> float:

@@ -64,6 +64,16 @@ def power_law(s: Array) -> Array:
     return np.column_stack([np.ones_like(s), -np.log(s) / math.log(100.0)])
 
 
+def saturating_in_log(s: Array) -> Array:
+    """`saturating` of the fraction on a log scale, as the code of Fabolas has it. Shape (n, 2)."""
+    return saturating(1.0 + np.log(s) / math.log(100.0))
+
+
+def proportional_in_log(s: Array) -> Array:
+    """`proportional` of the fraction on a log scale, as the code of Fabolas has it. Shape (n, 2)."""
+    return proportional(1.0 + np.log(s) / math.log(100.0))
+
+
 @dataclass(frozen=True)
 class FractionShape:
     """How values depend on s: the basis, whether there are a common trend and bends, and the power expected.

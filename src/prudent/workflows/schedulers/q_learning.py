@@ -6,6 +6,7 @@ Real runs are episodes, too (`with_real_episode`): only dearer.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from prudent.workflows.schedulers.agent import (
     record_index,
     update_statistics,
 )
+from prudent.workflows.schedulers.episode_files import write_episode
 from prudent.workflows.schedulers.registry import ScheduleProposal
 from prudent.workflows.simulation.compiled import Floats, Records
 from prudent.workflows.simulation.problem import (
@@ -40,7 +42,9 @@ class QLearning:
     """The paper's parameters are the defaults; `epsilon` is the chance of a random machine.
 
     `tables` names a file: the tables and the best plan so far are saved there after every episode, and with
-    `carry_on` learning goes on from them. `episodes` are those of this call.
+    `carry_on` learning goes on from them. `episodes` are those of this call. `record` names a folder that
+    gets a file of each episode for people to read: plan, states of the machines, Q, rewards, simulated and
+    wall time.
     """
 
     episodes: int = 100
@@ -51,6 +55,7 @@ class QLearning:
     initial_q: float = 0.2
     tables: str | None = None
     carry_on: bool = False
+    record: str | None = None
 
     name: ClassVar[str] = "q-learning"
     rule: ClassVar[int | None] = None
@@ -70,10 +75,17 @@ class QLearning:
         learner = self._learner(tables)
         for episode in range(len(tables.makespans_s), len(tables.makespans_s) + self.episodes):
             learner.parameters["reward"] = 0.0
+            begun = time.perf_counter()
             trace = self._play(problem, learner, seed, episode)
             tables = tables.after(trace, float(learner.parameters["reward"][0]), problem)
+            wall_s = time.perf_counter() - begun
             if self.tables is not None:
                 tables.save(Path(self.tables))
+            if self.record is not None:
+                write_episode(
+                    Path(self.record), episode + 1, problem, trace, tables.q, tables.statistics,
+                    tables.rewards, wall_s,
+                )  # fmt: skip
         if tables.placement is None:
             raise RunFailed("No episode finished the workflow; allow more retries or more episodes.")
         return ScheduleProposal(tables.placement, tables.details())

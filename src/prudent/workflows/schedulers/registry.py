@@ -63,6 +63,8 @@ _MODULES = {
 }
 
 
+_PUBLISHED = ("q-learning",)
+
 BASELINES = (
     "heft", "peft", "cpop", "mct", "min-min", "max-min", "fcfs", "round-robin", "data-aware",
 )  # fmt: skip
@@ -85,16 +87,38 @@ def register(name: str, place: str) -> None:
 
 def scheduler_named(name: str, options: Mapping[str, Any] | None = None) -> Scheduler:
     """The scheduler of that name, with its options set."""
-    if name not in _MODULES:
-        raise unknown("scheduler", name, _MODULES)
-    module, _, word = _MODULES[name].partition(":")
-    if "." not in module:
-        module = f"prudent.workflows.schedulers.{module}"
-    make: Callable[..., Scheduler] = getattr(import_module(module), word)
-    known = [each.name for each in fields(make) if each.init]  # type: ignore[arg-type]
+    make, known = _class_of(name), options_of(name)
+    options = _as_published(name, dict(options or {}))
     for option in options or {}:
         if option not in known:
             if not known:
                 raise BadInput(f'Scheduler "{name}" has no option "{option}"; leave it out.')
             raise unknown(f"option of {name}", option, known)
     return make(**(options or {}))
+
+
+def _as_published(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options without `as: published`, which q-learning takes: it has its paper's parameters anyway."""
+    how = options.pop("as", None)
+    if how is None:
+        return options
+    if how != "published":
+        raise unknown(f"value of {name}.as", how, ["published"])
+    if name not in _PUBLISHED:
+        raise BadInput(f'"{name}" is not the scheduler of a paper; leave out "as: published".')
+    return options
+
+
+def options_of(name: str) -> list[str]:
+    """The options of a scheduler."""
+    return [each.name for each in fields(_class_of(name)) if each.init]  # type: ignore[arg-type]
+
+
+def _class_of(name: str) -> Callable[..., Scheduler]:
+    if name not in _MODULES:
+        raise unknown("scheduler", name, _MODULES)
+    module, _, word = _MODULES[name].partition(":")
+    if "." not in module:
+        module = f"prudent.workflows.schedulers.{module}"
+    found: Callable[..., Scheduler] = getattr(import_module(module), word)
+    return found
