@@ -116,7 +116,7 @@ bench: $(VENV)/.installed-bench ## measure again what the documentation claims (
 	@for script in benchmarks/*.py; do \
 	  printf '%s\n' "$$script"; $(BIN)/python "$$script" || [ $$? -eq 77 ] || exit 1; done
 
-# QUICK=yes: within six minutes. PAPER="obol lynceus": these only.
+# QUICK=yes: fewer seeds and depths. PAPER="obol lynceus": these only.
 papers: $(VENV)/.installed-bench ## repeat the papers' experiments into build/papers (an hour; QUICK=yes; PRUDENT_DATA names the data)
 	$(call say,papers)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.papers $(PAPER) $(if $(QUICK),--quick) || [ $$? -eq 77 ]

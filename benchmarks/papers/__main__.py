@@ -1,7 +1,7 @@
 """The experiments of the papers, ours and the papers' values side by side.
 
-    python -m benchmarks.papers                  # all of them, about an hour on two idle cores
-    python -m benchmarks.papers lynceus --quick  # fewer seeds and depths
+    python -m benchmarks.papers                  # all of them, with as many seeds as fit an hour
+    python -m benchmarks.papers lynceus --quick  # a look, with fewer seeds and depths
     make papers QUICK=yes
 
 Each writes NAME.html, NAME.md and an SVG of each figure into build/papers. PRUDENT_DATA names the data, which
@@ -26,7 +26,7 @@ def main() -> None:
         prog="python -m benchmarks.papers", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("papers", nargs="*", metavar="PAPER", help=", ".join(PAPERS))
-    parser.add_argument("--quick", action="store_true", help="within six minutes for all")
+    parser.add_argument("--quick", action="store_true", help="fewer seeds and depths")
     parser.add_argument("--seeds", type=int, help="seeds of each cell")
     parser.add_argument(
         "--depths", type=int, nargs="*", help="steps that OBOL and Lynceus look ahead, 0 to 5"

@@ -19,7 +19,7 @@ from prudent.tuning.study.study import Study
 from prudent.tuning.tune import Event, TrialEnded
 from tables import data_folder
 
-SEEDS, QUICK_SEEDS = 10, 2
+SEEDS, QUICK_SEEDS = 4, 1
 LIMIT_USD = 0.1
 ITERATIONS, QUICK_ITERATIONS = 100, 45
 GOAL = f"maximise accuracy at full data subject to cost_usd <= {LIMIT_USD} at full data"

@@ -12,7 +12,7 @@ from benchmarks.papers.replays import Contest, Effort, Score, Summary, lynceus_p
 
 from tables import lynceus_bench
 
-SEEDS, QUICK_SEEDS = 50, 4
+SEEDS, QUICK_SEEDS = 6, 2
 BUDGETS, SMALL = (8, 10, 15, 20), (2, 4, 6, 8)
 WIDE = (1, 2, 4, 8, 15, 30)
 PAPER_ERRORS = {

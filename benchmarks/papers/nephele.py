@@ -21,7 +21,7 @@ import prudent
 from prudent.tuning.jobs.table import TableJob
 from tables import data_folder
 
-SEEDS, QUICK_SEEDS = 30, 5
+SEEDS, QUICK_SEEDS = 10, 2
 FRACTION = "data_fraction"
 GOAL = "minimise cost_usd subject to accuracy >= 0.85 and time_s <= 300"
 BUDGET_USD, QUICK_USD = 30.0, 12.0

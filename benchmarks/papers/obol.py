@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.papers.page import NOT, REPRODUCED, Chart, Headline, PaperPage, Table, number
 from benchmarks.papers.replays import Contest, Effort, Summary, lynceus_problem, play_all
 
-SEEDS, QUICK_SEEDS = 50, 6
+SEEDS, QUICK_SEEDS = 20, 6
 BUDGETS = (8, 10, 15, 20)
 CHERRYPICK = {"as": "published", "surrogate": "trees", "start_trials": 5, "stop_below": 0}
 

@@ -12,7 +12,7 @@ from benchmarks.papers.replays import Effort
 from prudent.workflows import Fleet, Workflow, World, schedule
 from workflows_makespan import FLEETS, PAPER_BUSY_S, TRACES, trace_folder
 
-SEEDS, QUICK_SEEDS = 3, 1
+SEEDS, QUICK_SEEDS = 2, 1
 WORLD = World(storage="shared", bandwidth_mb_s=15)
 EPISODES = 100
 
