@@ -82,6 +82,7 @@ def optuna_tpe(bench: Bench, budget_usd: float, early: bool, seed: int) -> Score
 
 CONTENDERS: dict[str, Callable[[Bench, float, bool, int], Score]] = {
     "lynceus": ours("lynceus"),
+    "prudent": ours("prudent"),
     "lynceus, look-ahead 1": ours("lynceus", lookahead=1),
     "lynceus, look-ahead 2": ours("lynceus", lookahead=2),
     "lynceus, trees": ours("lynceus", surrogate="trees"),

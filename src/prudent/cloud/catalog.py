@@ -92,6 +92,11 @@ class Catalog:
         catalog = _bundled() if fetched is None else _fetched(fetched, fetched.stat().st_mtime_ns)
         return catalog if extra_csv is None else catalog._with(Path(extra_csv))
 
+    @classmethod
+    def bundled(cls) -> Catalog:
+        """The list that comes with the package, alike on every computer."""
+        return _bundled()
+
     def _with(self, path: Path) -> Catalog:
         machines = dict(self._machines)
         for row in read_price_table(path):

@@ -171,6 +171,13 @@ class Case:
 
 
 CASES = {
+    "prudent first": Case("prudent", CHEAP, Past(0, 1), 0.9),
+    "prudent mixed": Case("prudent", CHEAP, MIXED, 0.9),
+    "prudent cut mostly": Case("prudent", CHEAP, CUT_MOSTLY, 0.5),
+    "prudent nothing feasible": Case("prudent", HARD, DOUBTED, 2.0),
+    "prudent fastest": Case("prudent", FASTEST, LONG, 0.8),
+    "prudent best": Case("prudent", BEST, MIXED, 1.0),
+    "prudent sampled": Case("prudent", SAMPLED, PARTLY, 0.5),
     "lynceus mixed": Case("lynceus", CHEAP, MIXED, 0.9),
     "lynceus doubted": Case("lynceus", PATIENT, DOUBTED, 0.12),
     "lynceus cut mostly": Case("lynceus", CHEAP, CUT_MOSTLY, 0.5),

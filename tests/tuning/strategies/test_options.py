@@ -29,6 +29,7 @@ FABOLAS = {
     "confidence": 0.99, "trees": 10, "epsilon": 0.0,
 }  # fmt: skip
 DEFAULTS: dict[str, dict[str, Any]] = {
+    "prudent": {"bold_runs": 2.0, "epsilon": 0.0, "start_trials": 3},
     "random": {},
     "grid": {},
     "cherrypick": {**CLASSIC, "stop_below": 0.1, "least_trials": 6},
@@ -81,6 +82,11 @@ FABOLAS_LIMITS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "epsilon": ((0.0,), (-A_BIT,)),
 }
 LIMITS = {
+    "prudent": {
+        "bold_runs": ((0.0,), (-A_BIT,)),
+        "epsilon": ((0.0,), (-A_BIT,)),
+        "start_trials": ((1,), (0,)),
+    },
     "cherrypick": {"start_trials": ((1,), (0,)), "stop_below": ((0.0, 5.0), (-A_BIT,))},
     "gp-ei": {"start_trials": ((1,), (0,))},
     "gp-eic": {"start_trials": ((1,), (0,))},
@@ -169,7 +175,7 @@ def test_what_means_the_same_is_taken() -> None:
 
 
 def test_the_default_follows_from_the_goal() -> None:
-    assert default_strategy(problem()) == "lynceus"
+    assert default_strategy(problem()) == "prudent"
     assert default_strategy(problem(fraction="s")) == "nephele"
     assert default_strategy(problem("maximise accuracy at full data", "s")) == "fabulinus"
 

@@ -14,6 +14,7 @@ _HERE = "prudent.tuning.strategies"
 
 # name -> (module, class); the class has a dataclass `Options` and is built from (problem, options, seed).
 _STRATEGIES: dict[str, tuple[str, str]] = {
+    "prudent": (f"{_HERE}.prudent", "Prudent"),
     "random": (f"{_HERE}.simple", "RandomSearch"),
     "grid": (f"{_HERE}.simple", "GridSearch"),
     "cherrypick": (f"{_HERE}.classic", "CherryPick"),
@@ -91,5 +92,5 @@ def _as_published(name: str, how: Any) -> tuple[str, str]:
 def default_strategy(problem: Problem) -> str:
     """The best strategy for a goal, by our benchmarks."""
     if problem.fraction is None:
-        return "lynceus"
+        return "prudent"
     return "fabulinus" if problem.goal.speaks_of_full_data else "nephele"

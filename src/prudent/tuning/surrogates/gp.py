@@ -286,7 +286,13 @@ def pseudo_observations(
     relative to the signal's. Measured rows come back as they were. All sites are updated together, damped,
     until they settle: O(n³) a round.
     """
-    prior = kernels.matern52(X, X, scales)
+    return pseudo_observations_given(kernels.matern52(X, X, scales), y, is_cut, noise)
+
+
+def pseudo_observations_given(
+    prior: Array, y: Array, is_cut: NDArray[np.bool_], noise: Array
+) -> tuple[Array, Array]:
+    """The same for a covariance (n, n) of values of mean 0."""
     precision = np.where(is_cut, VAGUE, 1.0 / noise)
     shift = precision * y
     for _ in range(ROUNDS):

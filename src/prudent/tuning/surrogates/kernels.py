@@ -106,6 +106,63 @@ def log_evidences(distances: Array, y: Array, weights: Array, noise: Array) -> A
     return out
 
 
+@compiled
+def axial(left: Array, right: Array, rates: Array, smooth: bool) -> Array:
+    """Matérn 5/2 of |rates (x - x')|, or exp(-sum |rates (x - x')|) where not `smooth`: (left, right)."""
+    rows, columns, width = left.shape[0], right.shape[0], left.shape[1]
+    out = np.zeros((rows, columns))
+    scaled_left, scaled_right = left * rates, np.ascontiguousarray((right * rates).T)
+    for i in range(rows):
+        row = out[i]
+        for k in range(width):
+            if rates[k] == 0.0:
+                continue
+            here = scaled_left[i, k]
+            for j in range(columns):
+                step = here - scaled_right[k, j]
+                row[j] += step * step if smooth else abs(step)
+        for j in range(columns):
+            if smooth:
+                r = math.sqrt(5.0 * row[j])
+                row[j] = (1.0 + r + r * r / 3.0) * math.exp(-r)
+            else:
+                row[j] = math.exp(-row[j])
+    return out
+
+
+@compiled
+def axial_evidences(
+    X: Array,
+    y: Array,
+    trend: Array,
+    extra: Array,
+    rates: Array,
+    smooth: NDArray[np.bool_],
+    signal: Array,
+    noise: Array,
+) -> Array:
+    """Log marginal likelihood, up to a constant, of h settings: covariance trend + signal · axial + noise.
+
+    X (n, width); y, extra (n,): residuals and their own variances; trend (n, n); the others by setting.
+    """
+    size = len(y)
+    out = np.empty(len(rates))
+    white = np.empty(size)
+    for h in range(len(rates)):
+        matrix = trend + signal[h] * axial(X, X, rates[h], smooth[h])
+        for i in range(size):
+            matrix[i, i] += noise[h] + extra[i]
+        _factor(matrix)
+        out[h] = 0.0
+        for i in range(size):
+            total = y[i]
+            for k in range(i):
+                total -= matrix[i, k] * white[k]
+            white[i] = total / matrix[i, i]
+            out[h] -= math.log(matrix[i, i]) + 0.5 * white[i] * white[i]
+    return out
+
+
 BEND_SCALE = 0.3
 """Length scale of the bends, in the second coordinate of the basis (its range is about 1)."""
 
