@@ -131,7 +131,7 @@ def test_every_algorithm_trains_and_its_other_forms_say_the_same(
     compare_forms(spec.folder, data, jpmml)
 
 
-def test_boosting_ends_where_it_was_best_on_both_engines(
+def test_boosting_ends_where_inner_rows_say_and_others_rank_it(
     benches: Callable[[str], Bench], jpmml: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole steps of deep trees learn by heart at once, and more of them do not help."""
@@ -146,17 +146,18 @@ def test_boosting_ends_where_it_was_best_on_both_engines(
     assert stopped["of"] == 15
     assert stopped["best"] < len(curve["step"]) < 15
     assert stopped["why"] == "no better for 2 steps"
-    assert there.score == pytest.approx(max(curve["validation"]), abs=1e-6)
     assert curve["validation"][stopped["best"] - 1] == max(curve["validation"])
     assert curve["train"][-1] > curve["train"][0]
-    assert [score for score, _ in seen] == sorted(score for score, _ in seen)
-    assert 0 < seen[0][1] <= seen[-1][1] <= 1
+    # The rows of the curve are training rows: the score is of rows that nothing was chosen by.
+    assert there.score != pytest.approx(max(curve["validation"]), abs=1e-6)
+    assert (there.rows_trained, there.rows_validated) == (210, 90)
+    assert seen[0] == (pytest.approx(curve["validation"][0]), pytest.approx(1 / 15))
     assert there.score > -3.5
     assert there.score == near(here.score)
     assert there.export_difference < 1e-5
     compare_forms(spec.folder, data, jpmml)
     kept = PipelineModel.load((spec.folder / "spark").as_uri()).stages[-1]
-    assert len(kept.treeWeights) == 1 + stopped["best"]  # the first is the constant
+    assert kept.get_booster().num_boosted_rounds() == stopped["best"]
 
 
 def test_boosting_ends_by_itself_when_its_time_is_up_on_both_engines(
@@ -203,7 +204,7 @@ def test_a_network_learns_in_two_processes(
         with pyarrow.OSFile(os.environ["SPARK_PARTITION_ARROW_DATA_FILE"]) as part:
             rows = pyarrow.ipc.open_stream(part).read_all().num_rows
         weights = learn(*args)
-        with open(f"{seen_at}/process-{os.getpid()}", "w") as note:
+        with open(f"{seen_at}/process-{os.environ['RANK']}", "w") as note:
             compiler = "torch._dynamo" in sys.modules
             words = [os.environ["RANK"], os.environ["WORLD_SIZE"], rows, tempfile.gettempdir(), compiler]
             note.write(" ".join(map(str, words)))
@@ -228,7 +229,7 @@ def test_a_network_learns_in_two_processes(
     assert not any(Path(note[3]).exists() for note in notes)
     assert there.score >= 0.85
     assert there.score == near(here.score)
-    assert seen[-1] == (pytest.approx(there.score, abs=0.05), 1.0)
+    assert seen[-1] == (pytest.approx(there.score, abs=0.1), 1.0)
     assert f1(np.array(there.picture["confusion"]["counts"])) == there.value
     assert there.export_difference < 1e-5
     compare_forms(spec.folder, data, jpmml)

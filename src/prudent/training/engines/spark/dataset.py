@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from prudent.core.seeds import rng_for
 from prudent.training.data.dataset import CATEGORICAL, Column
 from prudent.training.data.splitting import hold_out, k_folds, subsample
 from prudent.training.request.limits import ValidationMethod
@@ -54,6 +55,9 @@ def column_names(number: int) -> tuple[str, ...]:
 
 MOST_ON_DRIVER = 300_000
 _BUCKETS = 1_000_000
+INNER_SHARE = 0.2
+"""The share of the training rows that an algorithm watches which learns in steps."""
+_MOST_WATCHED, _WATCHED = 50_000, "watched"
 
 
 def moments(rows: Any, features: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -73,6 +77,9 @@ class SparkSplit(Protocol):
 
     def train(self, fold: int | None, fraction: float) -> Any:
         """The frame to train on; of all rows where `fold` is None."""
+
+    def inner(self, fold: int, fraction: float) -> tuple[Any, Any]:
+        """The rows of `train` in two frames: to learn from, and to watch where it is learned in steps."""
 
     def held_out(self, fold: int) -> Any:
         """The frame to validate on."""
@@ -143,6 +150,19 @@ class _DriverSplit:
         every = np.arange(len(self._numbers)) if fold is None else self._splits[fold].train
         return every if fraction >= 1 else subsample(every, self._y, fraction, self._seed)
 
+    def inner(self, fold: int, fraction: float) -> tuple[Any, Any]:
+        import pyarrow as pa
+        from pyspark.sql import functions as sf
+
+        chosen = self._chosen(fold, fraction)
+        y = None if self._y is None else self._y[chosen]
+        found = hold_out(len(chosen), y, int(rng_for(self._seed, "inner").integers(2**31)), INNER_SHARE)
+        watched = np.zeros(len(chosen), dtype=bool)
+        watched[found.validation] = True
+        marks = self._spark.createDataFrame(pa.table({ROW: self._numbers[chosen], _WATCHED: watched}))
+        both = self._frame.join(sf.broadcast(marks), ROW)
+        return both.where(~sf.col(_WATCHED)).drop(_WATCHED), both.where(_WATCHED).drop(_WATCHED)
+
     def held_out(self, fold: int) -> Any:
         from pyspark.sql import functions as sf
 
@@ -191,6 +211,14 @@ class _HashSplit:
             return frame
         chosen = self._hash_fraction(2) < fraction
         return frame.where(chosen | sf.col(ROW).isin(self._always) if self._always else chosen)
+
+    def inner(self, fold: int, fraction: float) -> tuple[Any, Any]:
+        from pyspark.sql import functions as sf
+
+        rows = self.train(fold, fraction)
+        share = min(INNER_SHARE, _MOST_WATCHED / max(fraction * self._dataset.rows, 1.0))
+        watched = (self._hash_fraction(3) < share) & ~sf.col(ROW).isin(self._always or [-1])
+        return rows.where(~watched), rows.where(watched)
 
     def held_out(self, fold: int) -> Any:
         return self._dataset.frame.where(self._is_held_out(fold))

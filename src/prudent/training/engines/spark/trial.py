@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,11 @@ from prudent.training.algorithms.algorithm import CLUSTERING
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.engines.delivery import TrainedPipeline, deliver, mean_value
 from prudent.training.engines.engine import ModelFacts, TrialSpec
-from prudent.training.engines.figures import importance_figure
+from prudent.training.engines.figures import importance_figure, learning_curve_figures
 from prudent.training.engines.fit_task import ReportProgress, fold_progress, unreported
 from prudent.training.engines.model_files import library_versions
 from prudent.training.engines.onnx_export import ExportCheck, check_export
-from prudent.training.engines.spark.dataset import ROW, SparkDataset, SparkSplit
+from prudent.training.engines.spark.dataset import MOST_ON_DRIVER, ROW, SparkDataset, SparkSplit
 from prudent.training.engines.spark.evaluation import (
     MOST_CELLS,
     CollectedPredictions,
@@ -57,12 +57,14 @@ def train(context: SparkTrialContext, spec: TrialSpec, report: ReportProgress) -
     dataset, split, scorer = context.dataset, context.split, context.scorer
     began_s = time.perf_counter()
     until_s = math.inf if spec.soft_s is None else time.monotonic() + spec.soft_s
-    measured, results, predictions, tree_counts = _folds(context, spec, settings, report, until_s)
+    measured, results, predictions, steps = _folds(context, spec, settings, report, until_s)
     value = mean_value(scorer, [result.value for result in results])
     fitted = measured
     if split.folds > 1:
-        final = _final(settings, tree_counts)
-        fitted = fit(spec, final, split.train(None, spec.fraction), None, dataset, scorer, unreported)
+        every = split.train(None, spec.fraction)
+        # It watches no rows to find out how many steps are enough, but the folds did.
+        iterations = round(float(np.mean(steps))) if steps else None
+        fitted = fit(spec, settings, every, None, dataset, scorer, unreported, iterations=iterations)
     library = "torch" if spec.algorithm == PERCEPTRON else None
     facts = ModelFacts(
         metric=scorer.metric,
@@ -74,7 +76,7 @@ def train(context: SparkTrialContext, spec: TrialSpec, report: ReportProgress) -
         rows_trained=split.size(0 if split.folds == 1 else None, spec.fraction),
         rows_validated=sum(result.rows for result in results),
         versions=library_versions(library) | library_versions("pyspark"),
-        picture={**results[-1].figures, **measured.figures, **_importance(measured, dataset)},
+        picture={**results[-1].figures, **_learning(measured), **_importance(measured, dataset)},
     )
     if predictions is None or split.folds > 1:
         predictions = collect_predictions(fitted.predict(_sampled_rows(context)), dataset)
@@ -119,18 +121,17 @@ def _folds(
     report: ReportProgress,
     until_s: float,
 ) -> tuple[FittedPipeline, list[ValidationResult], CollectedPredictions | None, list[int]]:
-    """Fit and judge in every fold; the model of the last one, what it said if that is little, and how many
-    trees boosting ended with in each."""
+    """Fit and judge in every fold; the model of the last one, what it said if that is little, and in how many
+    steps each learned that learns in steps."""
     dataset, split, scorer = context.dataset, context.split, context.scorer
     results: list[ValidationResult] = []
-    tree_counts: list[int] = []
+    steps: list[int] = []
     predictions: CollectedPredictions | None = None
     for fold in range(split.folds):
         held_out = split.held_out(fold)
         told = fold_progress(report, fold, split.folds)
-        train_rows = split.train(fold, spec.fraction)
-        fitted = fit(spec, settings, train_rows, held_out, dataset, scorer, told, until_s)
-        tree_counts += [] if fitted.trees is None else [fitted.trees]
+        fitted = _fit_split(context, spec, settings, fold, told, until_s)
+        steps += [] if fitted.curve is None else [fitted.curve.best_step]
         predicted = fitted.predict(held_out)
         if can_collect(dataset.rows // split.folds, dataset):
             prepared = fitted.features if scorer.task == CLUSTERING else None
@@ -143,18 +144,44 @@ def _folds(
                 scorer.to_score(float(np.mean([result.value for result in results]))),
                 (fold + 1) / split.folds,
             )
-    return fitted, results, predictions, tree_counts
+    return fitted, results, predictions, steps
 
 
-def _final(settings: Mapping[str, Any], tree_counts: list[int]) -> Mapping[str, Any]:
-    """Settings of the final fit: it has no rows to find out how many trees are enough, but the folds did."""
-    return {**settings, "maxIter": round(float(np.mean(tree_counts)))} if tree_counts else settings
+def _fit_split(
+    context: SparkTrialContext,
+    spec: TrialSpec,
+    settings: Mapping[str, Any],
+    fold: int,
+    report: ReportProgress,
+    until_s: float,
+) -> FittedPipeline:
+    """Fit on the training rows of a fold.
+
+    What learns in steps watches an inner part of them first, and then learns for as many steps from all;
+    where they are so many that the inner part is not missed, or time is up, the first fit is the one.
+    """
+    dataset, split, scorer = context.dataset, context.split, context.scorer
+    if not algorithm(spec.algorithm).iterative:
+        every = split.train(fold, spec.fraction)
+        return fit(spec, settings, every, None, dataset, scorer, report, until_s)
+    rows, watched = split.inner(fold, spec.fraction)
+    found = fit(spec, settings, rows, watched, dataset, scorer, report, until_s)
+    assert found.curve is not None
+    if time.monotonic() >= until_s or spec.fraction * dataset.rows > MOST_ON_DRIVER:
+        return found
+    every, steps = split.train(fold, spec.fraction), found.curve.best_step
+    again = fit(spec, settings, every, None, dataset, scorer, unreported, until_s, steps)
+    return replace(again, curve=found.curve)
 
 
 def _sampled_rows(context: SparkTrialContext) -> Any:
     """Held-out rows enough to see a difference or take the time."""
     most = max(1, min(_SAMPLE, MOST_CELLS // (len(context.dataset.columns) + 8)))
     return context.split.held_out(context.split.folds - 1).orderBy(ROW).limit(most)
+
+
+def _learning(fitted: FittedPipeline) -> dict[str, Any]:
+    return {} if fitted.curve is None else learning_curve_figures(fitted.curve)
 
 
 def _importance(fitted: FittedPipeline, dataset: SparkDataset) -> dict[str, Any]:
