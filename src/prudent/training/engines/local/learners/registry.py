@@ -34,6 +34,7 @@ _LIBRARIES = {
     "trees": ("sklearn.tree", "sklearn.ensemble"),
     "lightgbm_trees": ("lightgbm",),
     "xgboost_trees": ("xgboost",),
+    "naive_bayes": ("sklearn.naive_bayes",),
     "clusters": ("sklearn.cluster", "sklearn.mixture"),
     "perceptron": ("torch",),
 }
