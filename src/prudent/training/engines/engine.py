@@ -81,6 +81,7 @@ class DataShape:
     columns: int
     classes: int
     fingerprint: str
+    engine: str = "local"
 
 
 class TrainingSession(Protocol):

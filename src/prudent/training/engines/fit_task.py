@@ -57,6 +57,8 @@ class FitTask:
     iterations: int | None = None
     until_s: float = math.inf
     """When an iterative algorithm comes to an end, on the monotonic clock."""
+    categories: tuple[int, ...] = ()
+    """For each feature how many categories it has, 0 for a number; empty where all are numbers."""
 
     @property
     def classes(self) -> int:

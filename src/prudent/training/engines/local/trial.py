@@ -90,13 +90,18 @@ def train(context: TrialContext, spec: TrialSpec, report: ReportProgress) -> Mod
         picture=_figures(context, measured),
     )
     trained = TrainedPipeline(
-        fitted.model, fitted.prepared.transforms, data.columns, context.target, data.classes
+        fitted.model,
+        fitted.prepared.transforms,
+        data.columns,
+        context.target,
+        data.classes,
+        wide=data.X.dtype == np.float64,
     )
     return deliver(trained, facts, spec.folder, partial(_compare, context, fitted), context.pmml)
 
 
 def _compare(context: TrialContext, fitted: FitResult, onnx: bytes) -> ExportCheck:
-    raw = np.ascontiguousarray(context.data.sample, dtype=np.float32)
+    raw = np.ascontiguousarray(context.data.sample)
 
     def expect() -> tuple[NDArray[Any], NDArray[np.float64] | None]:
         prepared = apply_all(fitted.prepared.transforms, raw)
@@ -114,8 +119,9 @@ def _fit(
     until_s: float = math.inf,
     iterations: int | None = None,
 ) -> FitResult:
+    native = algorithm(spec.algorithm).native
     prepared = context.feature_cache.prepare(
-        split, spec.fraction, spec.transforms, params.get("maxCategories")
+        split, spec.fraction, spec.transforms, params.get("maxCategories"), native
     )
     fit_task = FitTask(
         prepared.rows,
@@ -126,6 +132,7 @@ def _fit(
         report,
         iterations,
         until_s,
+        prepared.categories,
     )
     model = fit_function(spec.algorithm)(fit_task, params)
     if prepared.held_out is None:
