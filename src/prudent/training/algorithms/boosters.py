@@ -94,7 +94,10 @@ _XGBOOST = (
 )
 
 BOOSTERS = tuple(
-    Algorithm(f"{library}-{task}", task, domains, parameters, iterative=True, native=True, engines=("local",))
-    for library, parameters in (("lightgbm", _LIGHTGBM), ("xgboost", _XGBOOST))
+    Algorithm(f"{library}-{task}", task, domains, parameters, iterative=True, native=True, engines=engines)
+    for library, parameters, engines in (
+        ("lightgbm", _LIGHTGBM, ("local",)),
+        ("xgboost", _XGBOOST, ("local", "spark")),
+    )
     for task, domains in ((REGRESSION, ("regression",)), (CLASSIFICATION, ANY_CLASSES))
 )

@@ -24,7 +24,7 @@ POINTS = 200
 """Of a learning curve, about."""
 
 
-class TrainingMonitor(xgboost.callback.TrainingCallback):
+class TrainingMonitor(xgboost.callback.TrainingCallback):  # type: ignore[misc]  # untyped here
     """Ends a training that learns no more, or whose time is up, and tells how it goes.
 
     It is made on the driver and arrives in a process before that opens a port: from then on XGBoost's ports

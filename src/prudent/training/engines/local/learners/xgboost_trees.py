@@ -111,10 +111,10 @@ def _watched(task: BoostingTask, matrix: Any) -> dict[str, Any]:
     """What makes XGBoost tell its answers after every round, and end when it is told to."""
     from xgboost.callback import TrainingCallback
 
-    held_out, fit_task = task.fit_task.held_out, task.fit_task
-    if held_out is None:
+    watched, fit_task = task.fit_task.watched, task.fit_task
+    if watched is None:
         return {}
-    known = matrix(held_out.X, np.zeros(len(held_out.X)))
+    known = matrix(watched.X, np.zeros(len(watched.X)))
     sample = matrix(fit_task.rows.X[task.sample], np.zeros(len(task.sample)))
     answers: dict[bool, NDArray[Any]] = {}
 
