@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from prudent.training.engines import fit_task
-from prudent.training.engines.spark import perceptron
+from prudent.training.engines.spark import boosting, perceptron
 from prudent.training.models.metrics import f1
 from prudent.training.models.model import load
 from prudent.training.train import train
@@ -132,16 +132,24 @@ def test_every_algorithm_trains_and_its_other_forms_say_the_same(
 
 
 def test_boosting_ends_where_inner_rows_say_and_others_rank_it(
-    benches: Callable[[str], Bench], jpmml: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    benches: Callable[[str], Bench],
+    jpmml: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    only_loopback: Watch,
 ) -> None:
-    """Whole steps of deep trees learn by heart at once, and more of them do not help."""
+    """Whole steps of deep trees learn by heart at once, and more of them do not help.
+
+    Two processes learn together; XGBoost would have both listen at all addresses.
+    """
     from pyspark.ml import PipelineModel
 
+    monkeypatch.setattr(boosting, "_ROWS_EACH", 100)
     monkeypatch.setattr(fit_task, "_LEAST_PATIENCE", 2)
     settings = {"maxIter": 15, "maxDepth": 5, "stepSize": 0.9}
     data = benches(VALUES)
     spec = spec_for(tmp_path, "gradient-boosted-tree-regression", hyperparameters=settings)
-    there, here, seen = data.train(spec, own_form=True)
+    there, _, seen = data.train(spec, own_form=True)
     curve, stopped = there.picture["curve"], there.picture["stopped"]
     assert stopped["of"] == 15
     assert stopped["best"] < len(curve["step"]) < 15
@@ -153,7 +161,6 @@ def test_boosting_ends_where_inner_rows_say_and_others_rank_it(
     assert (there.rows_trained, there.rows_validated) == (210, 90)
     assert seen[0] == (pytest.approx(curve["validation"][0]), pytest.approx(1 / 15))
     assert there.score > -3.5
-    assert there.score == near(here.score)
     assert there.export_difference < 1e-5
     compare_forms(spec.folder, data, jpmml)
     kept = PipelineModel.load((spec.folder / "spark").as_uri()).stages[-1]

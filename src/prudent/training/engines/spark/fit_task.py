@@ -32,4 +32,4 @@ class SparkFitTask:
     """When an iterative algorithm comes to an end, on the monotonic clock."""
     iterations: int | None = None
     categories: Mapping[int, Mapping[float, int]] = field(default_factory=dict)
-    """Features that are numbers of categories, with the numbers of their values."""
+    """Features that are numbers of categories, with the numbers of their values where those are others."""

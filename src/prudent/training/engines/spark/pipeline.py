@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prudent.training.algorithms.registry import algorithm
 from prudent.training.engines.engine import TrialSpec
 from prudent.training.engines.fit_task import LearningCurve, ReportProgress
 from prudent.training.engines.fitted_transforms import FittedTransform
@@ -81,8 +82,8 @@ def fit(
     fitter = SparkTransformFitter(rows, dataset)
     for name, chosen in spec.transforms.items():
         fitter.add(name, chosen)
-    fitter.finish()
-    categories: Mapping[int, Mapping[float, int]] = {}
+    fitter.finish(algorithm(spec.algorithm).native)
+    categories: Mapping[int, Mapping[float, int]] = {place: {} for place in fitter.categories}
     most = settings.get("maxCategories")
     if most is not None and takes_categories(spec.algorithm):
         categories = fitter.index(int(most)).categoryMaps

@@ -150,7 +150,18 @@ def _boosted_trees(model: Any, categories: Categories) -> SummedTrees:
     outputs = max(int(said["learner_model_param"]["num_class"]), 1)
     # Of two classes, a half has no odds.
     base = np.full(outputs, 0.0 if classifies and outputs == 1 else begin)
-    return exported_trees(booster, base, np.arange(outputs), classifies)
+    found = exported_trees(booster, base, np.arange(outputs), classifies)
+    return replace(found, trees=[(output, _with_values(tree, categories)) for output, tree in found.trees])
+
+
+def _with_values(tree: Tree, categories: Categories) -> Tree:
+    """A tree whose questions about categories are about their values, not about the numbers of those."""
+    sets = {}
+    for node, (codes, leads_left) in tree.sets.items():
+        numbers = categories.get(int(tree.feature[node]))
+        values = {float(code): value for value, code in numbers.items()} if numbers else {}
+        sets[node] = tuple(values.get(code, code) for code in codes), leads_left
+    return replace(tree, sets=sets)
 
 
 def _tree(nodes: Sequence[SparkTreeNode], classes: int, categories: Categories) -> Tree:
