@@ -223,7 +223,8 @@ def _scored(
     np.savetxt(data, shown[:rows], fmt="%.7g", delimiter=",", header=heading, comments="")
     said = {"path": str(data), **({"target": "label"} if target else {})}
     metric = {"metric": "r2"} if kind == VALUES else {}
-    request = TrainingRequest.parse({"domain": domain, "dataset": said, "test": False, **metric})
+    parts = {"validation": {"holdout": 0.3}, "test": False}
+    request = TrainingRequest.parse({"domain": domain, "dataset": said, **parts, **metric})
     told, fresh = [], []
     with engine.open(request, folder / engine.name, 1) as session:
         scorer = Scorer.of(domain, metric.get("metric"), session.shape.classes)

@@ -12,7 +12,7 @@ import pytest
 
 from prudent.training.engines import fit_task
 from prudent.training.engines.spark import boosting, perceptron
-from prudent.training.models.metrics import f1
+from prudent.training.models.metrics import f1, r2
 from prudent.training.models.model import load
 from prudent.training.train import train
 
@@ -165,6 +165,37 @@ def test_boosting_ends_where_inner_rows_say_and_others_rank_it(
     compare_forms(spec.folder, data, jpmml)
     kept = PipelineModel.load((spec.folder / "spark").as_uri()).stages[-1]
     assert kept.get_booster().num_boosted_rounds() == stopped["best"]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [
+        ("gradient-boosted-tree-regression", {"maxIter": 60, "maxDepth": 4}),
+        pytest.param("xgboost-regression", {"numRound": 60, "maxDepth": 4}, marks=pytest.mark.soak),
+    ],
+)
+def test_boosted_trees_of_both_engines_are_worth_the_same_on_fresh_rows(
+    spark: Any, tmp_path: Path, algorithm: str, settings: dict[str, Any]
+) -> None:
+    """All other algorithms: `python benchmarks/training_spark.py agree`."""
+    import onnxruntime
+    from sklearn.datasets import make_friedman1
+
+    X, y = make_friedman1(7000, 6, noise=1.0, random_state=1)
+    data = bench(tmp_path, VALUES, write_libsvm(tmp_path / "rows", X[:2000], y[:2000]))
+    spec = spec_for(tmp_path, algorithm, hyperparameters=settings)
+    there, here, _ = data.train(spec)
+    assert there.rows_trained == here.rows_trained == 1400
+    worth = []
+    for folder in (spec.folder, spec.folder / "local"):
+        model = onnxruntime.InferenceSession((folder / "model.onnx").read_bytes())
+        said = model.run(["prediction"], {model.get_inputs()[0].name: X[2000:].astype(np.float32)})[0]
+        worth.append(r2(y[2000:], said))
+    assert worth[0] == pytest.approx(worth[1], abs=0.03)
+    assert min(worth) > 0.8
+    # What is told of both is true of fresh rows.
+    for facts, true in zip((there, here), worth, strict=True):
+        assert 1 - facts.value**2 / np.var(y) == pytest.approx(true, abs=0.04)
 
 
 def test_boosting_ends_by_itself_when_its_time_is_up_on_both_engines(
