@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
 from prudent.core.seeds import rng_for
-from prudent.training.data.dataset import CATEGORICAL, Column, Matrix
+from prudent.training.data.dataset import CATEGORICAL, DATE, Column, Matrix
 from prudent.training.data.splitting import RowNumbers, subsample
+from prudent.training.engines.date_parts import PARTS, SplitDates
 from prudent.training.engines.fit_task import PreparedRows
 from prudent.training.engines.fitted_transforms import (
     Affine,
@@ -60,6 +61,11 @@ class LocalTransformFitter(TransformFitter):
         )
         """Of each column the number of its categories, 0 of one that holds numbers."""
         self._may_miss = others_miss or has_missing(X)
+        dates = np.array([column.kind == DATE for column in columns], dtype=bool)
+        if dates.any():
+            self._append(SplitDates(np.flatnonzero(~dates), np.flatnonzero(dates)))
+            parts = np.zeros((len(PARTS) + 1) * int(dates.sum()), dtype=np.int64)
+            self.sizes = np.concatenate([self.sizes[~dates], parts])
         self._y, self._classes, self._seed = y, classes, seed
 
     def finish(self, max_categories: int | None = None, native: bool = False) -> None:
