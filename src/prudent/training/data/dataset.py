@@ -184,8 +184,8 @@ def loses_digits(values: NDArray[np.float64], exactly: bool = False) -> bool:
     >>> [loses_digits(np.array([value])) for value in (2.0**24, 2.0**24 + 1, 0.1, np.nan)]
     [False, True, False, False]
     """
-    changed = values.astype(np.float32) != values
-    return bool((changed & ((np.abs(values) > _EXACT_TO) | (exactly & ~np.isnan(values)))).any())
+    large = values[~np.isnan(values)] if exactly else values[np.abs(values) > _EXACT_TO]
+    return bool((large.astype(np.float32) != large).any())
 
 
 def matrix_blocks(matrix: Matrix) -> list[Matrix]:
