@@ -62,6 +62,8 @@ class FitTask:
     """How much each training row counts; None: all the same."""
     by_loss: bool = False
     """Whether the step of the least loss is the best one, rather than that of the best score."""
+    categories: tuple[int, ...] = ()
+    """For each feature how many categories it has, 0 for a number; empty where all are numbers."""
 
     @property
     def classes(self) -> int:

@@ -33,7 +33,9 @@ class SparkTrainingSession:
     @property
     def shape(self) -> DataShape:
         dataset = self._context.dataset
-        return DataShape(dataset.rows, len(dataset.columns), len(dataset.classes), dataset.fingerprint)
+        return DataShape(
+            dataset.rows, len(dataset.columns), len(dataset.classes), dataset.fingerprint, "spark"
+        )
 
     @property
     def description(self) -> Mapping[str, Any]:
