@@ -73,11 +73,9 @@ def select(models: Sequence[JudgedModel], scorer: Scorer, seed: int) -> Selectio
         best = min(shown, key=lambda place: -models[place].score)
         return Selection(best, {}, {})
     drawn, left_out, whole = _drawn_scores([models[place].predictions for place in shown], scorer, seed)
-    scores = np.array([models[place].score for place in shown])
-    # The scores of the draws are of all rows at once, those of the models are means over folds.
-    drawn = drawn + (scores - whole)
-    left_out = left_out + (scores - left_out.mean(axis=0))
-    methods = _Methods([models[place] for place in shown], scores, drawn, left_out)
+    # Fewer rows are left out than there are: what that alone does to a score is no luck.
+    left_out = left_out + (whole - left_out.mean(axis=0))
+    methods = _Methods([models[place] for place in shown], whole, drawn, left_out)
     own = methods.chosen(methods.corrected)
     leader = methods.best[own]
     picks = [(draw, methods.picked(draw)) for draw in range(len(drawn))]
@@ -89,9 +87,9 @@ def select(models: Sequence[JudgedModel], scorer: Scorer, seed: int) -> Selectio
     luck = {}
     for number, place in enumerate(shown):
         method = methods.of[number]
-        near = scores[methods.best[method]] - scores[number] <= errors[number]
+        near = whole[methods.best[method]] - whole[number] <= errors[number]
         luck[place] = float(methods.luck[method]) if near else 0.0
-    luck[shown[leader]] = max(float(scores[leader]) - expected, 0.0)
+    luck[shown[leader]] = max(float(whole[leader]) - expected, 0.0)
     return Selection(
         shown[leader],
         luck,
@@ -154,7 +152,8 @@ class _Methods:
         # Of models that are equal on the drawn rows, the one that is better on all of them.
         ranked = drawn + 1e-9 * scores
         self._winners = np.stack([own[ranked[:, own].argmax(axis=1)] for own in self._members], axis=1)
-        self.best = [int(own[scores[own].argmax()]) for own in self._members]
+        measured = np.array([model.score for model in models])
+        self.best = [int(own[measured[own].argmax()]) for own in self._members]
         draws = np.arange(len(drawn))[:, None]
         judged = left_out[draws, self._winners].mean(axis=0)
         self.luck = np.maximum(scores[self.best] - judged, 0.0)
