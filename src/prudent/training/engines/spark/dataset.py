@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from prudent.core.errors import BadInput
 from prudent.training.data.dataset import CATEGORICAL, Column
 from prudent.training.data.splitting import hold_out, k_folds, subsample
 from prudent.training.request.limits import ValidationMethod
@@ -86,6 +87,10 @@ class SparkSplit(Protocol):
 
 def split(spark: Any, dataset: SparkDataset, validation: ValidationMethod, seed: int) -> SparkSplit:
     """Split a table; `validation` says how."""
+    if not validation.plain:
+        raise BadInput(
+            'Groups, times and files for validation are for the local engine; give "holdout" or "folds".'
+        )
     if dataset.rows <= MOST_ON_DRIVER:
         return _DriverSplit(spark, dataset, validation, seed)
     return _HashSplit(dataset, validation, seed)
