@@ -170,9 +170,9 @@ def test_models_that_cannot_be_refitted_stay_as_they_were_judged(
         (folder / "facts.json").write_text(json.dumps({**facts, "refitted": False}))
         entries.append(replace(entry, model_path=str(folder), refitted=False))
     session = EndingSession(outcome)
-    refit = Refit(session, tmp_path, 1, Price(3600.0, source="a machine"))
+    refit = Refit(session, tmp_path, 1, Price(3600.0, "", "a machine"))
     assert list(refit.entries(entries, left_s, 100.0)) == entries
     assert session.started == started
-    poor = Refit(EndingSession(outcome), tmp_path, 1, Price(3600.0, source="a machine"))
+    poor = Refit(EndingSession(outcome), tmp_path, 1, Price(3600.0, "", "a machine"))
     assert list(poor.entries(entries, left_s, 1e-9)) == entries
     assert poor.spent_usd == 0
