@@ -112,7 +112,7 @@ def test_training_ends_when_time_is_up(data_for, fit_task_of, fit, library):
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_known_number_of_rounds_is_grown(data_for, fit_task_of, fit, library):
     fit_task = fit_task_of(data_for("classification", classes=3), "classification")
-    whole = replace(fit_task, held_out=None, iterations=7)
+    whole = replace(fit_task, watched=None, iterations=7)
     model = fit(f"{library}-classification", whole, **{ROUNDS[library]: 400})
     assert len(model.exported.trees) == 3 * 7
     assert model.learning_curve is None
@@ -124,12 +124,23 @@ def test_a_class_without_rows_is_never_predicted(data_for, fit_task_of, fit, lib
     for kept in ([0, 2], [1]):
         y = np.where(np.isin(found.y, kept), found.y, kept[0])
         fit_task = fit_task_of(Dataset(found.X, y, found.columns, found.classes), "classification")
-        fit_task.held_out.y[:5] = [0, 1, 2, 1, 0]
+        fit_task.watched.y[:5] = [0, 1, 2, 1, 0]
         model = fit(f"{library}-classification", fit_task)
-        assert set(model.predict(fit_task.held_out.X)) <= set(kept)
-        predicted, shares = answers(model, fit_task.held_out.X)
+        assert set(model.predict(fit_task.watched.X)) <= set(kept)
+        predicted, shares = answers(model, fit_task.watched.X)
         assert set(predicted) <= set(kept)
-        np.testing.assert_allclose(shares, model.probabilities(fit_task.held_out.X), atol=1e-5)
+        np.testing.assert_allclose(shares, model.probabilities(fit_task.watched.X), atol=1e-5)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_rows_of_more_weight_count_more(data_for, fit_task_of, fit, library):
+    fit_task = replace(fit_task_of(data_for("classification", classes=2), "classification"), watched=None)
+    weights = np.where(fit_task.rows.y == 1, 25.0, 1.0)
+    shares = [
+        fit(f"{library}-classification", task, **{ROUNDS[library]: 3}).predict(fit_task.rows.X).mean()
+        for task in (fit_task, replace(fit_task, weights=weights))
+    ]
+    assert shares[1] > shares[0] + 0.05
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

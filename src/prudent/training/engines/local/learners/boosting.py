@@ -85,7 +85,7 @@ class BoostingTask:
         y = fit_task.rows.target
         self.present = np.unique(y) if self.classifies else np.zeros(1, dtype=np.int64)
         self.base, self.outputs = self._layout()
-        self.stopping = None if fit_task.held_out is None else EarlyStopping(fit_task, max(rounds, 1))
+        self.stopping = None if fit_task.watched is None else EarlyStopping(fit_task, max(rounds, 1))
         self.sample = _sample(len(y), fit_task.seed)
 
     @property
@@ -104,19 +104,19 @@ class BoostingTask:
         """Whether there is nothing to grow: one class only, or no rounds."""
         return self.rounds == 0 or (self.classifies and len(self.present) == 1)
 
-    def step(self, held_out: NDArray[Any], sample: NDArray[Any]) -> bool:
+    def step(self, watched: NDArray[Any], sample: NDArray[Any]) -> bool:
         """Record a round by its answers for the held-out rows and for the sample; whether it was the last.
 
         Answers are values, or probabilities of the second of two classes, or of all that are present.
         """
-        stopping, known = self.stopping, self.fit_task.held_out
+        stopping, known = self.stopping, self.fit_task.watched
         assert stopping is not None
         assert known is not None
         y, X = self.fit_task.rows.target[self.sample], self.fit_task.rows.X[self.sample[:0]]
         if not self.classifies:
-            loss = float(np.square(held_out - known.target).mean())
-            return stopping.step(held_out, loss, self.fit_task.scorer.score(y, sample, X))
-        shares = self._of_all_classes(held_out)
+            loss = float(np.square(watched - known.target).mean())
+            return stopping.step(watched, loss, self.fit_task.scorer.score(y, sample, X))
+        shares = self._of_all_classes(watched)
         likely = shares[np.arange(len(shares)), known.target]
         loss = -float(np.log(np.maximum(likely, _LEAST_SHARE)).mean())
         predicted = self._of_all_classes(sample).argmax(axis=1)

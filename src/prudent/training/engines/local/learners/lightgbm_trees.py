@@ -90,7 +90,8 @@ def _grow(task: BoostingTask, settings: Mapping[str, Any]) -> GrownTrees:
         **settings,
     }
     places = [int(place) for place in np.flatnonzero(task.fit_task.categories)]
-    data = lightgbm.Dataset(rows.X, task.labels, params=known, categorical_feature=places)
+    weights = task.fit_task.weights
+    data = lightgbm.Dataset(rows.X, task.labels, weight=weights, params=known, categorical_feature=places)
     booster = lightgbm.train(known, data, task.rounds, **_watched(task, data))
     best = task.best_rounds
     trees = parsed_trees(booster.model_to_string(num_iteration=best))
@@ -109,10 +110,10 @@ def _watched(task: BoostingTask, data: Any) -> dict[str, Any]:
     """What makes LightGBM tell its answers after every round, and end when it is told to."""
     import lightgbm
 
-    held_out, fit_task = task.fit_task.held_out, task.fit_task
-    if held_out is None:
+    watched, fit_task = task.fit_task.watched, task.fit_task
+    if watched is None:
         return {}
-    known = data.create_valid(held_out.X, np.zeros(len(held_out.X)))
+    known = data.create_valid(watched.X, np.zeros(len(watched.X)))
     sample = data.create_valid(fit_task.rows.X[task.sample], np.zeros(len(task.sample)))
     answers: dict[bool, NDArray[Any]] = {}
 

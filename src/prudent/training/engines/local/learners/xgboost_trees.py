@@ -60,11 +60,10 @@ def _grow(task: BoostingTask, settings: Mapping[str, Any]) -> GrownTrees:
     shift = _shift(fit_task)
     kinds = ["c" if size else "q" for size in fit_task.categories] or None
 
-    def matrix(X: Matrix, y: NDArray[Any] | None = None) -> Any:
+    def matrix(X: Matrix, y: NDArray[Any] | None = None, weights: Vector | None = None) -> Any:
         narrow = X if shift is None else (X - shift).astype(np.float32)
-        return xgboost.DMatrix(
-            narrow, y, feature_types=kinds, enable_categorical=True, nthread=fit_task.threads
-        )
+        settings = {"feature_types": kinds, "enable_categorical": True, "nthread": fit_task.threads}
+        return xgboost.DMatrix(narrow, y, weight=weights, **settings)
 
     objective = "reg:squarederror"
     if task.classifies:
@@ -82,9 +81,9 @@ def _grow(task: BoostingTask, settings: Mapping[str, Any]) -> GrownTrees:
         **settings,
     }
     watched = _watched(task, matrix)
-    booster = xgboost.train(
-        known, matrix(fit_task.rows.X, task.labels), task.rounds, verbose_eval=False, **watched
-    )[: task.best_rounds]
+    data = matrix(fit_task.rows.X, task.labels, fit_task.weights)
+    grown = xgboost.train(known, data, task.rounds, verbose_eval=False, **watched)
+    booster = grown[: task.best_rounds]
     base = task.base.copy()
     base[task.outputs] += 0.0 if objective == "binary:logistic" else begin
     exported = exported_trees(booster, base, task.outputs, task.classifies, shift)
@@ -111,10 +110,10 @@ def _watched(task: BoostingTask, matrix: Any) -> dict[str, Any]:
     """What makes XGBoost tell its answers after every round, and end when it is told to."""
     from xgboost.callback import TrainingCallback
 
-    held_out, fit_task = task.fit_task.held_out, task.fit_task
-    if held_out is None:
+    watched, fit_task = task.fit_task.watched, task.fit_task
+    if watched is None:
         return {}
-    known = matrix(held_out.X, np.zeros(len(held_out.X)))
+    known = matrix(watched.X, np.zeros(len(watched.X)))
     sample = matrix(fit_task.rows.X[task.sample], np.zeros(len(task.sample)))
     answers: dict[bool, NDArray[Any]] = {}
 
