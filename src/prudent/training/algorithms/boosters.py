@@ -94,7 +94,16 @@ _XGBOOST = (
 )
 
 BOOSTERS = tuple(
-    Algorithm(f"{library}-{task}", task, domains, parameters, iterative=True, native=True, engines=("local",))
+    Algorithm(
+        f"{library}-{task}",
+        task,
+        domains,
+        parameters,
+        iterative=True,
+        simplicity=6,
+        native=True,
+        engines=("local",),
+    )
     for library, parameters in (("lightgbm", _LIGHTGBM), ("xgboost", _XGBOOST))
     for task, domains in ((REGRESSION, ("regression",)), (CLASSIFICATION, ANY_CLASSES))
 )

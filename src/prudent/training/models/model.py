@@ -99,6 +99,23 @@ def load(path: str | Path) -> Model:
     return Model(description, session)
 
 
+def onnx_predictions(path: Path, matrix: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+    """What a `model.onnx` says of rows: numbers of classes or values, and probabilities where it has them."""
+    session = _session(path)
+    names = [output.name for output in session.get_outputs()]
+    wanted = [name for name in (PREDICTION, PROBABILITIES) if name in names]
+    try:
+        parts = [
+            session.run(wanted, {INPUT: np.ascontiguousarray(matrix[start : start + _ROWS])})
+            for start in range(0, len(matrix), _ROWS)
+        ]
+    except Exception as error:
+        raise RunFailed(f'"{path}" cannot be computed ({" ".join(str(error).split())[:200]}).') from error
+    found = [np.concatenate([part[number] for part in parts]) for number in range(len(wanted))]
+    predicted = found[0].reshape(-1)
+    return predicted, found[1] if PROBABILITIES in wanted else None
+
+
 def model_folder(path: Path) -> Path:
     """The folder of one model that a path means; of a whole request's folder, that of the best."""
     path = path.expanduser()
