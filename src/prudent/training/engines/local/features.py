@@ -249,9 +249,9 @@ class PreparedFeatures:
     rows: PreparedRows
     held_out: PreparedRows | None
     transforms: tuple[FittedTransform, ...]
+    watched: PreparedRows | None = None
     categories: tuple[int, ...] = ()
     """For each feature how many categories it has, 0 for a number; empty where all are numbers."""
-    watched: PreparedRows | None = None
 
     @property
     def size(self) -> int:
@@ -279,8 +279,8 @@ class FeatureCache:
         inner: bool = False,
     ) -> PreparedFeatures:
         """The rows of a split; with `inner` some of its training rows are set apart to be watched."""
-        said = [split, fraction, list(transforms.items()), max_categories, native, inner]
-        key = json.dumps(said, default=str)
+        asked = [split, fraction, list(transforms.items()), max_categories, native, inner]
+        key = json.dumps(asked, default=str)
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
@@ -314,6 +314,7 @@ class FeatureCache:
             fitter.add(name, settings)
         fitter.finish(max_categories, native)
         fitted = tuple(fitter.transforms)
+        categories = tuple(fitter.sizes.tolist()) if fitter.sizes.any() else ()
 
         def prepared(rows: RowNumbers) -> PreparedRows:
             return PreparedRows(apply_all(fitted, data.X[rows]), self._target(rows))
@@ -322,8 +323,8 @@ class FeatureCache:
             PreparedRows(fitter.X, y),
             prepared(data.splits[split].validation) if judges else None,
             fitted,
-            tuple(fitter.sizes.tolist()) if fitter.sizes.any() else (),
             None if apart is None else prepared(apart.validation),
+            categories,
         )
 
     @property
