@@ -133,17 +133,6 @@ def test_a_class_without_rows_is_never_predicted(data_for, fit_task_of, fit, lib
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_rows_of_more_weight_count_more(data_for, fit_task_of, fit, library):
-    fit_task = replace(fit_task_of(data_for("classification", classes=2), "classification"), watched=None)
-    weights = np.where(fit_task.rows.y == 1, 25.0, 1.0)
-    shares = [
-        fit(f"{library}-classification", task, **{ROUNDS[library]: 3}).predict(fit_task.rows.X).mean()
-        for task in (fit_task, replace(fit_task, weights=weights))
-    ]
-    assert shares[1] > shares[0] + 0.05
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
 def test_features_that_matter_are_told(data_for, fit_task_of, fit, library):
     found = data_for("regression")
     fit_task = fit_task_of(Dataset(found.X, 3.0 * found.X[:, 4], found.columns), "regression")

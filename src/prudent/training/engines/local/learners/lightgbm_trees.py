@@ -90,8 +90,7 @@ def _grow(task: BoostingTask, settings: Mapping[str, Any]) -> GrownTrees:
         **settings,
     }
     places = [int(place) for place in np.flatnonzero(task.fit_task.categories)]
-    weights = task.fit_task.weights
-    data = lightgbm.Dataset(rows.X, task.labels, weight=weights, params=known, categorical_feature=places)
+    data = lightgbm.Dataset(rows.X, task.labels, params=known, categorical_feature=places)
     booster = lightgbm.train(known, data, task.rounds, **_watched(task, data))
     best = task.best_rounds
     trees = parsed_trees(booster.model_to_string(num_iteration=best))

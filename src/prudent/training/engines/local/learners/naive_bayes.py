@@ -88,8 +88,7 @@ def _counted(estimator: Any, fit_task: FitTask) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):  # a class without rows, or no smoothing
         for start in range(0, len(X), _ROWS):
             part = slice(start, start + _ROWS)
-            weights = None if fit_task.weights is None else fit_task.weights[part]
-            estimator.partial_fit(X[part].astype(np.float64), y[part], classes, sample_weight=weights)
+            estimator.partial_fit(X[part].astype(np.float64), y[part], classes=classes)
     return estimator
 
 

@@ -60,10 +60,11 @@ def _grow(task: BoostingTask, settings: Mapping[str, Any]) -> GrownTrees:
     shift = _shift(fit_task)
     kinds = ["c" if size else "q" for size in fit_task.categories] or None
 
-    def matrix(X: Matrix, y: NDArray[Any] | None = None, weights: Vector | None = None) -> Any:
+    def matrix(X: Matrix, y: NDArray[Any] | None = None) -> Any:
         narrow = X if shift is None else (X - shift).astype(np.float32)
-        settings = {"feature_types": kinds, "enable_categorical": True, "nthread": fit_task.threads}
-        return xgboost.DMatrix(narrow, y, weight=weights, **settings)
+        return xgboost.DMatrix(
+            narrow, y, feature_types=kinds, enable_categorical=True, nthread=fit_task.threads
+        )
 
     objective = "reg:squarederror"
     if task.classifies:
@@ -81,9 +82,9 @@ def _grow(task: BoostingTask, settings: Mapping[str, Any]) -> GrownTrees:
         **settings,
     }
     watched = _watched(task, matrix)
-    data = matrix(fit_task.rows.X, task.labels, fit_task.weights)
-    grown = xgboost.train(known, data, task.rounds, verbose_eval=False, **watched)
-    booster = grown[: task.best_rounds]
+    booster = xgboost.train(
+        known, matrix(fit_task.rows.X, task.labels), task.rounds, verbose_eval=False, **watched
+    )[: task.best_rounds]
     base = task.base.copy()
     base[task.outputs] += 0.0 if objective == "binary:logistic" else begin
     exported = exported_trees(booster, base, task.outputs, task.classifies, shift)
