@@ -101,9 +101,12 @@ BOOSTERS = tuple(
         parameters,
         iterative=True,
         native=True,
-        engines=("local",),
+        engines=engines,
         simplicity=6,
     )
-    for library, parameters in (("lightgbm", _LIGHTGBM), ("xgboost", _XGBOOST))
+    for library, parameters, engines in (
+        ("lightgbm", _LIGHTGBM, ("local",)),
+        ("xgboost", _XGBOOST, ("local", "spark")),
+    )
     for task, domains in ((REGRESSION, ("regression",)), (CLASSIFICATION, ANY_CLASSES))
 )
