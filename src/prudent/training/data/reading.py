@@ -20,6 +20,7 @@ from prudent.training.data.dataset import (
     Batch,
     Column,
     Dataset,
+    Matrix,
     MatrixWriter,
     map_matrix,
     matrix_blocks,
@@ -49,13 +50,16 @@ def read_dataset(
     *,
     domain: str = REGRESSION,
     cache: Path,
+    also: Sequence[str | Path] = (),
+    without: Sequence[str] = (),
 ) -> Dataset:
     """The data at `path`: a file, a folder of parts, `http(s)://` or `s3://`.
 
     The format is seen from the data where it is not said. Without `target`, a column called label, target,
     class or y is it; without `features`, all other columns are. `cache` is a folder for copies of what is
     far away and for the matrix, which is mapped into memory and can be shared by processes. Two readers must
-    not use the same cache at once. Wrong data are a `BadInput` that names the row and the column.
+    not use the same cache at once. `also` are places whose rows come after those, in the same format; columns
+    that are `without` are no features. Wrong data are a `BadInput` that names the row and the column.
     """
     if domain not in domains():
         raise unknown("domain", domain, domains())
@@ -63,9 +67,11 @@ def read_dataset(
     cache.mkdir(parents=True, exist_ok=True)
     parts = local_parts(path, cache)
     kind = format_of(parts, format)
+    for other in also:
+        parts = [*parts, *local_parts(other, cache)]
     place = cache / "features.npy"
     read = _read_libsvm if kind == LIBSVM else _read_table
-    table = read(parts, kind, target, features, domain, place)
+    table = read(parts, kind, target, features, domain, place, without)
     matrix = map_matrix(place)
     if not len(matrix):
         raise BadInput(f'"{path}" has no rows; give data with at least one row.')
@@ -111,19 +117,24 @@ def _read_table(
     features: Sequence[str] | None,
     domain: str,
     place: Path,
+    without: Sequence[str] = (),
 ) -> _Table:
     known = [*([target] if target else []), *(features or ())]
     names = _names(parts, kind, known)
     name = target_name(names, target, domain)
-    encoders = {each: ColumnEncoder(each) for each in feature_names(names, features, name)}
+    wanted_names = [each for each in feature_names(names, features, name) if each not in without]
+    encoders = {each: ColumnEncoder(each) for each in wanted_names}
+    wide = False
     while True:
         wanted = [*encoders, *([name] if name and domain != CLUSTERING else [])]
         batches = table_batches(parts, kind, known, wanted)
-        targets, new, untyped = _write_matrix(batches, encoders, name, domain, place)
+        targets, new, untyped = _write_matrix(batches, encoders, name, domain, place, wide)
         if features is None:
-            new = [each for each in new if each != name]
+            new = [each for each in new if each != name and each not in without]
             encoders.update((each, ColumnEncoder(each)) for each in new)
-        if not (features is None and new) and not any(encoder.contradicted for encoder in encoders.values()):
+        narrow, wide = not wide, wide or any(encoder.wide for encoder in encoders.values())
+        again = (narrow and wide) or any(encoder.contradicted for encoder in encoders.values())
+        if not (features is None and new) and not again:
             break
         for encoder in encoders.values():
             encoder.start_over()
@@ -131,14 +142,19 @@ def _read_table(
 
 
 def _write_matrix(
-    batches: Iterator[Batch], encoders: dict[str, ColumnEncoder], name: str | None, domain: str, place: Path
+    batches: Iterator[Batch],
+    encoders: dict[str, ColumnEncoder],
+    name: str | None,
+    domain: str,
+    place: Path,
+    wide: bool,
 ) -> tuple[list[NDArray[Any]], list[str], bool]:
     """Write the matrix as far as is known; answers the target, columns that were not expected, and whether
     everything is text."""
     targets: list[NDArray[Any]] = []
     new: dict[str, None] = {}
     untyped = False
-    with MatrixWriter(place, len(encoders)) as writer:
+    with MatrixWriter(place, len(encoders), wide) as writer:
         for batch in batches:
             untyped = batch.untyped
             new.update((each, None) for each in batch.columns if each not in encoders and each != name)
@@ -146,7 +162,7 @@ def _write_matrix(
             if name is not None and domain != CLUSTERING:
                 targets.append(raw_target(name, batch, domain))
             for part in batch.parts(max(BLOCK_CELLS // max(len(encoders), 1), 1)):
-                block = np.empty((part.rows, len(encoders)), np.float32)
+                block = np.empty((part.rows, len(encoders)), np.float64 if wide else np.float32)
                 for number, encoder in enumerate(encoders.values()):
                     block[:, number] = encoder.encode(part)
                 writer.append(block)
@@ -209,6 +225,7 @@ def _read_libsvm(
     features: Sequence[str] | None,
     domain: str,
     place: Path,
+    without: Sequence[str] = (),
 ) -> _Table:
     if target not in (None, LABEL):
         raise unknown("target", target, [LABEL])
@@ -217,6 +234,7 @@ def _read_libsvm(
         labels, used, width = _write_libsvm_matrix(parts, width, place)
         if width <= used:
             break
+    del without  # its columns have numbers, not names
     names = [f"f{number}" for number in range(1, width + 1)]
     wanted = feature_names(names, features, LABEL)
     if wanted != names:
@@ -251,7 +269,7 @@ def _libsvm_target(y: NDArray[np.float64], domain: str) -> Target:
 
 
 def _fingerprint(
-    matrix: NDArray[np.float32], y: NDArray[Any] | None, columns: Sequence[Column], classes: Sequence[Any]
+    matrix: Matrix, y: NDArray[Any] | None, columns: Sequence[Column], classes: Sequence[Any]
 ) -> str:
     """The same rows in the same order have the same one, whatever they were written in."""
     digest = hashlib.blake2b(repr((matrix.shape, columns, tuple(classes))).encode(), digest_size=16)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from prudent.core.errors import BadInput, RunFailed
 from prudent.training.engines.engine import TrainingSession
 from prudent.training.engines.functions import FunctionSession
+from prudent.training.request.limits import RowsFile
 from prudent.training.request.request import PMML
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class SparkEngine:
         del parallelism  # trials share the cluster by fair pools, however many there are
         if request.dataset is None:
             return FunctionSession()
+        _refuse_local_only(request)
         if self._cluster is None:
             return self._open_session(request, work, None, True)
         try:
@@ -89,7 +91,7 @@ class SparkEngine:
     def _open_session(
         self, request: Any, work: Path, parts: Sequence[Path] | None, own_form: bool
     ) -> TrainingSession:
-        from prudent.training.engines.spark.dataset import split
+        from prudent.training.engines.partition import share_for_test
         from prudent.training.engines.spark.evaluation import SparkScorer
         from prudent.training.engines.spark.reading import read_dataset_into_spark
         from prudent.training.engines.spark.session import SparkTrainingSession
@@ -99,6 +101,7 @@ class SparkEngine:
             start_spark,
             stop_spark,
         )
+        from prudent.training.engines.spark.splits import split
         from prudent.training.engines.spark.trial import SparkTrialContext
 
         cluster = self._cluster
@@ -118,7 +121,8 @@ class SparkEngine:
             try:
                 ended_by(lambda: interrupt_spark(spark))
                 dataset = read_dataset_into_spark(spark, _query_of(request), work, parts=parts)
-                rows = split(spark, dataset, request.validation, request.seed)
+                share = share_for_test(request.test, dataset.rows, dataset.target is not None)
+                rows = split(spark, dataset, request.validation, request.seed, share)
                 scorer = SparkScorer.of(request.domain, request.metric, len(dataset.classes))
                 context = SparkTrialContext(dataset, rows, scorer, own_form, PMML in request.export)
                 return SparkTrainingSession(spark, context, own, cluster)
@@ -145,6 +149,19 @@ def _stoppable(cluster: SparkCluster | None) -> Iterator[Callable[[Callable[[], 
     finally:
         if cluster is not None:
             cluster.stop_driver = None
+
+
+def _refuse_local_only(request: Any) -> None:
+    """Before machines cost anything."""
+    if (
+        not request.validation.plain
+        or request.class_weights is not None
+        or isinstance(request.test, RowsFile)
+    ):
+        raise BadInput(
+            '"groups", "time", files for validation or test, and "classWeights" are for the local engine; '
+            "leave them out, or take that one."
+        )
 
 
 def _refuse_if_closing(cluster: SparkCluster | None) -> None:
