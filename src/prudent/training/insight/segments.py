@@ -97,11 +97,11 @@ def _mean(errors: Outputs) -> float:
 
 def _chance(here: Outputs, elsewhere: Outputs) -> float:
     """How likely such a difference would be if there were none."""
-    from scipy.stats import t
+    from scipy.special import stdtr  # Student's t without the whole of scipy.stats
 
     a, b = here.var(ddof=1) / len(here), elsewhere.var(ddof=1) / len(elsewhere)
     gap = abs(_mean(here) - _mean(elsewhere))
     if a + b == 0:
         return 1.0 if gap == 0 else 0.0
     freedom = (a + b) ** 2 / (a**2 / (len(here) - 1) + b**2 / (len(elsewhere) - 1))
-    return float(2 * t.sf(gap / np.sqrt(a + b), freedom))
+    return float(2 * stdtr(freedom, -gap / np.sqrt(a + b)))
