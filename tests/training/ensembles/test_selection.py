@@ -43,7 +43,7 @@ def _compared(candidates: Candidates, seed: int = 0):
     """The ensemble beside the best model, on rows that chose no weights."""
     rng = np.random.default_rng(seed)
     ensemble = cross_fitted(candidates, rng)
-    return score_difference(ensemble, _leader(candidates), candidates.actual, candidates.score, rng)
+    return score_difference(ensemble, _leader(candidates), candidates, rng)
 
 
 def test_models_with_errors_of_their_own_are_better_together() -> None:
@@ -94,3 +94,16 @@ def test_the_same_seed_gives_the_same_weights() -> None:
     candidates = _views(12, 200, signal=0.5, seed=4)
     one, other = (select_weights(candidates, np.random.default_rng(7)) for _ in range(2))
     np.testing.assert_array_equal(one, other)
+
+
+def test_a_row_that_was_judged_several_times_counts_once() -> None:
+    candidates = _views(6, 150, signal=0.6, seed=5)
+    thrice = Candidates(
+        np.repeat(candidates.outputs, 3, axis=1),
+        np.repeat(candidates.actual, 3),
+        _mcc,
+        np.repeat(np.arange(150), 3),
+    )
+    one, three = _compared(candidates), _compared(thrice)
+    assert three.value == pytest.approx(one.value)
+    assert three.high - three.low == pytest.approx(one.high - one.low, rel=0.2)

@@ -30,19 +30,22 @@ PARTS = 4
 class Candidates:
     """What models say of rows that none of them was trained on, what is true there, and what counts.
 
-    `outputs` are (models, rows) or (models, rows, classes).
+    `outputs` are (models, rows) or (models, rows, classes). `rows` are the numbers of the rows where one may be
+    there several times, as it was judged by several repeats of the folds.
     """
 
     outputs: Outputs
     actual: NDArray[Any]
     score: ScoreFunction
+    rows: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.outputs)
 
     def at(self, rows: NDArray[Any]) -> Candidates:
         """The same models on some of the rows."""
-        return replace(self, outputs=self.outputs[:, rows], actual=self.actual[rows])
+        numbers = None if self.rows is None else self.rows[rows]
+        return replace(self, outputs=self.outputs[:, rows], actual=self.actual[rows], rows=numbers)
 
     def weighted(self, weights: Outputs) -> Outputs:
         """The weighted average of what they say."""
@@ -85,9 +88,10 @@ def select_weights(candidates: Candidates, rng: np.random.Generator) -> Outputs:
 def cross_fitted(candidates: Candidates, rng: np.random.Generator) -> Outputs:
     """For every row what an ensemble says whose weights were chosen by other rows."""
     found = np.empty(candidates.outputs.shape[1:])
-    part = rng.permutation(len(candidates.actual)) % PARTS
+    row = _row_places(candidates)
+    part = rng.permutation(row.max() + 1) % PARTS
     for number in range(PARTS):
-        here = part == number
+        here = part[row] == number
         if here.any():
             weights = select_weights(candidates.at(~here), rng)
             found[here] = candidates.at(here).weighted(weights)
@@ -109,21 +113,30 @@ class ScoreDifference:
 
 
 def score_difference(
-    one: Outputs,
-    other: Outputs,
-    actual: NDArray[Any],
-    score: ScoreFunction,
-    rng: np.random.Generator,
-    samples: int = 300,
+    one: Outputs, other: Outputs, judged_by: Candidates, rng: np.random.Generator, samples: int = 300
 ) -> ScoreDifference:
     """One model beside another by a paired bootstrap: both are judged by the same drawn rows."""
-    value = score(actual, one) - score(actual, other)
+    actual, score = judged_by.actual, judged_by.score
+    row = _row_places(judged_by)
+    order = np.argsort(row, kind="stable")
+    counts = np.bincount(row)
+    starts = np.cumsum(counts) - counts
     drawn = []
     for _ in range(samples):
-        rows = rng.integers(len(actual), size=len(actual))
+        chosen = rng.integers(len(counts), size=len(counts))
+        sizes = counts[chosen]
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        rows = order[np.repeat(starts[chosen], sizes) + within]
         drawn.append(score(actual[rows], one[rows]) - score(actual[rows], other[rows]))
     low, high = np.quantile(drawn, (0.025, 0.975))
-    return ScoreDifference(value, float(low), float(high))
+    return ScoreDifference(judged_by.score_of(one) - judged_by.score_of(other), float(low), float(high))
+
+
+def _row_places(candidates: Candidates) -> NDArray[np.int64]:
+    """Which of the different rows each is, from 0."""
+    if candidates.rows is None:
+        return np.arange(len(candidates.actual))
+    return np.unique(candidates.rows, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 def _greedy(candidates: Candidates, order: Sequence[int]) -> Outputs:

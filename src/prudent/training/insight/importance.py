@@ -49,7 +49,7 @@ def permutation_importance(
     predict: Predict,
     X: Matrix,
     actual: NDArray[Any],
-    names: Sequence[str],
+    columns: Sequence[tuple[int, str]],
     score: ScoreFunction,
     rng: np.random.Generator,
     is_over: Callable[[], bool] = lambda: False,
@@ -57,32 +57,36 @@ def permutation_importance(
     """Shuffle a column, predict, and see how far the score falls; some repeats for each column.
 
     Breiman, "Random forests" (2001). Every repeat is judged by a bootstrap sample of the rows, so the
-    interval holds what another shuffle and other rows would change. Columns come in the order of `names`;
-    once `is_over` says so no further repeat begins, and in the first one no further column.
+    interval holds what another shuffle and other rows would change. `columns` are places in X with their
+    names, in the order of which they are looked at; once `is_over` says so no further repeat begins, and in
+    the first one no further column.
     """
     told = predict(X)
     full = score(actual, told)
-    falls: list[list[float]] = [[] for _ in names]
-    drawn: list[list[float]] = [[] for _ in names]
+    falls: list[list[float]] = [[] for _ in columns]
+    drawn: list[list[float]] = [[] for _ in columns]
     shuffled = X.copy()
     for repeat in range(REPEATS):
+        if repeat >= _FEWEST and is_over():
+            break
         rows = rng.integers(len(X), size=len(X))
         drawn_full = score(actual[rows], told[rows])
-        for place in range(len(names)):
-            if is_over() and (repeat >= _FEWEST or (repeat == 0 and place)):
-                break
-            if repeat and not falls[place]:
+        for number, (place, _) in enumerate(columns):
+            if (repeat and not falls[number]) or (number and not repeat and is_over()):
                 break
             shuffled[:, place] = X[rng.permutation(len(X)), place]
             found = predict(shuffled)
             shuffled[:, place] = X[:, place]
-            falls[place].append(full - score(actual, found))
-            drawn[place].append(drawn_full - score(actual[rows], found[rows]))
-    columns = [_summary(name, falls[place], drawn[place]) for place, name in enumerate(names) if falls[place]]
-    ranked = sorted(columns, key=lambda column: -column.value)
-    return PermutationImportance(
-        tuple(ranked), len(X), min(map(len, filter(None, falls)), default=0), len(names) - len(columns)
-    )
+            falls[number].append(full - score(actual, found))
+            drawn[number].append(drawn_full - score(actual[rows], found[rows]))
+    known = [
+        _summary(name, falls[number], drawn[number])
+        for number, (_, name) in enumerate(columns)
+        if falls[number]
+    ]
+    ranked = sorted(known, key=lambda column: -column.value)
+    repeats = min((len(each) for each in falls if each), default=0)
+    return PermutationImportance(tuple(ranked), len(X), repeats, len(columns) - len(known))
 
 
 def _summary(name: str, falls: Sequence[float], drawn: Sequence[float]) -> ColumnImportance:

@@ -6,7 +6,7 @@ Each finding is a sentence that ends with what to do.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,20 +39,26 @@ class LabelledRows:
     def __len__(self) -> int:
         return len(self.X)
 
+    def at(self, places: NDArray[Any]) -> LabelledRows:
+        return LabelledRows(self.numbers[places], self.X[places], self.actual[places])
+
 
 def leakage_warnings(
     learned: LabelledRows,
     judged: LabelledRows,
     columns: Sequence[Column],
-    is_over: Callable[[], bool] = lambda: False,
+    powers: Mapping[int, float] | None = None,
 ) -> tuple[str, ...]:
-    """What is suspicious about rows that models learned from and others that judged them."""
-    some = _thinned(learned)
+    """What is suspicious about rows that models learned from and others that judged them.
+
+    `powers` are those of `column_powers`, where they are known already.
+    """
+    some = thinned(learned)
     found = [_twin_warning(learned, judged), _id_warning(some, columns)]
     ids = set(id_columns(some, columns))
     telling = [
         (columns[place].name, power)
-        for place, power in column_powers(some, columns, is_over)
+        for place, power in (powers or dict(column_powers(some, columns))).items()
         if power >= (_NEARLY_PERFECT_MCC if _has_classes(some) else _NEARLY_PERFECT_R2)
         and columns[place].name not in ids
     ]
@@ -222,9 +228,10 @@ def _is_id(rows: LabelledRows, column: Column, values: Matrix) -> bool:
     return bool(_ID_NAME.search(column.name)) or (dense and counts)
 
 
-def _thinned(rows: LabelledRows) -> LabelledRows:
-    places = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _MOST_ROWS)).astype(np.int64))
-    return LabelledRows(rows.numbers[places], rows.X[places], rows.actual[places])
+def thinned(rows: LabelledRows, most: int = _MOST_ROWS) -> LabelledRows:
+    """Some of the rows, evenly spread."""
+    places = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(np.int64))
+    return rows.at(places)
 
 
 def _has_classes(rows: LabelledRows) -> bool:
