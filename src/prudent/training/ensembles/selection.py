@@ -30,8 +30,8 @@ PARTS = 4
 class Candidates:
     """What models say of rows that none of them was trained on, what is true there, and what counts.
 
-    `outputs` are (models, rows) or (models, rows, classes). `rows` are the numbers of the rows where one may be
-    there several times, as it was judged by several repeats of the folds.
+    `outputs` are (models, rows) or (models, rows, classes). `rows` are the numbers of the rows
+    where one may be there several times, as it was judged by several repeats of the folds.
     """
 
     outputs: Outputs

@@ -106,7 +106,7 @@ def insight_of(
     rng = rng_for(question.seed, "dependence")
     drawn = [
         partial_dependence(question.predict, rows.X, place, columns[place], question.classes, rng)
-        for place in leading
+        for place in leading[: max(1, sum(one.matters for one in importance.columns))]
         if not is_over()
     ]
     return ModelInsight(
