@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from prudent.training.data.reading import read_dataset
+from prudent.training.data.splitting import hold_out
 from prudent.training.engines.engine import ModelFacts, TrialSpec
 from prudent.training.engines.local import trial as local_trial
-from prudent.training.engines.local.engine import splits_of
 from prudent.training.engines.local.pool import WorkerSetup
 from prudent.training.engines.local.shared_dataset import SharedDataset
 from prudent.training.engines.local.worker import open_context
@@ -79,7 +79,7 @@ def bench(work: Path, domain: str, file: Path) -> Bench:
     request = TrainingRequest.parse({"domain": domain, "dataset": {"path": str(file), "format": "libsvm"}})
     dataset = read_dataset(file, "libsvm", domain=domain, cache=work / "cache")
     store = work / "store"
-    SharedDataset.write(store, dataset, splits_of(dataset, request.validation, request.seed))
+    SharedDataset.write(store, dataset, [hold_out(len(dataset), dataset.y, request.seed)])
     scorer = Scorer.of(domain, None, len(dataset.classes))
     setup = WorkerSetup(str(store), scorer, request.seed, 1, 500.0, dataset.target)
     return Bench(file, session._context, open_context(asdict(setup)), session.description)

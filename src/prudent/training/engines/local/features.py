@@ -25,6 +25,7 @@ from prudent.training.engines.fitted_transforms import (
 )
 from prudent.training.engines.local.column_statistics import covariance, mean_and_deviation
 from prudent.training.engines.local.shared_dataset import SharedDataset
+from prudent.training.engines.partition import inner_split
 
 
 class LocalTransformFitter(TransformFitter):
@@ -139,17 +140,28 @@ ALL_ROWS = -1
 """In place of a split's number: every row trains, none is held out."""
 
 
+INNER_FIT_ROWS = 20_000
+"""With more training rows than this, an iterative algorithm's model is that of the inner part: to fit it
+once more on all of them would cost more than the rows that were watched are worth."""
+
+
 @dataclass(frozen=True, eq=False)
 class PreparedFeatures:
-    """Training rows and held-out rows after the transforms that were fitted on the former."""
+    """Training rows, held-out rows and watched rows, after the transforms that were fitted on the first.
+
+    The held-out rows are those that rank. Where some of the training rows are watched, they are not among
+    `rows`.
+    """
 
     rows: PreparedRows
     held_out: PreparedRows | None
     transforms: tuple[FittedTransform, ...]
+    watched: PreparedRows | None = None
 
     @property
     def size(self) -> int:
-        return int(self.rows.X.nbytes + (self.held_out.X.nbytes if self.held_out else 0))
+        parts = (self.rows, self.held_out, self.watched)
+        return sum(int(part.X.nbytes) for part in parts if part is not None)
 
 
 class FeatureCache:
@@ -163,35 +175,52 @@ class FeatureCache:
         self._missing: bool | None = None
 
     def prepare(
-        self, split: int, fraction: float, transforms: Mapping[str, Any], max_categories: int | None
+        self,
+        split: int,
+        fraction: float,
+        transforms: Mapping[str, Any],
+        max_categories: int | None,
+        inner: bool = False,
     ) -> PreparedFeatures:
-        key = json.dumps([split, fraction, list(transforms.items()), max_categories], default=str)
+        """The rows of a split; with `inner` some of its training rows are set apart to be watched."""
+        key = json.dumps([split, fraction, list(transforms.items()), max_categories, inner], default=str)
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        found = self._prepare(split, fraction, transforms, max_categories)
+        found = self._prepare(split, fraction, transforms, max_categories, inner)
         self._kept[key] = found
         while len(self._kept) > 1 and sum(kept.size for kept in self._kept.values()) > self._most_bytes:
             self._kept.popitem(last=False)
         return found
 
     def _prepare(
-        self, split: int, fraction: float, transforms: Mapping[str, Any], max_categories: int | None
+        self,
+        split: int,
+        fraction: float,
+        transforms: Mapping[str, Any],
+        max_categories: int | None,
+        inner: bool,
     ) -> PreparedFeatures:
         data = self._data
         chosen = np.arange(len(data.X)) if split == ALL_ROWS else data.splits[split].train
         chosen = subsample(chosen, data.y, fraction, self._seed)
+        apart = inner_split(chosen, data.y, self._seed, data.links) if inner else None
+        judges = split != ALL_ROWS and (apart is None or len(chosen) > INNER_FIT_ROWS)
+        chosen = chosen if apart is None else apart.train
         fitter = LocalTransformFitter(data.X[chosen], data.columns, self._some_missing)
         for name, settings in transforms.items():
             fitter.add(name, settings)
         fitter.finish(max_categories)
         fitted = tuple(fitter.transforms)
-        rows = PreparedRows(fitter.X, self._target(chosen))
-        if split == ALL_ROWS:
-            return PreparedFeatures(rows, None, fitted)
-        others = data.splits[split].validation
+
+        def prepared(rows: RowNumbers) -> PreparedRows:
+            return PreparedRows(apply_all(fitted, data.X[rows]), self._target(rows))
+
         return PreparedFeatures(
-            rows, PreparedRows(apply_all(fitted, data.X[others]), self._target(others)), fitted
+            PreparedRows(fitter.X, self._target(chosen)),
+            prepared(data.splits[split].validation) if judges else None,
+            fitted,
+            None if apart is None else prepared(apart.validation),
         )
 
     @property

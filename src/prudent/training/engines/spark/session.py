@@ -8,7 +8,7 @@ from typing import Any, Self
 from prudent.cloud.clusters.autoscaling import Autoscaler
 from prudent.cloud.clusters.spark_cluster import SparkCluster
 from prudent.core.errors import RunFailed
-from prudent.training.engines.engine import DataShape, TrialSpec
+from prudent.training.engines.engine import DataShape, TrialSpec, UnseenRows
 from prudent.training.engines.spark.run import SparkRun
 from prudent.training.engines.spark.spark_session import stop_spark
 from prudent.training.engines.spark.trial import SparkTrialContext
@@ -40,6 +40,11 @@ class SparkTrainingSession:
         """Columns with their categories, target and classes, as they stand in a model's description."""
         dataset = self._context.dataset
         return data_description(dataset.columns, dataset.classes, dataset.target)
+
+    refits = False
+
+    def test_rows(self) -> UnseenRows | None:
+        return None
 
     def start(self, spec: TrialSpec) -> SparkRun:
         if self._cluster is not None and (trouble := self._cluster.trouble):

@@ -109,18 +109,18 @@ def _fit_estimator(
         "max_features": tried / features,
         "categorical_features": None,
         "loss": _loss(params, classifies, len(outputs), fit_task.seed),
-        "early_stopping": fit_task.held_out is not None,
+        "early_stopping": fit_task.watched is not None,
         "scoring": "loss",
         "random_state": fit_task.seed,
     }
     monitor = monitored_estimator(classifies)(**settings)
-    if fit_task.held_out is None:
+    if fit_task.watched is None:
         return monitor.fit(X, y), None
     stopping = EarlyStopping(fit_task, rounds)
     monitor.monitor = _monitor_of(fit_task, stopping, outputs, base, classifies)
     # The true target is in the looker's hands; this one must merely be one that the estimator knows.
-    stand_in = np.full(len(fit_task.held_out.X), y[0])
-    return monitor.fit(X, y, X_val=fit_task.held_out.X, y_val=stand_in), stopping
+    stand_in = np.full(len(fit_task.watched.X), y[0])
+    return monitor.fit(X, y, X_val=fit_task.watched.X, y_val=stand_in), stopping
 
 
 def monitored_estimator(classifies: bool) -> Any:
@@ -148,18 +148,18 @@ def _monitor_of(
     base: NDArray[np.float64],
     classifies: bool,
 ) -> Callable[[Any, Any], bool]:
-    held_out = fit_task.held_out
-    assert held_out is not None
+    watched = fit_task.watched
+    assert watched is not None
     sample = _sample(len(fit_task.rows.X), fit_task.seed)
-    y, y_sample, X_sample = held_out.target, fit_task.rows.target[sample], fit_task.rows.X[sample]
+    y, y_sample, X_sample = watched.target, fit_task.rows.target[sample], fit_task.rows.X[sample]
 
     def all_outputs(raw: Any) -> NDArray[np.float64]:
         out = np.tile(base, (len(raw), 1))
         out[:, outputs] = raw
         return out
 
-    def monitor(raw_train: Any, raw_held_out: Any) -> bool:
-        raw, raw_sample = all_outputs(raw_held_out), all_outputs(raw_train[sample])
+    def monitor(raw_train: Any, raw_watched: Any) -> bool:
+        raw, raw_sample = all_outputs(raw_watched), all_outputs(raw_train[sample])
         if classifies:
             predicted, loss, predicted_sample = _classes(raw), _log_loss(raw, y), _classes(raw_sample)
         else:
