@@ -203,7 +203,10 @@ INSIGHT = ModelInsight(
     ),
     (PartialDependence("<i>age</i>", (20.0, 40.0, 60.0), ((0.1, 0.4, 0.8),), ("yes",)),),
     Reliability(
-        (ReliabilityBin(0.2, 0.4, 0.3, 0.5, 90), ReliabilityBin(0.9, 0.7, 0.6, 0.8, 90)), 0.2, "yes", "too sure"
+        (ReliabilityBin(0.2, 0.4, 0.3, 0.5, 90), ReliabilityBin(0.9, 0.7, 0.6, 0.8, 90)),
+        0.2,
+        "yes",
+        "too sure",
     ),
     (Segment("town", "Graz", 120, 0.4, 0.1),),
     RowsCurve((RowsPoint(100, 0.5), RowsPoint(200, 0.6)), 0.1, 0.05, 0.15, 0.05),

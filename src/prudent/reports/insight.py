@@ -233,7 +233,7 @@ def _more_rows(found: RowsCurve, metric: str) -> Figure:
     ]
     measured = line(x, y, "--accent", "measured", hover=hover)
     measured |= {"mode": "lines+markers", "marker": {"color": "--accent", "size": 7}}
-    ahead = sign * (found.points[-1].score + found.next_gain)
+    ahead = sign * (found.points[-1].score + (found.next_gain if found.helps else 0.0))
     text = lines(f"{2 * x[-1]:,.0f} rows", f"{metric_name(metric)} {ahead:.4g} expected")
     expected = line([x[-1], 2 * x[-1]], [y[-1], ahead], "--muted", "expected", dash="dot", hover=["", text])
     counts = [*(int(each) for each in x), int(2 * x[-1])]
@@ -243,7 +243,8 @@ def _more_rows(found: RowsCurve, metric: str) -> Figure:
         "xaxis": {**scale, "tickvals": counts, "ticktext": [f"{count:,}" for count in counts]},
         "yaxis": axis("", [*y, ahead], log=False, title=metric_name(metric)),
     }
-    return Figure("more-rows", f"{metric_name(metric)} by rows", [measured, expected], layout, height_px=300)
+    traces = [measured, expected] if found.helps else [measured]
+    return Figure("more-rows", f"{metric_name(metric)} by rows", traces, layout, height_px=300)
 
 
 def _more_rows_says(found: RowsCurve, metric: str) -> str:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from prudent.training.data.dataset import CATEGORICAL, Column
-from prudent.training.insight.leakage import LabelledRows, column_powers, copies, leakage_warnings
+from prudent.training.engines.engine import UnseenRows
+from prudent.training.insight.leakage import column_powers, copies, leakage_warnings
 
 COLUMNS = (Column("a"), Column("b"), Column("c", CATEGORICAL, ("x", "y", "z")))
 
@@ -19,12 +20,12 @@ def _data(seed: int = 0, rows: int = 400, regression: bool = False) -> tuple[np.
     return X, y.astype(float) if regression else (y > 0).astype(int)
 
 
-def _halves(X: np.ndarray, y: np.ndarray) -> tuple[LabelledRows, LabelledRows]:
+def _halves(X: np.ndarray, y: np.ndarray) -> tuple[UnseenRows, UnseenRows]:
     numbers = np.arange(len(X))
     cut = 3 * len(X) // 4
     return (
-        LabelledRows(numbers[:cut], X[:cut], y[:cut]),
-        LabelledRows(numbers[cut:], X[cut:], y[cut:]),
+        UnseenRows(X[:cut], y[:cut], numbers[:cut]),
+        UnseenRows(X[cut:], y[cut:], numbers[cut:]),
     )
 
 
@@ -69,8 +70,8 @@ def test_copies_in_both_parts() -> None:
     X, y = _data()
     learned, judged = _halves(X, y)
     for place in range(8):
-        judged.X[place], judged.actual[place] = learned.X[3 * place], learned.actual[3 * place]
-    judged.actual[7] = 1 - judged.actual[7]  # the same features with another answer are no copy
+        judged.X[place], judged.y[place] = learned.X[3 * place], learned.y[3 * place]
+    judged.y[7] = 1 - judged.y[7]  # the same features with another answer are no copy
     assert copies(learned, judged) == 7
     (said,) = leakage_warnings(learned, judged, COLUMNS)
     assert said.startswith("7 of 100 rows that judge models (7 %) are copies")
@@ -78,7 +79,7 @@ def test_copies_in_both_parts() -> None:
 
 def test_in_folds_a_row_is_no_copy_of_itself() -> None:
     X, y = _data()
-    whole = LabelledRows(np.arange(len(X)), X, y)
+    whole = UnseenRows(X, y, np.arange(len(X)))
     assert copies(whole, whole) == 0
     X[5], y[5] = X[3], y[3]
     assert copies(whole, whole) == 2
@@ -95,7 +96,7 @@ def test_missing_values_do_not_hide_a_copy() -> None:
     X, y = _data()
     X[::2, 1] = np.nan
     learned, judged = _halves(X, y)
-    judged.X[:5], judged.actual[:5] = learned.X[:5], learned.actual[:5]
+    judged.X[:5], judged.y[:5] = learned.X[:5], learned.y[:5]
     assert copies(learned, judged) == 5
 
 

@@ -96,6 +96,13 @@ class UnseenRows:
     y: NDArray[Any]
     rows: NDArray[np.int64]
 
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def at(self, places: NDArray[Any]) -> UnseenRows:
+        """Those at some places."""
+        return UnseenRows(self.X[places], self.y[places], self.rows[places])
+
 
 @dataclass(frozen=True)
 class DataShape:
@@ -133,6 +140,9 @@ class TrainingSession(Protocol):
     def test_rows(self) -> UnseenRows | None:
         """The rows that no trial has seen, for judging the few best; None where no such part was taken."""
 
+    def rows_of(self, rows: NDArray[np.int64]) -> UnseenRows | None:
+        """Rows by their numbers, in that order, for looking closer; None where they are out of reach."""
+
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
@@ -167,6 +177,9 @@ class SavedSession:
     refits = False
 
     def test_rows(self) -> UnseenRows | None:
+        return None
+
+    def rows_of(self, rows: NDArray[np.int64]) -> UnseenRows | None:
         return None
 
     def start(self, spec: TrialSpec) -> Run:

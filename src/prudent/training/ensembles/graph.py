@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prudent.training.data.dataset import Matrix
 from prudent.training.engines.onnx_export import DOUBLE, GraphOutputs, OnnxGraph
 from prudent.training.ensembles.selection import Outputs
+from prudent.training.models.description import INPUT, PREDICTION, PROBABILITIES
+from prudent.training.models.model import open_session
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,3 +59,15 @@ def outputs_of(predicted: NDArray[Any], probabilities: NDArray[Any] | None, clas
     if not classes:
         return predicted.astype(np.float64)
     return np.asarray(np.eye(classes)[predicted.astype(np.int64)])
+
+
+def raw_predictor(folder: Path, classes: int) -> Callable[[Matrix], Outputs]:
+    """What the model of a folder says of raw rows; its description is not needed."""
+    session = open_session(folder)
+    wanted = [output.name for output in session.get_outputs() if output.name in (PREDICTION, PROBABILITIES)]
+
+    def predict(rows: Matrix) -> Outputs:
+        said = dict(zip(wanted, session.run(wanted, {INPUT: np.ascontiguousarray(rows)}), strict=True))
+        return outputs_of(said[PREDICTION].reshape(-1), said.get(PROBABILITIES), classes)
+
+    return predict

@@ -12,6 +12,7 @@ import numpy as np
 
 from prudent.core.seeds import rng_for
 from prudent.training.data.dataset import Column
+from prudent.training.engines.engine import UnseenRows
 from prudent.training.ensembles.selection import Outputs, ScoreFunction
 from prudent.training.insight.calibration import Reliability, ReliabilityBin, reliability
 from prudent.training.insight.dependence import PartialDependence, partial_dependence
@@ -21,7 +22,7 @@ from prudent.training.insight.importance import (
     Predict,
     permutation_importance,
 )
-from prudent.training.insight.leakage import LabelledRows, thinned
+from prudent.training.insight.leakage import thinned
 from prudent.training.insight.more_rows import RowsCurve, RowsPoint
 from prudent.training.insight.segments import Segment, row_errors, weak_segments
 
@@ -40,13 +41,13 @@ class InsightQuestion:
     """
 
     predict: Predict
-    rows: LabelledRows
+    rows: UnseenRows
     columns: Sequence[Column]
     classes: tuple[Any, ...]
     score: ScoreFunction
     seed: int
     seen: bool = False
-    judged: LabelledRows | None = None
+    judged: UnseenRows | None = None
     told: Outputs | None = None
     probable: bool = True
     """Whether what it says of classes are probabilities."""
@@ -95,7 +96,7 @@ def insight_of(
     importance = permutation_importance(
         question.predict,
         rows.X,
-        rows.actual,
+        rows.y,
         [(place, columns[place].name) for place in order],
         question.score,
         rng_for(question.seed, "importance"),
@@ -122,13 +123,13 @@ def insight_of(
 def _reliability(question: InsightQuestion) -> Reliability | None:
     if not question.classes or not question.probable or question.judged is None or question.told is None:
         return None
-    return reliability(question.told, question.judged.actual.astype(np.int64), question.classes)
+    return reliability(question.told, question.judged.y.astype(np.int64), question.classes)
 
 
 def _segments(question: InsightQuestion, leading: Sequence[int]) -> tuple[Segment, ...]:
     if question.judged is None or question.told is None:
         return ()
-    errors = row_errors(question.told, question.judged.actual)
+    errors = row_errors(question.told, question.judged.y)
     return weak_segments(errors, question.judged.X, question.columns, leading)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from prudent.training.data.dataset import CATEGORICAL, Column, Matrix
 from prudent.training.data.encoding import MOST_CATEGORIES
+from prudent.training.engines.engine import UnseenRows
 from prudent.training.models.metrics import confusion, mcc, r2
 
 _NEARLY_PERFECT_MCC, _NEARLY_PERFECT_R2 = 0.98, 0.99
@@ -25,27 +25,9 @@ _ID_NAME = re.compile(r"(^|[\W_])(id|uuid|guid|key|index|idx|row|rownum|nr|no)$|
 _NAMED = 3  # columns that a sentence names
 
 
-@dataclass(frozen=True, eq=False)
-class LabelledRows:
-    """Raw rows, as a model takes them, with the number of each in the data set and what is to be predicted.
-
-    `actual` has numbers of classes (integers) or values.
-    """
-
-    numbers: NDArray[np.int64]
-    X: Matrix
-    actual: NDArray[Any]
-
-    def __len__(self) -> int:
-        return len(self.X)
-
-    def at(self, places: NDArray[Any]) -> LabelledRows:
-        return LabelledRows(self.numbers[places], self.X[places], self.actual[places])
-
-
 def leakage_warnings(
-    learned: LabelledRows,
-    judged: LabelledRows,
+    learned: UnseenRows,
+    judged: UnseenRows,
     columns: Sequence[Column],
     powers: Mapping[int, float] | None = None,
 ) -> tuple[str, ...]:
@@ -78,7 +60,7 @@ def _telling_warning(telling: Sequence[tuple[str, float]], has_classes: bool) ->
 
 
 def column_powers(
-    rows: LabelledRows, columns: Sequence[Column], is_over: Callable[[], bool] = lambda: False
+    rows: UnseenRows, columns: Sequence[Column], is_over: Callable[[], bool] = lambda: False
 ) -> Iterator[tuple[int, float]]:
     """What each column alone predicts on rows held back from it: MCC of classes, R² of values.
 
@@ -89,15 +71,15 @@ def column_powers(
     half = np.arange(len(rows)) % 2 == 0
     order = np.random.default_rng(0).permutation(len(rows))
     first, second = order[half], order[~half]
-    classes = int(rows.actual.max()) + 1 if _has_classes(rows) else 0
+    classes = int(rows.y.max()) + 1 if _has_classes(rows) else 0
     for place, column in enumerate(columns):
         if is_over():
             return
         values = rows.X[:, place].astype(np.float64)
         said = (_by_category if column.kind == CATEGORICAL else _by_neighbours)(
-            values[first], _targets(rows.actual[first], classes), values[second]
+            values[first], _targets(rows.y[first], classes), values[second]
         )
-        actual = rows.actual[second]
+        actual = rows.y[second]
         if classes:
             yield place, mcc(confusion(actual, said.argmax(axis=1), classes))
         else:
@@ -143,7 +125,7 @@ def _by_neighbours(
 # Copies
 
 
-def _twin_warning(learned: LabelledRows, judged: LabelledRows) -> str:
+def _twin_warning(learned: UnseenRows, judged: UnseenRows) -> str:
     """Judged rows that are copies of others, where there are more of them than chance makes."""
     twins = copies(learned, judged)
     expected = _expected_copies(learned, judged)
@@ -155,22 +137,22 @@ def _twin_warning(learned: LabelledRows, judged: LabelledRows) -> str:
     )
 
 
-def copies(learned: LabelledRows, judged: LabelledRows) -> int:
+def copies(learned: UnseenRows, judged: UnseenRows) -> int:
     """How many judged rows have the same features and target as another row that was learned from."""
     seen, asked = _row_hashes(learned), _row_hashes(judged)
     found = np.isin(asked, seen)
     if found.any():  # a row that both hold (it judged in one fold, and was learned from in others) is no copy
-        both = np.isin(judged.numbers, learned.numbers)
+        both = np.isin(judged.rows, learned.rows)
         different, counts = np.unique(seen, return_counts=True)
         found[found] = counts[np.searchsorted(different, asked[found])] > both[found]
     return int(found.sum())
 
 
-def _row_hashes(rows: LabelledRows) -> NDArray[np.uint64]:
+def _row_hashes(rows: UnseenRows) -> NDArray[np.uint64]:
     """A number for each row; the same only for the same features (missing ones too) and target."""
     rng = np.random.default_rng(0)
     hashed: NDArray[Any] = np.zeros(len(rows), np.uint64)
-    for column in (*rows.X.T, rows.actual):
+    for column in (*rows.X.T, rows.y):
         values = np.nan_to_num(np.asarray(column, np.float64), nan=-1.2345e300) + 0.0  # -0 is 0
         mixed = values.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         factor = np.uint64(rng.integers(2**63)) | np.uint64(1)
@@ -178,10 +160,10 @@ def _row_hashes(rows: LabelledRows) -> NDArray[np.uint64]:
     return hashed
 
 
-def _expected_copies(learned: LabelledRows, judged: LabelledRows) -> float:
+def _expected_copies(learned: UnseenRows, judged: UnseenRows) -> float:
     """How many copies there would be if columns knew nothing of each other."""
     alike = 1.0
-    for column in (*learned.X.T, learned.actual):
+    for column in (*learned.X.T, learned.y):
         counts = np.unique(column, return_counts=True, equal_nan=True)[1]
         alike *= float(np.square(counts / len(learned)).sum())
         if alike * len(learned) < 1e-6:
@@ -192,7 +174,7 @@ def _expected_copies(learned: LabelledRows, judged: LabelledRows) -> float:
 # Row numbers
 
 
-def _id_warning(rows: LabelledRows, columns: Sequence[Column]) -> str:
+def _id_warning(rows: UnseenRows, columns: Sequence[Column]) -> str:
     found = id_columns(rows, columns)
     if not found:
         return ""
@@ -203,14 +185,14 @@ def _id_warning(rows: LabelledRows, columns: Sequence[Column]) -> str:
     )
 
 
-def id_columns(rows: LabelledRows, columns: Sequence[Column]) -> list[str]:
+def id_columns(rows: UnseenRows, columns: Sequence[Column]) -> list[str]:
     """Columns with a different value in every row: words, or whole numbers that count or are called so."""
     if len(rows) < _FEWEST_ROWS:
         return []
     return [column.name for place, column in enumerate(columns) if _is_id(rows, column, rows.X[:, place])]
 
 
-def _is_id(rows: LabelledRows, column: Column, values: Matrix) -> bool:
+def _is_id(rows: UnseenRows, column: Column, values: Matrix) -> bool:
     known = values[~np.isnan(values)]
     # Of words the most frequent are kept as categories, and the others are missing.
     enough = _FEWEST_ROWS if len(column.categories) >= MOST_CATEGORIES else 0.9 * len(rows)
@@ -221,21 +203,21 @@ def _is_id(rows: LabelledRows, column: Column, values: Matrix) -> bool:
     if (known % 1 != 0).any():
         return False
     spread = float(known.max() - known.min())
-    numbers = rows.numbers[~np.isnan(values)]
+    numbers = rows.rows[~np.isnan(values)]
     in_order = known[np.argsort(numbers, kind="stable")]
     counts = bool((np.diff(in_order) > 0).all() or (np.diff(in_order) < 0).all())
     dense = spread <= 3 * float(numbers.max() - numbers.min() + 1)
     return bool(_ID_NAME.search(column.name)) or (dense and counts)
 
 
-def thinned(rows: LabelledRows, most: int = _MOST_ROWS) -> LabelledRows:
+def thinned(rows: UnseenRows, most: int = _MOST_ROWS) -> UnseenRows:
     """Some of the rows, evenly spread."""
     places = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(np.int64))
     return rows.at(places)
 
 
-def _has_classes(rows: LabelledRows) -> bool:
-    return rows.actual.dtype.kind in "iu"
+def _has_classes(rows: UnseenRows) -> bool:
+    return rows.y.dtype.kind in "iu"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -17,6 +17,8 @@ It lies beside `model.onnx` and is plain JSON, one object:
     engine            "local" or "spark"
     versions          package -> version
     machines          such as "2*m5.large", where the request left open which; absent elsewhere
+    members           of an ensemble: algorithm, weight, trial, hyperparameters and transforms of each; absent
+                      elsewhere
     notes             what else should be known, such as why there is no PMML; absent where there is nothing
     request           what was asked about the data: path, format, target, features, validation; for --retrain
 """
@@ -70,6 +72,7 @@ class ModelDescription:
     request: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
     machines: str = ""
+    members: Sequence[Mapping[str, Any]] = ()
 
 
 def data_description(columns: Sequence[Column], classes: Sequence[Any], target: str | None) -> dict[str, Any]:
@@ -94,6 +97,7 @@ def write_description(
     engine: str,
     request: Mapping[str, Any] | None = None,
     machines: str = "",
+    members: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
     """Write `model.json` into a model's folder; `data` is the session's description."""
     said = {
@@ -115,6 +119,8 @@ def write_description(
     }
     if machines:
         said["machines"] = machines
+    if members:
+        said["members"] = [dict(member) for member in members]
     if facts.notes:
         said["notes"] = list(facts.notes)
     return _write(Path(folder) / DESCRIPTION_FILE, said)

@@ -93,9 +93,14 @@ def load(path: str | Path) -> Model:
     """The model of a folder that `prudent train` wrote; of a whole request's folder, the best one."""
     folder = model_folder(Path(path))
     description = read_description(folder)
-    session = _session(_inside(folder, MODEL_FILE))
+    session = open_session(folder)
     _check(folder, description, session)
     return Model(description, session)
+
+
+def open_session(folder: Path) -> Any:
+    """The model of a folder for ONNX Runtime, whether it is described yet or not."""
+    return _session(_inside(folder, MODEL_FILE))
 
 
 def model_folder(path: Path) -> Path:

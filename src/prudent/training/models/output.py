@@ -15,7 +15,7 @@ from typing import Any
 from prudent.core.errors import BadInput
 from prudent.training.algorithms.registry import algorithm, algorithms
 from prudent.training.engines.engine import TrialSpec
-from prudent.training.leaderboard import SAMPLE, Leaderboard, LeaderboardEntry
+from prudent.training.leaderboard import ENSEMBLE, SAMPLE, Leaderboard, LeaderboardEntry
 from prudent.training.models.description import read_description, read_facts, write_description
 from prudent.training.request.request import TrainingRequest
 
@@ -24,7 +24,7 @@ FORMAT = 2
 WORK = ".work"
 CLUSTER = "cluster"
 _OWN_FILES = {WORK, CLUSTER, "leaderboard.json", "leaderboard.csv", "report.html"}
-_MODEL_FOLDER = re.compile(rf"\d+-({'|'.join(algorithms())})-.+")
+_MODEL_FOLDER = re.compile(rf"\d+-({'|'.join([*algorithms(), ENSEMBLE])})-.+")
 _COLUMNS = (
     "rank",
     "algorithm",
@@ -108,8 +108,13 @@ class OutputFolder:
     def _unrank(self) -> None:
         """Move ranked models back under their trials' numbers, because a resumed request ranks anew."""
         for place in sorted(self.folder.iterdir()):
-            if _MODEL_FOLDER.fullmatch(place.name):
-                place.rename(self.trials / str(read_description(place).trial))
+            if not _MODEL_FOLDER.fullmatch(place.name):
+                continue
+            described = read_description(place)
+            if described.algorithm == ENSEMBLE:  # its members may be others then
+                shutil.rmtree(place)
+            else:
+                place.rename(self.trials / str(described.trial))
 
     def undo(self) -> None:
         """Remove what was written for a request that could not begin, so that it can be corrected."""
@@ -152,7 +157,9 @@ class OutputFolder:
         request = self._request
         asked = {**(request.dataset.model_dump(mode="json", exclude_none=True) if request.dataset else {})}
         asked["validation"] = request.validation.model_dump(exclude_none=True)
-        given = algorithm(entry.algorithm).complete(entry.hyperparameters)
+        given = entry.hyperparameters
+        if entry.algorithm != ENSEMBLE:
+            given = algorithm(entry.algorithm).complete(given)
         spec = TrialSpec(
             entry.trial,
             entry.algorithm,
@@ -171,6 +178,7 @@ class OutputFolder:
             engine=self._engine,
             request=asked,
             machines=entry.machines,
+            members=entry.members,
         )
 
     def write(self, board: Leaderboard) -> None:

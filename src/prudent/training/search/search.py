@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +15,7 @@ from prudent.training.models.output import OutputFolder
 from prudent.training.request.request import TrainingRequest
 from prudent.training.search.allocation import MethodAllocation
 from prudent.training.search.board import TrialBoard
+from prudent.training.search.closing import SearchClosing
 from prudent.training.search.job import MachinesInUse, RentedTrainingJob, TrainingJob, TrialJob
 from prudent.training.search.method_search import QUEUED, SCORE, search_for
 from prudent.training.search.methods import MethodPlan, method_plans
@@ -26,6 +28,9 @@ from prudent.tuning.tune import Event, TrialEnded, run_trials
 
 LEFT_FOR_MORE_DATA = 0.2
 """The share of a budget that a search on parts of the data reserves for training the best on all of them."""
+
+MORE_ROWS_SHARE = 0.25
+"""Of the time that a search took, so much more may go into whether more rows would help."""
 
 INTERRUPTED = "it was interrupted"
 
@@ -43,6 +48,8 @@ class SearchOutcome:
     interrupted_usd: float = 0.0
     trouble: PrudentError | None = None
     """Machines that would not end."""
+    warnings: tuple[str, ...] = ()
+    """What is suspicious about the data."""
 
 
 class TrainingSearch:
@@ -62,6 +69,7 @@ class TrainingSearch:
         machines: MachinesInUse | None = None,
     ) -> None:
         self._session, self._machines, self._metric = session, machines, limits.metric
+        self._request, self._output, self._began_s = request, output, time.monotonic()
         plans = method_plans(request, session.shape)
         more_data = _on_more_data(plans)
         space = MethodSpace([*plans, *more_data])
@@ -92,11 +100,37 @@ class TrainingSearch:
         interrupted = run_study(self._job, study, board)
         lost_usd = math.fsum(one.usd for one in study.ledger.entries if one.note == INTERRUPTED_CHARGE)
         ended = INTERRUPTED if interrupted else self._job.ended(self._allocation.exhausted)
-        ranked = sorted(board.entries, key=rank_key)
+        ranked, warnings = self._closed(sorted(board.entries, key=rank_key), ended)
         trouble = self._job.trouble if isinstance(self._job, RentedTrainingJob) else None
         return SearchOutcome(
-            ranked, board.failures, ended, self._metric, described, study.spent_usd, lost_usd, trouble
+            ranked,
+            board.failures,
+            ended,
+            self._metric,
+            described,
+            study.spent_usd,
+            lost_usd,
+            trouble,
+            warnings,
         )
+
+    def _closed(
+        self, ranked: list[LeaderboardEntry], ended: str
+    ) -> tuple[list[LeaderboardEntry], tuple[str, ...]]:
+        """The models with their ensemble, and what is suspicious about the data."""
+        if not ranked or ended == INTERRUPTED or (self._machines is not None and self._machines.is_gone()):
+            return ranked, ()
+        closing = SearchClosing(self._request, self._session, self._output.trials)
+        ranked = closing.with_ensemble(ranked)
+        took_s = time.monotonic() - self._began_s
+        return ranked, closing.examine(ranked[0], took_s, self._left_s(took_s))
+
+    def _left_s(self, took_s: float) -> float:
+        """Time to train the leader once more on parts of the rows; none where every second is paid for."""
+        limits = self._times.limits
+        if limits.budget_usd is not None or self._machines is not None:
+            return 0.0
+        return min(self._times.left_s(), MORE_ROWS_SHARE * took_s)
 
     def _allocate(self, request: TrainingRequest, space: MethodSpace, more_data: int) -> MethodAllocation:
         limits, machines = self._times.limits, self._machines
