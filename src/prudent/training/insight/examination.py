@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prudent.core.seeds import rng_for
-from prudent.training.algorithms.algorithm import CLASSIFICATION, REGRESSION
 from prudent.training.data.dataset import Column
 from prudent.training.engines.engine import TrainingSession, TrialSpec, UnseenRows
 from prudent.training.engines.predictions import Predictions
@@ -51,14 +49,14 @@ class Examination:
         It is to be called while the model is one of trials: not trained on the rows that judged it.
         """
         told = Predictions.read(Path(leader.model_path))
-        if told is None or self.scorer.task not in (CLASSIFICATION, REGRESSION):
+        if told is None:
             return ()
         once = told.at(np.unique(told.rows, return_index=True)[1])
         judged, test = self.session.rows_of(once.rows), self.session.test_rows()
         if judged is None:
             return ()
         ends_s = time.monotonic() + self.look_s
-        learned = self._learned(once.rows, test)
+        learned = self._learned(told, test)
         powers = dict(
             column_powers(thinned(learned), self.columns, lambda: time.monotonic() > ends_s - self.look_s / 2)
         )
@@ -87,12 +85,13 @@ class Examination:
         replace(found, more_rows=self.rows_curve(leader, told)).write(Path(leader.model_path))
         return warnings
 
-    def _learned(self, judged: NDArray[np.int64], test: UnseenRows | None) -> UnseenRows:
+    def _learned(self, told: Predictions, test: UnseenRows | None) -> UnseenRows:
         """Rows that models have learned from, as many as can be looked through."""
-        apart = judged if test is None else np.concatenate([judged, test.rows])
-        others = np.setdiff1d(np.arange(self.session.shape.rows), apart)
         # In folds every row is learned from by some model, and judged by another.
-        numbers = others if len(others) > len(judged) else judged
+        apart = [told.rows] if told.split.max() == 0 else []
+        apart += [] if test is None else [test.rows]
+        every = np.arange(self.session.shape.rows)
+        numbers = np.setdiff1d(every, np.concatenate(apart)) if apart else every
         most = max(_MOST_CELLS // max(len(self.columns), 1), 1)
         places = np.unique(np.linspace(0, len(numbers) - 1, min(len(numbers), most)).astype(np.int64))
         found = self.session.rows_of(numbers[places])

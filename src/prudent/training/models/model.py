@@ -9,7 +9,8 @@ own: ONNX is a graph of known operations, the description is JSON.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from prudent.core.errors import BadInput, RunFailed
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.data.dataset import Matrix
 from prudent.training.data.features import encode_rows
+from prudent.training.leaderboard import SAMPLE
 from prudent.training.models.description import (
     DESCRIPTION_FILE,
     INPUT,
@@ -162,28 +164,52 @@ def _check(folder: Path, description: ModelDescription, session: Any) -> None:
 def retraining_request(model: str | Path, data: str) -> dict[str, Any]:
     """The request that trains exactly the configuration of a model, on all the rows of `data`.
 
-    Target, features, validation, metric and seed are those of the model, so that scores can be compared.
+    Target, features, validation, metric and seed are those of the model, so that scores can be compared. Of
+    an ensemble all members are trained, and their weights are chosen anew.
     """
     known = read_description(model_folder(Path(model)))
     asked = dict(known.request)
-    settings = {
-        name: value for name, value in known.hyperparameters.items() if name in algorithm(known.algorithm)
-    }
     dataset = {name: asked[name] for name in ("target", "features") if asked.get(name) is not None}
     if Path(data).suffix == "" and asked.get("format"):
         dataset["format"] = asked["format"]
+    members = known.members or [asdict(known)]
     return {
         "domain": known.domain,
         "dataset": {"path": data, **dataset},
-        "methods": [
-            {
-                "algorithm": known.algorithm,
-                "hyperparameters": [{"param": name, "values": [value]} for name, value in settings.items()],
-            }
-        ],
+        "methods": [_fixed_method(member["algorithm"], member["hyperparameters"]) for member in members],
         "parameterSearch": "grid",
-        "transforms": [{"name": name, **chosen} for name, chosen in known.transforms.items()],
+        "transforms": _all_transforms([member["transforms"] for member in members]),
         "validation": asked.get("validation") or {},
         "metric": known.metric,
         "seed": known.seed,
     }
+
+
+def _fixed_method(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A method that trains one configuration."""
+    found = algorithm(name)
+    return {
+        "algorithm": name,
+        "hyperparameters": [
+            {"param": param, "values": [value]} for param, value in settings.items() if param in found
+        ],
+    }
+
+
+def _all_transforms(members: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The transforms of all members, with every value that one of them has."""
+    found: dict[str, dict[str, list[Any]]] = {}
+    for transforms in members:
+        for name, settings in transforms.items():
+            own = found.setdefault(name, {})
+            for setting, value in settings.items() if name != SAMPLE else ():
+                if value not in own.setdefault(setting, []):
+                    own[setting].append(value)
+    return [
+        {
+            "name": name,
+            **{key: values[0] if len(values) == 1 else {"values": values} for key, values in own.items()},
+        }
+        for name, own in found.items()
+        if name != SAMPLE
+    ]

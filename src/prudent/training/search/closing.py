@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from prudent.training.algorithms.algorithm import CLASSIFICATION, REGRESSION
 from prudent.training.data.dataset import Column
 from prudent.training.engines.engine import TrainingSession
 from prudent.training.engines.predictions import Predictions
@@ -53,6 +54,8 @@ class SearchClosing:
 
     def examine(self, leader: LeaderboardEntry, took_s: float, left_s: float = 0.0) -> tuple[str, ...]:
         """Look closer at the leader, and for leaks in the data; `left_s` of training time are left."""
+        if self._scorer.task not in (CLASSIFICATION, REGRESSION):
+            return ()
         described = self._session.description
         examination = Examination(
             self._session,
