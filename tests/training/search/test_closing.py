@@ -16,10 +16,11 @@ from prudent.training.engines.model_files import write_model
 from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph, export_pipeline
 from prudent.training.engines.predictions import Predictions
 from prudent.training.insight.insight import ModelInsight
-from prudent.training.leaderboard import ENSEMBLE, LeaderboardEntry
-from prudent.training.models.description import read_facts, write_facts
+from prudent.training.leaderboard import ENSEMBLE, Leaderboard, LeaderboardEntry
+from prudent.training.models.description import read_description, read_facts, write_facts
 from prudent.training.models.metrics import confusion, mcc, rmse
 from prudent.training.models.model import open_session
+from prudent.training.models.output import OutputFolder
 from prudent.training.request.request import TrainingRequest
 from prudent.training.search.closing import SearchClosing
 from prudent.tuning.jobs.job import Run
@@ -243,3 +244,21 @@ def test_a_model_without_its_predictions_is_left_alone(tmp_path: Path) -> None:
     assert session.closing(tmp_path).examine(gone, took_s=1.0) == ()
     entries = session.closing(tmp_path).with_ensemble([gone, *models[1:]])
     assert "gone" not in str(entries[-1].members)
+
+
+def test_a_request_that_goes_on_makes_its_ensemble_anew(tmp_path: Path) -> None:
+    session = PreparedSession()
+    request = TrainingRequest.parse({"domain": "classification", "dataset": {"path": "x.csv"}})
+    output = OutputFolder(tmp_path / "out", request, "local", resume=False)
+    models = _ranked([session.model(output.trials, n, _blind(2 * n)) for n in range(3)])
+    entries = SearchClosing(request, session, output.trials).with_ensemble(models)
+    board = Leaderboard(tuple(entries), (), "classification", "mcc", "local", "out", 1.0, 0.0, "it ended")
+    ranked = output.rank(board, session.description)
+    assert Path(ranked.entries[0].model_path).name.startswith("1-ensemble-")
+    described = read_description(Path(ranked.entries[0].model_path))
+    assert [member["trial"] for member in described.members] == [
+        member["trial"] for member in entries[0].members
+    ]
+    OutputFolder(tmp_path / "out", request, "local", resume=True)
+    assert sorted(place.name for place in output.trials.iterdir()) == ["0", "1", "2"]
+    assert not list((tmp_path / "out").glob("*ensemble*"))
