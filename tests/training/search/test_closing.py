@@ -262,3 +262,22 @@ def test_a_request_that_goes_on_makes_its_ensemble_anew(tmp_path: Path) -> None:
     OutputFolder(tmp_path / "out", request, "local", resume=True)
     assert sorted(place.name for place in output.trials.iterdir()) == ["0", "1", "2"]
     assert not list((tmp_path / "out").glob("*ensemble*"))
+
+
+def test_an_ensemble_takes_in_members_that_were_trained_anew(tmp_path: Path) -> None:
+    session = PreparedSession()
+    models = _ranked([session.model(tmp_path, n, _blind(2 * n)) for n in range(3)])
+    models.append(session.model(tmp_path, 7, [0.1, 0, 0, 0, 0, 0]))
+    closing = session.closing(tmp_path)
+    entries = closing.with_ensemble(models)
+    before = _answers(entries[0].model_path, session.X)[1]
+    singles = closing.to_refit(entries)
+    assert {entry.trial for entry in singles[:3]} == {member["trial"] for member in entries[0].members}
+    assert len(singles) == 4
+    anew = [session.model(tmp_path, entry.trial, [2.0] * COLUMNS) for entry in singles[:3]]
+    after = closing.refitted(entries, [*anew, *singles[3:]])
+    assert [entry.trial for entry in after] == [entry.trial for entry in entries]
+    said = _answers(after[0].model_path, session.X)[1]
+    np.testing.assert_allclose(said, _answers(anew[0].model_path, session.X)[1], atol=1e-5)
+    assert np.abs(said - before).max() > 0.1
+    assert after[0].score == entries[0].score  # it was measured before

@@ -102,14 +102,6 @@ class RidgeSession:
         columns = [{"name": f"x{i}", "kind": "numeric", "categories": []} for i in range(5)]
         return {"columns": columns, "classes": [], "target": "y", "fingerprint": "ridge"}
 
-    refits = False
-
-    def test_rows(self) -> None:
-        return None
-
-    def rows_of(self, rows: np.ndarray) -> None:
-        return None
-
     def start(self, spec: TrialSpec) -> RidgeRun:
         self.started.append(spec)
         return RidgeRun(self, spec)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,12 +140,20 @@ class TrainingSession(Protocol):
     def test_rows(self) -> UnseenRows | None:
         """The rows that no trial has seen, for judging the few best; None where no such part was taken."""
 
-    def rows_of(self, rows: NDArray[np.int64]) -> UnseenRows | None:
-        """Rows by their numbers, in that order, for looking closer; None where they are out of reach."""
-
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
+
+
+@runtime_checkable
+class ReadableSession(TrainingSession, Protocol):
+    """A session whose rows can be looked at."""
+
+    def test_rows(self) -> UnseenRows | None:
+        """The rows that no trial has seen; None where no such part was taken."""
+
+    def rows_of(self, rows: NDArray[np.int64]) -> UnseenRows | None:
+        """Rows by their numbers, in that order; None where there is nothing to predict."""
 
 
 class Engine(Protocol):
@@ -177,9 +185,6 @@ class SavedSession:
     refits = False
 
     def test_rows(self) -> UnseenRows | None:
-        return None
-
-    def rows_of(self, rows: NDArray[np.int64]) -> UnseenRows | None:
         return None
 
     def start(self, spec: TrialSpec) -> Run:

@@ -7,9 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from prudent._version import __version__
 from prudent.training.engines.engine import DataShape, ModelFacts, TrialSpec, UnseenRows
 from prudent.training.models.description import write_facts
@@ -42,9 +39,6 @@ class FunctionSession:
     refits = False
 
     def test_rows(self) -> UnseenRows | None:
-        return None
-
-    def rows_of(self, rows: NDArray[np.int64]) -> UnseenRows | None:
         return None
 
     def start(self, spec: TrialSpec) -> _Evaluation:

@@ -128,7 +128,6 @@ def write_ensemble(
     scorer: Scorer,
     sample: Matrix,
     leader: LeaderboardEntry,
-    trial: int,
     pmml: bool,
 ) -> LeaderboardEntry:
     """Write the files of a model into `folder`, as a trial does, and answer its entry.
@@ -156,7 +155,6 @@ def write_ensemble(
         train_s=sum(member.train_s for member in ensemble.members),
         predict_ms=checked.predict_ms,
         cost_usd=0.0,
-        trial=trial,
         transforms={},
         machines="",
         members=ensemble.describe(),

@@ -13,7 +13,7 @@ import numpy as np
 
 from prudent.core.seeds import rng_for
 from prudent.training.data.dataset import Column
-from prudent.training.engines.engine import TrainingSession, TrialSpec, UnseenRows
+from prudent.training.engines.engine import ReadableSession, TrainingSession, TrialSpec, UnseenRows
 from prudent.training.engines.predictions import Predictions
 from prudent.training.engines.scoring import Scorer
 from prudent.training.ensembles.build import score_function
@@ -34,7 +34,7 @@ _CURVE_SHARE = 2.0
 class Examination:
     """A session whose search has ended, and for how long its leader may be looked at."""
 
-    session: TrainingSession
+    session: ReadableSession
     scorer: Scorer
     columns: Sequence[Column]
     classes: tuple[Any, ...]

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from prudent.cloud.clusters.autoscaling import Autoscaler
 from prudent.cloud.clusters.spark_cluster import SparkCluster
 from prudent.core.errors import RunFailed
@@ -47,9 +44,6 @@ class SparkTrainingSession:
     refits = False
 
     def test_rows(self) -> UnseenRows | None:
-        return None
-
-    def rows_of(self, rows: NDArray[np.int64]) -> UnseenRows | None:
         return None
 
     def start(self, spec: TrialSpec) -> SparkRun:
