@@ -267,7 +267,7 @@ def test_a_request_that_goes_on_makes_its_ensemble_anew(tmp_path: Path) -> None:
 def test_an_ensemble_takes_in_members_that_were_trained_anew(tmp_path: Path) -> None:
     session = PreparedSession()
     models = _ranked([session.model(tmp_path, n, _blind(2 * n)) for n in range(3)])
-    models.append(session.model(tmp_path, 7, [0.1, 0, 0, 0, 0, 0]))
+    models.append(session.model(tmp_path, 7, [-1.0] * COLUMNS))
     closing = session.closing(tmp_path)
     entries = closing.with_ensemble(models)
     before = _answers(entries[0].model_path, session.X)[1]

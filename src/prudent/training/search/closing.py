@@ -59,7 +59,7 @@ class SearchClosing:
         return [*found[:place], entry, *found[place:]]
 
     def to_refit(self, entries: Sequence[LeaderboardEntry]) -> list[LeaderboardEntry]:
-        """Single models in the order in which that is worth it; the members first of an ensemble that leads."""
+        """Single models in the order in which that is worth it: members first of an ensemble that leads."""
         single = [entry for entry in entries if entry.algorithm != ENSEMBLE]
         if entries and entries[0].algorithm == ENSEMBLE:
             members = {member["trial"] for member in entries[0].members}
