@@ -112,6 +112,7 @@ class DataShape:
     columns: int
     classes: int
     fingerprint: str
+    engine: str = "local"
 
 
 class TrainingSession(Protocol):

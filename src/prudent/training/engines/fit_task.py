@@ -58,6 +58,8 @@ class FitTask:
     iterations: int | None = None
     until_s: float = math.inf
     """When an iterative algorithm comes to an end, on the monotonic clock."""
+    categories: tuple[int, ...] = ()
+    """For each feature how many categories it has, 0 for a number; empty where all are numbers."""
     weights: NDArray[np.float64] | None = None
     """How much each training row counts; None: all the same."""
 
@@ -108,6 +110,11 @@ _POINTS = 200  # of a learning curve
 _LEAST_PATIENCE, _MOST_PATIENCE = 10, 30
 
 
+def patience_of(most_steps: int) -> int:
+    """After how many steps without a better one training stops."""
+    return min(max(_LEAST_PATIENCE, most_steps // 10), _MOST_PATIENCE)
+
+
 class EarlyStopping:
     """Follows score and loss on the watched rows, step by step.
 
@@ -119,7 +126,7 @@ class EarlyStopping:
     def __init__(self, fit_task: FitTask, most_steps: int) -> None:
         self._fit_task = fit_task
         self._most_steps = most_steps
-        self._patience = min(max(_LEAST_PATIENCE, most_steps // 10), _MOST_PATIENCE)
+        self._patience = patience_of(most_steps)
         self._best = (-math.inf, math.inf)
         self._least_loss = math.inf
         self._last_improvement = self._best_step = self._step = 0

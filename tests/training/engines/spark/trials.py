@@ -26,9 +26,13 @@ from prudent.tuning.trial import Outcome, Progress
 
 
 def opened(work: Path, path: Path, domain: str = "classification", **more: Any) -> SparkTrainingSession:
-    """Spark with the data of a request in it; trials leave out its own form, which is slow to write."""
+    """Spark with the data of a request in it; trials leave out its own form, which is slow to write.
+
+    One part of the rows judges, and none are kept for a test, unless the request says more.
+    """
     source = {"path": str(path), **more.pop("dataset", {})}
-    request = TrainingRequest.parse({"domain": domain, "dataset": source, **more})
+    usual = {"validation": {"holdout": 0.3}, "test": False}
+    request = TrainingRequest.parse({"domain": domain, "dataset": source, **usual, **more})
     session = SparkEngine().open(request, work, 2)
     assert isinstance(session, SparkTrainingSession)
     session._context = replace(session._context, own_form=False)

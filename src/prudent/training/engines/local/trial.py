@@ -143,13 +143,18 @@ def _facts(
 def _deliver(context: TrialContext, spec: TrialSpec, fitted: FitResult, facts: ModelFacts) -> ModelFacts:
     data = context.data
     trained = TrainedPipeline(
-        fitted.model, fitted.prepared.transforms, data.columns, context.target, data.classes
+        fitted.model,
+        fitted.prepared.transforms,
+        data.columns,
+        context.target,
+        data.classes,
+        wide=data.X.dtype == np.float64,
     )
     return deliver(trained, facts, spec.folder, partial(_compare, context, fitted), context.pmml)
 
 
 def _compare(context: TrialContext, fitted: FitResult, onnx: bytes) -> ExportCheck:
-    raw = np.ascontiguousarray(context.data.sample, dtype=np.float32)
+    raw = np.ascontiguousarray(context.data.sample)
 
     def expect() -> tuple[NDArray[Any], NDArray[np.float64] | None]:
         prepared = apply_all(fitted.prepared.transforms, raw)
@@ -195,8 +200,9 @@ def _fit(
     inner: bool = False,
     iterations: int | None = None,
 ) -> tuple[FittedModel, PreparedFeatures]:
+    native = algorithm(spec.algorithm).native
     prepared = context.feature_cache.prepare(
-        split, spec.fraction, spec.transforms, params.get("maxCategories"), inner
+        split, spec.fraction, spec.transforms, params.get("maxCategories"), native, inner
     )
     fit_task = FitTask(
         prepared.rows,
@@ -207,6 +213,7 @@ def _fit(
         report,
         iterations,
         until_s,
+        prepared.categories,
     )
     return fit_function(spec.algorithm)(fit_task, params), prepared
 
