@@ -154,7 +154,7 @@ class ReadableSession(TrainingSession, Protocol):
         """The rows that no trial has seen; None where no such part was taken."""
 
     def rows_of(self, rows: NDArray[np.int64]) -> UnseenRows | None:
-        """Rows by their numbers, in that order; None where there is nothing to predict."""
+        """Rows by their numbers, in that order, as far as there are such; None of clusters."""
 
 
 class Engine(Protocol):

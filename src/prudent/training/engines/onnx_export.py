@@ -125,7 +125,8 @@ class OnnxGraph:
         self._embedded += 1
         prefix = f"m{self._embedded}."
         part = compose.add_prefix_graph(model.graph, prefix)
-        self._nodes += [helper.make_node("Identity", [INPUT], [prefix + INPUT]), *part.node]
+        taken = model.graph.input[0].type.tensor_type.elem_type
+        self._nodes += [helper.make_node("Cast", [INPUT], [prefix + INPUT], to=taken), *part.node]
         self._constants += part.initializer
         kinds = {output.name: output.type.tensor_type.elem_type for output in model.graph.output}
         probabilities = prefix + PROBABILITIES if PROBABILITIES in kinds else None

@@ -18,7 +18,7 @@ from prudent.training.data.dataset import Matrix
 from prudent.training.engines.engine import ModelFacts, UnseenRows
 from prudent.training.engines.figures import prediction_figures
 from prudent.training.engines.model_files import library_versions, write_model
-from prudent.training.engines.onnx_export import check_export
+from prudent.training.engines.onnx_export import DOUBLE, FLOAT, check_export
 from prudent.training.engines.predictions import Predictions
 from prudent.training.engines.scoring import Scorer
 from prudent.training.ensembles.graph import EnsembleGraph, outputs_of, raw_predictor
@@ -137,7 +137,8 @@ def write_ensemble(
     """
     facts = [read_facts(Path(member.model_path)) for member in ensemble.members]
     files = [(Path(member.model_path) / MODEL_FILE).read_bytes() for member in ensemble.members]
-    onnx = EnsembleGraph(files, ensemble.weights, scorer.classes).export(sample.shape[1])
+    kind = DOUBLE if sample.dtype == np.float64 else FLOAT
+    onnx = EnsembleGraph(files, ensemble.weights, scorer.classes).export(sample.shape[1], kind)
     checked = check_export(onnx, sample, lambda: _together(ensemble, scorer, sample))
     if checked.difference > _CLOSE:
         raise RunFailed(

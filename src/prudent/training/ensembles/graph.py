@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.training.data.dataset import Matrix
-from prudent.training.engines.onnx_export import DOUBLE, GraphOutputs, OnnxGraph
+from prudent.training.engines.onnx_export import DOUBLE, FLOAT, GraphOutputs, OnnxGraph
 from prudent.training.ensembles.selection import Outputs
 from prudent.training.models.description import INPUT, PREDICTION, PROBABILITIES
 from prudent.training.models.model import open_session
@@ -28,9 +28,9 @@ class EnsembleGraph:
     weights: Sequence[float]
     classes: int
 
-    def export(self, columns: int) -> bytes:
+    def export(self, columns: int, kind: int = FLOAT) -> bytes:
         """The whole ensemble as one file, which takes the same raw rows as its members."""
-        graph = OnnxGraph(columns)
+        graph = OnnxGraph(columns, kind)
         parts = []
         for onnx, weight in zip(self.members, self.weights, strict=True):
             said = graph.embed(onnx)
@@ -66,8 +66,10 @@ def raw_predictor(folder: Path, classes: int) -> Callable[[Matrix], Outputs]:
     session = open_session(folder)
     wanted = [output.name for output in session.get_outputs() if output.name in (PREDICTION, PROBABILITIES)]
 
+    kind = np.float64 if session.get_inputs()[0].type == "tensor(double)" else np.float32
+
     def predict(rows: Matrix) -> Outputs:
-        said = dict(zip(wanted, session.run(wanted, {INPUT: np.ascontiguousarray(rows)}), strict=True))
+        said = dict(zip(wanted, session.run(wanted, {INPUT: np.ascontiguousarray(rows, kind)}), strict=True))
         return outputs_of(said[PREDICTION].reshape(-1), said.get(PROBABILITIES), classes)
 
     return predict

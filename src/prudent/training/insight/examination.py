@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prudent.core.seeds import rng_for
 from prudent.training.data.dataset import Column
@@ -51,7 +52,7 @@ class Examination:
         told = Predictions.read(Path(leader.model_path))
         if told is None:
             return ()
-        once = told.at(np.unique(told.rows, return_index=True)[1])
+        once = self._spread(told.at(np.unique(told.rows, return_index=True)[1]))
         judged, test = self.session.rows_of(once.rows), self.session.test_rows()
         if judged is None:
             return ()
@@ -92,11 +93,17 @@ class Examination:
         apart += [] if test is None else [test.rows]
         every = np.arange(self.session.shape.rows)
         numbers = np.setdiff1d(every, np.concatenate(apart)) if apart else every
-        most = max(_MOST_CELLS // max(len(self.columns), 1), 1)
-        places = np.unique(np.linspace(0, len(numbers) - 1, min(len(numbers), most)).astype(np.int64))
-        found = self.session.rows_of(numbers[places])
+        found = self.session.rows_of(numbers[self._places(len(numbers))])
         assert found is not None
         return found
+
+    def _spread(self, told: Predictions) -> Predictions:
+        """Predictions for no more rows than can be looked at."""
+        return told.at(self._places(len(told)))
+
+    def _places(self, rows: int) -> NDArray[np.int64]:
+        most = max(_MOST_CELLS // max(len(self.columns), 1), 1)
+        return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.int64))
 
     def rows_curve(self, leader: LeaderboardEntry, told: Predictions) -> RowsCurve | None:
         """The leader trained on parts of the rows, if there is time for it."""
