@@ -161,6 +161,8 @@ def run_training(
             budget_usd=request.budget.usd,
             interrupted_usd=outcome.interrupted_usd,
             warnings=outcome.warnings,
+            guess=outcome.guess,
+            tied=outcome.tied,
         ),
         outcome.data_description,
     )

@@ -116,12 +116,7 @@ class DataShape:
 
 
 class TrainingSession(Protocol):
-    """An engine with the data of one request in it; trials run side by side.
-
-    `refits` says whether it can train on all rows (`TrialSpec.refit`).
-    """
-
-    refits: bool
+    """An engine with the data of one request in it; trials run side by side."""
 
     @property
     def shape(self) -> DataShape: ...
@@ -138,20 +133,22 @@ class TrainingSession(Protocol):
         they had not seen is in the folder too (`Predictions`).
         """
 
-    def test_rows(self) -> UnseenRows | None:
-        """The rows that no trial has seen, for judging the few best; None where no such part was taken."""
-
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
 
 
 @runtime_checkable
-class ReadableSession(TrainingSession, Protocol):
-    """A session whose rows can be looked at."""
+class RefittingSession(TrainingSession, Protocol):
+    """A session that can train on all rows (`TrialSpec.refit`), and may have kept a test part."""
 
     def test_rows(self) -> UnseenRows | None:
-        """The rows that no trial has seen; None where no such part was taken."""
+        """The rows that no trial has seen, for judging the few best; None where no such part was taken."""
+
+
+@runtime_checkable
+class ReadableSession(RefittingSession, Protocol):
+    """A session whose rows can be looked at."""
 
     def rows_of(self, rows: NDArray[np.int64]) -> UnseenRows | None:
         """Rows by their numbers, in that order, as far as there are such; None of clusters."""
@@ -182,11 +179,6 @@ class SavedSession:
     def write(path: Path, session: TrainingSession) -> None:
         said = {"shape": asdict(session.shape), "description": dict(session.description)}
         path.write_text(json.dumps(said, default=lambda value: value.tolist()))
-
-    refits = False
-
-    def test_rows(self) -> UnseenRows | None:
-        return None
 
     def start(self, spec: TrialSpec) -> Run:
         raise RunFailed(f"Trial {spec.number} has no machines to run on; raise the budget.")

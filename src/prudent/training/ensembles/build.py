@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from prudent.core.errors import RunFailed
 from prudent.core.seeds import rng_for
 from prudent.training.algorithms.algorithm import CLASSIFICATION, REGRESSION, score_of
 from prudent.training.data.dataset import Matrix
-from prudent.training.engines.engine import ModelFacts, UnseenRows
+from prudent.training.engines.engine import ModelFacts
 from prudent.training.engines.figures import prediction_figures
 from prudent.training.engines.model_files import library_versions, write_model
 from prudent.training.engines.onnx_export import DOUBLE, FLOAT, check_export
@@ -47,7 +47,8 @@ NO_PMML = "No PMML: it has no words for an average of models of several kinds; u
 class Ensemble:
     """Members with their weights, what they say together of rows that chose no weights, and how they compare.
 
-    `better` is by how much the score is above that of the best single model, on the same rows.
+    `better` is by how much the score is above that of the best single model, `gain` above that of the model
+    that stands first without it, on the same rows. `test_score` is that of the test part.
     """
 
     members: tuple[LeaderboardEntry, ...]
@@ -55,6 +56,9 @@ class Ensemble:
     outputs: Outputs
     judged: Predictions
     better: ScoreDifference
+    gain: float
+    validation_score: float
+    test_score: float | None = None
 
     def settings(self) -> dict[str, float]:
         """The weights by algorithm, as a leaderboard shows them."""
@@ -84,19 +88,23 @@ def score_function(scorer: Scorer) -> ScoreFunction:
     """The request's metric of outputs, such that larger is better."""
 
     def score(actual: NDArray[Any], outputs: Outputs) -> float:
-        predicted = outputs.argmax(axis=1) if outputs.ndim == 2 else outputs
-        return scorer.to_score(scorer.value(actual, predicted, None))
+        if outputs.ndim == 2:
+            return scorer.to_score(scorer.value(actual, outputs.argmax(axis=1), None, outputs))
+        return scorer.to_score(scorer.value(actual, outputs, None))
 
     return score
 
 
 def choose_ensemble(
-    entries: Sequence[LeaderboardEntry], scorer: Scorer, seed: int, test: UnseenRows | None = None
+    entries: Sequence[LeaderboardEntry],
+    scorer: Scorer,
+    seed: int,
+    tested: Callable[[Path], Predictions | None] = lambda folder: None,
 ) -> Ensemble | None:
-    """The ensemble of some models, the best of which comes first; None where a single one does as well.
+    """The ensemble of some models, of which one stands first; None where a single one does as well.
 
-    It is compared with that best one on rows that did not choose its weights: those of the folds, by weights
-    that others of them chose, and the `test` rows.
+    It is compared with the best one on rows that did not choose its weights: those of the folds, by weights
+    that others of them chose, and those of the test part, of which `tested` tells what a model said.
     """
     if scorer.task not in (CLASSIFICATION, REGRESSION):
         return None
@@ -106,20 +114,51 @@ def choose_ensemble(
     chosen, candidates, judged = found
     rng = rng_for(seed, "ensemble")
     weights = select_weights(candidates, rng)
-    used = np.flatnonzero(weights)
+    used = [int(place) for place in np.flatnonzero(weights)]
     if len(used) < 2:
         return None
     outputs = cross_fitted(candidates, rng)
-    members = tuple(chosen[place] for place in used)
-    both, single, rows = outputs, candidates.outputs[0], candidates
+    best = candidates.ranking()[0]
+    both, rows, test_score = np.stack([outputs, *candidates.outputs[[best, 0]]]), candidates, None
+    test = _on_test(chosen, [*used, best, 0], scorer, tested)
     if test is not None:
-        said = np.stack([_outputs_for(entry, test.X, scorer) for entry in (*members, chosen[0])])
-        both = np.concatenate([outputs, np.tensordot(weights[used], said[:-1], axes=1)])
-        single = np.concatenate([single, said[-1]])
-        numbers = np.concatenate([judged.rows, test.rows])
-        rows = Candidates(both[None], np.concatenate([candidates.actual, test.y]), candidates.score, numbers)
-    better = score_difference(both, single, rows, rng)
-    return Ensemble(members, tuple(float(weights[place]) for place in used), outputs, judged, better)
+        together = np.tensordot(weights[used], test.outputs[: len(used)], axes=1)
+        test_score = test.score_of(together)
+        both = np.concatenate([both, np.stack([together, *test.outputs[-2:]])], axis=1)
+        assert test.rows is not None
+        rows = Candidates(
+            both,
+            np.concatenate([candidates.actual, test.actual]),
+            candidates.score,
+            np.concatenate([judged.rows, test.rows]),
+        )
+    return Ensemble(
+        tuple(chosen[place] for place in used),
+        tuple(float(weights[place]) for place in used),
+        outputs,
+        judged,
+        score_difference(both[0], both[1], rows, rng),
+        rows.score_of(both[0]) - rows.score_of(both[2]),
+        candidates.score_of(outputs),
+        test_score,
+    )
+
+
+def _on_test(
+    chosen: Sequence[LeaderboardEntry],
+    places: Sequence[int],
+    scorer: Scorer,
+    tested: Callable[[Path], Predictions | None],
+) -> Candidates | None:
+    """What some models said of the test part; None unless all of them were asked."""
+    said = [tested(Path(chosen[place].model_path)) for place in places]
+    known = [each for each in said if each is not None and each.actual is not None]
+    if len(known) < len(places) or any(len(each) != len(known[0]) for each in known):
+        return None
+    outputs = np.stack([outputs_of(each.predicted, each.probabilities, scorer.classes) for each in known])
+    actual = known[0].actual
+    assert actual is not None
+    return Candidates(outputs, actual, score_function(scorer), known[0].rows)
 
 
 def write_ensemble(
@@ -144,7 +183,7 @@ def write_ensemble(
         raise RunFailed(
             "The ensemble's file says something else than its members; use the best single model."
         )
-    score = leader.score + ensemble.better.value
+    score = leader.score + ensemble.gain
     entry = replace(
         leader,
         rank=0,
@@ -159,6 +198,9 @@ def write_ensemble(
         transforms={},
         machines="",
         members=ensemble.describe(),
+        validation_score=ensemble.validation_score,
+        test_score=ensemble.test_score,
+        interval=None,
     )
     labels = list(range(scorer.classes))
     predicted = ensemble.outputs.argmax(axis=1) if scorer.classes else ensemble.outputs

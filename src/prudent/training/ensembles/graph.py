@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from prudent.training.data.dataset import Matrix
 from prudent.training.engines.onnx_export import DOUBLE, FLOAT, GraphOutputs, OnnxGraph
 from prudent.training.ensembles.selection import Outputs
-from prudent.training.models.description import INPUT, PREDICTION, PROBABILITIES
-from prudent.training.models.model import open_session
+from prudent.training.models.model import open_session, session_predictions
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +63,4 @@ def outputs_of(predicted: NDArray[Any], probabilities: NDArray[Any] | None, clas
 def raw_predictor(folder: Path, classes: int) -> Callable[[Matrix], Outputs]:
     """What the model of a folder says of raw rows; its description is not needed."""
     session = open_session(folder)
-    wanted = [output.name for output in session.get_outputs() if output.name in (PREDICTION, PROBABILITIES)]
-
-    kind = np.float64 if session.get_inputs()[0].type == "tensor(double)" else np.float32
-
-    def predict(rows: Matrix) -> Outputs:
-        said = dict(zip(wanted, session.run(wanted, {INPUT: np.ascontiguousarray(rows, kind)}), strict=True))
-        return outputs_of(said[PREDICTION].reshape(-1), said.get(PROBABILITIES), classes)
-
-    return predict
+    return lambda rows: outputs_of(*session_predictions(session, rows), classes)

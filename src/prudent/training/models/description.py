@@ -12,6 +12,11 @@ It lies beside `model.onnx` and is plain JSON, one object:
     classes           the labels in the order of their numbers; [] where there are none
     target            the name of the predicted column, or null
     metric, value, score, train_s, predict_ms, export_difference, rows_trained, rows_validated
+    validation_score, test_score, interval
+                      what was measured on the rows that ranked and on the test part, and where the true
+                      score lies with 95 % certainty; null where that was not measured
+    refitted          whether it was trained on all rows, after it had been judged
+    iterations        in how many steps an iterative algorithm was trained; null for others
     fingerprint       of the data
     seed, fraction, trial
     engine            "local" or "spark"
@@ -41,7 +46,7 @@ MODEL_FILE, DESCRIPTION_FILE, FACTS_FILE = "model.onnx", "model.json", "facts.js
 INPUT, PREDICTION, PROBABILITIES = "features", "prediction", "probabilities"
 """The names of a model's input and outputs in ONNX."""
 FORMAT = 1
-_FILES_ALONE = ("picture", "extra_files", "notes")
+_FILES_ALONE = ("picture", "extra_files", "notes", "split_scores")
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,11 @@ class ModelDescription:
     notes: Sequence[str] = ()
     machines: str = ""
     members: Sequence[Mapping[str, Any]] = ()
+    validation_score: float | None = None
+    test_score: float | None = None
+    interval: Sequence[float] | None = None
+    refitted: bool = False
+    iterations: int | None = None
 
 
 def data_description(columns: Sequence[Column], classes: Sequence[Any], target: str | None) -> dict[str, Any]:
@@ -98,6 +108,9 @@ def write_description(
     request: Mapping[str, Any] | None = None,
     machines: str = "",
     members: Sequence[Mapping[str, Any]] = (),
+    validation_score: float | None = None,
+    test_score: float | None = None,
+    interval: tuple[float, float] | None = None,
 ) -> Path:
     """Write `model.json` into a model's folder; `data` is the session's description."""
     said = {
@@ -115,6 +128,9 @@ def write_description(
         "trial": spec.number,
         "engine": engine,
         "request": dict(request or {}),
+        "validation_score": facts.score if validation_score is None else validation_score,
+        "test_score": test_score,
+        "interval": interval,
         **{name: value for name, value in asdict(facts).items() if name not in _FILES_ALONE},
     }
     if machines:

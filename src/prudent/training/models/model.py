@@ -105,6 +105,25 @@ def open_session(folder: Path) -> Any:
     return _session(_inside(folder, MODEL_FILE))
 
 
+def session_predictions(
+    session: Any, matrix: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+    """What a model says of rows: numbers of classes or values, and probabilities where it has them."""
+    names = [output.name for output in session.get_outputs()]
+    wanted = [name for name in (PREDICTION, PROBABILITIES) if name in names]
+    kind = np.float64 if session.get_inputs()[0].type == "tensor(double)" else np.float32
+    try:
+        parts = [
+            session.run(wanted, {INPUT: np.ascontiguousarray(matrix[start : start + _ROWS], kind)})
+            for start in range(0, max(len(matrix), 1), _ROWS)
+        ]
+    except Exception as error:
+        said = " ".join(str(error).split())[:200]
+        raise RunFailed(f"The model cannot be computed ({said}); train it again.") from error
+    found = [np.concatenate([part[number] for part in parts]) for number in range(len(wanted))]
+    return found[0].reshape(-1), found[1] if PROBABILITIES in wanted else None
+
+
 def model_folder(path: Path) -> Path:
     """The folder of one model that a path means; of a whole request's folder, that of the best."""
     path = path.expanduser()

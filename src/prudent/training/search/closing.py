@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,14 @@ import numpy as np
 from prudent.training.algorithms.algorithm import CLASSIFICATION, REGRESSION
 from prudent.training.data.dataset import Column
 from prudent.training.engines.engine import ReadableSession, TrainingSession
+from prudent.training.engines.predictions import Predictions
 from prudent.training.engines.scoring import Scorer
 from prudent.training.ensembles.build import Ensemble, choose_ensemble, write_ensemble
 from prudent.training.insight.examination import Examination
 from prudent.training.leaderboard import ENSEMBLE, LeaderboardEntry
 from prudent.training.request.request import PMML, TrainingRequest
+from prudent.training.search.final import test_predictions, with_score
+from prudent.training.search.selection import standard_error
 
 Result = TypeVar("Result")
 
@@ -45,18 +49,37 @@ class SearchClosing:
         found, session = list(ranked), self._session
         if session is None or not self._request.ensemble or len(found) < 2:
             return found
-        chosen = _unless_failed(
-            lambda: choose_ensemble(found, self._scorer, self._request.seed, session.test_rows())
-        )
-        entry = None if chosen is None else _unless_failed(lambda: self._written(chosen, found[0], session))
-        if chosen is None or entry is None:
+        entry = _unless_failed(lambda: self._chosen(found, session))
+        if entry is None or self._ensemble is None:
             return found
-        self._ensemble = chosen
-        entry = replace(entry, trial=1 + max(one.trial for one in found))
-        if chosen.better.is_clear:
+        if self._ensemble.better.is_clear:
             return [entry, *found]
         place = next((i for i, one in enumerate(found) if i and one.score < entry.score), len(found))
-        return [*found[:place], entry, *found[place:]]
+        behind = self._told(entry, min(entry.score, found[0].score))  # or it would stand first
+        return [*found[:place], behind, *found[place:]]
+
+    def _chosen(
+        self, ranked: Sequence[LeaderboardEntry], session: ReadableSession
+    ) -> LeaderboardEntry | None:
+        """The entry of an ensemble that was chosen and written, with the interval of its score."""
+        unseen = session.test_rows()
+        chosen = choose_ensemble(
+            ranked, self._scorer, self._request.seed, lambda folder: test_predictions(folder, unseen)
+        )
+        if chosen is None:
+            return None
+        entry = self._written(chosen, ranked[0], session)
+        if entry is None:
+            return None
+        self._ensemble = chosen
+        entry = replace(entry, trial=1 + max(one.trial for one in ranked))
+        return self._told(entry, entry.score)
+
+    def _told(self, entry: LeaderboardEntry, score: float) -> LeaderboardEntry:
+        """The entry with that score, and the interval around it."""
+        said = Predictions.read(Path(entry.model_path))
+        error = math.nan if said is None else standard_error(said, self._scorer, self._request.seed)
+        return with_score(entry, score, error, self._scorer)
 
     def to_refit(self, entries: Sequence[LeaderboardEntry]) -> list[LeaderboardEntry]:
         """Single models in the order in which that is worth it: members first of an ensemble that leads."""

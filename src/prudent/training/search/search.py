@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from prudent.core.errors import PrudentError
-from prudent.training.engines.engine import TrainingSession
-from prudent.training.leaderboard import EventCallback, LeaderboardEntry, TrialFailure, rank_key
+from prudent.training.engines.engine import RefittingSession, TrainingSession
+from prudent.training.engines.scoring import Scorer
+from prudent.training.leaderboard import EventCallback, LeaderboardEntry, TrialFailure
 from prudent.training.models.output import OutputFolder
 from prudent.training.request.request import TrainingRequest
 from prudent.training.search.allocation import MethodAllocation
 from prudent.training.search.board import TrialBoard
 from prudent.training.search.closing import SearchClosing
+from prudent.training.search.final import FinalBoard, Refit, judge
 from prudent.training.search.job import MachinesInUse, RentedTrainingJob, TrainingJob, TrialJob
 from prudent.training.search.method_search import QUEUED, SCORE, search_for
 from prudent.training.search.methods import MethodPlan, method_plans
@@ -50,6 +52,8 @@ class SearchOutcome:
     """Machines that would not end."""
     warnings: tuple[str, ...] = ()
     """What is suspicious about the data."""
+    guess: float | None = None
+    tied: tuple[str, ...] = ()
 
 
 class TrainingSearch:
@@ -69,7 +73,7 @@ class TrainingSearch:
         machines: MachinesInUse | None = None,
     ) -> None:
         self._session, self._machines, self._metric = session, machines, limits.metric
-        self._request, self._output, self._began_s = request, output, time.monotonic()
+        self._request, self._work, self._began_s = request, output.trials, time.monotonic()
         plans = method_plans(request, session.shape)
         more_data = _on_more_data(plans)
         space = MethodSpace([*plans, *more_data])
@@ -97,13 +101,18 @@ class TrainingSearch:
         """Make trials until a limit is reached, all is tried, or somebody interrupts."""
         study, board = self._study, self._board
         described = {**self._session.description, "fingerprint": self._session.shape.fingerprint}
-        interrupted = run_study(self._job, study, board)
+        final = FinalBoard(())
+
+        def finish(interrupted: bool) -> None:
+            nonlocal final
+            final = self._final(interrupted)
+
+        interrupted = run_study(self._job, study, board, finish)
         lost_usd = math.fsum(one.usd for one in study.ledger.entries if one.note == INTERRUPTED_CHARGE)
         ended = INTERRUPTED if interrupted else self._job.ended(self._allocation.exhausted)
-        ranked, warnings = self._closed(sorted(board.entries, key=rank_key), ended)
         trouble = self._job.trouble if isinstance(self._job, RentedTrainingJob) else None
         return SearchOutcome(
-            ranked,
+            final.entries,
             board.failures,
             ended,
             self._metric,
@@ -111,19 +120,31 @@ class TrainingSearch:
             study.spent_usd,
             lost_usd,
             trouble,
-            warnings,
+            final.warnings,
+            final.guess,
+            final.tied,
         )
 
-    def _closed(
-        self, ranked: list[LeaderboardEntry], ended: str
-    ) -> tuple[list[LeaderboardEntry], tuple[str, ...]]:
-        """The models with their ensemble, and what is suspicious about the data."""
-        if not ranked or ended == INTERRUPTED or (self._machines is not None and self._machines.is_gone()):
-            return ranked, ()
-        closing = SearchClosing(self._request, self._session, self._output.trials)
-        ranked = closing.with_ensemble(ranked)
+    def _final(self, interrupted: bool) -> FinalBoard:
+        """Choose the best, judge it once more and train it on all rows, while there is time and money."""
+        request, study = self._request, self._study
+        scorer = Scorer.of(request.domain, self._metric, self._session.shape.classes)
+        final = judge(self._board.entries, self._session, scorer, request.seed)
+        gone = self._machines is not None and self._machines.is_gone()
+        if interrupted or gone or not final.entries:
+            return final
+        closing = SearchClosing(request, self._session, self._work)
+        entries = closing.with_ensemble(final.entries)
         took_s = time.monotonic() - self._began_s
-        return ranked, closing.examine(ranked[0], took_s, self._left_s(took_s))
+        warnings = closing.examine(entries[0], took_s, self._left_s(took_s))
+        if request.refit and self._machines is None and isinstance(self._session, RefittingSession):
+            refit = Refit(self._session, self._work, request.seed, self._times.limits.price)
+            try:
+                anew = refit.entries(closing.to_refit(entries), self._times.whole_s(), study.ledger.left_usd)
+            finally:
+                study.charge("models on all rows", refit.spent_usd, self._times.limits.price)
+            entries = closing.refitted(entries, anew)
+        return replace(final, entries=tuple(entries), warnings=warnings)
 
     def _left_s(self, took_s: float) -> float:
         """Time to train the leader once more on parts of the rows; none where every second is paid for."""
@@ -149,8 +170,13 @@ class TrainingSearch:
         return min(2.0 * limits.price.cost_usd(likely_s), left_usd / (2.0 * limits.parallelism))
 
 
-def run_study(job: TrialJob, study: Study, board: TrialBoard) -> bool:
-    """Take in the trials of earlier sessions, and make more; True if it was interrupted. Closes the study."""
+def run_study(
+    job: TrialJob, study: Study, board: TrialBoard, finish: Callable[[bool], None] | None = None
+) -> bool:
+    """Take in the trials of earlier sessions, and make more; True if it was interrupted. Closes the study.
+
+    `finish` is called at the end of the trials; what it costs belongs to the study.
+    """
     assert isinstance(job, Job)
     parallelism = job.times.limits.parallelism
     job.times.add_earlier(sum(entry.seconds for entry in study.ledger.entries) / parallelism)
@@ -166,7 +192,10 @@ def run_study(job: TrialJob, study: Study, board: TrialBoard) -> bool:
         board.watch(event, study)
 
     try:
-        return run_trials(job, study, parallelism, watch)
+        interrupted = run_trials(job, study, parallelism, watch)
+        if finish is not None:
+            finish(interrupted)
+        return interrupted
     finally:
         study.close()
         board.report_spending(study)

@@ -117,7 +117,7 @@ class LocalSession:
             pmml=pmml,
         )
 
-    refits = True
+    # What a search asks for at its end
 
     def test_rows(self) -> UnseenRows | None:
         rows = self._partition.test

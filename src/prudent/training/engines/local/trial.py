@@ -207,13 +207,14 @@ def _fit(
     fit_task = FitTask(
         prepared.rows,
         prepared.watched,
-        context.scorer,
+        context.scorer.of_classes,
         spec.fit_seed,
         context.threads,
         report,
         iterations,
         until_s,
         prepared.categories,
+        by_loss=context.scorer.needs_probabilities,
     )
     return fit_function(spec.algorithm)(fit_task, params), prepared
 
@@ -222,8 +223,9 @@ def _judged(context: TrialContext, model: FittedModel, prepared: PreparedFeature
     assert prepared.held_out is not None
     X = prepared.held_out.X
     predicted = model.predict(X)
-    value = context.scorer.value(prepared.held_out.y, predicted, X)
-    return FitResult(model, prepared, predicted, value, None, model.probabilities(X))
+    probabilities = model.probabilities(X)
+    value = context.scorer.value(prepared.held_out.y, predicted, X, probabilities)
+    return FitResult(model, prepared, predicted, value, None, probabilities)
 
 
 def _predictions(context: TrialContext, judged: Sequence[FitResult]) -> Predictions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -48,9 +49,11 @@ class SparkTrainingSession:
         dataset = self._context.dataset
         return data_description(dataset.columns, dataset.classes, dataset.target)
 
-    refits = True
-
     def test_rows(self) -> UnseenRows | None:
+        return self._test_rows
+
+    @cached_property
+    def _test_rows(self) -> UnseenRows | None:
         if self._context.dataset.target is None or (frame := self._context.split.test()) is None:
             return None
         return self._collected(frame)
