@@ -236,12 +236,14 @@ def _more_rows(found: RowsCurve, metric: str) -> Figure:
     ahead = sign * (found.points[-1].score + (found.next_gain if found.helps else 0.0))
     text = lines(f"{2 * x[-1]:,.0f} rows", f"{metric_name(metric)} {ahead:.4g} expected")
     expected = line([x[-1], 2 * x[-1]], [y[-1], ahead], "--muted", "expected", dash="dot", hover=["", text])
+    room = found.high - found.low
     counts = [*(int(each) for each in x), int(2 * x[-1])]
     scale = axis("", [float(count) for count in counts], log=True, title="rows that it learned from")
     layout = {
         "showlegend": True,
         "xaxis": {**scale, "tickvals": counts, "ticktext": [f"{count:,}" for count in counts]},
-        "yaxis": axis("", [*y, ahead], log=False, title=metric_name(metric)),
+        # As high as what chance makes, lest a flat curve look steep.
+        "yaxis": axis("", [*y, ahead, y[-1] - room, y[-1] + room], log=False, title=metric_name(metric)),
     }
     traces = [measured, expected] if found.helps else [measured]
     return Figure("more-rows", f"{metric_name(metric)} by rows", traces, layout, height_px=300)
