@@ -29,13 +29,13 @@ class Algorithm:
     classes: int = 0
     sensible: bool = True
     needs_data: bool = True
-    native: bool = False
-    engines: tuple[str, ...] = ("local", "spark")
     probabilities: bool = True
     """Whether a classifier gives probabilities of the classes."""
     simplicity: int = 5
     """Of models that cannot be told apart the one with the least number stands first: 1 is a line that a
     person can read, 9 what nobody can."""
+    native: bool = False
+    engines: tuple[str, ...] = ("local", "spark")
 
     @cached_property
     def _by_name(self) -> dict[str, Hyperparameter]:

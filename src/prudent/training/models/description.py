@@ -7,7 +7,7 @@ It lies beside `model.onnx` and is plain JSON, one object:
     hyperparameters   name -> value
     transforms        name -> settings, in order
     domain            as in the request
-    columns           [{"name", "kind": "numeric" | "categorical", "categories": [text, …]}, …],
+    columns           [{"name", "kind": "numeric" | "categorical" | "date", "categories": [text, …]}, …],
                       in the order in which model.onnx takes them
     classes           the labels in the order of their numbers; [] where there are none
     target            the name of the predicted column, or null
@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput
-from prudent.training.data.dataset import CATEGORICAL, NUMERIC, Column
+from prudent.training.data.dataset import CATEGORICAL, DATE, NUMERIC, Column
 from prudent.training.engines.engine import ModelFacts, TrialSpec
 
 MODEL_FILE, DESCRIPTION_FILE, FACTS_FILE = "model.onnx", "model.json", "facts.json"
@@ -182,7 +182,7 @@ def _columns(said: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
         Column(str(each["name"]), str(each["kind"]), tuple(str(word) for word in each.get("categories", ())))
         for each in said
     )
-    if any(column.kind not in (NUMERIC, CATEGORICAL) for column in columns):
+    if any(column.kind not in (NUMERIC, CATEGORICAL, DATE) for column in columns):
         raise ValueError("a column of an unknown kind")
     return columns
 

@@ -80,11 +80,12 @@ class Model:
         return self._run(PROBABILITIES, matrix)
 
     def _run(self, output: str, matrix: Matrix) -> NDArray[Any]:
+        kind = np.float64 if self.session.get_inputs()[0].type == "tensor(double)" else np.float32
         try:
-            parts = [
-                self.session.run([output], {INPUT: np.ascontiguousarray(matrix[start : start + _ROWS])})[0]
-                for start in range(0, max(len(matrix), 1), _ROWS)
-            ]
+            parts = []
+            for start in range(0, max(len(matrix), 1), _ROWS):
+                rows = np.ascontiguousarray(matrix[start : start + _ROWS], kind)
+                parts.append(self.session.run([output], {INPUT: rows})[0])
         except Exception as error:
             said = " ".join(str(error).split())[:200]
             raise RunFailed(f"The model cannot be computed ({said}); train it again.") from error

@@ -213,8 +213,8 @@ def _fit(
         report,
         iterations,
         until_s,
-        prepared.categories,
         by_loss=context.scorer.needs_probabilities,
+        categories=prepared.categories,
     )
     return fit_function(spec.algorithm)(fit_task, params), prepared
 

@@ -49,6 +49,8 @@ class SparkTrainingSession:
         dataset = self._context.dataset
         return data_description(dataset.columns, dataset.classes, dataset.target)
 
+    # What a search asks for at its end
+
     def test_rows(self) -> UnseenRows | None:
         return self._test_rows
 
