@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from prudent.training.data.dataset import CATEGORICAL, Column
+from prudent.training.data.dataset import CATEGORICAL, DATE, Column
 from prudent.training.ensembles.selection import Outputs
 from prudent.training.insight.dependence import partial_dependence
 from prudent.training.insight.importance import REPEATS, permutation_importance
@@ -100,3 +100,12 @@ def test_a_class_is_told_by_its_probability_and_a_category_by_its_name() -> None
 def test_a_column_of_one_value_has_no_dependence() -> None:
     X = np.ones((50, 1), np.float32)
     assert partial_dependence(_model, X, 0, Column("same"), (), np.random.default_rng(0)) is None
+
+
+def test_dates_are_told_as_dates() -> None:
+    X = np.array([[0.0], [365.0]])
+    told = partial_dependence(
+        lambda rows: rows[:, 0], X, 0, Column("day", DATE), (), np.random.default_rng(0)
+    )
+    assert told is not None
+    assert told.values == ("1970-01-01", "1971-01-01")

@@ -122,3 +122,12 @@ def test_names_of_rows_and_honest_whole_numbers() -> None:
     assert said.startswith('"name" numbers or names')
     X[:, 2] = np.random.default_rng(0).permutation(10**6)[:400]
     assert leakage_warnings(*_halves(X, y), (Column("a"), Column("b"), Column("income"))) == ()
+
+
+def test_copies_do_not_hide_a_column_that_numbers_rows() -> None:
+    X, y = _data()
+    X[:, 1] = np.arange(400)
+    X[300:320], y[300:320] = X[:20], y[:20]
+    twins, numbers = leakage_warnings(*_halves(X, y), (Column("a"), Column("at"), COLUMNS[2]))
+    assert "20 of 100 rows that judge models (20 %) are copies" in twins
+    assert numbers.startswith('"at" numbers or names the rows')

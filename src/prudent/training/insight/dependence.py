@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.training.data.dataset import CATEGORICAL, Column, Matrix
+from prudent.training.data.dataset import CATEGORICAL, DATE, Column, Matrix
 from prudent.training.ensembles.selection import Outputs
 from prudent.training.insight.importance import Predict
 
 _STEPS, _ROWS, _CATEGORIES = 16, 250, 12
 _CLASSES = 4
+_EPOCH = np.datetime64("1970-01-01")
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ def _grid(values: Matrix, column: Column) -> tuple[NDArray[Any], tuple[float | s
     if len(different) > _STEPS:
         # Between the ends lie 98 % of the rows: beyond them few rows say anything.
         different = np.unique(np.quantile(known, np.linspace(0.01, 0.99, _STEPS)))
+    if column.kind == DATE:
+        return different, tuple(str(_EPOCH + np.timedelta64(int(day), "D")) for day in different)
     return different, tuple(float(f"{value:.6g}") for value in different)
 
 

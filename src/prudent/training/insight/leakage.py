@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.training.data.dataset import CATEGORICAL, Column, Matrix
+from prudent.training.data.dataset import CATEGORICAL, DATE, Column, Matrix
 from prudent.training.data.encoding import MOST_CATEGORIES
 from prudent.training.engines.engine import UnseenRows
 from prudent.training.models.metrics import confusion, mcc, r2
@@ -22,6 +22,7 @@ _NEIGHBOURS = 5
 _FEWEST_ROWS, _MOST_ROWS = 40, 4000
 _TWINS, _BEYOND_CHANCE = 0.01, 3.0
 _ID_NAME = re.compile(r"(^|[\W_])(id|uuid|guid|key|index|idx|row|rownum|nr|no)$|[a-z0-9]I[dD]$", re.I)
+_DIFFERENT = 0.9  # copies of rows have the same number
 _NAMED = 3  # columns that a sentence names
 
 
@@ -196,7 +197,7 @@ def _is_id(rows: UnseenRows, column: Column, values: Matrix) -> bool:
     known = values[~np.isnan(values)]
     # Of words the most frequent are kept as categories, and the others are missing.
     enough = _FEWEST_ROWS if len(column.categories) >= MOST_CATEGORIES else 0.9 * len(rows)
-    if len(known) < enough or len(np.unique(known)) < len(known):
+    if column.kind == DATE or len(known) < enough or len(np.unique(known)) < _DIFFERENT * len(known):
         return False
     if column.kind == CATEGORICAL:
         return True
@@ -205,7 +206,8 @@ def _is_id(rows: UnseenRows, column: Column, values: Matrix) -> bool:
     spread = float(known.max() - known.min())
     numbers = rows.rows[~np.isnan(values)]
     in_order = known[np.argsort(numbers, kind="stable")]
-    counts = bool((np.diff(in_order) > 0).all() or (np.diff(in_order) < 0).all())
+    rising = float((np.diff(in_order) > 0).mean())
+    counts = max(rising, 1 - rising) >= _DIFFERENT
     dense = spread <= 3 * float(numbers.max() - numbers.min() + 1)
     return bool(_ID_NAME.search(column.name)) or (dense and counts)
 
