@@ -200,6 +200,7 @@ def retraining_request(model: str | Path, data: str) -> dict[str, Any]:
         "parameterSearch": "grid",
         "transforms": _all_transforms([member["transforms"] for member in members]),
         "validation": asked.get("validation") or {},
+        **{name: asked[name] for name in ("test", "classWeights") if name in asked},
         "metric": known.metric,
         "seed": known.seed,
     }

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from prudent.core.errors import BadInput
 from prudent.core.seeds import rng_for
 from prudent.training.data.dataset import CATEGORICAL, DATE, Column, Matrix
-from prudent.training.data.splitting import RowNumbers, subsample
+from prudent.training.data.splitting import RowNumbers, repeated, subsample
 from prudent.training.engines.date_parts import PARTS, SplitDates
 from prudent.training.engines.fit_task import PreparedRows
 from prudent.training.engines.fitted_transforms import (
@@ -252,6 +252,8 @@ class PreparedFeatures:
     watched: PreparedRows | None = None
     categories: tuple[int, ...] = ()
     """For each feature how many categories it has, 0 for a number; empty where all are numbers."""
+    trained: int = 0
+    """How many different rows it is trained on."""
 
     @property
     def size(self) -> int:
@@ -305,6 +307,9 @@ class FeatureCache:
         apart = inner_split(chosen, data.y, self._seed, data.links) if inner else None
         judges = split != ALL_ROWS and (apart is None or len(chosen) > INNER_FIT_ROWS)
         chosen = chosen if apart is None else apart.train
+        trained = len(chosen)
+        if data.class_weights and data.y is not None:
+            chosen = repeated(chosen, data.y, data.class_weights, self._seed)
         y = self._target(chosen)
         classes = len(data.classes)
         fitter = LocalTransformFitter(
@@ -325,6 +330,7 @@ class FeatureCache:
             fitted,
             None if apart is None else prepared(apart.validation),
             categories,
+            trained,
         )
 
     @property
