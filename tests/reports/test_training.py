@@ -237,3 +237,12 @@ def test_a_damaged_insight_is_left_out(make_model: Make, kit: SimpleNamespace) -
     (folder / "insight.json").write_text('{"importance": 3}')
     page = kit.read(training_report(board_of(folder)))
     assert "insight" not in {element.attributes.get("id") for element in page.everything()}
+
+
+def test_what_is_suspicious_about_the_data_stands_at_the_top(make_model: Make, kit: SimpleNamespace) -> None:
+    from prudent.cli.display.training import answer_lines
+
+    board = board_of(make_model(picture=CONFUSION), warnings=('"<b>paid" alone predicts the target.',))
+    assert '"<b>paid" alone predicts the target.' in kit.read(training_report(board)).all("header")[0].text
+    assert any('"<b>paid" alone' in str(line) for line in answer_lines(board, None))
+    assert board.to_dict()["warnings"] == list(board.warnings)
