@@ -67,10 +67,6 @@ def split(
     spark: Any, dataset: SparkDataset, validation: ValidationMethod, seed: int, test_share: float = 0.0
 ) -> SparkSplit:
     """Split a table; `validation` says how, and `test_share` how much of it is the test part."""
-    if not validation.plain:
-        raise BadInput(
-            'Groups, times and files for validation are for the local engine; give "holdout" or "folds".'
-        )
     if dataset.rows <= MOST_ON_DRIVER:
         return _DriverSplit(spark, dataset, validation, seed, test_share)
     return _HashSplit(dataset, validation, seed, test_share)
