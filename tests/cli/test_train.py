@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from prudent.training.models.model import load, retraining_request
+from prudent.training.request.request import TrainingRequest
+
 Prudent = Callable[..., Any]
 PROGRAM = [sys.executable, "-m", "prudent.cli.main"]
 
@@ -286,3 +289,53 @@ def test_real_data_are_trained_predicted_and_trained_again(
     assert entry["score"] == pytest.approx(board["entries"][0]["score"])
     for name, value in board["entries"][0]["hyperparameters"].items():
         assert entry["hyperparameters"][name] == value
+
+
+@pytest.fixture
+def mixed_rows(tmp_path: Path) -> Path:
+    """A slope that a line sees, and a box that a tree sees."""
+    rng = np.random.default_rng(4)
+    values = rng.normal(size=(600, 4)).round(4)
+    odds = values[:, 0] + values[:, 1] + 3.0 * ((np.abs(values[:, 2]) < 0.7) - 0.5) + 0.3 * values[:, 3]
+    kinds = np.where(rng.random(600) < 1 / (1 + np.exp(-2 * odds)), "in", "out")
+    path = tmp_path / "mixed.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["slope", "other", "box", "little", "kind"])
+        writer.writerows([*row, kind] for row, kind in zip(values, kinds, strict=True))
+    return path
+
+
+def test_an_ensemble_is_a_model_like_any_other(prudent: Prudent, mixed_rows: Path, tmp_path: Path) -> None:
+    request, out = tmp_path / "request.json", tmp_path / "out"
+    methods = [
+        {"algorithm": "binomial-logistic-regression", "hyperparameters": []},
+        {
+            "algorithm": "decision-tree-classification",
+            "hyperparameters": [{"param": "maxDepth", "values": [4]}],
+        },
+    ]
+    dataset = {"path": str(mixed_rows), "target": "kind"}
+    asked = {"domain": "classification", "dataset": dataset, "methods": methods, "parameterSearch": "grid"}
+    request.write_text(json.dumps(asked))
+    done = prudent("train", request, "--out", out, "--json")
+    assert done.code == 0, done.err
+    entries = done.json["entries"]
+    (ensemble,) = [entry for entry in entries if entry["algorithm"] == "ensemble"]
+    members = {entry["trial"]: load(entry["model_path"]) for entry in entries if entry is not ensemble}
+    assert {member["trial"] for member in ensemble["members"]} == set(members)
+    # It says what its members say, asked one by one.
+    rows = list(csv.DictReader(mixed_rows.read_text().splitlines()))
+    expected = sum(
+        member["weight"] * members[member["trial"]].predict_proba(rows) for member in ensemble["members"]
+    )
+    own = load(ensemble["model_path"])
+    np.testing.assert_allclose(own.predict_proba(rows), expected, atol=1e-5)
+    assert own.predict(rows).tolist() == [("in", "out")[place] for place in expected.argmax(axis=1)]
+    insight = json.loads((Path(entries[0]["model_path"]) / "insight.json").read_text())
+    assert {each["column"] for each in insight["importance"]["columns"][:3]} == {"slope", "other", "box"}
+    again = TrainingRequest.parse(retraining_request(ensemble["model_path"], "more.csv"))
+    assert [method.algorithm for method in again.methods] == [
+        member["algorithm"] for member in ensemble["members"]
+    ]
+    assert again.methods[-1].hyperparameters

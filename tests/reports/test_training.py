@@ -14,6 +14,12 @@ import pytest
 
 from prudent.reports import evaluation
 from prudent.reports.training import FIRST_ROWS, MOST_ROWS, training_report, write_training_report
+from prudent.training.insight.calibration import Reliability, ReliabilityBin
+from prudent.training.insight.dependence import PartialDependence
+from prudent.training.insight.importance import ColumnImportance, PermutationImportance
+from prudent.training.insight.insight import ModelInsight
+from prudent.training.insight.more_rows import RowsCurve, RowsPoint
+from prudent.training.insight.segments import Segment
 from prudent.training.leaderboard import Leaderboard, LeaderboardEntry, TrialFailure
 
 Make = Callable[..., Path]
@@ -189,3 +195,54 @@ def test_a_very_long_ranking_stays_a_readable_page(make_model: Make, kit: Simple
     assert len(rest.all("tr")) - 1 == MOST_ROWS - FIRST_ROWS
     assert "9,700 more; leaderboard.csv has them all" in document.named("ranking").text
     assert len(html) < 9_000_000
+
+
+INSIGHT = ModelInsight(
+    PermutationImportance(
+        (ColumnImportance("<i>age</i>", 0.3, 0.2, 0.4), ColumnImportance("noise", 0.0, -0.1, 0.1)), 900, 8, 2
+    ),
+    (PartialDependence("<i>age</i>", (20.0, 40.0, 60.0), ((0.1, 0.4, 0.8),), ("yes",)),),
+    Reliability(
+        (ReliabilityBin(0.2, 0.4, 0.3, 0.5, 90), ReliabilityBin(0.9, 0.7, 0.6, 0.8, 90)),
+        0.2,
+        "yes",
+        "too sure",
+    ),
+    (Segment("town", "Graz", 120, 0.4, 0.1),),
+    RowsCurve((RowsPoint(100, 0.5), RowsPoint(200, 0.6)), 0.1, 0.05, 0.15, 0.05),
+)  # fmt: skip
+
+
+def test_insight_is_told_and_drawn(make_model: Make, kit: SimpleNamespace) -> None:
+    folder = make_model(picture={**CONFUSION, **LEARNED})
+    INSIGHT.write(folder)
+    assert ModelInsight.read(folder) == INSIGHT
+    page = kit.read(training_report(board_of(folder)))
+    section, figures = page.named("insight").text, kit.figures(page)
+    assert "On 900 rows it had not seen it depends most on “<i>age</i>”." in section
+    assert "1 of 2 make no difference beyond chance. There was no time for 2 more." in section
+    assert "It is too sure of itself" in section
+    assert "town: Graz 120 40 % 10 %" in section
+    assert "from 100 to 200 rows the MCC got better by 0.1 (95 % between +0.05 and +0.15)" in section
+    assert figures["permutation"]["data"][0]["x"] == [0.3, 0.0]
+    assert figures["permutation"]["layout"]["yaxis"]["ticktext"][0] == "&lt;i&gt;age&lt;/i&gt;"
+    assert figures["dependence-0"]["data"][0]["y"] == [0.1, 0.4, 0.8]
+    assert figures["reliability"]["data"][1]["y"] == [0.4, 0.7]
+    assert figures["more-rows"]["data"][1]["y"] == pytest.approx([0.6, 0.65])
+    assert "importance" not in figures  # that of the learner would say the same of encoded columns
+
+
+def test_a_damaged_insight_is_left_out(make_model: Make, kit: SimpleNamespace) -> None:
+    folder = make_model(picture=CONFUSION)
+    (folder / "insight.json").write_text('{"importance": 3}')
+    page = kit.read(training_report(board_of(folder)))
+    assert "insight" not in {element.attributes.get("id") for element in page.everything()}
+
+
+def test_what_is_suspicious_about_the_data_stands_at_the_top(make_model: Make, kit: SimpleNamespace) -> None:
+    from prudent.cli.display.training import answer_lines
+
+    board = board_of(make_model(picture=CONFUSION), warnings=('"<b>paid" alone predicts the target.',))
+    assert '"<b>paid" alone predicts the target.' in kit.read(training_report(board)).all("header")[0].text
+    assert any('"<b>paid" alone' in str(line) for line in answer_lines(board, None))
+    assert board.to_dict()["warnings"] == list(board.warnings)

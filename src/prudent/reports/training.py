@@ -14,8 +14,10 @@ from prudent.core.parameters import is_number
 from prudent.reports import evaluation, formatting, page
 from prudent.reports import training_charts as charts
 from prudent.reports.figure import Figure
+from prudent.reports.insight import InsightSection, insight_section
 from prudent.training.algorithms.algorithm import LESS_IS_BETTER, score_of
 from prudent.training.engines.engine import ModelFacts
+from prudent.training.insight.insight import ModelInsight
 from prudent.training.leaderboard import Leaderboard, LeaderboardEntry, TrialFailure
 from prudent.training.models.description import ModelDescription, read_description, read_facts
 
@@ -41,10 +43,15 @@ def training_report(board: Leaderboard) -> str:
     facts, description = _best_model(board)
     shown = _practice(facts, description)
     metric = board.entries[0].metric if board.entries else board.metric
+    insight = _insight(board, metric, description)
     effects = tuple(_effects(board, metric))
     quality, progress = charts.quality(board.entries, metric), charts.progress(board.entries, metric)
     small = [figure for effect in effects for parameter in effect.parameters for figure in [parameter.figure]]
-    figures = [figure for figure in (*shown.figures, quality, progress, *small) if figure is not None]
+    figures = [
+        figure
+        for figure in (*shown.figures, *insight.figures, quality, progress, *small)
+        if figure is not None
+    ]
     return page.render(
         "training.html.j2",
         figures,
@@ -57,6 +64,7 @@ def training_report(board: Leaderboard) -> str:
         facts=facts,
         description=description,
         practice=shown,
+        insight=insight,
         comparison=_comparison(board),
         quality=quality,
         progress=progress,
@@ -169,6 +177,11 @@ def _practice(facts: ModelFacts | None, description: ModelDescription | None) ->
         charts.curve(picture["curve"], facts.metric, stopped) if "curve" in picture else None,
         str((stopped or {}).get("why") or ""),
     )
+
+
+def _insight(board: Leaderboard, metric: str, description: ModelDescription | None) -> InsightSection:
+    found = None if board.best is None else ModelInsight.read(Path(board.best.model_path))
+    return insight_section(found, metric, description.target if description else None)
 
 
 def _title(board: Leaderboard, description: ModelDescription | None) -> str:

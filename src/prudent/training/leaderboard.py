@@ -10,6 +10,8 @@ from typing import Any
 from prudent.core.money import ROUNDING_USD
 from prudent.tuning.trial import Progress
 
+ENSEMBLE = "ensemble"
+"""The algorithm of an entry that averages others."""
 SAMPLE = "sample"
 """The transform under which an entry tells that its model saw a share of the rows."""
 
@@ -40,6 +42,8 @@ class LeaderboardEntry:
     transforms: Mapping[str, Any] = field(default_factory=dict)
     machines: str = ""
     """On which machines it was trained, such as 2*m5.large, where the request left that open."""
+    members: tuple[Mapping[str, Any], ...] = ()
+    """Of an ensemble: algorithm, weight, trial, hyper-parameters and transforms of each."""
     validation_score: float | None = None
     test_score: float | None = None
     interval: tuple[float, float] | None = None
@@ -54,7 +58,8 @@ class LeaderboardEntry:
         return float(self.transforms.get(SAMPLE, {}).get("fraction", 1.0))
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "fraction": self.fraction}
+        said = {**asdict(self), "fraction": self.fraction}
+        return said if self.members else {name: each for name, each in said.items() if name != "members"}
 
 
 def rank_key(entry: LeaderboardEntry) -> tuple[float, int]:
@@ -97,6 +102,8 @@ class Leaderboard:
     budget_usd: float | None = None
     interrupted_usd: float = 0.0
     """What of it was paid for trials that Ctrl-C, a kill or a crash ended before their time."""
+    warnings: tuple[str, ...] = ()
+    """Signs that scores are too good, such as a column that knows the answer; each names its remedy."""
     guess: float | None = None
     """The score that guessing reaches, where that is known."""
     tied: tuple[str, ...] = ()
@@ -152,6 +159,7 @@ class Leaderboard:
             "over_usd": self.over_usd,
             "interrupted_usd": self.interrupted_usd,
             "ended": self.ended,
+            "warnings": list(self.warnings),
             "entries": [entry.to_dict() for entry in self.entries],
             "guess": self.guess,
             "tied": list(self.tied),

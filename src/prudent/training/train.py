@@ -160,6 +160,7 @@ def run_training(
             outcome.ended,
             budget_usd=request.budget.usd,
             interrupted_usd=outcome.interrupted_usd,
+            warnings=outcome.warnings,
             guess=outcome.guess,
             tied=outcome.tied,
         ),

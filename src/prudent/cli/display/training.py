@@ -96,6 +96,8 @@ def answer_lines(board: Leaderboard, report: Path | None) -> list[RenderableType
             lines += [Text(f"{guessing} Give data with other features, or more rows.", style="yellow"), ""]
         if len(board.entries) > 1:
             lines += [ranking(board.entries[:TOP]), ""]
+    for warning in board.warnings:
+        lines += [Text(warning, style="yellow"), ""]
     lines += _failed(board.failures)
     models = len(board.entries)
     said = f"{models} model{'s' if models != 1 else ''} in {format_duration(board.time_s)} for "

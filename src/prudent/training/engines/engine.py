@@ -96,6 +96,13 @@ class UnseenRows:
     y: NDArray[Any]
     rows: NDArray[np.int64]
 
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def at(self, places: NDArray[Any]) -> UnseenRows:
+        """Those at some places."""
+        return UnseenRows(self.X[places], self.y[places], self.rows[places])
+
 
 @dataclass(frozen=True)
 class DataShape:
@@ -137,6 +144,14 @@ class RefittingSession(TrainingSession, Protocol):
 
     def test_rows(self) -> UnseenRows | None:
         """The rows that no trial has seen, for judging the few best; None where no such part was taken."""
+
+
+@runtime_checkable
+class ReadableSession(RefittingSession, Protocol):
+    """A session whose rows can be looked at."""
+
+    def rows_of(self, rows: NDArray[np.int64]) -> UnseenRows | None:
+        """Rows by their numbers, in that order, as far as there are such; None of clusters."""
 
 
 class Engine(Protocol):

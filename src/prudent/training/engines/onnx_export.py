@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prudent.core.errors import RunFailed
 from prudent.training.data.dataset import Matrix
 from prudent.training.models.description import INPUT, PREDICTION, PROBABILITIES
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _OPSET, _ML_OPSET, _IR = 17, 3, 8  # what ONNX Runtime reads since 2022
 _ML = "ai.onnx.ml"
+_OPSETS = {"": _OPSET, _ML: _ML_OPSET}
 _ML_NODES = frozenset({"TreeEnsembleRegressor"})
 FLOAT, INT64, DOUBLE = 1, 7, 11
 
@@ -49,6 +51,7 @@ class OnnxGraph:
         self.kind = kind
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
+        self._embedded = 0
 
     def constant(self, value: Any, kind: type[np.generic] = np.float64) -> str:
         from onnx import numpy_helper
@@ -112,6 +115,23 @@ class OnnxGraph:
         first = self.add("Sub", self.constant(1.0), second)
         return GraphOutputs(side, self.add("Concat", first, second, axis=1))
 
+    def embed(self, onnx: bytes) -> GraphOutputs:
+        """Add another finished model, which sees the same raw rows; answers its outputs' names here."""
+        from onnx import ModelProto, compose, helper
+
+        model = ModelProto.FromString(onnx)
+        if {one.domain: one.version for one in model.opset_import} != _OPSETS:
+            raise RunFailed("A model of another ONNX version cannot be part of a graph; train it again.")
+        self._embedded += 1
+        prefix = f"m{self._embedded}."
+        part = compose.add_prefix_graph(model.graph, prefix)
+        taken = model.graph.input[0].type.tensor_type.elem_type
+        self._nodes += [helper.make_node("Cast", [INPUT], [prefix + INPUT], to=taken), *part.node]
+        self._constants += part.initializer
+        kinds = {output.name: output.type.tensor_type.elem_type for output in model.graph.output}
+        probabilities = prefix + PROBABILITIES if PROBABILITIES in kinds else None
+        return GraphOutputs(prefix + PREDICTION, probabilities, kinds[PREDICTION] == INT64)
+
     def finish(self, outputs: GraphOutputs) -> bytes:
         """The whole model as it goes to a file."""
         from onnx import checker, helper
@@ -124,7 +144,7 @@ class OnnxGraph:
             infos.append(helper.make_tensor_value_info(PROBABILITIES, FLOAT, ["rows", "classes"]))
         features = helper.make_tensor_value_info(INPUT, self.kind, ["rows", self._columns])
         graph = helper.make_graph(self._nodes, "prudent", [features], infos, self._constants)
-        opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_ML, _ML_OPSET)]
+        opsets = [helper.make_opsetid(domain, version) for domain, version in _OPSETS.items()]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR, producer_name="prudent")
         checker.check_model(model)
         return bytes(model.SerializeToString())

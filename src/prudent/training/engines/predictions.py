@@ -37,6 +37,11 @@ class Predictions:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def at(self, places: NDArray[Any]) -> Predictions:
+        """Those at some places."""
+        arrays = {field: getattr(self, field) for field in self.__dataclass_fields__}
+        return Predictions(**{name: each[places] for name, each in arrays.items() if each is not None})
+
     def write(self, folder: Path, name: str = PREDICTIONS_FILE) -> None:
         """Write the file, whole or not at all."""
         arrays = {field: getattr(self, field) for field in self.__dataclass_fields__}

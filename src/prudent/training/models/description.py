@@ -22,6 +22,8 @@ It lies beside `model.onnx` and is plain JSON, one object:
     engine            "local" or "spark"
     versions          package -> version
     machines          such as "2*m5.large", where the request left open which; absent elsewhere
+    members           of an ensemble: algorithm, weight, trial, hyperparameters and transforms of each; absent
+                      elsewhere
     notes             what else should be known, such as why there is no PMML; absent where there is nothing
     request           what was asked about the data: path, format, target, features, validation; for --retrain
 """
@@ -75,6 +77,7 @@ class ModelDescription:
     request: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
     machines: str = ""
+    members: Sequence[Mapping[str, Any]] = ()
     validation_score: float | None = None
     test_score: float | None = None
     interval: Sequence[float] | None = None
@@ -104,6 +107,7 @@ def write_description(
     engine: str,
     request: Mapping[str, Any] | None = None,
     machines: str = "",
+    members: Sequence[Mapping[str, Any]] = (),
     validation_score: float | None = None,
     test_score: float | None = None,
     interval: tuple[float, float] | None = None,
@@ -131,6 +135,8 @@ def write_description(
     }
     if machines:
         said["machines"] = machines
+    if members:
+        said["members"] = [dict(member) for member in members]
     if facts.notes:
         said["notes"] = list(facts.notes)
     return _write(Path(folder) / DESCRIPTION_FILE, said)

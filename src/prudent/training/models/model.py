@@ -9,7 +9,8 @@ own: ONNX is a graph of known operations, the description is JSON.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from prudent.core.errors import BadInput, RunFailed
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.data.dataset import Matrix
 from prudent.training.data.features import encode_rows
+from prudent.training.leaderboard import SAMPLE
 from prudent.training.models.description import (
     DESCRIPTION_FILE,
     INPUT,
@@ -94,26 +96,33 @@ def load(path: str | Path) -> Model:
     """The model of a folder that `prudent train` wrote; of a whole request's folder, the best one."""
     folder = model_folder(Path(path))
     description = read_description(folder)
-    session = _session(_inside(folder, MODEL_FILE))
+    session = open_session(folder)
     _check(folder, description, session)
     return Model(description, session)
 
 
-def onnx_predictions(path: Path, matrix: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
-    """What a `model.onnx` says of rows: numbers of classes or values, and probabilities where it has them."""
-    session = _session(path)
+def open_session(folder: Path) -> Any:
+    """The model of a folder for ONNX Runtime, whether it is described yet or not."""
+    return _session(_inside(folder, MODEL_FILE))
+
+
+def session_predictions(
+    session: Any, matrix: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+    """What a model says of rows: numbers of classes or values, and probabilities where it has them."""
     names = [output.name for output in session.get_outputs()]
     wanted = [name for name in (PREDICTION, PROBABILITIES) if name in names]
+    kind = np.float64 if session.get_inputs()[0].type == "tensor(double)" else np.float32
     try:
         parts = [
-            session.run(wanted, {INPUT: np.ascontiguousarray(matrix[start : start + _ROWS])})
-            for start in range(0, len(matrix), _ROWS)
+            session.run(wanted, {INPUT: np.ascontiguousarray(matrix[start : start + _ROWS], kind)})
+            for start in range(0, max(len(matrix), 1), _ROWS)
         ]
     except Exception as error:
-        raise RunFailed(f'"{path}" cannot be computed ({" ".join(str(error).split())[:200]}).') from error
+        said = " ".join(str(error).split())[:200]
+        raise RunFailed(f"The model cannot be computed ({said}); train it again.") from error
     found = [np.concatenate([part[number] for part in parts]) for number in range(len(wanted))]
-    predicted = found[0].reshape(-1)
-    return predicted, found[1] if PROBABILITIES in wanted else None
+    return found[0].reshape(-1), found[1] if PROBABILITIES in wanted else None
 
 
 def model_folder(path: Path) -> Path:
@@ -175,29 +184,53 @@ def _check(folder: Path, description: ModelDescription, session: Any) -> None:
 def retraining_request(model: str | Path, data: str) -> dict[str, Any]:
     """The request that trains exactly the configuration of a model, on all the rows of `data`.
 
-    Target, features, validation, metric and seed are those of the model, so that scores can be compared.
+    Target, features, validation, metric and seed are those of the model, so that scores can be compared. Of
+    an ensemble all members are trained, and their weights are chosen anew.
     """
     known = read_description(model_folder(Path(model)))
     asked = dict(known.request)
-    settings = {
-        name: value for name, value in known.hyperparameters.items() if name in algorithm(known.algorithm)
-    }
     dataset = {name: asked[name] for name in ("target", "features") if asked.get(name) is not None}
     if Path(data).suffix == "" and asked.get("format"):
         dataset["format"] = asked["format"]
+    members = known.members or [asdict(known)]
     return {
         "domain": known.domain,
         "dataset": {"path": data, **dataset},
-        "methods": [
-            {
-                "algorithm": known.algorithm,
-                "hyperparameters": [{"param": name, "values": [value]} for name, value in settings.items()],
-            }
-        ],
+        "methods": [_fixed_method(member["algorithm"], member["hyperparameters"]) for member in members],
         "parameterSearch": "grid",
-        "transforms": [{"name": name, **chosen} for name, chosen in known.transforms.items()],
+        "transforms": _all_transforms([member["transforms"] for member in members]),
         "validation": asked.get("validation") or {},
         **{name: asked[name] for name in ("test", "classWeights") if name in asked},
         "metric": known.metric,
         "seed": known.seed,
     }
+
+
+def _fixed_method(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A method that trains one configuration."""
+    found = algorithm(name)
+    return {
+        "algorithm": name,
+        "hyperparameters": [
+            {"param": param, "values": [value]} for param, value in settings.items() if param in found
+        ],
+    }
+
+
+def _all_transforms(members: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The transforms of all members, with every value that one of them has."""
+    found: dict[str, dict[str, list[Any]]] = {}
+    for transforms in members:
+        for name, settings in transforms.items():
+            own = found.setdefault(name, {})
+            for setting, value in settings.items() if name != SAMPLE else ():
+                if value not in own.setdefault(setting, []):
+                    own[setting].append(value)
+    return [
+        {
+            "name": name,
+            **{key: values[0] if len(values) == 1 else {"values": values} for key, values in own.items()},
+        }
+        for name, own in found.items()
+        if name != SAMPLE
+    ]

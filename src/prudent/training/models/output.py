@@ -15,7 +15,7 @@ from typing import Any
 from prudent.core.errors import BadInput
 from prudent.training.algorithms.registry import algorithm, algorithms
 from prudent.training.engines.engine import ModelFacts, TrialSpec
-from prudent.training.leaderboard import SAMPLE, Leaderboard, LeaderboardEntry
+from prudent.training.leaderboard import ENSEMBLE, SAMPLE, Leaderboard, LeaderboardEntry
 from prudent.training.models.description import read_description, read_facts, write_description
 from prudent.training.request.request import TrainingRequest
 
@@ -24,7 +24,7 @@ FORMAT = 2
 WORK = ".work"
 CLUSTER = "cluster"
 _OWN_FILES = {WORK, CLUSTER, "leaderboard.json", "leaderboard.csv", "report.html"}
-_MODEL_FOLDER = re.compile(rf"\d+-({'|'.join(algorithms())})-.+")
+_MODEL_FOLDER = re.compile(rf"\d+-({'|'.join([*algorithms(), ENSEMBLE])})-.+")
 _COLUMNS = (
     "rank",
     "algorithm",
@@ -112,8 +112,13 @@ class OutputFolder:
     def _unrank(self) -> None:
         """Move ranked models back under their trials' numbers, because a resumed request ranks anew."""
         for place in sorted(self.folder.iterdir()):
-            if _MODEL_FOLDER.fullmatch(place.name):
-                place.rename(self.trials / str(read_description(place).trial))
+            if not _MODEL_FOLDER.fullmatch(place.name):
+                continue
+            described = read_description(place)
+            if described.algorithm == ENSEMBLE:  # its members may be others then
+                shutil.rmtree(place)
+            else:
+                place.rename(self.trials / str(described.trial))
 
     def undo(self) -> None:
         """Remove what was written for a request that could not begin, so that it can be corrected."""
@@ -161,7 +166,9 @@ class OutputFolder:
         asked = {**(request.dataset.model_dump(mode="json", exclude_none=True) if request.dataset else {})}
         said = request.to_dict()
         asked |= {name: said[name] for name in ("validation", "test", "classWeights") if name in said}
-        given = algorithm(entry.algorithm).complete(entry.hyperparameters)
+        given = entry.hyperparameters
+        if entry.algorithm != ENSEMBLE:
+            given = algorithm(entry.algorithm).complete(given)
         spec = TrialSpec(
             entry.trial,
             entry.algorithm,
@@ -180,6 +187,7 @@ class OutputFolder:
             engine=self._engine,
             request=asked,
             machines=entry.machines,
+            members=entry.members,
             validation_score=entry.validation_score,
             test_score=entry.test_score,
             interval=entry.interval,

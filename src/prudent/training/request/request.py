@@ -183,6 +183,10 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
             "by default it is, except in a grid"
         ),
     ] = None
+    ensemble: Annotated[
+        bool,
+        Field(description="whether a weighted average of the models may stand among them, as one more"),
+    ] = True
     machine: str | None = None
     machines: Annotated[
         MachineOptions | None,
@@ -264,6 +268,7 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
                 "email_address",
                 "computational_resources",
                 "early_stopping",
+                "ensemble",
                 *(
                     name
                     for name in ("machines", "fractions", "goal", "test", "class_weights")

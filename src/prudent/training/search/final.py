@@ -28,7 +28,7 @@ from prudent.training.engines.predictions import TEST_FILE, Predictions
 from prudent.training.engines.scoring import Scorer
 from prudent.training.leaderboard import SAMPLE, LeaderboardEntry, rank_key
 from prudent.training.models.description import MODEL_FILE, read_facts, write_facts
-from prudent.training.models.model import onnx_predictions
+from prudent.training.models.model import open_session, session_predictions
 from prudent.training.search.selection import (
     CLEAR_ERRORS,
     MOST_MODELS,
@@ -56,6 +56,8 @@ class FinalBoard:
     entries: tuple[LeaderboardEntry, ...]
     guess: float | None = None
     tied: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What is suspicious about the data."""
 
 
 def judge(
@@ -84,7 +86,7 @@ def judge(
             entry, score, error = _with_test(entry, score, error, unseen, scorer, seed)
         if final:
             score = min(score, final[-1].score)  # who stands behind is not expected to be better
-        final.append(_with_score(entry, score, error, scorer))
+        final.append(with_score(entry, score, error, scorer))
     said = models[leader].predictions
     guess = None if said.actual is None else scorer.to_score(scorer.guess_value(said.actual))
     return FinalBoard(tuple(final), guess, tuple(sorted(chosen.tied)))
@@ -120,7 +122,7 @@ def _with_test(
     seed: int,
 ) -> tuple[LeaderboardEntry, float, float]:
     """An entry with its test score, and both scores as one, each weighted by how certain it is."""
-    said = _test_predictions(Path(entry.model_path), unseen)
+    said = test_predictions(Path(entry.model_path), unseen)
     if said is None or said.actual is None:
         return entry, score, error
     value = scorer.value(said.actual, said.predicted, None, said.probabilities)
@@ -132,7 +134,7 @@ def _with_test(
     return entry, (own * score + other * test_score) / (own + other), (own + other) ** -0.5
 
 
-def _test_predictions(folder: Path, unseen: UnseenRows | None) -> Predictions | None:
+def test_predictions(folder: Path, unseen: UnseenRows | None) -> Predictions | None:
     """What a model says of the test part; what it said before it was trained on all rows counts."""
     before = Predictions.read(folder, TEST_FILE)
     if before is not None or unseen is None:
@@ -140,7 +142,7 @@ def _test_predictions(folder: Path, unseen: UnseenRows | None) -> Predictions | 
     try:
         if read_facts(folder).refitted:
             return None
-        predicted, probabilities = onnx_predictions(folder / MODEL_FILE, unseen.X)
+        predicted, probabilities = session_predictions(open_session(folder), unseen.X)
     except PrudentError:
         return None
     said = Predictions(unseen.rows, np.zeros(len(unseen.rows), np.int64), predicted, unseen.y, probabilities)
@@ -148,7 +150,7 @@ def _test_predictions(folder: Path, unseen: UnseenRows | None) -> Predictions | 
     return said
 
 
-def _with_score(entry: LeaderboardEntry, score: float, error: float, scorer: Scorer) -> LeaderboardEntry:
+def with_score(entry: LeaderboardEntry, score: float, error: float, scorer: Scorer) -> LeaderboardEntry:
     interval = None
     if not math.isnan(error):
         least, most = _BOUNDS.get(scorer.metric, (-math.inf, 0.0))

@@ -33,8 +33,11 @@ from prudent.tuning.trial import CUT, FAILED, Configuration, Outcome, Progress, 
 
 MARGIN_S = 2 * FIRST_S
 """What noticing that money is over, and cutting a trial, are taken to need."""
-LAST_LOOK_S = 0.3
-"""How long it takes to choose among the models and to judge the few best once more."""
+LAST_LOOK_S, LAST_LOOK_SHARE = 0.3, 0.05
+"""How long it takes to choose among the models and to judge the few best once more; and the share of the time
+that an ensemble and a closer look at the leader may take besides."""
+MOST_CLOSING_S = 60.0
+"""Of a longer time than this no more is needed for them."""
 GRACE_S = 5.0
 """So long after a trial's limit an engine ends the trial itself, if the study has not cut it."""
 
@@ -198,7 +201,8 @@ class TrainingJob(TrialJob):
         self._bar = facts.split_scores
         if isinstance(self._session, RefittingSession):
             fraction = self._settings_space.settings_of(trial.configuration).fraction
-            self.times.keep(LAST_LOOK_S + refit_s(facts, fraction))
+            closing_s = LAST_LOOK_SHARE * min(self.times.limits.time_limit_s, MOST_CLOSING_S)
+            self.times.keep(LAST_LOOK_S + closing_s + refit_s(facts, fraction))
 
     def price(self, configuration: Configuration) -> Price:
         del configuration

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from prudent.training.models.output import OutputFolder
 from prudent.training.request.request import TrainingRequest
 from prudent.training.search.allocation import MethodAllocation
 from prudent.training.search.board import TrialBoard
+from prudent.training.search.closing import SearchClosing
 from prudent.training.search.final import FinalBoard, Refit, judge
 from prudent.training.search.job import MachinesInUse, RentedTrainingJob, TrainingJob, TrialJob
 from prudent.training.search.method_search import QUEUED, SCORE, search_for
@@ -28,6 +30,9 @@ from prudent.tuning.tune import Event, TrialEnded, run_trials
 
 LEFT_FOR_MORE_DATA = 0.2
 """The share of a budget that a search on parts of the data reserves for training the best on all of them."""
+
+MORE_ROWS_SHARE = 0.25
+"""Of the time that a search took, so much more may go into whether more rows would help."""
 
 INTERRUPTED = "it was interrupted"
 
@@ -45,6 +50,8 @@ class SearchOutcome:
     interrupted_usd: float = 0.0
     trouble: PrudentError | None = None
     """Machines that would not end."""
+    warnings: tuple[str, ...] = ()
+    """What is suspicious about the data."""
     guess: float | None = None
     tied: tuple[str, ...] = ()
 
@@ -66,7 +73,7 @@ class TrainingSearch:
         machines: MachinesInUse | None = None,
     ) -> None:
         self._session, self._machines, self._metric = session, machines, limits.metric
-        self._request, self._work = request, output.trials
+        self._request, self._work, self._began_s = request, output.trials, time.monotonic()
         plans = method_plans(request, session.shape)
         more_data = _on_more_data(plans)
         space = MethodSpace([*plans, *more_data])
@@ -113,6 +120,7 @@ class TrainingSearch:
             study.spent_usd,
             lost_usd,
             trouble,
+            final.warnings,
             final.guess,
             final.tied,
         )
@@ -122,15 +130,28 @@ class TrainingSearch:
         request, study = self._request, self._study
         scorer = Scorer.of(request.domain, self._metric, self._session.shape.classes)
         final = judge(self._board.entries, self._session, scorer, request.seed)
-        wanted = request.refit and self._machines is None and not interrupted
-        if not wanted or not isinstance(self._session, RefittingSession):
+        gone = self._machines is not None and self._machines.is_gone()
+        if interrupted or gone or not final.entries:
             return final
-        refit = Refit(self._session, self._work, request.seed, self._times.limits.price)
-        try:
-            entries = refit.entries(final.entries, self._times.whole_s(), study.ledger.left_usd)
-        finally:
-            study.charge("models on all rows", refit.spent_usd, self._times.limits.price)
-        return replace(final, entries=entries)
+        closing = SearchClosing(request, self._session, self._work)
+        entries = closing.with_ensemble(final.entries)
+        took_s = time.monotonic() - self._began_s
+        warnings = closing.examine(entries[0], took_s, self._left_s(took_s))
+        if request.refit and self._machines is None and isinstance(self._session, RefittingSession):
+            refit = Refit(self._session, self._work, request.seed, self._times.limits.price)
+            try:
+                anew = refit.entries(closing.to_refit(entries), self._times.whole_s(), study.ledger.left_usd)
+            finally:
+                study.charge("models on all rows", refit.spent_usd, self._times.limits.price)
+            entries = closing.refitted(entries, anew)
+        return replace(final, entries=tuple(entries), warnings=warnings)
+
+    def _left_s(self, took_s: float) -> float:
+        """Time to train the leader once more on parts of the rows; none where every second is paid for."""
+        limits = self._times.limits
+        if limits.budget_usd is not None or self._machines is not None:
+            return 0.0
+        return min(self._times.left_s(), MORE_ROWS_SHARE * took_s)
 
     def _allocate(self, request: TrainingRequest, space: MethodSpace, more_data: int) -> MethodAllocation:
         limits, machines = self._times.limits, self._machines

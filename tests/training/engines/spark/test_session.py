@@ -316,13 +316,19 @@ def test_a_test_part_is_in_no_trial_and_the_final_model_is_judged_by_it(
         spec = spec_for(tmp_path, "decision-tree-classification")
         assert finish(session.start(spec))[0].status == FINISHED
         facts, kept = facts_of(spec), Predictions.read(spec.folder)
-    assert kept is not None
+        assert kept is not None
+        looked_at = session.rows_of(kept.rows[::-3])
     assert len(unseen.rows) == 30
     assert facts["rows_trained"] + facts["rows_validated"] == 120
     assert not set(unseen.rows.tolist()) & set(kept.rows.tolist())
     model = onnxruntime.InferenceSession((spec.folder / "model.onnx").read_bytes())
     said = model.run(["prediction"], {model.get_inputs()[0].name: unseen.X})[0]
     assert (said == unseen.y).mean() > 0.8
+    assert looked_at is not None
+    np.testing.assert_array_equal(looked_at.rows, kept.rows[::-3])
+    np.testing.assert_array_equal(looked_at.y, kept.actual[::-3])
+    again = model.run(["prediction"], {model.get_inputs()[0].name: looked_at.X})[0]
+    np.testing.assert_array_equal(again, kept.predicted[::-3])
 
 
 def test_xgboost_takes_categories_and_gaps_as_they_are(people: SparkTrainingSession, tmp_path: Path) -> None:

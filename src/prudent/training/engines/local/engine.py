@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prudent.training.algorithms.registry import default_algorithms
 from prudent.training.data.dataset import Dataset
@@ -141,12 +142,12 @@ class LocalSession:
     # What a search asks for at its end
 
     def test_rows(self) -> UnseenRows | None:
-        rows, y = self._partition.test, self._dataset.y
-        return (
-            UnseenRows(np.asarray(self._dataset.X[rows]), y[rows], rows)
-            if y is not None and len(rows)
-            else None
-        )
+        rows = self._partition.test
+        return self.rows_of(rows) if len(rows) else None
+
+    def rows_of(self, rows: NDArray[np.int64]) -> UnseenRows | None:
+        y = self._dataset.y
+        return None if y is None else UnseenRows(np.asarray(self._dataset.X[rows]), y[rows], rows)
 
     @property
     def shape(self) -> DataShape:

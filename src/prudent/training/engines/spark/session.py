@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from prudent.cloud.clusters.autoscaling import Autoscaler
 from prudent.cloud.clusters.spark_cluster import SparkCluster
@@ -48,8 +52,23 @@ class SparkTrainingSession:
     # What a search asks for at its end
 
     def test_rows(self) -> UnseenRows | None:
+        return self._test_rows
+
+    @cached_property
+    def _test_rows(self) -> UnseenRows | None:
         if self._context.dataset.target is None or (frame := self._context.split.test()) is None:
             return None
+        return self._collected(frame)
+
+    def rows_of(self, rows: NDArray[np.int64]) -> UnseenRows | None:
+        if self._context.dataset.target is None:
+            return None
+        found = self._collected(self._context.split.at(rows))
+        order = np.argsort(found.rows)
+        places = np.searchsorted(found.rows[order], rows[np.isin(rows, found.rows)])
+        return found.at(order[places])
+
+    def _collected(self, frame: Any) -> UnseenRows:
         found = collect_unseen(frame, self._context.dataset)
         return replace(found, rows=self._context.split.numbers(found.rows))
 

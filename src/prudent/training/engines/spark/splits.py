@@ -53,6 +53,9 @@ class SparkSplit(Protocol):
     def test(self) -> Any | None:
         """Rows of the test part, as many as are collected; None where there is none."""
 
+    def at(self, numbers: NDArray[np.int64]) -> Any:
+        """The rows of those numbers."""
+
     def numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The places of rows in the data set as it was read, where those are known."""
 
@@ -152,6 +155,9 @@ class _DriverSplit:
         numbers = self.numbers(found.rows)
         return found.kept(split, numbers, self._dataset.counted, np.isin(numbers, self._kept(split)))
 
+    def at(self, numbers: NDArray[np.int64]) -> Any:
+        return self._only(numbers)
+
     def numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.searchsorted(self._numbers, rows)
 
@@ -250,6 +256,13 @@ class _HashSplit:
 
     def size(self, split: int | None, fraction: float) -> int:
         return int(self.train(split, fraction).count())
+
+    def at(self, numbers: NDArray[np.int64]) -> Any:
+        import pyarrow as pa
+        from pyspark.sql import functions as sf
+
+        rows = self._dataset.frame.sparkSession.createDataFrame(pa.table({ROW: numbers}))
+        return self._dataset.frame.join(sf.broadcast(rows), ROW, "left_semi")
 
     def numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return rows

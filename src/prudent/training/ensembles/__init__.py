@@ -1,0 +1,1 @@
+"""Weighted ensembles of the models of a request: which members, how much, and one ONNX file of all."""
