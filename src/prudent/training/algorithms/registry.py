@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from prudent.core.errors import unknown
 from prudent.training.algorithms.algorithm import Algorithm
-from prudent.training.algorithms.hyperparameter import INTEGER, Hyperparameter, choice
+from prudent.training.algorithms.hyperparameter import INTEGER, SEED, Hyperparameter, choice
 from prudent.training.algorithms.linear import LINEAR
 from prudent.training.algorithms.others import OTHERS
 from prudent.training.algorithms.trees import TREES
 
-_ALGORITHMS = {found.name: found for found in (*LINEAR, *TREES, *OTHERS)}
+
+def _with_seed(found: Algorithm) -> Algorithm:
+    return replace(found, hyperparameters=(*found.hyperparameters, SEED)) if found.needs_data else found
+
+
+_ALGORITHMS = {found.name: _with_seed(found) for found in (*LINEAR, *TREES, *OTHERS)}
 
 
 def algorithms() -> list[str]:

@@ -80,6 +80,10 @@ class ValidationMethod(_Limits):
         return self
 
     @property
+    def given(self) -> bool:
+        return self != ValidationMethod()
+
+    @property
     def share(self) -> float:
         """The share of the rows that is held out."""
         return HOLD_OUT_SHARE if self.holdout is None else self.holdout

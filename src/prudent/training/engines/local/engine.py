@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from prudent.training.algorithms.registry import default_algorithms
 from prudent.training.data.dataset import Dataset
-from prudent.training.data.splitting import Split, hold_out, k_folds
+from prudent.training.data.splitting import FEW_ROWS, Split, every_row, hold_out, k_folds
 from prudent.training.engines.engine import DataShape, TrainingSession, TrialSpec
 from prudent.training.engines.functions import FunctionSession
 from prudent.training.engines.local.learners.registry import PRELOADED, libraries_for
@@ -146,4 +146,6 @@ def splits_of(dataset: Dataset, validation: ValidationMethod, seed: int) -> list
     """Who trains and who measures, as the request says."""
     if validation.folds is not None:
         return k_folds(len(dataset), dataset.y, seed, validation.folds)
+    if dataset.y is None and len(dataset) <= FEW_ROWS and not validation.given:
+        return [every_row(len(dataset))]
     return [hold_out(len(dataset), dataset.y, seed, validation.share)]

@@ -161,6 +161,7 @@ class FeatureCache:
         self._most_bytes = most_bytes
         self._kept: OrderedDict[str, PreparedFeatures] = OrderedDict()
         self._missing: bool | None = None
+        self._standard: tuple[FittedTransform, ...] | None = None
 
     def prepare(
         self, split: int, fraction: float, transforms: Mapping[str, Any], max_categories: int | None
@@ -193,6 +194,14 @@ class FeatureCache:
         return PreparedFeatures(
             rows, PreparedRows(apply_all(fitted, data.X[others]), self._target(others)), fitted
         )
+
+    def standardised(self, rows: RowNumbers) -> Matrix:
+        """Some rows by the standardised features of all: there clusterings are compared."""
+        if self._standard is None:
+            fitter = LocalTransformFitter(self._data.X, self._data.columns, self._some_missing)
+            fitter.standardise()
+            self._standard = tuple(fitter.transforms)
+        return apply_all(self._standard, self._data.X[rows])
 
     @property
     def _some_missing(self) -> bool:

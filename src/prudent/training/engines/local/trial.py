@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prudent.training.algorithms.algorithm import CLUSTERING
 from prudent.training.algorithms.registry import algorithm
+from prudent.training.data.dataset import Matrix
 from prudent.training.engines.delivery import TrainedPipeline, deliver, mean_value
 from prudent.training.engines.engine import ModelFacts, TrialSpec
 from prudent.training.engines.figures import (
@@ -56,6 +58,8 @@ class FitResult:
     prepared: PreparedFeatures
     predicted: NDArray[Any]
     value: float
+    compared: Matrix | None = None
+    """The judged rows where clusterings are compared."""
 
 
 def train(context: TrialContext, spec: TrialSpec, report: ReportProgress) -> ModelFacts:
@@ -130,9 +134,12 @@ def _fit(
     model = fit_function(spec.algorithm)(fit_task, params)
     if prepared.held_out is None:
         return FitResult(model, prepared, np.empty(0), math.nan)
-    X = prepared.held_out.X
-    predicted = model.predict(X)
-    return FitResult(model, prepared, predicted, context.scorer.value(prepared.held_out.y, predicted, X))
+    predicted = model.predict(prepared.held_out.X)
+    compared = None
+    if context.scorer.task == CLUSTERING:
+        compared = context.feature_cache.standardised(context.data.splits[split].validation)
+    value = context.scorer.value(prepared.held_out.y, predicted, compared)
+    return FitResult(model, prepared, predicted, value, compared)
 
 
 def _figures(context: TrialContext, fitted: FitResult) -> dict[str, Any]:
@@ -140,7 +147,7 @@ def _figures(context: TrialContext, fitted: FitResult) -> dict[str, Any]:
     held_out, model = fitted.prepared.held_out, fitted.model
     assert held_out is not None
     classes = context.data.classes
-    figures = prediction_figures(context.scorer, fitted.predicted, held_out.y, held_out.X, classes)
+    figures = prediction_figures(context.scorer, fitted.predicted, held_out.y, fitted.compared, classes)
     if model.importance is not None:
         names = [column.name for column in context.data.columns]
         figures |= importance_figure(model.importance, fitted.prepared.transforms, names)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.training.data.dataset import CATEGORICAL, Column
-from prudent.training.data.splitting import hold_out, k_folds, subsample
+from prudent.training.data.splitting import FEW_ROWS, every_row, hold_out, k_folds, subsample
 from prudent.training.request.limits import ValidationMethod
 
 ROW, LABEL, FEATURES, PART, PLACE = "row", "label", "features", "part", "place"
@@ -104,7 +104,10 @@ class _DriverSplit:
             y = arrow.column(LABEL).to_numpy()
             self._y = y.astype(np.int64) if dataset.classes else y
         rows = len(self._numbers)
-        if validation.folds is not None:
+        self._on_all = not labelled and rows <= FEW_ROWS and not validation.given
+        if self._on_all:
+            self._splits = [every_row(rows)]
+        elif validation.folds is not None:
             self._splits = k_folds(rows, self._y, seed, validation.folds)
         else:
             self._splits = [hold_out(rows, self._y, seed, validation.share)]
@@ -128,7 +131,8 @@ class _DriverSplit:
     def train(self, fold: int | None, fraction: float) -> Any:
         from pyspark.sql import functions as sf
 
-        frame = self._frame if fold is None else self._frame.where(sf.col(PART) != fold)
+        every = fold is None or self._on_all
+        frame = self._frame if every else self._frame.where(sf.col(PART) != fold)
         if fraction >= 1:
             return frame
         import pyarrow as pa

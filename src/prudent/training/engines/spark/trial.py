@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,20 @@ from prudent.training.engines.delivery import TrainedPipeline, deliver, mean_val
 from prudent.training.engines.engine import ModelFacts, TrialSpec
 from prudent.training.engines.figures import importance_figure
 from prudent.training.engines.fit_task import ReportProgress, fold_progress, unreported
+from prudent.training.engines.fitted_transforms import apply_all
 from prudent.training.engines.model_files import library_versions
 from prudent.training.engines.onnx_export import ExportCheck, check_export
-from prudent.training.engines.spark.dataset import ROW, SparkDataset, SparkSplit
+from prudent.training.engines.spark.dataset import FEATURES, ROW, SparkDataset, SparkSplit
 from prudent.training.engines.spark.evaluation import (
     MOST_CELLS,
+    PREDICTION,
     CollectedPredictions,
     SparkScorer,
     ValidationResult,
     can_collect,
     collect_predictions,
 )
+from prudent.training.engines.spark.features import SparkTransformFitter
 from prudent.training.engines.spark.perceptron import PERCEPTRON
 from prudent.training.engines.spark.pipeline import FittedPipeline, fit
 from prudent.training.engines.spark.translation import as_local_model
@@ -49,6 +52,27 @@ class SparkTrialContext:
     """Whether Spark can write its own form of a model to where the others are: its machines write it."""
     pmml: bool = False
     """Whether PMML was asked for as well."""
+
+    def standardised(self, raw: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """Rows by the standardised features of all, where clusterings are compared; None for others."""
+        if self.scorer.task != CLUSTERING:
+            return None
+        return apply_all(self._standard.transforms, raw)
+
+    def standardised_frame(self, predicted: Any) -> tuple[Any, str]:
+        """The same for a frame of predictions, with the name of its column of vectors."""
+        from pyspark.ml import PipelineModel
+
+        if self.scorer.task != CLUSTERING:
+            return predicted, FEATURES
+        rows = predicted.select(ROW, PREDICTION, *self.dataset.inputs)
+        return PipelineModel(self._standard.stages).transform(rows), self._standard.output
+
+    @cached_property
+    def _standard(self) -> SparkTransformFitter:
+        fitter = SparkTransformFitter(self.split.train(None, 1.0), self.dataset)
+        fitter.standardise()
+        return fitter
 
 
 def train(context: SparkTrialContext, spec: TrialSpec, report: ReportProgress) -> ModelFacts:
@@ -133,11 +157,10 @@ def _folds(
         tree_counts += [] if fitted.trees is None else [fitted.trees]
         predicted = fitted.predict(held_out)
         if can_collect(dataset.rows // split.folds, dataset):
-            prepared = fitted.features if scorer.task == CLUSTERING else None
-            predictions = collect_predictions(predicted, dataset, prepared)
-            results.append(scorer.of_collected(predictions))
+            predictions = collect_predictions(predicted, dataset)
+            results.append(scorer.of_collected(predictions, context.standardised(predictions.raw)))
         else:
-            results.append(scorer.of_frame(predicted, fitted.features))
+            results.append(scorer.of_frame(*context.standardised_frame(predicted)))
         if fold + 1 < split.folds:
             report(
                 scorer.to_score(float(np.mean([result.value for result in results]))),
