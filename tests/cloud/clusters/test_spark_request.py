@@ -42,6 +42,8 @@ def begun(folder: Path, most: int, budget: str, *more: str, prices: str = PRICES
         "dataset": {"path": str(DATA), "format": "libsvm"},
         "parameterSearch": "random",
         "budget": budget,
+        "validation": {"holdout": 0.3},
+        "test": False,
         "parallelism": 2 * most - 1,
         "computationalResources": {
             "instances": [{"ec2Instance": OWN}],

@@ -35,11 +35,25 @@ PAPER = [
 ]
 
 
-def test_the_algorithms_are_those_of_the_paper() -> None:
-    assert sorted(algorithms()) == sorted(PAPER)
+LATER = [
+    "lightgbm-regression",
+    "lightgbm-classification",
+    "xgboost-regression",
+    "xgboost-classification",
+]
 
 
-@pytest.mark.parametrize("name", PAPER)
+def test_the_algorithms_are_those_of_the_paper_and_four_more() -> None:
+    assert sorted(algorithms()) == sorted([*PAPER, *LATER])
+
+
+def test_an_engine_tries_what_it_builds() -> None:
+    local = {found.name for found in default_algorithms("regression", 0, "local")}
+    there = {found.name for found in default_algorithms("regression", 0, "spark")}
+    assert local - there == {"lightgbm-regression"}
+
+
+@pytest.mark.parametrize("name", [*PAPER, *LATER])
 def test_every_default_and_every_place_to_look_is_a_legal_value(name: str) -> None:
     found = algorithm(name)
     for parameter in found.hyperparameters:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prudent.core.errors import BadInput
-from prudent.training.data.splitting import hold_out, k_folds, subsample
+from prudent.training.data.splitting import RowLinks, fold_rows, hold_out, k_folds, split_rows, subsample
 
 labels = st.lists(st.integers(0, 4), min_size=2, max_size=120).map(lambda found: np.array(found, np.int64))
 seeds = st.integers(0, 2**32)
@@ -89,3 +89,27 @@ def test_what_cannot_be_split() -> None:
     ):
         with pytest.raises(BadInput):
             call()
+
+
+@given(st.lists(st.integers(0, 9), min_size=12, max_size=80).map(np.array), seeds, shares)
+def test_groups_stay_whole(groups: np.ndarray, seed: int, share: float) -> None:
+    rows, links = np.arange(len(groups)), RowLinks(groups=groups)
+    if len(set(groups)) < 3:
+        with pytest.raises(BadInput, match="name another column"):
+            fold_rows(rows, None, seed, 3, links)
+        return
+    for split in [split_rows(rows, None, seed, share, links), *fold_rows(rows, None, seed, 3, links)]:
+        assert sorted([*split.train, *split.validation]) == list(rows)
+        assert not {*groups[split.train]} & {*groups[split.validation]}
+        assert min(len(split.train), len(split.validation)) > 0
+
+
+@given(st.lists(st.integers(0, 50), min_size=2, max_size=80).map(np.array), seeds, shares)
+def test_what_is_later_judges_what_was_learned_before(times: np.ndarray, seed: int, share: float) -> None:
+    rows, links = np.arange(len(times)), RowLinks(times=times)
+    if len(set(times)) == 1:
+        with pytest.raises(BadInput, match="the same time"):
+            split_rows(rows, None, seed, share, links)
+        return
+    for split in [split_rows(rows, None, seed, share, links), *fold_rows(rows, None, seed, 3, links)]:
+        assert times[split.train].max() < times[split.validation].min()

@@ -17,7 +17,8 @@ class Algorithm:
 
     `iterative` ones report the score so far while they train. `classes` is 2 for an algorithm that tells
     two classes apart only, and 0 for one that takes any number. `sensible` ones are tried when a request
-    names no methods.
+    names no methods. `native` ones take missing values and categories as they are.
+    `engines` are those that build it.
     """
 
     name: str
@@ -28,6 +29,8 @@ class Algorithm:
     classes: int = 0
     sensible: bool = True
     needs_data: bool = True
+    native: bool = False
+    engines: tuple[str, ...] = ("local", "spark")
 
     @cached_property
     def _by_name(self) -> dict[str, Hyperparameter]:

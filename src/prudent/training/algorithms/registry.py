@@ -8,7 +8,15 @@ from typing import Any
 
 from prudent.core.errors import unknown
 from prudent.training.algorithms.algorithm import Algorithm
-from prudent.training.algorithms.hyperparameter import INTEGER, SEED, Hyperparameter, choice
+from prudent.training.algorithms.boosters import BOOSTERS
+from prudent.training.algorithms.hyperparameter import (
+    INTEGER,
+    REAL,
+    SEED,
+    Hyperparameter,
+    SearchRange,
+    choice,
+)
 from prudent.training.algorithms.linear import LINEAR
 from prudent.training.algorithms.others import OTHERS
 from prudent.training.algorithms.trees import TREES
@@ -18,14 +26,14 @@ def _with_seed(found: Algorithm) -> Algorithm:
     return replace(found, hyperparameters=(*found.hyperparameters, SEED)) if found.needs_data else found
 
 
-_ALGORITHMS = {found.name: _with_seed(found) for found in (*LINEAR, *TREES, *OTHERS)}
+_ALGORITHMS = {found.name: _with_seed(found) for found in (*LINEAR, *TREES, *BOOSTERS, *OTHERS)}
 
 
 def algorithms() -> list[str]:
     """The names that a request's `methods[].algorithm` takes.
 
     >>> len(algorithms())
-    16
+    20
     """
     return list(_ALGORITHMS)
 
@@ -46,13 +54,14 @@ def algorithms_of(domain: str) -> list[Algorithm]:
     return [found for found in _ALGORITHMS.values() if domain in found.domains]
 
 
-def default_algorithms(domain: str, classes: int = 0) -> list[Algorithm]:
+def default_algorithms(domain: str, classes: int = 0, engine: str = "local") -> list[Algorithm]:
     """What to try for a domain when nobody says; `classes` leaves out what cannot tell so many apart.
 
     >>> [found.name for found in default_algorithms("clustering")]
     ['k-means', 'gaussian-mixture-model']
     """
-    fitting = [found for found in algorithms_of(domain) if not (found.classes and classes > found.classes)]
+    built = [found for found in algorithms_of(domain) if engine in found.engines]
+    fitting = [found for found in built if not (found.classes and classes > found.classes)]
     # Two names for one model on two classes: one of them is enough.
     if classes and any(found.name == "binomial-logistic-regression" for found in fitting):
         fitting = [found for found in fitting if found.name != "multinomial-logistic-regression"]
@@ -66,6 +75,16 @@ _TRANSFORMS: dict[str, tuple[Hyperparameter, ...]] = {
             "what takes the place of a missing number",
             *("mean", "median", "most_frequent"),
             searched=True,
+        ),
+    ),
+    "target-encode": (
+        Hyperparameter(
+            "smoothing",
+            REAL,
+            10.0,
+            "rows of the overall mean that are counted to each category's own",
+            low=0,
+            search=SearchRange(1.0, 100.0, log=True),
         ),
     ),
     "one-hot": (Hyperparameter("maxCategories", INTEGER, 32, "categories that get a column", low=2),),

@@ -1,11 +1,14 @@
 """Which rows train and which rows judge: hold-out, k-fold and sub-samples, each a function of its seed.
 
 All of them are stratified where the labels are numbers of classes (integers): every class has its share
-everywhere, as far as its rows go.
+everywhere, as far as its rows go. Rows that are linked (`RowLinks`) are split otherwise: a group stays whole,
+and what comes later judges what was learned before.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +32,17 @@ class Split:
 
     train: RowNumbers
     validation: RowNumbers
+
+
+@dataclass(frozen=True, eq=False)
+class RowLinks:
+    """What ties rows of a data set to each other: a group for each row, or a time; neither, as a rule."""
+
+    groups: NDArray[Any] | None = None
+    times: NDArray[Any] | None = None
+
+
+UNLINKED = RowLinks()
 
 
 def hold_out(rows: int, y: NDArray[Any] | None, seed: int, share: float = HOLD_OUT_SHARE) -> Split:
@@ -75,6 +89,58 @@ def k_folds(rows: int, y: NDArray[Any] | None, seed: int, folds: int) -> list[Sp
     return [Split(np.flatnonzero(fold != each), np.flatnonzero(fold == each)) for each in range(folds)]
 
 
+def split_rows(
+    rows: RowNumbers, y: NDArray[Any] | None, seed: int, share: float, links: RowLinks = UNLINKED
+) -> Split:
+    """`hold_out` among some rows (row numbers; `y` and `links` are of the whole data set).
+
+    >>> split = split_rows(np.arange(6), None, 7, 0.3, RowLinks(times=np.array([3, 1, 2, 9, 8, 7])))
+    >>> split.train.tolist(), split.validation.tolist()
+    ([0, 1, 2, 5], [3, 4])
+    """
+    if links.times is not None:
+        edges = _time_edges(links.times[rows], [len(rows) - round(share * len(rows))])
+        return _at_edge(rows, links.times[rows], edges[0], len(rows))
+    if links.groups is not None:
+        group, size = _group_sizes(links.groups[rows], 2)
+        order = rng_for(seed, "groups").permutation(len(size))
+        reached = np.cumsum(size[order])
+        # The fewest groups that make up the share, or one group fewer where that comes nearer.
+        last = int(np.argmin(np.abs(reached[:-1] - share * len(rows))))
+        judges = np.isin(group, order[: last + 1])
+        return Split(np.sort(rows[~judges]), np.sort(rows[judges]))
+    found = hold_out(len(rows), None if y is None else np.asarray(y)[rows], seed, share)
+    return Split(np.sort(rows[found.train]), np.sort(rows[found.validation]))
+
+
+def fold_rows(
+    rows: RowNumbers, y: NDArray[Any] | None, seed: int, folds: int, links: RowLinks = UNLINKED
+) -> list[Split]:
+    """`k_folds` among some rows. Of times, each fold is judged by what was learned from all before it.
+
+    >>> times = RowLinks(times=np.arange(6))
+    >>> [(len(each.train), len(each.validation)) for each in fold_rows(np.arange(6), None, 7, 2, times)]
+    [(2, 2), (4, 2)]
+    """
+    if links.times is not None:
+        wanted = [round(len(rows) * number / (folds + 1)) for number in range(1, folds + 1)]
+        edges = [*_time_edges(links.times[rows], wanted), len(rows)]
+        return [_at_edge(rows, links.times[rows], begin, end) for begin, end in itertools.pairwise(edges)]
+    if links.groups is not None:
+        group, size = _group_sizes(links.groups[rows], folds)
+        order = rng_for(seed, "groups").permutation(len(size))
+        fold, filled = np.empty(len(size), np.int64), np.zeros(folds)
+        for one in order[np.argsort(-size[order], kind="stable")]:  # the largest first, to the emptiest fold
+            fold[one] = int(np.argmin(filled))
+            filled[fold[one]] += size[one]
+        return [
+            Split(np.sort(rows[fold[group] != each]), np.sort(rows[fold[group] == each]))
+            for each in range(folds)
+        ]
+    found = k_folds(len(rows), None if y is None else np.asarray(y)[rows], seed, folds)
+    return [Split(np.sort(rows[each.train]), np.sort(rows[each.validation])) for each in found]
+
+
 def subsample(rows: RowNumbers, y: NDArray[Any] | None, fraction: float, seed: int) -> RowNumbers:
     """A share of `rows` (row numbers; `y` is the whole target), at least one row of every class.
 
@@ -114,3 +180,28 @@ def _shuffled(labels: RowNumbers, rng: np.random.Generator) -> tuple[RowNumbers,
     starts = np.concatenate([[0], np.cumsum(size)[:-1]])
     place = np.arange(len(labels)) - starts[labels[order]]
     return order, place, size
+
+
+def _group_sizes(groups: NDArray[Any], least: int) -> tuple[RowNumbers, RowNumbers]:
+    """The number of each row's group, and how many rows each group has."""
+    _, number, size = np.unique(groups, return_inverse=True, return_counts=True)
+    if len(size) < least:
+        raise BadInput(
+            f"The rows form {len(size)} group{'s' if len(size) != 1 else ''}, but {least} are needed to keep "
+            'each whole; name another column under "groups".'
+        )
+    return number.reshape(-1).astype(np.int64), size
+
+
+def _time_edges(times: NDArray[Any], wanted: Sequence[int]) -> list[int]:
+    """Places in the order of time where the time changes, near those that are wanted."""
+    ordered = np.sort(times, kind="stable")
+    changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    if not len(changes):
+        raise BadInput('All rows have the same time; name another column under "time".')
+    return sorted({int(changes[np.argmin(np.abs(changes - place))]) for place in wanted})
+
+
+def _at_edge(rows: RowNumbers, times: NDArray[Any], begin: int, end: int) -> Split:
+    order = np.argsort(times, kind="stable")
+    return Split(np.sort(rows[order[:begin]]), np.sort(rows[order[begin:end]]))

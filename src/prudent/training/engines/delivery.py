@@ -14,7 +14,14 @@ from prudent.training.data.dataset import Column
 from prudent.training.engines.engine import ModelFacts
 from prudent.training.engines.fitted_transforms import FittedTransform
 from prudent.training.engines.model_files import PMML, SPARKS_OWN, write_model
-from prudent.training.engines.onnx_export import ExportCheck, GraphOutputs, OnnxGraph, export_pipeline
+from prudent.training.engines.onnx_export import (
+    DOUBLE,
+    FLOAT,
+    ExportCheck,
+    GraphOutputs,
+    OnnxGraph,
+    export_pipeline,
+)
 from prudent.training.engines.scoring import Scorer
 from prudent.training.models.description import write_facts
 
@@ -34,6 +41,8 @@ class TrainedPipeline:
     columns: Sequence[Column]
     target: str | None
     classes: Sequence[Any]
+    wide: bool = False
+    """Whether raw rows have more digits than single precision keeps."""
 
 
 def mean_value(scorer: Scorer, values: Sequence[float]) -> float:
@@ -56,7 +65,8 @@ def deliver(
 
     `check` compares the ONNX form with the model; `write_own_form` writes the engine's own form too.
     """
-    onnx = export_pipeline(trained.transforms, trained.model.graph, len(trained.columns))
+    kind = DOUBLE if trained.wide else FLOAT
+    onnx = export_pipeline(trained.transforms, trained.model.graph, len(trained.columns), kind)
     found = check(onnx)
     document, notes = _pmml(trained) if pmml else (None, ())
     others = {PMML: document is not None, SPARKS_OWN: write_own_form is not None}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from prudent.core.errors import RunFailed
 from prudent.core.seeds import rng_for
@@ -33,6 +36,12 @@ class TrialSpec:
     """When the engine ends it, if the search has not."""
     soft_s: float | None = None
     """When an iterative algorithm ends by itself, with what it has learned so far."""
+    refit: bool = False
+    """Whether it trains on all rows, those of the test part too, and measures nothing."""
+    iterations: int | None = None
+    """In how many steps an iterative algorithm is refitted."""
+    bar: Sequence[float] = ()
+    """The scores, split by split, of the best model so far: one that is clearly behind need not go on."""
 
     @property
     def fit_seed(self) -> int:
@@ -66,6 +75,12 @@ class ModelFacts:
     notes: tuple[str, ...] = ()
     """What a user should know of this model, such as a form that was asked for and could not be written."""
     picture: Mapping[str, Any] = field(default_factory=dict)
+    iterations: int | None = None
+    """How many steps of an iterative algorithm were enough, on average over the splits."""
+    split_scores: tuple[float, ...] = ()
+    """The score in each split in which it was judged."""
+    refitted: bool = False
+    """Whether the model was trained on all rows, after its score had been measured on some of them."""
 
     @property
     def measures(self) -> dict[str, float]:
@@ -78,6 +93,15 @@ class ModelFacts:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class UnseenRows:
+    """The test part: raw rows as `model.onnx` takes them, their target, and their numbers in the data set."""
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+    rows: NDArray[np.int64]
+
+
 @dataclass(frozen=True)
 class DataShape:
     """What a search needs to know about the data before it trains anything."""
@@ -86,10 +110,16 @@ class DataShape:
     columns: int
     classes: int
     fingerprint: str
+    engine: str = "local"
 
 
 class TrainingSession(Protocol):
-    """An engine with the data of one request in it; trials run side by side."""
+    """An engine with the data of one request in it; trials run side by side.
+
+    `refits` says whether it can train on all rows (`TrialSpec.refit`).
+    """
+
+    refits: bool
 
     @property
     def shape(self) -> DataShape: ...
@@ -102,8 +132,12 @@ class TrainingSession(Protocol):
         """Begin to train; the run's outcome measures `score`, `value`, `train_s` and `predict_ms`.
 
         An iterative algorithm reports progress with the `score` so far. A combination of hyper-parameters
-        that the algorithm refuses is a failed outcome with the reason.
+        that the algorithm refuses is a failed outcome with the reason. What its models predicted for rows
+        they had not seen is in the folder too (`Predictions`).
         """
+
+    def test_rows(self) -> UnseenRows | None:
+        """The rows that no trial has seen, for judging the few best; None where no such part was taken."""
 
     def __enter__(self) -> Self: ...
 
@@ -135,6 +169,11 @@ class SavedSession:
     def write(path: Path, session: TrainingSession) -> None:
         said = {"shape": asdict(session.shape), "description": dict(session.description)}
         path.write_text(json.dumps(said, default=lambda value: value.tolist()))
+
+    refits = False
+
+    def test_rows(self) -> UnseenRows | None:
+        return None
 
     def start(self, spec: TrialSpec) -> Run:
         raise RunFailed(f"Trial {spec.number} has no machines to run on; raise the budget.")

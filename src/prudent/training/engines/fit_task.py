@@ -43,13 +43,14 @@ class PreparedRows:
 
 @dataclass(frozen=True, eq=False)
 class FitTask:
-    """Everything a fit function may use. `held_out` is None where the final model of k folds is made.
+    """Everything a fit function may use; the rows by which models are ranked are not among it.
 
-    `iterations` is then how many iterations were best in the folds, for algorithms that stop early.
+    `watched` are an inner part of the training rows, by which an iterative algorithm finds out how many steps
+    are enough; others get none. Where `iterations` says how many steps there are, nothing is watched.
     """
 
     rows: PreparedRows
-    held_out: PreparedRows | None
+    watched: PreparedRows | None
     scorer: Scorer
     seed: int
     threads: int = 1
@@ -57,6 +58,10 @@ class FitTask:
     iterations: int | None = None
     until_s: float = math.inf
     """When an iterative algorithm comes to an end, on the monotonic clock."""
+    categories: tuple[int, ...] = ()
+    """For each feature how many categories it has, 0 for a number; empty where all are numbers."""
+    weights: NDArray[np.float64] | None = None
+    """How much each training row counts; None: all the same."""
 
     @property
     def classes(self) -> int:
@@ -105,18 +110,23 @@ _POINTS = 200  # of a learning curve
 _LEAST_PATIENCE, _MOST_PATIENCE = 10, 30
 
 
+def patience_of(most_steps: int) -> int:
+    """After how many steps without a better one training stops."""
+    return min(max(_LEAST_PATIENCE, most_steps // 10), _MOST_PATIENCE)
+
+
 class EarlyStopping:
-    """Follows score and loss on the held-out rows, step by step.
+    """Follows score and loss on the watched rows, step by step.
 
     Training stops when neither has improved for a tenth of all steps, 10 to 30, or when time is up. The score
-    moves in jumps where few rows are held out, while the loss tells that something is still being learned.
+    moves in jumps where few rows are watched, while the loss tells that something is still being learned.
     The best step is the one with the best score, and of several the one with the least loss.
     """
 
     def __init__(self, fit_task: FitTask, most_steps: int) -> None:
         self._fit_task = fit_task
         self._most_steps = most_steps
-        self._patience = min(max(_LEAST_PATIENCE, most_steps // 10), _MOST_PATIENCE)
+        self._patience = patience_of(most_steps)
         self._best = (-math.inf, math.inf)
         self._least_loss = math.inf
         self._last_improvement = self._best_step = self._step = 0
@@ -127,11 +137,11 @@ class EarlyStopping:
     def step(self, predicted: NDArray[np.float64], loss: float, train_score: float) -> bool:
         """Record one more step; returns whether it was the last one.
 
-        `predicted` is for the held-out rows, `loss` on them as well, `train_score` on training rows.
+        `predicted` is for the watched rows, `loss` on them as well, `train_score` on training rows.
         """
-        held_out = self._fit_task.held_out
-        assert held_out is not None
-        score = self._fit_task.scorer.score(held_out.y, predicted, held_out.X)
+        watched = self._fit_task.watched
+        assert watched is not None
+        score = self._fit_task.scorer.score(watched.y, predicted, watched.X)
         self._step += 1
         self._points.append((self._step, train_score, score))
         if score > self._best[0] or loss < self._least_loss:

@@ -1,7 +1,7 @@
 """Transforms that were fitted on training rows: missing values, categories, scaling, projection.
 
-Every transform takes float32 and gives float32, and computes in double between, here and in the exported
-graph: so the model meets the same numbers in both.
+Every transform takes float32 and gives float32 (float64 where the data have more digits), and computes in
+double between, here and in the exported graph: so the model meets the same numbers in both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from prudent.core.errors import BadInput
 from prudent.training.algorithms.registry import complete_transform
 from prudent.training.data.dataset import Matrix
-from prudent.training.engines.onnx_export import FLOAT, OnnxGraph
+from prudent.training.engines.onnx_export import INT64, OnnxGraph
 
 Numbers = NDArray[Any]
 _CHUNK = 1 << 16  # rows taken to double precision at a time
@@ -42,11 +42,10 @@ class Impute:
     fills: Numbers
 
     def apply(self, X: Matrix) -> Matrix:
-        return np.where(np.isnan(X), self.fills.astype(np.float32), X)
+        return np.where(np.isnan(X), self.fills.astype(X.dtype), X)
 
     def graph(self, graph: OnnxGraph, rows: str) -> str:
-        fills = graph.constant(self.fills, np.float32)
-        return graph.add("Where", graph.add("IsNaN", rows), fills, rows)
+        return graph.add("Where", graph.add("IsNaN", rows), graph.narrow(self.fills), rows)
 
     def names(self, names: Sequence[str]) -> list[str]:
         return list(names)
@@ -64,14 +63,14 @@ class OneHot:
     values: Numbers
 
     def apply(self, X: Matrix) -> Matrix:
-        out = np.empty((len(X), len(self.kept) + len(self.sources)), dtype=np.float32)
+        out = np.empty((len(X), len(self.kept) + len(self.sources)), dtype=X.dtype)
         out[:, : len(self.kept)] = X[:, self.kept]
-        np.equal(X[:, self.sources], self.values.astype(np.float32), out=out[:, len(self.kept) :])
+        np.equal(X[:, self.sources], self.values.astype(X.dtype), out=out[:, len(self.kept) :])
         return out
 
     def graph(self, graph: OnnxGraph, rows: str) -> str:
         chosen = graph.add("Gather", rows, graph.constant(self.sources, np.int64), axis=1)
-        hits = graph.cast(graph.add("Equal", chosen, graph.constant(self.values, np.float32)), FLOAT)
+        hits = graph.cast(graph.add("Equal", chosen, graph.narrow(self.values)), graph.kind)
         if not len(self.kept):
             return hits
         rest = graph.add("Gather", rows, graph.constant(self.kept, np.int64), axis=1)
@@ -80,6 +79,51 @@ class OneHot:
     def names(self, names: Sequence[str]) -> list[str]:
         new = [f"{names[s]}={value:g}" for s, value in zip(self.sources, self.values, strict=True)]
         return [*(names[column] for column in self.kept), *new]
+
+
+@dataclass(frozen=True, eq=False)
+class TargetEncode:
+    """A column of categories becomes what the target is on average in each of them.
+
+    For several classes these are the shares of each class, one column for each. `kept` are the columns that
+    stay. `tables` has one of (categories + 1, outputs) for each of `sources`; its last row is for a missing
+    category and one never seen.
+    """
+
+    kept: NDArray[np.int64]
+    sources: NDArray[np.int64]
+    tables: tuple[Numbers, ...]
+
+    def apply(self, X: Matrix) -> Matrix:
+        pairs = zip(self.sources, self.tables, strict=True)
+        means = [table[category_rows(X[:, source], len(table) - 1)] for source, table in pairs]
+        return np.concatenate([X[:, self.kept], *means], axis=1, dtype=X.dtype)
+
+    def graph(self, graph: OnnxGraph, rows: str) -> str:
+        parts = []
+        if len(self.kept):
+            parts.append(graph.add("Gather", rows, graph.constant(self.kept, np.int64), axis=1))
+        for source, table in zip(self.sources, self.tables, strict=True):
+            code = graph.to_double(graph.add("Gather", rows, graph.constant(source, np.int64), axis=1))
+            last = graph.constant(float(len(table) - 1))
+            below, above = graph.add("LessOrEqual", code, last), graph.add("Less", code, graph.constant(0.0))
+            known = graph.add("And", below, graph.add("Not", above))  # a missing value is not below the last
+            place = graph.cast(graph.add("Where", known, code, last), INT64)
+            parts.append(graph.add("Gather", graph.narrow(table), place, axis=0))
+        return graph.add("Concat", *parts, axis=1) if len(parts) > 1 else parts[0]
+
+    def names(self, names: Sequence[str]) -> list[str]:
+        new = []
+        for source, table in zip(self.sources, self.tables, strict=True):
+            width = table.shape[1]
+            new += [f"mean by {names[source]}" + (f" ({k + 1})" if width > 1 else "") for k in range(width)]
+        return [*(names[column] for column in self.kept), *new]
+
+
+def category_rows(codes: Numbers, categories: int) -> NDArray[np.int64]:
+    """Which row of a category's table is meant; the last where the category is missing or out of range."""
+    known = (codes >= 0) & (codes < categories)
+    return np.where(known, codes, categories).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +136,7 @@ class Affine:
 
     def apply(self, X: Matrix) -> Matrix:
         width = self.weights.shape[-1]
-        out = np.empty((len(X), width), dtype=np.float32)
+        out = np.empty((len(X), width), dtype=X.dtype)
         for start in range(0, len(X), _CHUNK):
             moved = X[start : start + _CHUNK] - self.shift
             out[start : start + _CHUNK] = moved @ self.weights if self._projects else moved * self.weights
@@ -101,7 +145,7 @@ class Affine:
     def graph(self, graph: OnnxGraph, rows: str) -> str:
         moved = graph.add("Sub", graph.to_double(rows), graph.constant(self.shift))
         weights = graph.constant(self.weights)
-        return graph.cast(graph.add("MatMul" if self._projects else "Mul", moved, weights), FLOAT)
+        return graph.cast(graph.add("MatMul" if self._projects else "Mul", moved, weights), graph.kind)
 
     def names(self, names: Sequence[str]) -> list[str]:
         if not self._projects:
@@ -124,6 +168,8 @@ class TransformFitter(ABC):
         chosen = complete_transform(name, settings)
         if name == "impute":
             self.impute(chosen["strategy"])
+        elif name == "target-encode":
+            self.target_encode(chosen["smoothing"])
         elif name == "one-hot":
             self.one_hot(chosen["maxCategories"])
         elif name == "pca":
@@ -143,6 +189,10 @@ class TransformFitter(ABC):
     @abstractmethod
     def impute(self, strategy: str = "mean") -> None:
         """Fill in missing values: mean, median, or most_frequent, as categories always are."""
+
+    def target_encode(self, smoothing: float = 10.0) -> None:
+        """The target's mean, or the classes' shares, in place of each category."""
+        raise BadInput("This engine has no target-encode; leave it out, or use the engine local.")
 
     @abstractmethod
     def one_hot(self, most: int = 32) -> None:

@@ -8,6 +8,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from prudent.training.engines.predictions import PREDICTIONS_FILE
 from prudent.training.models.description import FACTS_FILE, MODEL_FILE
 
 PMML, SPARKS_OWN = "model.pmml", "spark"
@@ -23,10 +24,11 @@ def write_model(folder: Path, onnx: bytes, pmml: bytes | None) -> None:
 
 def remove_model_files(folder: Path) -> None:
     """Remove what an unfinished trial may have written: where there are facts, there is a model."""
-    for name in (FACTS_FILE, MODEL_FILE, PMML):
+    for name in (FACTS_FILE, MODEL_FILE, PMML, PREDICTIONS_FILE):
         (folder / name).unlink(missing_ok=True)
-    for unfinished in folder.glob(f".{FACTS_FILE}.*"):
-        unfinished.unlink(missing_ok=True)
+    for name in (FACTS_FILE, PREDICTIONS_FILE):
+        for unfinished in folder.glob(f".{name}.*"):
+            unfinished.unlink(missing_ok=True)
     shutil.rmtree(folder / SPARKS_OWN, ignore_errors=True)
 
 

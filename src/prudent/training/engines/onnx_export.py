@@ -39,10 +39,14 @@ class GraphOutputs:
 
 
 class OnnxGraph:
-    """A graph under construction; every method that adds a node returns the name of its result."""
+    """A graph under construction; every method that adds a node returns the name of its result.
 
-    def __init__(self, columns: int) -> None:
+    `kind` is the type of the rows that go in: FLOAT, or DOUBLE where they have more digits.
+    """
+
+    def __init__(self, columns: int, kind: int = FLOAT) -> None:
         self._columns = columns
+        self.kind = kind
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
 
@@ -53,6 +57,10 @@ class OnnxGraph:
         array: NDArray[Any] = np.ascontiguousarray(value, dtype=kind).reshape(np.shape(value))
         self._constants.append(numpy_helper.from_array(array, name))
         return name
+
+    def narrow(self, value: Any) -> str:
+        """A constant in the precision of the rows."""
+        return self.constant(value, np.float32 if self.kind == FLOAT else np.float64)
 
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
         from onnx import helper
@@ -114,7 +122,7 @@ class OnnxGraph:
         if outputs.probabilities is not None:
             self._name(self.cast(outputs.probabilities, FLOAT), PROBABILITIES)
             infos.append(helper.make_tensor_value_info(PROBABILITIES, FLOAT, ["rows", "classes"]))
-        features = helper.make_tensor_value_info(INPUT, FLOAT, ["rows", self._columns])
+        features = helper.make_tensor_value_info(INPUT, self.kind, ["rows", self._columns])
         graph = helper.make_graph(self._nodes, "prudent", [features], infos, self._constants)
         opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_ML, _ML_OPSET)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR, producer_name="prudent")
@@ -156,10 +164,13 @@ class ExportCheck:
 
 
 def export_pipeline(
-    transforms: Sequence[FittedTransform], add_model: Callable[[OnnxGraph, str], GraphOutputs], columns: int
+    transforms: Sequence[FittedTransform],
+    add_model: Callable[[OnnxGraph, str], GraphOutputs],
+    columns: int,
+    kind: int = FLOAT,
 ) -> bytes:
     """Transforms and model as one ONNX file; `add_model` adds the model to a graph behind the named rows."""
-    graph = OnnxGraph(columns)
+    graph = OnnxGraph(columns, kind)
     rows = INPUT
     for transform in transforms:
         rows = transform.graph(graph, rows)
@@ -186,7 +197,7 @@ def check_export(
     options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY
     session = onnxruntime.InferenceSession(onnx, options, providers=["CPUExecutionProvider"])
-    raw = np.ascontiguousarray(raw, dtype=np.float32)
+    raw = np.ascontiguousarray(raw)
     session.run(None, {INPUT: raw[:1]})
     began_s = time.perf_counter()
     found = session.run(None, {INPUT: raw})

@@ -98,7 +98,7 @@ def joint_space(request: TrainingRequest, provider: Provider) -> JointSpace:
         )
     except BadInput as error:
         raise BadRequest([RequestError("machines.types", str(error))]) from error
-    return JointSpace(method_plans(request, _shape(request)), machines, joint_fractions(request))
+    return JointSpace(method_plans(request, _shape(request), "spark"), machines, joint_fractions(request))
 
 
 def _shape(request: TrainingRequest) -> DataShape | None:

@@ -132,7 +132,7 @@ def read_facts(folder: Path) -> ModelFacts:
     """What an engine wrote of a model it trained."""
     said = _read(Path(folder) / FACTS_FILE)
     try:
-        lists = {name: tuple(said.get(name, ())) for name in ("extra_files", "notes")}
+        lists = {name: tuple(said.get(name, ())) for name in ("extra_files", "notes", "split_scores")}
         return ModelFacts(**{**said, **lists})
     except TypeError as error:
         raise _damaged(Path(folder) / FACTS_FILE, error) from error

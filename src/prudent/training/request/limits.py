@@ -124,3 +124,12 @@ def read_deadline(said: Any) -> Any:
             raise ValueError(f'"{said}" is not a moment; write it like "2030-01-31T18:00:00Z".') from None
         return Deadline(at=moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     return Deadline(after_s=_seconds(said))
+
+
+def read_test(said: Any) -> Any:
+    """The test part: a share of the rows, or false for none."""
+    if said is True:
+        raise ValueError(
+            "Give the share of the rows that is kept for the test, such as 0.2, or false for none."
+        )
+    return said

@@ -15,7 +15,14 @@ from prudent.core.errors import BadInput
 from prudent.training.algorithms.algorithm import domains
 from prudent.training.algorithms.registry import algorithms, transforms
 from prudent.training.request.errors import BadRequest, RequestError, json_path
-from prudent.training.request.limits import Budget, Deadline, ValidationMethod, read_budget, read_deadline
+from prudent.training.request.limits import (
+    Budget,
+    Deadline,
+    ValidationMethod,
+    read_budget,
+    read_deadline,
+    read_test,
+)
 from prudent.tuning.strategies.registry import strategies
 
 BAYESIAN = "bayesian-optimization"
@@ -139,6 +146,11 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
     ] = None
     parallelism: Annotated[int | None, Field(ge=1, le=1024)] = None
     validation: ValidationMethod = ValidationMethod()
+    test: Annotated[
+        Annotated[float, Field(gt=0, lt=1)] | bool | None,
+        BeforeValidator(read_test, json_schema_input_type=float | bool | None),
+        Field(description="the share of the rows that only the best models see at the end; false: none"),
+    ] = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     transforms: tuple[Transform, ...] = ()
     metric: str | None = None
@@ -234,7 +246,7 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
                 "email_address",
                 "computational_resources",
                 "early_stopping",
-                *(name for name in ("machines", "fractions", "goal") if getattr(self, name) is None),
+                *(name for name in ("machines", "fractions", "goal", "test") if getattr(self, name) is None),
             },
         )
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]

@@ -74,14 +74,17 @@ def strategy_name(request: TrainingRequest) -> str:
     return FRUGAL if said is None else "gp-ei" if said == BAYESIAN else said
 
 
-def method_plans(request: TrainingRequest, shape: DataShape | None = None) -> tuple[MethodPlan, ...]:
-    """A plan for each method of the request, or for the default algorithms where it names none.
+def method_plans(
+    request: TrainingRequest, shape: DataShape | None = None, engine: str = ""
+) -> tuple[MethodPlan, ...]:
+    """A plan for each method of the request, or for the engine's default algorithms where it names none.
 
     `shape` tells how many classes and rows there are; without it nothing is left out.
     """
+    engine = engine or (shape.engine if shape else "local")
     methods = request.methods or tuple(
         Method(algorithm=found.name)
-        for found in default_algorithms(request.domain, shape.classes if shape else 0)
+        for found in default_algorithms(request.domain, shape.classes if shape else 0, engine)
     )
     search = strategy_name(request)
     return tuple(_method_plan(index, method, request, search, shape) for index, method in enumerate(methods))

@@ -64,7 +64,7 @@ def preview(request: TrainingRequest, engine: str, machines: RentedMachines | No
             plan.space.size,
             None if limited else plan.default_trials,
         )
-        for plan in method_plans(request)
+        for plan in method_plans(request, engine=engine)
     )
     return RequestPreview(
         request.domain,

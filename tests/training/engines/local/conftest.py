@@ -59,7 +59,7 @@ def _fit(name: str, fit_task: FitTask, **hyperparameters):
 
 
 def _score(model, fit_task: FitTask) -> float:
-    return fit_task.scorer.score(fit_task.held_out.y, model.predict(fit_task.held_out.X), fit_task.held_out.X)
+    return fit_task.scorer.score(fit_task.watched.y, model.predict(fit_task.watched.X), fit_task.watched.X)
 
 
 def _finish(run, until_s: float = 60.0) -> tuple[Outcome, list]:
@@ -86,11 +86,31 @@ class Bench:
         self.number = 0
         self.runs: list[LocalRun] = []
 
-    def start(self, name: str, limit_s=None, fraction=1.0, seed=3, transforms=None, **hyperparameters):
+    def start(
+        self,
+        name: str,
+        limit_s=None,
+        fraction=1.0,
+        seed=3,
+        transforms=None,
+        refit=None,
+        bar=(),
+        **hyperparameters,
+    ):
         self.number += 1
         place = self.folder / f"trial-{self.number}"
         spec = TrialSpec(
-            self.number, name, hyperparameters, transforms or {}, fraction, seed, place, limit_s=limit_s
+            self.number,
+            name,
+            hyperparameters,
+            transforms or {},
+            fraction,
+            seed,
+            place,
+            limit_s=limit_s,
+            refit=refit is not None,
+            iterations=refit,
+            bar=bar,
         )
         self.runs.append(self.session.start(spec))
         return self.runs[-1], place
@@ -125,7 +145,8 @@ def bench(tmp_path, pool):
         number = len(opened)
         work, out = tmp_path / f"work-{number}", tmp_path / f"out-{number}"
         more = {"parallelism": 2, "pool": pool, **more}
-        session = LocalSession(dataset, domain, metric, validation or ValidationMethod(), seed, work, **more)
+        validation = validation or ValidationMethod(holdout=0.3)
+        session = LocalSession(dataset, domain, metric, validation, seed, work, **more)
         opened.append(Bench(session, out))
         return opened[-1]
 

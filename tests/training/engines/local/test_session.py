@@ -21,6 +21,7 @@ from prudent.training.data.dataset import CATEGORICAL, Column, Dataset
 from prudent.training.data.splitting import FEW_ROWS, hold_out
 from prudent.training.engines.engine import ModelFacts
 from prudent.training.engines.local.engine import LocalEngine
+from prudent.training.engines.predictions import Predictions
 from prudent.training.models.metrics import confusion, f1
 from prudent.training.request.limits import ValidationMethod
 from prudent.tuning.jobs.job import Run
@@ -32,6 +33,8 @@ EVERY = {
     "decision-tree-regression": (REGRESSION, {}),
     "random-forest-regression": (REGRESSION, {"numTrees": 7}),
     "gradient-boosted-tree-regression": (REGRESSION, {"maxIter": 12}),
+    "lightgbm-regression": (REGRESSION, {"numIterations": 12}),
+    "xgboost-regression": (REGRESSION, {"numRound": 12}),
     "linear-support-vector-machine": ("binomial-classification", {"regParam": 0.01}),
     "binomial-logistic-regression": ("binomial-classification", {"regParam": 0.01}),
     "multinomial-logistic-regression": ("multinomial-classification", {"regParam": 0.01}),
@@ -39,6 +42,8 @@ EVERY = {
     "decision-tree-classification": (CLASSES, {"impurity": "entropy"}),
     "random-forest-classification": (CLASSES, {"numTrees": 7}),
     "gradient-boosted-tree-classification": (CLASSES, {"maxIter": 12}),
+    "lightgbm-classification": (CLASSES, {"numIterations": 12}),
+    "xgboost-classification": ("binomial-classification", {"numRound": 12}),
     "k-means": (CLUSTERS, {"k": 3}),
     "gaussian-mixture-model": (CLUSTERS, {"k": 3}),
     "multilayer-perceptron-classifier": ("deep-learning", {"maxIter": 20}),
@@ -123,7 +128,7 @@ def test_clusterings_are_compared_in_the_standardised_features(bench, data_for, 
     few = rows <= FEW_ROWS
     judged = np.arange(rows) if few else hold_out(rows, None, 1).validation
     space = StandardScaler().fit_transform(found.X)[judged]
-    session = bench(found, CLUSTERS)
+    session = bench(found, CLUSTERS, validation=ValidationMethod())
     for transforms in ({}, {"pca": {"k": 1}}, {"scale": {"method": "minmax"}}):
         _, place = session.train("k-means", transforms=transforms, k=4)
         facts = facts_of(place)
@@ -157,12 +162,61 @@ def test_columns_of_few_values_are_categories_if_asked(bench, data_for, facts_of
     assert {name for name in named if "=" in name} == {"f0=0", "f0=1", "f0=2"}
 
 
-def test_folds_measure_every_row_and_the_model_has_learnt_them_all(bench, data_for, facts_of):
-    folded = bench(data_for(CLASSES), CLASSES, validation=ValidationMethod(folds=4))
+def test_folds_measure_every_row_and_a_refit_learns_them_all(bench, data_for, facts_of):
+    dataset = data_for(CLASSES)
+    folded = bench(dataset, CLASSES, validation=ValidationMethod(folds=4))
     outcome, place = folded.train("gradient-boosted-tree-classification", maxIter=30)
     facts = facts_of(place)
-    assert (facts["rows_trained"], facts["rows_validated"]) == (400, 400)
+    assert (facts["rows_trained"], facts["rows_validated"]) == (300, 400)
     assert 0.6 < outcome.measures["score"] < 1
+    assert outcome.measures["score"] == pytest.approx(np.mean(facts["split_scores"]))
+    said = Predictions.read(place)
+    assert sorted(said.rows) == list(range(400))
+    np.testing.assert_array_equal(said.actual, dataset.y[said.rows])
+    scores = [
+        f1(confusion(*(each[said.split == n] for each in (said.actual, said.predicted)), 3)) for n in range(4)
+    ]
+    assert scores == pytest.approx(facts["split_scores"])
+    assert said.probabilities.shape == (400, 3)
+    again, place = folded.train("gradient-boosted-tree-classification", maxIter=30, refit=facts["iterations"])
+    refitted = facts_of(place)
+    assert again.status == "finished"
+    assert (refitted["rows_trained"], refitted["refitted"]) == (400, True)
+
+
+def test_rows_that_rank_have_no_say_in_how_long_a_model_is_trained(bench, data_for, facts_of):
+    """Whatever the held-out rows say, the model is the same."""
+    models = []
+    for noise in (0.0, 50.0):
+        dataset = data_for(REGRESSION)
+        ranked = bench(dataset, REGRESSION).session._partition.splits[0].validation
+        dataset.y[ranked] += noise * np.random.default_rng(0).normal(size=len(ranked))
+        outcome, place = bench(dataset, REGRESSION).train("gradient-boosted-tree-regression", maxIter=30)
+        models.append(((place / "model.onnx").read_bytes(), facts_of(place)["iterations"]))
+        assert outcome.measures["value"] > 0.5 * noise
+    assert models[0] == models[1]
+
+
+def test_a_test_part_is_seen_by_no_trial(bench, data_for):
+    dataset = data_for(REGRESSION)
+    here = bench(dataset, REGRESSION, test_share=0.25, validation=ValidationMethod(folds=3))
+    unseen = here.session.test_rows()
+    assert len(unseen.rows) == 100
+    np.testing.assert_array_equal(unseen.y, dataset.y[unseen.rows])
+    for split in here.session._partition.splits:
+        assert not {*unseen.rows} & {*split.train, *split.validation}
+    assert bench(dataset, REGRESSION).session.test_rows() is None
+
+
+def test_a_model_that_is_clearly_behind_is_not_judged_by_all_folds(bench, data_for, facts_of):
+    here = bench(data_for(CLASSES), CLASSES, validation=ValidationMethod(folds=4))
+    _, place = here.train("multinomial-logistic-regression")
+    bar = facts_of(place)["split_scores"]
+    _, place = here.train("decision-tree-classification", maxDepth=1, bar=bar)
+    behind = facts_of(place)
+    assert len(behind["split_scores"]) < 4
+    assert behind["score"] < np.mean(bar)
+    assert {*Predictions.read(place).split} == set(range(len(behind["split_scores"])))
 
 
 def test_a_metric_of_ones_own(bench, data_for):

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from prudent.training.engines.spark.perceptron import _LineServer, verified_progress
 from prudent.training.engines.spark.perceptron_group import RendezvousServer, _authenticate, rendezvous_store
-from prudent.training.engines.spark.perceptron_worker import _train, sign_line
+from prudent.training.engines.spark.perceptron_worker import Course, _train
+from prudent.training.engines.spark.progress import LineServer, sign_line, verified_progress
 
 # Imported where it is used: every process of the tests reads this file, and one of them runs it.
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
@@ -94,7 +94,7 @@ def test_a_peer_must_prove_that_it_knows_the_secret(theirs: bytes, outcome: str 
 
 def test_a_line_too_long_ends_the_talk_and_others_are_heard() -> None:
     heard: queue.Queue[str] = queue.Queue()
-    with _LineServer("127.0.0.1", heard.put) as ear:
+    with LineServer("127.0.0.1", heard.put) as ear:
         for size in (-1, 2**31 - 1):
             with socket.create_connection(("127.0.0.1", ear.port), timeout=60) as line:
                 line.sendall(struct.pack(">i", size))
@@ -137,9 +137,21 @@ def test_a_network_ends_with_what_it_has_learned_when_its_time_is_up(left_s: flo
 
     import torch
 
-    told: list[float] = []
     rows, labels = torch.eye(4), torch.arange(4)
-    settings = {"maxIter": 7, "tol": 0.0, "stepSize": 0.1, "blockSize": 4}
+    settings = {"tol": 0.0, "stepSize": 0.1, "blockSize": 4}
     until_s = time.monotonic() + left_s
-    _train(torch, Alone(), torch.nn.Linear(4, 4), rows, labels, settings, 1, told.append, until_s)
-    assert told[-1] == pytest.approx(epochs / 7)
+    network = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    course = Course(torch, network, (rows, labels), (rows, labels), 5, SECRET)
+    _train(torch, Alone(), network, rows, labels, settings, 1, course, 7, until_s)
+    assert [point["step"] for point in course.points] == list(range(1, epochs + 1))
+    assert course.why == ("the time was up" if epochs == 1 else "")
+
+    class Worse(torch.nn.Sequential):
+        """Sure of the wrong class, and more so with every pass."""
+
+        def forward(self, input: Any) -> Any:  # noqa: A002 - torch calls it so
+            return -input * float(course.step_number + 1)
+
+    course = Course(torch, Worse(), (rows, labels), (rows, labels), 5, SECRET)
+    assert [course.step(20) for _ in range(6)] == [False] * 5 + [True]
+    assert (course.best_step, course.why) == (1, "no better for 5 steps")

@@ -16,7 +16,9 @@ from prudent.core.errors import BadInput
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.engines.engine import TrialSpec
 from prudent.training.engines.onnx_export import export_pipeline
-from prudent.training.engines.spark import dataset as splitting
+from prudent.training.engines.partition import Partition, inner_split
+from prudent.training.engines.predictions import Predictions
+from prudent.training.engines.spark import splits as splitting
 from prudent.training.engines.spark.dataset import FEATURES, LABEL, ROW
 from prudent.training.engines.spark.engine import SparkEngine
 from prudent.training.engines.spark.evaluation import (
@@ -29,7 +31,7 @@ from prudent.training.engines.spark.pipeline import fit
 from prudent.training.engines.spark.reading import DatasetQuery, read_dataset_into_spark
 from prudent.training.engines.spark.session import SparkTrainingSession
 from prudent.training.engines.spark.trial import compare_export, trained_pipeline
-from prudent.training.models.metrics import f1
+from prudent.training.models.metrics import confusion, f1
 from prudent.training.request.limits import ValidationMethod
 from prudent.training.request.request import TrainingRequest
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Progress
@@ -266,13 +268,79 @@ def test_cut_and_late_trials_stop_on_the_cluster_while_others_go_on(
         time.sleep(0.1)
 
 
-def test_folds_report_progress(flowers: SparkTrainingSession, tmp_path: Path) -> None:
+def test_folds_report_progress_and_keep_what_was_said_of_every_row(
+    flowers: SparkTrainingSession, tmp_path: Path
+) -> None:
     spec = spec_for(tmp_path, "decision-tree-classification", fraction=0.5)
     outcome, seen = finish(flowers.start(spec))
     assert outcome.status == FINISHED, outcome.why
     assert [event.done for event in seen] == [0.5]
     facts = facts_of(spec)
-    assert (facts["rows_trained"], facts["rows_validated"]) == (75, 150)
+    assert (facts["rows_trained"], facts["rows_validated"]) == (38, 150)
+    kept = Predictions.read(spec.folder)
+    assert kept is not None
+    assert kept.actual is not None
+    assert kept.probabilities is not None
+    assert sorted(kept.rows.tolist()) == list(range(150))
+    labels = flowers._context.dataset.frame.select(ROW, LABEL).orderBy(ROW).collect()
+    assert kept.actual.tolist() == [labels[row][LABEL] for row in kept.rows]
+    scores = [
+        f1(confusion(kept.actual[kept.split == part], kept.predicted[kept.split == part], 3))
+        for part in (0, 1)
+    ]
+    assert facts["split_scores"] == pytest.approx(scores)
+    assert facts["value"] == pytest.approx(np.mean(scores))
+    assert (kept.probabilities.argmax(axis=1) == kept.predicted).mean() > 0.95
+    # What is delivered at the end has seen all rows.
+    whole = replace(spec, refit=True, fraction=1.0, folder=tmp_path / "whole")
+    outcome, _ = finish(flowers.start(whole))
+    assert outcome.status == FINISHED, outcome.why
+    facts = facts_of(whole)
+    assert (facts["rows_trained"], facts["refitted"], facts["export_difference"] < 1e-5) == (150, True, True)
+    assert not (whole.folder / "predictions.npz").exists()
+    # One that is clearly behind in the first split is not judged in the second.
+    behind = replace(spec, number=3, bar=(0.999, 0.998), fraction=0.1, folder=tmp_path / "behind")
+    assert finish(flowers.start(behind))[0].status == FINISHED
+    assert len(facts_of(behind)["split_scores"]) == 1
+
+
+def test_a_test_part_is_in_no_trial_and_the_final_model_is_judged_by_it(
+    spark: Any, examples: Path, tmp_path: Path
+) -> None:
+    import onnxruntime
+
+    data = examples / "sample_multiclass_classification_data.txt"
+    with opened(tmp_path, data, dataset={"format": "libsvm"}, test=0.2) as session:
+        unseen = session.test_rows()
+        assert unseen is not None
+        spec = spec_for(tmp_path, "decision-tree-classification")
+        assert finish(session.start(spec))[0].status == FINISHED
+        facts, kept = facts_of(spec), Predictions.read(spec.folder)
+    assert kept is not None
+    assert len(unseen.rows) == 30
+    assert facts["rows_trained"] + facts["rows_validated"] == 120
+    assert not set(unseen.rows.tolist()) & set(kept.rows.tolist())
+    model = onnxruntime.InferenceSession((spec.folder / "model.onnx").read_bytes())
+    said = model.run(["prediction"], {model.get_inputs()[0].name: unseen.X})[0]
+    assert (said == unseen.y).mean() > 0.8
+
+
+def test_xgboost_takes_categories_and_gaps_as_they_are(people: SparkTrainingSession, tmp_path: Path) -> None:
+    import onnxruntime
+
+    spec = spec_for(tmp_path, "xgboost-classification", hyperparameters={"numRound": 12, "maxDepth": 3})
+    outcome, _ = finish(people.start(spec))
+    assert outcome.status == FINISHED, outcome.why
+    facts = facts_of(spec)
+    assert facts["value"] > 0.75
+    assert facts["export_difference"] < 1e-5
+    assert facts["picture"]["importance"]["feature"][0] in ("income", "town")
+    assert set(facts["picture"]["importance"]["feature"]) == {"age", "town", "income"}
+    assert 1 <= facts["iterations"] <= 12
+    model = onnxruntime.InferenceSession((spec.folder / "model.onnx").read_bytes())
+    # Who lives in Oslo (1) buys; so does one of an unknown town with such an income, not one without.
+    rows = np.array([[30, 1, np.nan], [30, 2, np.nan], [30, np.nan, 55], [30, np.nan, 20]], dtype=np.float32)
+    assert model.run(["prediction"], {"features": rows})[0].tolist() == [1, 0, 1, 0]
 
 
 def test_many_rows_are_split_by_hash(flowers: SparkTrainingSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,22 +352,52 @@ def test_many_rows_are_split_by_hash(flowers: SparkTrainingSession, monkeypatch:
         return {row[ROW] for row in frame.select(ROW).collect()}
 
     every = numbers(dataset.frame)
-    rows = splitting.split(None, dataset, ValidationMethod(holdout=0.3), 5)
-    train, held_out = numbers(rows.train(0, 1.0)), numbers(rows.held_out(0))
-    assert train | held_out == every == numbers(rows.train(None, 1.0))
-    assert not train & held_out
-    assert 25 < len(held_out) < 65
+    rows = splitting.split(None, dataset, ValidationMethod(holdout=0.3), 5, 0.2)
+    train, held_out, test = numbers(rows.train(0, 1.0)), numbers(rows.held_out(0)), numbers(rows.test())
+    assert train | held_out | test == every == numbers(rows.train(None, 1.0))
+    assert len(train) + len(held_out) + len(test) == len(every)
+    assert 15 < len(test) < 50
+    assert 20 < len(held_out) < 60
+    learned, watched = map(numbers, rows.inner(0, 1.0))
+    assert learned | watched == train
+    assert not learned & watched
+    assert 5 < len(watched) < 40
     half = rows.train(0, 0.5)
     assert numbers(half) < train
     assert 0.3 < rows.size(0, 0.5) / len(train) < 0.7
     # One row of every class is in every sample, however small.
     assert rows.train(0, 0.001).select(LABEL).distinct().count() == 3
-    assert numbers(splitting.split(None, dataset, ValidationMethod(holdout=0.3), 6).held_out(0)) != held_out
+    other = splitting.split(None, dataset, ValidationMethod(holdout=0.3), 6)
+    assert numbers(other.held_out(0)) != held_out
+    assert other.test() is None
     folds = splitting.split(None, dataset, ValidationMethod(folds=2), 5)
-    parts = [numbers(folds.held_out(fold)) for fold in range(folds.folds)]
+    parts = [numbers(folds.held_out(fold)) for fold in range(folds.splits)]
     assert parts[0] | parts[1] == every
     assert not parts[0] & parts[1]
     assert numbers(folds.train(0, 1.0)) == parts[1]
+
+
+def test_the_parts_are_those_of_the_local_engine(spark: Any, flowers: SparkTrainingSession) -> None:
+    """The test part first; then folds, of which each row judges in one."""
+    dataset = flowers._context.dataset
+    y = np.array([row[LABEL] for row in dataset.frame.select(ROW, LABEL).orderBy(ROW).collect()]).astype(int)
+    found = Partition.of(y, 150, 4, ValidationMethod(folds=2), 5, 0.2)
+    rows = splitting.split(spark, dataset, ValidationMethod(folds=2), 5, 0.2)
+
+    def places(frame: Any) -> list[int]:
+        return sorted(rows.numbers(np.array([row[ROW] for row in frame.select(ROW).collect()])).tolist())
+
+    assert places(rows.test()) == found.test.tolist()
+    for number, apart in enumerate(found.splits):
+        assert places(rows.held_out(number)) == apart.validation.tolist()
+        assert places(rows.train(number, 1.0)) == apart.train.tolist()
+        inner = inner_split(apart.train, y, 5)
+        assert inner is not None
+        assert [places(part) for part in rows.inner(number, 1.0)] == [
+            inner.train.tolist(),
+            inner.validation.tolist(),
+        ]
+    rows.release()
 
 
 def test_what_spark_judges_itself_is_judged_as_what_is_collected(spark: Any) -> None:
@@ -314,7 +412,7 @@ def test_what_spark_judges_itself_is_judged_as_what_is_collected(spark: Any) -> 
         for number, (label, said, x) in enumerate(zip(actual, predicted, X, strict=True))
     ]
     frame = spark.createDataFrame(rows, [ROW, LABEL, PREDICTION, FEATURES]).persist()
-    answers = CollectedPredictions(X.astype(np.float32), predicted, None, actual)
+    answers = CollectedPredictions(np.arange(60), X.astype(np.float32), predicted, None, actual)
     for domain, metric in (("classification", "mcc"), ("regression", "r2"), ("regression", "mae")):
         scorer = SparkScorer.of(domain, metric, 3)
         there, here = scorer.of_frame(frame, FEATURES), scorer.of_collected(answers)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from prudent.training.data.reading import read_dataset
+from prudent.training.data.splitting import hold_out
 from prudent.training.engines.engine import ModelFacts, TrialSpec
 from prudent.training.engines.local import trial as local_trial
-from prudent.training.engines.local.engine import splits_of
 from prudent.training.engines.local.pool import WorkerSetup
 from prudent.training.engines.local.shared_dataset import SharedDataset
 from prudent.training.engines.local.worker import open_context
@@ -26,9 +26,13 @@ from prudent.tuning.trial import Outcome, Progress
 
 
 def opened(work: Path, path: Path, domain: str = "classification", **more: Any) -> SparkTrainingSession:
-    """Spark with the data of a request in it; trials leave out its own form, which is slow to write."""
+    """Spark with the data of a request in it; trials leave out its own form, which is slow to write.
+
+    One part of the rows judges, and none are kept for a test, unless the request says more.
+    """
     source = {"path": str(path), **more.pop("dataset", {})}
-    request = TrainingRequest.parse({"domain": domain, "dataset": source, **more})
+    usual = {"validation": {"holdout": 0.3}, "test": False}
+    request = TrainingRequest.parse({"domain": domain, "dataset": source, **usual, **more})
     session = SparkEngine().open(request, work, 2)
     assert isinstance(session, SparkTrainingSession)
     session._context = replace(session._context, own_form=False)
@@ -79,7 +83,7 @@ def bench(work: Path, domain: str, file: Path) -> Bench:
     request = TrainingRequest.parse({"domain": domain, "dataset": {"path": str(file), "format": "libsvm"}})
     dataset = read_dataset(file, "libsvm", domain=domain, cache=work / "cache")
     store = work / "store"
-    SharedDataset.write(store, dataset, splits_of(dataset, request.validation, request.seed))
+    SharedDataset.write(store, dataset, [hold_out(len(dataset), dataset.y, request.seed)])
     scorer = Scorer.of(domain, None, len(dataset.classes))
     setup = WorkerSetup(str(store), scorer, request.seed, 1, 500.0, dataset.target)
     return Bench(file, session._context, open_context(asdict(setup)), session.description)

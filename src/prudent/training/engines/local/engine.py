@@ -7,15 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from prudent.training.algorithms.registry import default_algorithms
 from prudent.training.data.dataset import Dataset
-from prudent.training.data.splitting import FEW_ROWS, Split, every_row, hold_out, k_folds
-from prudent.training.engines.engine import DataShape, TrainingSession, TrialSpec
+from prudent.training.engines.engine import DataShape, TrainingSession, TrialSpec, UnseenRows
 from prudent.training.engines.functions import FunctionSession
 from prudent.training.engines.local.learners.registry import PRELOADED, libraries_for
 from prudent.training.engines.local.pool import WorkerPool, WorkerSetup, available_mb
 from prudent.training.engines.local.run import LocalRun
 from prudent.training.engines.local.shared_dataset import SharedDataset
+from prudent.training.engines.partition import Partition, share_for_test
 from prudent.training.engines.scoring import Scorer
 from prudent.training.models.description import data_description
 from prudent.training.request.limits import ValidationMethod
@@ -70,6 +72,7 @@ class LocalEngine:
                 memory_mb=self._memory_mb,
                 pool=pool,
                 pmml=PMML in request.export,
+                test_share=share_for_test(request.test, len(dataset), dataset.y is not None),
             )
         except BaseException:
             pool.close()
@@ -95,11 +98,14 @@ class LocalSession:
         memory_mb: float | None = None,
         pool: WorkerPool | None = None,
         pmml: bool = False,
+        test_share: float = 0.0,
     ) -> None:
         self._dataset = dataset
         self._pool = pool or open_pool(parallelism, work)
         data_folder = work / "store"
-        SharedDataset.write(data_folder, dataset, splits_of(dataset, validation, seed))
+        rows, columns = dataset.X.shape
+        self._partition = Partition.of(dataset.y, rows, columns, validation, seed, test_share)
+        SharedDataset.write(data_folder, dataset, self._partition.splits)
         self._setup = WorkerSetup(
             data_folder=str(data_folder.resolve()),
             scorer=Scorer.of(domain, metric, len(dataset.classes)),
@@ -108,6 +114,16 @@ class LocalSession:
             memory_mb=memory_mb or available_mb() * 0.9 / parallelism,
             target=dataset.target,
             pmml=pmml,
+        )
+
+    refits = True
+
+    def test_rows(self) -> UnseenRows | None:
+        rows, y = self._partition.test, self._dataset.y
+        return (
+            UnseenRows(np.asarray(self._dataset.X[rows]), y[rows], rows)
+            if y is not None and len(rows)
+            else None
         )
 
     @property
@@ -140,12 +156,3 @@ def open_pool(parallelism: int, work: Path, algorithms: tuple[str, ...] = ()) ->
     threads = max(1, len(os.sched_getaffinity(0)) // parallelism)
     loaded = dict.fromkeys((*PRELOADED, *(module for name in algorithms for module in libraries_for(name))))
     return WorkerPool(parallelism, threads, list(loaded), work / "workers.log")
-
-
-def splits_of(dataset: Dataset, validation: ValidationMethod, seed: int) -> list[Split]:
-    """Who trains and who measures, as the request says."""
-    if validation.folds is not None:
-        return k_folds(len(dataset), dataset.y, seed, validation.folds)
-    if dataset.y is None and len(dataset) <= FEW_ROWS and not validation.given:
-        return [every_row(len(dataset))]
-    return [hold_out(len(dataset), dataset.y, seed, validation.share)]

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prudent.core.errors import BadInput
+from prudent.core.seeds import rng_for
 from prudent.training.data.dataset import CATEGORICAL, Column, Matrix
 from prudent.training.data.splitting import RowNumbers, subsample
 from prudent.training.engines.fit_task import PreparedRows
@@ -19,33 +21,59 @@ from prudent.training.engines.fitted_transforms import (
     FittedTransform,
     Impute,
     OneHot,
+    TargetEncode,
     TransformFitter,
     apply_all,
+    category_rows,
     check_components,
 )
 from prudent.training.engines.local.column_statistics import covariance, mean_and_deviation
 from prudent.training.engines.local.shared_dataset import SharedDataset
+from prudent.training.engines.partition import inner_split
+
+MANY_CATEGORIES = 32
+"""A column with more categories is told by the target's mean in each, not by a column for each."""
+_MOST_SHARES = 32  # classes up to which each gets a column of its own for every such category
+_PARTS = 5
 
 
 class LocalTransformFitter(TransformFitter):
     """Fits transforms on a matrix, and tracks which columns are categories.
 
-    `others_miss` says that values are missing in rows which the model will meet, if not in these.
+    `others_miss` says that values are missing in rows which the model will meet, if not in these. With a
+    target (`y`, and how many classes it has, 0 for values), categories can be told by it.
     """
 
-    def __init__(self, X: Matrix, columns: Sequence[Column], others_miss: bool = False) -> None:
+    def __init__(
+        self,
+        X: Matrix,
+        columns: Sequence[Column],
+        others_miss: bool = False,
+        y: NDArray[Any] | None = None,
+        classes: int = 0,
+        seed: int = 0,
+    ) -> None:
         super().__init__()
         self.X = X
+        self.sizes = np.array(
+            [max(len(column.categories), 1) if column.kind == CATEGORICAL else 0 for column in columns],
+            dtype=np.int64,
+        )
+        """Of each column the number of its categories, 0 of one that holds numbers."""
         self._may_miss = others_miss or has_missing(X)
-        self._categorical = np.array([column.kind == CATEGORICAL for column in columns], dtype=bool)
-        self._sizes = [len(column.categories) for column in columns]
+        self._y, self._classes, self._seed = y, classes, seed
 
-    def finish(self, max_categories: int | None = None) -> None:
+    def finish(self, max_categories: int | None = None, native: bool = False) -> None:
         """What no model can do without: values for missing ones, columns for categories.
 
+        A `native` one can; only categories that are many are told by the target for it, too.
         `max_categories` makes categories of the columns with at most so many different values, as Spark's
         VectorIndexer does.
         """
+        if self._y is not None and self._classes <= _MOST_SHARES:
+            self._encode_by_target(np.flatnonzero(self.sizes > MANY_CATEGORIES), smoothing=10.0)
+        if native:
+            return
         self._make_plain()
         if max_categories is not None:
             self._index(max_categories)
@@ -62,6 +90,11 @@ class LocalTransformFitter(TransformFitter):
                 fills[column] = _most_frequent(values) if frequent else getattr(np, strategy)(values)
         self._append(Impute(fills))
         self._may_miss = False
+
+    def target_encode(self, smoothing: float = 10.0) -> None:
+        if self._y is None:
+            raise BadInput("target-encode needs a target, which a clustering has not; use one-hot.")
+        self._encode_by_target(np.flatnonzero(self.sizes), smoothing)
 
     def one_hot(self, most: int = 32) -> None:
         chosen: dict[int, NDArray[Any]] = {}
@@ -92,7 +125,36 @@ class LocalTransformFitter(TransformFitter):
         # Of an axis's two directions, the one in which its largest part is positive: the same every time.
         signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(k)])
         self._append(Affine(shift, axes * signs, prefix="pc"))
-        self._categorical = np.zeros(k, dtype=bool)
+        self.sizes = np.zeros(k, dtype=np.int64)
+
+    @property
+    def _categorical(self) -> NDArray[np.bool_]:
+        return self.sizes > 0
+
+    def _encode_by_target(self, chosen: NDArray[np.int64], smoothing: float) -> None:
+        """Encode columns by the target; a training row by what the rows of other parts say.
+
+        Else a category with one row would give that row's target away.
+        """
+        if not len(chosen):
+            return
+        assert self._y is not None
+        aims = target_columns(self._y, self._classes)
+        part = rng_for(self._seed, "parts of target encoding").permutation(len(aims)) % _PARTS
+        kept = np.flatnonzero(~np.isin(np.arange(len(self.sizes)), chosen))
+        own, tables = [], []
+        for column in chosen:
+            rows, many = category_rows(self.X[:, column], int(self.sizes[column])), int(self.sizes[column])
+            tables.append(smoothed_means(rows, aims, many, smoothing))
+            own.append(np.empty(aims.shape))
+            for number in range(_PARTS):
+                inside = part == number
+                others = ~inside if len(aims) > _PARTS else np.ones(len(aims), dtype=bool)
+                table = smoothed_means(rows[others], aims[others], many, smoothing)
+                own[-1][inside] = table[rows[inside]]
+        self.transforms.append(TargetEncode(kept, chosen.astype(np.int64), tuple(tables)))
+        self.X = np.concatenate([self.X[:, kept], *own], axis=1, dtype=self.X.dtype)
+        self.sizes = np.concatenate([self.sizes[kept], np.zeros(len(chosen) * aims.shape[1], dtype=np.int64)])
 
     def _make_plain(self) -> None:
         if self._may_miss:
@@ -116,13 +178,39 @@ class LocalTransformFitter(TransformFitter):
         kept = np.array([c for c in range(self.X.shape[1]) if c not in chosen], dtype=np.int64)
         sources = np.concatenate([np.full(len(values), column) for column, values in chosen.items()])
         values = np.concatenate(list(chosen.values()))
-        categorical = self._categorical[kept]
+        sizes = self.sizes[kept]
         self._append(OneHot(kept, sources.astype(np.int64), values))
-        self._categorical = np.concatenate([categorical, np.zeros(len(sources), dtype=bool)])
+        self.sizes = np.concatenate([sizes, np.zeros(len(sources), dtype=np.int64)])
 
     def _append(self, transform: FittedTransform) -> None:
         self.transforms.append(transform)
         self.X = transform.apply(self.X)
+
+
+def target_columns(y: NDArray[Any], classes: int) -> NDArray[np.float64]:
+    """What is averaged by category: values, the second of two classes, or each of several."""
+    if classes == 0:
+        return np.asarray(y, dtype=np.float64)[:, None]
+    numbers = np.array([1]) if classes == 2 else np.arange(classes)
+    return np.asarray(np.equal(y[:, None], numbers), dtype=np.float64)
+
+
+def smoothed_means(
+    rows: NDArray[np.int64], aims: NDArray[np.float64], categories: int, smoothing: float
+) -> NDArray[np.float64]:
+    """(categories + 1, outputs): the mean of each category, drawn to the overall mean where rows are few.
+
+    (sum + smoothing x overall mean) / (rows + smoothing); the last is for a missing category.
+
+    >>> smoothed_means(np.array([0, 0, 1]), np.array([[1.0], [0.0], [1.0]]), 2, 1.0)[:, 0].round(3).tolist()
+    [0.556, 0.833, 0.667]
+    """
+    overall = aims.mean(axis=0)
+    counts = np.bincount(rows, minlength=categories + 1)[:, None]
+    sums = [np.bincount(rows, weights=aim, minlength=categories + 1) for aim in aims.T]
+    weight = counts + smoothing
+    known = np.stack(sums, axis=1) + smoothing * overall
+    return np.asarray(np.where(weight > 0, known / np.where(weight > 0, weight, 1.0), overall))
 
 
 def has_missing(X: Matrix) -> bool:
@@ -139,17 +227,30 @@ ALL_ROWS = -1
 """In place of a split's number: every row trains, none is held out."""
 
 
+INNER_FIT_ROWS = 20_000
+"""With more training rows than this, an iterative algorithm's model is that of the inner part: to fit it
+once more on all of them would cost more than the rows that were watched are worth."""
+
+
 @dataclass(frozen=True, eq=False)
 class PreparedFeatures:
-    """Training rows and held-out rows after the transforms that were fitted on the former."""
+    """Training rows, held-out rows and watched rows, after the transforms that were fitted on the first.
+
+    The held-out rows are those that rank. Where some of the training rows are watched, they are not among
+    `rows`.
+    """
 
     rows: PreparedRows
     held_out: PreparedRows | None
     transforms: tuple[FittedTransform, ...]
+    categories: tuple[int, ...] = ()
+    """For each feature how many categories it has, 0 for a number; empty where all are numbers."""
+    watched: PreparedRows | None = None
 
     @property
     def size(self) -> int:
-        return int(self.rows.X.nbytes + (self.held_out.X.nbytes if self.held_out else 0))
+        parts = (self.rows, self.held_out, self.watched)
+        return sum(int(part.X.nbytes) for part in parts if part is not None)
 
 
 class FeatureCache:
@@ -164,35 +265,61 @@ class FeatureCache:
         self._standard: tuple[FittedTransform, ...] | None = None
 
     def prepare(
-        self, split: int, fraction: float, transforms: Mapping[str, Any], max_categories: int | None
+        self,
+        split: int,
+        fraction: float,
+        transforms: Mapping[str, Any],
+        max_categories: int | None,
+        native: bool = False,
+        inner: bool = False,
     ) -> PreparedFeatures:
-        key = json.dumps([split, fraction, list(transforms.items()), max_categories], default=str)
+        """The rows of a split; with `inner` some of its training rows are set apart to be watched."""
+        said = [split, fraction, list(transforms.items()), max_categories, native, inner]
+        key = json.dumps(said, default=str)
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        found = self._prepare(split, fraction, transforms, max_categories)
+        found = self._prepare(split, fraction, transforms, max_categories, native, inner)
         self._kept[key] = found
         while len(self._kept) > 1 and sum(kept.size for kept in self._kept.values()) > self._most_bytes:
             self._kept.popitem(last=False)
         return found
 
     def _prepare(
-        self, split: int, fraction: float, transforms: Mapping[str, Any], max_categories: int | None
+        self,
+        split: int,
+        fraction: float,
+        transforms: Mapping[str, Any],
+        max_categories: int | None,
+        native: bool,
+        inner: bool,
     ) -> PreparedFeatures:
         data = self._data
         chosen = np.arange(len(data.X)) if split == ALL_ROWS else data.splits[split].train
         chosen = subsample(chosen, data.y, fraction, self._seed)
-        fitter = LocalTransformFitter(data.X[chosen], data.columns, self._some_missing)
+        apart = inner_split(chosen, data.y, self._seed, data.links) if inner else None
+        judges = split != ALL_ROWS and (apart is None or len(chosen) > INNER_FIT_ROWS)
+        chosen = chosen if apart is None else apart.train
+        y = self._target(chosen)
+        classes = len(data.classes)
+        fitter = LocalTransformFitter(
+            data.X[chosen], data.columns, self._some_missing, y, classes, self._seed
+        )
         for name, settings in transforms.items():
             fitter.add(name, settings)
-        fitter.finish(max_categories)
+        fitter.finish(max_categories, native)
         fitted = tuple(fitter.transforms)
-        rows = PreparedRows(fitter.X, self._target(chosen))
-        if split == ALL_ROWS:
-            return PreparedFeatures(rows, None, fitted)
-        others = data.splits[split].validation
+        categories = tuple(fitter.sizes.tolist()) if fitter.sizes.any() else ()
+
+        def prepared(rows: RowNumbers) -> PreparedRows:
+            return PreparedRows(apply_all(fitted, data.X[rows]), self._target(rows))
+
         return PreparedFeatures(
-            rows, PreparedRows(apply_all(fitted, data.X[others]), self._target(others)), fitted
+            PreparedRows(fitter.X, y),
+            prepared(data.splits[split].validation) if judges else None,
+            fitted,
+            categories,
+            None if apart is None else prepared(apart.validation),
         )
 
     def standardised(self, rows: RowNumbers) -> Matrix:

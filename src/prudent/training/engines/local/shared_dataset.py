@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.training.data.dataset import Column, Dataset, Matrix
-from prudent.training.data.splitting import Split
+from prudent.training.data.splitting import UNLINKED, RowLinks, Split
 
+_LINKS = ("groups", "times")
 _SAMPLE = 20_000  # rows; enough to see a difference or take the time
 
 
@@ -28,6 +29,7 @@ class SharedDataset:
     splits: tuple[Split, ...]
     """One where rows are held out, k of k folds."""
     classes: tuple[Any, ...] = ()
+    links: RowLinks = UNLINKED
 
     @cached_property
     def sample(self) -> Matrix:
@@ -35,7 +37,7 @@ class SharedDataset:
         return np.asarray(self.X[self.splits[-1].validation[:_SAMPLE]])
 
     @staticmethod
-    def write(folder: Path, dataset: Dataset, splits: Sequence[Split]) -> None:
+    def write(folder: Path, dataset: Dataset, splits: Sequence[Split], links: RowLinks = UNLINKED) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         place = _mapped_file(dataset.X)
         if place is None:
@@ -46,6 +48,9 @@ class SharedDataset:
         for number, split in enumerate(splits):
             np.save(folder / f"train-{number}.npy", split.train)
             np.save(folder / f"validation-{number}.npy", split.validation)
+        for name in _LINKS:
+            if (linked := getattr(links, name)) is not None:
+                np.save(folder / f"{name}.npy", linked)
         columns = [[column.name, column.kind, list(column.categories)] for column in dataset.columns]
         classes = [label if isinstance(label, (str, int, float)) else str(label) for label in dataset.classes]
         known = {"X": str(place.resolve()), "columns": columns, "classes": classes, "splits": len(splits)}
@@ -61,7 +66,9 @@ class SharedDataset:
         )
         target = folder / "y.npy"
         y = _load(target) if target.exists() else None
-        return cls(_load(Path(known["X"])), y, columns, splits, tuple(known["classes"]))
+        found = {name: _load(folder / f"{name}.npy") for name in _LINKS if (folder / f"{name}.npy").exists()}
+        links = RowLinks(**found)
+        return cls(_load(Path(known["X"])), y, columns, splits, tuple(known["classes"]), links)
 
 
 def _load(path: Path) -> NDArray[Any]:

@@ -1,279 +1,263 @@
-"""Boosted trees as on the local engine, with every tree grown by Spark.
+"""Boosted trees by XGBoost, in as many processes of the cluster as the rows are worth (`xgboost.spark`).
 
-Spark's own boosting counts its first tree in full and takes steps of twice `stepSize` along the plain
-gradient; with trees of some depth the first one has learnt the noise before the others can mend anything.
-Here, as on the local engine, boosting begins with a constant and every tree counts `stepSize`. For classes a
-tree is fitted to gradient / curvature with the curvature as weight, which makes its leaves Newton steps and
-its splits the best ones for them. The trees become a model of Spark's: it predicts where the data are.
+It is the learner behind `xgboost-*` and, with settings that come nearest, behind `gradient-boosted-tree-*`.
+All processes of a training run at the same time (Spark's barrier mode), each with its part of the rows; for
+every level of a tree they add up their histograms. How many trees are enough is found out on watched rows,
+which are an inner part of the training rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Self
+import json
+import logging
+import math
+import secrets
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prudent.core.errors import BadInput
 from prudent.training.algorithms.algorithm import CLASSIFICATION
-from prudent.training.engines.fit_task import EarlyStopping, FitTask, LearningCurve, PreparedRows
+from prudent.training.algorithms.hyperparameter import SEED
+from prudent.training.engines.fit_task import LearningCurve, patience_of
+from prudent.training.engines.local.learners.trees import features_tried
+from prudent.training.engines.scoring import Scorer
+from prudent.training.engines.spark import listening, progress
 from prudent.training.engines.spark.dataset import LABEL
+from prudent.training.engines.spark.evaluation import sample_columns
 from prudent.training.engines.spark.fit_task import SparkFitTask
+from prudent.training.engines.spark.progress import LineServer, verified_progress
+from prudent.training.models.metrics import value_of_counts
 
-BOOSTED = ("GBTRegressionModel", "GBTClassificationModel")
-_RAW, _TARGET, _WEIGHT, _ADDED = "raw", "aim", "weight", "added"
-_LEAST_CURVATURE = 1e-3
-"""A row that is sure of the wrong class asks for no more than a step of a thousand."""
-_TREES_PER_CHECKPOINT, _MOST_CHECKPOINTS = 10, 20
-"""Trees that are added up anew for every further one before their sum is kept; Java cannot follow a history
-of sums upon sums without end, so there are only so many of them."""
+BOOSTED = ("SparkXGBClassifierModel", "SparkXGBRegressorModel")
+_NAMES = {
+    "numRound": "n_estimators",
+    "maxDepth": "max_depth",
+    "learningRate": "learning_rate",
+    "minChildWeight": "min_child_weight",
+    "subsample": "subsample",
+    "colsampleBytree": "colsample_bytree",
+    "regAlpha": "reg_alpha",
+    "regLambda": "reg_lambda",
+    "gamma": "gamma",
+    "maxBin": "max_bin",
+}
+"""XGBoost's hyper-parameters as requests name them, and as it does."""
+_ROWS_EACH = 50_000
+"""Rows that make another process worth starting."""
+_WATCHED, _WEIGHT = "watched", "weight"
+_NEVER = 1e30  # a gain that no split has
+_CURVATURE = 0.1
+"""What a row of classes weighs in a leaf, on average: a quarter at first, little once it is learnt."""
 
 
-def grow(made: Any, rows: Any, seed: int, monitor: BoostingMonitor | None = None) -> Any:
-    """The model of Spark's boosting estimator `made`, grown on rows of label and features.
+@dataclass(frozen=True, eq=False)
+class WatchedSample:
+    """Some watched rows and after them some training rows, few enough to be asked about after every tree."""
 
-    The first tree of the model is the constant, so there is one more than were grown. `monitor` says when
-    to stop; what was grown after the best is left off.
+    X: NDArray[np.float32]
+    y: NDArray[Any]
+    watched: int
+
+
+def is_boosting(algorithm: str) -> bool:
+    """Whether XGBoost trains an algorithm's models here."""
+    return algorithm.startswith(("xgboost-", "gradient-boosted-tree-"))
+
+
+def fit_boosted(task: SparkFitTask) -> tuple[Any, LearningCurve | None]:
+    """A model of `xgboost.spark`, and how training went where there were rows to watch."""
+    if find_spec("xgboost") is None:
+        raise BadInput("XGBoost is not installed; `pip install prudent[spark]`, or choose a random forest.")
+    rows = _marked(task)
+    count = int(task.rows.count())
+    settings = _settings(task, count)
+    session = rows.sparkSession
+    processes = max(1, min(session.sparkContext.defaultParallelism, -(-count // _ROWS_EACH)))
+    sample = None if task.watched is None else _sample(task)
+    secret = secrets.token_bytes(32)
+
+    def on_line(line: str) -> None:
+        if (said := verified_progress(line, secret)) is not None:
+            task.report(_score(task.scorer, said["watched"], sample), float(said["done"]))
+
+    host = str(session.conf.get("spark.driver.host"))
+    with LineServer(str(session.conf.get("spark.driver.bindAddress", host)), on_line) as server:
+        monitor = _monitor(task, settings["n_estimators"], sample, (host, server.port, secret))
+        model = _estimator(task, settings, processes, monitor).fit(rows)
+    # What ended the training has no business in a model, which is sent to all who predict with it.
+    model.clear(model.getParam("callbacks"))
+    model._xgb_sklearn_model.set_params(callbacks=None)
+    return model, None if sample is None else _learning_curve(model, task, settings["n_estimators"], sample)
+
+
+def steps(model: Any) -> int:
+    """After how many trees (for each class, if there are more than two) boosting ended."""
+    return int(model.get_booster().num_boosted_rounds())
+
+
+def gains(model: Any) -> NDArray[np.float64]:
+    """What the trees' questions about each feature have gained."""
+    booster = model.get_booster()
+    found = np.zeros(booster.num_features())
+    for name, gain in booster.get_score(importance_type="total_gain").items():
+        found[int(name[1:])] = gain
+    return found
+
+
+# What it is given
+
+
+def _estimator(task: SparkFitTask, settings: Mapping[str, Any], processes: int, monitor: Any) -> Any:
+    from xgboost.spark import SparkXGBClassifier, SparkXGBRegressor
+
+    kind = SparkXGBClassifier if task.scorer.task == CLASSIFICATION else SparkXGBRegressor
+    for name in (kind.__name__, "XGBoost-PySpark"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    return kind(
+        features_col=task.features,
+        label_col=LABEL,
+        weight_col=_WEIGHT,
+        num_workers=processes,
+        force_repartition=True,
+        # In the first executor, where it ends with the training, however that ends.
+        launch_tracker_on_driver=False,
+        random_state=task.seed,
+        tree_method="hist",
+        verbosity=0,
+        callbacks=[monitor],
+        **({} if task.watched is None else {"validation_indicator_col": _WATCHED}),
+        **settings,
+    )
+
+
+def _marked(task: SparkFitTask) -> Any:
+    """Training rows and watched ones in one frame, which says which is which and how much each counts.
+
+    A class that no row shows gets one that counts nothing: XGBoost counts the classes that it meets.
     """
-    classifies = type(made).__name__ == "GBTClassifier"
-    # Spark's margin is half the log-odds.
-    step = made.getStepSize() * (0.5 if classifies else 1.0)
-    begin = _constant(rows, classifies)
-    features = made.getFeaturesCol()
-    sums = rows.select(LABEL, features).selectExpr("*", f"CAST({begin!r} AS DOUBLE) AS {_RAW}").persist()
-    first = (
-        _estimator(made, seed, maxDepth=0).fit(_with_targets(sums, classifies, features, whole=True)).trees[0]
-    )
-    trees, kept = [first], 1
-    if monitor is not None:
-        monitor.begin(begin)
-    trees_per_checkpoint = max(_TREES_PER_CHECKPOINT, -(-made.getMaxIter() // _MOST_CHECKPOINTS))
-    try:
-        for number in range(made.getMaxIter()):
-            if len(trees) - kept == trees_per_checkpoint:
-                sums, kept = _checkpointed(sums, _with_trees(made, trees[kept:], step, sums)), len(trees)
-            now = _with_trees(made, trees[kept:], step, sums)
-            grown = _estimator(made, seed + number).fit(_with_targets(now, classifies, features))
-            trees.append(grown.trees[0])
-            if monitor is not None and monitor.add_tree(trees[-1], step):
-                break
-    finally:
-        sums.unpersist()
-    if monitor is not None:
-        del trees[1 + monitor.best :]
-    return _ensemble(made, trees, [1.0, *[step] * (len(trees) - 1)])
-
-
-def _constant(rows: Any, classifies: bool) -> float:
-    mean = float(rows.agg({LABEL: "avg"}).first()[0])
-    if not classifies:
-        return mean
-    share = min(max(mean, 1e-9), 1.0 - 1e-9)
-    return float(0.5 * np.log(share / (1.0 - share)))
-
-
-def _with_targets(sums: Any, classifies: bool, features: str, whole: bool = False) -> Any:
-    """What the next tree is to learn, and how much each row counts; `whole` is for the constant."""
-    if whole:
-        aim, weight = _RAW, "1.0D"
-    elif not classifies:
-        aim, weight = f"{LABEL} - {_RAW}", "1.0D"
-    else:
-        chance = f"1.0D / (1.0D + exp(-2.0D * {_RAW}))"
-        weight = f"greatest({chance} * (1.0D - {chance}), {_LEAST_CURVATURE}D)"
-        aim = f"({LABEL} - {chance}) / {weight}"
-    return sums.selectExpr(features, f"{aim} AS {_TARGET}", f"{weight} AS {_WEIGHT}")
-
-
-def _estimator(made: Any, seed: int, **more: Any) -> Any:
-    """One tree by the settings of the boosting estimator; a forest of one knows about samples."""
-    from pyspark.ml.regression import RandomForestRegressor
-
-    one = RandomForestRegressor(numTrees=1, bootstrap=False, seed=seed)
-    names = (
-        "maxDepth",
-        "maxBins",
-        "minInstancesPerNode",
-        "minWeightFractionPerNode",
-        "minInfoGain",
-        "maxMemoryInMB",
-        "cacheNodeIds",
-        "checkpointInterval",
-        "subsamplingRate",
-        "featureSubsetStrategy",
-        "featuresCol",
-    )
-    for name in names:
-        one.set(one.getParam(name), more.get(name, made.getOrDefault(name)))
-    if one.getFeatureSubsetStrategy() == "auto":
-        one.setFeatureSubsetStrategy("all")
-    if "maxDepth" in more:
-        one.setSubsamplingRate(1.0)
-    return one.setLabelCol(_TARGET).setWeightCol(_WEIGHT)
-
-
-def _with_trees(made: Any, trees: Sequence[Any], step: float, sums: Any) -> Any:
-    """The sums with some more trees in them."""
-    if not trees:
-        return sums
-    block = _java_ensemble("GBTRegressionModel", made, trees, [step] * len(trees))
-    block.setFeaturesCol(made.getFeaturesCol()).setPredictionCol(_ADDED)
-    return block.transform(sums).selectExpr(LABEL, made.getFeaturesCol(), f"{_RAW} + {_ADDED} AS {_RAW}")
-
-
-def _checkpointed(before: Any, now: Any) -> Any:
-    """Keep the sums as they are now."""
-    now = now.persist()
-    now.count()
-    before.unpersist()
-    return now
-
-
-def _ensemble(made: Any, trees: Sequence[Any], weights: Sequence[float]) -> Any:
-    kind = "GBTClassificationModel" if type(made).__name__ == "GBTClassifier" else "GBTRegressionModel"
-    model = _java_ensemble(kind, made, trees, weights)
-    made._transfer_params_to_java()
-    made._java_obj.copyValues(model._java_obj, _jvm().org.apache.spark.ml.param.ParamMap())
-    model._transfer_params_from_java()
-    return model
-
-
-def _java_ensemble(kind: str, made: Any, trees: Sequence[Any], weights: Sequence[float]) -> Any:
-    """A model of Spark's made of trees and weights."""
-    from pyspark.ml import classification, regression
-
-    jvm = _jvm()
-    tree = jvm.org.apache.spark.ml.regression.DecisionTreeRegressionModel
-    classes = [2] if kind == "GBTClassificationModel" else []
-    module, package = (
-        (classification, jvm.org.apache.spark.ml.classification)
-        if classes
-        else (regression, jvm.org.apache.spark.ml.regression)
-    )
-    java = getattr(package, kind)(
-        made.uid,
-        _array(tree, [each._java_obj for each in trees]),
-        _array(jvm.double, [float(weight) for weight in weights]),
-        trees[0].numFeatures,
-        *classes,
-    )
-    model = getattr(module, kind)(java)
-    model._resetUid(made.uid)
-    return model
-
-
-# Spark's own boosting: for the absolute loss, which asks for medians in the leaves
-
-
-def trim_to_best(model: Any, held_out: Any) -> Any:
-    """The model with as many of its first trees as do best on the held-out rows."""
-    losses = model.evaluateEachIteration(held_out, model.getLossType())
-    return first_trees(model, int(np.argmin(losses)) + 1)
-
-
-def first_trees(model: Any, number: int) -> Any:
-    """The model that boosting would have been after so many trees."""
-    if number >= len(model.treeWeights):
-        return model
-    shorter = _java_ensemble(type(model).__name__, model, model.trees[:number], model.treeWeights[:number])
-    model._java_obj.copyValues(shorter._java_obj, _jvm().org.apache.spark.ml.param.ParamMap())
-    shorter._transfer_params_from_java()
-    return shorter
-
-
-def rounds(model: Any) -> int:
-    """How many trees were grown, without the constant before them."""
-    return len(model.treeWeights) - int(model.trees[0].numNodes == 1 and len(model.treeWeights) > 1)
-
-
-def _array(kind: Any, values: Sequence[Any]) -> Any:
-    """A Java array."""
-    from pyspark import SparkContext
-
-    gateway: Any = SparkContext._gateway
-    made = gateway.new_array(kind, len(values))
-    for place, value in enumerate(values):
-        made[place] = value
-    return made
-
-
-def _jvm() -> Any:
-    from pyspark import SparkContext
-
-    return SparkContext._jvm
-
-
-_MOST = 10_000
-"""Rows of either kind: what is looked at after every tree must cost less than the tree."""
-_IS_HELD_OUT, _HASH, _TREE_OUTPUT = "held", "hash", "said"
-
-
-class BoostingMonitor:
-    """A few held-out rows and a few training rows, with what the trees so far add up to on them.
-
-    The rule is the local engine's own. Use it as a context: the rows are kept in the cluster's memory.
-    """
-
-    def __init__(self, task: SparkFitTask, most: int) -> None:
-        features, scorer = task.features, task.scorer
-        self._features, self._scorer = features, scorer
-        self._frame = (
-            _sampled_rows(task.held_out, features, 1)
-            .unionByName(_sampled_rows(task.rows, features, 0))
-            .coalesce(1)
-            .persist()
-        )
-        arrow = self._frame.select(LABEL, _IS_HELD_OUT).toArrow()
-        self._held = arrow.column(_IS_HELD_OUT).to_numpy() == 1
-        y = arrow.column(LABEL).to_numpy().astype(np.float64)
-        self._y = y.astype(np.int64) if scorer.task == CLASSIFICATION else y
-        none = np.empty((0, 0), dtype=np.float32)
-        held = PreparedRows(none, self._y[self._held])
-        fit_task = FitTask(
-            PreparedRows(none, None), held, scorer, 0, report=task.report, until_s=task.until_s
-        )
-        self._stopping = EarlyStopping(fit_task, most)
-        self._sums: NDArray[np.float64] | None = None
-
-    def begin(self, constant: float) -> None:
-        self._sums = np.full(len(self._y), constant)
-
-    def add_tree(self, tree: Any, weight: float) -> bool:
-        """Take in a tree; returns whether it was the last one."""
-        assert self._sums is not None
-        tree.setFeaturesCol(self._features).setPredictionCol(_TREE_OUTPUT)
-        outputs = tree.transform(self._frame).select(_TREE_OUTPUT).toArrow().column(_TREE_OUTPUT).to_numpy()
-        self._sums = self._sums + weight * outputs
-        sums, y = self._sums, self._y
-        if self._scorer.task == CLASSIFICATION:
-            predicted: NDArray[Any] = (sums > 0).astype(np.int64)
-            every = np.logaddexp(0.0, 2.0 * sums) - y * 2.0 * sums
-        else:
-            predicted, every = sums, np.square(sums - y)
-        held = self._held
-        train = self._scorer.score(y[~held], predicted[~held], np.empty((0, 0), dtype=np.float32))
-        return self._stopping.step(predicted[held], float(every[held].mean()), train)
-
-    @property
-    def best(self) -> int:
-        """After how many trees it was best."""
-        return max(self._stopping.best_step, 1)
-
-    def learning_curve(self) -> LearningCurve:
-        return self._stopping.learning_curve()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._frame.unpersist()
-
-
-def _sampled_rows(rows: Any, features: str, held: int) -> Any:
-    """The same rows each time, whichever way they come."""
     from pyspark.sql import functions as sf
 
-    marked = rows.select(
-        LABEL, features, sf.lit(held).alias(_IS_HELD_OUT), sf.xxhash64(LABEL, features).alias(_HASH)
+    def of(part: Any, watched: bool) -> Any:
+        return part.select(LABEL, task.features, sf.lit(watched).alias(_WATCHED), sf.lit(1.0).alias(_WEIGHT))
+
+    rows = of(task.rows, False)
+    if task.scorer.classes > 2:
+        shown = {int(row[LABEL]) for row in task.rows.select(LABEL).distinct().collect()}
+        for absent in sorted(set(range(task.scorer.classes)) - shown):
+            one = of(task.rows.limit(1), False).withColumn(LABEL, sf.lit(float(absent)))
+            rows = rows.unionByName(one.withColumn(_WEIGHT, sf.lit(0.0)))
+    return rows if task.watched is None else rows.unionByName(of(task.watched, True))
+
+
+def _settings(task: SparkFitTask, count: int) -> dict[str, Any]:
+    """XGBoost's hyper-parameters by its own names."""
+    given = {name: value for name, value in task.settings.items() if value is not None and name != SEED.name}
+    classifies = task.scorer.task == CLASSIFICATION
+    width = int(task.rows.select(task.features).first()[0].size)
+    if task.algorithm.startswith("xgboost-"):
+        settings = {_NAMES[name]: value for name, value in given.items()}
+    else:
+        settings = _translated(given, classifies, count, width)
+    if task.iterations is not None:
+        settings["n_estimators"] = task.iterations
+    if task.categories:
+        settings["feature_types"] = ["c" if place in task.categories else "q" for place in range(width)]
+    absolute = given.get("lossType") == "absolute"
+    if classifies:
+        settings["eval_metric"] = "logloss" if task.scorer.classes <= 2 else "mlogloss"
+        settings["base_score"] = 0.5
+    else:
+        settings["eval_metric"] = "mae" if absolute or task.scorer.metric == "mae" else "rmse"
+        settings["objective"] = "reg:absoluteerror" if absolute else "reg:squarederror"
+        settings["base_score"] = float(task.rows.agg({LABEL: "avg"}).first()[0])
+    return settings
+
+
+def _translated(given: Mapping[str, Any], classifies: bool, count: int, width: int) -> dict[str, Any]:
+    """Settings of Spark's boosting as those of XGBoost that come nearest.
+
+    XGBoost does not count the rows of a leaf, but adds up their curvatures: 1 for each row of a regression.
+    """
+    if given["minInfoGain"] > 0:
+        raise BadInput("Boosted trees on Spark have no minInfoGain; set it to 0.")
+    least = max(given["minInstancesPerNode"], math.ceil(given["minWeightFractionPerNode"] * count))
+    tried = features_tried(given["featureSubsetStrategy"], width, classifies, given["maxIter"])
+    return {
+        "n_estimators": given["maxIter"],
+        "learning_rate": given["stepSize"],
+        "max_depth": max(given["maxDepth"], 1),
+        "gamma": 0.0 if given["maxDepth"] > 0 else _NEVER,
+        "min_child_weight": least * (_CURVATURE if classifies else 1.0),
+        "subsample": given["subsamplingRate"],
+        "colsample_bynode": tried / width,
+        "max_bin": given["maxBins"],
+        "reg_lambda": 0.0,
+    }
+
+
+def _sample(task: SparkFitTask) -> WatchedSample:
+    from pyspark.ml.functions import vector_to_array
+    from pyspark.sql import functions as sf
+
+    x = vector_to_array(sf.col(task.features), "float32")
+    found = [sample_columns(part.withColumn("x", x), ["x", LABEL]) for part in (task.watched, task.rows)]
+    X = np.stack([row for part in found for row in part["x"]])
+    y = np.concatenate([part[LABEL] for part in found])
+    return WatchedSample(X, y, len(found[0][LABEL]))
+
+
+def _monitor(
+    task: SparkFitTask, most_steps: int, sample: WatchedSample | None, driver: tuple[str, int, bytes]
+) -> Any:
+    from pyspark import cloudpickle
+
+    from prudent.training.engines.spark import boosting_worker
+
+    # By value: the executors' Python need not have Prudent installed.
+    register: Any = cloudpickle.register_pickle_by_value  # untyped in pyspark
+    for module in (listening, progress, boosting_worker):
+        register(module)
+    asked = None
+    if sample is not None and task.scorer.task == CLASSIFICATION:
+        asked = sample.X, sample.y.astype(np.int64), sample.watched
+    left_s = max(task.until_s - time.monotonic(), 0.0)
+    return boosting_worker.TrainingMonitor(
+        driver, patience_of(most_steps), most_steps, left_s, asked, task.scorer.classes
     )
-    return marked.orderBy(_HASH).limit(_MOST).drop(_HASH)
+
+
+# What it tells
+
+
+def _learning_curve(model: Any, task: SparkFitTask, most_steps: int, sample: WatchedSample) -> LearningCurve:
+    from prudent.training.engines.spark.boosting_worker import CURVE
+
+    told = json.loads(model.get_booster().attr(CURVE))
+    points = told["points"]
+    train, watched = (
+        tuple(_score(task.scorer, point[part], sample) for point in points)
+        for part in ("training", "watched")
+    )
+    ran = tuple(point["step"] for point in points)
+    return LearningCurve(ran, train, watched, steps(model), most_steps, told["why"])
+
+
+def _score(scorer: Scorer, said: Mapping[str, Any], sample: WatchedSample | None) -> float:
+    """The request's metric as a score, from what a worker measured; the loss where that does not tell it."""
+    values = dict(said)
+    if "counts" in said:
+        with suppress(BadInput):  # a metric that asks for more than the classes
+            values[scorer.metric] = value_of_counts(scorer.metric, np.array(said["counts"]))
+    if "rmse" in values and sample is not None:
+        values["mse"] = values["rmse"] ** 2
+        values["r2"] = 1.0 - values["mse"] / max(float(np.var(sample.y)), 1e-300)
+    if scorer.metric in values:
+        return scorer.to_score(float(values[scorer.metric]))
+    return -float(next(value for name, value in said.items() if name != "counts"))

@@ -89,7 +89,7 @@ class SparkEngine:
     def _open_session(
         self, request: Any, work: Path, parts: Sequence[Path] | None, own_form: bool
     ) -> TrainingSession:
-        from prudent.training.engines.spark.dataset import split
+        from prudent.training.engines.partition import share_for_test
         from prudent.training.engines.spark.evaluation import SparkScorer
         from prudent.training.engines.spark.reading import read_dataset_into_spark
         from prudent.training.engines.spark.session import SparkTrainingSession
@@ -99,6 +99,7 @@ class SparkEngine:
             start_spark,
             stop_spark,
         )
+        from prudent.training.engines.spark.splits import split
         from prudent.training.engines.spark.trial import SparkTrialContext
 
         cluster = self._cluster
@@ -118,7 +119,8 @@ class SparkEngine:
             try:
                 ended_by(lambda: interrupt_spark(spark))
                 dataset = read_dataset_into_spark(spark, _query_of(request), work, parts=parts)
-                rows = split(spark, dataset, request.validation, request.seed)
+                share = share_for_test(request.test, dataset.rows, dataset.target is not None)
+                rows = split(spark, dataset, request.validation, request.seed, share)
                 scorer = SparkScorer.of(request.domain, request.metric, len(dataset.classes))
                 context = SparkTrialContext(dataset, rows, scorer, own_form, PMML in request.export)
                 return SparkTrainingSession(spark, context, own, cluster)

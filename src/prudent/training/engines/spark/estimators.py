@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from prudent.core.errors import unknown
-from prudent.training.algorithms.algorithm import CLASSIFICATION
-from prudent.training.engines.fit_task import unreported
-from prudent.training.engines.scoring import Scorer
-from prudent.training.engines.spark.boosting import BoostingMonitor, grow
 from prudent.training.engines.spark.dataset import LABEL
 from prudent.training.engines.spark.fit_task import SparkFitTask
 
@@ -64,42 +58,22 @@ def _typed(name: str, value: Any) -> Any:
 def fit_one_vs_rest(task: SparkFitTask, classifier: Any) -> Any:
     """A model for each class against all others, fitted one after the other.
 
-    Spark's own estimator for this leaves a pool of threads behind every time; its model is used. Boosted
-    trees end where they are best on the held-out rows, if there are some. Each class gets an equal part of
-    the time that is left.
+    Spark's own estimator for this leaves a pool of threads behind every time; its model is used.
     """
     from pyspark.ml.classification import OneVsRestModel
     from pyspark.sql import functions as sf
 
-    rows, held_out, classes = task.rows.persist(), task.held_out, task.scorer.classes
+    rows = task.rows.persist()
     try:
         models = []
-        for number in range(classes):
+        for number in range(task.scorer.classes):
             two = sf.when(sf.col(LABEL) == number, 1.0).otherwise(0.0)
-            now_s = time.monotonic()
-            of_one = replace(
-                task,
-                rows=with_classes(rows.withColumn(LABEL, two), 2),
-                held_out=None if held_out is None else held_out.withColumn(LABEL, two),
-                scorer=Scorer(CLASSIFICATION, "mcc", 2),
-                report=unreported,
-                until_s=now_s + (task.until_s - now_s) / (classes - number),
-            )
-            models.append(_fit_of_two(of_one, classifier))
+            models.append(classifier.fit(with_classes(rows.withColumn(LABEL, two), 2)))
     finally:
         rows.unpersist()
     whole = OneVsRestModel(models)
     whole._set(featuresCol=task.features, labelCol=LABEL, classifier=classifier)
     return whole
-
-
-def _fit_of_two(task: SparkFitTask, classifier: Any) -> Any:
-    if type(classifier).__name__ != "GBTClassifier":
-        return classifier.fit(task.rows)
-    if task.held_out is None:
-        return grow(classifier, task.rows, task.seed)
-    with BoostingMonitor(task, classifier.getMaxIter()) as monitor:
-        return grow(classifier, task.rows, task.seed, monitor)
 
 
 def with_classes(rows: Any, classes: int) -> Any:
@@ -117,16 +91,14 @@ _ESTIMATORS = {
     "generalized-linear-regression": "regression.GeneralizedLinearRegression",
     "decision-tree-regression": "regression.DecisionTreeRegressor",
     "random-forest-regression": "regression.RandomForestRegressor",
-    "gradient-boosted-tree-regression": "regression.GBTRegressor",
     "linear-support-vector-machine": "classification.LinearSVC",
     "binomial-logistic-regression": "classification.LogisticRegression",
     "multinomial-logistic-regression": "classification.LogisticRegression",
     "naive-bayes": "classification.NaiveBayes",
     "decision-tree-classification": "classification.DecisionTreeClassifier",
     "random-forest-classification": "classification.RandomForestClassifier",
-    "gradient-boosted-tree-classification": "classification.GBTClassifier",
     "k-means": "clustering.KMeans",
     "gaussian-mixture-model": "clustering.GaussianMixture",
 }
-OF_TWO_CLASSES = ("LinearSVC", "GBTClassifier")
+OF_TWO_CLASSES = ("LinearSVC",)
 """Estimators that tell only two classes apart: more get a model each against all others."""

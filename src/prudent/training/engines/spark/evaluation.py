@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput, unknown
 from prudent.training.algorithms.algorithm import CLASSIFICATION, CLUSTERING
+from prudent.training.engines.engine import UnseenRows
 from prudent.training.engines.figures import (
     MOST_POINTS,
     confusion_figure,
@@ -17,6 +18,7 @@ from prudent.training.engines.figures import (
     residuals_figure,
     silhouette_figure,
 )
+from prudent.training.engines.predictions import Predictions
 from prudent.training.engines.scoring import Scorer
 from prudent.training.engines.spark.dataset import FEATURES, LABEL, ROW, SparkDataset
 from prudent.training.models.metrics import (
@@ -117,14 +119,36 @@ def sample_columns(frame: Any, names: list[str], most: int = MOST_POINTS) -> dic
 class CollectedPredictions:
     """Rows as users have them (float32), their labels, what was predicted, and with which probabilities.
 
-    `scores` stand in for probabilities where the algorithm has none: a class for each, the largest wins.
+    `rows` are their numbers. `scores` stand in for probabilities where the algorithm has none: a class for
+    each, the largest wins.
     """
 
+    rows: NDArray[np.int64]
     raw: NDArray[np.float32]
     predicted: NDArray[Any]
     probabilities: NDArray[np.float64] | None
     actual: NDArray[Any] | None
     scores: NDArray[np.float64] | None = None
+
+    def kept(
+        self, split: int, numbers: NDArray[np.int64], counted: bool, chosen: Any = slice(None)
+    ) -> Predictions:
+        """Those of some rows as a trial keeps them, with the rows' numbers in the data set as it was read.
+
+        `counted` says that predictions are numbers of classes or clusters.
+        """
+        shares = self.probabilities
+
+        def of(values: NDArray[Any]) -> NDArray[Any]:
+            return np.asarray(values[chosen], dtype=np.int64 if counted else values.dtype)
+
+        return Predictions(
+            numbers[chosen],
+            np.full(len(numbers[chosen]), split),
+            of(self.predicted),
+            None if self.actual is None else of(self.actual),
+            None if shares is None else shares[chosen].astype(np.float32),
+        )
 
 
 def can_collect(rows: int, dataset: SparkDataset) -> bool:
@@ -154,9 +178,20 @@ def collect_predictions(predicted: Any, dataset: SparkDataset) -> CollectedPredi
         return np.asarray(flat).reshape(arrow.num_rows, -1)
 
     return CollectedPredictions(
+        rows=arrow.column(ROW).to_numpy(),
         raw=matrix("raw").astype(np.float32).reshape(arrow.num_rows, len(dataset.columns)),
         predicted=arrow.column(PREDICTION).to_numpy(),
         probabilities=matrix(PROBABILITY) if likely else None,
         actual=arrow.column(LABEL).to_numpy() if dataset.target is not None else None,
         scores=matrix(SCORES) if scored else None,
     )
+
+
+def collect_unseen(frame: Any, dataset: SparkDataset) -> UnseenRows:
+    """Rows of the test part on the driver, as the exported model takes them."""
+    from pyspark.sql import functions as sf
+
+    found = collect_predictions(frame.withColumn(PREDICTION, sf.col(LABEL)), dataset)
+    assert found.actual is not None
+    y = found.actual.astype(np.int64) if dataset.counted else found.actual
+    return UnseenRows(found.raw, y, found.rows)

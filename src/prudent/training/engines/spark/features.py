@@ -49,6 +49,7 @@ class SparkTransformFitter(TransformFitter):
         self.rows = rows
         self.stages: list[Any] = []
         self.output = FEATURES
+        self.categories: list[int] = []
         self._dataset = dataset
         self._slots = (
             None
@@ -62,15 +63,20 @@ class SparkTransformFitter(TransformFitter):
         )
         self._maybe_missing = any(dataset.missing)
 
-    def finish(self) -> None:
-        """What no model can do without: values for missing ones, columns for categories, one vector."""
+    def finish(self, native: bool = False) -> None:
+        """What no model can do without: values for missing ones, columns for categories, one vector.
+
+        A `native` one can do without the former: `categories` names the features that are still numbers of
+        categories.
+        """
         if self._slots is None:
             return
         # First values, then columns: a missing category becomes the most frequent one, not none at all.
-        if self._maybe_missing:
+        if self._maybe_missing and not native:
             self.impute()
-        if any(slot.is_category for slot in self._slots):
+        if any(slot.is_category for slot in self._slots) and not native:
             self.one_hot()
+        self.categories = [place for place, slot in enumerate(self._slots) if slot.is_category]
         self._assemble()
 
     # Each transformation

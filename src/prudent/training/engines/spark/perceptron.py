@@ -6,43 +6,40 @@ has learnt becomes a model of Spark: it predicts where the data are, and is save
 
 from __future__ import annotations
 
-import hmac
-import json
 import secrets
-import socketserver
-import struct
-import threading
 import time
 import uuid
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prudent.training.engines import networks
+from prudent.training.engines.fit_task import LearningCurve, patience_of
 from prudent.training.engines.local.learners.perceptron import layer_widths
-from prudent.training.engines.spark import perceptron_group, perceptron_worker
+from prudent.training.engines.scoring import Scorer
+from prudent.training.engines.spark import perceptron_group, perceptron_worker, progress
 from prudent.training.engines.spark.dataset import LABEL, moments
 from prudent.training.engines.spark.evaluation import sample_columns
 from prudent.training.engines.spark.fit_task import SparkFitTask
 from prudent.training.engines.spark.perceptron_worker import (
     run_training_script,
-    sign_line,
     train_worker,
     with_temporary_folder,
 )
+from prudent.training.engines.spark.progress import LineServer, verified_progress
 from prudent.training.models.metrics import value_of_counts
 
 Vector = NDArray[np.float64]
 PERCEPTRON = "multilayer-perceptron-classifier"
 _ROWS_EACH = 2000
 """Rows that make another process worth starting."""
-_LONGEST_LINE = 1 << 24
 
 
-def fit_perceptron(task: SparkFitTask) -> Any:
-    """Train on a frame of labels and prepared vectors; a model of Spark's comes back."""
+def fit_perceptron(task: SparkFitTask) -> tuple[Any, LearningCurve | None]:
+    """Train on a frame of labels and prepared vectors: a model of Spark's, and how training went where there
+    were rows to watch."""
     from pyspark.ml.functions import vector_to_array
     from pyspark.sql import functions as sf
 
@@ -55,7 +52,8 @@ def fit_perceptron(task: SparkFitTask) -> Any:
     frame = rows.select(
         vector_to_array(sf.col(task.features), "float32").alias("x"), sf.col(LABEL).cast("int").alias("y")
     ).repartition(processes)
-    X, y = _progress_sample(task.held_out, task.features)
+    X, y = _watched_sample(task.watched, task.features)
+    steps = int(task.settings["maxIter"]) if task.iterations is None else task.iterations
 
     secret = secrets.token_bytes(32)
 
@@ -68,19 +66,21 @@ def fit_perceptron(task: SparkFitTask) -> Any:
     mean, spread = moments(rows, task.features)
     factor = 1.0 / np.where(spread > 0, spread, 1.0)
     left_s = max(task.until_s - time.monotonic(), 0.0)  # other computers have other clocks
-    arguments = (secret, layers, settings, task.seed, mean, factor, X, y, left_s)
-    weights = _distributed(processes, on_line, frame, arguments)
-    return _spark_model(context, task.features, layers, _unscaled(np.asarray(weights), layers, mean, factor))
+    arguments = (secret, layers, settings, task.seed, mean, factor, X, y, patience_of(steps), steps, left_s)
+    found = _distributed(processes, on_line, frame, arguments)
+    weights = _unscaled(np.asarray(found["weights"]), layers, mean, factor)
+    model = _spark_model(context, task.features, layers, weights)
+    return model, None if X is None else _learning_curve(scorer, found, steps)
 
 
-def verified_progress(line: str, secret: bytes) -> dict[str, Any] | None:
-    """What a worker's line says about its progress; None if it is another line, or somebody else's."""
-    _, brace, rest = line.partition("{")
-    text = brace + rest
-    if not hmac.compare_digest(line.encode(), sign_line(text, secret).encode()):
-        return None
-    said: dict[str, Any] = json.loads(text)
-    return said
+def _learning_curve(scorer: Scorer, found: Mapping[str, Any], steps: int) -> LearningCurve:
+    points = found["points"]
+    train, watched = (
+        tuple(scorer.to_score(value_of_counts(scorer.metric, np.array(point[part]))) for point in points)
+        for part in ("training", "watched")
+    )
+    passes = tuple(point["step"] for point in points)
+    return LearningCurve(passes, train, watched, int(found["best"]), steps, found["why"])
 
 
 def _unscaled(weights: Vector, layers: list[int], mean: Vector, factor: Vector) -> Vector:
@@ -91,15 +91,15 @@ def _unscaled(weights: Vector, layers: list[int], mean: Vector, factor: Vector) 
     return np.concatenate([first.ravel(), shifts, weights[(inputs + 1) * width :]])
 
 
-def _progress_sample(held_out: Any, features: str) -> tuple[Any, Any]:
-    """A few held-out rows to measure progress on."""
+def _watched_sample(watched: Any, features: str) -> tuple[Any, Any]:
+    """A few watched rows, to be classified after every pass."""
     from pyspark.ml.functions import vector_to_array
     from pyspark.sql import functions as sf
 
-    if held_out is None:
+    if watched is None:
         return None, None
     found = sample_columns(
-        held_out.withColumn("x", vector_to_array(sf.col(features), "float32")), ["x", LABEL]
+        watched.withColumn("x", vector_to_array(sf.col(features), "float32")), ["x", LABEL]
     )
     return np.stack(list(found["x"])), found[LABEL].astype(np.int64)
 
@@ -124,7 +124,7 @@ def _distributed(processes: int, on_line: Callable[[str], None], frame: Any, arg
         ) -> Any:
             self.driver_address = str(self.spark.conf.get("spark.driver.host"))
             bound = self.spark.conf.get("spark.driver.bindAddress", self.driver_address)
-            with _LineServer(str(bound), on_line) as ear:
+            with LineServer(str(bound), on_line) as ear:
                 self.log_streaming_server_port = ear.port
                 task = self._get_spark_task_function(
                     framework_wrapper_fn,
@@ -142,36 +142,10 @@ def _distributed(processes: int, on_line: Callable[[str], None], frame: Any, arg
 
     # By value: the executors' Python need not have Prudent installed.
     register: Any = cloudpickle.register_pickle_by_value  # untyped in pyspark
-    for module in (networks, perceptron_group, perceptron_worker):
+    for module in (networks, perceptron_group, perceptron_worker, progress):
         register(module)
     distributor = Distributor(num_processes=processes, local_mode=False, use_gpu=False)
     return distributor._train_on_dataframe(train_worker, frame, *args)
-
-
-class _LineServer:
-    """Receives the lines that workers send, in the framing of Spark's distributor."""
-
-    def __init__(self, host: str, on_line: Callable[[str], None]) -> None:
-        class Handler(socketserver.StreamRequestHandler):
-            def handle(self) -> None:
-                while len(head := self.rfile.read(4)) == 4:
-                    (size,) = struct.unpack(">i", head)
-                    if not 0 <= size <= _LONGEST_LINE:
-                        return
-                    on_line(self.rfile.read(size).decode("utf-8", "replace"))
-
-        self._server = socketserver.ThreadingTCPServer((host, 0), Handler)
-        self._server.daemon_threads = True
-        self.port = int(self._server.server_address[1])
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
 
 def _spark_model(context: Any, features: str, layers: list[int], weights: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 import os
 import sys
@@ -16,9 +15,12 @@ import numpy as np
 
 from prudent.training.engines.networks import NetworkTrainer, scaled_rows, sigmoid_network
 from prudent.training.engines.spark.perceptron_group import process_group
+from prudent.training.engines.spark.progress import sign_line
 
-PROGRESS = "prudent-progress "
 Task = Callable[[Iterator[Any]], Iterator[Any]]
+_MOST = 2000
+"""Training rows that are looked at after every pass."""
+_POINTS = 200  # of a learning curve
 
 
 def with_temporary_folder(task: Task) -> Task:
@@ -63,14 +65,17 @@ def train_worker(
     factor: Any,
     X: Any,
     y: Any,
+    patience: int,
+    steps: int,
     left_s: float,
-) -> list[float]:
+) -> dict[str, Any]:
     """Train on this process's partition together with the others; the first one's answer counts.
 
     The secret is what the processes of one training know each other by. Features are taken less their mean
-    and times a factor. X and y are rows to measure progress on, or None. After `left_s` seconds it ends with
-    what it has learned. The weights come back as Spark keeps them: layer by layer, a matrix by columns, then
-    the shifts.
+    and times a factor. X and y are watched rows, or None: without a better pass over them for as long as
+    `patience` it ends, at the latest after so many `steps`, or `left_s` seconds, and what was learned up to
+    the best pass comes back. The weights are as Spark keeps them: layer by layer, a matrix by columns, then
+    the shifts. With them come the number of that pass, and points of the learning curve.
     """
     import torch
     import torch.distributed as dist
@@ -86,18 +91,14 @@ def train_worker(
         rows = scaled_rows(torch, rows, mean, factor)
         X = None if X is None else scaled_rows(torch, X, mean, factor)
 
-        def report(done: float) -> None:
-            if X is not None:
-                _report_progress(torch, network, X, y, layers[-1], done, secret)
-
-        _train(torch, dist, network, rows, labels, settings, seed, report, until_s)
-        parts = [
-            values
-            for layer in network
-            if isinstance(layer, torch.nn.Linear)
-            for values in (layer.weight.detach().T.reshape(-1), layer.bias.detach())
-        ]
-        return [float(value) for value in torch.cat(parts).double()]
+        course = Course(torch, network, None if X is None else (X, y), (rows, labels), patience, secret)
+        _train(torch, dist, network, rows, labels, settings, seed, course, steps, until_s)
+        return {
+            "weights": course.weights(),
+            "best": course.best_step,
+            "points": course.points,
+            "why": course.why,
+        }
 
 
 def _partition(torch: Any) -> tuple[Any, Any]:
@@ -122,7 +123,8 @@ def _train(
     labels: Any,
     settings: Mapping[str, Any],
     seed: int,
-    report: Callable[[float], None],
+    course: Course,
+    steps: int,
     until_s: float,
 ) -> None:
     def order(number: int) -> Any:
@@ -130,19 +132,20 @@ def _train(
 
     group = _TorchGroup(torch, dist)
     trainer = NetworkTrainer(torch, network, rows, labels, settings, order, group)
-    most, tol, last = int(settings["maxIter"]), float(settings["tol"]), float("inf")
-    judged_s = time.monotonic()
-    for epoch in range(most):
+    tol, last = float(settings["tol"]), float("inf")
+    for epoch in range(steps):
         loss = trainer.run_pass(epoch)
+        stuck = dist.get_rank() == 0 and course.step(steps)
         # All must end at the same step: the time is up for all when it is for one.
-        late = until_s < float("inf") and group.most(float(time.monotonic() >= until_s)) > 0
-        done = abs(last - loss) < tol or epoch + 1 == most or late
-        if dist.get_rank() == 0 and (done or time.monotonic() - judged_s > 0.5):
-            judged_s = time.monotonic()
-            report((epoch + 1) / most)
-        if done:
-            return
+        late = time.monotonic() >= until_s
+        if group.most(float(stuck or late)) > 0:
+            course.why = course.why or "the time was up"
+            break
+        if abs(last - loss) < tol:
+            break
         last = loss
+    if dist.get_rank() == 0:
+        course.finish()
 
 
 class _TorchGroup:
@@ -171,21 +174,76 @@ class _TorchGroup:
         return float(largest)
 
 
-def _report_progress(
-    torch: Any, network: Any, X: Any, y: Any, classes: int, done: float, secret: bytes
-) -> None:
-    """Say how the rows set aside are classified so far, as counts by class."""
-    with torch.no_grad():
-        predicted = network(X).argmax(1).numpy()
-    counts = np.bincount(y * classes + predicted, minlength=classes * classes).reshape(classes, classes)
-    said = json.dumps({"counts": counts.tolist(), "done": done})
-    sys.stdout.write(f"{sign_line(said, secret)}\n")
-    sys.stdout.flush()
+class Course:
+    """What the first process knows of how training goes: it classifies the watched rows after every pass."""
 
+    def __init__(
+        self, torch: Any, network: Any, watched: Any, trained: Any, patience: int, secret: bytes
+    ) -> None:
+        self._torch, self._network, self._watched, self._trained = torch, network, watched, trained
+        self._patience, self._secret = patience, secret
+        self._least, self._best_weights, self._told_s = float("inf"), None, time.monotonic()
+        self.step_number, self.best_step, self.why = 0, 0, ""
+        self.points: list[dict[str, Any]] = []
 
-def sign_line(said: str, secret: bytes) -> str:
-    """A line of progress, as the driver believes it: anybody can send lines there."""
-    return f"{PROGRESS}{hmac.digest(secret, said.encode(), 'sha256').hex()} {said}"
+    def step(self, steps: int) -> bool:
+        """Look at the network after a pass; whether it has not become better for too long."""
+        self.step_number += 1
+        if self._watched is None:
+            self.best_step = self.step_number
+            return False
+        loss, watched = self._judge(*self._watched)
+        if loss < self._least:
+            self._least, self.best_step, self._best_weights = loss, self.step_number, self._now()
+        X, y = self._trained
+        point = {
+            "step": self.step_number,
+            "watched": watched,
+            "training": self._judge(X[:_MOST], y[:_MOST])[1],
+        }
+        if (self.step_number - 1) % max(1, steps // _POINTS) == 0 or self.best_step == self.step_number:
+            self.points.append(point)
+        if time.monotonic() - self._told_s > 0.5:
+            self._tell(point, self.step_number / steps)
+        if self.step_number - self.best_step >= self._patience and self.step_number < steps:
+            self.why = f"no better for {self._patience} steps"
+        return bool(self.why)
+
+    def finish(self) -> None:
+        """Tell the state at the best pass, which is the one that counts."""
+        best = [point for point in self.points if point["step"] == self.best_step]
+        if best:
+            self._tell(best[0], 1.0)
+
+    def weights(self) -> list[float]:
+        found = self._now() if self._best_weights is None else self._best_weights
+        return [float(value) for value in found.double()]
+
+    def _now(self) -> Any:
+        layers = [layer for layer in self._network if isinstance(layer, self._torch.nn.Linear)]
+        parts = [
+            values
+            for layer in layers
+            for values in (layer.weight.detach().T.reshape(-1), layer.bias.detach())
+        ]
+        return self._torch.cat(parts) if parts else self._torch.empty(0)
+
+    def _judge(self, X: Any, y: Any) -> tuple[float, list[list[int]]]:
+        """The mean loss on rows, and how they are classified, as counts by class."""
+        with self._torch.no_grad():
+            raw = self._network(X)
+            loss = float(self._torch.nn.functional.cross_entropy(raw, self._torch.as_tensor(y)))
+        classes = raw.shape[1]
+        cells = np.asarray(y) * classes + raw.argmax(1).numpy()
+        counts = np.bincount(cells, minlength=classes * classes).reshape(classes, classes)
+        found: list[list[int]] = counts.tolist()
+        return loss, found
+
+    def _tell(self, point: Mapping[str, Any], done: float) -> None:
+        self._told_s = time.monotonic()
+        said = json.dumps({"counts": point["watched"], "done": done})
+        sys.stdout.write(f"{sign_line(said, self._secret)}\n")
+        sys.stdout.flush()
 
 
 def _end_with_parent() -> None:

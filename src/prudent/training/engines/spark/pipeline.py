@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.engines.engine import TrialSpec
-from prudent.training.engines.figures import learning_curve_figures
-from prudent.training.engines.fit_task import ReportProgress
+from prudent.training.engines.fit_task import LearningCurve, ReportProgress
 from prudent.training.engines.fitted_transforms import FittedTransform
 from prudent.training.engines.scoring import Scorer
-from prudent.training.engines.spark.boosting import BOOSTED, BoostingMonitor, grow, rounds, trim_to_best
-from prudent.training.engines.spark.dataset import LABEL, SparkDataset, moments
+from prudent.training.engines.spark.boosting import BOOSTED, fit_boosted, gains, is_boosting
+from prudent.training.engines.spark.dataset import LABEL, ROW, SparkDataset, moments
 from prudent.training.engines.spark.estimators import (
     OF_TWO_CLASSES,
     estimator,
@@ -48,19 +47,11 @@ class FittedPipeline:
     categories: Mapping[int, Mapping[float, int]] = field(default_factory=dict)
     spread: NDArray[np.float64] | None = None
     """Standard deviations of the prepared features, where the model's weights mean nothing without."""
-    figures: Mapping[str, Any] = field(default_factory=dict)
-    """How it learnt, for the report."""
+    curve: LearningCurve | None = None
+    """How an iterative algorithm learnt, where it watched rows."""
 
     def predict(self, frame: Any) -> Any:
         return self.pipeline.transform(frame)
-
-    @property
-    def trees(self) -> int | None:
-        """How many trees boosting ended with; None for other algorithms."""
-        models = _models_of(self.model)
-        if not all(type(each).__name__ in BOOSTED for each in models):
-            return None
-        return round(float(np.mean([rounds(each) for each in models])))
 
     @property
     def importance(self) -> NDArray[np.float64] | None:
@@ -74,15 +65,16 @@ def fit(
     spec: TrialSpec,
     settings: Mapping[str, Any],
     rows: Any,
-    held_out: Any,
+    watched: Any,
     dataset: SparkDataset,
     scorer: Scorer,
     report: ReportProgress,
     until_s: float = math.inf,
+    iterations: int | None = None,
 ) -> FittedPipeline:
     """Fit everything of a trial on some rows.
 
-    `held_out` (or None) tells how it goes on the way, and where to end an algorithm that learns in steps; at
+    `watched` (or None) tells an algorithm that learns in steps where to end, unless `iterations` does; at
     `until_s` (on the monotonic clock) it ends with what it has learned.
     """
     from pyspark.ml import PipelineModel
@@ -90,49 +82,44 @@ def fit(
     fitter = SparkTransformFitter(rows, dataset)
     for name, chosen in spec.transforms.items():
         fitter.add(name, chosen)
-    fitter.finish()
-    categories: Mapping[int, Mapping[float, int]] = {}
+    fitter.finish(algorithm(spec.algorithm).native)
+    categories: Mapping[int, Mapping[float, int]] = {place: {} for place in fitter.categories}
     most = settings.get("maxCategories")
     if most is not None and takes_categories(spec.algorithm):
         categories = fitter.index(int(most)).categoryMaps
     stages, features = fitter.stages, fitter.output
-    ready = fitter.rows.select(*([LABEL] if dataset.target is not None else []), features)
-    others = None
-    if held_out is not None and algorithm(spec.algorithm).iterative:
-        others = PipelineModel(stages).transform(held_out)
+    ready = fitter.rows.select(ROW, *([LABEL] if dataset.target is not None else []), features)
     task = SparkFitTask(
-        spec.algorithm, settings, ready, others, features, scorer, spec.fit_seed, report, until_s
+        spec.algorithm,
+        settings,
+        ready,
+        None if watched is None else PipelineModel(stages).transform(watched),
+        features,
+        scorer,
+        spec.fit_seed,
+        report,
+        until_s,
+        iterations,
+        categories,
     )
-    model, figures = _fit_model(task)
+    model, curve = _fit_model(task)
     has_weights = any(type(each).__name__ in _LINEAR for each in _models_of(model))
     spread = moments(ready, features)[1] if has_weights else None
     pipeline = PipelineModel([*stages, model])
-    return FittedPipeline(pipeline, model, tuple(fitter.transforms), features, categories, spread, figures)
+    return FittedPipeline(pipeline, model, tuple(fitter.transforms), features, categories, spread, curve)
 
 
-def _fit_model(task: SparkFitTask) -> tuple[Any, dict[str, Any]]:
-    """The model on prepared rows, and what a report draws of how it learnt."""
+def _fit_model(task: SparkFitTask) -> tuple[Any, LearningCurve | None]:
+    """The model on prepared rows, and how training went where it watched rows."""
     if task.algorithm == PERCEPTRON:
-        return fit_perceptron(task), {}
+        return fit_perceptron(task)
+    if is_boosting(task.algorithm):
+        return fit_boosted(task)
     task = replace(task, rows=with_classes(task.rows, task.scorer.classes))
     made = estimator(task)
     if type(made).__name__ in OF_TWO_CLASSES and task.scorer.classes > 2:
-        return fit_one_vs_rest(task, made), {}
-    if algorithm(task.algorithm).iterative:
-        return _boosted(task, made)
-    return made.fit(task.rows), {}
-
-
-def _boosted(task: SparkFitTask, made: Any) -> tuple[Any, dict[str, Any]]:
-    """Boosted trees, no more of them than do good on the held-out rows, and what a report draws of that."""
-    if task.settings.get("lossType") == "absolute":
-        model = made.fit(task.rows)
-        return model if task.held_out is None else trim_to_best(model, task.held_out), {}
-    if task.held_out is None:
-        return grow(made, task.rows, task.seed), {}
-    with BoostingMonitor(task, made.getMaxIter()) as monitor:
-        model = grow(made, task.rows, task.seed, monitor)
-        return model, learning_curve_figures(monitor.learning_curve())
+        return fit_one_vs_rest(task, made), None
+    return made.fit(task.rows), None
 
 
 def _models_of(model: Any) -> list[Any]:
@@ -143,7 +130,9 @@ def _models_of(model: Any) -> list[Any]:
 def _weights(model: Any, spread: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
     """Importances of trees as Spark has them; coefficients by what a usual change of the feature does."""
     name = type(model).__name__
-    if "Tree" in name or "Forest" in name or name.startswith("GBT"):
+    if name in BOOSTED:
+        return gains(model)
+    if "Tree" in name or "Forest" in name:
         return np.asarray(model.featureImportances.toArray())
     if spread is None:
         return None

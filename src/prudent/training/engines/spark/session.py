@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 from prudent.cloud.clusters.autoscaling import Autoscaler
 from prudent.cloud.clusters.spark_cluster import SparkCluster
 from prudent.core.errors import RunFailed
-from prudent.training.engines.engine import DataShape, TrialSpec
+from prudent.training.engines.engine import DataShape, TrialSpec, UnseenRows
+from prudent.training.engines.spark.evaluation import collect_unseen
 from prudent.training.engines.spark.run import SparkRun
 from prudent.training.engines.spark.spark_session import stop_spark
 from prudent.training.engines.spark.trial import SparkTrialContext
@@ -33,13 +35,23 @@ class SparkTrainingSession:
     @property
     def shape(self) -> DataShape:
         dataset = self._context.dataset
-        return DataShape(dataset.rows, len(dataset.columns), len(dataset.classes), dataset.fingerprint)
+        return DataShape(
+            dataset.rows, len(dataset.columns), len(dataset.classes), dataset.fingerprint, "spark"
+        )
 
     @property
     def description(self) -> Mapping[str, Any]:
         """Columns with their categories, target and classes, as they stand in a model's description."""
         dataset = self._context.dataset
         return data_description(dataset.columns, dataset.classes, dataset.target)
+
+    refits = True
+
+    def test_rows(self) -> UnseenRows | None:
+        if self._context.dataset.target is None or (frame := self._context.split.test()) is None:
+            return None
+        found = collect_unseen(frame, self._context.dataset)
+        return replace(found, rows=self._context.split.numbers(found.rows))
 
     def start(self, spec: TrialSpec) -> SparkRun:
         if self._cluster is not None and (trouble := self._cluster.trouble):

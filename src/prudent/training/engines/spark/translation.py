@@ -7,6 +7,7 @@ one file, at once and without a job on the cluster (so also where the cluster sh
 from __future__ import annotations
 
 import itertools
+import json
 import struct
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,8 @@ from prudent.training.engines.local.learners.naive_bayes import GaussianNaiveBay
 from prudent.training.engines.local.learners.perceptron import MultilayerPerceptron
 from prudent.training.engines.local.learners.solver import LinearFunction
 from prudent.training.engines.local.learners.tree_arrays import LEAF, AveragedTrees, SummedTrees, Tree
+from prudent.training.engines.local.learners.xgboost_trees import exported_trees
+from prudent.training.engines.spark.boosting import BOOSTED
 
 Vector = NDArray[np.float64]
 _EPSILON = 2.220446049250313e-16  # Spark's own, which it adds to densities
@@ -44,14 +47,11 @@ def as_local_model(model: Any, categories: Categories) -> FittedModel | Averaged
     """
     name = type(model).__name__
     if name == "OneVsRestModel":
-        return _one_vs_rest(model.models, categories)
+        return _one_vs_rest(model.models)
     if name.startswith(("DecisionTree", "RandomForest")):
         return _averaged_trees(model, name, categories)
-    if name.startswith("GBT"):
-        classifies = name == "GBTClassificationModel"
-        # Spark's margin is half the log-odds.
-        grown = _weighted_trees(model, categories, 2.0 if classifies else 1.0)
-        return SummedTrees([(0, tree) for tree in grown], np.zeros(1), classifies)
+    if name in BOOSTED:
+        return _boosted_trees(model, categories)
     if name not in _FORMS:
         raise RunFailed(f"There is no ONNX form of {name}; export the model in Spark's own format.")
     return _FORMS[name](model)
@@ -98,18 +98,11 @@ def _bayes(model: Any) -> SoftmaxClassifier | GaussianNaiveBayes:
     return SoftmaxClassifier(LinearFunction(theta.T, np.zeros(len(theta)) if kind == "complement" else prior))
 
 
-def _one_vs_rest(models: Sequence[Any], categories: Categories) -> OneVsRest | SummedTrees:
+def _one_vs_rest(models: Sequence[Any]) -> OneVsRest:
     """A model for each class, which tells it from all others."""
-    if all(type(each).__name__ == "LinearSVCModel" for each in models):
-        functions = [_linear_function(each) for each in models]
-        weights = np.concatenate([linear.weights for linear in functions], axis=1)
-        return OneVsRest(LinearFunction(weights, np.concatenate([linear.intercepts for linear in functions])))
-    trees = [
-        (output, tree)
-        for output, each in enumerate(models)
-        for tree in _weighted_trees(each, categories, 1.0)
-    ]
-    return SummedTrees(trees, np.zeros(len(models)), classifies=True, probable=False)
+    functions = [_linear_function(each) for each in models]
+    weights = np.concatenate([linear.weights for linear in functions], axis=1)
+    return OneVsRest(LinearFunction(weights, np.concatenate([linear.intercepts for linear in functions])))
 
 
 def _network(model: Any) -> MultilayerPerceptron:
@@ -145,16 +138,33 @@ def _averaged_trees(model: Any, name: str, categories: Categories) -> AveragedTr
     classifies = name.endswith("ClassificationModel")
     classes = int(model.numClasses) if classifies else 0
     trees = read_trees(model, not name.startswith("DecisionTree"))
-    return AveragedTrees([_tree(nodes, classes, 1.0, categories) for nodes in trees], classifies)
+    return AveragedTrees([_tree(nodes, classes, categories) for nodes in trees], classifies)
 
 
-def _weighted_trees(model: Any, categories: Categories, factor: float) -> list[Tree]:
-    """The trees of boosting, each with its weight in its leaves."""
-    pairs = zip(read_trees(model, True), model.treeWeights, strict=True)
-    return [_tree(nodes, 0, float(weight) * factor, categories) for nodes, weight in pairs]
+def _boosted_trees(model: Any, categories: Categories) -> SummedTrees:
+    """The trees of XGBoost; what it asks of a category is the number that Spark gave it."""
+    booster = model.get_booster()
+    said = json.loads(booster.save_raw("json"))["learner"]
+    classifies = type(model).__name__ == "SparkXGBClassifierModel"
+    begin = float(said["learner_model_param"]["base_score"].strip("[]").split(",")[0])
+    outputs = max(int(said["learner_model_param"]["num_class"]), 1)
+    # Of two classes, a half has no odds.
+    base = np.full(outputs, 0.0 if classifies and outputs == 1 else begin)
+    found = exported_trees(booster, base, np.arange(outputs), classifies)
+    return replace(found, trees=[(output, _with_values(tree, categories)) for output, tree in found.trees])
 
 
-def _tree(nodes: Sequence[SparkTreeNode], classes: int, weight: float, categories: Categories) -> Tree:
+def _with_values(tree: Tree, categories: Categories) -> Tree:
+    """A tree whose questions about categories are about their values, not about the numbers of those."""
+    sets = {}
+    for node, (codes, leads_left) in tree.sets.items():
+        numbers = categories.get(int(tree.feature[node]))
+        values = {float(code): value for value, code in numbers.items()} if numbers else {}
+        sets[node] = tuple(values.get(code, code) for code in codes), leads_left
+    return replace(tree, sets=sets)
+
+
+def _tree(nodes: Sequence[SparkTreeNode], classes: int, categories: Categories) -> Tree:
     width = max(classes, 1)
     sets = {
         node.number: asked_values(node.feature, node.cut, node.categories, categories)
@@ -167,7 +177,7 @@ def _tree(nodes: Sequence[SparkTreeNode], classes: int, weight: float, categorie
         threshold=np.array(cuts, dtype=np.float64),
         left=_children([node.left for node in nodes]),
         right=_children([node.right for node in nodes]),
-        values=np.array([leaf_values(node, classes, weight) or [0.0] * width for node in nodes]),
+        values=np.array([leaf_values(node, classes) or [0.0] * width for node in nodes]),
         sets=sets,
     )
 
@@ -270,12 +280,12 @@ def root_of_inverse(covariance: Vector) -> tuple[Vector, float]:
     return vectors * inverse, float(constant)
 
 
-def leaf_values(node: SparkTreeNode, classes: int, weight: float) -> list[float]:
-    """What a leaf says: its value times the tree's weight, or shares of the classes; nothing elsewhere."""
+def leaf_values(node: SparkTreeNode, classes: int) -> list[float]:
+    """What a leaf says: its value, or shares of the classes; nothing elsewhere."""
     if not node.is_leaf:
         return []
     if not classes:
-        return [node.prediction * weight]
+        return [node.prediction]
     counts = np.array(node.counts)
     total = counts.sum()
     return [float(share) for share in (counts / total if total > 0 else counts)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,15 @@ from prudent.training.algorithms.algorithm import CLUSTERING
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.engines.delivery import TrainedPipeline, deliver, mean_value
 from prudent.training.engines.engine import ModelFacts, TrialSpec
-from prudent.training.engines.figures import importance_figure
+from prudent.training.engines.figures import importance_figure, learning_curve_figures
 from prudent.training.engines.fit_task import ReportProgress, fold_progress, unreported
 from prudent.training.engines.fitted_transforms import apply_all
 from prudent.training.engines.model_files import library_versions
 from prudent.training.engines.onnx_export import ExportCheck, check_export
-from prudent.training.engines.spark.dataset import FEATURES, ROW, SparkDataset, SparkSplit
+from prudent.training.engines.predictions import Predictions
+from prudent.training.engines.racing import is_behind, score_behind
+from prudent.training.engines.spark.boosting import is_boosting
+from prudent.training.engines.spark.dataset import FEATURES, ROW, SparkDataset
 from prudent.training.engines.spark.evaluation import (
     MOST_CELLS,
     PREDICTION,
@@ -35,6 +38,7 @@ from prudent.training.engines.spark.evaluation import (
 from prudent.training.engines.spark.features import SparkTransformFitter
 from prudent.training.engines.spark.perceptron import PERCEPTRON
 from prudent.training.engines.spark.pipeline import FittedPipeline, fit
+from prudent.training.engines.spark.splits import MOST_ON_DRIVER, SparkSplit
 from prudent.training.engines.spark.translation import as_local_model
 
 _SAMPLE = 10_000
@@ -76,34 +80,135 @@ class SparkTrialContext:
 
 
 def train(context: SparkTrialContext, spec: TrialSpec, report: ReportProgress) -> ModelFacts:
-    """Train what the spec says, and leave `model.onnx`, Spark's own form and `facts.json` in its folder."""
+    """Train what the spec says, and leave `model.onnx`, Spark's own form and `facts.json` in its folder.
+
+    Every split trains a model and judges it by rows that this model has not seen, and that had no say in how
+    long it was trained. The model of the last split is kept.
+    """
     settings = algorithm(spec.algorithm).complete(spec.hyperparameters)
-    dataset, split, scorer = context.dataset, context.split, context.scorer
     began_s = time.perf_counter()
+    if spec.refit:
+        every = context.split.train(None, spec.fraction)
+        fitted = fit(
+            spec,
+            settings,
+            every,
+            None,
+            context.dataset,
+            context.scorer,
+            unreported,
+            iterations=spec.iterations,
+        )
+        said = collect_predictions(fitted.predict(_sampled_rows(context)), context.dataset)
+        size = context.split.size(None, spec.fraction)
+        return _deliver(context, spec, fitted, said, _facts(context, spec, size, began_s, refitted=True))
     until_s = math.inf if spec.soft_s is None else time.monotonic() + spec.soft_s
-    measured, results, predictions, tree_counts = _folds(context, spec, settings, report, until_s)
-    value = mean_value(scorer, [result.value for result in results])
-    fitted = measured
-    if split.folds > 1:
-        final = _final(settings, tree_counts)
-        fitted = fit(spec, final, split.train(None, spec.fraction), None, dataset, scorer, unreported)
-    library = "torch" if spec.algorithm == PERCEPTRON else None
-    facts = ModelFacts(
-        metric=scorer.metric,
+    judged = _judge(context, spec, settings, report, until_s)
+    scorer, last = context.scorer, judged[-1]
+    value = mean_value(scorer, [each.result.value for each in judged])
+    scores = tuple(scorer.to_score(each.result.value) for each in judged)
+    if len(scores) < context.split.splits:  # what it is behind in some splits, it is behind in all
+        value = scorer.to_score(score_behind(spec.bar, scores))
+    steps = [each.fitted.curve.best_step for each in judged if each.fitted.curve is not None]
+    size = context.split.size(len(judged) - 1, spec.fraction)
+    facts = replace(
+        _facts(context, spec, size, began_s),
         value=value,
         score=scorer.to_score(value),
+        rows_validated=sum(each.result.rows for each in judged),
+        picture={
+            **last.result.figures,
+            **_learning(last.fitted),
+            **_importance(last.fitted, context.dataset),
+        },
+        iterations=max(1, round(float(np.mean(steps)))) if steps else None,
+        split_scores=scores,
+    )
+    spec.folder.mkdir(parents=True, exist_ok=True)
+    Predictions.joined([each.kept for each in judged]).write(spec.folder)
+    collected = last.collected
+    if collected is None:
+        collected = collect_predictions(last.fitted.predict(_sampled_rows(context)), context.dataset)
+    return _deliver(context, spec, last.fitted, collected, facts)
+
+
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """A split's model, what it is worth, and what it said of held-out rows: of all, if those are few."""
+
+    fitted: FittedPipeline
+    result: ValidationResult
+    kept: Predictions
+    collected: CollectedPredictions | None
+
+
+def _judge(
+    context: SparkTrialContext,
+    spec: TrialSpec,
+    settings: Mapping[str, Any],
+    report: ReportProgress,
+    until_s: float,
+) -> list[_Judged]:
+    """A model of every split, or of the first ones where it is clearly behind the best by then."""
+    splits, scorer = context.split.splits, context.scorer
+    judged: list[_Judged] = []
+    for number in range(splits):
+        now_s = time.monotonic()
+        told = fold_progress(report, number, splits)
+        own_until_s = now_s + (until_s - now_s) / (splits - number)
+        judged.append(
+            _judge_split(
+                context, spec, number, _fit_split(context, spec, settings, number, told, own_until_s)
+            )
+        )
+        scores = [scorer.to_score(each.result.value) for each in judged]
+        if number + 1 < splits:
+            if is_behind(spec.bar, scores):
+                break
+            report(float(np.mean(scores)), (number + 1) / splits)
+    return judged
+
+
+def _judge_split(context: SparkTrialContext, spec: TrialSpec, number: int, fitted: FittedPipeline) -> _Judged:
+    dataset, split, scorer = context.dataset, context.split, context.scorer
+    predicted = fitted.predict(split.held_out(number))
+    if can_collect(dataset.rows // split.splits, dataset):
+        collected = collect_predictions(predicted, dataset)
+        result = scorer.of_collected(collected, context.standardised(collected.raw))
+        return _Judged(fitted, result, split.kept(number, collected), collected)
+    result = scorer.of_frame(*context.standardised_frame(predicted))
+    few = collect_predictions(split.sampled(number, predicted), dataset)
+    return _Judged(fitted, result, split.kept(number, few), None)
+
+
+def _facts(
+    context: SparkTrialContext, spec: TrialSpec, rows: int, began_s: float, refitted: bool = False
+) -> ModelFacts:
+    """What is known of a model but how good it is."""
+    library = "torch" if spec.algorithm == PERCEPTRON else "xgboost" if is_boosting(spec.algorithm) else None
+    return ModelFacts(
+        metric=context.scorer.metric,
+        value=0.0,
+        score=0.0,
         train_s=time.perf_counter() - began_s,
         predict_ms=0.0,
         export_difference=None,
-        rows_trained=split.size(0 if split.folds == 1 else None, spec.fraction),
-        rows_validated=sum(result.rows for result in results),
+        rows_trained=rows,
+        rows_validated=0,
         versions=library_versions(library) | library_versions("pyspark"),
-        picture={**results[-1].figures, **measured.figures, **_importance(measured, dataset)},
+        refitted=refitted,
     )
-    if predictions is None or split.folds > 1:
-        predictions = collect_predictions(fitted.predict(_sampled_rows(context)), dataset)
+
+
+def _deliver(
+    context: SparkTrialContext,
+    spec: TrialSpec,
+    fitted: FittedPipeline,
+    predictions: CollectedPredictions,
+    facts: ModelFacts,
+) -> ModelFacts:
     return deliver(
-        trained_pipeline(fitted, dataset),
+        trained_pipeline(fitted, context.dataset),
         facts,
         spec.folder,
         partial(compare_export, predictions),
@@ -136,48 +241,44 @@ def _ties(predictions: CollectedPredictions) -> NDArray[np.bool_]:
     return np.asarray(two[:, 1] - two[:, 0] <= _TIE * np.maximum(1.0, np.abs(two[:, 1])))
 
 
-def _folds(
+def _fit_split(
     context: SparkTrialContext,
     spec: TrialSpec,
     settings: Mapping[str, Any],
+    number: int,
     report: ReportProgress,
     until_s: float,
-) -> tuple[FittedPipeline, list[ValidationResult], CollectedPredictions | None, list[int]]:
-    """Fit and judge in every fold; the model of the last one, what it said if that is little, and how many
-    trees boosting ended with in each."""
+) -> FittedPipeline:
+    """Fit on the training rows of a split.
+
+    What learns in steps watches an inner part of them first, and then learns for as many steps from all;
+    where they are so many that the inner part is not missed, the first fit is the one.
+    """
     dataset, split, scorer = context.dataset, context.split, context.scorer
-    results: list[ValidationResult] = []
-    tree_counts: list[int] = []
-    predictions: CollectedPredictions | None = None
-    for fold in range(split.folds):
-        held_out = split.held_out(fold)
-        told = fold_progress(report, fold, split.folds)
-        train_rows = split.train(fold, spec.fraction)
-        fitted = fit(spec, settings, train_rows, held_out, dataset, scorer, told, until_s)
-        tree_counts += [] if fitted.trees is None else [fitted.trees]
-        predicted = fitted.predict(held_out)
-        if can_collect(dataset.rows // split.folds, dataset):
-            predictions = collect_predictions(predicted, dataset)
-            results.append(scorer.of_collected(predictions, context.standardised(predictions.raw)))
-        else:
-            results.append(scorer.of_frame(*context.standardised_frame(predicted)))
-        if fold + 1 < split.folds:
-            report(
-                scorer.to_score(float(np.mean([result.value for result in results]))),
-                (fold + 1) / split.folds,
-            )
-    return fitted, results, predictions, tree_counts
-
-
-def _final(settings: Mapping[str, Any], tree_counts: list[int]) -> Mapping[str, Any]:
-    """Settings of the final fit: it has no rows to find out how many trees are enough, but the folds did."""
-    return {**settings, "maxIter": round(float(np.mean(tree_counts)))} if tree_counts else settings
+    if not algorithm(spec.algorithm).iterative:
+        every = split.train(number, spec.fraction)
+        return fit(spec, settings, every, None, dataset, scorer, report, until_s)
+    rows, watched = split.inner(number, spec.fraction)
+    again = spec.fraction * dataset.rows <= MOST_ON_DRIVER
+    now_s = time.monotonic()
+    inner_until_s = now_s + (until_s - now_s) / 2 if again else until_s
+    found = fit(spec, settings, rows, watched, dataset, scorer, report, inner_until_s)
+    if not again:
+        return found
+    assert found.curve is not None
+    every, steps = split.train(number, spec.fraction), max(found.curve.best_step, 1)
+    whole = fit(spec, settings, every, None, dataset, scorer, unreported, iterations=steps)
+    return replace(whole, curve=found.curve)
 
 
 def _sampled_rows(context: SparkTrialContext) -> Any:
     """Held-out rows enough to see a difference or take the time."""
     most = max(1, min(_SAMPLE, MOST_CELLS // (len(context.dataset.columns) + 8)))
-    return context.split.held_out(context.split.folds - 1).orderBy(ROW).limit(most)
+    return context.split.held_out(context.split.splits - 1).orderBy(ROW).limit(most)
+
+
+def _learning(fitted: FittedPipeline) -> dict[str, Any]:
+    return {} if fitted.curve is None else learning_curve_figures(fitted.curve)
 
 
 def _importance(fitted: FittedPipeline, dataset: SparkDataset) -> dict[str, Any]:

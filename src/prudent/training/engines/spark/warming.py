@@ -110,7 +110,9 @@ def _train(domain: str, trained: Mapping[str, Mapping[str, int]], data: Path, wo
     from prudent.training.engines.spark.engine import SparkEngine
     from prudent.training.request.request import TrainingRequest
 
-    request = TrainingRequest.parse({"domain": domain, "dataset": {"path": str(data), "target": domain}})
+    source = {"path": str(data), "target": domain}
+    held_out = {"validation": {"holdout": 0.3}, "test": False}
+    request = TrainingRequest.parse({"domain": domain, "dataset": source, **held_out})
     with SparkEngine().open(request, work, 1) as session:
         for number, (name, said) in enumerate(trained.items(), 1):
             run = session.start(TrialSpec(number, name, said, {}, 1.0, 0, work / name))

@@ -158,7 +158,7 @@ def test_support_vectors_reach_the_least_hinge_loss(data_for, fit_task_of, fit):
 
 def test_threshold_moves_the_line(data_for, fit_task_of, fit):
     fit_task = fit_task_of(data_for("classification", classes=2), "classification")
-    X = fit_task.held_out.X
+    X = fit_task.watched.X
     shares = [
         fit("binomial-logistic-regression", fit_task, threshold=bar).predict(X).mean()
         for bar in (0, 0.5, 0.9, 1)

@@ -46,7 +46,7 @@ def test_families_beside_scikit_learn(counts, fit, settings, other):
         counts = replace(counts, rows=replace(counts.rows, y=counts.rows.y + 0.5))
     model = fit("generalized-linear-regression", counts, **settings)
     other.fit(counts.rows.X.astype(float), counts.rows.y)
-    X = counts.held_out.X
+    X = counts.watched.X
     np.testing.assert_allclose(model.predict(X), other.predict(X.astype(float)), rtol=2e-3)
 
 
@@ -59,7 +59,7 @@ def test_binomial_links_find_the_share(data_for, fit_task_of, fit, link):
     hits = (rng.random(len(truth)) < truth).astype(float)
     fit_task = fit_task_of(Dataset(found.X, hits, found.columns), "regression")
     model = fit("generalized-linear-regression", fit_task, family="binomial", link=link)
-    assert np.abs(model.predict(fit_task.held_out.X) - truth[2100:]).mean() < 0.03
+    assert np.abs(model.predict(fit_task.watched.X) - truth[2100:]).mean() < 0.03
 
 
 @pytest.mark.parametrize("link", ["identity", "sqrt"])
@@ -70,7 +70,7 @@ def test_other_links_of_poisson(data_for, fit_task_of, fit, link):
     drawn = np.random.default_rng(2).poisson(truth) + 0.0
     fit_task = fit_task_of(Dataset(found.X, drawn, found.columns), "regression")
     model = fit("generalized-linear-regression", fit_task, family="poisson", link=link)
-    assert np.abs(model.predict(fit_task.held_out.X) / truth[2100:] - 1).mean() < 0.02
+    assert np.abs(model.predict(fit_task.watched.X) / truth[2100:] - 1).mean() < 0.02
 
 
 def test_penalty_of_a_generalised_model_is_beside_the_mean(counts, fit):
@@ -148,7 +148,7 @@ def test_naive_bayes_of_counts(data_for, fit_task_of, fit, kind, smoothing):
         "bernoulli": reference.BernoulliNB,
         "complement": reference.ComplementNB,
     }[kind](alpha=smoothing).fit(fit_task.rows.X, fit_task.rows.y)
-    X = fit_task.held_out.X
+    X = fit_task.watched.X
     # Spark smooths the classes' shares as well, which scikit-learn does not: a little apart.
     np.testing.assert_allclose(ours.probabilities(X), other.predict_proba(X), atol=2e-3)
 
@@ -157,7 +157,7 @@ def test_gaussian_naive_bayes(data_for, fit_task_of, fit):
     fit_task = fit_task_of(data_for("classification", rows=2000), "classification")
     ours = fit("naive-bayes", fit_task, modelType="gaussian", smoothing=5.0)
     other = reference.GaussianNB().fit(fit_task.rows.X, fit_task.rows.y)
-    X = fit_task.held_out.X
+    X = fit_task.watched.X
     np.testing.assert_allclose(ours.probabilities(X), other.predict_proba(X), atol=1e-4)
 
 
@@ -224,7 +224,7 @@ def test_mixture_beside_scikit_learn(data_for, fit_task_of, fit):
     ours = fit("gaussian-mixture-model", fit_task, k=3)
     other = GaussianMixture(3, tol=0.01, init_params="k-means++", random_state=fit_task.seed)
     other.fit(fit_task.rows.X.astype(float))
-    X = fit_task.held_out.X
+    X = fit_task.watched.X
     np.testing.assert_allclose(ours.probabilities(X), other.predict_proba(X.astype(float)), atol=1e-9)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -16,19 +18,19 @@ def test_with_bins_enough_it_is_the_plain_tree(data_for, fit_task_of, fit):
     fit_task = fit_task_of(data_for("regression", rows=150), "regression")
     ours = fit("decision-tree-regression", fit_task, maxBins=1000, maxDepth=4)
     plain = DecisionTreeRegressor(max_depth=4, random_state=0).fit(fit_task.rows.X, fit_task.rows.y)
-    np.testing.assert_allclose(ours.predict(fit_task.held_out.X), plain.predict(fit_task.held_out.X))
+    np.testing.assert_allclose(ours.predict(fit_task.watched.X), plain.predict(fit_task.watched.X))
 
 
 def test_bins_limit_where_a_feature_is_split(data_for, fit_task_of, fit):
     fit_task = fit_task_of(data_for("regression", columns=1), "regression")
     model = fit("decision-tree-regression", fit_task, maxBins=4, maxDepth=10)
-    assert len(np.unique(model.predict(fit_task.held_out.X))) <= 4
+    assert len(np.unique(model.predict(fit_task.watched.X))) <= 4
 
 
 def test_depth_zero_is_one_answer_for_all(data_for, fit_task_of, fit):
     for name in ("decision-tree-regression", "gradient-boosted-tree-regression"):
         fit_task = fit_task_of(data_for("regression"), "regression")
-        answers = fit(name, fit_task, maxDepth=0).predict(fit_task.held_out.X)
+        answers = fit(name, fit_task, maxDepth=0).predict(fit_task.watched.X)
         np.testing.assert_allclose(answers, fit_task.rows.y.mean())
 
 
@@ -115,7 +117,7 @@ def test_boosting_learns_more_than_two_classes(data_for, fit_task_of, fit, score
     fit_task = fit_task_of(data_for("classification", classes=5, rows=1000), "classification")
     model = fit("gradient-boosted-tree-classification", fit_task, maxIter=40)
     assert score(model, fit_task) > 0.7
-    np.testing.assert_allclose(model.probabilities(fit_task.held_out.X).sum(axis=1), 1.0)
+    np.testing.assert_allclose(model.probabilities(fit_task.watched.X).sum(axis=1), 1.0)
 
 
 def test_boosting_stops_when_nothing_improves_and_keeps_the_best(data_for, fit_task_of, fit, score):
@@ -148,15 +150,15 @@ def test_boosting_where_a_class_has_no_rows(data_for, fit_task_of, fit):
     for kept in ([0, 2], [1]):
         y = np.where(np.isin(found.y, kept), found.y, kept[0])
         fit_task = fit_task_of(Dataset(found.X, y, found.columns, found.classes), "classification")
-        fit_task.held_out.y[:5] = [0, 1, 2, 1, 0]
+        fit_task.watched.y[:5] = [0, 1, 2, 1, 0]
         for name in (
             "gradient-boosted-tree-classification",
             "decision-tree-classification",
             "random-forest-classification",
         ):
             model = fit(name, fit_task)
-            assert set(model.predict(fit_task.held_out.X)) <= set(kept)
-            assert model.probabilities(fit_task.held_out.X).shape[1] == 3
+            assert set(model.predict(fit_task.watched.X)) <= set(kept)
+            assert model.probabilities(fit_task.watched.X).shape[1] == 3
 
 
 def test_boosting_by_absolute_error(data_for, fit_task_of, fit, score):
@@ -164,8 +166,9 @@ def test_boosting_by_absolute_error(data_for, fit_task_of, fit, score):
     y = found.y.copy()
     y[::10] += 500.0
     fit_task = fit_task_of(Dataset(found.X, y, found.columns), "regression")
-    near = fit("gradient-boosted-tree-regression", fit_task, maxIter=80, lossType="absolute")
-    clean = np.abs(near.predict(fit_task.held_out.X) - found.y[560:])
+    every = replace(fit_task, watched=None)
+    near = fit("gradient-boosted-tree-regression", every, maxIter=80, lossType="absolute")
+    clean = np.abs(near.predict(fit_task.watched.X) - found.y[560:])
     assert np.median(clean) < 1.0
 
 

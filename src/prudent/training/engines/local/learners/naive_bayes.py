@@ -1,4 +1,4 @@
-"""Naive Bayes in closed form: multinomial, complement, Bernoulli, Gaussian, as Spark counts."""
+"""Naive Bayes by scikit-learn: multinomial, complement, Bernoulli, Gaussian, with the priors of Spark."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from prudent.training.engines.local.learners.solver import LinearFunction
 from prudent.training.engines.onnx_export import OnnxGraph
 
 Vector = NDArray[np.float64]
-_LEAST_SPREAD = 1e-9  # of the largest variance, added to all: a constant feature must not decide everything
-_CHUNK = 1 << 14
+_LEAST_SPREAD = 1e-9  # variance of features that are all constant
+_UNLIKELY = 1e6
+_CHUNK, _ROWS = 1 << 14, 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,64 +54,60 @@ class GaussianNaiveBayes(ScoredClasses):
 
 
 def naive_bayes(fit_task: FitTask, params: Mapping[str, Any]) -> SoftmaxClassifier | GaussianNaiveBayes:
-    """Features independent of each other, given the class."""
-    kind = params["modelType"]
-    return _gaussian(fit_task) if kind == "gaussian" else _discrete(fit_task, kind, params["smoothing"])
+    """Features independent of each other, given the class; scikit-learn counts, Spark's priors are taken."""
+    from sklearn import naive_bayes as sklearns
+
+    kind, smoothing = params["modelType"], params["smoothing"]
+    if kind == "gaussian":
+        return _gaussian(_counted(sklearns.GaussianNB(), fit_task))
+    _check_counts(fit_task.rows.X, kind)
+    if kind == "bernoulli":
+        found = _counted(sklearns.BernoulliNB(alpha=smoothing, binarize=None), fit_task)
+        hit, miss = _finite(found.feature_log_prob_), _finite(_log(-np.expm1(found.feature_log_prob_)))
+        weights, shift = hit - miss, _priors(found.class_count_, smoothing) + miss.sum(axis=1)
+    elif kind == "complement":
+        found = _counted(sklearns.ComplementNB(alpha=smoothing), fit_task)
+        weights, shift = -_finite(-found.feature_log_prob_), np.zeros(fit_task.classes)
+    else:
+        found = _counted(sklearns.MultinomialNB(alpha=smoothing), fit_task)
+        weights, shift = _finite(found.feature_log_prob_), _priors(found.class_count_, smoothing)
+    return SoftmaxClassifier(LinearFunction(weights.T.copy(), shift), weights.std(axis=0))
 
 
-def _discrete(fit_task: FitTask, kind: str, smoothing: float) -> SoftmaxClassifier:
-    """Counts: log-probabilities are linear in the features."""
-    X = fit_task.rows.X
+def _check_counts(X: Matrix, kind: str) -> None:
     if kind == "bernoulli":
         if not np.isin(X, (0.0, 1.0)).all():
             raise BadInput("Bernoulli naive Bayes takes features of 0 and 1 only; use modelType gaussian.")
     elif X.min() < 0:
         raise BadInput(f"{kind.capitalize()} naive Bayes takes no negative features; use modelType gaussian.")
-    sums, counts = _sums(X, fit_task)
-    priors = _priors(counts, smoothing)
-    with np.errstate(divide="ignore"):  # without smoothing, what was never seen is impossible
-        if kind == "bernoulli":
-            hit = np.log(sums + smoothing) - np.log(counts + 2 * smoothing)[:, None]
-            miss = np.log(counts[:, None] - sums + smoothing) - np.log(counts + 2 * smoothing)[:, None]
-            weights, shift = _finite(hit) - _finite(miss), priors + _finite(miss).sum(axis=1)
-        elif kind == "complement":
-            others = sums.sum(axis=0) - sums + smoothing
-            weights = -_finite(np.log(others / others.sum(axis=1, keepdims=True)))
-            shift = np.zeros(len(counts))
-        else:
-            smooth = sums + smoothing
-            weights, shift = _finite(np.log(smooth / smooth.sum(axis=1, keepdims=True))), priors
-    return SoftmaxClassifier(LinearFunction(weights.T.copy(), shift), weights.std(axis=0))
 
 
-def _gaussian(fit_task: FitTask) -> GaussianNaiveBayes:
+def _counted(estimator: Any, fit_task: FitTask) -> Any:
+    """The estimator, shown some rows at a time in double precision: no second copy of large data."""
+    X, y, classes = fit_task.rows.X, fit_task.rows.target, np.arange(fit_task.classes)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a class without rows, or no smoothing
+        for start in range(0, len(X), _ROWS):
+            part = slice(start, start + _ROWS)
+            estimator.partial_fit(X[part].astype(np.float64), y[part], classes=classes)
+    return estimator
+
+
+def _gaussian(found: Any) -> GaussianNaiveBayes:
     """Means and variances; nothing is counted, so there is nothing to smooth."""
-    X, y = fit_task.rows.X, fit_task.rows.target
-    sums, counts = _sums(X, fit_task)
-    means = sums / np.maximum(counts, 1)[:, None]
-    squares = np.zeros_like(means)
-    for number in range(fit_task.classes):
-        squares[number] = np.square(X[y == number] - means[number]).sum(axis=0)
-    overall = X.mean(axis=0, dtype=np.float64)
-    largest = float(np.square(X - overall).mean(axis=0).max())
-    variances = squares / np.maximum(counts, 1)[:, None] + (_LEAST_SPREAD * largest or _LEAST_SPREAD)
-    spread = means.std(axis=0) / np.sqrt(variances.mean(axis=0))
-    return GaussianNaiveBayes(means, variances, _priors(counts, smoothing=0.0), spread)
-
-
-def _sums(X: Matrix, fit_task: FitTask) -> tuple[Vector, Vector]:
-    """Sums of features and numbers of rows, by class."""
-    y = fit_task.rows.target
-    counts = np.bincount(y, minlength=fit_task.classes).astype(np.float64)
-    sums = [np.bincount(y, weights=column, minlength=fit_task.classes) for column in X.T]
-    return np.stack(sums, axis=1).astype(np.float64), counts
+    variances = np.where(found.var_ > 0, found.var_, _LEAST_SPREAD)
+    spread = found.theta_.std(axis=0) / np.sqrt(variances.mean(axis=0))
+    return GaussianNaiveBayes(found.theta_, variances, _priors(found.class_count_, smoothing=0.0), spread)
 
 
 def _priors(counts: Vector, smoothing: float) -> Vector:
+    return _finite(_log(counts + smoothing) - np.log(counts.sum() + len(counts) * smoothing))
+
+
+def _log(values: Vector) -> Vector:
     with np.errstate(divide="ignore"):
-        return _finite(np.log(counts + smoothing) - np.log(counts.sum() + len(counts) * smoothing))
+        return np.asarray(np.log(values))
 
 
 def _finite(logs: Vector) -> Vector:
     """Impossible as very unlikely: 0 x -∞ is not a number."""
-    return np.maximum(logs, -1e6)
+    return np.maximum(np.nan_to_num(logs, nan=-_UNLIKELY), -_UNLIKELY)

@@ -107,8 +107,8 @@ class PerceptronTrainer:
         self._fit_task = fit_task
         self._params = params
         self._rows = scaled_rows(torch, fit_task.rows.X, mean, factor)
-        held_out = fit_task.held_out
-        self._held_out = None if held_out is None else scaled_rows(torch, held_out.X, mean, factor)
+        watched = fit_task.watched
+        self._watched = None if watched is None else scaled_rows(torch, watched.X, mean, factor)
         labels = torch.from_numpy(fit_task.rows.target.astype(np.int64))
         rng = rng_for(fit_task.seed, "order of rows")
 
@@ -118,9 +118,9 @@ class PerceptronTrainer:
         self._trainer = NetworkTrainer(torch, network, self._rows, labels, params, order, SingleProcess())
 
     def train(self) -> LearningCurve | None:
-        """Until nothing gets better, or `maxIter` passes are made; how it went, if rows were held out."""
+        """Until nothing gets better, or `maxIter` passes are made; how it went, if rows were watched."""
         steps = self._params["maxIter"] if self._fit_task.iterations is None else self._fit_task.iterations
-        stopping = None if self._held_out is None else EarlyStopping(self._fit_task, max(steps, 1))
+        stopping = None if self._watched is None else EarlyStopping(self._fit_task, max(steps, 1))
         last, best = np.inf, None
         for number in range(steps):
             loss = self._trainer.run_pass(number)
@@ -140,10 +140,10 @@ class PerceptronTrainer:
 
     def _evaluate(self, stopping: EarlyStopping) -> bool:
         torch, fit_task = self._torch, self._fit_task
-        assert fit_task.held_out is not None
+        assert fit_task.watched is not None
         with torch.no_grad():
-            raw = self._network(self._held_out)
-            loss = self._trainer.loss_of(raw, torch.from_numpy(fit_task.held_out.target.astype(np.int64)))
+            raw = self._network(self._watched)
+            loss = self._trainer.loss_of(raw, torch.from_numpy(fit_task.watched.target.astype(np.int64)))
             some = self._network(self._rows[:_TRAIN_SAMPLE]).argmax(1).numpy()
         known = fit_task.scorer.score(fit_task.rows.target[:_TRAIN_SAMPLE], some, fit_task.rows.X[:0])
         return stopping.step(raw.argmax(1).numpy(), float(loss), known)

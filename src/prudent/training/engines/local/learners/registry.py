@@ -19,8 +19,12 @@ _FIT_FUNCTIONS: Mapping[str, tuple[str, str]] = {
     "decision-tree-classification": ("trees", "decision_tree"),
     "random-forest-regression": ("trees", "random_forest"),
     "random-forest-classification": ("trees", "random_forest"),
-    "gradient-boosted-tree-regression": ("boosting", "boosted_trees"),
-    "gradient-boosted-tree-classification": ("boosting", "boosted_trees"),
+    "gradient-boosted-tree-regression": ("lightgbm_trees", "boosted_trees"),
+    "gradient-boosted-tree-classification": ("lightgbm_trees", "boosted_trees"),
+    "lightgbm-regression": ("lightgbm_trees", "lightgbm_trees"),
+    "lightgbm-classification": ("lightgbm_trees", "lightgbm_trees"),
+    "xgboost-regression": ("xgboost_trees", "xgboost_trees"),
+    "xgboost-classification": ("xgboost_trees", "xgboost_trees"),
     "naive-bayes": ("naive_bayes", "naive_bayes"),
     "k-means": ("clusters", "k_means"),
     "gaussian-mixture-model": ("clusters", "gaussian_mixture"),
@@ -28,7 +32,9 @@ _FIT_FUNCTIONS: Mapping[str, tuple[str, str]] = {
 }
 _LIBRARIES = {
     "trees": ("sklearn.tree", "sklearn.ensemble"),
-    "boosting": ("sklearn.ensemble",),
+    "lightgbm_trees": ("lightgbm",),
+    "xgboost_trees": ("xgboost",),
+    "naive_bayes": ("sklearn.naive_bayes",),
     "clusters": ("sklearn.cluster", "sklearn.mixture"),
     "perceptron": ("torch",),
 }
@@ -54,4 +60,5 @@ def library_of(algorithm: str) -> str | None:
     """The library that fits the model, if it is not Prudent itself."""
     module, _ = _FIT_FUNCTIONS.get(algorithm, ("", ""))
     imported = _LIBRARIES.get(module, ("",))[0]
-    return {"sklearn": "scikit-learn", "torch": "torch"}.get(imported.partition(".")[0])
+    distributions = {"sklearn": "scikit-learn", "xgboost": "xgboost-cpu"}
+    return distributions.get(imported.partition(".")[0], imported) or None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.training.engines.onnx_export import FLOAT, GraphOutputs, OnnxGraph
+from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph
 
 LEAF = -1
 ValueSet = tuple[tuple[float, ...], bool]
@@ -21,7 +21,8 @@ class Tree:
     """One tree as arrays over its nodes, the root first.
 
     A row goes left where its feature is at most the threshold, or, for a node in `sets`, as that set says;
-    `left` and `right` are LEAF in leaves. `values` (nodes, outputs) is what a leaf says.
+    `left` and `right` are LEAF in leaves. `values` (nodes, outputs) is what a leaf says. A missing value goes
+    left where `missing_left` says so, and right elsewhere; without it none is expected.
     """
 
     feature: NDArray[np.int64]
@@ -30,6 +31,7 @@ class Tree:
     right: NDArray[np.int64]
     values: NDArray[np.float64]
     sets: Mapping[int, ValueSet] = field(default_factory=dict)
+    missing_left: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,14 +94,16 @@ def sum_of_trees(
     Each tree answers for all outputs, or for the one of `count` whose number `outputs` has for it. It is
     added up in double precision, as the models do, and rounded to single precision at the end.
     """
-    rows, trees = _without_sets(graph, rows, trees)
-    sizes = [len(tree.left) for tree in trees]
-    number = np.repeat(np.arange(len(trees)), sizes)
+    grown = [_without_sets(tree) for tree in trees]
+    sizes = [len(nodes.left) for nodes in grown]
+    number = np.repeat(np.arange(len(grown)), sizes)
     node = np.concatenate([np.arange(size) for size in sizes])
-    left, right = _joined(trees, "left"), _joined(trees, "right")
+    left, right = _joined(grown, "left"), _joined(grown, "right")
     is_leaf = left == LEAF
     values = np.concatenate([tree.values for tree in trees])
     width = values.shape[1]
+    # Nodes that stand for a set come after those of the tree, which keep their numbers.
+    leaf_rows = np.concatenate([tree.left == LEAF for tree in trees])
     leaves = np.flatnonzero(is_leaf)
     every = np.tile(np.arange(width), len(leaves))
     attributes: dict[str, Any] = {
@@ -107,51 +111,65 @@ def sum_of_trees(
         "aggregate_function": "SUM",
         "nodes_treeids": number,
         "nodes_nodeids": node,
-        "nodes_featureids": np.where(is_leaf, 0, _joined(trees, "feature")),
-        "nodes_values_as_tensor": np.where(is_leaf, 0.0, _joined(trees, "threshold")),
-        "nodes_modes": np.where(is_leaf, b"LEAF", b"BRANCH_LEQ"),
+        "nodes_featureids": np.where(is_leaf, 0, _joined(grown, "feature")),
+        "nodes_values_as_tensor": np.where(is_leaf, 0.0, _joined(grown, "threshold")),
+        "nodes_modes": np.where(
+            is_leaf, b"LEAF", np.where(_joined(grown, "asks_equal"), b"BRANCH_EQ", b"BRANCH_LEQ")
+        ),
         "nodes_truenodeids": np.where(is_leaf, 0, left),
         "nodes_falsenodeids": np.where(is_leaf, 0, right),
         "target_treeids": np.repeat(number[leaves], width),
         "target_nodeids": np.repeat(node[leaves], width),
         "target_ids": np.asarray(outputs)[number[leaves]] if outputs else every,
-        "target_weights_as_tensor": values[leaves].ravel(),
+        "target_weights_as_tensor": values[leaf_rows].ravel(),
     }
+    missing = _joined(grown, "missing_true")
+    if missing.any():
+        attributes["nodes_missing_value_tracks_true"] = missing.astype(np.int64)
     return graph.add("TreeEnsembleRegressor", graph.to_double(rows), **attributes)
 
 
-def _joined(trees: Sequence[Tree], name: str) -> NDArray[Any]:
+@dataclass(frozen=True, eq=False)
+class _OperatorNodes:
+    """A tree's nodes as the operator knows them: at most a threshold, or equal to it, leads left."""
+
+    feature: NDArray[np.int64]
+    threshold: NDArray[np.float64]
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    asks_equal: NDArray[np.bool_]
+    missing_true: NDArray[np.bool_]
+
+
+def _joined(trees: Sequence[_OperatorNodes], name: str) -> NDArray[Any]:
     return np.concatenate([getattr(tree, name) for tree in trees])
 
 
-def _without_sets(graph: OnnxGraph, rows: str, trees: Sequence[Tree]) -> tuple[str, Sequence[Tree]]:
-    """Rows and trees in which a split by a set, which the operator does not know, is one by a threshold.
+def _without_sets(tree: Tree) -> _OperatorNodes:
+    """A split by a set, which the operator does not know, as a chain of questions for each of its values.
 
-    Each set becomes a column: 1 where the feature's value is in it. They are put before the features,
-    however many there are of those.
+    Whichever of them is answered with yes leads to the same child.
     """
-    columns: dict[tuple[int, tuple[float, ...]], int] = {}
-    for tree in trees:
-        for node, (values, _) in tree.sets.items():
-            columns.setdefault((int(tree.feature[node]), values), len(columns))
-    if not columns:
-        return rows, trees
-    hits = [_is_in(graph, rows, feature, values) for feature, values in columns]
-    return graph.add("Concat", *hits, rows, axis=1), [_by_columns(tree, columns) for tree in trees]
-
-
-def _is_in(graph: OnnxGraph, rows: str, feature: int, values: Sequence[float]) -> str:
-    """(rows, 1)"""
-    chosen = graph.add("Gather", rows, graph.constant([feature], np.int64), axis=1)
-    hits = graph.cast(graph.add("Equal", chosen, graph.constant([values], np.float32)), FLOAT)
-    return graph.add("ReduceMax", hits, axes=[1], keepdims=1)
-
-
-def _by_columns(tree: Tree, columns: Mapping[tuple[int, tuple[float, ...]], int]) -> Tree:
-    feature, threshold = tree.feature + len(columns), tree.threshold.copy()
-    left, right = tree.left.copy(), tree.right.copy()
-    for node, (values, leads_left) in tree.sets.items():
-        feature[node], threshold[node] = columns[int(tree.feature[node]), values], 0.5
-        if leads_left:  # "at most 0.5" leads those left that are not in the set
-            left[node], right[node] = right[node], left[node]
-    return replace(tree, feature=feature, threshold=threshold, left=left, right=right, sets={})
+    size = len(tree.left)
+    missing = np.zeros(size, dtype=bool) if tree.missing_left is None else tree.missing_left
+    chains = sum(max(len(values) - 1, 0) for values, _ in tree.sets.values())
+    grown = _OperatorNodes(
+        np.concatenate([tree.feature, np.zeros(chains, dtype=np.int64)]),
+        np.concatenate([tree.threshold, np.zeros(chains)]),
+        np.concatenate([tree.left, np.zeros(chains, dtype=np.int64)]),
+        np.concatenate([tree.right, np.zeros(chains, dtype=np.int64)]),
+        np.zeros(size + chains, dtype=bool),
+        np.concatenate([missing, np.zeros(chains, dtype=bool)]),
+    )
+    following = size
+    for at, (values, leads_left) in tree.sets.items():
+        inside, outside = tree.left[at], tree.right[at]
+        if not leads_left:
+            inside, outside = outside, inside
+        places = [at, *range(following, following + len(values) - 1)]
+        following += len(values) - 1
+        grown.feature[places], grown.threshold[places] = tree.feature[at], values
+        grown.left[places], grown.right[places] = inside, [*places[1:], outside]
+        grown.asks_equal[places] = True
+        grown.missing_true[at] = missing[at] == leads_left if tree.missing_left is not None else False
+    return grown
