@@ -14,7 +14,7 @@ from prudent.core.parameters import is_number
 from prudent.reports import evaluation, formatting, page
 from prudent.reports import training_charts as charts
 from prudent.reports.figure import Figure
-from prudent.training.algorithms.algorithm import LESS_IS_BETTER
+from prudent.training.algorithms.algorithm import LESS_IS_BETTER, score_of
 from prudent.training.engines.engine import ModelFacts
 from prudent.training.leaderboard import Leaderboard, LeaderboardEntry, TrialFailure
 from prudent.training.models.description import ModelDescription, read_description, read_facts
@@ -71,6 +71,8 @@ def training_report(board: Leaderboard) -> str:
         rate=_rate,
         call=_call(board),
         guessing=guessing_note(board),
+        expected=expectation(board),
+        no_clear_leader=board.no_clear_leader,
     )
 
 
@@ -113,8 +115,34 @@ def _best_model(board: Leaderboard) -> tuple[ModelFacts | None, ModelDescription
 
 def guessing_note(board: Leaderboard) -> str:
     """A warning where the best model is no better than guessing; nothing where it is, or cannot be judged."""
+    if board.best is not None and board.best.interval is not None:
+        return board.guessing
     facts, _ = _best_model(board)
     return "" if facts is None else evaluation.no_better_than_guessing(facts.picture)
+
+
+def expectation(board: Leaderboard) -> str:
+    """Where the best model's score comes from, how certain it is, and on how many rows it was trained."""
+    best = board.best
+    if best is None or best.interval is None:
+        return ""
+    low, high = sorted(score_of(best.metric, bound) for bound in best.interval)
+    said = [
+        f"On new rows expect {charts.metric_name(best.metric)} {best.value:.4g}; with 95 % certainty it is "
+        f"between {low:.4g} and {high:.4g}."
+    ]
+    measured = None if best.validation_score is None else score_of(best.metric, best.validation_score)
+    tested = None if best.test_score is None else score_of(best.metric, best.test_score)
+    said += (
+        [] if measured is None else [f"Measured by validation: {measured:.4g}, of which a part may be luck."]
+    )
+    said += [] if tested is None else [f"On the test part: {tested:.4g}."]
+    if best.rows_trained:
+        rows = f"{best.rows_trained:,} rows"
+        said.append(
+            f"It was trained on all {rows} after that." if best.refitted else f"It was trained on {rows}."
+        )
+    return " ".join(said)
 
 
 def _practice(facts: ModelFacts | None, description: ModelDescription | None) -> Evaluation:

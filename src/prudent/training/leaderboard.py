@@ -18,6 +18,10 @@ SAMPLE = "sample"
 class LeaderboardEntry:
     """One trained model. `score` is larger for a better model (RMSE is negated); `value` is the metric as is.
 
+    They are what a user would be right to expect on new rows: of a score that was the best of many, a part is
+    luck. `validation_score` is what was measured, `test_score` that on rows which only the few best have
+    seen, and `interval` holds the true score with 95 % certainty.
+
     A trial that failed has no entry but is in `Leaderboard.failures`.
     """
 
@@ -36,6 +40,13 @@ class LeaderboardEntry:
     transforms: Mapping[str, Any] = field(default_factory=dict)
     machines: str = ""
     """On which machines it was trained, such as 2*m5.large, where the request left that open."""
+    validation_score: float | None = None
+    test_score: float | None = None
+    interval: tuple[float, float] | None = None
+    rows_trained: int = 0
+    """On how many rows the model that is delivered was trained; 0 where that is not known."""
+    refitted: bool = False
+    """Whether these are all rows, after its score had been measured."""
 
     @property
     def fraction(self) -> float:
@@ -86,6 +97,10 @@ class Leaderboard:
     budget_usd: float | None = None
     interrupted_usd: float = 0.0
     """What of it was paid for trials that Ctrl-C, a kill or a crash ended before their time."""
+    guess: float | None = None
+    """The score that guessing reaches, where that is known."""
+    tied: tuple[str, ...] = ()
+    """Other algorithms whose best model cannot be told from the first."""
 
     @property
     def over_usd(self) -> float:
@@ -96,6 +111,33 @@ class Leaderboard:
     @property
     def best(self) -> LeaderboardEntry | None:
         return self.entries[0] if self.entries else None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What must be known of the first model beside its score, in sentences."""
+        return tuple(note for note in (self.guessing, self.no_clear_leader) if note)
+
+    @property
+    def guessing(self) -> str:
+        """A warning where the best model is no better than guessing, as far as its interval tells."""
+        best = self.best
+        if best is None or best.interval is None or self.guess is None or best.interval[0] > self.guess:
+            return ""
+        return (
+            f"The best model is no better than guessing, as far as these rows tell: guessing has a score of "
+            f"{self.guess:.4g}, and the model's is between {best.interval[0]:.4g} and {best.interval[1]:.4g}."
+        )
+
+    @property
+    def no_clear_leader(self) -> str:
+        """A note where other algorithms are as good as the first, as far as the rows tell."""
+        if self.best is None or not self.tied:
+            return ""
+        names = ", ".join(self.tied)
+        return (
+            f"These rows cannot tell the best model from the best of {names}; of such models the simpler and "
+            "cheaper one stands first."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for `leaderboard.json`."""
@@ -111,6 +153,9 @@ class Leaderboard:
             "interrupted_usd": self.interrupted_usd,
             "ended": self.ended,
             "entries": [entry.to_dict() for entry in self.entries],
+            "guess": self.guess,
+            "tied": list(self.tied),
+            "notes": list(self.notes),
             "failures": [failure.to_dict() for failure in self.failures],
             **({"recommended": dict(self.recommended)} if self.recommended else {}),
         }

@@ -160,6 +160,8 @@ def run_training(
             outcome.ended,
             budget_usd=request.budget.usd,
             interrupted_usd=outcome.interrupted_usd,
+            guess=outcome.guess,
+            tied=outcome.tied,
         ),
         outcome.data_description,
     )

@@ -350,10 +350,10 @@ def test_damaged_files_are_named(content: bytes, name: str, message: str, read: 
         read(content, name)
 
 
-def test_times_are_refused_with_the_remedy(tmp_path: Path) -> None:
+def test_durations_are_refused_with_the_remedy(tmp_path: Path) -> None:
     path = tmp_path / "data.parquet"
-    parquet.write_table(pa.table({"at": pa.array([1, 2], pa.timestamp("s")), "label": [1, 2]}), path)
-    with pytest.raises(BadInput, match=r'"at" of "data.parquet" holds timestamp\[.*"features"'):
+    parquet.write_table(pa.table({"took": pa.array([1, 2], pa.duration("s")), "label": [1, 2]}), path)
+    with pytest.raises(BadInput, match=r'"took" of "data.parquet" holds duration\[.*"features"'):
         read_dataset(path, cache=tmp_path / "c")
 
 

@@ -81,7 +81,7 @@ def _flat(transforms: object) -> dict[str, object]:
 
 def answer_lines(board: Leaderboard, report: Path | None) -> list[RenderableType]:
     """The best model, those after it, what failed and why, and where everything is."""
-    from prudent.reports.training import guessing_note
+    from prudent.reports.training import expectation, guessing_note
 
     lines: list[RenderableType] = []
     best = board.best
@@ -89,6 +89,8 @@ def answer_lines(board: Leaderboard, report: Path | None) -> list[RenderableType
         lines.append(Text(f"No model: {board.ended}, and no trial gave one.", style="yellow"))
     else:
         lines += [_best(best, board), ""]
+        lines += [Text(note) for note in (expectation(board), board.no_clear_leader) if note]
+        lines += [""] if best.interval is not None else []
         guessing = guessing_note(board)
         if guessing:
             lines += [Text(f"{guessing} Give data with other features, or more rows.", style="yellow"), ""]

@@ -29,6 +29,11 @@ class Algorithm:
     classes: int = 0
     sensible: bool = True
     needs_data: bool = True
+    probabilities: bool = True
+    """Whether a classifier gives probabilities of the classes."""
+    simplicity: int = 5
+    """Of models that cannot be told apart the one with the least number stands first: 1 is a line that a
+    person can read, 9 what nobody can."""
     native: bool = False
     engines: tuple[str, ...] = ("local", "spark")
 
@@ -57,10 +62,20 @@ class Algorithm:
 
 REGRESSION, CLASSIFICATION, CLUSTERING, FUNCTION = "regression", "classification", "clustering", "function"
 
-LESS_IS_BETTER = frozenset({"rmse", "mae", "mse", "value"})
+LESS_IS_BETTER = frozenset({"rmse", "mae", "mse", "mape", "log-loss", "brier", "value"})
 """Metrics whose score is their negative."""
 
-_OF_CLASSES = ("mcc", "f1", "accuracy", "precision", "recall")
+_OF_CLASSES = (
+    "mcc",
+    "f1",
+    "accuracy",
+    "precision",
+    "recall",
+    "balanced-accuracy",
+    "auc",
+    "log-loss",
+    "brier",
+)
 
 
 @dataclass(frozen=True)
@@ -87,7 +102,7 @@ class Domain:
 _DOMAINS = {
     found.name: found
     for found in (
-        Domain("regression", REGRESSION, "rmse", ("rmse", "mae", "mse", "r2")),
+        Domain("regression", REGRESSION, "rmse", ("rmse", "mae", "mse", "r2", "mape")),
         Domain("classification", CLASSIFICATION, "", _OF_CLASSES),
         Domain("clustering", CLUSTERING, "silhouette", ("silhouette",)),
         Domain("deep-learning", CLASSIFICATION, "f1", _OF_CLASSES),
@@ -117,3 +132,26 @@ def score_of(metric: str, value: float) -> float:
     (-10.0, 0.9)
     """
     return -value if metric in LESS_IS_BETTER else value
+
+
+_OTHER_NAMES = {
+    "rocauc": "auc",
+    "crossentropy": "log-loss",
+    "brierscore": "brier",
+    "matthews": "mcc",
+    "f1score": "f1",
+}
+
+
+def metric_name(said: str) -> str:
+    """A metric as it is called here, however it is written; what is unknown stays as it is.
+
+    >>> metric_name("Balanced accuracy"), metric_name("R\u00b2"), metric_name("log_loss")
+    ('balanced-accuracy', 'r2', 'log-loss')
+    """
+    known = {_plain(name): name for found in _DOMAINS.values() for name in found.metrics}
+    return {**known, **_OTHER_NAMES}.get(_plain(said), said)
+
+
+def _plain(said: str) -> str:
+    return "".join(letter for letter in said.lower().replace("\u00b2", "2") if letter.isalnum())

@@ -94,7 +94,16 @@ _XGBOOST = (
 )
 
 BOOSTERS = tuple(
-    Algorithm(f"{library}-{task}", task, domains, parameters, iterative=True, native=True, engines=engines)
+    Algorithm(
+        f"{library}-{task}",
+        task,
+        domains,
+        parameters,
+        iterative=True,
+        native=True,
+        engines=engines,
+        simplicity=6,
+    )
     for library, parameters, engines in (
         ("lightgbm", _LIGHTGBM, ("local",)),
         ("xgboost", _XGBOOST, ("local", "spark")),

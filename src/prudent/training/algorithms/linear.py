@@ -68,6 +68,7 @@ LINEAR = (
             Hyperparameter("epsilon", REAL, 1.35, "where huber turns linear", low=1, open_low=True),
             choice("solver", "how it is solved", "auto", "normal", "l-bfgs"),
         ),
+        simplicity=1,
     ),
     Algorithm(
         "generalized-linear-regression",
@@ -102,6 +103,7 @@ LINEAR = (
             choice("solver", "how it is solved", "irls"),
         ),
         sensible=False,
+        simplicity=2,
     ),
     Algorithm(
         "linear-support-vector-machine",
@@ -115,6 +117,8 @@ LINEAR = (
             Hyperparameter("threshold", REAL, 0.0, "raw prediction from which it is the second class"),
         ),
         classes=2,
+        probabilities=False,
+        simplicity=1,
     ),
     Algorithm(
         "binomial-logistic-regression",
@@ -129,12 +133,14 @@ LINEAR = (
             Hyperparameter("threshold", REAL, 0.5, "probability of the second class", low=0, high=1),
         ),
         classes=2,
+        simplicity=1,
     ),
     Algorithm(
         "multinomial-logistic-regression",
         CLASSIFICATION,
         MULTINOMIAL,
         (_ITERATIONS, REG_PARAM, ELASTIC_NET, tol(1e-6), *_COMMON),
+        simplicity=1,
     ),
     Algorithm(
         "naive-bayes",
@@ -158,5 +164,6 @@ LINEAR = (
                 search=SearchRange(values=("gaussian", "multinomial", "complement"), cheap="gaussian"),
             ),
         ),
+        simplicity=1,
     ),
 )

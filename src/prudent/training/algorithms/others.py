@@ -82,6 +82,7 @@ OTHERS = (
         ),
         iterative=True,
         sensible=False,
+        simplicity=7,
     ),
     Algorithm(
         "branin",

@@ -108,13 +108,18 @@ _BOOSTED = (
 
 TREES = (
     Algorithm(
-        "decision-tree-regression", REGRESSION, ("regression",), (_depth(20, 5, 10), *_NODES, _VARIANCE)
+        "decision-tree-regression",
+        REGRESSION,
+        ("regression",),
+        (_depth(20, 5, 10), *_NODES, _VARIANCE),
+        simplicity=2,
     ),
     Algorithm(
         "random-forest-regression",
         REGRESSION,
         ("regression",),
         (*_FOREST, _depth(25, 8, 20), *_NODES, _VARIANCE),
+        simplicity=4,
     ),
     Algorithm(
         "gradient-boosted-tree-regression",
@@ -128,15 +133,21 @@ TREES = (
             choice("lossType", "what a residual costs", "squared", "absolute"),
         ),
         iterative=True,
+        simplicity=6,
     ),
     Algorithm(
-        "decision-tree-classification", CLASSIFICATION, ANY_CLASSES, (_depth(20, 5, 10), *_NODES, _GINI)
+        "decision-tree-classification",
+        CLASSIFICATION,
+        ANY_CLASSES,
+        (_depth(20, 5, 10), *_NODES, _GINI),
+        simplicity=2,
     ),
     Algorithm(
         "random-forest-classification",
         CLASSIFICATION,
         ANY_CLASSES,
         (*_FOREST, _depth(25, 8, 20), *_NODES, _GINI),
+        simplicity=4,
     ),
     Algorithm(
         "gradient-boosted-tree-classification",
@@ -150,5 +161,6 @@ TREES = (
             choice("lossType", "what an error costs", "logistic"),
         ),
         iterative=True,
+        simplicity=6,
     ),
 )

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from prudent.core.errors import BadInput
 from prudent.training.data.formats import check_table
 
-Matrix = NDArray[np.float32]
+Matrix = NDArray[np.floating[Any]]
+"""float32, or float64 where the data have more digits."""
 
-NUMERIC, CATEGORICAL = "numeric", "categorical"
+NUMERIC, CATEGORICAL, DATE = "numeric", "categorical", "date"
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,10 @@ class Column:
 class Dataset:
     """Rows of features, with the target if there is one.
 
-    X (rows, columns) is float32, as ONNX will see it: a categorical value is the number of its category, a
-    missing value is NaN. y is None for clustering, float64 for regression, and the number of the class
-    (int64) for classification; `classes` are then the labels as the user has them, in the order of these
-    numbers.
+    X (rows, columns) is as ONNX will see it: a categorical value is the number of its category, a date is in
+    days since 1970, a missing value is NaN. It is float32, or float64 where whole numbers would lose digits.
+    y is None for clustering, float64 for regression, and the number of the class (int64) for classification;
+    `classes` are then the labels as the user has them, in the order of these numbers.
     `fingerprint` names the data: the same rows give the same one.
     """
 
@@ -50,6 +51,11 @@ class Dataset:
     classes: tuple[Any, ...] = ()
     target: str | None = None
     fingerprint: str = ""
+
+    @property
+    def wide(self) -> bool:
+        """Whether there are more digits than single precision keeps."""
+        return self.X.dtype == np.float64
 
     def __len__(self) -> int:
         return len(self.X)
@@ -95,22 +101,24 @@ def unreadable(path: Path, kind: str, error: object) -> BadInput:
     return BadInput(f'"{path.name}" cannot be read as {kind} ({said}); check the file, or its "format".')
 
 
+_EXACT_TO = 2.0**24  # whole numbers up to which float32 has them all
 BLOCK_CELLS = 1 << 22
 """Cells that are worked on at a time."""
 
 
 class MatrixWriter:
-    """Appends rows to a float32 .npy file; the number of rows is written at the end."""
+    """Appends rows to a .npy file, of float32 or float64; the number of rows is written at the end."""
 
-    def __init__(self, path: Path, width: int) -> None:
+    def __init__(self, path: Path, width: int, wide: bool = False) -> None:
         self.path, self.width, self.rows = path, width, 0
+        self._kind = np.dtype("<f8" if wide else "<f4")
         self._file: BinaryIO = path.open("wb")
         self._header()
 
-    def append(self, block: NDArray[np.float32]) -> None:
+    def append(self, block: Matrix) -> None:
         check_table(self.rows + len(block), self.width)
         self.rows += len(block)
-        np.ascontiguousarray(block, np.float32).tofile(self._file)
+        np.ascontiguousarray(block, self._kind).tofile(self._file)
 
     def append_sparse(
         self, rows: int, row: NDArray[np.int64], column: NDArray[np.int64], value: NDArray[np.float32]
@@ -119,10 +127,10 @@ class MatrixWriter:
         check_table(self.rows + rows, self.width)
         self.rows += rows
         start = self._file.seek(0, 2)
-        self._file.truncate(start + rows * self.width * 4)
+        self._file.truncate(start + rows * self.width * self._kind.itemsize)
         if len(value):
             shape = (rows, self.width)
-            block = np.memmap(self.path, np.dtype("<f4"), "r+", start, shape)
+            block = np.memmap(self.path, self._kind, "r+", start, shape)
             block[row, column] = value
             block.flush()
         self._file.seek(0, 2)
@@ -142,24 +150,25 @@ class MatrixWriter:
     def _header(self) -> None:
         """numpy leaves room in the header for the number of rows to grow."""
         self._file.seek(0)
-        facts: dict[str, Any] = {"descr": "<f4", "fortran_order": False, "shape": (self.rows, self.width)}
+        shape = (self.rows, self.width)
+        facts: dict[str, Any] = {"descr": self._kind.str, "fortran_order": False, "shape": shape}
         npy.write_array_header_1_0(self._file, facts)
 
 
-def map_matrix(path: Path) -> NDArray[np.float32]:
+def map_matrix(path: Path) -> Matrix:
     """The matrix of a file, as read-only shared memory."""
-    matrix: NDArray[np.float32] = np.load(path, mmap_mode="r", allow_pickle=False)
+    matrix: Matrix = np.load(path, mmap_mode="r", allow_pickle=False)
     return matrix
 
 
-def rewrite_matrix(path: Path, final: dict[int, NDArray[np.float32]], kept: list[int]) -> None:
+def rewrite_matrix(path: Path, final: dict[int, NDArray[np.float64]], kept: list[int]) -> None:
     """Give categories their final numbers, by column, and keep only some columns; a block at a time."""
     matrix = map_matrix(path)
     if not final and len(kept) == matrix.shape[1]:
         return
     part = path.with_name(f"{path.name}.part")
     step = max(BLOCK_CELLS // max(matrix.shape[1], 1), 1)
-    with MatrixWriter(part, len(kept)) as writer:
+    with MatrixWriter(part, len(kept), matrix.dtype == np.float64) as writer:
         for start in range(0, len(matrix), step):
             block = np.array(matrix[start : start + step])
             for column, numbers in final.items():
@@ -169,7 +178,17 @@ def rewrite_matrix(path: Path, final: dict[int, NDArray[np.float32]], kept: list
     part.replace(path)
 
 
-def matrix_blocks(matrix: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+def loses_digits(values: NDArray[np.float64], exactly: bool = False) -> bool:
+    """Whether single precision would change numbers above 2^24, or any at all.
+
+    >>> [loses_digits(np.array([value])) for value in (2.0**24, 2.0**24 + 1, 0.1, np.nan)]
+    [False, True, False, False]
+    """
+    large = values[~np.isnan(values)] if exactly else values[np.abs(values) > _EXACT_TO]
+    return bool((large.astype(np.float32) != large).any())
+
+
+def matrix_blocks(matrix: Matrix) -> list[Matrix]:
     """A matrix in pieces that fit in memory, as views."""
     step = max(BLOCK_CELLS // max(matrix.shape[1], 1), 1)
     return [matrix[start : start + step] for start in range(0, len(matrix), step)]

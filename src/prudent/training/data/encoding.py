@@ -1,4 +1,4 @@
-"""From columns as they are written to float32 numbers: numeric, a category, or missing."""
+"""From columns as they are written to numbers: a number, a date, a category, or missing."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
 from prudent.training.data.csv_files import MISSING, is_number
-from prudent.training.data.dataset import CATEGORICAL, NUMERIC, Batch, Column
+from prudent.training.data.dataset import CATEGORICAL, DATE, NUMERIC, Batch, Column, loses_digits
+from prudent.training.data.dates import days_of
 from prudent.training.data.record_files import category_text
 
 MOST_CATEGORIES = 1000
 """A column keeps its most frequent categories up to this number; rarer ones count as missing, as one does
 that was never seen."""
 
+LARGEST = float(np.finfo(np.float32).max)
+"""What is beyond this is refused: models compute with it in single precision here and there."""
 _MOST_DISTINCT = 1_000_000
 _SLIP_SHARE = 0.01
 _ENOUGH_NUMBERS = 50
@@ -27,12 +30,14 @@ _ENOUGH_NUMBERS = 50
 class ColumnEncoder:
     """Learns what a feature is while its values pass by.
 
-    A column is taken for numeric until a value says otherwise; `contradicted` then asks for another pass,
-    because the numbers given out before meant something else.
+    A column is taken for numeric until a value says otherwise, and then for dates until one says otherwise;
+    `contradicted` asks for another pass, because the numbers given out before meant something else.
     """
 
     name: str
-    text: bool = False
+    kind: str = NUMERIC
+    wide: bool = False
+    """Whether numbers lose digits in single precision."""
     contradicted: bool = False
     seen: bool = False
     codes: dict[str, int] = field(default_factory=dict)
@@ -40,39 +45,47 @@ class ColumnEncoder:
     first_text: tuple[str, str] | None = None
     """Where the first value stands that is no number, and the value, in a column of untyped text."""
 
-    def encode(self, batch: Batch) -> NDArray[np.float32]:
+    def encode(self, batch: Batch) -> NDArray[np.float64]:
         """The values of a batch as numbers, NaN where one is missing."""
         values = batch.columns.get(self.name)
         if values is None:
-            return np.full(batch.rows, np.nan, np.float32)
-        self.seen = self.seen or values.null_count < len(values)
-        if not self.text:
+            return np.full(batch.rows, np.nan)
+        seen_before, self.seen = self.seen, self.seen or values.null_count < len(values)
+        if self.kind == NUMERIC and not is_temporal(values.type):
             numbers = as_numbers(values, batch, self.name)
             if numbers is not None:
+                self.wide = self.wide or loses_digits(numbers)
                 return numbers
-            self.text = self.contradicted = True
+        if self.kind == DATE or (self.kind == NUMERIC and not seen_before):
+            days = days_of(values)
+            if days is not None:
+                self.kind = DATE
+                self.wide = self.wide or loses_digits(days, exactly=True)
+                return days
+        if self.kind != CATEGORICAL:
+            self.kind, self.contradicted, self.wide = CATEGORICAL, True, False
         return self._as_codes(values, batch)
 
     def start_over(self) -> None:
         """Forget what was counted, before another pass."""
         self.contradicted, self.codes, self.counts = False, {}, []
 
-    def column(self) -> tuple[Column, NDArray[np.float32] | None]:
+    def column(self) -> tuple[Column, NDArray[np.float64] | None]:
         """The column, and for a category's number given out so far the final one (NaN: a rare one)."""
-        if not self.text:
-            return Column(self.name, NUMERIC), None
+        if self.kind != CATEGORICAL:
+            return Column(self.name, self.kind), None
         self._refuse_slips()
         often = sorted(self.codes, key=lambda word: (-self.counts[self.codes[word]], word))[:MOST_CATEGORIES]
         categories = tuple(sorted(often))
-        final = np.full(len(self.codes) + 1, np.nan, np.float32)
+        final = np.full(len(self.codes) + 1, np.nan)
         for number, word in enumerate(categories):
             final[self.codes[word]] = number
         return Column(self.name, CATEGORICAL, categories), final
 
-    def _as_codes(self, values: Any, batch: Batch) -> NDArray[np.float32]:
+    def _as_codes(self, values: Any, batch: Batch) -> NDArray[np.float64]:
         words, places = distinct(values)
         counts = np.bincount(places[places >= 0], minlength=len(words))
-        numbers = np.full(len(words) + 1, np.nan, np.float32)  # the last is for missing values, at place -1
+        numbers = np.full(len(words) + 1, np.nan)  # the last is for missing values, at place -1
         for word, count, place in zip(words, counts.tolist(), range(len(words)), strict=True):
             if word not in self.codes and len(self.codes) >= _MOST_DISTINCT:
                 continue
@@ -108,23 +121,31 @@ def slip(where: str, word: str) -> BadInput:
     )
 
 
-def encode_known(column: Column, batch: Batch) -> NDArray[np.float32]:
+def encode_known(column: Column, batch: Batch) -> NDArray[np.float64]:
     """The values of a column that training has seen; a category it has not seen is missing."""
     values = batch.columns.get(column.name)
     if values is None:
-        return np.full(batch.rows, np.nan, np.float32)
-    if column.kind == NUMERIC:
+        return np.full(batch.rows, np.nan)
+    if column.kind == DATE and values.null_count < len(values):
+        days = days_of(values)
+        if days is None:
+            raise BadInput(
+                f'"{column.name}" of "{batch.path.name}" has values that are no dates, as the model needs '
+                "there; write them as in 2026-01-31 or 2026-01-31T18:30:00, or leave them empty."
+            )
+        return days
+    if column.kind in (NUMERIC, DATE):
         numbers = as_numbers(values, batch, column.name)
         if numbers is None:
             raise _not_numeric(values, batch, column.name)
         return numbers
     codes: Mapping[str, int] = {word: number for number, word in enumerate(column.categories)}
     words, places = distinct(values)
-    table = np.array([*(codes.get(word, np.nan) for word in words), np.nan], np.float32)
+    table = np.array([*(codes.get(word, np.nan) for word in words), np.nan])
     return table[places]
 
 
-def as_numbers(values: Any, batch: Batch, name: str) -> NDArray[np.float32] | None:
+def as_numbers(values: Any, batch: Batch, name: str) -> NDArray[np.float64] | None:
     """A column as numbers, or None if it holds text; an infinite number is refused."""
     import pyarrow as pa
 
@@ -150,15 +171,14 @@ def as_numbers(values: Any, batch: Batch, name: str) -> NDArray[np.float32] | No
             'write it as a number, or leave it out with "features".'
         )
     wide = as_doubles(values)
-    with np.errstate(over="ignore"):
-        numbers: NDArray[np.float32] = wide.astype(np.float32)
-    if np.isinf(numbers).any():
-        place = int(np.flatnonzero(np.isinf(numbers))[0])
+    too_large = np.abs(wide) > LARGEST
+    if too_large.any():
+        place = int(np.flatnonzero(too_large)[0])
         raise BadInput(
             f"{batch.where(place, name)}: {wide[place]} is beyond what a model can compute with; correct it, "
             "or leave it empty if the value is missing."
         )
-    return numbers
+    return wide
 
 
 def as_doubles(values: Any) -> NDArray[np.float64]:
@@ -193,6 +213,12 @@ def trimmed_text(values: Any) -> Any:
     trimmed = compute.utf8_trim_whitespace(values)
     missing = compute.is_in(trimmed, value_set=pa.array(MISSING, trimmed.type))
     return compute.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
+
+
+def is_temporal(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def is_text(kind: Any) -> bool:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput, did_you_mean
 from prudent.training.data.csv_files import MISSING, layout_of
-from prudent.training.data.dataset import BLOCK_CELLS, CATEGORICAL, Batch, Column, Matrix
-from prudent.training.data.encoding import encode_known
+from prudent.training.data.dataset import BLOCK_CELLS, CATEGORICAL, DATE, Batch, Column, Matrix
+from prudent.training.data.dates import day_of
+from prudent.training.data.encoding import LARGEST, encode_known
 from prudent.training.data.formats import CSV, LIBSVM, format_of
 from prudent.training.data.libsvm_files import libsvm_blocks
 from prudent.training.data.reading import table_batches
@@ -30,7 +31,7 @@ def feature_blocks(
     format: str | None = None,  # noqa: A002 - as the request has it
     *,
     cache: Path,
-) -> Iterator[NDArray[np.float32]]:
+) -> Iterator[Matrix]:
     """The features of the data at `path`, some rows at a time; other columns are passed over."""
     parts = local_parts(path, cache)
     kind = format_of(parts, format)
@@ -44,7 +45,7 @@ def feature_blocks(
         here = Batch(batch.path, batch.first, batch.rows, values, batch.untyped)
         if batch.first == 1:
             _check_columns(here, names)
-        yield np.column_stack([encode_known(column, here) for column in columns]).astype(np.float32)
+        yield np.column_stack([encode_known(column, here) for column in columns])
 
 
 def _by_place(path: Path, names: Sequence[str]) -> dict[str, str]:
@@ -64,7 +65,7 @@ def _check_columns(batch: Batch, names: Sequence[str]) -> None:
         )
 
 
-def _from_libsvm(parts: Sequence[Path], columns: Sequence[Column]) -> Iterator[NDArray[np.float32]]:
+def _from_libsvm(parts: Sequence[Path], columns: Sequence[Column]) -> Iterator[Matrix]:
     places = [int(c.name[1:]) - 1 if c.name[:1] == "f" and c.name[1:].isdigit() else -1 for c in columns]
     if min(places, default=-1) < 0:
         raise BadInput(
@@ -94,7 +95,7 @@ def encode_rows(rows: Any, columns: Sequence[Column]) -> Matrix:
             "Rows are a list of dicts, a list of lists, an array or a data frame; give one of them."
         )
     if not rows:
-        return np.empty((0, len(columns)), np.float32)
+        return np.empty((0, len(columns)))
     if isinstance(rows[0], Mapping):
         return _from_dicts(rows, columns)
     return _from_lists(rows, columns)
@@ -148,17 +149,14 @@ def _objects(values: Any) -> list[Any]:
 def _encoded(values: Any, column: Column) -> Matrix:
     if column.kind == CATEGORICAL:
         codes = {word: number for number, word in enumerate(column.categories)}
-        return np.array([_code(value, codes) for value in values], np.float32)
+        return np.array([_code(value, codes) for value in values], np.float64)
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
-        with np.errstate(over="ignore"):
-            numbers: Matrix = values.astype(np.float32)
+        numbers = values.astype(np.float64)
     else:
-        with np.errstate(over="ignore"):
-            numbers = np.array([_number(v, r, column) for r, v in enumerate(values, 1)], np.float64).astype(
-                np.float32
-            )
-    if np.isinf(numbers).any():
-        row = int(np.flatnonzero(np.isinf(numbers))[0])
+        numbers = np.array([_number(v, r, column) for r, v in enumerate(values, 1)], np.float64)
+    too_large = np.abs(numbers) > LARGEST
+    if too_large.any():
+        row = int(np.flatnonzero(too_large)[0])
         raise _no_number(values[row], row + 1, column)
     return numbers
 
@@ -175,13 +173,13 @@ def _number(value: Any, row: int, column: Column) -> float:
     if value is None or (isinstance(value, str) and value.strip() in MISSING):
         return np.nan
     try:
-        return float(value)
+        return day_of(value) if column.kind == DATE else float(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise _no_number(value, row, column) from error
 
 
 def _stack(found: list[Matrix], rows: int) -> Matrix:
-    matrix = np.empty((rows, len(found)), np.float32)
+    matrix = np.empty((rows, len(found)))
     for place, values in enumerate(found):
         matrix[:, place] = values
     return matrix
@@ -198,6 +196,11 @@ def _width(what: str, found: object, columns: Sequence[Column]) -> BadInput:
 
 
 def _no_number(value: Any, row: int, column: Column) -> BadInput:
+    if column.kind == DATE:
+        return BadInput(
+            f'Row {row}, "{column.name}": {value!r} is not a date, which the model needs there; write it as '
+            "in 2026-01-31 or 2026-01-31T18:30:00, or give None if it is missing."
+        )
     return BadInput(
         f'Row {row}, "{column.name}": {value!r} is not a finite number, as the model was trained on; correct '
         "it, or give None if the value is missing."

@@ -20,6 +20,7 @@ from prudent.training.data.dataset import (
     Batch,
     Column,
     Dataset,
+    Matrix,
     MatrixWriter,
     map_matrix,
     matrix_blocks,
@@ -116,14 +117,17 @@ def _read_table(
     names = _names(parts, kind, known)
     name = target_name(names, target, domain)
     encoders = {each: ColumnEncoder(each) for each in feature_names(names, features, name)}
+    wide = False
     while True:
         wanted = [*encoders, *([name] if name and domain != CLUSTERING else [])]
         batches = table_batches(parts, kind, known, wanted)
-        targets, new, untyped = _write_matrix(batches, encoders, name, domain, place)
+        targets, new, untyped = _write_matrix(batches, encoders, name, domain, place, wide)
         if features is None:
             new = [each for each in new if each != name]
             encoders.update((each, ColumnEncoder(each)) for each in new)
-        if not (features is None and new) and not any(encoder.contradicted for encoder in encoders.values()):
+        narrow, wide = not wide, wide or any(encoder.wide for encoder in encoders.values())
+        again = (narrow and wide) or any(encoder.contradicted for encoder in encoders.values())
+        if not (features is None and new) and not again:
             break
         for encoder in encoders.values():
             encoder.start_over()
@@ -131,14 +135,19 @@ def _read_table(
 
 
 def _write_matrix(
-    batches: Iterator[Batch], encoders: dict[str, ColumnEncoder], name: str | None, domain: str, place: Path
+    batches: Iterator[Batch],
+    encoders: dict[str, ColumnEncoder],
+    name: str | None,
+    domain: str,
+    place: Path,
+    wide: bool,
 ) -> tuple[list[NDArray[Any]], list[str], bool]:
     """Write the matrix as far as is known; answers the target, columns that were not expected, and whether
     everything is text."""
     targets: list[NDArray[Any]] = []
     new: dict[str, None] = {}
     untyped = False
-    with MatrixWriter(place, len(encoders)) as writer:
+    with MatrixWriter(place, len(encoders), wide) as writer:
         for batch in batches:
             untyped = batch.untyped
             new.update((each, None) for each in batch.columns if each not in encoders and each != name)
@@ -146,7 +155,7 @@ def _write_matrix(
             if name is not None and domain != CLUSTERING:
                 targets.append(raw_target(name, batch, domain))
             for part in batch.parts(max(BLOCK_CELLS // max(len(encoders), 1), 1)):
-                block = np.empty((part.rows, len(encoders)), np.float32)
+                block = np.empty((part.rows, len(encoders)), np.float64 if wide else np.float32)
                 for number, encoder in enumerate(encoders.values()):
                     block[:, number] = encoder.encode(part)
                 writer.append(block)
@@ -251,7 +260,7 @@ def _libsvm_target(y: NDArray[np.float64], domain: str) -> Target:
 
 
 def _fingerprint(
-    matrix: NDArray[np.float32], y: NDArray[Any] | None, columns: Sequence[Column], classes: Sequence[Any]
+    matrix: Matrix, y: NDArray[Any] | None, columns: Sequence[Column], classes: Sequence[Any]
 ) -> str:
     """The same rows in the same order have the same one, whatever they were written in."""
     digest = hashlib.blake2b(repr((matrix.shape, columns, tuple(classes))).encode(), digest_size=16)

@@ -87,11 +87,16 @@ def deliver(
 def _pmml(trained: TrainedPipeline) -> tuple[bytes | None, tuple[str, ...]]:
     """The document, or none and a note that says what PMML cannot express."""
     from prudent.training.engines.pmml.document import document
-    from prudent.training.engines.pmml.models import NotExpressible
+    from prudent.training.engines.pmml.fields import NotExpressible
 
     try:
         return document(
-            trained.model, trained.transforms, trained.columns, trained.target, trained.classes
+            trained.model,
+            trained.transforms,
+            trained.columns,
+            trained.target,
+            trained.classes,
+            trained.wide,
         ), ()
     except NotExpressible as error:
         return None, (f"No PMML: it has no words for {error}; use the model's ONNX form.",)

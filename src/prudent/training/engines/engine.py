@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,12 +114,7 @@ class DataShape:
 
 
 class TrainingSession(Protocol):
-    """An engine with the data of one request in it; trials run side by side.
-
-    `refits` says whether it can train on all rows (`TrialSpec.refit`).
-    """
-
-    refits: bool
+    """An engine with the data of one request in it; trials run side by side."""
 
     @property
     def shape(self) -> DataShape: ...
@@ -136,12 +131,17 @@ class TrainingSession(Protocol):
         they had not seen is in the folder too (`Predictions`).
         """
 
-    def test_rows(self) -> UnseenRows | None:
-        """The rows that no trial has seen, for judging the few best; None where no such part was taken."""
-
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
+
+
+@runtime_checkable
+class RefittingSession(TrainingSession, Protocol):
+    """A session that can train on all rows (`TrialSpec.refit`), and may have kept a test part."""
+
+    def test_rows(self) -> UnseenRows | None:
+        """The rows that no trial has seen, for judging the few best; None where no such part was taken."""
 
 
 class Engine(Protocol):
@@ -169,11 +169,6 @@ class SavedSession:
     def write(path: Path, session: TrainingSession) -> None:
         said = {"shape": asdict(session.shape), "description": dict(session.description)}
         path.write_text(json.dumps(said, default=lambda value: value.tolist()))
-
-    refits = False
-
-    def test_rows(self) -> UnseenRows | None:
-        return None
 
     def start(self, spec: TrialSpec) -> Run:
         raise RunFailed(f"Trial {spec.number} has no machines to run on; raise the budget.")

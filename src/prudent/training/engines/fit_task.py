@@ -58,10 +58,12 @@ class FitTask:
     iterations: int | None = None
     until_s: float = math.inf
     """When an iterative algorithm comes to an end, on the monotonic clock."""
-    categories: tuple[int, ...] = ()
-    """For each feature how many categories it has, 0 for a number; empty where all are numbers."""
     weights: NDArray[np.float64] | None = None
     """How much each training row counts; None: all the same."""
+    by_loss: bool = False
+    """Whether the step of the least loss is the best one, rather than that of the best score."""
+    categories: tuple[int, ...] = ()
+    """For each feature how many categories it has, 0 for a number; empty where all are numbers."""
 
     @property
     def classes(self) -> int:
@@ -128,7 +130,7 @@ class EarlyStopping:
         self._most_steps = most_steps
         self._patience = patience_of(most_steps)
         self._best = (-math.inf, math.inf)
-        self._least_loss = math.inf
+        self._least_loss, self._best_score = math.inf, -math.inf
         self._last_improvement = self._best_step = self._step = 0
         self._out_of_time = False
         self._reported_s = -math.inf
@@ -144,11 +146,12 @@ class EarlyStopping:
         score = self._fit_task.scorer.score(watched.y, predicted, watched.X)
         self._step += 1
         self._points.append((self._step, train_score, score))
-        if score > self._best[0] or loss < self._least_loss:
+        if score > self._best_score or loss < self._least_loss:
             self._last_improvement = self._step
-        if (score, -loss) > (self._best[0], -self._best[1]):
-            self._best, self._best_step = (score, loss), self._step
-        self._least_loss = min(self._least_loss, loss)
+        ranked = -loss if self._fit_task.by_loss else score
+        if (ranked, -loss) > (self._best[0], -self._best[1]):
+            self._best, self._best_step = (ranked, loss), self._step
+        self._least_loss, self._best_score = min(self._least_loss, loss), max(self._best_score, score)
         self._report()
         self._out_of_time = time.monotonic() >= self._fit_task.until_s
         return self._stuck or self._out_of_time
@@ -182,4 +185,4 @@ class EarlyStopping:
         now_s = time.monotonic()
         if now_s - self._reported_s >= _REPORT_S:
             self._reported_s = now_s
-            self._fit_task.report(self._best[0], min(self._step / self._most_steps, 1.0))
+            self._fit_task.report(self._best_score, min(self._step / self._most_steps, 1.0))

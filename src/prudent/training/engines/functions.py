@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from prudent._version import __version__
-from prudent.training.engines.engine import DataShape, ModelFacts, TrialSpec, UnseenRows
+from prudent.training.engines.engine import DataShape, ModelFacts, TrialSpec
 from prudent.training.models.description import write_facts
 from prudent.tuning.trial import CUT, FINISHED, Outcome, Progress
 
@@ -35,11 +35,6 @@ class FunctionSession:
     @property
     def description(self) -> Mapping[str, Any]:
         return {}
-
-    refits = False
-
-    def test_rows(self) -> UnseenRows | None:
-        return None
 
     def start(self, spec: TrialSpec) -> _Evaluation:
         return _Evaluation(spec)

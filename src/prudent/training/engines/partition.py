@@ -32,7 +32,7 @@ FOLD_ROWS, FOLD_CELLS = 20_000, 2_000_000
 apart."""
 REPEAT_ROWS = 1_000
 """Fewer rows than this are dealt into folds more than once."""
-MOST_REPEATS = 3
+MOST_REPEATS = 2
 INNER_SHARE = 0.2
 """The share of the training rows that iterative algorithms watch."""
 

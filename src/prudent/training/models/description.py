@@ -7,11 +7,16 @@ It lies beside `model.onnx` and is plain JSON, one object:
     hyperparameters   name -> value
     transforms        name -> settings, in order
     domain            as in the request
-    columns           [{"name", "kind": "numeric" | "categorical", "categories": [text, …]}, …],
+    columns           [{"name", "kind": "numeric" | "categorical" | "date", "categories": [text, …]}, …],
                       in the order in which model.onnx takes them
     classes           the labels in the order of their numbers; [] where there are none
     target            the name of the predicted column, or null
     metric, value, score, train_s, predict_ms, export_difference, rows_trained, rows_validated
+    validation_score, test_score, interval
+                      what was measured on the rows that ranked and on the test part, and where the true
+                      score lies with 95 % certainty; null where that was not measured
+    refitted          whether it was trained on all rows, after it had been judged
+    iterations        in how many steps an iterative algorithm was trained; null for others
     fingerprint       of the data
     seed, fraction, trial
     engine            "local" or "spark"
@@ -32,14 +37,14 @@ from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput
-from prudent.training.data.dataset import CATEGORICAL, NUMERIC, Column
+from prudent.training.data.dataset import CATEGORICAL, DATE, NUMERIC, Column
 from prudent.training.engines.engine import ModelFacts, TrialSpec
 
 MODEL_FILE, DESCRIPTION_FILE, FACTS_FILE = "model.onnx", "model.json", "facts.json"
 INPUT, PREDICTION, PROBABILITIES = "features", "prediction", "probabilities"
 """The names of a model's input and outputs in ONNX."""
 FORMAT = 1
-_FILES_ALONE = ("picture", "extra_files", "notes")
+_FILES_ALONE = ("picture", "extra_files", "notes", "split_scores")
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,11 @@ class ModelDescription:
     request: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
     machines: str = ""
+    validation_score: float | None = None
+    test_score: float | None = None
+    interval: Sequence[float] | None = None
+    refitted: bool = False
+    iterations: int | None = None
 
 
 def data_description(columns: Sequence[Column], classes: Sequence[Any], target: str | None) -> dict[str, Any]:
@@ -94,6 +104,9 @@ def write_description(
     engine: str,
     request: Mapping[str, Any] | None = None,
     machines: str = "",
+    validation_score: float | None = None,
+    test_score: float | None = None,
+    interval: tuple[float, float] | None = None,
 ) -> Path:
     """Write `model.json` into a model's folder; `data` is the session's description."""
     said = {
@@ -111,6 +124,9 @@ def write_description(
         "trial": spec.number,
         "engine": engine,
         "request": dict(request or {}),
+        "validation_score": facts.score if validation_score is None else validation_score,
+        "test_score": test_score,
+        "interval": interval,
         **{name: value for name, value in asdict(facts).items() if name not in _FILES_ALONE},
     }
     if machines:
@@ -160,7 +176,7 @@ def _columns(said: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
         Column(str(each["name"]), str(each["kind"]), tuple(str(word) for word in each.get("categories", ())))
         for each in said
     )
-    if any(column.kind not in (NUMERIC, CATEGORICAL) for column in columns):
+    if any(column.kind not in (NUMERIC, CATEGORICAL, DATE) for column in columns):
         raise ValueError("a column of an unknown kind")
     return columns
 

@@ -66,6 +66,16 @@ def f1(counts: Array) -> float:
     return _weighted(counts, _ratio(2.0 * right, counts.sum(0) + counts.sum(1)))
 
 
+def balanced_accuracy(counts: Array) -> float:
+    """Share of a class's rows that are found, averaged over the classes that there are.
+
+    >>> balanced_accuracy(np.array([[8, 0], [1, 1]]))
+    0.75
+    """
+    there = counts.sum(1) > 0
+    return float(_ratio(np.diagonal(counts), counts.sum(1))[there].mean())
+
+
 def mse(actual: Array, predicted: Array) -> float:
     """Mean squared error."""
     error = predicted.astype(np.float64) - actual
@@ -89,6 +99,12 @@ def r2(actual: Array, predicted: Array) -> float:
     if spread == 0:
         return 1.0 if missed == 0 else 0.0
     return 1.0 - missed / spread
+
+
+def mape(actual: Array, predicted: Array) -> float:
+    """Mean absolute error as a share of the actual value; a value of 0 counts as the smallest number."""
+    least = np.finfo(np.float64).eps
+    return float((np.abs(predicted.astype(np.float64) - actual) / np.maximum(np.abs(actual), least)).mean())
 
 
 def silhouettes(X: Array, clusters: Array) -> NDArray[np.float64]:
@@ -136,8 +152,15 @@ _OF_COUNTS: dict[str, Callable[[Array], float]] = {
     "accuracy": accuracy,
     "precision": precision,
     "recall": recall,
+    "balanced-accuracy": balanced_accuracy,
 }
-_OF_VALUES: dict[str, Callable[[Array, Array], float]] = {"rmse": rmse, "mae": mae, "mse": mse, "r2": r2}
+_OF_VALUES: dict[str, Callable[[Array, Array], float]] = {
+    "rmse": rmse,
+    "mae": mae,
+    "mse": mse,
+    "r2": r2,
+    "mape": mape,
+}
 
 
 def value_of_counts(metric: str, counts: Array) -> float:

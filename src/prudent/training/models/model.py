@@ -78,11 +78,12 @@ class Model:
         return self._run(PROBABILITIES, matrix)
 
     def _run(self, output: str, matrix: Matrix) -> NDArray[Any]:
+        kind = np.float64 if self.session.get_inputs()[0].type == "tensor(double)" else np.float32
         try:
-            parts = [
-                self.session.run([output], {INPUT: np.ascontiguousarray(matrix[start : start + _ROWS])})[0]
-                for start in range(0, max(len(matrix), 1), _ROWS)
-            ]
+            parts = []
+            for start in range(0, max(len(matrix), 1), _ROWS):
+                rows = np.ascontiguousarray(matrix[start : start + _ROWS], kind)
+                parts.append(self.session.run([output], {INPUT: rows})[0])
         except Exception as error:
             said = " ".join(str(error).split())[:200]
             raise RunFailed(f"The model cannot be computed ({said}); train it again.") from error
@@ -96,6 +97,23 @@ def load(path: str | Path) -> Model:
     session = _session(_inside(folder, MODEL_FILE))
     _check(folder, description, session)
     return Model(description, session)
+
+
+def onnx_predictions(path: Path, matrix: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+    """What a `model.onnx` says of rows: numbers of classes or values, and probabilities where it has them."""
+    session = _session(path)
+    names = [output.name for output in session.get_outputs()]
+    wanted = [name for name in (PREDICTION, PROBABILITIES) if name in names]
+    try:
+        parts = [
+            session.run(wanted, {INPUT: np.ascontiguousarray(matrix[start : start + _ROWS])})
+            for start in range(0, len(matrix), _ROWS)
+        ]
+    except Exception as error:
+        raise RunFailed(f'"{path}" cannot be computed ({" ".join(str(error).split())[:200]}).') from error
+    found = [np.concatenate([part[number] for part in parts]) for number in range(len(wanted))]
+    predicted = found[0].reshape(-1)
+    return predicted, found[1] if PROBABILITIES in wanted else None
 
 
 def model_folder(path: Path) -> Path:

@@ -14,7 +14,7 @@ from typing import Any
 
 from prudent.core.errors import BadInput
 from prudent.training.algorithms.registry import algorithm, algorithms
-from prudent.training.engines.engine import TrialSpec
+from prudent.training.engines.engine import ModelFacts, TrialSpec
 from prudent.training.leaderboard import SAMPLE, Leaderboard, LeaderboardEntry
 from prudent.training.models.description import read_description, read_facts, write_description
 from prudent.training.request.request import TrainingRequest
@@ -31,6 +31,10 @@ _COLUMNS = (
     "score",
     "metric",
     "value",
+    "validation_score",
+    "test_score",
+    "interval",
+    "rows_trained",
     "train_s",
     "predict_ms",
     "cost_usd",
@@ -142,12 +146,16 @@ class OutputFolder:
         for rank, entry in enumerate(ranked, start=1):
             folder = self.folder / f"{rank:0{digits}d}-{entry.algorithm}-{entry.score:.4f}"
             here = Path(entry.model_path)
-            self._describe(entry, here, described)
+            facts = replace(read_facts(here), value=entry.value, score=entry.score)
+            self._describe(entry, here, described, facts)
             here.rename(folder)
-            placed.append(replace(entry, rank=rank, model_path=str(folder)))
+            known = replace(entry, rows_trained=facts.rows_trained, refitted=facts.refitted)
+            placed.append(replace(known, rank=rank, model_path=str(folder)))
         return tuple(placed)
 
-    def _describe(self, entry: LeaderboardEntry, here: Path, described: Mapping[str, Any]) -> None:
+    def _describe(
+        self, entry: LeaderboardEntry, here: Path, described: Mapping[str, Any], facts: ModelFacts
+    ) -> None:
         """Write all that is needed to use a model and to train it again."""
         request = self._request
         asked = {**(request.dataset.model_dump(mode="json", exclude_none=True) if request.dataset else {})}
@@ -166,11 +174,14 @@ class OutputFolder:
             here,
             data=described,
             spec=spec,
-            facts=read_facts(here),
+            facts=facts,
             domain=request.domain,
             engine=self._engine,
             request=asked,
             machines=entry.machines,
+            validation_score=entry.validation_score,
+            test_score=entry.test_score,
+            interval=entry.interval,
         )
 
     def write(self, board: Leaderboard) -> None:
@@ -183,7 +194,7 @@ class OutputFolder:
             writer.writerow(_COLUMNS)
             for entry in board.entries:
                 said = entry.to_dict()
-                row = [json.dumps(v) if isinstance(v := said[name], dict) else v for name in _COLUMNS]
+                row = [_cell(said[name]) for name in _COLUMNS]
                 writer.writerow(row)
 
     def tidy(self) -> None:
@@ -191,3 +202,8 @@ class OutputFolder:
         shutil.rmtree(self.engine_work, ignore_errors=True)
         for left in self.trials.iterdir() if self.trials.exists() else ():
             shutil.rmtree(left, ignore_errors=True)
+
+
+def _cell(value: Any) -> Any:
+    """A value in CSV: what has parts as JSON."""
+    return json.dumps(value) if isinstance(value, (dict, tuple)) else value

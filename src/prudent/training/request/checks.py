@@ -10,7 +10,7 @@ from typing import Any
 from prudent.cloud.catalog import Catalog
 from prudent.core.errors import BadInput, did_you_mean, unknown
 from prudent.core.parameters import as_number, is_number
-from prudent.training.algorithms.algorithm import FUNCTION, Algorithm, domain, domains
+from prudent.training.algorithms.algorithm import FUNCTION, Algorithm, domain, domains, metric_name
 from prudent.training.algorithms.hyperparameter import INTEGER, Hyperparameter
 from prudent.training.algorithms.registry import algorithm, algorithms, algorithms_of, transform_settings
 from prudent.training.algorithms.registry import transforms as known_transforms
@@ -256,7 +256,8 @@ def _transforms(said: Any) -> Findings:
 def _metric(document: Mapping[str, Any]) -> Findings:
     metric, name = document.get("metric"), document.get("domain")
     if isinstance(metric, str) and name in domains():
-        yield from _known(("metric",), f"metric of {name}", metric, domain(str(name)).metrics)
+        known = domain(str(name)).metrics
+        yield from _known(("metric",), f"metric of {name}", metric_name(metric), known)
 
 
 MEASURES = ("score", "value", "train_s", "predict_ms")

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.alias_generators import to_camel
 
 from prudent.core.errors import BadInput
-from prudent.training.algorithms.algorithm import domains
+from prudent.training.algorithms.algorithm import domains, metric_name
 from prudent.training.algorithms.registry import algorithms, transforms
 from prudent.training.request.errors import BadRequest, RequestError, json_path
 from prudent.training.request.limits import (
@@ -151,9 +151,14 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
         BeforeValidator(read_test, json_schema_input_type=float | bool | None),
         Field(description="the share of the rows that only the best models see at the end; false: none"),
     ] = None
+    refit: Annotated[
+        bool, Field(description="whether the few best models are trained once more, on all rows")
+    ] = True
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     transforms: tuple[Transform, ...] = ()
-    metric: str | None = None
+    metric: Annotated[
+        str | None, BeforeValidator(lambda said: metric_name(said) if isinstance(said, str) else said)
+    ] = None
     export: Annotated[
         tuple[Annotated[str, _one_of([ONNX, PMML])], ...],
         Field(description="in which forms models are written; ONNX always, for predictions are made with it"),
@@ -247,6 +252,7 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
                 "computational_resources",
                 "early_stopping",
                 *(name for name in ("machines", "fractions", "goal", "test") if getattr(self, name) is None),
+                *(["refit"] if self.refit else []),
             },
         )
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]

@@ -116,4 +116,5 @@ class TrialBoard:
             trial.number,
             transforms,
             chosen.machines,
+            validation_score=measures["score"],
         )

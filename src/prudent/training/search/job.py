@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prudent.cloud.meter import Meter
-from prudent.core.errors import PrudentError
+from prudent.core.errors import BadInput, PrudentError
 from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.units import format_duration, format_money
-from prudent.training.engines.engine import TrainingSession, TrialSpec
+from prudent.training.engines.engine import RefittingSession, TrainingSession, TrialSpec
+from prudent.training.models.description import read_facts
 from prudent.training.request.checks import MEASURES
 from prudent.training.request.request import TrainingRequest
 from prudent.training.search.allocation import TIME_UP, TOO_LONG, MethodAllocation, gave_model
+from prudent.training.search.final import refit_s
 from prudent.training.search.method_search import QUEUED, SCORE
 from prudent.training.search.space import MethodSpace, SettingsSpace, TrialSettings
 from prudent.training.search.stopping import (
@@ -31,6 +33,8 @@ from prudent.tuning.trial import CUT, FAILED, Configuration, Outcome, Progress, 
 
 MARGIN_S = 2 * FIRST_S
 """What noticing that money is over, and cutting a trial, are taken to need."""
+LAST_LOOK_S = 0.3
+"""How long it takes to choose among the models and to judge the few best once more."""
 GRACE_S = 5.0
 """So long after a trial's limit an engine ends the trial itself, if the study has not cut it."""
 
@@ -69,6 +73,8 @@ class TrialJob:
         self._finished_curves = FinishedCurves()
         self._trials = 0
         self._has_model = self._money_too_short = False
+        self._bar: tuple[float, ...] = ()
+        self._best = -math.inf
         self.stopped = ""
 
     def spec(self, configuration: Configuration, number: int) -> TrialSpec:
@@ -87,6 +93,7 @@ class TrialJob:
             self._folder / str(number),
             None if math.isinf(left_s) else left_s + GRACE_S,
             None if math.isinf(soft_s) else soft_s,
+            bar=self._bar if self._cuts(settings) else (),
         )
 
     def take(self, trial: Trial) -> None:
@@ -122,15 +129,18 @@ class TrialJob:
     def cut_reason(self, number: int, progress: Sequence[Progress]) -> str:
         trial = self._under_way[number]
         trial.progress = progress
-        search, asked = trial.settings.plan.search, self._request.early_stopping
-        # Trials on more data never are stopped, those of a grid only where that was asked for.
-        if search == QUEUED or not (search != "grid" if asked is None else asked):
+        if not self._cuts(trial.settings):
             return ""
         return OTHERS_BETTER if self._finished_curves.is_clearly_worse(trial.group, progress) else ""
 
     def settled(self, number: int, outcome: Outcome) -> Outcome:
         del number
         return outcome
+
+    def _cuts(self, settings: TrialSettings) -> bool:
+        """Whether a trial may end before its time: on more data never, in a grid where that was asked for."""
+        search, asked = settings.plan.search, self._request.early_stopping
+        return search != QUEUED and (search != "grid" if asked is None else asked)
 
     # Limits
 
@@ -174,6 +184,21 @@ class TrainingJob(TrialJob):
         self._session, self._allocation = session, allocation
         self.study: Study | None = None
         """The study of this job, once there is one: it keeps the money."""
+
+    def take(self, trial: Trial) -> None:
+        """A better model is what others are measured by, and what is refitted in the end."""
+        super().take(trial)
+        if not gave_model(trial) or trial.measures[SCORE] <= self._best:
+            return
+        self._best = trial.measures[SCORE]
+        try:
+            facts = read_facts(self._folder / str(trial.number))
+        except BadInput:
+            return
+        self._bar = facts.split_scores
+        if isinstance(self._session, RefittingSession):
+            fraction = self._settings_space.settings_of(trial.configuration).fraction
+            self.times.keep(LAST_LOOK_S + refit_s(facts, fraction))
 
     def price(self, configuration: Configuration) -> Price:
         del configuration

@@ -13,6 +13,7 @@ from prudent.training.algorithms.algorithm import Algorithm
 from prudent.training.algorithms.hyperparameter import Hyperparameter
 from prudent.training.algorithms.registry import algorithm, default_algorithms, transform_settings
 from prudent.training.engines.engine import DataShape
+from prudent.training.models.weighted_metrics import OF_PROBABILITIES
 from prudent.training.request.request import BAYESIAN, FRUGAL, Method, TrainingRequest, Transform
 
 FRACTION = "fraction"
@@ -85,6 +86,7 @@ def method_plans(
     methods = request.methods or tuple(
         Method(algorithm=found.name)
         for found in default_algorithms(request.domain, shape.classes if shape else 0, engine)
+        if found.probabilities or request.metric not in OF_PROBABILITIES
     )
     search = strategy_name(request)
     return tuple(_method_plan(index, method, request, search, shape) for index, method in enumerate(methods))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from prudent.core.errors import PrudentError
-from prudent.training.engines.engine import TrainingSession
-from prudent.training.leaderboard import EventCallback, LeaderboardEntry, TrialFailure, rank_key
+from prudent.training.engines.engine import RefittingSession, TrainingSession
+from prudent.training.engines.scoring import Scorer
+from prudent.training.leaderboard import EventCallback, LeaderboardEntry, TrialFailure
 from prudent.training.models.output import OutputFolder
 from prudent.training.request.request import TrainingRequest
 from prudent.training.search.allocation import MethodAllocation
 from prudent.training.search.board import TrialBoard
+from prudent.training.search.final import FinalBoard, Refit, judge
 from prudent.training.search.job import MachinesInUse, RentedTrainingJob, TrainingJob, TrialJob
 from prudent.training.search.method_search import QUEUED, SCORE, search_for
 from prudent.training.search.methods import MethodPlan, method_plans
@@ -43,6 +45,8 @@ class SearchOutcome:
     interrupted_usd: float = 0.0
     trouble: PrudentError | None = None
     """Machines that would not end."""
+    guess: float | None = None
+    tied: tuple[str, ...] = ()
 
 
 class TrainingSearch:
@@ -62,6 +66,7 @@ class TrainingSearch:
         machines: MachinesInUse | None = None,
     ) -> None:
         self._session, self._machines, self._metric = session, machines, limits.metric
+        self._request, self._work = request, output.trials
         plans = method_plans(request, session.shape)
         more_data = _on_more_data(plans)
         space = MethodSpace([*plans, *more_data])
@@ -89,14 +94,43 @@ class TrainingSearch:
         """Make trials until a limit is reached, all is tried, or somebody interrupts."""
         study, board = self._study, self._board
         described = {**self._session.description, "fingerprint": self._session.shape.fingerprint}
-        interrupted = run_study(self._job, study, board)
+        final = FinalBoard(())
+
+        def finish(interrupted: bool) -> None:
+            nonlocal final
+            final = self._final(interrupted)
+
+        interrupted = run_study(self._job, study, board, finish)
         lost_usd = math.fsum(one.usd for one in study.ledger.entries if one.note == INTERRUPTED_CHARGE)
         ended = INTERRUPTED if interrupted else self._job.ended(self._allocation.exhausted)
-        ranked = sorted(board.entries, key=rank_key)
         trouble = self._job.trouble if isinstance(self._job, RentedTrainingJob) else None
         return SearchOutcome(
-            ranked, board.failures, ended, self._metric, described, study.spent_usd, lost_usd, trouble
+            final.entries,
+            board.failures,
+            ended,
+            self._metric,
+            described,
+            study.spent_usd,
+            lost_usd,
+            trouble,
+            final.guess,
+            final.tied,
         )
+
+    def _final(self, interrupted: bool) -> FinalBoard:
+        """Choose the best, judge it once more and train it on all rows, while there is time and money."""
+        request, study = self._request, self._study
+        scorer = Scorer.of(request.domain, self._metric, self._session.shape.classes)
+        final = judge(self._board.entries, self._session, scorer, request.seed)
+        wanted = request.refit and self._machines is None and not interrupted
+        if not wanted or not isinstance(self._session, RefittingSession):
+            return final
+        refit = Refit(self._session, self._work, request.seed, self._times.limits.price)
+        try:
+            entries = refit.entries(final.entries, self._times.whole_s(), study.ledger.left_usd)
+        finally:
+            study.charge("models on all rows", refit.spent_usd, self._times.limits.price)
+        return replace(final, entries=entries)
 
     def _allocate(self, request: TrainingRequest, space: MethodSpace, more_data: int) -> MethodAllocation:
         limits, machines = self._times.limits, self._machines
@@ -115,8 +149,13 @@ class TrainingSearch:
         return min(2.0 * limits.price.cost_usd(likely_s), left_usd / (2.0 * limits.parallelism))
 
 
-def run_study(job: TrialJob, study: Study, board: TrialBoard) -> bool:
-    """Take in the trials of earlier sessions, and make more; True if it was interrupted. Closes the study."""
+def run_study(
+    job: TrialJob, study: Study, board: TrialBoard, finish: Callable[[bool], None] | None = None
+) -> bool:
+    """Take in the trials of earlier sessions, and make more; True if it was interrupted. Closes the study.
+
+    `finish` is called at the end of the trials; what it costs belongs to the study.
+    """
     assert isinstance(job, Job)
     parallelism = job.times.limits.parallelism
     job.times.add_earlier(sum(entry.seconds for entry in study.ledger.entries) / parallelism)
@@ -132,7 +171,10 @@ def run_study(job: TrialJob, study: Study, board: TrialBoard) -> bool:
         board.watch(event, study)
 
     try:
-        return run_trials(job, study, parallelism, watch)
+        interrupted = run_trials(job, study, parallelism, watch)
+        if finish is not None:
+            finish(interrupted)
+        return interrupted
     finally:
         study.close()
         board.report_spending(study)

@@ -187,6 +187,8 @@ TRIAL_SHARE, LEAST_TRIAL_S = 0.3, 2.0
 has learned."""
 SLACK = 1.5
 """A trial is cut when it has used so many times that, or what trials of its method have needed."""
+MOST_KEPT = 0.2
+"""No more than this share of the time is kept for the end of a search."""
 LAST_SHARE = 0.25
 """In this last share of the time, a trial may use nearly all that is left."""
 
@@ -194,11 +196,13 @@ LAST_SHARE = 0.25
 class TrialTimes:
     """The clock of one session: the time left, and the time for each trial.
 
-    The time of earlier sessions counts against a budget, not against a deadline.
+    The time of earlier sessions counts against a budget, not against a deadline. No trial has the `kept_s`:
+    the end of the search needs them.
     """
 
     def __init__(self, limits: SearchLimits) -> None:
         self.limits = limits
+        self.kept_s = 0.0
         self._zero_s = self._begun_s = time.monotonic()
 
     def add_earlier(self, seconds: float) -> None:
@@ -207,6 +211,14 @@ class TrialTimes:
 
     def left_s(self) -> float:
         """Seconds until trials are cut."""
+        return self.whole_s() - self.kept_s
+
+    def keep(self, seconds: float) -> None:
+        """Keep so many seconds for the end of the search, but no more than a share of all there is."""
+        self.kept_s = min(seconds, MOST_KEPT * self.limits.time_limit_s)
+
+    def whole_s(self) -> float:
+        """Seconds until the answer is due."""
         now_s = time.monotonic()
         budget_s = math.inf if self.limits.time_s is None else self.limits.time_s
         deadline_s = self.limits.deadline_left_s

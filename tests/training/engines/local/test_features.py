@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import numpy as np
 import onnxruntime
 import pytest
 from sklearn.decomposition import PCA
 
 from prudent.core.errors import BadInput
-from prudent.training.data.dataset import CATEGORICAL, NUMERIC, Column
+from prudent.training.data.dataset import CATEGORICAL, DATE, NUMERIC, Column
+from prudent.training.data.dates import day_of
 from prudent.training.data.splitting import hold_out
 from prudent.training.engines.fitted_transforms import apply_all
 from prudent.training.engines.local.column_statistics import covariance, mean_and_deviation
 from prudent.training.engines.local.features import ALL_ROWS, FeatureCache, LocalTransformFitter
 from prudent.training.engines.local.shared_dataset import SharedDataset
-from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph
+from prudent.training.engines.onnx_export import DOUBLE, FLOAT, GraphOutputs, OnnxGraph
 
 NAN = np.nan
 COLUMNS = (Column("a"), Column("kind", CATEGORICAL, ("x", "y", "z")), Column("b"))
@@ -23,7 +26,7 @@ ROWS = np.array([[1, 0, 10], [3, 2, NAN], [NAN, 2, 40], [5, NAN, 20], [7, 1, 30]
 
 def by_graph(steps, X):
     """The steps in ONNX Runtime; the first column of what comes out is the prediction, all are the shares."""
-    graph = OnnxGraph(X.shape[1])
+    graph = OnnxGraph(X.shape[1], DOUBLE if X.dtype == np.float64 else FLOAT)
     rows = "features"
     for step in steps:
         rows = step.graph(graph, rows)
@@ -104,6 +107,106 @@ def test_columns_of_few_values_become_categories():
     for step in found.transforms:
         names = step.names(names)
     assert names == ["b", "c", "a=0", "a=1", "a=2"]
+
+
+# Categories by the target
+
+
+def encoded_by_target(codes, y, classes=0, many=3, **settings):
+    X = np.column_stack([codes, np.arange(len(codes))]).astype(np.float32)
+    columns = (Column("town", CATEGORICAL, tuple(map(str, range(many)))), Column("n"))
+    fitter = LocalTransformFitter(X, columns, y=np.asarray(y), classes=classes, seed=4)
+    fitter.add("target-encode", settings)
+    return fitter, X
+
+
+def test_a_category_becomes_the_targets_mean_of_its_rows():
+    y = np.array([1.0, 3.0, 10.0, 10.0, 10.0, 14.0])
+    fitter, _ = encoded_by_target([0, 0, 1, 1, 1, NAN], y, smoothing=1.0)
+    [step] = fitter.transforms
+    overall = y.mean()
+    expected = [(4 + overall) / 3, (30 + overall) / 4, overall, (14 + overall) / 2]
+    new = np.array([[0, 7], [1, 7], [2, 7], [NAN, 7], [99, 7]], dtype=np.float32)
+    found = step.apply(new)
+    np.testing.assert_allclose(found[:4, 1], expected, rtol=1e-6)
+    np.testing.assert_array_equal(found[:, 0], 7)
+    np.testing.assert_array_equal(found[4], found[3])  # one never seen is as good as a missing one
+    np.testing.assert_array_equal(by_graph([step], new), found)
+    assert step.names(["town", "n"]) == ["n", "mean by town"]
+
+
+@pytest.mark.parametrize(("classes", "width"), [(2, 1), (3, 3)])
+def test_classes_become_shares(classes, width):
+    rng = np.random.default_rng(0)
+    codes, y = rng.integers(0, 3, 400), rng.integers(0, classes, 400)
+    fitter, X = encoded_by_target(codes, y, classes, smoothing=0.0)
+    found = fitter.transforms[0].apply(X)[:, 1:]
+    assert found.shape == (400, width)
+    for code in range(3):
+        shares = np.bincount(y[codes == code], minlength=classes) / (codes == code).sum()
+        np.testing.assert_allclose(found[codes == code][0], shares if width > 1 else shares[1:], rtol=1e-6)
+
+
+def test_a_training_row_does_not_tell_its_own_target():
+    """Each row has a category of its own: what a model is trained on must know nothing of the target."""
+    rng = np.random.default_rng(1)
+    y = rng.normal(size=500)
+    fitter, X = encoded_by_target(np.arange(500), y, many=500, smoothing=0.0)
+    assert abs(np.corrcoef(fitter.X[:, 1], y)[0, 1]) < 0.2
+    assert np.corrcoef(fitter.transforms[0].apply(X)[:, 1], y)[0, 1] > 0.99
+
+
+def test_columns_of_many_categories_are_told_by_the_target_unasked():
+    rng = np.random.default_rng(2)
+    X = np.column_stack([rng.integers(0, 40, 300), rng.integers(0, 3, 300)]).astype(np.float32)
+    columns = (
+        Column("many", CATEGORICAL, tuple(map(str, range(40)))),
+        Column("few", CATEGORICAL, tuple("abc")),
+    )
+    for native, kept in (
+        (False, ["mean by many", "few=0", "few=1", "few=2"]),
+        (True, ["few", "mean by many"]),
+    ):
+        fitter = LocalTransformFitter(X, columns, y=X[:, 0].astype(float), seed=1)
+        fitter.finish(native=native)
+        names = ["many", "few"]
+        for step in fitter.transforms:
+            names = step.names(names)
+        assert names == kept
+        assert fitter.sizes.tolist() == ([3, 0] if native else [0, 0, 0, 0])
+    clusters = LocalTransformFitter(X, columns)
+    clusters.finish()
+    assert clusters.X.shape == (300, 32 + 3)
+    with pytest.raises(BadInput, match="needs a target"):
+        clusters.target_encode()
+
+
+# Dates
+
+
+def test_dates_become_their_parts_as_the_calendar_has_them():
+    rng = np.random.default_rng(3)
+    start = datetime(1890, 1, 1)
+    stamps = [
+        start + timedelta(days=int(d), hours=int(h))
+        for d, h in zip(rng.integers(0, 90_000, 500), rng.integers(0, 24, 500), strict=True)
+    ]
+    stamps += [
+        datetime(2000, 2, 29, 23),
+        datetime(1900, 3, 1),
+        datetime(2100, 2, 28, 23, 59, 59),
+        datetime(1970, 1, 1),
+    ]
+    days = np.array([[day_of(stamp), 5.0] for stamp in stamps])
+    fitter = LocalTransformFitter(days, (Column("at", DATE), Column("n")))
+    [step] = fitter.transforms
+    expected = [[5, s.year, s.month, s.day, s.isoweekday(), s.hour, day_of(s)] for s in stamps]
+    np.testing.assert_array_equal(fitter.X, expected)
+    np.testing.assert_allclose(by_graph([step], days), expected, rtol=1e-6)
+    assert step.names(["at", "n"])[:3] == ["n", "year of at", "month of at"]
+    gap = np.array([[NAN, 1.0]])
+    assert np.isnan(step.apply(gap)[0, 1:]).all()
+    assert np.isnan(by_graph([step], gap)[0, 1:]).all()
 
 
 @pytest.mark.parametrize(

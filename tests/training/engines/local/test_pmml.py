@@ -20,7 +20,7 @@ from prudent.training.engines.fitted_transforms import apply_all
 from prudent.training.engines.local.features import LocalTransformFitter
 from prudent.training.engines.local.learners.registry import fit_function
 from prudent.training.engines.pmml.document import document
-from prudent.training.engines.pmml.models import NotExpressible
+from prudent.training.engines.pmml.fields import NotExpressible
 from prudent.training.engines.scoring import Scorer
 from prudent.training.request.errors import BadRequest
 from prudent.training.request.request import TrainingRequest
@@ -71,6 +71,10 @@ CASES: list[tuple[str, str | None, str, dict[str, Any]]] = [
     ("classification", "many", "random-forest-classification", {"numTrees": 5}),
     ("classification", "two", "gradient-boosted-tree-classification", {"maxIter": 12}),
     ("classification", "many", "gradient-boosted-tree-classification", {"maxIter": 12}),
+    ("regression", "value", "lightgbm-regression", {"numIterations": 12, "minDataInLeaf": 5}),
+    ("regression", "value", "xgboost-regression", {"numRound": 12}),
+    ("classification", "many", "lightgbm-classification", {"numIterations": 12, "minDataInLeaf": 5}),
+    ("classification", "two", "xgboost-classification", {"numRound": 12}),
     ("deep-learning", "many", "multilayer-perceptron-classifier", {"maxIter": 20}),
     ("clustering", None, "k-means", {"k": 3}),
     ("clustering", None, "gaussian-mixture-model", {"k": 2}),
@@ -82,15 +86,16 @@ def fitted(path: Path, domain: str, target: str | None, name: str, settings: Any
     cache = path.parent / "cache"
     data = read_dataset(str(path), "csv", target, ("town", "size", "age"), domain=domain, cache=cache)
     found = domain_of(domain)
-    fitter = LocalTransformFitter(data.X, data.columns)
+    fitter = LocalTransformFitter(data.X, data.columns, y=data.y, classes=len(data.classes))
     for step, chosen in steps:
         fitter.add(step, chosen)
-    fitter.finish()
+    fitter.finish(native=algorithm(name).native)
     rows = PreparedRows(fitter.X, data.y)
     scorer = Scorer(found.task, found.metric_for(len(data.classes)), len(data.classes))
     # As in a worker: several threads that wait for each other on a busy machine are slower than one.
     with threadpool_limits(1):
-        model = fit_function(name)(FitTask(rows, rows, scorer, 1), algorithm(name).complete(settings))
+        task = FitTask(rows, rows, scorer, 1, categories=tuple(fitter.sizes.tolist()))
+        model = fit_function(name)(task, algorithm(name).complete(settings))
     return model, fitter.transforms, data
 
 
@@ -133,6 +138,14 @@ def test_preparation_by_scaling_and_turning_goes_along(jpmml: Any, table: Path, 
     expected = model.predict(apply_all(steps, encode_rows(ROWS, data.columns)))
     found = answers(jpmml, tmp_path, model, steps, data)
     assert [row["value"] for row in found] == pytest.approx(expected.tolist(), rel=1e-5)
+
+
+def test_categories_told_by_the_target_go_along(jpmml: Any, table: Path, tmp_path: Path) -> None:
+    chosen = [("target-encode", {"smoothing": 2.0})]
+    model, steps, data = fitted(table, "classification", "many", "decision-tree-classification", {}, chosen)
+    expected = model.predict(apply_all(steps, encode_rows(ROWS, data.columns)))
+    found = answers(jpmml, tmp_path, model, steps, data)
+    assert [row["many"] for row in found] == [data.classes[number] for number in expected]
 
 
 def test_what_pmml_has_no_words_for_is_said_and_gives_no_document(table: Path) -> None:

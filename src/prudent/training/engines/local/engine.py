@@ -116,7 +116,7 @@ class LocalSession:
             pmml=pmml,
         )
 
-    refits = True
+    # What a search asks for at its end
 
     def test_rows(self) -> UnseenRows | None:
         rows, y = self._partition.test, self._dataset.y

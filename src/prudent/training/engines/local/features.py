@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
 from prudent.core.seeds import rng_for
-from prudent.training.data.dataset import CATEGORICAL, Column, Matrix
+from prudent.training.data.dataset import CATEGORICAL, DATE, Column, Matrix
 from prudent.training.data.splitting import RowNumbers, subsample
+from prudent.training.engines.date_parts import PARTS, SplitDates
 from prudent.training.engines.fit_task import PreparedRows
 from prudent.training.engines.fitted_transforms import (
     Affine,
@@ -61,6 +62,11 @@ class LocalTransformFitter(TransformFitter):
         )
         """Of each column the number of its categories, 0 of one that holds numbers."""
         self._may_miss = others_miss or has_missing(X)
+        dates = np.array([column.kind == DATE for column in columns], dtype=bool)
+        if dates.any():
+            self._append(SplitDates(np.flatnonzero(~dates), np.flatnonzero(dates)))
+            parts = np.zeros((len(PARTS) + 1) * int(dates.sum()), dtype=np.int64)
+            self.sizes = np.concatenate([self.sizes[~dates], parts])
         self._y, self._classes, self._seed = y, classes, seed
 
     def finish(self, max_categories: int | None = None, native: bool = False) -> None:
@@ -243,9 +249,9 @@ class PreparedFeatures:
     rows: PreparedRows
     held_out: PreparedRows | None
     transforms: tuple[FittedTransform, ...]
+    watched: PreparedRows | None = None
     categories: tuple[int, ...] = ()
     """For each feature how many categories it has, 0 for a number; empty where all are numbers."""
-    watched: PreparedRows | None = None
 
     @property
     def size(self) -> int:
@@ -274,8 +280,8 @@ class FeatureCache:
         inner: bool = False,
     ) -> PreparedFeatures:
         """The rows of a split; with `inner` some of its training rows are set apart to be watched."""
-        said = [split, fraction, list(transforms.items()), max_categories, native, inner]
-        key = json.dumps(said, default=str)
+        asked = [split, fraction, list(transforms.items()), max_categories, native, inner]
+        key = json.dumps(asked, default=str)
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
@@ -318,8 +324,8 @@ class FeatureCache:
             PreparedRows(fitter.X, y),
             prepared(data.splits[split].validation) if judges else None,
             fitted,
-            categories,
             None if apart is None else prepared(apart.validation),
+            categories,
         )
 
     def standardised(self, rows: RowNumbers) -> Matrix:

@@ -42,7 +42,7 @@ class SharedDataset:
         place = _mapped_file(dataset.X)
         if place is None:
             place = folder / "X.npy"
-            np.save(place, np.ascontiguousarray(dataset.X, dtype=np.float32))
+            np.save(place, np.ascontiguousarray(dataset.X, dtype=np.float64 if dataset.wide else np.float32))
         if dataset.y is not None:
             np.save(folder / "y.npy", dataset.y)
         for number, split in enumerate(splits):
@@ -78,7 +78,7 @@ def _load(path: Path) -> NDArray[Any]:
 
 def _mapped_file(X: Matrix) -> Path | None:
     """The file that a matrix is mapped from already, if it is the whole of that file: no need for another."""
-    if not isinstance(X, np.memmap) or X.filename is None or X.dtype != np.float32:
+    if not isinstance(X, np.memmap) or X.filename is None or X.dtype not in (np.float32, np.float64):
         return None
     path = Path(X.filename)
     return path if path.suffix == ".npy" and np.array_equal(_load(path).shape, X.shape) else None

@@ -211,13 +211,14 @@ def _fit(
     fit_task = FitTask(
         prepared.rows,
         prepared.watched,
-        context.scorer,
+        context.scorer.of_classes,
         spec.fit_seed,
         context.threads,
         report,
         iterations,
         until_s,
-        prepared.categories,
+        by_loss=context.scorer.needs_probabilities,
+        categories=prepared.categories,
     )
     return fit_function(spec.algorithm)(fit_task, params), prepared
 
@@ -228,8 +229,14 @@ def _judged(context: TrialContext, split: int, model: FittedModel, prepared: Pre
     if context.scorer.task == CLUSTERING:
         compared = context.feature_cache.standardised(context.data.splits[split].validation)
     predicted = model.predict(X)
+<<<<<<< HEAD
     value = context.scorer.value(prepared.held_out.y, predicted, compared)
     return FitResult(model, prepared, predicted, value, None, model.probabilities(X), compared)
+=======
+    probabilities = model.probabilities(X)
+    value = context.scorer.value(prepared.held_out.y, predicted, X, probabilities)
+    return FitResult(model, prepared, predicted, value, None, probabilities)
+>>>>>>> h-spark
 
 
 def _predictions(context: TrialContext, judged: Sequence[FitResult]) -> Predictions:

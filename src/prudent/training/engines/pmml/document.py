@@ -22,13 +22,14 @@ def document(
     columns: Sequence[Column],
     target: str | None,
     classes: Sequence[Any],
+    wide: bool = False,
 ) -> bytes:
     """The model, with all that happens to raw rows before it; NotExpressible if PMML cannot say it.
 
     A row is given by the names of its columns, categories as they are; the answer is the class as the data
     have it, the value, or the number of the cluster.
     """
-    derived = DerivedFields(columns)
+    derived = DerivedFields(columns, wide)
     for transform in transforms:
         derived.add(transform)
     labels = [str(label) for label in classes]
@@ -38,10 +39,11 @@ def document(
     schema = ModelSchema(
         [column.name for column in columns],
         derived.element,
-        [feature.field for feature in derived.features],
+        derived.features,
         target,
         labels,
         probable=bool(labels) and getattr(model, "probable", True),
+        wide=wide,
     )
     found = element(model, schema)
     if not len(derived.element):
@@ -49,7 +51,7 @@ def document(
     root = Element("PMML", version="4.4", xmlns=_NAMESPACE)
     header = SubElement(root, "Header")
     SubElement(header, "Application", name="Prudent", version=__version__)
-    dictionary(root, columns, target, labels)
+    dictionary(root, columns, target, labels, derived.precision)
     root.append(found)
     indent(root)
     return bytes(tostring(root, encoding="utf-8", xml_declaration=True))

@@ -10,7 +10,11 @@ from xml.etree.ElementTree import Element, SubElement
 import numpy as np
 
 from prudent.training.data.dataset import CATEGORICAL, Column
-from prudent.training.engines.fitted_transforms import Affine, FittedTransform, Impute, OneHot
+from prudent.training.engines.fitted_transforms import Affine, FittedTransform, Impute, OneHot, TargetEncode
+
+
+class NotExpressible(Exception):
+    """PMML has no form for this; the message says for what."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +34,16 @@ def number(value: Any) -> str:
     return repr(float(value))
 
 
-def dictionary(root: Element, columns: Sequence[Column], target: str | None, classes: Sequence[Any]) -> None:
-    """Every column of the data as a field. Features are single precision, as the trained model took them."""
+def dictionary(
+    root: Element, columns: Sequence[Column], target: str | None, classes: Sequence[Any], precision: str
+) -> None:
+    """Every column of the data as a field, in the precision in which the trained model took them."""
     found = SubElement(root, "DataDictionary")
     for column in columns:
         if column.kind == CATEGORICAL:
             _categories(found, column.name, column.categories)
         else:
-            SubElement(found, "DataField", name=column.name, optype="continuous", dataType="float")
+            SubElement(found, "DataField", name=column.name, optype="continuous", dataType=precision)
     if target is not None and classes:
         _categories(found, target, classes)
     elif target is not None:
@@ -62,7 +68,8 @@ def mining_schema(place: Element, names: Sequence[str], target: str | None = Non
 class DerivedFields:
     """Fields that transforms derive one from the other; `features` are what the model gets."""
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[Column], wide: bool = False) -> None:
+        self.precision = "double" if wide else "float"
         self.element = Element("LocalTransformations")
         self.features = [
             FeatureField(column.name, column.categories if column.kind == CATEGORICAL else None)
@@ -77,6 +84,10 @@ class DerivedFields:
                 self._filled(feature, fill)
                 for feature, fill in zip(self.features, transform.fills, strict=True)
             ]
+        elif isinstance(transform, TargetEncode):
+            tables = zip(transform.sources, transform.tables, strict=True)
+            means = [self._mean(self.features[source], aim) for source, table in tables for aim in table.T]
+            self.features = [*(self.features[place] for place in transform.kept), *means]
         elif isinstance(transform, OneHot):
             pairs = zip(transform.sources, transform.values, strict=True)
             hot = [self._hit(self.features[source], value) for source, value in pairs]
@@ -84,7 +95,7 @@ class DerivedFields:
         elif isinstance(transform, Affine):
             self._affine(transform)
         else:
-            raise TypeError(f"no PMML for {type(transform).__name__}")
+            raise NotExpressible("dates")
 
     def _filled(self, feature: FeatureField, fill: float) -> FeatureField:
         if feature.categories is not None:
@@ -92,7 +103,7 @@ class DerivedFields:
                 return feature
             said, kind = str(feature.categories[int(fill)]), "string"
         else:
-            said, kind = number(np.float32(fill)), "double"
+            said, kind = self._number(fill), "double"
         field = self._field(categorical=feature.categories is not None)
         chosen = apply(field, "if")
         SubElement(apply(chosen, "isMissing"), "FieldRef", field=feature.field)
@@ -112,6 +123,20 @@ class DerivedFields:
         SubElement(asked, "Constant", dataType="float").text = number(value)
         SubElement(chosen, "Constant", dataType="double").text = "1"
         SubElement(chosen, "Constant", dataType="double").text = "0"
+        return FeatureField(field.attrib["name"])
+
+    def _mean(self, feature: FeatureField, aim: Sequence[float]) -> FeatureField:
+        """The value of a category; the last one is for a missing category."""
+        field = self._field()
+        last = self._number(aim[-1])
+        facts = {"outputColumn": "mean", "mapMissingTo": last, "defaultValue": last, "dataType": "double"}
+        table = SubElement(field, "MapValues", facts)
+        SubElement(table, "FieldColumnPair", field=feature.field, column="category")
+        rows = SubElement(table, "InlineTable")
+        for category, mean in zip(feature.categories or (), aim, strict=False):
+            row = SubElement(rows, "row")
+            SubElement(row, "category").text = str(category)
+            SubElement(row, "mean").text = self._number(mean)
         return FeatureField(field.attrib["name"])
 
     def _affine(self, transform: Affine) -> None:
@@ -140,11 +165,14 @@ class DerivedFields:
             SubElement(product, "Constant", dataType="double").text = number(factor)
         return FeatureField(field.attrib["name"])
 
+    def _number(self, value: Any) -> str:
+        return number(value if self.precision == "double" else np.float32(value))
+
     def _field(self, categorical: bool = False) -> Element:
         self._count += 1
         while (name := f"prepared {self._count}") in self._raw:
             self._count += 1
-        kind, of = ("categorical", "string") if categorical else ("continuous", "float")
+        kind, of = ("categorical", "string") if categorical else ("continuous", self.precision)
         return SubElement(self.element, "DerivedField", name=name, optype=kind, dataType=of)
 
 

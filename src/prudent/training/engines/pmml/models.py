@@ -28,14 +28,10 @@ from prudent.training.engines.local.learners.tree_arrays import (
     flat_tree,
     rounded_down,
 )
-from prudent.training.engines.pmml.fields import mining_schema, number
+from prudent.training.engines.pmml.fields import FeatureField, NotExpressible, mining_schema, number
 
 Matrix = NDArray[np.float64]
 _LINKS = {"identity": "none", "log": "exp", "logit": "logit", "probit": "probit", "cloglog": "cloglog"}
-
-
-class NotExpressible(Exception):
-    """PMML has no form for this; the message says for what."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +40,18 @@ class ModelSchema:
 
     inputs: Sequence[str]
     derived: Element
-    features: Sequence[str]
+    features: Sequence[FeatureField]
     target: str | None
     labels: Sequence[str]
     probable: bool
     """Whether the model says how likely each class is."""
+    wide: bool = False
+    """Whether raw columns have more digits than single precision keeps."""
+
+    @property
+    def fields(self) -> list[str]:
+        """The names of the fields that hold the features."""
+        return [feature.field for feature in self.features]
 
     def begin(self, name: str, function: str, **more: str) -> Element:
         """The outermost element of a model, up to where its own parts begin."""
@@ -86,7 +89,7 @@ def _table(
 ) -> Element:
     named = {} if label is None else {"targetCategory": label}
     table = SubElement(place, "RegressionTable", {"intercept": number(linear.intercepts[output]), **named})
-    for field, weight in zip(schema.features, linear.weights[:, output], strict=True):
+    for field, weight in zip(schema.fields, linear.weights[:, output], strict=True):
         if weight:
             SubElement(table, "NumericPredictor", name=field, coefficient=number(weight))
     return table
@@ -130,7 +133,7 @@ def _quadratic(schema: ModelSchema, constants: Matrix, straight: Matrix, squares
     """Classes by second-degree polynomials: (k), (k, features) and (k, features, features)."""
     made = schema.begin("RegressionModel", "classification", normalizationMethod="softmax")
     made.append(schema.derived)
-    fields = list(schema.features)
+    fields = schema.fields
     for output, label in enumerate(schema.labels):
         table = SubElement(made, "RegressionTable", intercept=number(constants[output]), targetCategory=label)
         for place, field in enumerate(fields):
@@ -174,23 +177,41 @@ def _nodes(place: Element, tree: Tree, schema: ModelSchema, score: Callable[[Ele
             score(node, tree.values[at])
             continue
         left, right = (SubElement(node, "Node", id=str(int(side[at]))) for side in (tree.left, tree.right))
-        _question(tree, at, schema.features[int(tree.feature[at])], left, right)
+        if tree.missing_left is not None:
+            node.set("defaultChild", (left if tree.missing_left[at] else right).attrib["id"])
+        _question(tree, at, schema, left, right)
         left_to_do += [(int(tree.left[at]), left), (int(tree.right[at]), right)]
 
 
-def _question(tree: Tree, at: int, field: str, left: Element, right: Element) -> None:
+def _question(tree: Tree, at: int, schema: ModelSchema, left: Element, right: Element) -> None:
     """What leads to the left and to the right child of a node."""
+    feature = schema.features[int(tree.feature[at])]
+    field = feature.field
     if at in tree.sets:
         values, leads_left = tree.sets[at]
         for child, inside in ((left, leads_left), (right, not leads_left)):
             operator = "isIn" if inside else "isNotIn"
             asked = SubElement(child, "SimpleSetPredicate", field=field, booleanOperator=operator)
-            said = " ".join(number(np.float32(value)) for value in values)
-            SubElement(asked, "Array", n=str(len(values)), type="real").text = said
+            kind, said = _array(feature, values)
+            SubElement(asked, "Array", n=str(len(values)), type=kind).text = said
         return
-    value = number(rounded_down(tree.threshold[at : at + 1])[0])
+    exact = tree.threshold[at : at + 1]
+    value = number((exact if schema.wide else rounded_down(exact))[0])
     SubElement(left, "SimplePredicate", field=field, operator="lessOrEqual", value=value)
     SubElement(right, "SimplePredicate", field=field, operator="greaterThan", value=value)
+
+
+def _array(feature: FeatureField, values: Sequence[float]) -> tuple[str, str]:
+    """The type and the text of an array of a feature's values."""
+    if feature.categories is None:
+        return "real", " ".join(number(np.float32(value)) for value in values)
+    words = [feature.categories[int(value)].replace('"', '\\"') for value in values]
+    return "string", " ".join(f'"{word}"' for word in words)
+
+
+def _tree_facts(tree: Tree) -> dict[str, str]:
+    missing = {} if tree.missing_left is None else {"missingValueStrategy": "defaultChild"}
+    return {"splitCharacteristic": "binarySplit", **missing}
 
 
 def _scored(node: Element, values: Any) -> None:
@@ -207,7 +228,7 @@ def _forest(model: AveragedTrees, schema: ModelSchema) -> Element:
 
     trees, score = model.trees, shares if model.classifies else _scored
     if len(trees) == 1:
-        made = schema.begin("TreeModel", function, splitCharacteristic="binarySplit")
+        made = schema.begin("TreeModel", function, **_tree_facts(trees[0]))
         made.append(schema.derived)
         _nodes(made, trees[0], schema, score)
         return made
@@ -229,15 +250,17 @@ def _segments(
     for place_of, tree in enumerate(trees):
         segment = SubElement(together, "Segment", id=str(place_of + 1))
         SubElement(segment, "True")
-        one = SubElement(segment, "TreeModel", functionName=function, splitCharacteristic="binarySplit")
+        one = SubElement(segment, "TreeModel", {"functionName": function, **_tree_facts(tree)})
         inner = tree.left != LEAF
-        used = [schema.features[feature] for feature in np.unique(tree.feature[inner])]
+        used = [schema.fields[feature] for feature in np.unique(tree.feature[inner])]
         mining_schema(one, used, schema.target if function == "classification" else None)
         _nodes(one, tree, schema, score)
 
 
 def _sums(model: SummedTrees, schema: ModelSchema) -> Element:
     """Sums of trees, one after the other, and at the end what they mean."""
+    if getattr(model, "shift", None) is not None:
+        raise NotExpressible("trees on differences of numbers in single precision")
     if not model.classifies:
         made = schema.begin("MiningModel", "regression")
         targets = SubElement(made, "Targets")
@@ -253,7 +276,7 @@ def _sums(model: SummedTrees, schema: ModelSchema) -> Element:
         segment = SubElement(chain, "Segment", id=str(output + 1))
         SubElement(segment, "True")
         inner = SubElement(segment, "MiningModel", functionName="regression")
-        mining_schema(inner, schema.features)
+        mining_schema(inner, schema.fields)
         said = SubElement(inner, "Output")
         facts = {"optype": "continuous", "dataType": "double", "feature": "predictedValue"}
         SubElement(said, "OutputField", {"name": name, "isFinalResult": "false", **facts})
@@ -286,7 +309,7 @@ def _network(model: MultilayerPerceptron, schema: ModelSchema) -> Element:
     made.append(schema.derived)
     inputs = SubElement(made, "NeuralInputs")
     before = []
-    for place, field in enumerate(schema.features):
+    for place, field in enumerate(schema.fields):
         before.append(f"0,{place}")
         holder = SubElement(inputs, "NeuralInput", id=before[-1])
         derived = SubElement(holder, "DerivedField", optype="continuous", dataType="double")
@@ -320,7 +343,7 @@ def _centres(model: KMeansModel, schema: ModelSchema) -> Element:
     made.append(said)
     made.append(schema.derived)
     SubElement(SubElement(made, "ComparisonMeasure", kind="distance"), "squaredEuclidean")
-    for field in schema.features:
+    for field in schema.fields:
         SubElement(made, "ClusteringField", field=field, compareFunction="absDiff")
     for place, centre in enumerate(model.centres):
         cluster = SubElement(made, "Cluster", id=str(place))

@@ -30,7 +30,8 @@ from prudent.training.models.metrics import (
 PREDICTION, PROBABILITY, SCORES = "prediction", "probability", "rawPrediction"
 MOST_CELLS = 4_000_000
 """Values up to which the features of rows are collected."""
-_OF_VALUES = ("rmse", "mse", "mae", "r2")
+_OF_VALUES = ("rmse", "mse", "mae", "r2", "mape")
+_SMALLEST = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,14 @@ class SparkScorer(Scorer):
     ) -> ValidationResult:
         """Evaluate what was collected; X is needed for clusters only."""
         predicted, actual = predictions.predicted, predictions.actual
+<<<<<<< HEAD
         figures = prediction_figures(self, predicted, actual, X, range(self.classes))
         return ValidationResult(self.value(actual, predicted, X), len(predicted), figures)
+=======
+        figures = prediction_figures(self, predicted, actual, predictions.prepared, range(self.classes))
+        value = self.value(actual, predicted, predictions.prepared, predictions.probabilities)
+        return ValidationResult(value, len(predicted), figures)
+>>>>>>> h-spark
 
     def of_frame(self, predicted: Any, features: str = FEATURES) -> ValidationResult:
         """Evaluate a frame of predictions; `features`, for clusters only, is its column of vectors."""
@@ -79,11 +86,13 @@ class SparkScorer(Scorer):
             sf.count(LABEL).alias("rows"),
             sf.avg(error * error).alias("mse"),
             sf.avg(sf.abs(error)).alias("mae"),
+            sf.avg(sf.abs(error) / sf.greatest(sf.abs(LABEL), sf.lit(_SMALLEST))).alias("mape"),
             sf.var_pop(LABEL).alias("spread"),
         ).first()
         mse, spread = float(found["mse"]), float(found["spread"])
         r2 = 1.0 - mse / spread if spread > 0 else float(mse == 0)
-        values = {"rmse": float(np.sqrt(mse)), "mse": mse, "mae": float(found["mae"]), "r2": r2}
+        means = {name: float(found[name]) for name in ("mse", "mae", "mape")}
+        values = {"rmse": float(np.sqrt(mse)), "r2": r2, **means}
         some = sample_columns(predicted, [PREDICTION, LABEL])
         return ValidationResult(
             values[self.metric], int(found["rows"]), residuals_figure(some[PREDICTION], some[LABEL])

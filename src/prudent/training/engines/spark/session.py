@@ -45,7 +45,7 @@ class SparkTrainingSession:
         dataset = self._context.dataset
         return data_description(dataset.columns, dataset.classes, dataset.target)
 
-    refits = True
+    # What a search asks for at its end
 
     def test_rows(self) -> UnseenRows | None:
         if self._context.dataset.target is None or (frame := self._context.split.test()) is None:

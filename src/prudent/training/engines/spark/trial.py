@@ -95,7 +95,7 @@ def train(context: SparkTrialContext, spec: TrialSpec, report: ReportProgress) -
             every,
             None,
             context.dataset,
-            context.scorer,
+            context.scorer.of_classes,
             unreported,
             iterations=spec.iterations,
         )
@@ -173,11 +173,19 @@ def _judge_split(context: SparkTrialContext, spec: TrialSpec, number: int, fitte
     dataset, split, scorer = context.dataset, context.split, context.scorer
     predicted = fitted.predict(split.held_out(number))
     if can_collect(dataset.rows // split.splits, dataset):
+<<<<<<< HEAD
         collected = collect_predictions(predicted, dataset)
         result = scorer.of_collected(collected, context.standardised(collected.raw))
         return _Judged(fitted, result, split.kept(number, collected), collected)
     result = scorer.of_frame(*context.standardised_frame(predicted))
+=======
+        collected = collect_predictions(predicted, dataset, prepared)
+        return _Judged(fitted, scorer.of_collected(collected), split.kept(number, collected), collected)
+>>>>>>> h-spark
     few = collect_predictions(split.sampled(number, predicted), dataset)
+    # Probabilities are not counted: those of some thousand rows tell as much.
+    whole = not scorer.needs_probabilities
+    result = scorer.of_frame(predicted, fitted.features) if whole else scorer.of_collected(few)
     return _Judged(fitted, result, split.kept(number, few), None)
 
 
@@ -254,7 +262,7 @@ def _fit_split(
     What learns in steps watches an inner part of them first, and then learns for as many steps from all;
     where they are so many that the inner part is not missed, the first fit is the one.
     """
-    dataset, split, scorer = context.dataset, context.split, context.scorer
+    dataset, split, scorer = context.dataset, context.split, context.scorer.of_classes
     if not algorithm(spec.algorithm).iterative:
         every = split.train(number, spec.fraction)
         return fit(spec, settings, every, None, dataset, scorer, report, until_s)

@@ -105,7 +105,7 @@ class BoostingTask:
         return self.rounds == 0 or (self.classifies and len(self.present) == 1)
 
     def step(self, watched: NDArray[Any], sample: NDArray[Any]) -> bool:
-        """Record a round by its answers for the held-out rows and for the sample; whether it was the last.
+        """Record a round by its answers for the watched rows and for the sample; whether it was the last.
 
         Answers are values, or probabilities of the second of two classes, or of all that are present.
         """

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prudent.training.data.dataset import Matrix
 from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph
 
 LEAF = -1
@@ -32,6 +33,15 @@ class Tree:
     values: NDArray[np.float64]
     sets: Mapping[int, ValueSet] = field(default_factory=dict)
     missing_left: NDArray[np.bool_] | None = None
+
+    def answers(self, X: Matrix) -> NDArray[np.float64]:
+        """(rows, outputs): what the tree says to each row that has all values; it has no `sets`."""
+        node = np.zeros(len(X), dtype=np.int64)
+        while len(rows := np.flatnonzero(self.left[node] != LEAF)):
+            at = node[rows]
+            is_left = X[rows, self.feature[at]] <= self.threshold[at]
+            node[rows] = np.where(is_left, self.left[at], self.right[at])
+        return self.values[node]
 
 
 @dataclass(frozen=True, eq=False)

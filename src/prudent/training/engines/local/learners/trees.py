@@ -47,6 +47,9 @@ class TreeEnsemble:
         return self.exported.graph(graph, rows)
 
     def _means(self, X: Matrix) -> NDArray[np.float64]:
+        if X.dtype == np.float64:  # scikit-learn's trees would round it
+            trees = self.exported.trees
+            return np.asarray(sum(tree.answers(X) for tree in trees) / len(trees))
         total = sum(one.predict(X).reshape(len(X), -1) for one in self.sklearn_trees)
         return self._for_all_classes(np.asarray(total) / len(self.sklearn_trees))
 

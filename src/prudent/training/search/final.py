@@ -1,0 +1,248 @@
+"""The end of a search: the best model is chosen, judged once more, and trained on all rows."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from prudent.core.errors import PrudentError
+from prudent.core.money import Price
+from prudent.training.algorithms.algorithm import CLASSIFICATION, REGRESSION
+from prudent.training.algorithms.registry import algorithm
+from prudent.training.engines.engine import (
+    ModelFacts,
+    RefittingSession,
+    TrainingSession,
+    TrialSpec,
+    UnseenRows,
+)
+from prudent.training.engines.model_files import PMML, SPARKS_OWN
+from prudent.training.engines.predictions import TEST_FILE, Predictions
+from prudent.training.engines.scoring import Scorer
+from prudent.training.leaderboard import SAMPLE, LeaderboardEntry, rank_key
+from prudent.training.models.description import MODEL_FILE, read_facts, write_facts
+from prudent.training.models.model import onnx_predictions
+from prudent.training.search.selection import (
+    CLEAR_ERRORS,
+    MOST_MODELS,
+    JudgedModel,
+    Selection,
+    select,
+    standard_error,
+)
+from prudent.tuning.jobs.job import Run
+from prudent.tuning.trial import FINISHED, Outcome
+
+FEW = 5
+"""So many of the best models see the test part, and are trained on all rows."""
+_BOUNDS: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(("accuracy", "f1", "precision", "recall", "balanced-accuracy", "auc"), (0.0, 1.0)),
+    "mcc": (-1.0, 1.0),
+    "r2": (-math.inf, 1.0),
+}
+
+
+@dataclass(frozen=True)
+class FinalBoard:
+    """Models best first, the score that a guess reaches, and the methods that are as good as the first's."""
+
+    entries: tuple[LeaderboardEntry, ...]
+    guess: float | None = None
+    tied: tuple[str, ...] = ()
+
+
+def judge(
+    entries: Sequence[LeaderboardEntry], session: TrainingSession, scorer: Scorer, seed: int
+) -> FinalBoard:
+    """Put the model first that a user would be right to take, and tell the score he would be right to expect.
+
+    Entries without predictions for unseen rows keep their order and their scores.
+    """
+    ranked = sorted(entries, key=rank_key)
+    if scorer.task not in (CLASSIFICATION, REGRESSION) or not ranked:
+        return FinalBoard(tuple(ranked))
+    models = _judged_models(ranked)
+    if not models:
+        return FinalBoard(tuple(ranked))
+    places = list(models)
+    chosen = select(list(models.values()), scorer, seed)
+    leader = places[chosen.leader]
+    told = {place: _told(ranked[place], number, chosen) for number, place in enumerate(places)}
+    ordered = [leader, *(place for place in range(len(ranked)) if place != leader)]
+    unseen = session.test_rows() if isinstance(session, RefittingSession) else None
+    final: list[LeaderboardEntry] = []
+    for number, place in enumerate(ordered):
+        entry, (score, error) = ranked[place], told.get(place, (ranked[place].score, math.nan))
+        if number < FEW and not math.isnan(error):
+            entry, score, error = _with_test(entry, score, error, unseen, scorer, seed)
+        if final:
+            score = min(score, final[-1].score)  # who stands behind is not expected to be better
+        final.append(_with_score(entry, score, error, scorer))
+    said = models[leader].predictions
+    guess = None if said.actual is None else scorer.to_score(scorer.guess_value(said.actual))
+    return FinalBoard(tuple(final), guess, tuple(sorted(chosen.tied)))
+
+
+def _judged_models(ranked: Sequence[LeaderboardEntry]) -> dict[int, JudgedModel]:
+    """The models that were judged by all splits, by their places; those of the best of each method first."""
+    seen: set[str] = set()
+    found: dict[int, JudgedModel] = {}
+    for place, entry in enumerate(ranked):
+        if place >= 2 * MOST_MODELS and entry.algorithm in seen:
+            continue
+        said = Predictions.read(Path(entry.model_path))
+        if said is None or said.actual is None:
+            continue
+        seen.add(entry.algorithm)
+        kind = algorithm(entry.algorithm)
+        found[place] = JudgedModel(entry.algorithm, entry.score, said, kind.simplicity, entry.predict_ms)
+    most = max((len(model.predictions) for model in found.values()), default=0)
+    return {place: model for place, model in found.items() if len(model.predictions) == most}
+
+
+def _told(entry: LeaderboardEntry, number: int, chosen: Selection) -> tuple[float, float]:
+    return entry.score - chosen.luck.get(number, 0.0), chosen.errors.get(number, math.nan)
+
+
+def _with_test(
+    entry: LeaderboardEntry,
+    score: float,
+    error: float,
+    unseen: UnseenRows | None,
+    scorer: Scorer,
+    seed: int,
+) -> tuple[LeaderboardEntry, float, float]:
+    """An entry with its test score, and both scores as one, each weighted by how certain it is."""
+    said = _test_predictions(Path(entry.model_path), unseen)
+    if said is None or said.actual is None:
+        return entry, score, error
+    value = scorer.value(said.actual, said.predicted, None, said.probabilities)
+    test_score, test_error = scorer.to_score(value), standard_error(said, scorer, seed)
+    entry = replace(entry, test_score=test_score)
+    if not (test_error > 0 and error > 0):
+        return entry, score, error
+    own, other = error**-2, test_error**-2
+    return entry, (own * score + other * test_score) / (own + other), (own + other) ** -0.5
+
+
+def _test_predictions(folder: Path, unseen: UnseenRows | None) -> Predictions | None:
+    """What a model says of the test part; what it said before it was trained on all rows counts."""
+    before = Predictions.read(folder, TEST_FILE)
+    if before is not None or unseen is None:
+        return before
+    try:
+        if read_facts(folder).refitted:
+            return None
+        predicted, probabilities = onnx_predictions(folder / MODEL_FILE, unseen.X)
+    except PrudentError:
+        return None
+    said = Predictions(unseen.rows, np.zeros(len(unseen.rows), np.int64), predicted, unseen.y, probabilities)
+    said.write(folder, TEST_FILE)
+    return said
+
+
+def _with_score(entry: LeaderboardEntry, score: float, error: float, scorer: Scorer) -> LeaderboardEntry:
+    interval = None
+    if not math.isnan(error):
+        least, most = _BOUNDS.get(scorer.metric, (-math.inf, 0.0))
+        low, high = score - CLEAR_ERRORS * error, score + CLEAR_ERRORS * error
+        interval = max(low, least), min(high, most)
+    return replace(entry, score=score, value=scorer.to_score(score), interval=interval)
+
+
+# On all rows
+
+
+class Refit:
+    """Trains models of a request once more, on all rows, as far as time and money go."""
+
+    def __init__(self, session: RefittingSession, folder: Path, seed: int, price: Price) -> None:
+        self._session, self._folder, self._seed, self._price = session, folder, seed, price
+        self.spent_usd = 0.0
+
+    def entries(
+        self, entries: Sequence[LeaderboardEntry], left_s: float, left_usd: float
+    ) -> tuple[LeaderboardEntry, ...]:
+        """The same entries, of which the few best are refitted, the first one first."""
+        until_s = time.monotonic() + left_s
+        found = list(entries)
+        for place, entry in enumerate(found[:FEW]):
+            facts = read_facts(Path(entry.model_path))
+            allowed_s = min(until_s - time.monotonic(), self._price.seconds_for(left_usd - self.spent_usd))
+            if facts.refitted:
+                found[place] = _on_all_rows(entry, facts)
+            elif allowed_s > refit_s(facts, entry.fraction):
+                found[place] = self._refitted(entry, facts, allowed_s)
+        return tuple(found)
+
+    def _refitted(self, entry: LeaderboardEntry, facts: ModelFacts, allowed_s: float) -> LeaderboardEntry:
+        place = self._folder / f"refit-{entry.trial}"
+        spec = TrialSpec(
+            entry.trial,
+            entry.algorithm,
+            algorithm(entry.algorithm).complete(entry.hyperparameters),
+            {name: settings for name, settings in entry.transforms.items() if name != SAMPLE},
+            1.0,
+            self._seed,
+            place,
+            limit_s=None if math.isinf(allowed_s) else allowed_s,
+            refit=True,
+            iterations=facts.iterations,
+        )
+        run = self._session.start(spec)
+        try:
+            outcome = _outcome(run, allowed_s)
+            self.spent_usd += self._price.cost_usd(outcome.time_s)
+            if outcome.status != FINISHED:
+                return entry
+            return _on_all_rows(entry, _replace_model(Path(entry.model_path), place, facts))
+        except BaseException:
+            run.cut(0.0, "it was interrupted")
+            raise
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def refit_s(facts: ModelFacts, fraction: float) -> float:
+    """How long it should take to train a model on all rows."""
+    return 1.5 * facts.train_s / max(len(facts.split_scores), 1) / fraction
+
+
+def _outcome(run: Run, allowed_s: float) -> Outcome:
+    while True:
+        event = run.next(allowed_s)
+        if event is None:
+            return run.cut(allowed_s, "the time was up")
+        if isinstance(event, Outcome):
+            return event
+
+
+def _replace_model(folder: Path, new: Path, facts: ModelFacts) -> ModelFacts:
+    """Put a refitted model in the place of the one that was judged; what is known of that one stays."""
+    fresh = read_facts(new)
+    for name in (PMML, SPARKS_OWN):
+        if (new / name).exists():
+            shutil.rmtree(folder / name, ignore_errors=True)
+            (new / name).replace(folder / name)
+    merged = replace(
+        facts,
+        predict_ms=fresh.predict_ms,
+        export_difference=fresh.export_difference,
+        rows_trained=fresh.rows_trained,
+        notes=fresh.notes,
+        refitted=True,
+    )
+    (new / MODEL_FILE).replace(folder / MODEL_FILE)
+    write_facts(folder, merged)
+    return merged
+
+
+def _on_all_rows(entry: LeaderboardEntry, facts: ModelFacts) -> LeaderboardEntry:
+    transforms = {name: settings for name, settings in entry.transforms.items() if name != SAMPLE}
+    return replace(entry, rows_trained=facts.rows_trained, refitted=True, transforms=transforms)

@@ -1,0 +1,190 @@
+"""Which of many models stands first, and the score that a user would be right to expect of it.
+
+The best of many scores is too good: among models that are alike, luck with the rows that judged decides. Both
+answers come from a bootstrap of what all models said of rows they had not seen (BBC-CV: Tsamardinos et al.,
+Machine Learning 107, 2018). Rows are drawn with replacement; the best model on the drawn ones is judged by
+those that were not drawn. What it loses there, it had by luck.
+
+A method of which hundreds were tried had more luck than one of which ten were. So the best of each method is
+corrected for its own number first, and then methods are compared: among those that are not clearly worse than
+the best one, the simplest stands first, and of equally simple ones the one that predicts fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prudent.core.seeds import rng_for
+from prudent.training.engines.predictions import Predictions
+from prudent.training.engines.scoring import Scorer
+from prudent.training.models.weighted_metrics import weighted_values
+
+Array = NDArray[np.float64]
+
+DRAWS, LEAST_DRAWS = 200, 10
+TIED_ERRORS = 1.0
+"""A method is not clearly worse if it is behind by no more than so many standard errors of the difference."""
+CLEAR_ERRORS = 1.96
+"""Models that differ by less than so many standard errors cannot be told apart (95 %)."""
+LEAST_ROWS = 20
+"""Fewer rows than this say nothing about luck."""
+MOST_MODELS, MOST_WORK = 100, 1.5e9
+"""So many models are looked at, the best ones, and fewer where rows and classes are many."""
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedModel:
+    """A model with its score by validation and what it said of the rows that judged it.
+
+    `simplicity` and then `cost` put one before others that are as good.
+    """
+
+    method: str
+    score: float
+    predictions: Predictions
+    simplicity: int = 5
+    cost: float = 0.0
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The place of the leader, how much of each model's score is luck, and each score's standard error.
+
+    `tied` are other methods that cannot be told from the leader's, each with the difference to it and the
+    standard error of that.
+    """
+
+    leader: int
+    luck: Mapping[int, float]
+    errors: Mapping[int, float]
+    tied: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+
+def select(models: Sequence[JudgedModel], scorer: Scorer, seed: int) -> Selection:
+    """Choose among models that were judged by the same rows."""
+    if not models:
+        raise ValueError("Nothing to choose from.")
+    shown = _worth_a_look(models)
+    if len(np.unique(models[0].predictions.rows)) < LEAST_ROWS:
+        best = min(shown, key=lambda place: -models[place].score)
+        return Selection(best, {}, {})
+    drawn, left_out, whole = _drawn_scores([models[place].predictions for place in shown], scorer, seed)
+    # Fewer rows are left out than there are: what that alone does to a score is no luck.
+    left_out = left_out + (whole - left_out.mean(axis=0))
+    methods = _Methods([models[place] for place in shown], whole, drawn, left_out)
+    own = methods.chosen(methods.corrected)
+    leader = methods.best[own]
+    picks = [(draw, methods.picked(draw)) for draw in range(len(drawn))]
+    alike = [(draw, pick) for draw, pick in picks if methods.of[pick] == own]
+    # Where other rows would have led to this method too: what its model is worth on those left out.
+    told = alike if len(alike) >= LEAST_DRAWS else picks
+    expected = float(np.mean([left_out[draw, pick] for draw, pick in told]))
+    errors = drawn.std(axis=0, ddof=1)
+    luck = {}
+    for number, place in enumerate(shown):
+        method = methods.of[number]
+        near = whole[methods.best[method]] - whole[number] <= errors[number]
+        luck[place] = float(methods.luck[method]) if near else 0.0
+    luck[shown[leader]] = max(float(whole[leader]) - expected, 0.0)
+    return Selection(
+        shown[leader],
+        luck,
+        {place: float(errors[number]) for number, place in enumerate(shown)},
+        methods.tied_with(own),
+    )
+
+
+def _worth_a_look(models: Sequence[JudgedModel]) -> list[int]:
+    """Places of the best models, and of the best of each method."""
+    first = models[0].predictions
+    width = 1 if first.probabilities is None else first.probabilities.shape[1]
+    most = int(np.clip(MOST_WORK / (DRAWS * len(first) * max(width, 2) * 4), 10, MOST_MODELS))
+    ranked = sorted(range(len(models)), key=lambda place: -models[place].score)
+    seen: set[str] = set()
+    best = [place for place in ranked if not (models[place].method in seen or seen.add(models[place].method))]  # type: ignore[func-returns-value]
+    return sorted({*ranked[:most], *best})
+
+
+def _drawn_scores(
+    predictions: Sequence[Predictions], scorer: Scorer, seed: int
+) -> tuple[Array, Array, Array]:
+    """Scores (draws, models) on the rows that were drawn and on those that were not, and on all of them.
+
+    A row that was judged more than once is drawn with all its judgements.
+    """
+    _, row = np.unique(predictions[0].rows, return_inverse=True)
+    rows = int(row.max()) + 1
+    rng = rng_for(seed, "bootstrap")
+    counts = np.stack([np.bincount(rng.integers(0, rows, rows), minlength=rows) for _ in range(DRAWS)])
+    counts = counts[(counts == 0).any(axis=1)]
+    weights = np.concatenate([counts, counts == 0, np.ones((1, rows))])[:, row]
+    scores = np.stack([drawn_scores(said, weights, scorer) for said in predictions], axis=1)
+    return scores[: len(counts)], scores[len(counts) : -1], scores[-1]
+
+
+def drawn_scores(said: Predictions, weights: Array, scorer: Scorer) -> Array:
+    """The score of predictions under each row of weights."""
+    assert said.actual is not None
+    classes = scorer.classes if scorer.classes else 0
+    values = weighted_values(scorer.metric, weights, said.actual, said.predicted, said.probabilities, classes)
+    return np.array([scorer.to_score(float(value)) for value in values])
+
+
+def standard_error(said: Predictions, scorer: Scorer, seed: int) -> float:
+    """How far a score on other rows of the same kind would be from this one, as a standard deviation."""
+    rng, rows = rng_for(seed, "standard error"), len(said)
+    counts = np.stack([np.bincount(rng.integers(0, rows, rows), minlength=rows) for _ in range(DRAWS)])
+    return float(drawn_scores(said, counts.astype(np.float64), scorer).std(ddof=1))
+
+
+class _Methods:
+    """The models by method: the best of each, its luck, and how methods compare."""
+
+    def __init__(self, models: Sequence[JudgedModel], scores: Array, drawn: Array, left_out: Array) -> None:
+        self.names = list(dict.fromkeys(model.method for model in models))
+        self.of = [self.names.index(model.method) for model in models]
+        self._members = [np.flatnonzero(np.array(self.of) == each) for each in range(len(self.names))]
+        self._models, self._drawn = models, drawn
+        # Of models that are equal on the drawn rows, the one that is better on all of them.
+        ranked = drawn + 1e-9 * scores
+        self._winners = np.stack([own[ranked[:, own].argmax(axis=1)] for own in self._members], axis=1)
+        measured = np.array([model.score for model in models])
+        self.best = [int(own[measured[own].argmax()]) for own in self._members]
+        draws = np.arange(len(drawn))[:, None]
+        judged = left_out[draws, self._winners].mean(axis=0)
+        self.luck = np.maximum(scores[self.best] - judged, 0.0)
+        self.corrected = scores[self.best] - self.luck
+        at_best = drawn[:, self.best]
+        self._errors = (at_best[:, :, None] - at_best[:, None, :]).std(axis=0, ddof=1)
+
+    def chosen(self, corrected: Array) -> int:
+        """The simplest method that is not clearly worse than the best."""
+        first = int(np.argmax(corrected))
+        behind = corrected[first] - corrected
+        near = [
+            each for each in range(len(corrected)) if behind[each] <= TIED_ERRORS * self._errors[first, each]
+        ]
+        near.append(first)
+
+        def order(each: int) -> tuple[int, float, float]:
+            model = self._models[self.best[each]]
+            return model.simplicity, model.cost, -float(corrected[each])
+
+        return min(near, key=order)
+
+    def picked(self, draw: int) -> int:
+        """The model that would have been chosen if there were only the rows of this draw."""
+        winners = self._winners[draw]
+        return int(winners[self.chosen(self._drawn[draw, winners] - self.luck)])
+
+    def tied_with(self, own: int) -> dict[str, tuple[float, float]]:
+        found = {}
+        for other in range(len(self.names)):
+            difference, error = float(self.corrected[other] - self.corrected[own]), self._errors[own, other]
+            if other != own and abs(difference) <= CLEAR_ERRORS * error:
+                found[self.names[other]] = difference, float(error)
+        return found
