@@ -229,14 +229,9 @@ def _judged(context: TrialContext, split: int, model: FittedModel, prepared: Pre
     if context.scorer.task == CLUSTERING:
         compared = context.feature_cache.standardised(context.data.splits[split].validation)
     predicted = model.predict(X)
-<<<<<<< HEAD
-    value = context.scorer.value(prepared.held_out.y, predicted, compared)
-    return FitResult(model, prepared, predicted, value, None, model.probabilities(X), compared)
-=======
     probabilities = model.probabilities(X)
-    value = context.scorer.value(prepared.held_out.y, predicted, X, probabilities)
-    return FitResult(model, prepared, predicted, value, None, probabilities)
->>>>>>> h-spark
+    value = context.scorer.value(prepared.held_out.y, predicted, compared, probabilities)
+    return FitResult(model, prepared, predicted, value, None, probabilities, compared)
 
 
 def _predictions(context: TrialContext, judged: Sequence[FitResult]) -> Predictions:

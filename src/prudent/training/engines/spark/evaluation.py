@@ -52,14 +52,9 @@ class SparkScorer(Scorer):
     ) -> ValidationResult:
         """Evaluate what was collected; X is needed for clusters only."""
         predicted, actual = predictions.predicted, predictions.actual
-<<<<<<< HEAD
         figures = prediction_figures(self, predicted, actual, X, range(self.classes))
-        return ValidationResult(self.value(actual, predicted, X), len(predicted), figures)
-=======
-        figures = prediction_figures(self, predicted, actual, predictions.prepared, range(self.classes))
-        value = self.value(actual, predicted, predictions.prepared, predictions.probabilities)
+        value = self.value(actual, predicted, X, predictions.probabilities)
         return ValidationResult(value, len(predicted), figures)
->>>>>>> h-spark
 
     def of_frame(self, predicted: Any, features: str = FEATURES) -> ValidationResult:
         """Evaluate a frame of predictions; `features`, for clusters only, is its column of vectors."""

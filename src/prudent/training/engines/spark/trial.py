@@ -173,19 +173,14 @@ def _judge_split(context: SparkTrialContext, spec: TrialSpec, number: int, fitte
     dataset, split, scorer = context.dataset, context.split, context.scorer
     predicted = fitted.predict(split.held_out(number))
     if can_collect(dataset.rows // split.splits, dataset):
-<<<<<<< HEAD
         collected = collect_predictions(predicted, dataset)
         result = scorer.of_collected(collected, context.standardised(collected.raw))
         return _Judged(fitted, result, split.kept(number, collected), collected)
-    result = scorer.of_frame(*context.standardised_frame(predicted))
-=======
-        collected = collect_predictions(predicted, dataset, prepared)
-        return _Judged(fitted, scorer.of_collected(collected), split.kept(number, collected), collected)
->>>>>>> h-spark
     few = collect_predictions(split.sampled(number, predicted), dataset)
     # Probabilities are not counted: those of some thousand rows tell as much.
     whole = not scorer.needs_probabilities
-    result = scorer.of_frame(predicted, fitted.features) if whole else scorer.of_collected(few)
+    rows, features = context.standardised_frame(predicted)
+    result = scorer.of_frame(rows, features) if whole else scorer.of_collected(few)
     return _Judged(fitted, result, split.kept(number, few), None)
 
 
