@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ import pytest
 
 from prudent.training.models.model import load, retraining_request
 from prudent.training.request.request import TrainingRequest
+
+from ..mail_server import Post, serving
 
 Prudent = Callable[..., Any]
 PROGRAM = [sys.executable, "-m", "prudent.cli.main"]
@@ -339,3 +341,56 @@ def test_an_ensemble_is_a_model_like_any_other(prudent: Prudent, mixed_rows: Pat
         member["algorithm"] for member in ensemble["members"]
     ]
     assert again.methods[-1].hyperparameters
+
+
+# Mail
+
+
+@pytest.fixture
+def mailing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Post]:
+    """A mail server, and the variables by which a service would know it."""
+    with serving(Post()) as (post, port):
+        for name, said in {"HOST": "127.0.0.1", "PORT": port, "SECURITY": "none"}.items():
+            monkeypatch.setenv(f"PRUDENT_SMTP_{name}", str(said))
+        yield post
+
+
+def test_the_ranking_is_mailed_to_who_asked_for_it(
+    prudent: Prudent, branin: Callable[..., Path], tmp_path: Path, mailing: Post
+) -> None:
+    done = prudent("train", branin(emailAddress="mia@example.org"), "--out", tmp_path / "out", "--json")
+    assert (done.code, done.err) == (0, "prudent: the ranking was mailed to mia@example.org.\n")
+    (letter,) = mailing.letters
+    assert letter["To"] == "mia@example.org"
+    assert "Misc-functions" in letter["Subject"]
+    best = done.json["entries"][0]
+    for kind in ("plain", "html"):
+        body = letter.get_body((kind,))
+        assert body is not None
+        text = body.get_content().replace("\u200b", "")
+        assert f"{best['value']:#.4g}" in text
+        assert f"x1={best['hyperparameters']['x1']:.4g}"[:5] in text.replace(" ", "=")
+        assert Path(best["model_path"]).resolve().as_uri() in text
+    (ranking,) = letter.iter_attachments()
+    assert ranking.get_filename() == "leaderboard.csv"
+    assert len(list(csv.DictReader(ranking.get_content().splitlines()))) == 6
+
+
+def test_where_no_mail_server_is_set_that_is_told(
+    prudent: Prudent, branin: Callable[..., Path], tmp_path: Path
+) -> None:
+    done = prudent("train", branin(emailAddress="mia@example.org"), "--out", tmp_path / "out")
+    assert done.code == 0
+    assert "no mail will go to mia@example.org" in done.err
+    assert "PRUDENT_SMTP_HOST" in done.err
+
+
+def test_a_mail_that_is_refused_does_not_cost_the_answer(
+    prudent: Prudent, branin: Callable[..., Path], tmp_path: Path, mailing: Post
+) -> None:
+    mailing.answer = "451 Not now"
+    done = prudent("train", branin(emailAddress="mia@example.org"), "--out", tmp_path / "out", "--json")
+    assert done.code == 0
+    assert len(done.json["entries"]) == 6
+    assert "the mail to mia@example.org was not sent" in done.err
+    assert mailing.letters == []

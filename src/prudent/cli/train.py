@@ -10,6 +10,7 @@ import typer
 from prudent.cli.clusters import prices_at, reap_leftovers, tell_age
 from prudent.cli.console import complain, out, say, say_json, write_or_complain
 from prudent.cli.exits import FAILED, INTERRUPTED, OK, OVER_LIMIT, ended_by_signals
+from prudent.cli.mail import mail_answer, mail_settings
 from prudent.cli.options import AsJson, OtherSeed, complete_search_methods
 from prudent.core.errors import BadInput
 from prudent.core.units import format_duration
@@ -89,13 +90,17 @@ def train(
     if dry_run:
         _show_plan(asked, engine, machines, to, as_json)
         return
+    mail = mail_settings(asked.email_address)
     if engine == "spark" and master is None:
         reap_leftovers()
         tell_age(prices_at(where, _types(asked, cluster)))
     board = _run(asked, engine, machines, to, resume, as_json)
     report = write_report(board)
     _show(board, report, as_json)
-    raise typer.Exit(_code(board))
+    code = _code(board)
+    if mail is not None and code != INTERRUPTED:
+        mail_answer(board, asked, mail)
+    raise typer.Exit(code)
 
 
 def _asked(

@@ -7,24 +7,20 @@ import json
 import os
 import re
 import signal
-import socket
 import ssl
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from email import message_from_bytes, policy
-from email.message import EmailMessage
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, LoginPassword
 
 from prudent.core.errors import RunFailed
@@ -42,26 +38,9 @@ from prudent.service.store.store import Store
 from prudent.service.store.tables import runs as table
 from prudent.service.store.users import User
 
+from ...mail_server import Post, serving
+
 SECRET = "a secret of the mail server"
-
-
-@dataclass
-class Post:
-    """A mail server's handler that keeps what comes."""
-
-    letters: list[EmailMessage] = field(default_factory=list)
-    answer: str = "250 OK"
-
-    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802 - its name there
-        if self.answer.startswith("250"):
-            self.letters.append(message_from_bytes(envelope.content, policy=policy.default))  # type: ignore[arg-type]
-        return self.answer
-
-    async def handle_RCPT(self, server: Any, session: Any, envelope: Any, to: str, options: Any) -> str:  # noqa: N802
-        if "nobody" in to:
-            return "550 No such user"
-        envelope.rcpt_tos.append(to)
-        return "250 OK"
 
 
 def _login(server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
@@ -69,31 +48,9 @@ def _login(server: Any, session: Any, envelope: Any, mechanism: str, data: Any) 
     return AuthResult(success=good, handled=good)
 
 
-class _MailServer(Controller):
-    """Listens before it starts: a port that was only seen to be free may be another's by then."""
-
-    def __init__(self, handler: Post, **how: Any) -> None:
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        port = self._listening.getsockname()[1]
-        super().__init__(handler, "127.0.0.1", port, authenticator=_login, ready_timeout=60.0, **how)
-
-    def _create_server(self) -> Any:
-        return self.loop.create_server(self._factory_invoker, sock=self._listening)
-
-
-@contextmanager
-def _serving(handler: Post, **how: Any) -> Iterator[tuple[Post, int]]:
-    controller = _MailServer(handler, **how)
-    controller.start()
-    try:
-        yield handler, controller.port
-    finally:
-        controller.stop()
-
-
 @pytest.fixture
 def office() -> Iterator[tuple[Post, int]]:
-    with _serving(Post(), auth_require_tls=False) as found:
+    with serving(Post(), authenticator=_login, auth_require_tls=False) as found:
         yield found
 
 
@@ -382,8 +339,13 @@ def _secure_office(certificate: Path) -> AbstractContextManager[tuple[Post, int]
     """A mail server that takes nothing, and no password, before STARTTLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    return _serving(
-        Post(), tls_context=context, require_starttls=True, auth_required=True, auth_require_tls=True
+    return serving(
+        Post(),
+        authenticator=_login,
+        tls_context=context,
+        require_starttls=True,
+        auth_required=True,
+        auth_require_tls=True,
     )
 
 

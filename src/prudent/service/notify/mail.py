@@ -88,12 +88,14 @@ def send(message: EmailMessage, settings: Settings) -> None:
     except ssl.SSLCertVerificationError as error:
         raise RunFailed(
             f"The certificate of the mail server is not trusted ({error.verify_message.rstrip('.')}); "
-            "it will be tried again; correct it, or name its authority as smtp_ca."
+            "correct it, or name its authority as smtp_ca."
         ) from None
     except (OSError, smtplib.SMTPException) as error:
         # The server's words could repeat what we sent it, so only the kind and the number are told.
         said = getattr(error, "smtp_code", None) or type(error).__name__
-        raise RunFailed(f"The mail server did not take the mail ({said}); it will be tried again.") from None
+        raise RunFailed(
+            f"The mail server did not take the mail ({said}); see that it is up, and what its log says."
+        ) from None
 
 
 def _line_to(settings: Settings) -> smtplib.SMTP:
@@ -121,7 +123,7 @@ def _trust(settings: Settings) -> ssl.SSLContext:
         except (OSError, ssl.SSLError) as error:
             raise RunFailed(
                 f'The certificates "{settings.smtp_ca}" cannot be read ({error.strerror or "no PEM"}); '
-                "it will be tried again; correct smtp_ca."
+                "correct smtp_ca."
             ) from None
     return context
 

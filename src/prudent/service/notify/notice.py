@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from email.utils import parseaddr
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from prudent.core.units import format_duration, format_money
 from prudent.reports.formatting import UNKNOWN, amount, settings
@@ -14,6 +16,9 @@ from prudent.service.store.models import StoredModel
 from prudent.service.store.runs import CANCELLED, FAILED, SUCCEEDED, RunRow
 from prudent.service.store.trials import TrialRow
 from prudent.service.store.users import LOCAL, OPERATOR
+
+if TYPE_CHECKING:
+    from prudent.training.leaderboard import Leaderboard
 
 EXHAUSTED = "exhausted"
 """It ended because its money or time was used up; what was found until then counts."""
@@ -79,6 +84,43 @@ def notice_of(
     )
 
 
+def notice_of_board(board: Leaderboard, title: str, user: str, to: str) -> Notice:
+    """The news of a request that was answered without a service: the best models with their settings."""
+    lines = [
+        (f"{entry.algorithm} ({settings(entry.hyperparameters)})"[:200], f"{entry.value:#.4g}")
+        for entry in board.entries[:_TOP]
+    ]
+    columns, rows = ("", "Model", board.metric), _numbered(lines)
+    failed = f", {len(board.failures)} without a model" if board.failures else ""
+    facts = (
+        ("Cost", format_money(board.spent_usd)),
+        ("Time", format_duration(board.time_s)),
+        ("Trials", f"{len(board.entries) + len(board.failures)}{failed}"),
+        ("Ended by", board.ended),
+        ("For", user),
+    )
+    event = SUCCEEDED if rows else FAILED
+    links = [
+        ("Models", board.out),
+        *((f"Best: {entry.algorithm}", entry.model_path) for entry in board.entries[:1]),
+    ]
+    return Notice(
+        run=secrets.token_hex(16),
+        kind="train",
+        event=event,
+        title=title,
+        user=user,
+        headline=_best_model(columns, rows) if rows else "It failed.",
+        facts=facts,
+        columns=columns if rows else (),
+        rows=rows,
+        links=tuple((name, Path(place).resolve().as_uri()) for name, place in links),
+        error="" if rows else (board.failures[0].why if board.failures else board.ended),
+        spent_usd=board.spent_usd,
+        to=(to,),
+    )
+
+
 def recipients(run: RunRow, settings: Settings) -> tuple[str, ...]:
     """The addresses to write to: the one in the request if it is allowed, or the user's name if it is one."""
     said = run.document.get("emailAddress")
@@ -96,10 +138,14 @@ def _headline(run: RunRow, event: str, columns: Sequence[str], rows: Sequence[Se
         return "It is done."
     best = f"{columns[-1]} {rows[0][-1]}" if run.kind == "schedule" else rows[0][1]
     if run.kind == "train":
-        return f"The best model is {best}, with {columns[2]} {rows[0][2]}."
+        return _best_model(columns, rows)
     if run.kind == "tune":
         return f"The best configuration costs {rows[0][2]} a run."
     return f"The plan is ready: {best}."
+
+
+def _best_model(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return f"The best model is {rows[0][1]}, with {columns[2]} {rows[0][2]}."
 
 
 def _facts(run: RunRow, trials: Sequence[TrialRow], exhausted: str) -> tuple[tuple[str, str], ...]:

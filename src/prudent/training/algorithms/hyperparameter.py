@@ -143,6 +143,17 @@ class Hyperparameter:
         return self.of_range(self.search.low, self.search.high, self.search.log)
 
 
+SEED = Hyperparameter(
+    "seed",
+    INTEGER,
+    None,
+    "of what is drawn at random in a trial; None: the request's seed",
+    low=-(2**63),
+    high=2**63 - 1,
+)
+"""Every algorithm that trains on data takes it."""
+
+
 def choice(name: str, about: str, *choices: str, searched: bool = False) -> Hyperparameter:
     """One of some words, by default the first; `searched` tries them all."""
     search = SearchRange(values=choices) if searched else None

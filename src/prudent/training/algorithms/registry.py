@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from prudent.core.errors import unknown
 from prudent.training.algorithms.algorithm import Algorithm
 from prudent.training.algorithms.boosters import BOOSTERS
-from prudent.training.algorithms.hyperparameter import INTEGER, REAL, Hyperparameter, SearchRange, choice
+from prudent.training.algorithms.hyperparameter import (
+    INTEGER,
+    REAL,
+    SEED,
+    Hyperparameter,
+    SearchRange,
+    choice,
+)
 from prudent.training.algorithms.linear import LINEAR
 from prudent.training.algorithms.others import OTHERS
 from prudent.training.algorithms.trees import TREES
 
-_ALGORITHMS = {found.name: found for found in (*LINEAR, *TREES, *BOOSTERS, *OTHERS)}
+
+def _with_seed(found: Algorithm) -> Algorithm:
+    return replace(found, hyperparameters=(*found.hyperparameters, SEED)) if found.needs_data else found
+
+
+_ALGORITHMS = {found.name: _with_seed(found) for found in (*LINEAR, *TREES, *BOOSTERS, *OTHERS)}
 
 
 def algorithms() -> list[str]:

@@ -22,11 +22,13 @@ RowNumbers = NDArray[np.int64]
 
 HOLD_OUT_SHARE = 0.3
 """The share of the rows that judge, as in Zygarde."""
+FEW_ROWS = 300
+"""Up to so many rows a clustering is fitted and judged on all, unless the request says how to split them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Row numbers, ascending; no row is in both."""
+    """Row numbers, ascending; no row is in both, but for `every_row`."""
 
     train: RowNumbers
     validation: RowNumbers
@@ -62,6 +64,13 @@ def hold_out(rows: int, y: NDArray[Any] | None, seed: int, share: float = HOLD_O
     count = min(max(round(share * rows), 1), rows - 1)
     ranked = order[np.argsort(key, kind="stable")]
     return Split(np.sort(ranked[: rows - count]), np.sort(ranked[rows - count :]))
+
+
+def every_row(rows: int) -> Split:
+    """All rows train and judge: a few rows have no clusters to spare, and nothing that could be learned by
+    heart.
+    """
+    return Split(np.arange(rows), np.arange(rows))
 
 
 def k_folds(rows: int, y: NDArray[Any] | None, seed: int, folds: int) -> list[Split]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from prudent.core.errors import RunFailed
 from prudent.core.seeds import rng_for
+from prudent.training.algorithms.hyperparameter import SEED
 from prudent.tuning.jobs.job import Run
 
 
@@ -44,7 +45,11 @@ class TrialSpec:
 
     @property
     def fit_seed(self) -> int:
-        """The seed of everything random in a fit, the same for every fold."""
+        """The seed of everything random in a fit, the same for every fold: the hyper-parameter's own, or one
+        drawn from the request's.
+        """
+        if (own := self.hyperparameters.get(SEED.name)) is not None:
+            return int(own) if 0 <= own < 2**31 else int(rng_for(own, "fit").integers(2**31 - 1))
         return int(rng_for(self.seed, "fit", self.algorithm).integers(2**31 - 1))
 
 

@@ -177,6 +177,15 @@ class TransformFitter(ABC):
         elif chosen["method"] != "none":
             self.scale(chosen["method"])
 
+    def standardise(self) -> None:
+        """Fit the features in which all clusterings are compared, whatever else their trials made of them."""
+        self.scale("standard")
+        self.finish()
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Fit what no model can do without: values for missing ones, columns for categories."""
+
     @abstractmethod
     def impute(self, strategy: str = "mean") -> None:
         """Fill in missing values: mean, median, or most_frequent, as categories always are."""

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from prudent.core.seeds import rng_for
 from prudent.training.data.splitting import (
+    FEW_ROWS,
     UNLINKED,
     RowLinks,
     RowNumbers,
     Split,
+    every_row,
     fold_rows,
     split_rows,
 )
@@ -65,6 +67,9 @@ class Partition:
             numbers, test = taken.train, taken.validation
         if judging:
             return cls(test, (Split(numbers, np.arange(rows - judging - testing, rows - testing)),))
+        linked = links.groups is not None or links.times is not None
+        if y is None and rows <= FEW_ROWS and not (validation.given or linked):
+            return cls(test, (every_row(rows),))
         folds, repeats = _folds(validation, len(numbers), columns, y is not None)
         if not folds:
             return cls(test, (split_rows(numbers, y, seed, validation.share, links),))

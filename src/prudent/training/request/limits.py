@@ -95,6 +95,11 @@ class ValidationMethod(_Limits):
         return self.groups is None and self.time is None and self.path is None
 
     @property
+    def given(self) -> bool:
+        """Whether the request says anything of it."""
+        return self != ValidationMethod()
+
+    @property
     def share(self) -> float:
         """The share of the rows that is held out."""
         return HOLD_OUT_SHARE if self.holdout is None else self.holdout

@@ -12,11 +12,13 @@ import numpy as np
 import onnxruntime
 import psutil
 import pytest
+from sklearn.metrics import silhouette_score
+from sklearn.preprocessing import StandardScaler
 
 from prudent.core.errors import BadInput
 from prudent.training.algorithms.registry import algorithms
 from prudent.training.data.dataset import CATEGORICAL, Column, Dataset
-from prudent.training.data.splitting import hold_out
+from prudent.training.data.splitting import FEW_ROWS, hold_out
 from prudent.training.engines.engine import ModelFacts
 from prudent.training.engines.local.engine import LocalEngine
 from prudent.training.engines.partition import Partition
@@ -118,6 +120,30 @@ def test_what_a_report_can_draw(bench, data_for, facts_of):
     clusters = bench(data_for(CLUSTERS), CLUSTERS)
     picture = facts_of(clusters.train("k-means", k=3)[1])["picture"]
     assert set(picture["silhouette"]["cluster"]) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("rows", [120, 400])
+def test_clusterings_are_compared_in_the_standardised_features(bench, data_for, facts_of, rows):
+    found = data_for(CLUSTERS, rows=rows)
+    found.X[:, 0] *= 100  # outweighs all others, unless features are standardised
+    few = rows <= FEW_ROWS
+    judged = np.arange(rows) if few else hold_out(rows, None, 1).validation
+    space = StandardScaler().fit_transform(found.X)[judged]
+    session = bench(found, CLUSTERS, validation=ValidationMethod())
+    for transforms in ({}, {"pca": {"k": 1}}, {"scale": {"method": "minmax"}}):
+        _, place = session.train("k-means", transforms=transforms, k=4)
+        facts = facts_of(place)
+        assert (facts["rows_trained"], facts["rows_validated"]) == (rows if few else 280, len(judged))
+        onnx = onnxruntime.InferenceSession(str(place / "model.onnx"))
+        clusters = onnx.run(["prediction"], {"features": found.X[judged]})[0]
+        expected = silhouette_score(space, clusters, metric="sqeuclidean")
+        assert facts["value"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_hold_out_that_is_asked_for_judges_few_clustered_rows_too(bench, data_for, facts_of):
+    folded = bench(data_for(CLUSTERS, rows=60), CLUSTERS, validation=ValidationMethod(holdout=0.5))
+    facts = facts_of(folded.train("k-means", k=3)[1])
+    assert (facts["rows_trained"], facts["rows_validated"]) == (30, 30)
 
 
 def test_one_hot_columns_bear_their_categories(bench, data_for, facts_of):

@@ -36,7 +36,7 @@ from prudent.training.request.limits import ValidationMethod
 from prudent.training.request.request import TrainingRequest
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Progress
 
-from .trials import finish, opened, spec_for
+from .trials import bench, finish, opened, spec_for, write_libsvm
 
 pytestmark = pytest.mark.timeout(900)  # Java takes its time on a busy machine
 
@@ -418,7 +418,7 @@ def test_what_spark_judges_itself_is_judged_as_what_is_collected(spark: Any) -> 
         for number, (label, said, x) in enumerate(zip(actual, predicted, X, strict=True))
     ]
     frame = spark.createDataFrame(rows, [ROW, LABEL, PREDICTION, FEATURES]).persist()
-    answers = CollectedPredictions(np.arange(60), X.astype(np.float32), predicted, None, actual, X)
+    answers = CollectedPredictions(np.arange(60), X.astype(np.float32), predicted, None, actual)
     for domain, metric in (("classification", "mcc"), ("regression", "r2"), ("regression", "mae")):
         scorer = SparkScorer.of(domain, metric, 3)
         there, here = scorer.of_frame(frame, FEATURES), scorer.of_collected(answers)
@@ -426,7 +426,7 @@ def test_what_spark_judges_itself_is_judged_as_what_is_collected(spark: Any) -> 
         assert set(there.figures) == set(here.figures)
     scorer = SparkScorer.of("clustering", None, 0)
     there = scorer.of_frame(frame.withColumn(PREDICTION, frame[LABEL]), FEATURES)
-    here = scorer.of_collected(replace(answers, predicted=actual))
+    here = scorer.of_collected(replace(answers, predicted=actual), X)
     # Spark's silhouette takes squared distances, which parts clusters more sharply.
     assert here.value - 0.01 <= there.value <= 1
     assert set(there.figures) == set(here.figures)
@@ -451,6 +451,23 @@ def test_a_trial_on_many_rows_is_judged_inside_spark(
     counts = np.array(facts["picture"]["confusion"]["counts"])
     assert facts["value"] == pytest.approx(f1(counts))
     assert counts.sum() == facts["rows_validated"]
+
+
+def test_many_rows_are_clustered_and_judged_inside_spark_as_here(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sklearn.datasets import make_blobs
+
+    monkeypatch.setattr("prudent.training.engines.spark.evaluation.MOST_CELLS", 200)
+    X, y = make_blobs(320, 3, centers=3, cluster_std=0.5, random_state=3)
+    data = bench(tmp_path, "clustering", write_libsvm(tmp_path / "rows", X * [1, 50, 1], y))
+    for transforms in ({}, {"scale": {"method": "minmax"}, "pca": {"k": 2}}):
+        spec = spec_for(tmp_path, "k-means", hyperparameters={"k": 3, "maxIter": 10}, transforms=transforms)
+        there, here, _ = data.train(spec)
+        assert there.rows_validated == here.rows_validated == 96
+        assert there.value == pytest.approx(here.value, abs=1e-4)
+        # The same clusters, so the same silhouette, whatever they were found by.
+        assert there.value == pytest.approx(0.97, abs=0.03)
 
 
 # Exported models

@@ -274,6 +274,7 @@ class FeatureCache:
         self._most_bytes = most_bytes
         self._kept: OrderedDict[str, PreparedFeatures] = OrderedDict()
         self._missing: bool | None = None
+        self._standard: tuple[FittedTransform, ...] | None = None
 
     def prepare(
         self,
@@ -336,6 +337,14 @@ class FeatureCache:
             categories,
             trained,
         )
+
+    def standardised(self, rows: RowNumbers) -> Matrix:
+        """Some rows by the standardised features of all: there clusterings are compared."""
+        if self._standard is None:
+            fitter = LocalTransformFitter(self._data.X, self._data.columns, self._some_missing)
+            fitter.standardise()
+            self._standard = tuple(fitter.transforms)
+        return apply_all(self._standard, self._data.X[rows])
 
     @property
     def _some_missing(self) -> bool:

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prudent.training.algorithms.algorithm import CLUSTERING
 from prudent.training.algorithms.registry import algorithm
+from prudent.training.data.dataset import Matrix
 from prudent.training.engines.delivery import TrainedPipeline, deliver, mean_value
 from prudent.training.engines.engine import ModelFacts, TrialSpec
 from prudent.training.engines.figures import (
@@ -66,6 +68,8 @@ class FitResult:
     value: float
     learning_curve: LearningCurve | None = None
     probabilities: NDArray[np.float64] | None = None
+    compared: Matrix | None = None
+    """The judged rows where clusterings are compared."""
 
 
 def train(context: TrialContext, spec: TrialSpec, report: ReportProgress) -> ModelFacts:
@@ -173,7 +177,7 @@ def _fit_split(
 ) -> FitResult:
     """Train on a split and judge; an iterative algorithm first finds out how many steps are enough."""
     if not algorithm(spec.algorithm).iterative:
-        return _judged(context, *_fit(context, spec, params, split, report, until_s))
+        return _judged(context, split, *_fit(context, spec, params, split, report, until_s))
     now_s = time.monotonic()
     again = len(context.data.splits[split].train) * spec.fraction <= INNER_FIT_ROWS
     inner_until_s = now_s + (until_s - now_s) / 2 if again else until_s
@@ -182,7 +186,7 @@ def _fit_split(
     if prepared.held_out is None:
         steps = None if curve is None else max(curve.best_step, 1)
         model, prepared = _fit(context, spec, params, split, unreported, iterations=steps)
-    return replace(_judged(context, model, prepared), learning_curve=curve)
+    return replace(_judged(context, split, model, prepared), learning_curve=curve)
 
 
 def _refit(context: TrialContext, spec: TrialSpec, params: Mapping[str, Any]) -> FitResult:
@@ -219,13 +223,15 @@ def _fit(
     return fit_function(spec.algorithm)(fit_task, params), prepared
 
 
-def _judged(context: TrialContext, model: FittedModel, prepared: PreparedFeatures) -> FitResult:
+def _judged(context: TrialContext, split: int, model: FittedModel, prepared: PreparedFeatures) -> FitResult:
     assert prepared.held_out is not None
-    X = prepared.held_out.X
+    X, compared = prepared.held_out.X, None
+    if context.scorer.task == CLUSTERING:
+        compared = context.feature_cache.standardised(context.data.splits[split].validation)
     predicted = model.predict(X)
     probabilities = model.probabilities(X)
-    value = context.scorer.value(prepared.held_out.y, predicted, X, probabilities)
-    return FitResult(model, prepared, predicted, value, None, probabilities)
+    value = context.scorer.value(prepared.held_out.y, predicted, compared, probabilities)
+    return FitResult(model, prepared, predicted, value, None, probabilities, compared)
 
 
 def _predictions(context: TrialContext, judged: Sequence[FitResult]) -> Predictions:
@@ -255,7 +261,7 @@ def _figures(context: TrialContext, fitted: FitResult) -> dict[str, Any]:
     held_out, model = fitted.prepared.held_out, fitted.model
     assert held_out is not None
     classes = context.data.classes
-    figures = prediction_figures(context.scorer, fitted.predicted, held_out.y, held_out.X, classes)
+    figures = prediction_figures(context.scorer, fitted.predicted, held_out.y, fitted.compared, classes)
     if model.importance is not None:
         names = [column.name for column in context.data.columns]
         figures |= importance_figure(model.importance, fitted.prepared.transforms, names)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
 from prudent.training.algorithms.algorithm import CLASSIFICATION
+from prudent.training.algorithms.hyperparameter import SEED
 from prudent.training.engines.fit_task import LearningCurve, patience_of
 from prudent.training.engines.local.learners.trees import features_tried
 from prudent.training.engines.scoring import Scorer
@@ -158,7 +159,7 @@ def _marked(task: SparkFitTask) -> Any:
 
 def _settings(task: SparkFitTask, count: int) -> dict[str, Any]:
     """XGBoost's hyper-parameters by its own names."""
-    given = {name: value for name, value in task.settings.items() if value is not None}
+    given = {name: value for name, value in task.settings.items() if value is not None and name != SEED.name}
     classifies = task.scorer.task == CLASSIFICATION
     width = int(task.rows.select(task.features).first()[0].size)
     if task.algorithm.startswith("xgboost-"):

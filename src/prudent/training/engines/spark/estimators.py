@@ -10,8 +10,8 @@ from prudent.core.errors import unknown
 from prudent.training.engines.spark.dataset import LABEL
 from prudent.training.engines.spark.fit_task import SparkFitTask
 
-_OWN_SETTINGS = frozenset({"maxCategories"})
-"""Settings that Spark does not know: Prudent applies them."""
+_OWN_SETTINGS = frozenset({"maxCategories", "seed"})
+"""Settings that Prudent applies: Spark does not know the one, and not every estimator the other."""
 
 
 def estimator(task: SparkFitTask) -> Any:

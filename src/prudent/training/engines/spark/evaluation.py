@@ -47,15 +47,17 @@ class ValidationResult:
 class SparkScorer(Scorer):
     """The scorer with two more ways to be given predictions: collected ones, and a frame of any size."""
 
-    def of_collected(self, predictions: CollectedPredictions) -> ValidationResult:
-        """Evaluate what was collected."""
+    def of_collected(
+        self, predictions: CollectedPredictions, X: NDArray[Any] | None = None
+    ) -> ValidationResult:
+        """Evaluate what was collected; X is needed for clusters only."""
         predicted, actual = predictions.predicted, predictions.actual
-        figures = prediction_figures(self, predicted, actual, predictions.prepared, range(self.classes))
-        value = self.value(actual, predicted, predictions.prepared, predictions.probabilities)
+        figures = prediction_figures(self, predicted, actual, X, range(self.classes))
+        value = self.value(actual, predicted, X, predictions.probabilities)
         return ValidationResult(value, len(predicted), figures)
 
-    def of_frame(self, predicted: Any, features: str) -> ValidationResult:
-        """Evaluate a frame of predictions; `features` is its column of prepared vectors."""
+    def of_frame(self, predicted: Any, features: str = FEATURES) -> ValidationResult:
+        """Evaluate a frame of predictions; `features`, for clusters only, is its column of vectors."""
         if self.task == CLASSIFICATION:
             return self._classes(predicted)
         if self.task == CLUSTERING:
@@ -122,7 +124,7 @@ class CollectedPredictions:
     """Rows as users have them (float32), their labels, what was predicted, and with which probabilities.
 
     `rows` are their numbers. `scores` stand in for probabilities where the algorithm has none: a class for
-    each, the largest wins. `prepared` are the features as the algorithm saw them, for clusters only.
+    each, the largest wins.
     """
 
     rows: NDArray[np.int64]
@@ -130,7 +132,6 @@ class CollectedPredictions:
     predicted: NDArray[Any]
     probabilities: NDArray[np.float64] | None
     actual: NDArray[Any] | None
-    prepared: NDArray[np.float64] | None
     scores: NDArray[np.float64] | None = None
 
     def kept(
@@ -159,9 +160,7 @@ def can_collect(rows: int, dataset: SparkDataset) -> bool:
     return rows * (len(dataset.columns) + 8) <= MOST_CELLS
 
 
-def collect_predictions(
-    predicted: Any, dataset: SparkDataset, features: str | None = None
-) -> CollectedPredictions:
+def collect_predictions(predicted: Any, dataset: SparkDataset) -> CollectedPredictions:
     """Everything about the rows of a frame of predictions, in one job."""
     from pyspark.ml.functions import vector_to_array
     from pyspark.sql import functions as sf
@@ -176,8 +175,6 @@ def collect_predictions(
         wanted.append(vector_to_array(sf.col(SCORES)).alias(SCORES))
     if dataset.target is not None:
         wanted.append(sf.col(LABEL))
-    if features is not None:
-        wanted.append(vector_to_array(sf.col(features)).alias("prepared"))
     arrow = predicted.select(*wanted).toArrow().sort_by(ROW)
 
     def matrix(name: str) -> NDArray[Any]:
@@ -190,7 +187,6 @@ def collect_predictions(
         predicted=arrow.column(PREDICTION).to_numpy(),
         probabilities=matrix(PROBABILITY) if likely else None,
         actual=arrow.column(LABEL).to_numpy() if dataset.target is not None else None,
-        prepared=matrix("prepared") if features is not None else None,
         scores=matrix(SCORES) if scored else None,
     )
 

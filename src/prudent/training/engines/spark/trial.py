@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +19,23 @@ from prudent.training.engines.delivery import TrainedPipeline, deliver, mean_val
 from prudent.training.engines.engine import ModelFacts, TrialSpec
 from prudent.training.engines.figures import importance_figure, learning_curve_figures
 from prudent.training.engines.fit_task import ReportProgress, fold_progress, unreported
+from prudent.training.engines.fitted_transforms import apply_all
 from prudent.training.engines.model_files import library_versions
 from prudent.training.engines.onnx_export import ExportCheck, check_export
 from prudent.training.engines.predictions import Predictions
 from prudent.training.engines.racing import is_behind, score_behind
 from prudent.training.engines.spark.boosting import is_boosting
-from prudent.training.engines.spark.dataset import ROW, SparkDataset
+from prudent.training.engines.spark.dataset import FEATURES, ROW, SparkDataset
 from prudent.training.engines.spark.evaluation import (
     MOST_CELLS,
+    PREDICTION,
     CollectedPredictions,
     SparkScorer,
     ValidationResult,
     can_collect,
     collect_predictions,
 )
+from prudent.training.engines.spark.features import SparkTransformFitter
 from prudent.training.engines.spark.perceptron import PERCEPTRON
 from prudent.training.engines.spark.pipeline import FittedPipeline, fit
 from prudent.training.engines.spark.splits import MOST_ON_DRIVER, SparkSplit
@@ -53,6 +56,27 @@ class SparkTrialContext:
     """Whether Spark can write its own form of a model to where the others are: its machines write it."""
     pmml: bool = False
     """Whether PMML was asked for as well."""
+
+    def standardised(self, raw: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """Rows by the standardised features of all, where clusterings are compared; None for others."""
+        if self.scorer.task != CLUSTERING:
+            return None
+        return apply_all(self._standard.transforms, raw)
+
+    def standardised_frame(self, predicted: Any) -> tuple[Any, str]:
+        """The same for a frame of predictions, with the name of its column of vectors."""
+        from pyspark.ml import PipelineModel
+
+        if self.scorer.task != CLUSTERING:
+            return predicted, FEATURES
+        rows = predicted.select(ROW, PREDICTION, *self.dataset.inputs)
+        return PipelineModel(self._standard.stages).transform(rows), self._standard.output
+
+    @cached_property
+    def _standard(self) -> SparkTransformFitter:
+        fitter = SparkTransformFitter(self.split.train(None, 1.0), self.dataset)
+        fitter.standardise()
+        return fitter
 
 
 def train(context: SparkTrialContext, spec: TrialSpec, report: ReportProgress) -> ModelFacts:
@@ -147,14 +171,15 @@ def _judge(
 def _judge_split(context: SparkTrialContext, spec: TrialSpec, number: int, fitted: FittedPipeline) -> _Judged:
     dataset, split, scorer = context.dataset, context.split, context.scorer
     predicted = fitted.predict(split.held_out(number))
-    prepared = fitted.features if scorer.task == CLUSTERING else None
     if can_collect(dataset.rows // split.splits, dataset):
-        collected = collect_predictions(predicted, dataset, prepared)
-        return _Judged(fitted, scorer.of_collected(collected), split.kept(number, collected), collected)
+        collected = collect_predictions(predicted, dataset)
+        result = scorer.of_collected(collected, context.standardised(collected.raw))
+        return _Judged(fitted, result, split.kept(number, collected), collected)
     few = collect_predictions(split.sampled(number, predicted), dataset)
     # Probabilities are not counted: those of some thousand rows tell as much.
     whole = not scorer.needs_probabilities
-    result = scorer.of_frame(predicted, fitted.features) if whole else scorer.of_collected(few)
+    rows, features = context.standardised_frame(predicted)
+    result = scorer.of_frame(rows, features) if whole else scorer.of_collected(few)
     return _Judged(fitted, result, split.kept(number, few), None)
 
 
