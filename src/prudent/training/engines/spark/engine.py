@@ -159,8 +159,8 @@ def _refuse_local_only(request: Any) -> None:
         or isinstance(request.test, RowsFile)
     ):
         raise BadInput(
-            '"groups", "time", files for validation or test, and "classWeights" are for the local engine; leave '
-            "them out, or take that one."
+            '"groups", "time", files for validation or test, and "classWeights" are for the local engine; '
+            "leave them out, or take that one."
         )
 
 
