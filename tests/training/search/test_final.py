@@ -54,6 +54,7 @@ def train(folder: Path, rows: int, out: str = "models", **asked: Any) -> Leaderb
         "dataset": {"path": str(path), "target": "y"},
         "methods": METHODS,
         "parameterSearch": "grid",
+        "ensemble": False,
         **asked,
     }
     return prudent.train(request, out=folder / out)

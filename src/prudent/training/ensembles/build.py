@@ -106,9 +106,7 @@ def choose_ensemble(
     It is compared with the best one on rows that did not choose its weights: those of the folds, by weights
     that others of them chose, and those of the test part, of which `tested` tells what a model said.
     """
-    if scorer.task not in (CLASSIFICATION, REGRESSION):
-        return None
-    found = _candidates(entries, scorer, seed)
+    found = _candidates(entries, scorer, seed) if scorer.task in (CLASSIFICATION, REGRESSION) else None
     if found is None:
         return None
     chosen, candidates, judged = found
@@ -183,26 +181,7 @@ def write_ensemble(
         raise RunFailed(
             "The ensemble's file says something else than its members; use the best single model."
         )
-    score = leader.score + ensemble.gain
-    entry = replace(
-        leader,
-        rank=0,
-        algorithm=ENSEMBLE,
-        hyperparameters=ensemble.settings(),
-        score=score,
-        value=score_of(scorer.metric, score),
-        model_path=str(folder),
-        train_s=sum(member.train_s for member in ensemble.members),
-        predict_ms=checked.predict_ms,
-        cost_usd=0.0,
-        transforms={},
-        machines="",
-        members=ensemble.describe(),
-        validation_score=ensemble.validation_score,
-        test_score=ensemble.test_score,
-        interval=None,
-    )
-    labels = list(range(scorer.classes))
+    entry = _entry_of(ensemble, folder, scorer, leader, checked.predict_ms)
     predicted = ensemble.outputs.argmax(axis=1) if scorer.classes else ensemble.outputs
     write_model(folder, onnx, None)
     replace(
@@ -210,10 +189,11 @@ def write_ensemble(
         predicted=predicted,
         probabilities=ensemble.outputs.astype(np.float32) if scorer.classes else None,
     ).write(folder)
+    labels = list(range(scorer.classes))
     said = ModelFacts(
         metric=scorer.metric,
         value=entry.value,
-        score=score,
+        score=entry.score,
         train_s=entry.train_s,
         predict_ms=checked.predict_ms,
         export_difference=checked.difference,
@@ -226,6 +206,31 @@ def write_ensemble(
     )
     write_facts(folder, said)
     return entry
+
+
+def _entry_of(
+    ensemble: Ensemble, folder: Path, scorer: Scorer, leader: LeaderboardEntry, predict_ms: float
+) -> LeaderboardEntry:
+    """The ensemble on the leaderboard; it costs nothing beside its members."""
+    score = leader.score + ensemble.gain
+    return replace(
+        leader,
+        rank=0,
+        algorithm=ENSEMBLE,
+        hyperparameters=ensemble.settings(),
+        score=score,
+        value=score_of(scorer.metric, score),
+        model_path=str(folder),
+        train_s=sum(member.train_s for member in ensemble.members),
+        predict_ms=predict_ms,
+        cost_usd=0.0,
+        transforms={},
+        machines="",
+        members=ensemble.describe(),
+        validation_score=ensemble.validation_score,
+        test_score=ensemble.test_score,
+        interval=None,
+    )
 
 
 def _together(
