@@ -233,7 +233,7 @@ PORTS = {
     "workflows/execute/plan_follower.py": "",  # who hears what workers report
     "cloud/clusters/cluster_host.py": "a knock",
     "training/engines/spark/perceptron_group.py": "torch: gloo",
-    "training/engines/spark/perceptron.py": "torch: progress",
+    "training/engines/spark/progress.py": "torch: progress",
     "training/engines/spark/spark_session.py": "Spark driver, blocks",
     "cloud/clusters/dask_node.py": "Dask scheduler",
 }

@@ -50,13 +50,16 @@ def read_dataset(
     *,
     domain: str = REGRESSION,
     cache: Path,
+    also: Sequence[str | Path] = (),
+    without: Sequence[str] = (),
 ) -> Dataset:
     """The data at `path`: a file, a folder of parts, `http(s)://` or `s3://`.
 
     The format is seen from the data where it is not said. Without `target`, a column called label, target,
     class or y is it; without `features`, all other columns are. `cache` is a folder for copies of what is
     far away and for the matrix, which is mapped into memory and can be shared by processes. Two readers must
-    not use the same cache at once. Wrong data are a `BadInput` that names the row and the column.
+    not use the same cache at once. `also` are places whose rows come after those, in the same format; columns
+    that are `without` are no features. Wrong data are a `BadInput` that names the row and the column.
     """
     if domain not in domains():
         raise unknown("domain", domain, domains())
@@ -64,9 +67,11 @@ def read_dataset(
     cache.mkdir(parents=True, exist_ok=True)
     parts = local_parts(path, cache)
     kind = format_of(parts, format)
+    for other in also:
+        parts = [*parts, *local_parts(other, cache)]
     place = cache / "features.npy"
     read = _read_libsvm if kind == LIBSVM else _read_table
-    table = read(parts, kind, target, features, domain, place)
+    table = read(parts, kind, target, features, domain, place, without)
     matrix = map_matrix(place)
     if not len(matrix):
         raise BadInput(f'"{path}" has no rows; give data with at least one row.')
@@ -112,18 +117,20 @@ def _read_table(
     features: Sequence[str] | None,
     domain: str,
     place: Path,
+    without: Sequence[str] = (),
 ) -> _Table:
     known = [*([target] if target else []), *(features or ())]
     names = _names(parts, kind, known)
     name = target_name(names, target, domain)
-    encoders = {each: ColumnEncoder(each) for each in feature_names(names, features, name)}
+    wanted_names = [each for each in feature_names(names, features, name) if each not in without]
+    encoders = {each: ColumnEncoder(each) for each in wanted_names}
     wide = False
     while True:
         wanted = [*encoders, *([name] if name and domain != CLUSTERING else [])]
         batches = table_batches(parts, kind, known, wanted)
         targets, new, untyped = _write_matrix(batches, encoders, name, domain, place, wide)
         if features is None:
-            new = [each for each in new if each != name]
+            new = [each for each in new if each != name and each not in without]
             encoders.update((each, ColumnEncoder(each)) for each in new)
         narrow, wide = not wide, wide or any(encoder.wide for encoder in encoders.values())
         again = (narrow and wide) or any(encoder.contradicted for encoder in encoders.values())
@@ -218,6 +225,7 @@ def _read_libsvm(
     features: Sequence[str] | None,
     domain: str,
     place: Path,
+    without: Sequence[str] = (),
 ) -> _Table:
     if target not in (None, LABEL):
         raise unknown("target", target, [LABEL])
@@ -226,6 +234,7 @@ def _read_libsvm(
         labels, used, width = _write_libsvm_matrix(parts, width, place)
         if width <= used:
             break
+    del without  # its columns have numbers, not names
     names = [f"f{number}" for number in range(1, width + 1)]
     wanted = feature_names(names, features, LABEL)
     if wanted != names:

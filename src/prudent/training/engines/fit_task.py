@@ -58,8 +58,6 @@ class FitTask:
     iterations: int | None = None
     until_s: float = math.inf
     """When an iterative algorithm comes to an end, on the monotonic clock."""
-    weights: NDArray[np.float64] | None = None
-    """How much each training row counts; None: all the same."""
     by_loss: bool = False
     """Whether the step of the least loss is the best one, rather than that of the best score."""
     categories: tuple[int, ...] = ()

@@ -54,15 +54,21 @@ class Partition:
         seed: int,
         test_share: float = 0.0,
         links: RowLinks = UNLINKED,
+        apart: tuple[int, int] = (0, 0),
     ) -> Partition:
-        """The parts of a data set, as a request says; `test_share` 0 for none."""
-        numbers, test = np.arange(rows), np.empty(0, np.int64)
+        """The parts of a data set, as a request says; `test_share` 0 for none.
+
+        `apart` are the last rows: so many from a file for validation, then so many from one for the test.
+        """
+        judging, testing = apart
+        numbers, test = np.arange(rows - judging - testing), np.arange(rows - testing, rows)
         if test_share > 0:
-            apart = split_rows(numbers, y, _seed(seed, "test"), test_share, links)
-            numbers, test = apart.train, apart.validation
-        linked = links.groups is not None or links.times is not None
-        if y is None and rows <= FEW_ROWS and not (validation.given or linked):
-            return cls(test, (every_row(rows),))
+            taken = split_rows(numbers, y, _seed(seed, "test"), test_share, links)
+            numbers, test = taken.train, taken.validation
+        if judging:
+            return cls(test, (Split(numbers, np.arange(rows - judging - testing, rows - testing)),))
+        if y is None and rows <= FEW_ROWS and not validation.given:
+            return cls(test, (every_row(len(numbers)),))
         folds, repeats = _folds(validation, len(numbers), columns, y is not None)
         if not folds:
             return cls(test, (split_rows(numbers, y, seed, validation.share, links),))

@@ -197,6 +197,7 @@ def retraining_request(model: str | Path, data: str) -> dict[str, Any]:
         "parameterSearch": "grid",
         "transforms": [{"name": name, **chosen} for name, chosen in known.transforms.items()],
         "validation": asked.get("validation") or {},
+        **{name: asked[name] for name in ("test", "classWeights") if name in asked},
         "metric": known.metric,
         "seed": known.seed,
     }

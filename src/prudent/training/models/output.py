@@ -159,7 +159,8 @@ class OutputFolder:
         """Write all that is needed to use a model and to train it again."""
         request = self._request
         asked = {**(request.dataset.model_dump(mode="json", exclude_none=True) if request.dataset else {})}
-        asked["validation"] = request.validation.model_dump(exclude_none=True)
+        said = request.to_dict()
+        asked |= {name: said[name] for name in ("validation", "test", "classWeights") if name in said}
         given = algorithm(entry.algorithm).complete(entry.hyperparameters)
         spec = TrialSpec(
             entry.trial,

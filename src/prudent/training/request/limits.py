@@ -68,20 +68,36 @@ class Deadline(_Limits):
 
 
 class ValidationMethod(_Limits):
-    """Where scores come from: a share of the rows held out, or k folds."""
+    """Where scores come from: a share of the rows held out, k folds, or a file; by default what suits them.
+
+    `groups` names a column whose rows of one value stay together (it is no feature then), `time` one by which
+    later rows judge what was learned from earlier ones.
+    """
 
     holdout: Annotated[float | None, Field(gt=0, lt=1)] = None
     folds: Annotated[int | None, Field(ge=2, le=100)] = None
 
+    groups: Annotated[str | None, Field(min_length=1)] = None
+    time: Annotated[str | None, Field(min_length=1)] = None
+    path: Annotated[str | None, Field(min_length=1)] = None
+
     @model_validator(mode="after")
     def _one(self) -> ValidationMethod:
-        if self.holdout is not None and self.folds is not None:
-            raise ValueError('It has both "holdout" and "folds"; keep one of them.')
+        for names in (("holdout", "folds", "path"), ("groups", "time", "path")):
+            said = [name for name in names if getattr(self, name) is not None]
+            if len(said) > 1:
+                raise ValueError(f'It has both "{said[0]}" and "{said[1]}"; keep one of them.')
         return self
 
     @property
     def given(self) -> bool:
+        """Whether the request says anything of it."""
         return self != ValidationMethod()
+
+    @property
+    def plain(self) -> bool:
+        """Whether rows are drawn as they come: by no column, and from no other file."""
+        return self.groups is None and self.time is None and self.path is None
 
     @property
     def share(self) -> float:
@@ -126,10 +142,23 @@ def read_deadline(said: Any) -> Any:
     return Deadline(after_s=_seconds(said))
 
 
+class RowsFile(_Limits):
+    """A file with rows of the same columns."""
+
+    path: Annotated[str, Field(min_length=1)]
+
+
 def read_test(said: Any) -> Any:
-    """The test part: a share of the rows, or false for none."""
+    """The test part: a share of the rows, a file, or false for none."""
     if said is True:
         raise ValueError(
-            "Give the share of the rows that is kept for the test, such as 0.2, or false for none."
+            'Give the share of the rows that is kept for the test, such as 0.2, or {"path": …}, or false.'
         )
     return said
+
+
+def read_weights(said: Any) -> Any:
+    """Class weights: "balanced", or a number for each label."""
+    if isinstance(said, str) and said != "balanced":
+        raise ValueError(f'"{said}" is unknown; write "balanced", or a weight for each label.')
+    return {str(label): weight for label, weight in said.items()} if isinstance(said, Mapping) else said

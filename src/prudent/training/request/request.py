@@ -18,10 +18,12 @@ from prudent.training.request.errors import BadRequest, RequestError, json_path
 from prudent.training.request.limits import (
     Budget,
     Deadline,
+    RowsFile,
     ValidationMethod,
     read_budget,
     read_deadline,
     read_test,
+    read_weights,
 )
 from prudent.tuning.strategies.registry import strategies
 
@@ -30,6 +32,9 @@ FRUGAL = "frugal"
 """The search of a request that names none: cheap settings first, then better ones near them."""
 ONNX, PMML = "onnx", "pmml"
 FORMATS = ("libsvm", "csv", "parquet", "avro", "jsonl", "json")
+
+_LATER = ("machines", "fractions", "goal", "test", "class_weights")
+"""Keys that older requests do not have: where they are not said, a request is still the same."""
 
 Text = Annotated[str, Field(min_length=1)]
 ColumnName = Annotated[str, BeforeValidator(lambda said: str(said) if type(said) is int else said)]
@@ -147,9 +152,17 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
     parallelism: Annotated[int | None, Field(ge=1, le=1024)] = None
     validation: ValidationMethod = ValidationMethod()
     test: Annotated[
-        Annotated[float, Field(gt=0, lt=1)] | bool | None,
-        BeforeValidator(read_test, json_schema_input_type=float | bool | None),
-        Field(description="the share of the rows that only the best models see at the end; false: none"),
+        Annotated[float, Field(gt=0, lt=1)] | bool | RowsFile | None,
+        BeforeValidator(read_test, json_schema_input_type=float | bool | RowsFile | None),
+        Field(
+            description="the share of the rows that only the best models see at the end, or a file of them; "
+            "false: none"
+        ),
+    ] = None
+    class_weights: Annotated[
+        dict[str, Annotated[float, Field(gt=0)]] | str | None,
+        BeforeValidator(read_weights, json_schema_input_type=dict[str, float] | str | None),
+        Field(description='"balanced", or how much the rows of each class count, by its label'),
     ] = None
     refit: Annotated[
         bool, Field(description="whether the few best models are trained once more, on all rows")
@@ -251,7 +264,11 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
                 "email_address",
                 "computational_resources",
                 "early_stopping",
-                *(name for name in ("machines", "fractions", "goal", "test") if getattr(self, name) is None),
+                *(
+                    name
+                    for name in ("machines", "fractions", "goal", "test", "class_weights")
+                    if getattr(self, name) is None
+                ),
                 *(["refit"] if self.refit else []),
             },
         )
@@ -278,13 +295,12 @@ def _loads(text: str, what: str) -> dict[str, Any]:
 
 def _relative_to(document: dict[str, Any], folder: Path) -> dict[str, Any]:
     """A relative data path means a file beside the document, if there is one."""
-    dataset = document.get("dataset")
-    if not isinstance(dataset, dict):
-        return document
-    path = dataset.get("path")
-    if isinstance(path, str) and path and "://" not in path and (folder / path).exists():
-        return {**document, "dataset": {**dataset, "path": str(folder / path)}}
-    return document
+    found = dict(document)
+    for key in ("dataset", "validation", "test"):
+        path = said.get("path") if isinstance(said := document.get(key), dict) else None
+        if isinstance(path, str) and path and "://" not in path and (folder / path).exists():
+            found[key] = {**document[key], "path": str(folder / path)}
+    return found
 
 
 _WORDS = {

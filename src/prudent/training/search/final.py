@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shutil
 import time
@@ -160,7 +161,10 @@ def _with_score(entry: LeaderboardEntry, score: float, error: float, scorer: Sco
 
 
 class Refit:
-    """Trains models of a request once more, on all rows, as far as time and money go."""
+    """Trains models of a request once more, on all rows, as far as time and money go.
+
+    An interrupt (Ctrl-C) leaves the others as they are.
+    """
 
     def __init__(self, session: RefittingSession, folder: Path, seed: int, price: Price) -> None:
         self._session, self._folder, self._seed, self._price = session, folder, seed, price
@@ -172,14 +176,22 @@ class Refit:
         """The same entries, of which the few best are refitted, the first one first."""
         until_s = time.monotonic() + left_s
         found = list(entries)
-        for place, entry in enumerate(found[:FEW]):
-            facts = read_facts(Path(entry.model_path))
-            allowed_s = min(until_s - time.monotonic(), self._price.seconds_for(left_usd - self.spent_usd))
-            if facts.refitted:
-                found[place] = _on_all_rows(entry, facts)
-            elif allowed_s > refit_s(facts, entry.fraction):
-                found[place] = self._refitted(entry, facts, allowed_s)
+        with contextlib.suppress(KeyboardInterrupt):
+            for place, entry in enumerate(found[:FEW]):
+                paid_s = self._price.seconds_for(left_usd - self.spent_usd)
+                found[place] = self._if_time(entry, min(until_s - time.monotonic(), paid_s))
         return tuple(found)
+
+    def _if_time(self, entry: LeaderboardEntry, allowed_s: float) -> LeaderboardEntry:
+        try:
+            facts = read_facts(Path(entry.model_path))
+            if facts.refitted:
+                return _on_all_rows(entry, facts)
+            if allowed_s <= refit_s(facts, entry.fraction):
+                return entry
+            return self._refitted(entry, facts, allowed_s)
+        except PrudentError:  # it stays as it was judged
+            return entry
 
     def _refitted(self, entry: LeaderboardEntry, facts: ModelFacts, allowed_s: float) -> LeaderboardEntry:
         place = self._folder / f"refit-{entry.trial}"
@@ -196,9 +208,9 @@ class Refit:
             iterations=facts.iterations,
         )
         run = self._session.start(spec)
+        began_s = time.monotonic()
         try:
             outcome = _outcome(run, allowed_s)
-            self.spent_usd += self._price.cost_usd(outcome.time_s)
             if outcome.status != FINISHED:
                 return entry
             return _on_all_rows(entry, _replace_model(Path(entry.model_path), place, facts))
@@ -206,6 +218,7 @@ class Refit:
             run.cut(0.0, "it was interrupted")
             raise
         finally:
+            self.spent_usd += self._price.cost_usd(min(time.monotonic() - began_s, allowed_s))
             shutil.rmtree(place, ignore_errors=True)
 
 

@@ -21,6 +21,7 @@ from prudent.training.data.dataset import CATEGORICAL, Column, Dataset
 from prudent.training.data.splitting import FEW_ROWS, hold_out
 from prudent.training.engines.engine import ModelFacts
 from prudent.training.engines.local.engine import LocalEngine
+from prudent.training.engines.partition import Partition
 from prudent.training.engines.predictions import Predictions
 from prudent.training.models.metrics import confusion, f1
 from prudent.training.request.limits import ValidationMethod
@@ -199,7 +200,8 @@ def test_rows_that_rank_have_no_say_in_how_long_a_model_is_trained(bench, data_f
 
 def test_a_test_part_is_seen_by_no_trial(bench, data_for):
     dataset = data_for(REGRESSION)
-    here = bench(dataset, REGRESSION, test_share=0.25, validation=ValidationMethod(folds=3))
+    partition = Partition.of(dataset.y, 400, 6, ValidationMethod(folds=3), 1, test_share=0.25)
+    here = bench(dataset, REGRESSION, partition=partition)
     unseen = here.session.test_rows()
     assert len(unseen.rows) == 100
     np.testing.assert_array_equal(unseen.y, dataset.y[unseen.rows])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,6 +11,8 @@ import numpy as np
 
 from prudent.training.algorithms.registry import default_algorithms
 from prudent.training.data.dataset import Dataset
+from prudent.training.data.splitting import UNLINKED, RowLinks
+from prudent.training.engines.class_weights import class_weights
 from prudent.training.engines.engine import DataShape, TrainingSession, TrialSpec, UnseenRows
 from prudent.training.engines.functions import FunctionSession
 from prudent.training.engines.local.learners.registry import PRELOADED, libraries_for
@@ -20,7 +22,7 @@ from prudent.training.engines.local.shared_dataset import SharedDataset
 from prudent.training.engines.partition import Partition, share_for_test
 from prudent.training.engines.scoring import Scorer
 from prudent.training.models.description import data_description
-from prudent.training.request.limits import ValidationMethod
+from prudent.training.request.limits import RowsFile, ValidationMethod
 from prudent.training.request.request import PMML
 
 LOCAL = "local"
@@ -44,8 +46,6 @@ class LocalEngine:
 
     def open(self, request: Any, work: Path, parallelism: int) -> TrainingSession:
         """Read the request's data while the workers' libraries load."""
-        from prudent.training.data.reading import read_dataset
-
         source = request.dataset
         if source is None:
             return FunctionSession()
@@ -53,37 +53,57 @@ class LocalEngine:
         expected = named or [found.name for found in default_algorithms(request.domain)]
         pool = self.pool(parallelism, work, tuple(expected))
         try:
-            dataset = read_dataset(
-                source.path,
-                source.format,
-                source.target,
-                source.features,
-                domain=request.domain,
-                cache=work / "data",
-            )
-            return LocalSession(
-                dataset,
-                request.domain,
-                request.metric,
-                request.validation,
-                request.seed,
-                work,
-                parallelism,
-                memory_mb=self._memory_mb,
-                pool=pool,
-                pmml=PMML in request.export,
-                test_share=share_for_test(request.test, len(dataset), dataset.y is not None),
-            )
+            return self._read(request, work, parallelism, pool)
         except BaseException:
             pool.close()
             raise
+
+    def _read(self, request: Any, work: Path, parallelism: int, pool: WorkerPool) -> LocalSession:
+        from prudent.training.data.links import read_links, rows_at
+        from prudent.training.data.reading import read_dataset
+
+        source, validation, cache = request.dataset, request.validation, work / "data"
+        files = [validation.path, request.test.path if isinstance(request.test, RowsFile) else None]
+        dataset = read_dataset(
+            source.path,
+            source.format,
+            source.target,
+            source.features,
+            domain=request.domain,
+            cache=cache,
+            also=[path for path in files if path is not None],
+            without=[] if validation.groups is None else [validation.groups],
+        )
+        counts = [0 if path is None else rows_at(path, source.format, cache) for path in files]
+        share = 0.0 if counts[1] else share_for_test(request.test, len(dataset), dataset.y is not None)
+        rows, columns = dataset.X.shape
+        links = read_links(source.path, source.format, cache, validation.groups, validation.time)
+        partition = Partition.of(
+            dataset.y, rows, columns, validation, request.seed, share, links, (counts[0], counts[1])
+        )
+        return LocalSession(
+            dataset,
+            request.domain,
+            request.metric,
+            validation,
+            request.seed,
+            work,
+            parallelism,
+            memory_mb=self._memory_mb,
+            pool=pool,
+            pmml=PMML in request.export,
+            partition=partition,
+            links=links,
+            weights=class_weights(request.class_weights, dataset.y, dataset.classes),
+        )
 
 
 class LocalSession:
     """Trains models of one data set in `parallelism` workers at a time.
 
     `memory_mb` is how much each worker may use beside the shared data; by default they divide what is free.
-    `pmml` asks for the models in that form as well.
+    `pmml` asks for the models in that form as well. `partition` says which rows do what, by default as
+    `validation` has it, without a test part.
     """
 
     def __init__(
@@ -98,14 +118,16 @@ class LocalSession:
         memory_mb: float | None = None,
         pool: WorkerPool | None = None,
         pmml: bool = False,
-        test_share: float = 0.0,
+        partition: Partition | None = None,
+        links: RowLinks = UNLINKED,
+        weights: Sequence[float] = (),
     ) -> None:
         self._dataset = dataset
         self._pool = pool or open_pool(parallelism, work)
         data_folder = work / "store"
         rows, columns = dataset.X.shape
-        self._partition = Partition.of(dataset.y, rows, columns, validation, seed, test_share)
-        SharedDataset.write(data_folder, dataset, self._partition.splits)
+        self._partition = partition or Partition.of(dataset.y, rows, columns, validation, seed)
+        SharedDataset.write(data_folder, dataset, self._partition.splits, links, weights)
         self._setup = WorkerSetup(
             data_folder=str(data_folder.resolve()),
             scorer=Scorer.of(domain, metric, len(dataset.classes)),

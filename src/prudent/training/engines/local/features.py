@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from prudent.core.errors import BadInput
 from prudent.core.seeds import rng_for
 from prudent.training.data.dataset import CATEGORICAL, DATE, Column, Matrix
-from prudent.training.data.splitting import RowNumbers, subsample
+from prudent.training.data.splitting import RowNumbers, repeated, subsample
 from prudent.training.engines.date_parts import PARTS, SplitDates
 from prudent.training.engines.fit_task import PreparedRows
 from prudent.training.engines.fitted_transforms import (
@@ -42,7 +42,8 @@ class LocalTransformFitter(TransformFitter):
     """Fits transforms on a matrix, and tracks which columns are categories.
 
     `others_miss` says that values are missing in rows which the model will meet, if not in these. With a
-    target (`y`, and how many classes it has, 0 for values), categories can be told by it.
+    target (`y`, and how many classes it has, 0 for values), categories can be told by it; `numbers` are those
+    of the rows in the data, of which some may come several times.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class LocalTransformFitter(TransformFitter):
         y: NDArray[Any] | None = None,
         classes: int = 0,
         seed: int = 0,
+        numbers: RowNumbers | None = None,
     ) -> None:
         super().__init__()
         self.X = X
@@ -68,6 +70,7 @@ class LocalTransformFitter(TransformFitter):
             parts = np.zeros((len(PARTS) + 1) * int(dates.sum()), dtype=np.int64)
             self.sizes = np.concatenate([self.sizes[~dates], parts])
         self._y, self._classes, self._seed = y, classes, seed
+        self._numbers = np.arange(len(X)) if numbers is None else numbers
 
     def finish(self, max_categories: int | None = None, native: bool = False) -> None:
         """What no model can do without: values for missing ones, columns for categories.
@@ -146,7 +149,8 @@ class LocalTransformFitter(TransformFitter):
             return
         assert self._y is not None
         aims = target_columns(self._y, self._classes)
-        part = rng_for(self._seed, "parts of target encoding").permutation(len(aims)) % _PARTS
+        different, place = np.unique(self._numbers, return_inverse=True)
+        part = (rng_for(self._seed, "parts of target encoding").permutation(len(different)) % _PARTS)[place]
         kept = np.flatnonzero(~np.isin(np.arange(len(self.sizes)), chosen))
         own, tables = [], []
         for column in chosen:
@@ -155,7 +159,7 @@ class LocalTransformFitter(TransformFitter):
             own.append(np.empty(aims.shape))
             for number in range(_PARTS):
                 inside = part == number
-                others = ~inside if len(aims) > _PARTS else np.ones(len(aims), dtype=bool)
+                others = ~inside if len(different) > _PARTS else np.ones(len(aims), dtype=bool)
                 table = smoothed_means(rows[others], aims[others], many, smoothing)
                 own[-1][inside] = table[rows[inside]]
         self.transforms.append(TargetEncode(kept, chosen.astype(np.int64), tuple(tables)))
@@ -252,6 +256,8 @@ class PreparedFeatures:
     watched: PreparedRows | None = None
     categories: tuple[int, ...] = ()
     """For each feature how many categories it has, 0 for a number; empty where all are numbers."""
+    trained: int = 0
+    """How many different rows it is trained on."""
 
     @property
     def size(self) -> int:
@@ -306,10 +312,13 @@ class FeatureCache:
         apart = inner_split(chosen, data.y, self._seed, data.links) if inner else None
         judges = split != ALL_ROWS and (apart is None or len(chosen) > INNER_FIT_ROWS)
         chosen = chosen if apart is None else apart.train
+        trained = len(chosen)
+        if data.class_weights and data.y is not None:
+            chosen = repeated(chosen, data.y, data.class_weights, self._seed)
         y = self._target(chosen)
         classes = len(data.classes)
         fitter = LocalTransformFitter(
-            data.X[chosen], data.columns, self._some_missing, y, classes, self._seed
+            data.X[chosen], data.columns, self._some_missing, y, classes, self._seed, chosen
         )
         for name, settings in transforms.items():
             fitter.add(name, settings)
@@ -326,6 +335,7 @@ class FeatureCache:
             fitted,
             None if apart is None else prepared(apart.validation),
             categories,
+            trained,
         )
 
     def standardised(self, rows: RowNumbers) -> Matrix:

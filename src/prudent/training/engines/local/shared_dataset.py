@@ -30,6 +30,8 @@ class SharedDataset:
     """One where rows are held out, k of k folds."""
     classes: tuple[Any, ...] = ()
     links: RowLinks = UNLINKED
+    class_weights: tuple[float, ...] = ()
+    """How often a training row of each class is there, 1 or more; empty where all count the same."""
 
     @cached_property
     def sample(self) -> Matrix:
@@ -37,7 +39,13 @@ class SharedDataset:
         return np.asarray(self.X[self.splits[-1].validation[:_SAMPLE]])
 
     @staticmethod
-    def write(folder: Path, dataset: Dataset, splits: Sequence[Split], links: RowLinks = UNLINKED) -> None:
+    def write(
+        folder: Path,
+        dataset: Dataset,
+        splits: Sequence[Split],
+        links: RowLinks = UNLINKED,
+        class_weights: Sequence[float] = (),
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         place = _mapped_file(dataset.X)
         if place is None:
@@ -54,6 +62,7 @@ class SharedDataset:
         columns = [[column.name, column.kind, list(column.categories)] for column in dataset.columns]
         classes = [label if isinstance(label, (str, int, float)) else str(label) for label in dataset.classes]
         known = {"X": str(place.resolve()), "columns": columns, "classes": classes, "splits": len(splits)}
+        known["class_weights"] = list(class_weights)
         (folder / "store.json").write_text(json.dumps(known))
 
     @classmethod
@@ -68,7 +77,15 @@ class SharedDataset:
         y = _load(target) if target.exists() else None
         found = {name: _load(folder / f"{name}.npy") for name in _LINKS if (folder / f"{name}.npy").exists()}
         links = RowLinks(**found)
-        return cls(_load(Path(known["X"])), y, columns, splits, tuple(known["classes"]), links)
+        return cls(
+            _load(Path(known["X"])),
+            y,
+            columns,
+            splits,
+            tuple(known["classes"]),
+            links,
+            tuple(known["class_weights"]),
+        )
 
 
 def _load(path: Path) -> NDArray[Any]:

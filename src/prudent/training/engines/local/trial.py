@@ -137,7 +137,7 @@ def _facts(
         train_s=time.perf_counter() - began_s,
         predict_ms=0.0,
         export_difference=None,
-        rows_trained=len(fitted.prepared.rows.X),
+        rows_trained=fitted.prepared.trained,
         rows_validated=0,
         versions=library_versions(library_of(spec.algorithm)),
         refitted=refitted,

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import xgboost
-from xgboost import collective
 
 from prudent.training.engines.spark.listening import listen_only_at, local_address_to
 from prudent.training.engines.spark.progress import LineClient
@@ -24,8 +22,8 @@ POINTS = 200
 """Of a learning curve, about."""
 
 
-class TrainingMonitor(xgboost.callback.TrainingCallback):  # type: ignore[misc]  # untyped here
-    """Ends a training that learns no more, or whose time is up, and tells how it goes.
+class TrainingMonitor:
+    """A callback of XGBoost: ends a training that learns no more, or whose time is up, and tells how it goes.
 
     It is made on the driver and arrives in a process before that opens a port: from then on XGBoost's ports
     are opened on the side of the driver only. `driver` is where progress goes: address, port and secret.
@@ -46,19 +44,30 @@ class TrainingMonitor(xgboost.callback.TrainingCallback):  # type: ignore[misc] 
         self._left_s, self._sample, self._classes = left_s, sample, classes
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
+        from xgboost.callback import TrainingCallback
+
+        TrainingCallback.register(type(self))
         self.__dict__.update(state)
         self._until_s = time.monotonic() + self._left_s  # other computers have other clocks
         self._best, self._best_step, self._step, self._why = float("inf"), 0, 0, ""
         self._points: list[dict[str, Any]] = []
         self._reported_s = 0.0
         self._line: LineClient | None = None
+        self._first = False
         self._sums: Any = 0.0
         listen_only_at(local_address_to(self._driver[0]))
 
     def before_training(self, model: Any) -> Any:
-        if collective.get_rank() == 0:
+        from xgboost import collective
+
+        self._first = collective.get_rank() == 0
+        if self._first:
             self._line = LineClient(*self._driver)
         return model
+
+    def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        del model, epoch, evals_log
+        return False
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
         """Whether it was the last step; all processes must say the same."""
@@ -69,7 +78,7 @@ class TrainingMonitor(xgboost.callback.TrainingCallback):  # type: ignore[misc] 
             loss = losses[-1]  # of all processes' rows together
             if loss < self._best:
                 self._best, self._best_step = loss, self._step
-            if collective.get_rank() == 0:
+            if self._first:
                 self._tell(model, evals_log)
             if self._step - self._best_step >= self._patience:
                 self._why = f"no better for {self._patience} steps"
@@ -90,6 +99,8 @@ class TrainingMonitor(xgboost.callback.TrainingCallback):  # type: ignore[misc] 
         """The time is up for all when it is for one."""
         if self._left_s == float("inf"):
             return False
+        from xgboost import collective
+
         late = np.array([float(time.monotonic() >= self._until_s)])
         return bool(collective.allreduce(late, collective.Op.MAX)[0] > 0)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from prudent.core.errors import BadInput, RunFailed
 from prudent.training.engines.engine import TrainingSession
 from prudent.training.engines.functions import FunctionSession
+from prudent.training.request.limits import RowsFile
 from prudent.training.request.request import PMML
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class SparkEngine:
         del parallelism  # trials share the cluster by fair pools, however many there are
         if request.dataset is None:
             return FunctionSession()
+        _refuse_local_only(request)
         if self._cluster is None:
             return self._open_session(request, work, None, True)
         try:
@@ -147,6 +149,19 @@ def _stoppable(cluster: SparkCluster | None) -> Iterator[Callable[[Callable[[], 
     finally:
         if cluster is not None:
             cluster.stop_driver = None
+
+
+def _refuse_local_only(request: Any) -> None:
+    """Before machines cost anything."""
+    if (
+        not request.validation.plain
+        or request.class_weights is not None
+        or isinstance(request.test, RowsFile)
+    ):
+        raise BadInput(
+            '"groups", "time", files for validation or test, and "classWeights" are for the local engine; '
+            "leave them out, or take that one."
+        )
 
 
 def _refuse_if_closing(cluster: SparkCluster | None) -> None:

@@ -89,19 +89,11 @@ def fit(
         categories = fitter.index(int(most)).categoryMaps
     stages, features = fitter.stages, fitter.output
     ready = fitter.rows.select(ROW, *([LABEL] if dataset.target is not None else []), features)
+    others = None if watched is None else PipelineModel(stages).transform(watched)
     task = SparkFitTask(
-        spec.algorithm,
-        settings,
-        ready,
-        None if watched is None else PipelineModel(stages).transform(watched),
-        features,
-        scorer,
-        spec.fit_seed,
-        report,
-        until_s,
-        iterations,
-        categories,
+        spec.algorithm, settings, ready, others, features, scorer, spec.fit_seed, report, until_s
     )
+    task = replace(task, iterations=iterations, categories=categories)
     model, curve = _fit_model(task)
     has_weights = any(type(each).__name__ in _LINEAR for each in _models_of(model))
     spread = moments(ready, features)[1] if has_weights else None

@@ -88,20 +88,7 @@ def train(context: SparkTrialContext, spec: TrialSpec, report: ReportProgress) -
     settings = algorithm(spec.algorithm).complete(spec.hyperparameters)
     began_s = time.perf_counter()
     if spec.refit:
-        every = context.split.train(None, spec.fraction)
-        fitted = fit(
-            spec,
-            settings,
-            every,
-            None,
-            context.dataset,
-            context.scorer.of_classes,
-            unreported,
-            iterations=spec.iterations,
-        )
-        said = collect_predictions(fitted.predict(_sampled_rows(context)), context.dataset)
-        size = context.split.size(None, spec.fraction)
-        return _deliver(context, spec, fitted, said, _facts(context, spec, size, began_s, refitted=True))
+        return _refit(context, spec, settings, began_s)
     until_s = math.inf if spec.soft_s is None else time.monotonic() + spec.soft_s
     judged = _judge(context, spec, settings, report, until_s)
     scorer, last = context.scorer, judged[-1]
@@ -130,6 +117,18 @@ def train(context: SparkTrialContext, spec: TrialSpec, report: ReportProgress) -
     if collected is None:
         collected = collect_predictions(last.fitted.predict(_sampled_rows(context)), context.dataset)
     return _deliver(context, spec, last.fitted, collected, facts)
+
+
+def _refit(
+    context: SparkTrialContext, spec: TrialSpec, settings: Mapping[str, Any], began_s: float
+) -> ModelFacts:
+    """A model of all rows, those of the test part too, whose score was measured before."""
+    dataset, scorer = context.dataset, context.scorer.of_classes
+    every, steps = context.split.train(None, spec.fraction), spec.iterations
+    fitted = fit(spec, settings, every, None, dataset, scorer, unreported, iterations=steps)
+    said = collect_predictions(fitted.predict(_sampled_rows(context)), dataset)
+    size = context.split.size(None, spec.fraction)
+    return _deliver(context, spec, fitted, said, _facts(context, spec, size, began_s, refitted=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,9 +237,10 @@ def compare_export(predictions: CollectedPredictions, onnx: bytes) -> ExportChec
 
 def _ties(predictions: CollectedPredictions) -> NDArray[np.bool_]:
     """Rows whose two best classes score the same but for the last digits: either one is right."""
-    if predictions.scores is None:
+    told = predictions.probabilities if predictions.scores is None else predictions.scores
+    if told is None:
         return np.zeros(len(predictions.predicted), dtype=np.bool_)
-    two = np.sort(predictions.scores, axis=1)[:, -2:]
+    two = np.sort(told, axis=1)[:, -2:]
     return np.asarray(two[:, 1] - two[:, 0] <= _TIE * np.maximum(1.0, np.abs(two[:, 1])))
 
 
