@@ -337,6 +337,10 @@ def main() -> None:
     kept: dict[str, Any] = {}
     if given.keep and given.keep.exists():
         kept = {line["key"]: line for line in map(json.loads, given.keep.read_text().splitlines())}
+    if not (prepared / "autogluon").exists():
+        print(f"{prepared} is not prepared: AutoGluon and the data sets of mlbench are left out.")
+        given.who = [each for each in given.who if not each.startswith("autogluon")]
+        given.data = [name for name in given.data if not name.startswith("mlbench:")]
     for seconds in given.seconds:
         best = [BEST] if "autogluon" in given.who and seconds >= BEST_FROM_S else []
         who = list(dict.fromkeys([*given.who, *best]))

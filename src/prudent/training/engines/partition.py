@@ -67,9 +67,8 @@ class Partition:
             numbers, test = taken.train, taken.validation
         if judging:
             return cls(test, (Split(numbers, np.arange(rows - judging - testing, rows - testing)),))
-        linked = links.groups is not None or links.times is not None
-        if y is None and rows <= FEW_ROWS and not (validation.given or linked):
-            return cls(test, (every_row(rows),))
+        if y is None and rows <= FEW_ROWS and not validation.given:
+            return cls(test, (every_row(len(numbers)),))
         folds, repeats = _folds(validation, len(numbers), columns, y is not None)
         if not folds:
             return cls(test, (split_rows(numbers, y, seed, validation.share, links),))
