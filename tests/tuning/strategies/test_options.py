@@ -29,7 +29,7 @@ FABOLAS = {
     "confidence": 0.99, "trees": 10, "epsilon": 0.0,
 }  # fmt: skip
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "prudent": {"bold_runs": 2.0, "epsilon": 0.0, "start_trials": 3},
+    "prudent": {"bold_runs": 6.0, "epsilon": 0.0, "start_trials": 3},
     "random": {},
     "grid": {},
     "cherrypick": {**CLASSIC, "stop_below": 0.1, "least_trials": 6},

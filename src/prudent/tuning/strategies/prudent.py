@@ -37,13 +37,13 @@ class PrudentOptions:
     epsilon: stop when no run promises more than this (a share of the best cost or time).
     """
 
-    bold_runs: float = 2.0
+    bold_runs: float = 6.0
     epsilon: float = 0.0
     start_trials: int = 3
 
     def __post_init__(self) -> None:
         require(
-            self.bold_runs >= 0, "bold_runs must be 0 (the bill always counts in full) or more; 2 is usual."
+            self.bold_runs >= 0, "bold_runs must be 0 (the bill always counts in full) or more; 6 is usual."
         )
         require(self.epsilon >= 0, "epsilon must be 0 or more; 0 goes on while there is money.")
         require(self.start_trials >= 1, "start_trials must be at least 1.")

@@ -52,6 +52,9 @@ WORKS_SLOPES = {
     quantities.MEMORY: (0.1, 0.15),
 }
 """How the chance that a run works grows with each quantity."""
+OWN_PART = 0.5
+"""The more parameters a job has of its own, the less the machines alone decide: by so much for each of
+them."""
 SHARE_SLOPE = (0.7, 0.3)
 """The same for the share of the data."""
 LIMIT_DOUBT = 0.8
@@ -201,6 +204,7 @@ class RunTimeFitter(SurrogateFitter):
         if self._problem.fraction is not None:
             slopes, beside = [*slopes, SHARE_SLOPE], tuple(n for n in beside if n != self._problem.fraction)
         means, stds = np.array(slopes, dtype=np.float64).reshape(len(slopes), 2).T
+        means = means / (1.0 + OWN_PART * len(beside))
         amplitude = min(math.sqrt(OF_MACHINES**2 + len(beside) * OF_PARAMETER**2), LARGEST)
         offset, offset_std = self._usual_log_time
         return TrendPrior(offset, offset_std, means, stds, amplitude, self._column_groups, self._forms)
