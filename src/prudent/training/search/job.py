@@ -33,7 +33,7 @@ from prudent.tuning.trial import CUT, FAILED, Configuration, Outcome, Progress, 
 
 MARGIN_S = 2 * FIRST_S
 """What noticing that money is over, and cutting a trial, are taken to need."""
-LAST_LOOK_S = 0.3
+LAST_LOOK_S = 0.5
 """How long it takes to choose among the models and to judge the few best once more."""
 GRACE_S = 5.0
 """So long after a trial's limit an engine ends the trial itself, if the study has not cut it."""
