@@ -33,7 +33,7 @@ from prudent.tuning.trial import CUT, FAILED, Configuration, Outcome, Progress, 
 
 MARGIN_S = 2 * FIRST_S
 """What noticing that money is over, and cutting a trial, are taken to need."""
-LAST_LOOK_S, LAST_LOOK_SHARE = 0.3, 0.05
+LAST_LOOK_S, LAST_LOOK_SHARE = 0.5, 0.05
 """How long it takes to choose among the models and to judge the few best once more; and the share of the time
 that an ensemble and a closer look at the leader may take besides."""
 MOST_CLOSING_S = 60.0
