@@ -65,6 +65,11 @@ def read(folder: Path, name: str) -> dict:
     return json.loads((folder / f"{name}.json").read_text())
 
 
+def single_models(board):
+    """What the document asked for; an ensemble of them may stand beside."""
+    return [entry for entry in board.entries if entry.algorithm != "ensemble"]
+
+
 def test_there_is_a_document_for_every_algorithm_of_the_paper(folder):
     named = {method["algorithm"] for name in NAMES for method in read(folder, name)["methods"]}
     assert len(named) == 16
@@ -81,7 +86,7 @@ def test_a_document_of_the_paper_is_answered(engine, folder, tmp_path, name):
     assert request.email_address == "mia@example.org"
     board = train(document, engine, tmp_path / "out")
     assert not board.failures
-    assert len(board.entries) == TRIALS.get(name, 2)
+    assert len(single_models(board)) == TRIALS.get(name, 2)
     assert np.isfinite([entry.score for entry in board.entries]).all()
     if said["domain"] == "misc-functions":
         return
@@ -112,7 +117,7 @@ def test_a_seed_among_the_hyperparameters_is_the_trials_own(engine, folder, tmp_
     said["methods"] = [{"algorithm": "random-forest-regression", "hyperparameters": values}]
     said["dataset"]["path"] = str(folder / said["dataset"]["path"])
     board = train({**said, "parameterSearch": "grid"}, engine, tmp_path / "out")
-    scores = {entry.hyperparameters["seed"]: entry.score for entry in board.entries}
+    scores = {entry.hyperparameters["seed"]: entry.validation_score for entry in single_models(board)}
     assert set(scores) == {7, 8, -(2**40)}
     assert len(set(scores.values())) == 3
 
