@@ -12,6 +12,7 @@ the best one, the simplest stands first, and of equally simple ones the one that
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -25,7 +26,7 @@ from prudent.training.models.weighted_metrics import weighted_values
 
 Array = NDArray[np.float64]
 
-DRAWS, LEAST_DRAWS = 200, 10
+DRAWS = 200
 TIED_ERRORS = 0.5
 """A method is as good if it is behind by no more than so many standard errors of the difference. Of made
 models that are equal, the simple one then stands first five times of six; with twice as much it would do so
@@ -56,6 +57,8 @@ class JudgedModel:
 class Selection:
     """The place of the leader, how much of each model's score is luck, and each score's standard error.
 
+    What is taken off for luck is no more certain than it is large, so it counts as an error, too.
+
     `tied` are other methods that cannot be told from the leader's, each with the difference to it and the
     standard error of that.
     """
@@ -81,10 +84,8 @@ def select(models: Sequence[JudgedModel], scorer: Scorer, seed: int) -> Selectio
     own = methods.chosen(methods.corrected)
     leader = methods.best[own]
     picks = [(draw, methods.picked(draw)) for draw in range(len(drawn))]
-    alike = [(draw, pick) for draw, pick in picks if methods.of[pick] == own]
-    # Where other rows would have led to this method too: what its model is worth on those left out.
-    told = alike if len(alike) >= LEAST_DRAWS else picks
-    expected = float(np.mean([left_out[draw, pick] for draw, pick in told]))
+    # Over all draws: to keep those that lead to this method, too, would keep the luck that led to it.
+    expected = float(np.mean([left_out[draw, pick] for draw, pick in picks]))
     errors = drawn.std(axis=0, ddof=1)
     luck = {}
     for number, place in enumerate(shown):
@@ -95,7 +96,7 @@ def select(models: Sequence[JudgedModel], scorer: Scorer, seed: int) -> Selectio
     return Selection(
         shown[leader],
         luck,
-        {place: float(errors[number]) for number, place in enumerate(shown)},
+        {place: math.hypot(float(errors[number]), luck[place]) for number, place in enumerate(shown)},
         methods.tied_with(own),
     )
 
