@@ -149,10 +149,11 @@ class EndingRun:
 
 class EndingSession:
     def __init__(self, outcome: Outcome | None) -> None:
-        self.outcome, self.started = outcome, 0
+        self.outcome, self.started, self.charged = outcome, 0, [0.0]
 
     def start(self, spec: Any) -> EndingRun:
         self.started += 1
+        assert self.charged[-1] > 0, "a kill from here on would cost nothing in the book"
         return EndingRun(self.outcome)
 
 
@@ -171,9 +172,11 @@ def test_models_that_cannot_be_refitted_stay_as_they_were_judged(
         (folder / "facts.json").write_text(json.dumps({**facts, "refitted": False}))
         entries.append(replace(entry, model_path=str(folder), refitted=False))
     session = EndingSession(outcome)
-    refit = Refit(session, tmp_path, 1, Price(3600.0, "", "a machine"))
+    refit = Refit(session, tmp_path, 1, Price(3600.0, "", "a machine"), session.charged.append)
     assert list(refit.entries(entries, left_s, 100.0)) == entries
     assert session.started == started
-    poor = Refit(EndingSession(outcome), tmp_path, 1, Price(3600.0, "", "a machine"))
+    assert sum(session.charged) == pytest.approx(refit.spent_usd)
+    rest = EndingSession(outcome)
+    poor = Refit(rest, tmp_path, 1, Price(3600.0, "", "a machine"), rest.charged.append)
     assert list(poor.entries(entries, left_s, 1e-9)) == entries
-    assert poor.spent_usd == 0
+    assert poor.spent_usd == sum(rest.charged) == 0

@@ -150,7 +150,8 @@ class RowsFile(_Limits):
 
 def read_test(said: Any) -> Any:
     """The test part: a share of the rows, a file, or false for none."""
-    if said is True:
+    is_share = isinstance(said, int | float) and not isinstance(said, bool) and 0 < said < 1
+    if not (is_share or said is False or said is None or isinstance(said, dict | RowsFile)):
         raise ValueError(
             'Give the share of the rows that is kept for the test, such as 0.2, or {"path": …}, or false.'
         )

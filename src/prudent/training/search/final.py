@@ -6,7 +6,7 @@ import contextlib
 import math
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -167,11 +167,20 @@ def with_score(entry: LeaderboardEntry, score: float, error: float, scorer: Scor
 class Refit:
     """Trains models of a request once more, on all rows, as far as time and money go.
 
-    An interrupt (Ctrl-C) leaves the others as they are.
+    An interrupt (Ctrl-C) leaves the others as they are. `charge` is called with what each is expected to cost
+    before it begins, so that a process that is killed has paid for it, and with the difference at its end.
     """
 
-    def __init__(self, session: RefittingSession, folder: Path, seed: int, price: Price) -> None:
+    def __init__(
+        self,
+        session: RefittingSession,
+        folder: Path,
+        seed: int,
+        price: Price,
+        charge: Callable[[float], None],
+    ) -> None:
         self._session, self._folder, self._seed, self._price = session, folder, seed, price
+        self._charge = charge
         self.spent_usd = 0.0
 
     def entries(
@@ -211,6 +220,8 @@ class Refit:
             refit=True,
             iterations=facts.iterations,
         )
+        expected_usd = self._price.cost_usd(refit_s(facts, entry.fraction))
+        self._charge(expected_usd)
         run = self._session.start(spec)
         began_s = time.monotonic()
         try:
@@ -222,7 +233,9 @@ class Refit:
             run.cut(0.0, "it was interrupted")
             raise
         finally:
-            self.spent_usd += self._price.cost_usd(time.monotonic() - began_s)
+            cost_usd = self._price.cost_usd(time.monotonic() - began_s)
+            self._charge(cost_usd - expected_usd)
+            self.spent_usd += cost_usd
             shutil.rmtree(place, ignore_errors=True)
 
 

@@ -138,11 +138,13 @@ class TrainingSearch:
         took_s = time.monotonic() - self._began_s
         warnings = closing.examine(entries[0], took_s, self._left_s(took_s))
         if request.refit and self._machines is None and isinstance(self._session, RefittingSession):
-            refit = Refit(self._session, self._work, request.seed, self._times.limits.price)
-            try:
-                anew = refit.entries(closing.to_refit(entries), self._times.whole_s(), study.ledger.left_usd)
-            finally:
-                study.charge("models on all rows", refit.spent_usd, self._times.limits.price)
+            price = self._times.limits.price
+
+            def charge(usd: float) -> None:
+                study.charge("models on all rows", usd, price)
+
+            refit = Refit(self._session, self._work, request.seed, price, charge)
+            anew = refit.entries(closing.to_refit(entries), self._times.whole_s(), study.ledger.left_usd)
             entries = closing.refitted(entries, anew)
         return replace(final, entries=tuple(entries), warnings=warnings)
 
