@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 from typing import Any
 
 import psutil
 import pytest
+
+from prudent.training.engines.spark import listening
 
 from ....running import strangers
 from ....running.listening import ports_of
@@ -51,3 +54,13 @@ def test_a_process_of_xgboost_listens_at_one_address() -> None:
     assert ran.returncode == 0, ran.stderr
     (line,) = [line for line in ran.stdout.splitlines() if line.startswith("OPEN")]
     assert line.split()[1:] == ["127.0.0.1"] * 2
+
+
+def test_a_library_whose_table_may_not_be_written_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To write there would end the process; `bind` itself lies in memory that may only be read and run."""
+    pytest.importorskip("xgboost")
+    code = ctypes.cast(ctypes.CDLL(None).bind, ctypes.c_void_p).value
+    monkeypatch.setattr(listening, "_loaded_at", lambda library: code)
+    monkeypatch.setattr(listening, "_slots", lambda library, symbol: iter([0]))
+    with pytest.raises(RuntimeError, match="cannot be kept from listening"):
+        listening.listen_only_at("127.0.0.1")

@@ -42,7 +42,7 @@ def listen_only_at(address: str) -> None:
     # The library calls it as long as the process lives, whoever else forgets it.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(ours))
     slots = [_loaded_at(library) + place for place in _slots(Path(library).read_bytes(), b"bind")]
-    if not slots:
+    if not slots or not all(map(_is_writable, slots)):
         raise RuntimeError("this XGBoost cannot be kept from listening at all addresses; install xgboost-cpu")
     for slot in slots:
         ctypes.c_void_p.from_address(slot).value = ctypes.cast(ours, ctypes.c_void_p).value
@@ -69,6 +69,16 @@ def _slots(library: bytes, symbol: bytes) -> Iterator[int]:
             (name,) = struct.unpack_from("<I", library, table + (info >> 32) * _SYMBOL_BYTES)
             if library.startswith(symbol + b"\0", names + name):
                 yield slot
+
+
+def _is_writable(address: int) -> bool:
+    """Whether this memory may be written; a library can be linked so that its table may not."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        place, rights = line.split(maxsplit=2)[:2]
+        begin, end = (int(number, 16) for number in place.split("-"))
+        if begin <= address < end:
+            return "w" in rights
+    return False
 
 
 def _loaded_at(library: str) -> int:
