@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from prudent.training.ensembles.selection import (
     MOST_MEMBERS,
-    Candidates,
+    OutOfFoldOutputs,
     Outputs,
     cross_fitted,
     score_difference,
@@ -26,20 +26,20 @@ def _negative_rmse(actual: np.ndarray, said: Outputs) -> float:
     return -rmse(actual, said)
 
 
-def _views(models: int, rows: int, signal: float, seed: int) -> Candidates:
+def _views(models: int, rows: int, signal: float, seed: int) -> OutOfFoldOutputs:
     """Models of which each sees the truth through noise of its own."""
     rng = np.random.default_rng(seed)
     actual = rng.integers(0, 2, rows)
     odds = signal * (2 * actual - 1) + rng.normal(size=(models, rows))
     second = 1 / (1 + np.exp(-odds))
-    return Candidates(np.stack([1 - second, second], axis=2), actual, _mcc)
+    return OutOfFoldOutputs(np.stack([1 - second, second], axis=2), actual, _mcc)
 
 
-def _leader(candidates: Candidates) -> Outputs:
+def _leader(candidates: OutOfFoldOutputs) -> Outputs:
     return candidates.outputs[candidates.ranking()[0]]
 
 
-def _compared(candidates: Candidates, seed: int = 0):
+def _compared(candidates: OutOfFoldOutputs, seed: int = 0):
     """The ensemble beside the best model, on rows that chose no weights."""
     rng = np.random.default_rng(seed)
     ensemble = cross_fitted(candidates, rng)
@@ -64,7 +64,7 @@ def test_noise_is_not_better_beyond_chance(seed: int) -> None:
 def test_copies_of_the_best_bring_nothing() -> None:
     one = _views(1, 400, signal=1.0, seed=3)
     worse = 1 - one.outputs
-    candidates = Candidates(np.concatenate([one.outputs, one.outputs, worse]), one.actual, _mcc)
+    candidates = OutOfFoldOutputs(np.concatenate([one.outputs, one.outputs, worse]), one.actual, _mcc)
     assert select_weights(candidates, np.random.default_rng(0)).tolist() == [1, 0, 0]
     compared = _compared(candidates)
     assert (compared.value, compared.is_clear) == (0, False)
@@ -74,7 +74,7 @@ def test_values_too_high_and_too_low_meet_in_the_middle() -> None:
     rng = np.random.default_rng(0)
     actual = rng.normal(size=200)
     outputs = np.stack([actual + 1, actual - 3, actual + rng.normal(0, 9, 200)])
-    weights = select_weights(Candidates(outputs, actual, _negative_rmse), rng)
+    weights = select_weights(OutOfFoldOutputs(outputs, actual, _negative_rmse), rng)
     np.testing.assert_allclose(weights, [0.75, 0.25, 0], atol=0.05)
 
 
@@ -98,7 +98,7 @@ def test_the_same_seed_gives_the_same_weights() -> None:
 
 def test_a_row_that_was_judged_several_times_counts_once() -> None:
     candidates = _views(6, 150, signal=0.6, seed=5)
-    thrice = Candidates(
+    thrice = OutOfFoldOutputs(
         np.repeat(candidates.outputs, 3, axis=1),
         np.repeat(candidates.actual, 3),
         _mcc,

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from prudent.training.ensembles.selection import Candidates
+from prudent.training.ensembles.selection import OutOfFoldOutputs
 from prudent.training.insight.more_rows import rows_curve
 from prudent.training.models.metrics import rmse
 
 
-def _models(spreads: list[float]) -> Candidates:
+def _models(spreads: list[float]) -> OutOfFoldOutputs:
     """Models that are off by so much on average."""
     rng = np.random.default_rng(0)
     actual = rng.normal(size=500)
     outputs = np.stack([actual + spread * rng.normal(size=500) for spread in spreads])
-    return Candidates(outputs, actual, lambda y, said: -rmse(y, said))
+    return OutOfFoldOutputs(outputs, actual, lambda y, said: -rmse(y, said))
 
 
 def test_errors_that_halve_go_on_to_fall() -> None:

@@ -16,7 +16,7 @@ from prudent.workflows.formats.generate import generate, shapes
 from prudent.workflows.plan import ParetoPoint, pareto_front
 from prudent.workflows.schedulers.bounds import least_cost_usd, lower_bounds
 from prudent.workflows.schedulers.list_scheduling import priority_order
-from prudent.workflows.schedulers.prudent import Prudent, cooling_for, objective_for
+from prudent.workflows.schedulers.prudent import PrudentScheduler, cooling_for, objective_for
 from prudent.workflows.schedulers.registry import BASELINES
 from prudent.workflows.scheduling import alternative, evaluate
 from prudent.workflows.search.anneal import SearchMemory, SearchObjective, anneal, energy, makespan_limit_s
@@ -134,7 +134,7 @@ def test_it_stops_when_the_bound_is_reached():
 def test_a_limit_in_seconds_only_stops_earlier():
     problem = build_problem(generate("montage", 40, seed=2), FLEET, World())
     ticks = itertools.count()
-    start = Prudent(evaluations=0).propose(problem, 0).placement
+    start = PrudentScheduler(evaluations=0).propose(problem, 0).placement
     aim, cooling = SearchObjective(), cooling_for(40)
     for seconds, tried in ((3.5, 60_000), (1e9, 100_000)):
         searcher = PlacementSearch(problem, 1, seconds, clock=lambda: float(next(ticks)))
@@ -172,7 +172,7 @@ def test_the_walk_agrees_with_the_simulator_after_many_changes(world):
     """A search that kept wrong times would drift from the truth with every accepted change."""
     problem = build_problem(generate("epigenomics", 70, seed=3), FLEET, world)
     arrays = search_arrays(problem)
-    start = Prudent(evaluations=0, front=0).propose(problem, 0).placement
+    start = PrudentScheduler(evaluations=0, front=0).propose(problem, 0).placement
     candidate, calm = candidate_plan(arrays, start), sample_world(problem, world, 0)
     random, path, move = np.array([3], dtype=np.uint64), np.zeros(70, np.int64), np.zeros(4, np.int64)
     best = np.full(3, np.inf)

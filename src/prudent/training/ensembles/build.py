@@ -23,7 +23,7 @@ from prudent.training.engines.predictions import Predictions
 from prudent.training.engines.scoring import Scorer
 from prudent.training.ensembles.graph import EnsembleGraph, outputs_of, raw_predictor
 from prudent.training.ensembles.selection import (
-    Candidates,
+    OutOfFoldOutputs,
     Outputs,
     ScoreDifference,
     ScoreFunction,
@@ -124,7 +124,7 @@ def choose_ensemble(
         test_score = test.score_of(together)
         both = np.concatenate([both, np.stack([together, *test.outputs[-2:]])], axis=1)
         assert test.rows is not None
-        rows = Candidates(
+        rows = OutOfFoldOutputs(
             both,
             np.concatenate([candidates.actual, test.actual]),
             candidates.score,
@@ -147,7 +147,7 @@ def _on_test(
     places: Sequence[int],
     scorer: Scorer,
     tested: Callable[[Path], Predictions | None],
-) -> Candidates | None:
+) -> OutOfFoldOutputs | None:
     """What some models said of the test part; None unless all of them were asked."""
     said = [tested(Path(chosen[place].model_path)) for place in places]
     known = [each for each in said if each is not None and each.actual is not None]
@@ -156,7 +156,7 @@ def _on_test(
     outputs = np.stack([outputs_of(each.predicted, each.probabilities, scorer.classes) for each in known])
     actual = known[0].actual
     assert actual is not None
-    return Candidates(outputs, actual, score_function(scorer), known[0].rows)
+    return OutOfFoldOutputs(outputs, actual, score_function(scorer), known[0].rows)
 
 
 def write_ensemble(
@@ -248,7 +248,7 @@ def _outputs_for(entry: LeaderboardEntry, rows: Matrix, scorer: Scorer) -> Outpu
 
 def _candidates(
     entries: Sequence[LeaderboardEntry], scorer: Scorer, seed: int
-) -> tuple[list[LeaderboardEntry], Candidates, Predictions] | None:
+) -> tuple[list[LeaderboardEntry], OutOfFoldOutputs, Predictions] | None:
     """The best models whose predictions are there, of the same rows: those that the first of them has."""
     chosen: list[LeaderboardEntry] = []
     outputs: list[Outputs] = []
@@ -266,7 +266,7 @@ def _candidates(
         outputs.append(outputs_of(told.predicted, told.probabilities, scorer.classes))
     if first is None or first.actual is None or len(chosen) < 2 or len(first) < _FEWEST_ROWS:
         return None
-    candidates = Candidates(np.stack(outputs), first.actual, score_function(scorer), first.rows)
+    candidates = OutOfFoldOutputs(np.stack(outputs), first.actual, score_function(scorer), first.rows)
     return chosen, candidates, first
 
 

@@ -27,7 +27,7 @@ PARTS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
+class OutOfFoldOutputs:
     """What models say of rows that none of them was trained on, what is true there, and what counts.
 
     `outputs` are (models, rows) or (models, rows, classes). `rows` are the numbers of the rows
@@ -42,7 +42,7 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.outputs)
 
-    def at(self, rows: NDArray[Any]) -> Candidates:
+    def at(self, rows: NDArray[Any]) -> OutOfFoldOutputs:
         """The same models on some of the rows."""
         numbers = None if self.rows is None else self.rows[rows]
         return replace(self, outputs=self.outputs[:, rows], actual=self.actual[rows], rows=numbers)
@@ -61,13 +61,14 @@ class Candidates:
         return [int(place) for place in np.argsort(-np.asarray(scores), kind="stable")]
 
 
-def select_weights(candidates: Candidates, rng: np.random.Generator) -> Outputs:
+def select_weights(candidates: OutOfFoldOutputs, rng: np.random.Generator) -> Outputs:
     """The weight of each model, from 0 to 1, together 1.
 
     A single model has all the weight where no average is better than it on these rows.
 
     >>> truth = np.array([0.0, 1.0, 2.0, 3.0])
-    >>> low_and_high = Candidates(np.array([truth - 1, truth + 1]), truth, lambda y, p: -np.abs(y - p).max())
+    >>> furthest = lambda y, p: -np.abs(y - p).max()
+    >>> low_and_high = OutOfFoldOutputs(np.array([truth - 1, truth + 1]), truth, furthest)
     >>> select_weights(low_and_high, np.random.default_rng(0))
     array([0.5, 0.5])
     """
@@ -85,7 +86,7 @@ def select_weights(candidates: Candidates, rng: np.random.Generator) -> Outputs:
     return max(ranked, key=lambda weights: round(candidates.score_of(candidates.weighted(weights)) / _TIE))
 
 
-def cross_fitted(candidates: Candidates, rng: np.random.Generator) -> Outputs:
+def cross_fitted(candidates: OutOfFoldOutputs, rng: np.random.Generator) -> Outputs:
     """For every row what an ensemble says whose weights were chosen by other rows."""
     found = np.empty(candidates.outputs.shape[1:])
     row = _row_places(candidates)
@@ -113,7 +114,7 @@ class ScoreDifference:
 
 
 def score_difference(
-    one: Outputs, other: Outputs, judged_by: Candidates, rng: np.random.Generator, samples: int = 300
+    one: Outputs, other: Outputs, judged_by: OutOfFoldOutputs, rng: np.random.Generator, samples: int = 300
 ) -> ScoreDifference:
     """One model beside another by a paired bootstrap: both are judged by the same drawn rows."""
     actual, score = judged_by.actual, judged_by.score
@@ -132,14 +133,14 @@ def score_difference(
     return ScoreDifference(judged_by.score_of(one) - judged_by.score_of(other), float(low), float(high))
 
 
-def _row_places(candidates: Candidates) -> NDArray[np.int64]:
+def _row_places(candidates: OutOfFoldOutputs) -> NDArray[np.int64]:
     """Which of the different rows each is, from 0."""
     if candidates.rows is None:
         return np.arange(len(candidates.actual))
     return np.unique(candidates.rows, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _greedy(candidates: Candidates, order: Sequence[int]) -> Outputs:
+def _greedy(candidates: OutOfFoldOutputs, order: Sequence[int]) -> Outputs:
     """The weights at the best moment of one walk; `order` has those who may join, the best first."""
     counts = np.zeros(len(candidates))
     best, best_score = counts, -np.inf
@@ -153,7 +154,7 @@ def _greedy(candidates: Candidates, order: Sequence[int]) -> Outputs:
     return np.asarray(best / best.sum())
 
 
-def _walk(candidates: Candidates, order: Sequence[int], total: Outputs) -> Iterator[int]:
+def _walk(candidates: OutOfFoldOutputs, order: Sequence[int], total: Outputs) -> Iterator[int]:
     """The members in the order in which they join; `total` is the sum of what they say by then."""
     inside: list[int] = []
     while len(inside) < _STEPS:
@@ -171,7 +172,7 @@ def _walk(candidates: Candidates, order: Sequence[int], total: Outputs) -> Itera
             yield one
 
 
-def _first(candidates: Candidates, order: Sequence[int]) -> int:
+def _first(candidates: OutOfFoldOutputs, order: Sequence[int]) -> int:
     """With how many of the best to begin: as many as their plain average is best with."""
     averages = {
         count: candidates.score_of(candidates.outputs[list(order[:count])].mean(axis=0))

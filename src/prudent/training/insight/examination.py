@@ -19,7 +19,7 @@ from prudent.training.engines.predictions import Predictions
 from prudent.training.engines.scoring import Scorer
 from prudent.training.ensembles.build import score_function
 from prudent.training.ensembles.graph import outputs_of, raw_predictor
-from prudent.training.ensembles.selection import Candidates
+from prudent.training.ensembles.selection import OutOfFoldOutputs
 from prudent.training.insight.insight import InsightQuestion, insight_of
 from prudent.training.insight.leakage import column_powers, leakage_warnings, thinned
 from prudent.training.insight.more_rows import FRACTIONS, RowsCurve, rows_curve
@@ -138,7 +138,7 @@ class Examination:
             outputs_of(each.predicted, each.probabilities, self.scorer.classes) for each in (*parts, told)
         ]
         assert told.actual is not None
-        models = Candidates(np.stack(outputs), told.actual, score_function(self.scorer), told.rows)
+        models = OutOfFoldOutputs(np.stack(outputs), told.actual, score_function(self.scorer), told.rows)
         every = leader_rows(leader)
         rows = [*(round(fraction * every) for fraction in FRACTIONS), every]
         return rows_curve(rows, models, rng_for(self.seed, "more rows"))

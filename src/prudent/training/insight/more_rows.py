@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prudent.training.ensembles.selection import Candidates, score_difference
+from prudent.training.ensembles.selection import OutOfFoldOutputs, score_difference
 
 FRACTIONS = (0.25, 0.5)
 """The parts of the rows that are tried beside all of them."""
@@ -37,7 +37,7 @@ class RowsCurve:
         return self.low > 0
 
 
-def rows_curve(rows: Sequence[int], models: Candidates, rng: np.random.Generator) -> RowsCurve:
+def rows_curve(rows: Sequence[int], models: OutOfFoldOutputs, rng: np.random.Generator) -> RowsCurve:
     """The curve of models that learned from so many `rows`, each about twice as many as the one before.
 
     Gains shrink from one doubling to the next by the same factor again, as in a power law; they do not grow.

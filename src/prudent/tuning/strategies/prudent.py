@@ -49,7 +49,7 @@ class PrudentOptions:
         require(self.start_trials >= 1, "start_trials must be at least 1.")
 
 
-class Prudent(Lynceus):
+class PrudentStrategy(Lynceus):
     """Constrained improvement for the money, from the first run on."""
 
     Options: type = PrudentOptions

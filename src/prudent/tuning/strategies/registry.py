@@ -14,7 +14,7 @@ _HERE = "prudent.tuning.strategies"
 
 # name -> (module, class); the class has a dataclass `Options` and is built from (problem, options, seed).
 _STRATEGIES: dict[str, tuple[str, str]] = {
-    "prudent": (f"{_HERE}.prudent", "Prudent"),
+    "prudent": (f"{_HERE}.prudent", "PrudentStrategy"),
     "random": (f"{_HERE}.simple", "RandomSearch"),
     "grid": (f"{_HERE}.simple", "GridSearch"),
     "cherrypick": (f"{_HERE}.classic", "CherryPick"),

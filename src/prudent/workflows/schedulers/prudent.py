@@ -45,7 +45,7 @@ _ANSWER_SHARE = 0.7
 
 
 @dataclass(frozen=True)
-class Prudent:
+class PrudentScheduler:
     """The best classic plan, then simulated annealing over lanes and order.
 
     `objective` is "makespan" or "cost"; `deadline_s` and `budget_usd` hold in the calm world. `evaluations`:

@@ -59,7 +59,7 @@ _MODULES = {
     "cpop": "heft_family:Cpop",
     "peft": "heft_family:Peft",
     "q-learning": "q_learning:QLearning",
-    "prudent": "prudent:Prudent",
+    "prudent": "prudent:PrudentScheduler",
 }
 
 
