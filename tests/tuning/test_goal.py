@@ -28,6 +28,7 @@ def test_a_sentence_and_a_mapping_mean_the_same() -> None:
         ("MAXIMIZE accuracy subject to cost_usd < $0.10", False, "accuracy", [0.1]),
         ("minimise time_s subject to memory_mb ≤ 4 GB, error <= 5 %", True, "time_s", [4000.0, 0.05]),
         ("minimise cost_usd   subject   to time_s <= 1 h 30 min", True, "cost_usd", [5400.0]),
+        ("minimise cost_usd subject to time_s <= 5 min For 1,000 runs", True, "cost_usd", [300.0]),
     ],
 )
 def test_forms(text: str, minimise: bool, measure: str, bounds: list[float]) -> None:
@@ -49,11 +50,29 @@ def test_forms(text: str, minimise: bool, measure: str, bounds: list[float]) -> 
         ({"minimise": "cost_usd", "subjct_to": []}, 'Did you mean "subject_to"'),
         ({"minimise": "cost_usd", "maximise": "accuracy"}, "exactly one"),
         (["minimise cost_usd"], "a sentence or a mapping"),
+        ("minimise cost_usd for many runs", "give a whole number"),
+        ("minimise cost_usd for 0 runs", "give 1 or more"),
+        ("minimise time_s for 20 runs", "leave it out"),
+        ({"minimise": "cost_usd", "runs_planned": 2.5}, "give a whole number"),
+        ({"minimise": "cost_usd", "runs_planed": 20}, 'Did you mean "runs_planned"'),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_the_remedy(text: object, says: str) -> None:
     with pytest.raises(BadInput, match=says):
         Goal.parse(text)  # type: ignore[arg-type]
+
+
+def test_planned_runs_are_part_of_the_goal() -> None:
+    sentence = Goal.parse("minimise cost_usd subject to time_s <= 300 for 1,200 runs")
+    assert sentence.runs_planned == 1200
+    assert sentence == Goal.parse(
+        {"minimise": "cost_usd", "subject_to": "time_s <= 300", "runs_planned": 1200}
+    )
+    assert sentence == Goal.parse(
+        {"minimise": "cost_usd", "subject_to": "time_s <= 300", "runs_planned": "1200"}
+    )
+    assert sentence != Goal.parse("minimise cost_usd subject to time_s <= 300")
+    assert Goal.parse("minimise cost_usd for 1 run").runs_planned == 1
 
 
 def test_a_constraint_on_something_nobody_measures_is_refused() -> None:

@@ -156,6 +156,8 @@ class StudyMoney:
     left_usd: float | None
     shares: tuple[TrialGroupShare, ...]
     left_part: float
+    stopped: str
+    """Why money was left on purpose; empty where it was not."""
 
 
 def _money(result: Result) -> StudyMoney:
@@ -170,8 +172,8 @@ def _money(result: Result) -> StudyMoney:
     if interrupted:
         usd = result.interrupted_usd
         shares.append(TrialGroupShare(INTERRUPTED, interrupted, usd, usd / whole))
-    left = None if budget is None else max(budget - spent, 0.0)
-    return StudyMoney(budget, spent, left, tuple(shares), (left or 0.0) / whole)
+    left = result.left_usd
+    return StudyMoney(budget, spent, left, tuple(shares), (left or 0.0) / whole, result.stopped)
 
 
 def _reach(result: Result, beside: Sequence[Result]) -> dict[str, float | None]:

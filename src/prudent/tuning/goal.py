@@ -23,6 +23,7 @@ _HOLDS: dict[str, Callable[[float, float], bool]] = {
 }
 _DIRECTIONS = {"minimise": True, "minimize": True, "maximise": False, "maximize": False}
 _UNIT_BY_SUFFIX = {"_s": SECONDS, "_usd": USD, "_mb": MB}
+_RUNS_PLANNED = re.compile(r"(?P<goal>.+?)\s+for\s+(?P<runs>\S+)\s+runs?", re.IGNORECASE)
 _CONSTRAINT = re.compile(r"(?P<measure>\w+)\s*(?P<sign><=|>=|≤|≥|<|>)\s*(?P<bound>.+)")
 
 
@@ -117,10 +118,27 @@ class Goal:
     minimise: bool = True
     constraints: tuple[Constraint, ...] = ()
     at_full_data: bool = False
+    runs_planned: int | None = None
+    """How often the answer will be run: what a cheaper one saves, and so what finding it may cost."""
+
+    def __post_init__(self) -> None:
+        if self.runs_planned is None:
+            return
+        if self.runs_planned < 1:
+            raise BadInput(f"{self.runs_planned} runs are planned; give 1 or more, or leave it out.")
+        if self.measure != COST or not self.minimise:
+            raise BadInput(
+                "The number of planned runs says what a cheaper run saves; it goes with "
+                '"minimise cost_usd" only: change the goal or leave it out.'
+            )
 
     @classmethod
     def parse(cls, text: str | Mapping[str, Any] | Goal) -> Goal:
-        """Read a sentence, or the same as a mapping: `{minimise: cost_usd, subject_to: [time_s <= 300]}`."""
+        """Read a sentence, or the same as a mapping: `{minimise: cost_usd, subject_to: [time_s <= 300]}`.
+
+        >>> Goal.parse("minimise cost_usd subject to time_s <= 300 for 200 runs").runs_planned
+        200
+        """
         if isinstance(text, Goal):
             return text
         if isinstance(text, Mapping):
@@ -128,16 +146,19 @@ class Goal:
         if not isinstance(text, str):
             raise BadInput(f"A goal is a sentence or a mapping, not {text!r}; {_EXAMPLE}")
         sentence = " ".join(text.split())
+        runs_planned = None
+        if match := _RUNS_PLANNED.fullmatch(sentence):
+            sentence, runs_planned = match["goal"], _count(match["runs"])
         wish, _, rest = _split_once(sentence, " subject to ")
         constraints = re.split(r"\s+and\s+|\s*,\s*", rest, flags=re.IGNORECASE) if rest else []
-        return cls._build(wish, constraints)
+        return cls._build(wish, constraints, runs_planned)
 
     @classmethod
     def _from_mapping(cls, values: Mapping[str, Any]) -> Goal:
         directions = [key for key in values if str(key).lower() in _DIRECTIONS]
-        strangers = [key for key in values if key not in (*directions, "subject_to")]
+        strangers = [key for key in values if key not in (*directions, *_GOAL_KEYS)]
         if strangers:
-            raise unknown("key of the goal", strangers[0], ["minimise", "maximise", "subject_to"])
+            raise unknown("key of the goal", strangers[0], ["minimise", "maximise", *_GOAL_KEYS])
         if len(directions) != 1:
             raise BadInput(f"A goal has exactly one of minimise and maximise; {_EXAMPLE}")
         constraints = values.get("subject_to") or []
@@ -145,10 +166,15 @@ class Goal:
             constraints = [f"{measure} {rest}" for measure, rest in constraints.items()]
         elif isinstance(constraints, str):
             constraints = re.split(r"\s+and\s+|\s*,\s*", constraints)
-        return cls._build(f"{directions[0]} {values[directions[0]]}", [str(c) for c in constraints])
+        runs = values.get("runs_planned")
+        return cls._build(
+            f"{directions[0]} {values[directions[0]]}",
+            [str(c) for c in constraints],
+            None if runs is None else _count(runs),
+        )
 
     @classmethod
-    def _build(cls, wish: str, constraints: Iterable[str]) -> Goal:
+    def _build(cls, wish: str, constraints: Iterable[str], runs_planned: int | None) -> Goal:
         words, full = _strip_full_data(wish)
         parts = words.split()
         if len(parts) != 2 or not re.fullmatch(r"\w+", parts[1]):
@@ -156,7 +182,8 @@ class Goal:
         direction = parts[0].lower()
         if direction not in _DIRECTIONS:
             raise unknown("direction", parts[0], ["minimise", "maximise"])
-        return cls(parts[1], _DIRECTIONS[direction], tuple(Constraint.parse(c) for c in constraints), full)
+        parsed = tuple(Constraint.parse(c) for c in constraints)
+        return cls(parts[1], _DIRECTIONS[direction], parsed, full, runs_planned)
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -205,10 +232,19 @@ class Goal:
         text += f" {FULL_DATA}" if self.at_full_data else ""
         if self.constraints:
             text += " subject to " + " and ".join(str(c) for c in self.constraints)
-        return text
+        return text if self.runs_planned is None else f"{text} for {self.runs_planned} runs"
 
 
+_GOAL_KEYS = ("subject_to", "runs_planned")
 _EXAMPLE = 'write it like "minimise cost_usd subject to time_s <= 5 min and accuracy >= 0.85".'
+
+
+def _count(said: object) -> int:
+    """A whole number of runs, as written."""
+    digits = str(said).replace(",", "").replace("_", "")
+    if isinstance(said, bool) or not re.fullmatch(r"\d{1,15}", digits):
+        raise BadInput(f'"{said}" is not a number of planned runs; give a whole number, such as 200.')
+    return int(digits)
 
 
 def _split_once(text: str, separator: str) -> tuple[str, str, str]:

@@ -20,7 +20,7 @@ class Result:
 
     `best` is the best finished trial that keeps every constraint, None while there is none (then
     `nearest` is the one that misses them by least). `recommended` differs from it only where a strategy
-    recommends configurations it has not run.
+    recommends configurations it has not run. `stopped` says why money was left unspent on purpose.
     """
 
     goal: Goal
@@ -37,6 +37,12 @@ class Result:
     interrupted: bool = False
     job: str = ""
     prediction: dict[str, Any] = field(default_factory=dict)
+    stopped: str = ""
+
+    @property
+    def left_usd(self) -> float | None:
+        """What of the budget is unspent; None where there was no budget."""
+        return None if self.budget_usd is None else max(self.budget_usd - self.spent_usd, 0.0)
 
     @property
     def over_usd(self) -> float:
@@ -61,6 +67,8 @@ class Result:
             "over_usd": self.over_usd,
             "interrupted_usd": self.interrupted_usd,
             "interrupted": self.interrupted,
+            "left_usd": self.left_usd,
+            "stopped": self.stopped,
             "best": self.best.to_dict() if self.best else None,
             "nearest": self.nearest.to_dict() if self.nearest else None,
             "recommended": self.recommended,

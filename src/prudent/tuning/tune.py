@@ -13,7 +13,7 @@ from prudent.tuning.goal import Goal
 from prudent.tuning.history import History
 from prudent.tuning.jobs.job import Job, ReapableJob, RentingJob
 from prudent.tuning.result import Result
-from prudent.tuning.strategies.strategy import PredictiveStrategy
+from prudent.tuning.strategies.strategy import FrugalStrategy, PredictiveStrategy
 from prudent.tuning.study.active_trials import ActiveTrials, LiveTrials, ReplayedTrials
 from prudent.tuning.study.runner import (
     GIVE_UP,
@@ -146,7 +146,14 @@ def summary(study: Study, job_name: str, interrupted: bool = False) -> Result:
         interrupted=interrupted,
         job=job_name,
         prediction=prediction,
+        stopped="" if interrupted else _why_enough(study),
     )
+
+
+def _why_enough(study: Study) -> str:
+    if study.goal.runs_planned is None or not isinstance(study.strategy, FrugalStrategy):
+        return ""
+    return study.strategy.why_enough(study.history, study.ledger.left_usd)
 
 
 def _nearest(study: Study) -> Trial | None:

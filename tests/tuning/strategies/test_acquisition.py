@@ -10,6 +10,7 @@ import pytest
 from prudent.tuning.strategies.acquisition import (
     expected_bill,
     expected_improvement,
+    expected_saving,
     hermite_nodes,
     normal_cdf,
     normal_pdf,
@@ -69,6 +70,21 @@ def test_beliefs_that_are_very_wide_stay_finite() -> None:
     assert expected_bill(np.array([1000.0]), one, math.inf)[0] == pytest.approx(math.exp(300))
     assert expected_bill(np.array([1000.0]), one, 400.0)[0] == pytest.approx(math.exp(300))
     assert expected_bill(np.array([0.0]), 100.0 * one, math.inf)[0] == pytest.approx(math.exp(8))
+
+
+@pytest.mark.parametrize("bound", [math.inf, 0.4, -2.0])
+@pytest.mark.parametrize("floor", [-math.inf, -0.5, 0.3, 2.0])
+@pytest.mark.parametrize(("mean", "std", "best"), [(0.2, 0.7, 0.5), (-1.0, 0.3, 0.1), (3.0, 1.2, 0.5)])
+def test_expected_saving_is_the_integral_of_what_is_saved(
+    mean: float, std: float, best: float, bound: float, floor: float
+) -> None:
+    log_cost = np.linspace(mean - 9 * std, mean + 9 * std, 400_001)
+    density = np.exp(-0.5 * ((log_cost - mean) / std) ** 2) / (std * math.sqrt(2 * math.pi))
+    paid = np.exp(np.maximum(log_cost, floor))
+    saved = np.where(log_cost <= bound, np.maximum(math.exp(best) - paid, 0.0), 0.0)
+    expected = float(np.sum(saved * density) * (log_cost[1] - log_cost[0]))
+    found = expected_saving(np.array([mean]), np.array([std]), best, bound, floor)[0]
+    assert found == pytest.approx(expected, abs=2e-4)
 
 
 def test_bills_with_and_without_a_cap_side_by_side() -> None:

@@ -230,6 +230,9 @@ def money_notes(result: Result) -> Iterator[str]:
         count = sum(entry.note == INTERRUPTED for entry in result.entries)
         runs = f"{count} runs that were" if count > 1 else "a run that was"
         yield f"{format_money(result.interrupted_usd)} of it for {runs} interrupted"
+    if result.stopped:
+        left = "" if result.left_usd is None else f"{format_money(result.left_usd)} of the budget is left: "
+        yield f"{left}{result.stopped}"
     if result.over_usd:
         yield (
             f"{format_money(result.over_usd)} more than the budget: something did not end in time, or cost "

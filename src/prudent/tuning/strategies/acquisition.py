@@ -43,6 +43,35 @@ def expected_improvement(
     return np.maximum((best - mean) * normal_cdf(z) + std * normal_pdf(z), 0.0)
 
 
+def expected_saving(
+    mean: Array,
+    std: Array,
+    best: float | Array,
+    bound: float | Array = math.inf,
+    floor: float | Array = -math.inf,
+) -> Array:
+    """E[(e^best - max(e^Y, e^floor))⁺ · 1(Y <= bound)], Y ~ N(mean, std²) the logarithm of a cost.
+
+    In dollars. A bound above `best` changes nothing; `floor` is the least
+    that can be paid (a billing minimum).
+
+    >>> saved = expected_saving(np.array([0.0]), np.array([1e-9]), math.log(3.0))
+    >>> round(float(saved[0]), 6)
+    2.0
+    """
+    std = np.minimum(std, 4.0)
+    paid = np.exp(np.minimum(mean + std * std / 2.0, 300.0))
+
+    def below(limit: float | Array) -> tuple[Array, Array]:
+        z = (limit - mean) / std
+        return normal_cdf(z), paid * normal_cdf(z - std)
+
+    top, low = np.minimum(best, bound), np.minimum(np.minimum(best, bound), floor)
+    (chance, spent), (chance_low, spent_low) = below(top), below(low)
+    at_floor = np.exp(floor) * chance_low
+    return np.maximum(np.exp(best) * chance - (spent - spent_low) - at_floor, 0.0)
+
+
 def probability_below(mean: Array, std: Array, bound: float | Array) -> Array:
     """P(Y <= bound)."""
     return normal_cdf((bound - mean) / std)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from prudent.tuning.strategies.acquisition import (
     expected_bill,
     expected_improvement,
+    expected_saving,
     hermite_nodes,
     normal_cdf,
 )
@@ -84,6 +85,10 @@ class Acquisition:
             gain = gain - expected_improvement(mean, std, np.minimum(best, floor))
             gain = np.where(self.floor >= best, 0.0, np.maximum(gain, 0.0))
         return gain * (self.holds if holds is None else holds)
+
+    def saving_usd(self, mean: Array, std: Array, best: Array | float) -> Array:
+        """Dollars by which a run of a candidate is expected to be cheaper than the best one so far."""
+        return expected_saving(mean, std, best, self.bound, self.floor) * self.holds
 
     def bill(self, mean: Array, std: Array, best: Array | float, money_left: Array | float) -> Array:
         """Expected dollars for a run; mean and std are the belief of the objective, which may be the cost."""

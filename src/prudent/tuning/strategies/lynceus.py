@@ -91,12 +91,13 @@ class Lynceus:
     def propose(self, history: History, money_left: float) -> Proposal | None:
         if self._is_early(history):
             return self._initial(history, money_left)
-        pool, allowed = candidate_pool(self._problem, history, self._seed, self._full_only)
-        allowed = allowed & self._eligible(pool, history) & pool.payable(money_left)
+        pool, allowed = self._candidates(history, money_left)
         if not allowed.any():
             return None
         belief, acquisition = self._acquisition(history, pool)
         best = self._best_loss(history, belief)
+        if self._weighs_price(history):
+            allowed = allowed & self._worth_their_price(acquisition, belief, best, money_left)
         choice = self._choose(acquisition, belief, allowed, best, money_left)
         if choice is not None and choice.reward <= 0 and history.best is None:
             choice = explore(acquisition, belief, allowed, best, money_left)
@@ -113,6 +114,45 @@ class Lynceus:
 
     def recommend(self, history: History) -> Configuration | None:
         return best_configuration(history)
+
+    def why_enough(self, history: History, money_left: float) -> str:
+        if self._is_early(history) or not self._weighs_price(history):
+            return ""
+        pool, allowed = self._candidates(history, money_left)
+        if not allowed.any():
+            return ""
+        belief, acquisition = self._acquisition(history, pool)
+        best = self._best_loss(history, belief)
+        if (allowed & self._worth_their_price(acquisition, belief, best, money_left)).any():
+            return ""
+        return f"no further trial was expected to save its own price over {self._planned_runs}"
+
+    @property
+    def _planned_runs(self) -> str:
+        runs = self._problem.goal.runs_planned
+        return "the one run that is planned" if runs == 1 else f"the {runs:,} runs that are planned"
+
+    def _weighs_price(self, history: History) -> bool:
+        """Whether a trial must earn its price: something keeps the goal, and will run so many times."""
+        return self._problem.goal.runs_planned is not None and history.best is not None
+
+    def _worth_their_price(
+        self, acquisition: Acquisition, belief: Belief, best: float, money_left: float
+    ) -> Mask:
+        """Candidates whose trial is expected to cost less than it saves over all planned runs.
+
+        That is where the Gittins index g of a candidate, the cost at which looking pays for itself
+        (planned runs · E[(g - cost)⁺] = bill), lies below the best cost known; the rule of Pandora's boxes
+        is to stop when there is none.
+        """
+        runs = self._problem.goal.runs_planned or 0
+        bill = acquisition.bill(belief.mean, belief.std, best, money_left)
+        return np.asarray(runs * acquisition.saving_usd(belief.mean, belief.std, best) > bill)
+
+    def _candidates(self, history: History, money_left: float) -> tuple[Candidates, Mask]:
+        """What may be run next: untried, able to be the answer, and payable."""
+        pool, allowed = candidate_pool(self._problem, history, self._seed, self._full_only)
+        return pool, allowed & self._eligible(pool, history) & pool.payable(money_left)
 
     def _choose(
         self, acquisition: Acquisition, belief: Belief, allowed: Mask, best: float, money_left: float
@@ -170,8 +210,7 @@ class Lynceus:
 
     def _cheapest(self, history: History, money_left: float) -> Configuration | None:
         """The cheapest configuration that the money can start, where it can start no first trial."""
-        pool, allowed = candidate_pool(self._problem, history, self._seed, self._full_only)
-        allowed = allowed & self._eligible(pool, history) & pool.payable(money_left)
+        pool, allowed = self._candidates(history, money_left)
         if not allowed.any():
             return None
         return pool.configurations[int(np.where(allowed, pool.least_usd, np.inf).argmin())]

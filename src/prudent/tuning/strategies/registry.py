@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from prudent.core.errors import BadInput, unknown
 from prudent.tuning.problem import Problem
-from prudent.tuning.strategies.strategy import Strategy, read_options
+from prudent.tuning.strategies.strategy import FrugalStrategy, Strategy, read_options
 
 _HERE = "prudent.tuning.strategies"
 
@@ -78,7 +78,24 @@ def build(name: str, problem: Problem, options: Mapping[str, Any], seed: int) ->
         options = dict(options)
         module, class_name = _as_published(name, options.pop("as"))
     kind: Any = getattr(import_module(module), class_name)
-    return cast(Strategy, kind(problem, read_options(kind.Options, options, name), seed))
+    built = cast(Strategy, kind(problem, read_options(kind.Options, options, name), seed))
+    if problem.goal.runs_planned is not None:
+        _check_frugal(name, built, problem)
+    return built
+
+
+def _check_frugal(name: str, strategy: Strategy, problem: Problem) -> None:
+    """Refuse a number of planned runs that the strategy would not heed."""
+    if not isinstance(strategy, FrugalStrategy):
+        raise BadInput(
+            f'The strategy "{name}" does not weigh what a trial costs against the runs that are planned; '
+            'use "prudent" or "lynceus", or leave the number of runs out of the goal.'
+        )
+    if problem.fraction is not None:
+        raise BadInput(
+            "For a job that learns on shares of its data, trials are not weighed against the runs that are "
+            "planned; leave the number of runs out of the goal, or the fraction out of the job."
+        )
 
 
 def _as_published(name: str, how: Any) -> tuple[str, str]:

@@ -43,6 +43,14 @@ class PredictiveStrategy(Protocol):
         """
 
 
+@runtime_checkable
+class FrugalStrategy(Protocol):
+    """A strategy that ends a study when the next trial is not worth its price (`Goal.runs_planned`)."""
+
+    def why_enough(self, history: History, money_left: float) -> str:
+        """Why no trial is worth its price any more; empty where one is, or where nothing could be run."""
+
+
 def prediction_key(measure: str, word: str) -> str:
     """The key under which a prediction about a measure is kept; the unit stays at the end.
 
