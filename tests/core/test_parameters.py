@@ -181,3 +181,22 @@ def test_parameters_say_themselves() -> None:
         "x: 0 to 1",
         "c: 3 (constant)",
     ]
+
+
+class _Still:
+    """Chance that moves nothing, and then takes the first or the last of what there is."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+
+    def normal(self, mean: float, deviation: float) -> float:
+        del deviation
+        return mean
+
+    def choice(self, options: tuple[int, ...]) -> int:
+        return options[self.place]
+
+
+@pytest.mark.parametrize(("place", "beside"), [(0, 4), (-1, 6)])
+def test_a_step_that_leads_nowhere_goes_to_the_value_beside(place: int, beside: int) -> None:
+    assert Integer("n", 1, 9).neighbours(5, _Still(place)) == beside  # type: ignore[arg-type]

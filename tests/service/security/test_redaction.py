@@ -148,3 +148,10 @@ def test_a_secret_within_a_longer_one_leaves_nothing_of_it() -> None:
     redaction = Redaction.of({"environment": {"A": "hush-hush", "B": "hush-hush-sweet"}})
     assert redaction.secrets == ("hush-hush-sweet", "hush-hush")
     assert redaction.text("hush-hush-sweet and hush-hush") == f"{HIDDEN} and {HIDDEN}"
+
+
+def test_secrets_within_lists_are_found_too() -> None:
+    listed = {"datasets": [{"password": "open-sesame-1"}, ["https://me:in-a-list@host/a.csv"], (SIGNED,)]}
+    found = Redaction.of(listed).text("open-sesame-1, in-a-list and c0ffee were wrong")
+    assert not any(secret in found for secret in ("open-sesame-1", "in-a-list"))
+    assert "AKIAIOSFODNN7EXAMPLE" not in Redaction.of(listed).text(SIGNED)
