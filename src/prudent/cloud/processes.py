@@ -183,6 +183,21 @@ _PROC = Path("/proc")
 _GONE = ("Z", "X")  # zombies hold nothing any more and only wait to be counted
 
 
+def process_file(pid: int, name: str) -> str:
+    """A file of a process in /proc; empty where it cannot be read."""
+    try:
+        return (_PROC / str(pid) / name).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def stat_fields(pid: int) -> list[str] | None:
+    """What /proc tells of a process, from its state on; None if it is gone."""
+    # The name in brackets may hold anything, brackets and spaces too; behind it come plain fields.
+    fields = process_file(pid, "stat").rpartition(")")[2].split()
+    return fields if len(fields) >= 22 else None
+
+
 @dataclass(frozen=True)
 class ProcessIdentity:
     """A process that cannot be mistaken: numbers are used again, a number with its start time is not."""
@@ -215,13 +230,8 @@ class ProcessInfo:
 
     @classmethod
     def read(cls, pid: int) -> ProcessInfo | None:
-        try:
-            text = (_PROC / str(pid) / "stat").read_text(errors="replace")
-        except OSError:
-            return None
-        # The name in brackets may hold anything, brackets and spaces too; behind it come plain fields.
-        fields = text.rpartition(")")[2].split()
-        if len(fields) < 20 or fields[0] in _GONE:
+        fields = stat_fields(pid)
+        if fields is None or fields[0] in _GONE:
             return None
         return cls(pid, int(fields[2]), int(fields[3]), int(fields[19]))
 

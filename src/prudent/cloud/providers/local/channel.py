@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from prudent.cloud.leases import dead_mans_switch
+from prudent.cloud.process_sampler import ProcessSampler
 from prudent.cloud.processes import COOKIE, ProcessInfo, end_processes, processes_of_run, signal_processes
 from prudent.cloud.providers.channel import LOST, excluded, inside
 from prudent.cloud.providers.local.machine import LocalMachine
@@ -61,6 +62,10 @@ class LocalProcess:
     def end(self, grace_s: float) -> None:
         end_processes(self._members, self._signal, grace_s)
         self.wait()
+
+    def sampler(self) -> ProcessSampler:
+        """Readings of it alone: the computer is not its own."""
+        return ProcessSampler(None, self._members)
 
     def _members(self) -> list[ProcessInfo]:
         running = self._popen.poll() is None
