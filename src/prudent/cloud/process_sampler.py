@@ -75,7 +75,9 @@ class ProcessSampler:
     def __init__(self, first: int | None, members: Callable[[], list[ProcessInfo]]) -> None:
         self._first, self._members = first, members
         self._began_s = time.monotonic()
-        self._usage, self._usage_s, self._peak_mb = ProcessUsage(), 0.0, 0.0
+        self._usage, self._usage_s = ProcessUsage(), 0.0
+        self.peak_mb = 0.0
+        """The most memory that was seen."""
         self._over = threading.Event()
         self.cost_s = 0.0
         """The processor time that looking has taken."""
@@ -92,7 +94,7 @@ class ProcessSampler:
             return None
         usage, lasted_s = self._usage, self._usage_s
         cores, whole_mb = len(os.sched_getaffinity(0)), total_mb() * _MIB / _MB
-        peak_mb = min(self._peak_mb, whole_mb) if self._peak_mb else None
+        peak_mb = min(self.peak_mb, whole_mb) if self.peak_mb else None
         return Readings(
             cpu_share=min(usage.cpu_s / lasted_s / cores, 1.0),
             memory_peak_mb=peak_mb,
@@ -118,6 +120,6 @@ class ProcessSampler:
         """Take what was read as what was used until now, unless processes ended that nobody waited for."""
         if usage is None:
             return
-        self._peak_mb = max(self._peak_mb, usage.held_mb)
+        self.peak_mb = max(self.peak_mb, usage.held_mb)
         if usage.cpu_s >= self._usage.cpu_s:
             self._usage, self._usage_s = usage, time.monotonic() - self._began_s

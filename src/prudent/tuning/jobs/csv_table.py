@@ -156,7 +156,20 @@ class TableReadings:
 def readings_in(table: CsvTable, row: Row, line: int, columns: Sequence[str]) -> Readings | None:
     """Those in some columns of a row; an empty cell tells nothing."""
     values = {name: table.number(row, name, line) for name in columns}
-    return Readings.of({name: value for name, value in values.items() if value is not None})
+    return Readings.of(_with_cpu_share({name: v for name, v in values.items() if v is not None}))
+
+
+def _with_cpu_share(values: Mapping[str, float]) -> Mapping[str, float]:
+    """Readings as sar gives them, per cent of all cores for users and for the system, tell the share as well.
+
+    >>> _with_cpu_share({"cpu_user_mean": 60.0, "cpu_system_mean": 5.0})["cpu_share"]
+    0.65
+    """
+    for ending in ("", "_mean", "_pct"):
+        user, system = values.get(f"cpu_user{ending}"), values.get(f"cpu_system{ending}")
+        if user is not None and system is not None and "cpu_share" not in values:
+            return {"cpu_share": (user + system) / 100, **values}
+    return values
 
 
 def read_readings(table: CsvTable, said: str | Path | Sequence[str], taken: Collection[str]) -> TableReadings:
