@@ -77,7 +77,8 @@ BURN = "while time.process_time() < 0.6: sum(range(10_000))"
 
 def test_a_busy_processor_is_told_from_a_sleeping_one(tmp_path: Path, sleeping: Readings) -> None:
     readings, lasted_s = readings_of(tmp_path / "busy", BURN)
-    assert readings.cpu_share is not None and sleeping.cpu_share is not None
+    assert readings.cpu_share is not None
+    assert sleeping.cpu_share is not None
     cores = len(os.sched_getaffinity(0))
     # The sampler began after the test's clock did: of no more seconds it tells no less.
     assert readings.cpu_share * lasted_s * cores >= 0.55
@@ -94,10 +95,12 @@ def test_the_time_of_children_that_have_ended_counts(tmp_path: Path) -> None:
 
 def test_memory_is_that_of_all_processes_at_their_peak(tmp_path: Path, sleeping: Readings) -> None:
     readings, _ = readings_of(tmp_path / "full", "held = bytearray(b'x' * 300_000_000)")
-    assert readings.memory_peak_mb is not None and sleeping.memory_peak_mb is not None
+    assert readings.memory_peak_mb is not None
+    assert sleeping.memory_peak_mb is not None
     assert 300 < readings.memory_peak_mb < 500
     assert sleeping.memory_peak_mb < 100
-    assert readings.memory_share is not None and 0 < readings.memory_share <= 1
+    assert readings.memory_share is not None
+    assert 0 < readings.memory_share <= 1
 
 
 def test_memory_that_was_given_back_still_was_the_peak(tmp_path: Path) -> None:
@@ -107,7 +110,8 @@ def test_memory_that_was_given_back_still_was_the_peak(tmp_path: Path) -> None:
         (tmp_path / "here" / "enough").touch()
         tree.wait()
         readings = sampler.end()
-    assert readings is not None and readings.memory_peak_mb is not None
+    assert readings is not None
+    assert readings.memory_peak_mb is not None
     assert readings.memory_peak_mb > 200
 
 
@@ -119,9 +123,12 @@ def on_disk(folder: Path) -> bool:
 def test_what_is_written_is_told(tmp_path: Path, sleeping: Readings) -> None:
     if not on_disk(tmp_path):
         pytest.skip("needs a folder on a disk")
-    write = "import os\nwith open('data', 'wb') as f:\n    f.write(b'x' * 64_000_000)\n    os.fsync(f.fileno())"
+    write = (
+        "import os\nwith open('data', 'wb') as f:\n    f.write(b'x' * 64_000_000)\n    os.fsync(f.fileno())"
+    )
     readings, lasted_s = readings_of(tmp_path / "writing", write)
-    assert readings.disk_write_mb_s is not None and sleeping.disk_write_mb_s is not None
+    assert readings.disk_write_mb_s is not None
+    assert sleeping.disk_write_mb_s is not None
     assert readings.disk_write_mb_s * lasted_s >= 64
     assert sleeping.disk_write_mb_s < 1
 

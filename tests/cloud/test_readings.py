@@ -27,7 +27,7 @@ def test_readings_are_given_back_as_they_were() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, "much", True, None])
 def test_what_is_no_number_is_refused(value: Any) -> None:
-    with pytest.raises(BadInput, match="The reading gpu_share is .* leave it out"):
+    with pytest.raises(BadInput, match=r"The reading gpu_share is .* leave it out"):
         Readings(others={"gpu_share": value})
 
 
