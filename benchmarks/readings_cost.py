@@ -1,4 +1,4 @@
-"""What reading a run costs: processor time of the sampler over that of a run on one core.
+"""What reading a run costs: processor time of the sampler over that of a run, and over the time it lasted.
 
     python benchmarks/readings_cost.py                 # a minute each: docs/explanation/thinking-ahead.md
     python benchmarks/readings_cost.py --seconds 10
@@ -34,28 +34,35 @@ class ShellChannel:
     def run(self, command: str, environment: object = None, timeout_s: float = 60.0) -> tuple[int, str, str]:
         asked = ["sh", "-c", command]
         done = subprocess.run(
-            asked, cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=timeout_s
+            asked,
+            check=False,
+            cwd=self._folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
         )
         return done.returncode, done.stdout, done.stderr
 
 
-def command_cost(seconds: float, sleeping: int) -> tuple[float, float]:
-    """Processor seconds of the sampler, and of the run."""
+def command_cost(seconds: float, sleeping: int) -> tuple[float, float, float]:
+    """Processor seconds of the sampler and of the run, and how long the run lasted."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "busy.py").write_text(BUSY.format(seconds))
         idle = f"for i in $(seq {sleeping}); do sleep 1000 & done; " if sleeping else ""
         command = f"{idle}{sys.executable} -S busy.py"
         tree = ProcessTree(command, Path(folder), dict(os.environ), new_cookie())
-        sampler = ProcessSampler(tree.pid, tree.members)
+        sampler, began_s = ProcessSampler(tree.pid, tree.members), time.monotonic()
         tree.wait()
+        lasted_s = time.monotonic() - began_s
         sampler.end()
         used = ProcessUsage.read(tree.pid)
         tree.close()
         assert used is not None
-        return sampler.cost_s, used.cpu_s
+        return sampler.cost_s, used.cpu_s, lasted_s
 
 
-def machine_cost(seconds: float) -> tuple[float, float]:
+def machine_cost(seconds: float) -> tuple[float, float, float]:
     """The same of a machine: what the shell there used, over a core that was busy for so long."""
     cookie = new_cookie()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -66,7 +73,7 @@ def machine_cost(seconds: float) -> tuple[float, float]:
         sampler.end()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     asked_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return asked_s + (watching.cpu_s if watching else 0.0), seconds
+    return asked_s + (watching.cpu_s if watching else 0.0), seconds, seconds
 
 
 def main() -> None:
@@ -74,16 +81,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     seconds = parser.parse_args().seconds
     print(f"{len([name for name in os.listdir('/proc') if name.isdigit()])} processes on this machine\n")
-    print("| run | sampler, CPU s | run, CPU s | part |")
-    print("|---|---|---|---|")
+    print("| run | sampler, CPU s | run, CPU s | part of it | of a core |")
+    print("|---|---|---|---|---|")
     measured = [
         ("a command", command_cost(seconds, 0)),
         ("a command with 500 processes", command_cost(seconds, 500)),
         ("a command of a second", command_cost(1.0, 0)),
         ("a machine", machine_cost(seconds)),
     ]
-    for name, (cost_s, used_s) in measured:
-        print(f"| {name} | {cost_s:.3f} | {used_s:.1f} | {100 * cost_s / used_s:.2f} % |")
+    for name, (cost_s, used_s, lasted_s) in measured:
+        parts = f"{100 * cost_s / used_s:.2f} % | {100 * cost_s / lasted_s:.2f} %"
+        print(f"| {name} | {cost_s:.3f} | {used_s:.1f} | {parts} |")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from prudent.cloud.process_sampler import ProcessSampler
-from prudent.cloud.processes import ProcessTree, new_cookie
+from prudent.cloud.processes import OlderProcesses, ProcessTree, new_cookie
 from prudent.cloud.readings import Readings
 
 LIMIT_S = 120.0
@@ -94,7 +94,7 @@ def test_the_time_of_children_that_have_ended_counts(tmp_path: Path) -> None:
 
 
 def test_memory_is_that_of_all_processes_at_their_peak(tmp_path: Path, sleeping: Readings) -> None:
-    readings, _ = readings_of(tmp_path / "full", "held = bytearray(b'x' * 300_000_000)")
+    readings, _ = readings_of(tmp_path / "full", "held = bytearray(b'x') * 300_000_000")
     assert readings.memory_peak_mb is not None
     assert sleeping.memory_peak_mb is not None
     assert 300 < readings.memory_peak_mb < 500
@@ -105,7 +105,7 @@ def test_memory_is_that_of_all_processes_at_their_peak(tmp_path: Path, sleeping:
 
 def test_memory_that_was_given_back_still_was_the_peak(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
-    with sampled(tmp_path / "here", "held = bytearray(b'x' * 200_000_000)") as (tree, sampler):
+    with sampled(tmp_path / "here", "held = bytearray(b'x') * 200_000_000") as (tree, sampler):
         looked(sampler)
         (tmp_path / "here" / "enough").touch()
         tree.wait()
@@ -135,7 +135,7 @@ def test_what_is_written_is_told(tmp_path: Path, sleeping: Readings) -> None:
 
 def test_a_daemon_that_left_its_session_is_still_seen(tmp_path: Path) -> None:
     """It is known by its environment."""
-    daemon = "import time; held = bytearray(b'x' * 200_000_000); time.sleep(600)"
+    daemon = "import time; held = bytearray(b'x') * 200_000_000; time.sleep(600)"
     work = (
         "import subprocess\n"
         f"subprocess.Popen([sys.executable, '-S', '-c', {daemon!r}], start_new_session=True)\n"
@@ -150,4 +150,16 @@ def test_a_daemon_that_left_its_session_is_still_seen(tmp_path: Path) -> None:
 
 
 def test_a_run_of_which_nothing_can_be_read_has_no_readings() -> None:
-    assert ProcessSampler(None, list).end() is None
+    assert ProcessSampler(None, lambda older: []).end() is None
+
+
+def test_what_began_long_before_a_run_is_looked_at_once(tmp_path: Path) -> None:
+    with sampled(tmp_path, "pass") as (tree, sampler):
+        now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        everyone = {one.pid for one in tree.members()}
+        assert tree.pid in everyone
+        assert {one.pid for one in tree.members(OlderProcesses(now_s - LIMIT_S - 60))} == everyone
+        older = OlderProcesses(now_s + 60)
+        assert tree.members(older) == []
+        assert older.without({tree.pid, 0}) == {0}
+        sampler.end()

@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from prudent.cloud.processes import ProcessInfo, process_file, stat_fields
+from prudent.cloud.processes import OlderProcesses, ProcessInfo, process_file, stat_fields
 from prudent.cloud.readings import Readings
 from prudent.core.memory import total_mb
 
-_COST = 0.003
+_COST = 0.002
 """So much of a core the thread takes at most, by its own clock: where looking takes longer (thousands of
 processes) it looks less often."""
-_FIRST_S, _MOST_S = 0.5, 5.0
+_FIRST_S, _MOST_S = 1.0, 5.0
+_STARTING_S = 60.0  # no run began so long before its sampler
 _GROWTH = 0.25  # of the time that a run has lasted
 _MB, _MIB = 1e6, 1 << 20
 
@@ -72,9 +73,10 @@ class ProcessSampler:
     processes share counted for each; a run that is over before the first look has no readings of it.
     """
 
-    def __init__(self, first: int | None, members: Callable[[], list[ProcessInfo]]) -> None:
+    def __init__(self, first: int | None, members: Callable[[OlderProcesses], list[ProcessInfo]]) -> None:
         self._first, self._members = first, members
         self._began_s = time.monotonic()
+        self._older = OlderProcesses(time.clock_gettime(time.CLOCK_BOOTTIME) - _STARTING_S)
         self._usage, self._usage_s = ProcessUsage(), 0.0
         self.peak_mb = 0.0
         """The most memory that was seen."""
@@ -108,7 +110,9 @@ class ProcessSampler:
         began_s, wait_s = time.thread_time(), _FIRST_S
         while not self._over.wait(wait_s):
             looked_s = time.thread_time()
-            self._take(ProcessUsage.together(ProcessUsage.read(one.pid) for one in self._members()))
+            self._take(
+                ProcessUsage.together(ProcessUsage.read(one.pid) for one in self._members(self._older))
+            )
             now_s = time.thread_time()
             self.cost_s = now_s - began_s
             lasted_s = time.monotonic() - self._began_s

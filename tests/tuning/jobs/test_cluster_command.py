@@ -421,7 +421,7 @@ def test_hosts_tell_what_a_run_did_to_them(study: Study, follow: Follow) -> None
 
 
 def test_machines_of_this_computer_tell_of_their_own_processes(here: Study, follow: Follow) -> None:
-    full = [sys.executable, "-S", "-c", "import time; x = bytearray(b'x' * 200_000_000); time.sleep(5)"]
+    full = [sys.executable, "-S", "-c", "import time; x = bytearray(b'x') * 200_000_000; time.sleep(5)"]
     _, outcome = follow(here.start(full))
     assert outcome.readings is not None
     assert outcome.readings.memory_peak_mb is not None
