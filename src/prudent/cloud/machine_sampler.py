@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
@@ -17,7 +18,7 @@ from prudent.cloud.readings import Readings
 from prudent.core.errors import PrudentError
 
 _LOOK_S = 5
-_ASK_S = 10.0
+_ASK_S = 5.0
 _MB, _KB, _SECTOR, _USUAL_PAGE = 1e6, 1024, 512, 4096.0
 _INSIDE = ("lo:", "veth", "docker", "br-", "virbr", "cni", "flannel")
 
@@ -72,14 +73,18 @@ class MachineSampler:
     """Readings of one machine from now on until `end`; None where it has no /proc or does not answer.
 
     `name` is that of a file in the machine's workspace, which must not be that of another sampler: the shell
-    on the machine looks as long as the file is there.
+    on the machine looks as long as the file is there. Nobody waits for the machine to begin.
     """
 
     def __init__(self, channel: Channel, name: str) -> None:
         self._channel, self._file = channel, shlex.quote(name)
-        self._ask(_BEGIN)
+        self._beginning = threading.Thread(
+            target=self._ask, args=(_BEGIN,), name="prudent-readings", daemon=True
+        )
+        self._beginning.start()
 
     def end(self) -> Readings | None:
+        self._beginning.join()
         before, parted, after = self._ask(_END).partition("\nend\n")
         return readings_between(before, after) if parted else None
 
@@ -95,7 +100,7 @@ def begin_all(channels: Sequence[Channel], processes: Sequence[RemoteProcess], n
     shared = [process.sampler() for process in processes if isinstance(process, SampledProcess)]
     if shared:
         return list(shared)
-    return list(concurrently(lambda channel: MachineSampler(channel, name), channels))
+    return [MachineSampler(channel, name) for channel in channels]
 
 
 def end_all(samplers: Sequence[Sampler]) -> Readings | None:
