@@ -3,6 +3,7 @@
     python benchmarks/families.py --quick                         # minutes: a few goals, budgets and seeds
     python benchmarks/families.py --half report --seeds 5         # docs/explanation/benchmarks.md
     python benchmarks/families.py --families scout-many --contenders default gp-eic --keep /tmp/played.jsonl
+    python benchmarks/families.py --families scout-many --contenders "default with readings" default
 
 Settings are chosen on one half of each family's workloads (`--half choose`) and reported on the other; a
 workload's half follows from a hash of its name. Money is counted in the average bill of a configuration
@@ -27,7 +28,7 @@ from pathlib import Path
 
 import numpy as np
 
-from family_contenders import CONTENDERS, Played, play
+from family_contenders import CONTENDERS, WITH_READINGS, Played, play
 from family_jobs import FAMILIES, GOALS, MODES, Cell, problem_of, workloads_of
 
 BUDGETS = (2.0, 3.0, 6.0, 9.0, 15.0)
@@ -52,12 +53,13 @@ class Task:
 
 
 @lru_cache(maxsize=4)
-def _problem(family: str, workload: str, mode: str):  # type: ignore[no-untyped-def]
-    return problem_of(family, workload, mode)
+def _problem(family: str, workload: str, mode: str, readings: bool):  # type: ignore[no-untyped-def]
+    return problem_of(family, workload, mode, readings)
 
 
 def _run(task: Task) -> Played | None:
-    problem = _problem(task.cell.family, task.workload, task.cell.mode)
+    told = task.contender.endswith(WITH_READINGS)
+    problem = _problem(task.cell.family, task.workload, task.cell.mode, told)
     bench = problem.asked(task.cell.goal)
     if bench is None:
         return None

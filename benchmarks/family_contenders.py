@@ -15,6 +15,8 @@ from prudent.tuning.trial import Trial
 NOTHING = 5.0
 """The score where nothing was found that keeps the goal; of a regret it is the best value there is."""
 CONTENDERS = ("default", "lynceus", "gp-eic", "obol", "random", "optuna TPE")
+WITH_READINGS = " with readings"
+"""After the name of a contender: it is told what runs did to their machines, where a family knows."""
 _OPTUNA_TRIALS = 400
 
 
@@ -33,7 +35,7 @@ def play(contender: str, bench: Bench, budget: float, mode: str, seed: int) -> P
     budget_usd = budget * bench.average_usd
     if contender == "optuna TPE":
         return _optuna(bench, budget_usd, mode != "full", seed)
-    name, _, options = contender.partition(" ")
+    name, _, options = contender.removesuffix(WITH_READINGS).partition(" ")
     strategy = None if name == "default" else name
     clock = time.process_time()
     result = prudent.tune(

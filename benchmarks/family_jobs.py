@@ -174,8 +174,8 @@ def _rows(family: str) -> dict[str, list[dict[str, str]]]:
     return {name: rows for name, rows in out.items() if len(rows) >= 10}
 
 
-def problem_of(family: str, workload: str, mode: str) -> MeasuredProblem:
-    """A workload as a job."""
+def problem_of(family: str, workload: str, mode: str, readings: bool = False) -> MeasuredProblem:
+    """A workload as a job; its runs tell what they did to their machines, if that is asked for and known."""
     minimum_s, boot_s = MODES[mode]
     rows = _rows(family)[workload]
     table = workload if family in ("lynceus", "trimtuner") else _TABLES[family][0]
@@ -191,7 +191,9 @@ def problem_of(family: str, workload: str, mode: str) -> MeasuredProblem:
         parameters = list(rows[0])[1 : list(rows[0]).index("fraction")]
     else:
         parameters = ["vm_type", "n_vms"] if family != "scout-one" else ["vm_type"]
-    job = _read(path, workload, family, parameters, time, measures, fraction, progress, minimum_s, boot_s)
+    job = _read(
+        path, workload, family, parameters, time, measures, fraction, progress, minimum_s, boot_s, readings
+    )
     job.failing = frozenset(
         job.space.key({name: _value(row[name]) for name in parameters})
         for row in rows
@@ -214,11 +216,12 @@ def _read(
     progress: Path | None,
     minimum_s: float,
     boot_s: float,
+    readings: bool,
 ) -> MeasuredJob:
     """Read the rows of one workload as `prudent tune` reads a table."""
     import tempfile
 
-    rows = _rows(family)[workload]
+    rows, beside = _rows(family)[workload], path.with_name(f"{path.stem}_readings.csv")
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / path.name
         with part.open("w", newline="") as file:
@@ -227,7 +230,7 @@ def _read(
             writer.writerows(rows)
         return MeasuredJob.read_csv(  # type: ignore[return-value]
             part, parameters, time=time, measures=measures, fraction=fraction, progress=progress,
-            minimum_s=minimum_s, boot_s=boot_s,
+            minimum_s=minimum_s, boot_s=boot_s, readings=beside if readings and beside.exists() else (),
         )  # fmt: skip
 
 

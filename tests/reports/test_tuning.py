@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from prudent.cloud.readings import Readings
 from prudent.core.errors import BadInput
 from prudent.core.units import format_money
 from prudent.reports.tuning import tuning_report, write_tuning_report
@@ -107,6 +108,22 @@ def test_every_trial_is_a_row_with_exact_numbers(study: Study, document: Any, ki
         ]
         assert trial.status in row.text
         assert trial.configuration["machine"] in row.text
+
+
+def test_readings_are_shown_per_trial(study: Study, document: Any, kit: Any) -> None:
+    result, problem = study
+    assert all(section.attributes.get("id") != "readings" for section in document.all("section"))
+    readings = Readings(cpu_share=0.5, network_mb_s=2.0, others={"<b>_kb_s": 1.0})
+    first = replace(result.trials[0], readings=readings)
+    second = replace(result.trials[1], readings=Readings(cpu_share=0.25, network_mb_s=1.0))
+    read = replace(result, trials=(first, second, *result.trials[2:]))
+    section = kit.read(tuning_report(read, problem)).named("readings")
+    rows = section.all("tbody")[0].all("tr")
+    assert [kit.values(row)[-3:] for row in rows] == [[0.5, 2.0, 1.0], [0.25, 1.0, None]]
+    assert "50 %" in rows[0].text
+    assert "2 MB/s" in rows[0].text
+    widths = [[i.attributes["style"] for i in row.all("i")] for row in rows]
+    assert widths == [["width:50.0%", "width:100.0%", "width:100.0%"], ["width:25.0%", "width:50.0%"]]
 
 
 def test_the_figure_of_the_best_so_far_holds_every_trial(study: Study, document: Any, kit: Any) -> None:

@@ -91,6 +91,20 @@ def test_a_table_beside_the_file_is_found_from_anywhere(
     assert (job.space.size, job.measures) == (72, ("accuracy",))
 
 
+@pytest.mark.parametrize("said", ["read.csv", "[cpu_share]"])
+def test_a_table_has_readings_in_columns_or_beside_it(tmp_path: Path, said: str) -> None:
+    column = [",cpu_share", ",0.5", ",0.25"] if said != "read.csv" else ["", "", ""]
+    rows = ["id,n,time_s,price_usd_per_h", "a,1,9,1", "b,2,5,2"]
+    (tmp_path / "runs.csv").write_text("\n".join(map("".join, zip(rows, column, strict=True))))
+    (tmp_path / "read.csv").write_text("id,cpu_share\na,0.5\nb,0.25\n")
+    text = f"table: runs.csv\nparameters: [n]\nreadings: {said}\ngoal: minimise cost_usd\n"
+    (tmp_path / "job.yaml").write_text(text)
+    job = JobFile.read(tmp_path / "job.yaml").build()
+    assert isinstance(job, TableJob)
+    found = [job.recorded({"n": n}).readings for n in (1, 2)]
+    assert [None if one is None else one.cpu_share for one in found] == [0.5, 0.25]
+
+
 class TestPrices:
     @pytest.mark.parametrize(
         ("said", "usd_per_h"),

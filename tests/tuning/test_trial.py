@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from prudent.cloud.readings import Readings
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
 from prudent.core.space import Space
@@ -95,3 +96,30 @@ def test_a_damaged_trial_is_named(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"trial"', '"tryal"'))
     with pytest.raises(BadInput, match="trial"):
         earlier_trials(path, SPACE)
+
+
+def test_readings_are_in_the_record_only_where_there_are_some() -> None:
+    plain = Trial(1, {"n": 2}, FINISHED, 1.0, 2.0, 3.0, {}, True)
+    assert "readings" not in plain.to_dict()  # records of earlier versions have none
+    read = Trial(1, {"n": 2}, FINISHED, 1.0, 2.0, 3.0, {}, True, readings=Readings(cpu_share=0.5))
+    assert json.loads(json.dumps(read.to_dict()))["readings"] == {"cpu_share": 0.5}
+    assert [Trial.from_dict(trial.to_dict()) for trial in (plain, read)] == [plain, read]
+
+
+@pytest.mark.parametrize("said", [[1], {"cpu_share": "x"}, "much"])
+def test_damaged_readings_are_refused(said: Any) -> None:
+    record = Trial(1, {"n": 2}, FINISHED, 1.0, 2.0, 3.0, {}, True).to_dict()
+    with pytest.raises(BadInput):
+        Trial.from_dict({**record, "readings": said})
+
+
+def test_readings_come_back_from_the_journal(tmp_path: Path) -> None:
+    study = Study(SPACE, "minimise cost_usd", lambda c: 1.0, 1.0, "grid", journal=tmp_path / "study.jsonl")
+    for readings in (Readings(memory_share=0.9, others={"gpu_share": 0.1}), None):
+        ask = study.ask()
+        assert ask is not None
+        study.tell(ask.number, Outcome(FINISHED, 9.0, readings=readings))
+    study.close()
+    told = earlier_trials(tmp_path / "study.jsonl", SPACE)
+    assert [trial.readings for trial in told] == [trial.readings for trial in study.trials]
+    assert told[0].readings == Readings(memory_share=0.9, others={"gpu_share": 0.1})

@@ -105,10 +105,10 @@ class ProcessTree:
         self._signal_group(signal.SIGTERM if grace_s > 0 else signal.SIGKILL)
         return end_processes(self.members, self._signal_rest, grace_s)
 
-    def members(self) -> list[ProcessInfo]:
+    def members(self, older: OlderProcesses | None = None) -> list[ProcessInfo]:
         with self._lock:
             session = None if self._reaped else self.pid
-        return processes_of_run(self.cookie, session)
+        return processes_of_run(self.cookie, session, older)
 
     def _signal(self, members: list[ProcessInfo], number: signal.Signals) -> None:
         # The group got it in one stroke; a second SIGTERM would make many programs give up their clean-up.
@@ -183,6 +183,21 @@ _PROC = Path("/proc")
 _GONE = ("Z", "X")  # zombies hold nothing any more and only wait to be counted
 
 
+def process_file(pid: int, name: str) -> str:
+    """A file of a process in /proc; empty where it cannot be read."""
+    try:
+        return (_PROC / str(pid) / name).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def stat_fields(pid: int) -> list[str] | None:
+    """What /proc tells of a process, from its state on; None if it is gone."""
+    # The name in brackets may hold anything, brackets and spaces too; behind it come plain fields.
+    fields = process_file(pid, "stat").rpartition(")")[2].split()
+    return fields if len(fields) >= 22 else None
+
+
 @dataclass(frozen=True)
 class ProcessIdentity:
     """A process that cannot be mistaken: numbers are used again, a number with its start time is not."""
@@ -215,13 +230,8 @@ class ProcessInfo:
 
     @classmethod
     def read(cls, pid: int) -> ProcessInfo | None:
-        try:
-            text = (_PROC / str(pid) / "stat").read_text(errors="replace")
-        except OSError:
-            return None
-        # The name in brackets may hold anything, brackets and spaces too; behind it come plain fields.
-        fields = text.rpartition(")")[2].split()
-        if len(fields) < 20 or fields[0] in _GONE:
+        fields = stat_fields(pid)
+        if fields is None or fields[0] in _GONE:
             return None
         return cls(pid, int(fields[2]), int(fields[3]), int(fields[19]))
 
@@ -233,17 +243,40 @@ class ProcessInfo:
             return False
 
 
-def processes_of_run(cookie: str, session: int | None = None) -> list[ProcessInfo]:
+class OlderProcesses:
+    """Those that began before a run, so that who looks for the run's again and again looks at them once."""
+
+    def __init__(self, before_s: float) -> None:
+        """`before_s` is on the clock of the boot (`CLOCK_BOOTTIME`)."""
+        self._before_ticks = before_s * os.sysconf("SC_CLK_TCK")
+        self._known: set[int] = set()
+
+    def without(self, pids: set[int]) -> set[int]:
+        """Those of the numbers that are not known to be older; numbers that are free again are forgotten."""
+        self._known &= pids
+        return pids - self._known
+
+    def has(self, process: ProcessInfo) -> bool:
+        if process.started_ticks < self._before_ticks:
+            self._known.add(process.pid)
+        return process.pid in self._known
+
+
+def processes_of_run(
+    cookie: str, session: int | None = None, older: OlderProcesses | None = None
+) -> list[ProcessInfo]:
     """The living processes of a run: those in its session, and those that inherited its cookie.
 
-    A daemon leaves the session of whoever started it, but not its environment.
+    A daemon leaves the session of whoever started it, but not its environment. What is in `older` is passed
+    over.
     """
+    names = os.listdir(_PROC) if _PROC.is_dir() else []
+    pids = {int(name) for name in names if name.isdigit()} - {os.getpid()}
     found = []
-    for entry in os.scandir(_PROC) if _PROC.is_dir() else ():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+    for process in map(ProcessInfo.read, sorted(pids if older is None else older.without(pids))):
+        if process is None or (older is not None and older.has(process)):
             continue
-        process = ProcessInfo.read(int(entry.name))
-        if process is not None and (process.session == session or process.carries(cookie)):
+        if process.session == session or process.carries(cookie):
             found.append(process)
     return found
 

@@ -23,10 +23,10 @@ _LABELS = {COST: "cost", TIME: "time"}
 def label(measure: str) -> str:
     """A measure in words: its name without the unit, which the number shows.
 
-    >>> label("cost_usd"), label("accuracy"), label("warm_up_s")
-    ('cost', 'accuracy', 'warm up')
+    >>> label("cost_usd"), label("accuracy"), label("warm_up_s"), label("network_mb_s")
+    ('cost', 'accuracy', 'warm up', 'network')
     """
-    for suffix in ("_usd", "_mb", "_s"):
+    for suffix in ("_usd", "_mb", "_mb_s", *(() if _is_rate(measure) else ("_s",))):
         if measure.endswith(suffix):
             measure = measure.removesuffix(suffix)
             break
@@ -38,14 +38,23 @@ def amount(measure: str, value: float | None) -> str:
 
     >>> amount("cost_usd", 0.00234), amount("time_s", 90), amount("accuracy", 0.97123), amount("loss", None)
     ('$0.00234', '1 min 30 s', '0.9712', '–')
+    >>> amount("network_mb_s", 1500), amount("sent_kb_s", 1500)
+    ('1.5 GB/s', '1500')
     """
     if value is None or math.isnan(value):
         return UNKNOWN
     if measure.endswith("_usd"):
         return format_money(value)
+    if _is_rate(measure):
+        return f"{format_size(value)}/s" if measure.endswith("_mb_s") else f"{value:.4g}"
     if measure.endswith("_s"):
         return format_duration(value)
     return format_size(value) if measure.endswith("_mb") else f"{value:.4g}"
+
+
+def _is_rate(measure: str) -> bool:
+    """Whether a name that ends in `_s` means so much in a second, and not seconds."""
+    return measure.lower().endswith(("b_s", "_per_s"))
 
 
 def between(measure: str, low: float, high: float) -> str:

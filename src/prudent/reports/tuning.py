@@ -84,6 +84,7 @@ def tuning_report(
         names=problem.space.names,
         numeric=_numeric(result, problem),
         measures=_measures(result),
+        readings=_readings(result),
         learned=learned,
         full=full,
         entries=result.entries,
@@ -194,6 +195,14 @@ def _measures(result: Result) -> list[str]:
     """Every measure that a trial reported, those of the goal first, without cost and time."""
     named = [*result.goal.measures, *(name for trial in result.trials for name in trial.measures)]
     return [name for name in dict.fromkeys(named) if name not in (COST, TIME)]
+
+
+def _readings(result: Result) -> dict[str, float]:
+    """Every reading that a trial has, and how much of it fills a bar: a whole of a share, else the most."""
+    told = [trial.readings.to_dict() for trial in result.trials if trial.readings is not None]
+    names = dict.fromkeys(name for one in told for name in one)
+    most = {name: max(abs(one.get(name, 0.0)) for one in told) for name in names}
+    return {name: max(usual, 1.0) if name.endswith("_share") else usual for name, usual in most.items()}
 
 
 def _numeric(result: Result, problem: Problem) -> set[str]:

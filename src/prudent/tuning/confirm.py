@@ -106,6 +106,7 @@ def confirm(
         feasible,
         why=outcome.why,
         chosen="confirms the recommendation",
+        readings=outcome.readings,
     )
     return replace(confirmation_of(trial, result, charge), over_usd=beyond_usd(charge.usd, left))
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from prudent.cloud.readings import Readings
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
 
@@ -33,6 +34,7 @@ class Outcome:
     run, `overhead_s` is the part of its time in which they booted or were lost: it says nothing about the
     configuration. `ending_s` is how long a run that was cut at `time_s` went on until it was really over: it
     is paid for, too. `bill_usd` is what was paid where somebody else keeps the bill (None: by the price).
+    `readings` are what the run did to its machines, None where nobody could tell.
     """
 
     status: str
@@ -43,6 +45,7 @@ class Outcome:
     overhead_s: float = field(default=0.0, compare=False, repr=False)
     ending_s: float = field(default=0.0, compare=False, repr=False)
     bill_usd: float | None = field(default=None, compare=False, repr=False)
+    readings: Readings | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -93,7 +96,8 @@ class Trial:
 
     `cost_usd` and `time_s` are those of the whole run; for a run that was cut they are lower
     bounds (`spent_usd`, the money that left the budget, is always exact). `estimate` holds what
-    the model believes of a cut run: its likely full cost and measures.
+    the model believes of a cut run: its likely full cost and measures. `readings` are what the run did to its
+    machines, None where nobody could tell.
     """
 
     number: int
@@ -109,6 +113,7 @@ class Trial:
     chosen: str = ""
     estimate: Mapping[str, float] = field(default_factory=dict)
     known: bool = False
+    readings: Readings | None = None
 
     @property
     def values(self) -> dict[str, float]:
@@ -121,7 +126,7 @@ class Trial:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a journal or JSON; `from_dict` gives the same trial back."""
-        return {
+        said: dict[str, Any] = {
             "number": self.number,
             "configuration": dict(self.configuration),
             "status": self.status,
@@ -136,11 +141,13 @@ class Trial:
             "estimate": dict(self.estimate),
             "known": self.known,
         }
+        # Left out where there are none: a study that was handed in earlier trials is known by their records.
+        return said if self.readings is None else {**said, "readings": self.readings.to_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Trial:
         """The trial that `to_dict` wrote."""
         try:
-            return cls(**values)
-        except TypeError as error:
+            return cls(**{**values, "readings": Readings.of(values.get("readings") or {})})
+        except (TypeError, AttributeError) as error:
             raise BadInput(f"A trial record is damaged ({error}); restore the file from a copy.") from error

@@ -21,6 +21,7 @@ from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.machine_parameter import MachineParameter
 from prudent.cloud.providers.local.provider import LocalProvider
 from prudent.cloud.providers.ssh.provider import HostsProvider
+from prudent.cloud.readings import NAMES
 from prudent.core.errors import BadInput
 from prudent.core.parameter_parsing import parse_parameter
 from prudent.core.space import Space
@@ -402,3 +403,38 @@ def test_a_killed_study_resumes_and_pays_no_trial_twice(
     told = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]
     numbers = [fact["trial"]["number"] for fact in told if fact["fact"] == "told"]
     assert sorted(numbers) == sorted(set(numbers)) == [1, 2]
+
+
+# What it does to the machines
+
+
+def test_hosts_tell_what_a_run_did_to_them(study: Study, follow: Follow) -> None:
+    """Each counts for itself. What looks at its memory leaves nothing: the fixture would find it."""
+    _, outcome = follow(study.start("sleep 1", f"2*{SMALL}"))
+    assert outcome.status == FINISHED
+    assert outcome.readings is not None
+    found = outcome.readings.to_dict()
+    assert set(found) == set(NAMES)
+    assert 0 <= found["cpu_share"] <= 1
+    assert 0 < found["memory_share"] < 1
+    assert found["memory_peak_mb"] > 50
+
+
+def test_machines_of_this_computer_tell_of_their_own_processes(here: Study, follow: Follow) -> None:
+    full = [sys.executable, "-S", "-c", "import time; x = bytearray(b'x') * 200_000_000; time.sleep(5)"]
+    _, outcome = follow(here.start(full))
+    assert outcome.readings is not None
+    assert outcome.readings.memory_peak_mb is not None
+    assert 200 < outcome.readings.memory_peak_mb < 400
+    assert outcome.readings.network_mb_s is None
+    _, idle = follow(here.start("sleep 5"))
+    assert idle.readings is not None
+    assert idle.readings.memory_peak_mb is not None
+    assert idle.readings.memory_peak_mb < 100
+
+
+def test_a_run_that_is_cut_tells_what_it_did(study: Study) -> None:
+    run = study.start(f"{REPORT}; sleep 600", measures=("error",))
+    while not isinstance(run.next(60.0), Progress):
+        pass
+    assert run.cut(run.elapsed_s(), "too dear").readings is not None

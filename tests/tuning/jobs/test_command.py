@@ -340,3 +340,28 @@ def test_the_name_is_the_programs_unless_said(tmp_path: Path) -> None:
     assert job("/bin/sh -c true", tmp_path).name == "sh"
     assert job("true", tmp_path, name="digits").name == "digits"
     assert job("{kind}", tmp_path).name == "command"
+
+
+# What it does to this machine
+
+
+def test_a_run_tells_what_it_did_to_this_machine(tmp_path: Path, follow: Follow) -> None:
+    burn = "import time\nwhile time.process_time() < 0.5: sum(range(10_000))\n"
+    _, busy = follow(start(python(tmp_path, burn), tmp_path, measures=[]))
+    _, idle = follow(start("sleep 0.5", tmp_path, measures=[]))
+    cores = len(os.sched_getaffinity(0))
+    assert busy.readings is not None
+    assert busy.readings.cpu_share is not None
+    assert idle.readings is not None
+    assert idle.readings.cpu_share is not None
+    assert busy.readings.cpu_share * busy.time_s * cores > 0.4
+    assert idle.readings.cpu_share * idle.time_s * cores < 0.2
+    assert busy.readings.network_mb_s is None  # the kernel counts it for the whole machine only
+
+
+def test_a_run_that_is_cut_or_fails_tells_it_too(tmp_path: Path, follow: Follow) -> None:
+    run = start("echo 'PRUDENT {{\"error\": 1}}'; sleep 600", tmp_path)
+    assert isinstance(run.next(60.0), Progress)
+    assert run.cut(run.elapsed_s(), "too dear").readings is not None
+    assert follow(start("sleep 0.2; exit 3", tmp_path))[1].readings is not None
+    assert follow(start("sleep 600", tmp_path, timeout_s=0.5))[1].readings is not None

@@ -290,3 +290,98 @@ def test_a_measured_table_with_progress_is_read_whole() -> None:
     assert job.space.size == 384
     traces = [job.recorded(configuration).progress for configuration in job.space.configurations()]
     assert all(trace and set(trace[0].measures) == {"accuracy"} for trace in traces)
+
+
+# What runs did to their machines
+
+READ = """id,memory_share,note_mb
+c,0.4,
+a,0.9,12
+b,,
+other,0.1,1
+"""
+
+
+def with_readings(folder: Path, text: str = READ, runs: str = RUNS, **more: Any) -> TableJob:
+    return read(folder, runs, readings=write(folder, text, "read.csv"), **more)
+
+
+def told(job: TableJob) -> dict[str, Any]:
+    """The readings of each run, by its machine and workers."""
+    runs = {str((c["vm"], c["workers"])): job.recorded(c).readings for c in job.space.configurations()}
+    return {name: None if found is None else found.to_dict() for name, found in runs.items()}
+
+
+def test_columns_of_the_table_are_readings(tmp_path: Path) -> None:
+    job = read(tmp_path, RUNS.replace("accuracy,share", "accuracy,cpu_share"), readings=["cpu_share"])
+    assert told(job) == {
+        "('small', 1)": {"cpu_share": 0.5},
+        "('small', 2)": {"cpu_share": 1.0},
+        "('large', 1)": {"cpu_share": 1.0},
+    }
+
+
+def test_a_second_file_has_readings_by_the_id(tmp_path: Path, follow: Follow) -> None:
+    job = with_readings(tmp_path)
+    assert told(job) == {
+        "('small', 1)": {"memory_share": 0.9, "note_mb": 12.0},
+        "('small', 2)": None,
+        "('large', 1)": {"memory_share": 0.4},
+    }
+    _, outcome = follow(job.start(SMALL, 1), until_s=1000)
+    assert outcome.readings is not None
+    assert outcome.readings.memory_share == 0.9
+    assert job.start(SMALL, 2).cut(50.0, "too dear").readings is None  # they are means over the whole run
+
+
+def test_several_columns_may_name_a_run_together(tmp_path: Path) -> None:
+    text = "vm,workers,memory_share\nsmall,1,0.3\nlarge,1,0.2\nsmall,2,0.1\nlarge,2,0.7\n"
+    assert told(with_readings(tmp_path, text)) == {
+        "('small', 1)": {"memory_share": 0.3},
+        "('small', 2)": {"memory_share": 0.1},
+        "('large', 1)": {"memory_share": 0.2},
+    }
+
+
+def test_readings_of_repeats_are_means(tmp_path: Path) -> None:
+    runs = RUNS + "d,small,1,200,3.6,0.8,0.5\n"
+    assert told(with_readings(tmp_path, READ + "d,0.5,\n", runs))["('small', 1)"] == {
+        "memory_share": pytest.approx(0.7),
+        "note_mb": 12.0,
+    }
+
+
+def test_readings_as_sar_gives_them_tell_the_share(tmp_path: Path) -> None:
+    text = "id,cpu_user_mean,cpu_system_mean\na,60,5\n"
+    found = told(with_readings(tmp_path, text))["('small', 1)"]
+    assert found == {"cpu_share": pytest.approx(0.65), "cpu_user_mean": 60.0, "cpu_system_mean": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("id,memory_share\nz,0.3\n", r"No run of .* by id; give the readings of these runs"),
+        ("memory_share\n0.3\n", "give both files an id column"),
+        ("vm,memory_share\nsmall,0.3\nsmall,0.2\n", "give both files an id column"),
+        ("id,memory_share\na,much\n", r'Line 2 .* column "memory_share": "much" is not a number'),
+    ],
+)
+def test_readings_that_cannot_be_are_refused(tmp_path: Path, text: str, remedy: str) -> None:
+    with pytest.raises(BadInput, match=remedy):
+        with_readings(tmp_path, text)
+
+
+def test_a_column_of_readings_must_be_there_and_not_be_chosen(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match='Did you mean "accuracy"'):
+        read(tmp_path, readings=["acuracy"])
+    with pytest.raises(BadInput, match="cannot be chosen and measured"):
+        read(tmp_path, readings=["workers"])
+
+
+def test_other_readings_make_another_job(tmp_path: Path) -> None:
+    prints = {
+        read(tmp_path).fingerprint(),
+        with_readings(tmp_path).fingerprint(),
+        with_readings(tmp_path, READ.replace("0.9", "0.8")).fingerprint(),
+    }
+    assert len(prints) == 3

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from prudent.cloud.readings import Readings
 from prudent.core.space import Space
 from prudent.tuning.history import History
 from prudent.tuning.result import Result
@@ -150,6 +151,53 @@ class TestLearning:
         assert np.median(after.std) < 0.5 * np.median(before.std)
 
 
+class TestReadings:
+    """What a run did to its machines says what more of them would bring."""
+
+    def forecast(self, cpu_share: float | None) -> float:
+        """By how much log time changes from 4 machines to 16, as is expected after one run."""
+        study = Study(SPACE, "minimise cost_usd", price, 50.0, "prudent", early_stop=False, seed=1)
+        ask = study.ask()
+        assert ask is not None
+        readings = None if cpu_share is None else Readings(cpu_share=cpu_share)
+        study.tell(ask.number, Outcome(FINISHED, 900.0, readings=readings))
+        strategy: Any = study.strategy
+        belief = strategy._fitter.log_cost(study.history, study.problem.everything)
+        few, many = (study.problem.index({"vm": "m4.large", "n": n}) for n in (4, 16))
+        prices = math.log(price({"vm": "m4.large", "n": 16}) / price({"vm": "m4.large", "n": 4}))
+        return float(belief.mean[many] - belief.mean[few]) - prices
+
+    def test_more_machines_help_where_cores_are_busy(self) -> None:
+        idle, unread, busy = (self.forecast(share) for share in (0.05, None, 0.95))
+        assert busy < unread - 0.1 < idle - 0.2
+
+    def test_a_shared_work_is_found_sooner_and_wrong_readings_cost_little(self) -> None:
+        def score(share: Callable[[Configuration], float] | None) -> float:
+            found = [self.played(share, seed) for seed in range(12)]
+            return float(np.mean(np.log(found)))
+
+        def right(configuration: Configuration) -> float:
+            return 0.98 * (40_000.0 / cores(configuration)) / (200.0 + 40_000.0 / cores(configuration))
+
+        plain = score(None)
+        assert score(right) <= plain
+        assert score(lambda configuration: 0.02) <= plain + 0.1
+
+    def played(self, share: Callable[[Configuration], float] | None, seed: int) -> float:
+        """The cost of the answer over the least, in a study with money for three runs."""
+        limit_s = float(np.quantile([shared_out(c) for c in EVERYTHING], 0.5))
+        average = float(np.mean([price(c) * shared_out(c) / 3600 for c in EVERYTHING]))
+
+        def run(configuration: Configuration) -> Outcome:
+            readings = None if share is None else Readings(cpu_share=share(configuration))
+            return Outcome(FINISHED, shared_out(configuration), readings=readings)
+
+        job = MeteredJob(SPACE, run, price)
+        goal = f"minimise cost_usd subject to time_s <= {limit_s}"
+        best = tune(job, goal, 3.0 * average, seed=seed, early_stop=False).best
+        return 5.0 if best is None else best.cost_usd / cheapest(shared_out, limit_s)
+
+
 def test_a_run_that_the_money_cannot_pay_to_its_end_is_no_answer() -> None:
     for seed in range(3):
         result = played(shared_out, 2.0, seed, early_stop=False)
@@ -157,11 +205,13 @@ def test_a_run_that_the_money_cannot_pay_to_its_end_is_no_answer() -> None:
         assert sum(trial.spent_usd for trial in wasted) <= 0.6 * result.spent_usd
 
 
-def test_it_decides_alike_however_it_came_to_its_history() -> None:
-    study = Study(SPACE, "minimise cost_usd subject to time_s <= 900", price, 9.0, "prudent", seed=4)
-    for _ in range(4):
+@pytest.mark.parametrize("runs", [4, 26])
+def test_it_decides_alike_however_it_came_to_its_history(runs: int) -> None:
+    study = Study(SPACE, "minimise cost_usd subject to time_s <= 900", price, 90.0, "prudent", seed=4)
+    for place in range(runs):
         ask = study.ask()
         assert ask is not None
-        study.tell(ask.number, time_s=shared_out(ask.configuration))
+        readings = Readings(cpu_share=0.1 + 0.02 * place)
+        study.tell(ask.number, Outcome(FINISHED, shared_out(ask.configuration), readings=readings))
     fresh = build("prudent", study.problem, {}, 4)
     assert fresh.propose(study.history, 5.0) == study.strategy.propose(study.history, 5.0)

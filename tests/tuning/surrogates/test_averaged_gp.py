@@ -14,6 +14,7 @@ Array = np.ndarray[Any, Any]
 X = np.linspace(0.0, 1.0, 21)[:, None]
 PLACES = Rows(X, X - 0.5)
 NONE = np.empty(0, dtype=np.int64)
+PLAIN = np.zeros(1, dtype=np.bool_)
 
 
 def prior(*forms: Form, slope: float = -1.0) -> TrendPrior:
@@ -29,7 +30,8 @@ def dense(rates: float, smooth: bool, left: Array, right: Array) -> Array:
 
 @pytest.mark.parametrize("smooth", [True, False])
 def test_a_setting_predicts_as_dense_inverses_do(smooth: bool) -> None:
-    draws = Draws(np.array([[2.0]]), np.array([smooth]), np.array([0.7]), np.array([0.1]), np.ones(1))
+    values = (np.array([smooth]), np.array([0.7]), np.array([0.1]), np.ones(1), PLAIN)
+    draws = Draws(np.array([[2.0]]), *values)
     at, y, extra = np.array([2, 9, 17]), np.array([3.4, 2.2, 2.9]), np.array([0.0, 0.3, 0.0])
     belief = AveragedGP(PLACES.at(at), y, extra, PLACES, prior(), 1, draws)
 

@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from prudent.cloud.machine_sampler import begin_all, end_all
 from prudent.cloud.providers.channel import LOST, Channel, RemoteProcess, concurrently
 from prudent.cloud.providers.provider import LaunchFailed
+from prudent.cloud.readings import Readings
 from prudent.core.errors import PrudentError
 from prudent.core.money import Price
 from prudent.core.processes import kill_point
@@ -80,6 +82,7 @@ class ClusterRun:
         self._allowed_usd: float | None = None
         self._broke = ""
         self._bill: tuple[float, float] | None = None
+        self._readings: Readings | None = None
         self._thread = threading.Thread(target=self._work, name=f"trial {task.number}", daemon=True)
         self._thread.start()
 
@@ -200,7 +203,7 @@ class ClusterRun:
             if why := self._lost_why(held):
                 raise _Lost(why) from error
             raise
-        return self._follow(held, channels[0], first)
+        return self._follow(held, channels, first)
 
     def _bring(self, channels: Sequence[Channel]) -> None:
         """Bring the job's files to every machine, and remove the results of the run before."""
@@ -238,7 +241,7 @@ class ClusterRun:
             first.end(0.0)
         return first
 
-    def _follow(self, held: PooledCluster, channel: Channel, process: RemoteProcess) -> Outcome:
+    def _follow(self, held: PooledCluster, channels: Sequence[Channel], process: RemoteProcess) -> Outcome:
         out, err = self._logs
         readers = [
             threading.Thread(target=keep_output, args=(process.stdout, out, self._take), daemon=True),
@@ -246,8 +249,11 @@ class ClusterRun:
         ]
         for reader in readers:
             reader.start()
+        samplers = begin_all(channels, self._processes, f"readings-{self._task.number}")
         code = self._wait(held, process)
         ended_s = self._timeline.now_s()
+        if code != LOST and not self._broke:
+            self._readings = end_all(samplers)
         for reader in readers:
             reader.join(_DRAIN_S)
         if self._stopped.is_set():
@@ -259,7 +265,7 @@ class ClusterRun:
         last_line = err.last_line or (out.last_line if code else "")
         result = outcome_of_exit(code, ended_s - self.overhead_s, time_s, self._reports, last_line)
         result = replace(result, time_s=time_s)  # where it could not start, the machines are paid for yet
-        problem = self._fetch(channel) or out.problem or err.problem
+        problem = self._fetch(channels[0]) or out.problem or err.problem
         kill_point("trial.fetched")
         for one in self._processes:
             one.end(0.0)  # what it left behind would disturb the next run
@@ -348,4 +354,5 @@ class ClusterRun:
                 own_usd = self._lost_usd + (self._held.settle() if self._held is not None else 0.0)
                 self._bill = (began_s, self._rentals.settle_unassigned(own_usd))
             began_s, bill_usd = self._bill
-        return replace(result, overhead_s=min(began_s, result.time_s), bill_usd=bill_usd)
+        overhead_s = min(began_s, result.time_s)
+        return replace(result, overhead_s=overhead_s, bill_usd=bill_usd, readings=self._readings)

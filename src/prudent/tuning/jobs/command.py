@@ -15,7 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from prudent.cloud.process_guard import process_guard
+from prudent.cloud.process_sampler import ProcessSampler
 from prudent.cloud.processes import ProcessIdentity, ProcessTree, new_cookie
+from prudent.cloud.readings import Readings
 from prudent.core.errors import BadInput
 from prudent.core.money import Price
 from prudent.core.space import Space
@@ -172,7 +174,7 @@ class CommandJob:
 
 
 class CommandRun:
-    """One command under way: two threads keep what it prints, a third waits for its end."""
+    """One command under way: two threads keep what it prints, one looks at its processes, one waits."""
 
     def __init__(
         self,
@@ -191,6 +193,8 @@ class CommandRun:
         self._reports = ReportedMeasures(job.measures)
         self._timeline = timeline
         self._logs = logs
+        self._readings: Readings | None = None
+        self._sampler = ProcessSampler(tree.pid, tree.members)
         readers = [
             threading.Thread(target=keep_output, args=(tree.stdout, logs[0], self._take, True), daemon=True),
             threading.Thread(target=keep_output, args=(tree.stderr, logs[1], None, True), daemon=True),
@@ -204,6 +208,7 @@ class CommandRun:
         """The run of a command that could not begin."""
         run = cls.__new__(cls)
         run._tree, run._timeline, run.grace_s, run._stop_s = None, Timeline(), 0.0, math.inf
+        run._readings = None
         run._timeline.add(outcome)
         return run
 
@@ -216,11 +221,13 @@ class CommandRun:
             return event
         why = f"took longer than its time-out of {limit_s:g} s"
         seen, ended_s = self._end()
-        return Outcome(FAILED, limit_s, seen, why, ending_s=max(ended_s - limit_s, 0.0))
+        ending_s = max(ended_s - limit_s, 0.0)
+        return Outcome(FAILED, limit_s, seen, why, ending_s=ending_s, readings=self._readings)
 
     def cut(self, at_s: float, why: str) -> Outcome:
         seen, ended_s = self._end()
-        return Outcome(CUT, min(at_s, ended_s), seen, why, ending_s=max(ended_s - at_s, 0.0))
+        time_s, ending_s = min(at_s, ended_s), max(ended_s - at_s, 0.0)
+        return Outcome(CUT, time_s, seen, why, ending_s=ending_s, readings=self._readings)
 
     def elapsed_s(self) -> float:
         """How long the run has lasted, set-up included."""
@@ -260,6 +267,7 @@ class CommandRun:
     def _watch(self, tree: ProcessTree, readers: list[threading.Thread]) -> None:
         tree.wait()
         self._exit_s = ended_s = self._timeline.now_s()
+        self._readings = self._sampler.end()  # before `close`, as long as its first process can be read
         code = tree.close()
         process_guard().forget_cookie(tree.cookie)
         give_up_s = time.monotonic() + _DRAIN_S
@@ -278,7 +286,7 @@ class CommandRun:
             why = f"{result.why}; {problem}" if result.why else problem
             result = replace(result, why=why)
         self._job._forget(self._number)
-        self._timeline.add(result)
+        self._timeline.add(replace(result, readings=self._readings))
 
 
 def _abandon(tree: ProcessTree | None, out: TrialLog, err: TrialLog) -> None:

@@ -84,7 +84,15 @@ def _table(said: JobDocument, where: KeyPath, folder: Path, name: str, logs: Pat
             progress=folder / progress if progress else None,
             minimum_s=where.seconds(said, "minimum", 0.0),
             boot_s=where.seconds(said, "boot", 0.0),
+            readings=_readings(said, where, folder),
         )
+
+
+def _readings(said: JobDocument, where: KeyPath, folder: Path) -> Path | list[str]:
+    """A list of columns, or the file that the text names."""
+    if isinstance(said.get("readings"), str):
+        return folder / where.text(said, "readings", "")
+    return where.texts(said, "readings")
 
 
 def _function(said: JobDocument, where: KeyPath, folder: Path, name: str, logs: Path | None) -> Job:
@@ -118,7 +126,9 @@ KINDS = (
         ("command", *_SPACE_KEYS, "directory", "environment", "timeout", "where", *_MACHINE_KEYS),
         _command,
     ),
-    JobKind("table", ("table", "parameters", "time", "price", "progress", "minimum", "boot"), _table),
+    JobKind(
+        "table", ("table", "parameters", "time", "price", "progress", "minimum", "boot", "readings"), _table
+    ),
     JobKind("function", ("function", *_SPACE_KEYS, "virtual"), _function),
 )
 

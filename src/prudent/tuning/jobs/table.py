@@ -2,107 +2,43 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from prudent.core.errors import BadInput, unknown
+from prudent.cloud.readings import Readings
+from prudent.core.errors import BadInput
 from prudent.core.money import Price
-from prudent.core.parameters import as_number
 from prudent.core.space import Space
 from prudent.tuning.goal import TIME
-from prudent.tuning.jobs.job import ELAPSED, PROGRESS, declared_measures, declared_seconds
+from prudent.tuning.jobs.csv_table import (
+    CsvTable,
+    ProgressTraces,
+    Row,
+    TableReadings,
+    cell_value,
+    read_readings,
+    read_traces,
+)
+from prudent.tuning.jobs.job import declared_measures, declared_seconds
 from prudent.tuning.jobs.run_output import seen_until
 from prudent.tuning.trial import CUT, FINISHED, Configuration, Outcome, Progress
-
-Row = Mapping[str, str]
 
 _ROUNDING_S = 0.01  # tables give times with two decimals
 
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One measured run: how long, at what price, with what result, and what it showed on the way."""
+    """One measured run: how long, at what price, with what result, what it showed and did to machines."""
 
     time_s: float
     usd_per_h: float
     measures: Mapping[str, float]
     progress: tuple[Progress, ...] = ()
-
-
-@dataclass(frozen=True)
-class ProgressTraces:
-    """What runs showed while they ran, by the id that names the run in both files."""
-
-    id_column: str = ""
-    by_id: Mapping[str, tuple[Progress, ...]] = field(default_factory=dict)
-
-    def of(self, row: Row) -> tuple[Progress, ...]:
-        return self.by_id.get(row[self.id_column].strip(), ()) if self.id_column else ()
-
-
-@dataclass(frozen=True)
-class CsvTable:
-    """The rows of a CSV file, and the names to complain with."""
-
-    path: Path
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-    lines: tuple[int, ...]
-    """Where each row ends in the file: a quoted cell may hold several lines, and empty ones are skipped."""
-
-    @classmethod
-    def read(cls, path: Path) -> CsvTable:
-        try:
-            with path.open(newline="", encoding="utf-8-sig") as file:
-                reader = csv.DictReader(file)
-                numbered = [(reader.line_num, row) for row in reader]
-                columns = tuple(reader.fieldnames or ())
-        except FileNotFoundError as error:
-            raise BadInput(f'There is no file "{path}"; check the path.') from error
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise BadInput(f'Cannot read "{path}" ({error}); give a CSV file in UTF-8.') from error
-        twice = next((column for column in columns if columns.count(column) > 1), None)
-        if twice is not None:
-            raise BadInput(f'"{path}" has two columns "{twice}"; rename or remove one.')
-        if not numbered:
-            raise BadInput(f'"{path}" has no rows; give a CSV file with a header and measured runs.')
-        for line, row in numbered:
-            if None in row or None in row.values():
-                raise BadInput(
-                    f'Line {line} of "{path}" does not have {len(columns)} fields like the header; '
-                    "correct that line."
-                )
-        return cls(path, columns, tuple(row for _, row in numbered), tuple(line for line, _ in numbered))
-
-    def numbered(self) -> Iterator[tuple[int, Row]]:
-        """Every row with the line to complain about."""
-        return zip(self.lines, self.rows, strict=True)
-
-    def need(self, column: str) -> None:
-        if column not in self.columns:
-            raise unknown(f"column of {self.path.name}", column, self.columns)
-
-    def number(self, row: Row, column: str, line: int) -> float | None:
-        """A cell as a number; None where it is empty."""
-        text = row[column].strip()
-        if not text:
-            return None
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            raise BadInput(
-                f'Line {line} of "{self.path}", column "{column}": "{text}" is not a number; '
-                "correct it, or leave the cell empty where nothing was measured."
-            )
-        return value
+    readings: Readings | None = None
 
 
 def measured_run(
@@ -113,6 +49,7 @@ def measured_run(
     price: str,
     measures: Iterable[str],
     traces: ProgressTraces,
+    readings: TableReadings,
 ) -> MeasuredRun | None:
     """The run in one row; None where no time was measured, for that run told nothing."""
     time_s, usd_per_h = table.number(row, time, line), table.number(row, price, line)
@@ -125,7 +62,8 @@ def measured_run(
         )
     values = {name: table.number(row, name, line) for name in measures}
     known = {name: value for name, value in values.items() if value is not None}
-    return MeasuredRun(time_s, usd_per_h, known, tuple(_until(time_s, traces.of(row))))
+    shown = tuple(_until(time_s, traces.of(row)))
+    return MeasuredRun(time_s, usd_per_h, known, shown, readings.of(table, row, line))
 
 
 def _until(time_s: float, trace: Iterable[Progress]) -> Iterator[Progress]:
@@ -133,52 +71,6 @@ def _until(time_s: float, trace: Iterable[Progress]) -> Iterator[Progress]:
     for progress in trace:
         if progress.elapsed_s <= time_s + _ROUNDING_S:
             yield replace(progress, elapsed_s=min(progress.elapsed_s, time_s))
-
-
-def read_traces(
-    table: CsvTable, path: Path, measures: Sequence[str], taken: Collection[str] = ()
-) -> ProgressTraces:
-    """The progress of runs, joined on the column that both files have and that names one run each.
-
-    Of the other columns the declared measures count, and `progress`, how far a run is. `taken` are
-    columns that mean something else, such as the time: they may be different in every row by chance.
-    """
-    other = CsvTable.read(path)
-    elapsed = next((c for c in (ELAPSED, TIME) if c in other.columns), None)
-    if elapsed is None:
-        raise unknown(f"column of {path.name}", ELAPSED, other.columns)
-    key = _id_column(table, other, {elapsed, *measures, *taken})
-    traces: dict[str, list[Progress]] = {}
-    for line, row in other.numbered():
-        progress = _progress(other, row, line, elapsed, [m for m in measures if m in other.columns])
-        traces.setdefault(row[key].strip(), []).append(progress)
-    if not traces.keys() & {row[key].strip() for row in table.rows}:
-        raise BadInput(
-            f'No run of "{path}" is in "{table.path}" by the column "{key}"; give the progress of these runs.'
-        )
-    by_time = {name: tuple(sorted(trace, key=lambda p: p.elapsed_s)) for name, trace in traces.items()}
-    return ProgressTraces(key, by_time)
-
-
-def _id_column(table: CsvTable, other: CsvTable, taken: Collection[str]) -> str:
-    for column in (column for column in other.columns if column in table.columns):
-        if column not in taken and len({row[column].strip() for row in table.rows}) == len(table.rows):
-            return column
-    raise BadInput(
-        f'"{other.path}" shares no id column with "{table.path}"; both need one column that names the run.'
-    )
-
-
-def _progress(table: CsvTable, row: Row, line: int, elapsed: str, measures: Sequence[str]) -> Progress:
-    seconds = table.number(row, elapsed, line)
-    if seconds is None or seconds < 0:
-        raise BadInput(
-            f'Line {line} of "{table.path}" has "{row[elapsed]}" as {elapsed}; give seconds of 0 or more.'
-        )
-    values = {name: table.number(row, name, line) for name in measures}
-    shown = {name: value for name, value in values.items() if value is not None}
-    done = table.number(row, PROGRESS, line) if PROGRESS in table.columns else None
-    return Progress(seconds, shown, done if done is not None and 0 <= done <= 1 else None)
 
 
 def mean_of(runs: Sequence[MeasuredRun]) -> MeasuredRun:
@@ -193,18 +85,8 @@ def mean_of(runs: Sequence[MeasuredRun]) -> MeasuredRun:
         fmean(run.time_s for run in runs),
         fmean(run.usd_per_h for run in runs),
         {name: fmean(run.measures[name] for run in runs if name in run.measures) for name in names},
+        readings=Readings.mean(run.readings for run in runs),
     )
-
-
-def cell_value(table: CsvTable, row: Row, line: int, column: str) -> Any:
-    """A cell of a parameter column: the finite number it spells, or its text."""
-    text = row[column].strip()
-    if not text:
-        raise BadInput(
-            f'Line {line} of "{table.path}", column "{column}": the parameter has no value; fill it in.'
-        )
-    number = as_number(text)
-    return text if number is None or not math.isfinite(number) else number
 
 
 def check_fraction(value: Any, path: Path, line: int, column: str) -> None:
@@ -240,7 +122,8 @@ class ReplayedRun:
             return replace(upcoming, elapsed_s=upcoming.elapsed_s + boot_s) if boot_s else upcoming
         if recorded.time_s + boot_s > until_s:
             return None
-        return Outcome(FINISHED, recorded.time_s + boot_s, recorded.measures, overhead_s=boot_s)
+        lasted_s, did = recorded.time_s + boot_s, recorded.readings
+        return Outcome(FINISHED, lasted_s, recorded.measures, overhead_s=boot_s, readings=did)
 
     def cut(self, at_s: float, why: str) -> Outcome:
         boot_s = min(self._price.boot_s, at_s)
@@ -308,27 +191,31 @@ class TableJob:
         progress: str | Path | None = None,
         minimum_s: float = 0.0,
         boot_s: float = 0.0,
+        readings: str | Path | Sequence[str] = (),
     ) -> TableJob:
         """Read a CSV with one row per measured run.
 
         `fraction` is the column with the share of the data used, one more parameter. `progress` is
-        a second CSV with rows (id, elapsed_s, measures…), joined on the id column that both have.
+        a second CSV with rows (id, elapsed_s, measures…), joined on the id column that both have. `readings`
+        are columns that tell what runs did to their machines, or a second CSV with them, joined likewise.
         """
         table = CsvTable.read(Path(path))
         names = [*parameters, *([fraction] if fraction and fraction not in parameters else [])]
         if not names:
             raise BadInput("A job needs at least one parameter; name the columns that can be chosen.")
         measures = declared_measures(measures)
-        _check_columns(table, names, (time, price, *measures))
+        columns = () if isinstance(readings, (str, Path)) else tuple(readings)
+        _check_columns(table, names, (time, price, *measures, *columns))
         traces = ProgressTraces()
         if progress is not None:
             traces = read_traces(table, Path(progress), measures, (time, price))
+        did = read_readings(table, readings, (time, price, *measures))
         rows: list[tuple[Configuration, MeasuredRun]] = []
         for line, row in table.numbered():
             point = {name: cell_value(table, row, line, name) for name in names}
             if fraction is not None:
                 check_fraction(point[fraction], table.path, line, fraction)
-            run = measured_run(table, row, line, time, price, measures, traces)
+            run = measured_run(table, row, line, time, price, measures, traces, did)
             if run is not None:
                 rows.append((point, run))
         if not rows:
@@ -356,6 +243,8 @@ class TableJob:
             shown = [(p.elapsed_s, sorted(p.measures.items()), p.done) for p in run.progress]
             measured = sorted(run.measures.items())
             digest.update(f"{key}|{run.time_s!r}|{run.usd_per_h!r}|{measured}|{shown}".encode())
+            if run.readings is not None:
+                digest.update(repr(sorted(run.readings.to_dict().items())).encode())
         if self.minimum_s or self.boot_s:
             digest.update(f"{self.minimum_s!r}|{self.boot_s!r}".encode())
         return f"table {digest.hexdigest()[:16]}"

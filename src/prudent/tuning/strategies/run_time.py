@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -52,6 +53,9 @@ WORKS_SLOPES = {
     quantities.MEMORY: (0.1, 0.15),
 }
 """How the chance that a run works grows with each quantity."""
+READ_DOUBT = 0.15
+"""Deviation of the slopes that readings tell: of a run whose cores are busy for a share of its time, that
+share is shortened by more of them."""
 OWN_PART = 0.5
 """The more parameters a job has of its own, the less the machines alone decide: by so much for each of
 them."""
@@ -80,7 +84,7 @@ class RunTimeFitter(SurrogateFitter):
 
     def log_cost(self, history: History, pool: Candidates) -> ShiftedBelief:
         trials = [trial for trial in history.trials if trial.time_s > 0]
-        prior = self._prior
+        prior = self._informed(trials)
         rows, places = self._rows_of(trials), self._places(pool)
         draws = self._weighed_draws(trials, rows, prior)
         y, extra = self._targets(trials, rows, prior, draws)
@@ -208,6 +212,28 @@ class RunTimeFitter(SurrogateFitter):
         amplitude = min(math.sqrt(OF_MACHINES**2 + len(beside) * OF_PARAMETER**2), LARGEST)
         offset, offset_std = self._usual_log_time
         return TrendPrior(offset, offset_std, means, stds, amplitude, self._column_groups, self._forms)
+
+    def _informed(self, trials: Sequence[Trial]) -> TrendPrior:
+        """The prior with forms whose slopes follow from readings, by trials up to the last checkpoint.
+
+        More cores shorten the part of a run in which they are busy and nothing else (Amdahl's law):
+        d log T / d log cores = - cpu_share.
+        """
+        told = [trial.readings for trial in trials[: last_refit(len(trials))]]
+        shares = [one.cpu_share for one in told if one is not None and one.cpu_share is not None]
+        scaled = [name in (quantities.COUNT, quantities.VCPUS) for name in self._machines.names]
+        if not shares or not any(scaled):
+            return self._prior
+        slopes = {
+            **SLOPES,
+            **dict.fromkeys((quantities.COUNT, quantities.VCPUS), (-float(np.mean(shares)), READ_DOUBT)),
+            quantities.PRICE: (0.0, SLOPES[quantities.PRICE][1]),
+        }
+        means, stds = self._prior.slopes.copy(), self._prior.slopes_std.copy()
+        for place, name in enumerate(self._machines.names):
+            means[place], stds[place] = slopes[name]
+        forms = [*self._forms, *(replace(form, informed=True) for form in self._forms)]
+        return replace(self._prior, forms=forms, informed=(means, stds))
 
     @cached_property
     def _usual_log_time(self) -> tuple[float, float]:

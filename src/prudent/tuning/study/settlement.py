@@ -98,6 +98,7 @@ def trial_of(
         outcome.why,
         pending.why,
         _estimate(problem.goal, outcome, progress),
+        readings=outcome.readings,
     )
 
 

@@ -55,16 +55,23 @@ class Rows:
 
 @dataclass(frozen=True)
 class Form:
-    """Which groups of columns a kernel looks at, whether it is smooth, and its share of the amplitude."""
+    """Which groups of columns a kernel looks at, whether it is smooth, and its share of the amplitude.
+
+    An informed form has the slopes that `TrendPrior.informed` says.
+    """
 
     groups: tuple[bool, ...]
     smooth: bool = True
     share: float = 1.0
+    informed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class TrendPrior:
-    """What is believed before the first sample, in the unit of y."""
+    """What is believed before the first sample, in the unit of y.
+
+    `informed` are other slopes and their deviations, known from something else than y.
+    """
 
     offset: float
     offset_std: float
@@ -73,6 +80,13 @@ class TrendPrior:
     amplitude: float
     groups: Sequence[slice]
     forms: Sequence[Form]
+    informed: tuple[Array, Array] | None = None
+
+    def of(self, informed: bool) -> TrendPrior:
+        """As forms of one of the two kinds see it."""
+        if not informed or self.informed is None:
+            return self
+        return replace(self, slopes=self.informed[0], slopes_std=self.informed[1])
 
     def mean(self, rows: Rows) -> Array:
         return np.asarray(self.offset + rows.trend @ self.slopes)
@@ -88,20 +102,28 @@ class TrendPrior:
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """h settings: rates (h, width), 1 / length scale; smooth, amplitude, noise (deviations), weights (h,)."""
+    """h settings: rates (h, width), 1 / length scale; smooth, amplitude, noise (deviations), weights (h,).
+
+    informed (h,): which of them have the informed slopes.
+    """
 
     rates: Array
     smooth: Flags
     amplitude: Array
     noise: Array
     weights: Array
+    informed: Flags
 
     def __len__(self) -> int:
         return len(self.weights)
 
     def covariance(self, h: int, prior: TrendPrior, left: Rows, right: Rows) -> Array:
         kernel = kernels.axial(left.features, right.features, self.rates[h], bool(self.smooth[h]))
-        return np.asarray(prior.covariance(left, right) + self.amplitude[h] ** 2 * kernel)
+        trend = prior.of(bool(self.informed[h])).covariance(left, right)
+        return np.asarray(trend + self.amplitude[h] ** 2 * kernel)
+
+    def mean(self, h: int, prior: TrendPrior, rows: Rows) -> Array:
+        return prior.of(bool(self.informed[h])).mean(rows)
 
 
 def weigh(rows: Rows, y: Array, extra: Array, prior: TrendPrior, seed: int) -> Draws:
@@ -136,9 +158,11 @@ def _decode(draws: Array, forms: NDArray[np.int64], prior: TrendPrior, width: in
         rates[:, group] = np.where(used, 1.0 / scales[:, place], 0.0)[:, None]
     share = np.array([prior.forms[form].share for form in forms])
     smooth = np.array([prior.forms[form].smooth for form in forms], dtype=np.bool_)
+    informed = np.array([prior.forms[form].informed for form in forms], dtype=np.bool_)
     amplitude = share * prior.amplitude * np.exp(_SPREAD_AMPLITUDE * draws[:, -2])
     noise = _NOISE * np.exp(_SPREAD_NOISE * draws[:, -1])
-    return Draws(rates, smooth, amplitude, noise, np.full(len(draws), 1.0 / max(len(draws), 1)))
+    weights = np.full(len(draws), 1.0 / max(len(draws), 1))
+    return Draws(rates, smooth, amplitude, noise, weights, informed)
 
 
 def _scores(
@@ -148,16 +172,20 @@ def _scores(
     if not len(y):
         return np.asarray(0.0 * density)
     settings = _decode(draws, forms, prior, rows.features.shape[1])
-    evidences = kernels.axial_evidences(
-        rows.features,
-        y - prior.mean(rows),
-        prior.covariance(rows, rows),
-        extra,
-        settings.rates,
-        settings.smooth,
-        settings.amplitude**2,
-        settings.noise**2,
-    )
+    evidences = np.empty(len(draws))
+    for informed in (False, True):
+        mine, seen = settings.informed == informed, prior.of(informed)
+        if mine.any():
+            evidences[mine] = kernels.axial_evidences(
+                rows.features,
+                y - seen.mean(rows),
+                seen.covariance(rows, rows),
+                extra,
+                settings.rates[mine],
+                settings.smooth[mine],
+                settings.amplitude[mine] ** 2,
+                settings.noise[mine] ** 2,
+            )
     return np.asarray(evidences + density)
 
 
@@ -220,14 +248,14 @@ def _condition(
     """Mean and variance (m,) by one setting."""
     from scipy.linalg import solve_triangular
 
-    mean = prior.mean(places)
-    variance = prior.variance(places) + draws.amplitude[h] ** 2
+    mean = draws.mean(h, prior, places)
+    variance = prior.of(bool(draws.informed[h])).variance(places) + draws.amplitude[h] ** 2
     if not len(y):
         return mean, variance
     matrix = draws.covariance(h, prior, rows, rows)
     matrix[np.diag_indices(len(y))] += draws.noise[h] ** 2 + extra
     factor = safe_cholesky(matrix)
-    white = solve_triangular(factor, y - prior.mean(rows), lower=True, check_finite=False)
+    white = solve_triangular(factor, y - draws.mean(h, prior, rows), lower=True, check_finite=False)
     reach = solve_triangular(
         factor, draws.covariance(h, prior, rows, places), lower=True, check_finite=False, overwrite_b=True
     )
@@ -241,7 +269,7 @@ def without_bounds(
     if not is_bound.any():
         return y, extra
     h = int(np.argmax(draws.weights))
-    mean, base = prior.mean(rows), float(draws.noise[h] ** 2)
+    mean, base = draws.mean(h, prior, rows), float(draws.noise[h] ** 2)
     covariance = draws.covariance(h, prior, rows, rows)
     values, spreads = pseudo_observations_given(covariance, y - mean, is_bound, base + extra)
     return values + mean, np.maximum(spreads - base, 0.0)

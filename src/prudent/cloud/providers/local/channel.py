@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from prudent.cloud.leases import dead_mans_switch
-from prudent.cloud.processes import COOKIE, ProcessInfo, end_processes, processes_of_run, signal_processes
+from prudent.cloud.process_sampler import ProcessSampler
+from prudent.cloud.processes import (
+    COOKIE,
+    OlderProcesses,
+    ProcessInfo,
+    end_processes,
+    processes_of_run,
+    signal_processes,
+)
 from prudent.cloud.providers.channel import LOST, excluded, inside
 from prudent.cloud.providers.local.machine import LocalMachine
 from prudent.core.errors import RunFailed
@@ -62,9 +70,13 @@ class LocalProcess:
         end_processes(self._members, self._signal, grace_s)
         self.wait()
 
-    def _members(self) -> list[ProcessInfo]:
+    def sampler(self) -> ProcessSampler:
+        """Readings of it alone: the computer is not its own."""
+        return ProcessSampler(None, self._members)
+
+    def _members(self, older: OlderProcesses | None = None) -> list[ProcessInfo]:
         running = self._popen.poll() is None
-        return processes_of_run(self._cookie, self._popen.pid if running else None)
+        return processes_of_run(self._cookie, self._popen.pid if running else None, older)
 
     def _signal(self, members: list[ProcessInfo], number: signal.Signals) -> None:
         grouped = self._popen.poll() is None
