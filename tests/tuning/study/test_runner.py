@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,6 +27,7 @@ from prudent.tuning.study.runner import (
     TrialExtended,
     TrialReported,
     TrialStarted,
+    interrupt_later,
 )
 from prudent.tuning.study.study import Study
 from prudent.tuning.trial import CUT, FAILED, FINISHED, Configuration, Outcome, Progress
@@ -337,3 +340,41 @@ def test_a_supervised_trial_that_is_not_worth_its_end_is_cut_when_it_says_so() -
         (CUT, 1.0, "others do better")
     ]
     assert sum(isinstance(event, TrialReported) for event in events) == 2
+
+
+class NearItsLimit(Stubborn):
+    """A real run with a second of its money left, which ends once another one was begun beside it."""
+
+    def __init__(self, lasted_s: float, started: list[int]) -> None:
+        super().__init__()
+        self.lasted_s, self.started = lasted_s, started
+
+    def next(self, until_s: float) -> Outcome | None:
+        return Outcome(FINISHED, self.lasted_s) if len(self.started) == 2 else None
+
+
+def test_what_runs_cost_while_the_next_is_chosen_is_put_aside_first() -> None:
+    def run(number: int) -> NearItsLimit:
+        return NearItsLimit(PRICE.lasts_s(study.reserved_usd(number)) - 1.0, job.started)
+
+    job = Job(run, virtual=False)
+    loop, study, told = loop_of(job, budget_usd=1.0, max_trials=2, parallel=2)
+    loop.run()
+    events = [(type(one), getattr(one, "number", None)) for one in told]
+    extended = events.index((TrialExtended, 1))
+    assert [kind for kind, _ in events].index(TrialStarted) < extended
+    assert TrialStarted in [kind for kind, _ in events[extended:]], "the second begins after that"
+
+
+def test_an_interrupt_that_comes_meanwhile_is_heeded_at_the_end_and_later_ones_at_once() -> None:
+    heard: list[str] = []
+    before = signal.signal(signal.SIGTERM, lambda *_: heard.append("heeded"))
+    try:
+        with interrupt_later():
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert heard == []
+        assert heard == ["heeded"]
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert heard == ["heeded", "heeded"]
+    finally:
+        signal.signal(signal.SIGTERM, before)
