@@ -34,7 +34,7 @@ CLOCK = "date +%s%N"
 
 
 @dataclass(frozen=True)
-class Real:
+class FleetRuns:
     """Makespans on a fleet by scheduler, in seconds of the trace."""
 
     vcpus: int
@@ -110,7 +110,7 @@ def given_files(workflow: Workflow, folder: Path) -> None:
         (folder / name).write_bytes((digest * (size // len(digest) + 1))[:size])
 
 
-def real_run(vcpus: int, repeats: int) -> Real:
+def real_run(vcpus: int, repeats: int) -> FleetRuns:
     fleet, trace = fleet_of(vcpus), Workflow.read(trace_folder() / f"{TRACE}.xml")
     workflow = stand_ins(with_own_files(trace), fleet)
     plans = {
@@ -127,16 +127,16 @@ def real_run(vcpus: int, repeats: int) -> Real:
                 run = execute(plan, workflow, folder, directory=work)
                 measured[name].append(run.makespan_s / SCALE)
     planned = {name: plan.makespan_s for name, plan in plans.items()}
-    return Real(vcpus, planned, {name: tuple(values) for name, values in measured.items()})
+    return FleetRuns(vcpus, planned, {name: tuple(values) for name, values in measured.items()})
 
 
-def all_runs(quick: bool) -> list[Real]:
+def all_runs(quick: bool) -> list[FleetRuns]:
     """One fleet after the other: side by side they would wait for the same cores."""
     repeats = QUICK_REPEATS if quick else REPEATS
     return [real_run(vcpus, repeats) for vcpus in (QUICK_FLEETS if quick else FLEETS)]
 
 
-def headline(runs: list[Real]) -> Headline:
+def headline(runs: list[FleetRuns]) -> Headline:
     won = sum(max(run.measured_s["q-learning"]) < min(run.measured_s["fcfs"]) for run in runs)
     ratios = [median(run.measured_s["q-learning"]) / median(run.measured_s["fcfs"]) for run in runs]
     return Headline(
@@ -146,7 +146,7 @@ def headline(runs: list[Real]) -> Headline:
     )  # fmt: skip
 
 
-def table(runs: list[Real]) -> Table:
+def table(runs: list[FleetRuns]) -> Table:
     rows = [
         [
             f"{run.vcpus} vCPUs", name, number(run.planned_s[name], 1),
@@ -159,7 +159,7 @@ def table(runs: list[Real]) -> Table:
     return Table("Figure 4: makespan of real runs, in seconds of the trace", columns, rows)
 
 
-def chart(runs: list[Real]) -> Chart:
+def chart(runs: list[FleetRuns]) -> Chart:
     series = {
         name: [(float(run.vcpus), median(run.measured_s[name])) for run in runs]
         for name in ("fcfs", "q-learning")
