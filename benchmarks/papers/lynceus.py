@@ -138,7 +138,7 @@ def best_of(three: Cells) -> Headline:
     ]
     behind = ", ".join(f"{b:g}" for b in budgets(three) if b not in first)
     return Headline(
-        "Ours is the nearest to the optimum (median, ties count) of all that are compared, budgets", "not told",
+        "Budgets at which ours is the nearest to the optimum (median, ties count)", "not told",
         f"{len(first)} of {len(budgets(three))}", BETTER if len(first) == len(budgets(three)) else NOT,
         f"not at {behind}: see the table" if behind else "",
     )  # fmt: skip
