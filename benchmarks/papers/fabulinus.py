@@ -204,7 +204,7 @@ def headlines(curves, spent, broken, counts):  # type: ignore[no-untyped-def]
             "The printed basis is at fault, not the code: it breaks the limit more often", "not told",
             f"{broken['Fabulinus, basis as printed']:.0%} against {broken['Fabulinus']:.0%}",
             REPRODUCED if broken["Fabulinus, basis as printed"] > broken["Fabulinus"] else NOT,
-            "see the table of bases",
+            "few seeds break it at all; the table of bases has how sure each is",
         ),
         Headline(
             "Fabolas's recommendations that break the limit", "all", f"{broken['Fabolas']:.0%}",
