@@ -42,7 +42,7 @@ def main() -> None:
         paper = import_module(f"benchmarks.papers.{name}")
         seeds = given.seeds or (paper.QUICK_SEEDS if given.quick else paper.SEEDS)
         depths = tuple(given.depths or ((0, 1) if given.quick else (0, 1, 2)))
-        page = paper.run(Effort(seeds, given.processes, given.quick, depths))
+        page = paper.run(Effort(seeds, given.processes, given.quick, depths, bool(given.seeds)))
         place = write(page, given.out)
         print(f"{page.title} ({time.monotonic() - begun:.0f} s, {seeds} seeds): {place}")
         for line in page.headlines:

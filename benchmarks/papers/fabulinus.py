@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from benchmarks.papers.nephele import FRACTION, rows
+from benchmarks.papers.nephele_replays import FRACTION, rows
 from benchmarks.papers.page import BETTER, NOT, REPRODUCED, Chart, Headline, PaperPage, Table, number
 from benchmarks.papers.replays import PARAMETERS, Effort
 
@@ -19,13 +19,14 @@ from prudent.tuning.study.study import Study
 from prudent.tuning.tune import Event, TrialEnded
 from tables import data_folder
 
-SEEDS, QUICK_SEEDS = 4, 1
+SEEDS, QUICK_SEEDS = 10, 2
 LIMIT_USD = 0.1
 ITERATIONS, QUICK_ITERATIONS = 100, 45
 GOAL = f"maximise accuracy at full data subject to cost_usd <= {LIMIT_USD} at full data"
 ENTRIES: dict[str, tuple[str, dict[str, Any]]] = {
     "Fabulinus": ("fabulinus", {"as": "published"}),
     "Fabulinus, basis as printed": ("fabulinus", {"as": "published", "curves": "paper"}),
+    "Fabulinus, our basis": ("fabulinus", {"as": "published", "curves": "power"}),
     "Fabolas": ("fabolas", {"as": "published"}),
     "BO with EIc": ("gp-eic", {"as": "published"}),
     "BO with EI": ("gp-ei", {"as": "published"}),
@@ -33,10 +34,28 @@ ENTRIES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+BASES = {
+    "Fabulinus, basis as printed": "in s, as printed",
+    "Fabulinus": "in log s, as in the code (the preset)",
+    "Fabulinus, our basis": "ours",
+}
+SURE, ASKED = 0.99, 3
+"""The chance that the thesis asks of its answer; every third recommendation is asked for what is expected."""
+
+
 @lru_cache
 def job() -> TableJob:
     path = data_folder() / "tuning" / "trimtuner_cnn.csv"
     return TableJob.read_csv(path, PARAMETERS, measures=["accuracy"], fraction=FRACTION)
+
+
+@dataclass(frozen=True)
+class AskedBelief:
+    """Of a recommendation: its chance to keep the limit, the true cost over the expected one."""
+
+    chance: float
+    over: float
+    broken: bool
 
 
 @dataclass
@@ -46,6 +65,7 @@ class Curve:
     spent_usd: list[float] = field(default_factory=list)
     accuracy: list[float] = field(default_factory=list)
     broken: list[bool] = field(default_factory=list)
+    beliefs: list[AskedBelief] = field(default_factory=list)
     first_usd: float = 0.0
     decision_s: float = 0.0
 
@@ -63,6 +83,11 @@ def play(name: str, iterations: int, seed: int) -> Curve:
         answer = study.recommended
         truth = None if answer is None else job().recorded({**answer, FRACTION: 1.0})
         usd = math.inf if truth is None else truth.time_s * truth.usd_per_h / 3600
+        if truth is not None and name in BASES and len(curve.broken) % ASKED == 0:
+            told = study.strategy.predict(study.history, answer)
+            curve.beliefs.append(
+                AskedBelief(told["probability_feasible"], usd / told["cost_usd"], usd > LIMIT_USD)
+            )
         curve.spent_usd.append(study.spent_usd)
         curve.broken.append(truth is not None and usd > LIMIT_USD)
         curve.accuracy.append(truth.measures["accuracy"] if truth is not None and usd <= LIMIT_USD else 0.0)
@@ -110,9 +135,29 @@ def run(effort: Effort) -> PaperPage:
             ),
             Table("Table 7.1: configurations within $0.1, accurate, and both", ("within", "accurate", "both"),
                   [[str(count) for count in counts]]),
+            bases(curves, broken),
         ],
         [Chart("accuracy", "Figure 7.1(a): Accuracy_C by exploration cost, mean", "exploration cost, $",
                "Accuracy_C", {name: mean_curve(found) for name, found in curves.items()})],
+    )  # fmt: skip
+
+
+def bases(curves: dict[str, list[Curve]], broken: dict[str, float]) -> Table:
+    """What each basis makes of the share of the data: of all recommendations, and of the beliefs asked."""
+    rows = []
+    for name, basis in BASES.items():
+        told = [belief for curve in curves[name] for belief in curve.beliefs]
+        sure = [belief for belief in told if belief.chance >= SURE]
+        rows.append([
+            basis, f"{broken[name]:.0%}", f"{len(sure) / len(told):.0%}" if told else "none",
+            f"{np.mean([belief.broken for belief in sure]):.0%}" if sure else "none",
+            number(float(np.median([belief.over for belief in told])), 2) if told else "none",
+        ])  # fmt: skip
+    return Table(
+        "The basis of cost in the share of the data",
+        ("basis", "breaks the limit", f"says {SURE:.0%} sure", "of those, breaks it",
+         "true over expected cost, median"),
+        rows,
     )  # fmt: skip
 
 
@@ -154,6 +199,12 @@ def headlines(curves, spent, broken, counts):  # type: ignore[no-untyped-def]
             f"{broken['Fabulinus']:.0%}; basis as printed {broken['Fabulinus, basis as printed']:.0%}",
             REPRODUCED if broken["Fabulinus"] < 0.1 else NOT,
             "printed, log cost is a line in s and overshoots; the authors' code has s on a log scale",
+        ),
+        Headline(
+            "The printed basis is at fault, not the code: it breaks the limit more often", "not told",
+            f"{broken['Fabulinus, basis as printed']:.0%} against {broken['Fabulinus']:.0%}",
+            REPRODUCED if broken["Fabulinus, basis as printed"] > broken["Fabulinus"] else NOT,
+            "few seeds break it at all; the table of bases has how sure each is",
         ),
         Headline(
             "Fabolas's recommendations that break the limit", "all", f"{broken['Fabolas']:.0%}",

@@ -1,117 +1,32 @@
-"""Nephele, figures 6.8 to 6.10 and tables 6.1 to 6.3: the cheapest run on a part of the data."""
+"""Nephele, figures 6.1 to 6.13 and tables 6.1 to 6.3 for the CNN: the cheapest run on a part of the data."""
 
 from __future__ import annotations
 
-import csv
-import math
-import tempfile
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
+from benchmarks.papers.nephele_replays import ENTRIES, GOAL, feasible, play, rows
+from benchmarks.papers.nephele_studies import studies
+from benchmarks.papers.nephele_tables import by_time, stopping
 from benchmarks.papers.nephele_tables import headline as table_headline
 from benchmarks.papers.nephele_tables import tables as data_tables
 from benchmarks.papers.page import BETTER, NOT, REPRODUCED, Chart, Headline, PaperPage, Table, number
-from benchmarks.papers.replays import PARAMETERS, Effort
+from benchmarks.papers.replays import Effort
 
-import prudent
-from prudent.tuning.jobs.table import TableJob
-from tables import data_folder
-
-SEEDS, QUICK_SEEDS = 10, 2
-FRACTION = "data_fraction"
-GOAL = "minimise cost_usd subject to accuracy >= 0.85 and time_s <= 300"
+SEEDS, QUICK_SEEDS = 20, 4
 BUDGET_USD, QUICK_USD = 30.0, 12.0
 AT = (2.5, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An optimiser of the figure; on all fractions or on the full data only."""
-
-    strategy: str
-    full: bool = True
-    options: dict[str, Any] = field(default_factory=dict)
-
-
-START = {"as": "published", "trees": 5, "start": "latin", "start_usd": 5.0}
-ENTRIES = {
-    "Nephele": Entry("nephele", False, {"as": "published"}),
-    "Lynceus": Entry("lynceus", True, {**START, "lookahead": 0}),
-    "CherryPick": Entry("cherrypick", True, {**START, "surrogate": "trees", "stop_below": 0}),
-    "Random": Entry("random", False),
-    "ours (nephele)": Entry("nephele", False, {}),
-}
-
-
-@lru_cache
-def job(full: bool) -> TableJob:
-    path = data_folder() / "tuning" / "trimtuner_cnn.csv"
-    with path.open(newline="") as file, tempfile.TemporaryDirectory() as folder:
-        rows = [row for row in csv.DictReader(file) if not full or float(row[FRACTION]) == 1.0]
-        part = Path(folder) / path.name
-        with part.open("w", newline="") as out:
-            writer = csv.DictWriter(out, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
-        parameters = PARAMETERS if full else [*PARAMETERS, FRACTION]
-        return TableJob.read_csv(part, parameters, measures=["accuracy"], fraction=None if full else FRACTION)
-
-
-@lru_cache
-def rows() -> tuple[dict[str, float], ...]:
-    """Time, cost, accuracy and fraction of every run in the table."""
-    with (data_folder() / "tuning" / "trimtuner_cnn.csv").open(newline="") as file:
-        return tuple(
-            {
-                "time_s": float(row["time_s"]), "accuracy": float(row["accuracy"]),
-                "cost_usd": float(row["price_usd_per_h"]) * float(row["time_s"]) / 3600,
-                "fraction": float(row[FRACTION]), "config_id": float(row["config_id"]),
-            }
-            for row in csv.DictReader(file)
-        )  # fmt: skip
-
-
-def feasible(fraction: float | None = None) -> list[dict[str, float]]:
-    goal = prudent.Goal.parse(GOAL)
-    return [row for row in rows() if goal.feasible(row) and fraction in (None, row["fraction"])]
-
-
-@dataclass(frozen=True)
-class Walk:
-    """One seed: money spent and best cost so far after each run; and how many first runs there were."""
-
-    spent_usd: tuple[float, ...]
-    best_usd: tuple[float, ...]
-    firsts: int
-
-    def at(self, usd: float) -> float:
-        known = [best for spent, best in zip(self.spent_usd, self.best_usd, strict=True) if spent <= usd]
-        return known[-1] if known else math.inf
-
-
-def play(name: str, budget_usd: float, seed: int) -> Walk:
-    entry = ENTRIES[name]
-    done = prudent.tune(
-        job(entry.full), GOAL, budget_usd, entry.strategy, entry.options, early_stop=False, seed=seed
-    )
-    best = np.minimum.accumulate([t.cost_usd if t.feasible else math.inf for t in done.trials])
-    spent = np.cumsum([trial.spent_usd for trial in done.trials])
-    firsts = sum(trial.chosen.startswith("first look") for trial in done.trials)
-    return Walk(tuple(spent.tolist()), tuple(best.tolist()), firsts)
 
 
 def run(effort: Effort) -> PaperPage:
     budget_usd = QUICK_USD if effort.quick else BUDGET_USD
     with ProcessPoolExecutor(effort.processes) as workers:
         tasks = {
-            name: [workers.submit(play, name, budget_usd, seed) for seed in range(effort.seeds)]
-            for name in ENTRIES
+            name: [workers.submit(play, entry, budget_usd, seed) for seed in range(effort.seeds)]
+            for name, entry in ENTRIES.items()
         }
         paths = {name: [task.result() for task in found] for name, found in tasks.items()}
+    study_lines, study_tables = studies(effort, budget_usd)
     optimum = min(row["cost_usd"] for row in feasible())
     moments = [usd for usd in AT if usd <= budget_usd]
 
@@ -125,7 +40,7 @@ def run(effort: Effort) -> PaperPage:
         "nephele",
         "Nephele: tuning on parts of the data",
         f"{effort.seeds} seeds on trimtuner_cnn (1,440 runs), {GOAL}; initial budget $5 for each optimiser.",
-        headlines(paths, cno, moments),
+        [*headlines(paths, cno, moments), stopping(rows()), *study_lines],
         [
             Table(
                 "Figure 6.10: CNO by exploration cost, 50 % / 90 %",
@@ -143,13 +58,15 @@ def run(effort: Effort) -> PaperPage:
                 ("all", *(f"{size:g}" for size in sizes)),
                 [[str(len(feasible())), *(str(len(feasible(size))) for size in sizes)]],
             ),
+            *study_tables,
             *data_tables(rows()),
         ],
         [
             Chart(
                 "cno", "Figure 6.10(a): CNO by exploration cost, 90 %", "exploration cost, $", "CNO",
                 {name: [(float(u), cno(name, float(u), 0.9)) for u in grid] for name in paths}, log=True,
-            )
+            ),
+            by_time(rows()),
         ],
     )  # fmt: skip
 

@@ -20,17 +20,24 @@ from prudent.tuning.trial import CUT
 from tables import data_folder
 
 PARAMETERS = ["vm_type", "total_worker_cores", "learning_rate", "batch_size", "synchronous"]
+NUMBERED = ["vm_size", "n_workers", *PARAMETERS[2:]]
+SIZES = ("t2.small", "t2.medium", "t2.xlarge", "t2.2xlarge")
 TARGET, LEAST_CORES, DONE_STEPS = 0.85, 32, 60
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured."""
+    """How much is measured. chosen: somebody named the seeds, and all cells have so many."""
 
     seeds: int
     processes: int
     quick: bool
     depths: tuple[int, ...] = (0, 1, 2)
+    chosen: bool = False
+
+    def part(self, share: float) -> int:
+        """The seeds of a cell that takes long: this share of all, unless somebody named them."""
+        return self.seeds if self.chosen else max(2, round(share * self.seeds))
 
 
 @dataclass(frozen=True)
@@ -49,17 +56,21 @@ class Problem:
 
 @lru_cache
 def lynceus_problem(
-    table: str = "lynceus_cnn", least_cores: int = LEAST_CORES, ideal: bool = False
+    table: str = "lynceus_cnn", least_cores: int = LEAST_CORES, ideal: bool = False, numbered: bool = False
 ) -> Problem:
     """The table with at least so many cores; T_max is kept by half of it. `ideal`: runs tell how far they
-    are.
+    are. `numbered`: machines are numbers from 0 and counted, as in the authors' code.
 
     The papers' data sets of the convolutional network have 288 configurations, those from 32 cores on: the
     plateau of costs 18 % above the optimum, where their CherryPick stays, is only there.
     """
     path = data_folder() / "tuning" / f"{table}.csv"
     with path.open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if int(row["total_worker_cores"]) >= least_cores]
+        rows = [
+            {**row, "vm_size": str(SIZES.index(row["vm_type"]))}
+            for row in csv.DictReader(file)
+            if int(row["total_worker_cores"]) >= least_cores
+        ]
     times = sorted(float(row["time_to_target_s"]) for row in rows)
     limit = times[len(times) // 2]
     with tempfile.TemporaryDirectory() as folder:
@@ -68,8 +79,9 @@ def lynceus_problem(
         if ideal:
             traces = Path(folder) / "done.csv"
             _write(traces, [each for row in rows for each in _done(row)])
+        parameters = NUMBERED if numbered else PARAMETERS
         job = TableJob.read_csv(
-            part, PARAMETERS, time="time_to_target_s", measures=["accuracy"], progress=traces
+            part, parameters, time="time_to_target_s", measures=["accuracy"], progress=traces
         )
     costs = sorted(
         float(row["time_to_target_s"]) * float(row["price_usd_per_h"]) / 3600
@@ -107,7 +119,7 @@ class Contest:
     """A strategy with options on a problem: `budget` in average runs.
 
     As in the papers the limit is one of time. With time-outs the goal names the accuracy, too, which a line
-    is drawn to; whoever is in time has reached it.
+    is drawn to; whoever is in time has reached it. share: of the seeds, where a cell takes long.
     """
 
     label: str
@@ -118,12 +130,15 @@ class Contest:
     ideal: bool = False
     table: str = "lynceus_cnn"
     least_cores: int = LEAST_CORES
+    numbered: bool = False
+    share: float = 1.0
 
 
 @dataclass(frozen=True)
 class Score:
     """How a seed ended: distance from the optimum (inf without an answer), runs, seconds a decision.
 
+    firsts: what the first runs cost, in average runs.
     error: the mean of |estimate - truth| / truth of the costs of runs that were cut, by a straight line.
     """
 
@@ -131,10 +146,11 @@ class Score:
     runs: int
     decision_s: float
     error: float
+    firsts: float = math.nan
 
 
 def play(contest: Contest, seed: int) -> Score:
-    problem = lynceus_problem(contest.table, contest.least_cores, contest.ideal)
+    problem = lynceus_problem(contest.table, contest.least_cores, contest.ideal, contest.numbered)
     goal = f"{problem.goal} and accuracy >= {TARGET}" if contest.early else problem.goal
     result = prudent.tune(
         problem.job, goal, contest.budget * problem.average_usd, contest.strategy,
@@ -149,13 +165,19 @@ def play(contest: Contest, seed: int) -> Score:
             errors.append(abs(trial.time_s * max(TARGET / reached, 1.0) / truth - 1))
     decisions = [trial.decision_s for trial in result.trials]
     error = float(np.mean(errors)) if errors else math.nan
-    return Score(distance, len(result.trials), float(np.mean(decisions or [0.0])), error)
+    firsts = sum(trial.spent_usd for trial in result.trials if trial.chosen.startswith("first look"))
+    return Score(
+        distance, len(result.trials), float(np.mean(decisions or [0.0])), error, firsts / problem.average_usd
+    )
 
 
 def play_all(contests: Sequence[Contest], effort: Effort) -> dict[Contest, list[Score]]:
     """Every seed of every contest."""
     with ProcessPoolExecutor(effort.processes) as workers:
-        tasks = {c: [workers.submit(play, c, seed) for seed in range(effort.seeds)] for c in contests}
+        tasks = {
+            contest: [workers.submit(play, contest, seed) for seed in range(effort.part(contest.share))]
+            for contest in contests
+        }
         return {contest: [task.result() for task in found] for contest, found in tasks.items()}
 
 

@@ -17,6 +17,7 @@ from prudent.tuning.history import History
 from prudent.tuning.jobs.table import TableJob
 from prudent.tuning.problem import Problem
 from prudent.tuning.result import Result
+from prudent.tuning.strategies.beliefs import TreesBelief
 from prudent.tuning.strategies.published.extrapolators import (
     CutRun,
     extrapolated_usd,
@@ -28,6 +29,7 @@ from prudent.tuning.strategies.published.extrapolators import (
 from prudent.tuning.strategies.published.search import PublishedAcquisition
 from prudent.tuning.strategies.published.stopping import iterations_to_see
 from prudent.tuning.strategies.registry import build, published, strategies
+from prudent.tuning.surrogates.trees import Trees
 from prudent.tuning.trial import CUT, Trial
 from prudent.tuning.tune import tune
 
@@ -168,6 +170,33 @@ def test_improvement_and_chance_are_those_of_the_gaussian(table: Table) -> None:
     assert acquisition.bill(mean, std, best, 9.0)[0] == 2.0
     assert acquisition.affordable(mean, std, 2.0 + 2.3264 * 0.8, 2.3263)[0]
     assert not acquisition.affordable(mean, std, 2.0 + 2.3262 * 0.8, 2.3263)[0]
+
+
+def test_trees_that_agree_expect_no_improvement_whatever_they_say() -> None:
+    """Their deviation is told as a floor, which goes by the dearest run; it is none for the cheap ones."""
+    rows = np.array([[0.0], [0.0], [1.0], [1.0]])
+    trees = Trees.fit(rows, np.array([0.1, 0.1, 90.0, 90.0]), np.random.default_rng(1), 50, 1e-14)
+    belief = TreesBelief(trees, np.array([[0.0], [0.5]]))
+    free, ones = np.full(2, np.inf), np.ones(2)
+    acquisition = PublishedAcquisition(
+        True, belief.mean, belief.std, free, -free, ones, free, False, agreed=belief.least_std
+    )
+    std = np.array([belief.least_std, 1.0])
+    assert belief.least_std == pytest.approx(1e-7)
+    rewards = acquisition.reward(np.array([0.1, 0.1]), std, 0.2)
+    assert rewards[0] == 0 < rewards[1]
+
+
+def test_a_node_below_nought_is_passed_over() -> None:
+    """In dollars a Gaussian may reach below $0, where no run ends; in logarithms it may go anywhere."""
+    free, ones = np.full(1, np.inf), np.ones(1)
+    dollars, logs = (
+        PublishedAcquisition(True, ones, ones, free, -free, ones, free, False, log=log)
+        for log in (False, True)
+    )
+    outcomes = np.array([-0.5, 0.0, 0.5])
+    assert dollars.possible(outcomes).tolist() == [0, 0, 1]
+    assert logs.possible(outcomes).tolist() == [1, 1, 1]
 
 
 class TestExtrapolators:

@@ -349,6 +349,11 @@ class TreesBelief:
         self._pool = pool
         self.mean, self.std = trees.predict(pool)
 
+    @property
+    def least_std(self) -> float:
+        """The deviation that is told where all trees agree."""
+        return math.sqrt(self._trees.variance_floor)
+
     @classmethod
     def fit(cls, X: Array, y: Array, pool: Array, rng: np.random.Generator, n_trees: int) -> TreesBelief:
         from prudent.tuning.surrogates.trees import Trees

@@ -117,6 +117,10 @@ class Acquisition:
         beside, least = (np.broadcast_to(usd, self.cap.shape)[last] for usd in (self.beside, self.least))
         return np.asarray(np.maximum(own + beside, least))
 
+    def possible(self, outcomes: Array) -> Array:
+        """1 where an outcome may be pretended, 0 where it cannot come about and its path is dropped."""
+        return np.ones_like(outcomes)
+
 
 def probability_kept(margins: Sequence[tuple[Array, Array]]) -> Array | float:
     """The probability that every margin, believed N(mean, std²), is at least 0."""
@@ -321,7 +325,7 @@ class _FantasyPaths:
             [(margin, np.zeros_like(margin)) for margin in margins],
             np.where(holds, np.minimum(bests, outcomes), bests),
             money,
-            (self.share[:, None] * weights).reshape(-1),
+            (self.share[:, None] * weights).reshape(-1) * acquisition.possible(outcomes),
         )
 
     def extend(self, share: Array, step: _FollowUps) -> _FantasyPaths:

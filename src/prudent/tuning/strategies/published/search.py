@@ -40,6 +40,8 @@ Array = NDArray[np.float64]
 
 SURE = 1e-9
 """A deviation below this share of the mean is none: expected improvement is then 0 (Lynceus, equation 2)."""
+AGREED = 1.001
+"""The deviation of trees that agree is told as the root of a floor: no more than rounding lies between."""
 LEAST_USD = 1e-9
 
 
@@ -99,15 +101,17 @@ class PublishedAcquisition(Acquisition):
     """What the goal makes of Gaussians over dollars: EIc = EI · P(limits hold), the predicted mean as bill.
 
     cost_mean and cost_std are in dollars, or their logarithm where `log` says so; bound is on the same scale.
+    agreed: the deviation of trees that all say the same.
     """
 
     log: bool = False
     by_means: bool = False
+    agreed: float = 0.0
 
     def reward(self, mean: Array, std: Array, best: Array | float, holds: Array | None = None) -> Array:
         """EI(x) · P(constraint) (OBOL equation 1, Lynceus 3); 0 where all trees agree (Lynceus 2)."""
         least = SURE * np.maximum(np.abs(mean), LEAST_USD)
-        unsure, std = std > least, np.maximum(std, least)
+        unsure, std = std > np.maximum(least, AGREED * self.agreed), np.maximum(std, least)
         gain = np.where(unsure, expected_improvement(mean, std, best), 0.0)
         return gain * probability_below(mean, std, self.bound) * (self.holds if holds is None else holds)
 
@@ -126,9 +130,15 @@ class PublishedAcquisition(Acquisition):
         return np.asarray(mean + confidence_z * std <= money)
 
     def paid(self, outcomes: Array, last: NDArray[np.int64], bests: Array) -> Array:
-        """What a pretended outcome takes from the budget; a node below nought takes nothing."""
+        """What a pretended outcome takes from the budget."""
         usd = outcomes if self.is_cost else self.cost_mean[last]
         return np.asarray(np.exp(np.minimum(usd, 300.0)) if self.log else np.maximum(usd, 0.0))
+
+    def possible(self, outcomes: Array) -> Array:
+        """No run costs nothing: nodes at or below $0 are passed over, as in the authors' published code."""
+        if not self.is_cost or self.log:
+            return np.ones_like(outcomes)
+        return np.asarray(outcomes > 0, dtype=np.float64)
 
 
 class PublishedSearch:
@@ -296,11 +306,13 @@ class PublishedSearch:
         free = np.full(size, np.inf)
         if not self._options.constrained:
             limit, others, margins = free, np.ones(size), ()
+        objective = cost if is_cost else self._objective(history, pool)
         acquisition = PublishedAcquisition(
             is_cost, cost.mean, cost.std, limit if is_cost else free, -free, others, free, False, margins,
             log=log, by_means=self._options.feasible == "means",
+            agreed=objective.least_std if isinstance(objective, TreesBelief) else 0.0,
         )  # fmt: skip
-        return cost if is_cost else self._objective(history, pool), acquisition
+        return objective, acquisition
 
     def _objective(self, history: History, pool: Candidates) -> Belief:
         measure = history.goal.measure
