@@ -80,7 +80,7 @@ def training_report(board: Leaderboard) -> str:
         call=_call(board),
         guessing=guessing_note(board),
         expected=expectation(board),
-        no_clear_leader=board.no_clear_leader,
+        beside=[note for note in (board.no_clear_leader, board.unfinished) if note],
     )
 
 

@@ -108,6 +108,8 @@ class Leaderboard:
     """The score that guessing reaches, where that is known."""
     tied: tuple[str, ...] = ()
     """Other algorithms whose best model cannot be told from the first."""
+    unfinished: str = ""
+    """What time or money did not allow for the first model, in a sentence."""
 
     @property
     def over_usd(self) -> float:
@@ -122,7 +124,7 @@ class Leaderboard:
     @property
     def notes(self) -> tuple[str, ...]:
         """What must be known of the first model beside its score, in sentences."""
-        return tuple(note for note in (self.guessing, self.no_clear_leader) if note)
+        return tuple(note for note in (self.guessing, self.no_clear_leader, self.unfinished) if note)
 
     @property
     def guessing(self) -> str:
