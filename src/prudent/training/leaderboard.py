@@ -57,6 +57,11 @@ class LeaderboardEntry:
         """The share of the training rows that it saw."""
         return float(self.transforms.get(SAMPLE, {}).get("fraction", 1.0))
 
+    @property
+    def settings_key(self) -> str:
+        """What two models share that differ in nothing but the machines on which they were trained."""
+        return repr((self.algorithm, sorted(self.hyperparameters.items()), sorted(self.transforms.items())))
+
     def to_dict(self) -> dict[str, Any]:
         said = {**asdict(self), "fraction": self.fraction}
         return said if self.members else {name: each for name, each in said.items() if name != "members"}

@@ -97,7 +97,10 @@ class PreparedSession:
         told.write(place)
         write_facts(place, ModelFacts(metric, value, score, 0.1, 0.001, 0.0, 300, 600, {"prudent": "1"}))
         kind = KINDS[number % 3] if self.classes else "linear-regression"
-        return LeaderboardEntry(0, kind, {}, score, metric, value, str(place), 0.1, 0.001, 0.01, number)
+        settings = {"seed": number}
+        return LeaderboardEntry(
+            0, kind, settings, score, metric, value, str(place), 0.1, 0.001, 0.01, number
+        )
 
     def _value(self, actual: Any, predicted: np.ndarray) -> float:
         return mcc(confusion(actual, predicted, 2)) if self.classes else rmse(actual, predicted)
@@ -171,6 +174,14 @@ def test_copies_make_no_ensemble(tmp_path: Path) -> None:
     session = PreparedSession()
     models = [session.model(tmp_path, n, [1.0] * COLUMNS) for n in range(3)]
     assert session.closing(tmp_path).with_ensemble(models) == models
+
+
+def test_the_same_model_from_other_machines_is_no_member(tmp_path: Path) -> None:
+    session = PreparedSession()
+    models = _ranked([session.model(tmp_path, n, _blind(2 * n)) for n in range(3)])
+    again = [replace(models[0], trial=9, machines="2*m5.large"), *models]
+    first, *_ = session.closing(tmp_path).with_ensemble(again)
+    assert {member["trial"] for member in first.members} == {9, models[1].trial, models[2].trial}
 
 
 def test_no_ensemble_where_none_is_wanted(tmp_path: Path) -> None:

@@ -254,13 +254,17 @@ def _candidates(
     outputs: list[Outputs] = []
     first: Predictions | None = None
     kinds: Counter[str] = Counter()
+    seen: set[str] = set()
     for entry in entries:
+        if entry.settings_key in seen:  # the same model from other machines
+            continue
         if len(chosen) == MOST_CANDIDATES or kinds[entry.algorithm] == MOST_OF_AN_ALGORITHM:
             continue
         told = _judged_rows(Path(entry.model_path), first, seed)
         if told is None:
             continue
         first = first or told
+        seen.add(entry.settings_key)
         chosen.append(entry)
         kinds[entry.algorithm] += 1
         outputs.append(outputs_of(told.predicted, told.probabilities, scorer.classes))

@@ -12,6 +12,7 @@ from prudent.core.money import Price
 from prudent.training.algorithms.algorithm import CLASSIFICATION, REGRESSION
 from prudent.training.engines.engine import RefittingSession, TrainingSession
 from prudent.training.engines.partition import share_for_test
+from prudent.training.engines.predictions import PREDICTIONS_FILE
 from prudent.training.engines.saved_session import SavedSession
 from prudent.training.engines.scoring import Scorer
 from prudent.training.insight.insight import INSIGHT_FILE
@@ -130,16 +131,18 @@ class SearchEnding:
         listed = f"{', '.join(others)} or {last}" if others else last
         return f"The best model was not {listed}, because {self._reason(leader)}."
 
+    @property
+    def _judged(self) -> bool:
+        return self._scorer.task in (CLASSIFICATION, REGRESSION)
+
     def _lacking(self, leader: LeaderboardEntry) -> list[str]:
         asked, session, folder = self._request, self._session, Path(leader.model_path)
         if not isinstance(session, RefittingSession):
             return []
         found = []
-        if self._limits.rented and self._scorer.task in (CLASSIFICATION, REGRESSION):
-            tests = not isinstance(asked.test, RowsFile) and share_for_test(
-                asked.test, session.shape.rows, True
-            )
-            if tests and leader.test_score is None:
+        if self._limits.rented and (folder / PREDICTIONS_FILE).exists() and self._judged:
+            shares = not isinstance(asked.test, RowsFile)
+            if shares and share_for_test(asked.test, session.shape.rows, True) and leader.test_score is None:
                 found.append("judged by the test part")
             if not (folder / INSIGHT_FILE).exists():
                 found.append("looked at closer")
@@ -157,4 +160,4 @@ class SearchEnding:
             return "the money left did not pay for it; raise the budget and continue with --resume"
         if limits.whole_s() <= needed_s:
             return "the time left was too short for it; allow more time"
-        return "that failed or took too long; the model is as it was judged"
+        return "that failed or took too long"

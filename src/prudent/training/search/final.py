@@ -195,11 +195,17 @@ class Refit:
     def entries(
         self, entries: Sequence[LeaderboardEntry], left_s: float, left_usd: float
     ) -> tuple[LeaderboardEntry, ...]:
-        """The same entries, of which the few best are refitted, the first one first."""
+        """The same entries, of which the few best are refitted, the first one first.
+
+        What was trained on several machines with the same settings is the same on all rows, and made once.
+        """
         until_s = time.monotonic() + left_s
-        found = list(entries)
+        found, made = list(entries), set[str]()
         with contextlib.suppress(KeyboardInterrupt):
             for place, entry in enumerate(found[:FEW]):
+                if entry.settings_key in made:
+                    continue
+                made.add(entry.settings_key)
                 paid_s = self._price.seconds_for(left_usd - self.spent_usd)
                 found[place] = self._if_time(entry, min(until_s - time.monotonic(), paid_s))
         return tuple(found)
