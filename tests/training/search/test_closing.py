@@ -14,7 +14,7 @@ import pytest
 from prudent.training.engines.engine import DataShape, ModelFacts, TrialSpec, UnseenRows
 from prudent.training.engines.model_files import write_model
 from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph, export_pipeline
-from prudent.training.engines.predictions import Predictions
+from prudent.training.engines.predictions import TEST_FILE, Predictions
 from prudent.training.insight.insight import ModelInsight
 from prudent.training.leaderboard import ENSEMBLE, Leaderboard, LeaderboardEntry
 from prudent.training.models.description import read_description, read_facts, write_facts
@@ -207,6 +207,8 @@ def test_the_test_part_has_a_say(tmp_path: Path) -> None:
     session.test = UnseenRows(fresh.X, worse.astype(np.int64), 10_000 + np.arange(3000))
     entries = session.closing(tmp_path).with_ensemble(models)
     assert entries[0] == models[0]
+    told = [Predictions.read(Path(entry.model_path), TEST_FILE) for entry in entries]
+    assert all(each is not None and len(each) == 3000 for each in told)  # the ensemble's, too
 
 
 def test_members_are_described_and_a_vote_counts(tmp_path: Path) -> None:

@@ -290,6 +290,8 @@ def test_folds_report_progress_and_keep_what_was_said_of_every_row(
     ]
     assert facts["split_scores"] == pytest.approx(scores)
     assert facts["value"] == pytest.approx(np.mean(scores))
+    counts = confusion(kept.actual, kept.predicted, 3)  # of both folds, not of the last one
+    assert (facts["picture"]["confusion"]["counts"], facts["picture"]["of"]) == (counts.tolist(), "folds")
     assert (kept.probabilities.argmax(axis=1) == kept.predicted).mean() > 0.95
     # What is delivered at the end has seen all rows.
     whole = replace(spec, refit=True, fraction=1.0, folder=tmp_path / "whole")
