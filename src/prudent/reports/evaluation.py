@@ -174,9 +174,9 @@ def residuals(said: Mapping[str, Any], target: str | None, of: str = "") -> Resi
     what = f"“{target}”" if target else "the target"
     judged = f" on {JUDGED[of]}," if of in JUDGED else ""
     says = (
-        f"Half of its predictions of {what}{judged} are off by less than {np.median(off):.3g}, nine in ten by less "
-        f"than {np.quantile(off, 0.9):.3g}; always saying the mean, {actual.mean():.4g}, would be off by "
-        f"less than {np.median(mean_off):.3g} and {np.quantile(mean_off, 0.9):.3g}."
+        f"Half of its predictions of {what}{judged} are off by less than {np.median(off):.3g}, nine in ten "
+        f"by less than {np.quantile(off, 0.9):.3g}; always saying the mean, {actual.mean():.4g}, would be "
+        f"off by less than {np.median(mean_off):.3g} and {np.quantile(mean_off, 0.9):.3g}."
     )
     return Residuals(tuple(predicted.tolist()), tuple(actual.tolist()), says)
 

@@ -216,7 +216,7 @@ def test_a_request_ends_as_a_local_one_before_its_machine_is_given_back(tmp_path
     rng = np.random.default_rng(2)
     rows = rng.normal(size=(600, 3))
     kinds = np.where(rows[:, 0] + 0.3 * rng.normal(size=600) > 0, "yes", "no")
-    lines = [",".join([*(f"{value:.4f}" for value in row), kind]) for row, kind in zip(rows, kinds, strict=True)]
+    lines = [f"{a:.4f},{b:.4f},{c:.4f},{kind}" for (a, b, c), kind in zip(rows, kinds, strict=True)]
     (tmp_path / "rows.csv").write_text("\n".join(["a,b,c,kind", *lines]))
     process = begun(
         tmp_path, 1, "$1", "--json", domain="binomial-classification", test=0.2, parameterSearch="grid",

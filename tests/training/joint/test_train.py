@@ -27,6 +27,7 @@ from prudent.core.errors import BadInput, RunFailed
 from prudent.training.engines.engine import ReadableSession, TrainingSession
 from prudent.training.engines.local.engine import LocalEngine, open_pool
 from prudent.training.engines.local.pool import WorkerPool
+from prudent.training.insight.insight import ModelInsight
 from prudent.training.joint.cluster import ClusterHandle, ClusterSize, SharedCluster
 from prudent.training.joint.job import JointJob
 from prudent.training.joint.space import ALGORITHM
@@ -39,7 +40,6 @@ from prudent.training.joint.train import (
     joint_study,
     train_jointly,
 )
-from prudent.training.insight.insight import ModelInsight
 from prudent.training.leaderboard import (
     ENSEMBLE,
     Leaderboard,
@@ -49,6 +49,7 @@ from prudent.training.leaderboard import (
 )
 from prudent.training.request.errors import BadRequest
 from prudent.training.request.request import TrainingRequest
+from prudent.training.request.resources import lease_run_name
 from prudent.training.search.allocation import TIME_UP
 from prudent.training.search.board import TrialBoard
 from prudent.training.search.search import run_study
@@ -224,10 +225,17 @@ class Bench:
     def cluster_opener(
         self, asked: TrainingRequest, meter: Meter
     ) -> Callable[[ClusterSize, int], tuple[ClusterHandle, Callable[[], TrainingSession]]]:
+        run = lease_run_name(self.folder / "out")
+
         def rent(kind: ClusterSize, number: int) -> tuple[ClusterHandle, Callable[[], TrainingSession]]:
             rented = Rented(
                 Rental(
-                    self.provider, kind.type, kind.count, run="train-out", register=self.register, lease_s=60.0
+                    self.provider,
+                    kind.type,
+                    kind.count,
+                    run=run,
+                    register=self.register,
+                    lease_s=60.0,
                 )
             )
             self.made.append(rented)

@@ -98,9 +98,7 @@ class PreparedSession:
         write_facts(place, ModelFacts(metric, value, score, 0.1, 0.001, 0.0, 300, 600, {"prudent": "1"}))
         kind = KINDS[number % 3] if self.classes else "linear-regression"
         settings = {"seed": number}
-        return LeaderboardEntry(
-            0, kind, settings, score, metric, value, str(place), 0.1, 0.001, 0.01, number
-        )
+        return LeaderboardEntry(0, kind, settings, score, metric, value, str(place), 0.1, 0.001, 0.01, number)
 
     def _value(self, actual: Any, predicted: np.ndarray) -> float:
         return mcc(confusion(actual, predicted, 2)) if self.classes else rmse(actual, predicted)

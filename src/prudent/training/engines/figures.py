@@ -46,7 +46,10 @@ FOLDS, TEST = "folds", "test"
 def judged_figures(
     scorer: Scorer, said: Predictions, labels: Sequence[Any], of: str = FOLDS
 ) -> dict[str, Any]:
-    """What there is to draw of predictions for rows that their models had not seen, each row once; clusters have none."""
+    """What there is to draw of predictions for rows that their models had not seen, each row once.
+
+    Of clusters there is nothing.
+    """
     if said.actual is None or scorer.task == CLUSTERING:
         return {}
     once = said.once()

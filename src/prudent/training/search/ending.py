@@ -1,4 +1,4 @@
-"""The end of a search, wherever its trials ran: the choice, an ensemble, a closer look, training on all rows."""
+"""The end of a search, wherever its trials ran: choice, ensemble, a closer look, training on all rows."""
 
 from __future__ import annotations
 

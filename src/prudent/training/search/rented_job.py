@@ -1,4 +1,4 @@
-"""A request on machines that were rented for it: trials share what they cost, and some is kept for the end."""
+"""A request on machines rented for it: trials share what they cost, and some is kept for the end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 from prudent.cloud.meter import Meter
 from prudent.core.errors import PrudentError
-from prudent.core.money import Price
 from prudent.training.engines.engine import TrainingSession
 from prudent.training.request.request import TrainingRequest
 from prudent.training.search.allocation import MethodAllocation

@@ -55,6 +55,7 @@ class SearchOutcome:
     trouble: PrudentError | None = None
     """Machines that would not end."""
 
+
 class TrainingSearch:
     """The study of a request in a session. Trials of earlier sessions are taken in first.
 
@@ -140,7 +141,9 @@ class TrainingSearch:
             curve_s = 0.0 if limits.budget_usd is not None else MORE_ROWS_SHARE * took_s
             price, own = limits.price, charge_for_ending(study, limits.price)
             left_s = min(self._times.left_s(), curve_s)
-            return EndingLimits(price, own, self._times.whole_s, lambda: study.ledger.left_usd, more_rows_s=left_s)
+            return EndingLimits(
+                price, own, self._times.whole_s, lambda: study.ledger.left_usd, more_rows_s=left_s
+            )
         gone = MACHINES_GONE if interrupted or machines.is_gone() else ""
         return rented_limits(study, machines.meter, self._times, gone)
 
