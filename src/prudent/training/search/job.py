@@ -109,6 +109,10 @@ class TrialJob:
             bar=self._bar if self._cuts(settings) else (),
         )
 
+    def price(self, configuration: Configuration) -> Price:
+        """What an hour of a trial costs."""
+        raise NotImplementedError
+
     def take(self, trial: Trial) -> None:
         """A trial has ended, in this session or an earlier one."""
         self._trials += 1
