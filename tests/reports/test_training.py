@@ -14,6 +14,7 @@ import pytest
 
 from prudent.reports import evaluation
 from prudent.reports.training import FIRST_ROWS, MOST_ROWS, training_report, write_training_report
+from prudent.training.engines.predictions import TEST_FILE, Predictions
 from prudent.training.insight.calibration import Reliability, ReliabilityBin
 from prudent.training.insight.dependence import PartialDependence
 from prudent.training.insight.importance import ColumnImportance, PermutationImportance
@@ -78,11 +79,25 @@ def test_the_best_model_comes_first(page: Any) -> None:
 
 def test_the_confusion_matrix_has_the_users_labels(page: Any) -> None:
     section = page.named("practice")
-    assert "right for 93" in section.text.replace("\N{NO-BREAK SPACE}", " ")
+    said = section.text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "right for 93.0 % of the 200 rows it was judged on;" in said
     matrix, classes = section.all("table")[:2]
     assert [cell.text for cell in matrix.all("th")][1:] == ["no", "yes", "no", "yes"]
     assert [cell.text.split()[0] for cell in matrix.all("td")] == ["90", "10", "4", "96"]
     assert [cell.text for cell in classes.all("tr")[1].all("td")][:2] == ["no", "100"]
+
+
+def test_a_confusion_matrix_says_of_which_rows_it_is(make_model: Make, kit: SimpleNamespace) -> None:
+    def says(folder: Path) -> str:
+        text = kit.read(training_report(board_of(folder))).named("practice").text
+        return str(text.replace("\N{NO-BREAK SPACE}", " "))
+
+    folder = make_model(picture={**CONFUSION, "of": "folds"})
+    assert "93.0 % of the 200 rows that the folds held out, each judged by a model that had" in says(folder)
+    actual = np.array([0, 0, 1, 1])
+    test = Predictions(np.arange(4), np.zeros(4, np.int64), np.array([0, 1, 1, 1]), actual)
+    test.write(folder, TEST_FILE)
+    assert "75 % of the 4 rows of the test part, which no trial had seen" in says(folder)
 
 
 def test_figures_are_the_models(page: Any, kit: SimpleNamespace) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from prudent.reports import formatting
+from prudent.training.engines.figures import FOLDS, TEST
 
 MOST_CLASSES = 12
 """A confusion matrix of more classes than this is told by its worst confusions instead."""
@@ -54,8 +55,16 @@ class Confusion:
         return len(self.labels) <= MOST_CLASSES
 
 
-def confusion(said: Mapping[str, Any], classes: Sequence[Any]) -> Confusion | None:
-    """The confusion matrix of a picture; its labels are class numbers or labels."""
+JUDGED = {
+    FOLDS: "rows that the folds held out, each judged by a model that had not seen it",
+    TEST: "rows of the test part, which no trial had seen",
+}
+"""Which rows a picture is of, in words."""
+_HELD_OUT = "rows it was judged on"
+
+
+def confusion(said: Mapping[str, Any], classes: Sequence[Any], of: str = "") -> Confusion | None:
+    """The confusion matrix of a picture; its labels are class numbers or labels. `of` says of which rows."""
     counts = np.asarray(said["counts"], np.int64)
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or not counts.sum():
         return None
@@ -75,14 +84,14 @@ def confusion(said: Mapping[str, Any], classes: Sequence[Any]) -> Confusion | No
         )
         for i in range(len(labels))
     )
-    return Confusion(labels, rows, _right(counts, labels), _worst(counts, labels))
+    return Confusion(labels, rows, _right(counts, labels, JUDGED.get(of, _HELD_OUT)), _worst(counts, labels))
 
 
-def _right(counts: Any, labels: Sequence[str]) -> str:
+def _right(counts: Any, labels: Sequence[str], judged: str) -> str:
     total, right, most = int(counts.sum()), int(np.trace(counts)), int(counts.sum(1).argmax())
     always = counts.sum(1)[most] / total
     return (
-        f"It is right for {_share(right / total)} of the {total:,} rows it was judged on; always saying "
+        f"It is right for {_share(right / total)} of the {total:,} {judged}; always saying "
         f"“{labels[most]}” would be right for {_share(float(always))}."
     )
 
@@ -150,8 +159,8 @@ class Residuals:
         return tuple(a - p for a, p in zip(self.actual, self.predicted, strict=True))
 
 
-def residuals(said: Mapping[str, Any], target: str | None) -> Residuals | None:
-    """The residuals of a picture, and how large they are."""
+def residuals(said: Mapping[str, Any], target: str | None, of: str = "") -> Residuals | None:
+    """The residuals of a picture, and how large they are; `of` says of which rows."""
     pairs = [
         (float(p), float(a))
         for p, a in zip(said["predicted"], said["actual"], strict=True)
@@ -163,10 +172,11 @@ def residuals(said: Mapping[str, Any], target: str | None) -> Residuals | None:
     off = np.abs(actual - predicted)
     mean_off = np.abs(actual - actual.mean())
     what = f"“{target}”" if target else "the target"
+    judged = f" on {JUDGED[of]}," if of in JUDGED else ""
     says = (
-        f"Half of its predictions of {what} are off by less than {np.median(off):.3g}, nine in ten by less "
-        f"than {np.quantile(off, 0.9):.3g}; always saying the mean, {actual.mean():.4g}, would be off by "
-        f"less than {np.median(mean_off):.3g} and {np.quantile(mean_off, 0.9):.3g}."
+        f"Half of its predictions of {what}{judged} are off by less than {np.median(off):.3g}, nine in ten "
+        f"by less than {np.quantile(off, 0.9):.3g}; always saying the mean, {actual.mean():.4g}, would be "
+        f"off by less than {np.median(mean_off):.3g} and {np.quantile(mean_off, 0.9):.3g}."
     )
     return Residuals(tuple(predicted.tolist()), tuple(actual.tolist()), says)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ from prudent.reports.figure import Figure
 from prudent.reports.insight import InsightSection, insight_section
 from prudent.training.algorithms.algorithm import LESS_IS_BETTER, score_of
 from prudent.training.engines.engine import ModelFacts
+from prudent.training.engines.figures import TEST, judged_figures
+from prudent.training.engines.predictions import TEST_FILE, Predictions
+from prudent.training.engines.scoring import Scorer
 from prudent.training.insight.insight import ModelInsight
 from prudent.training.leaderboard import Leaderboard, LeaderboardEntry, TrialFailure
 from prudent.training.models.description import ModelDescription, read_description, read_facts
@@ -41,6 +44,7 @@ def training_report(board: Leaderboard) -> str:
     """The page itself, as text."""
     board = formatting.counted_models(board)
     facts, description = _best_model(board)
+    facts = _with_test(board, facts, description)
     shown = _practice(facts, description)
     metric = board.entries[0].metric if board.entries else board.metric
     insight = _insight(board, metric, description)
@@ -80,7 +84,7 @@ def training_report(board: Leaderboard) -> str:
         call=_call(board),
         guessing=guessing_note(board),
         expected=expectation(board),
-        no_clear_leader=board.no_clear_leader,
+        beside=[note for note in (board.no_clear_leader, board.unfinished) if note],
     )
 
 
@@ -153,14 +157,27 @@ def expectation(board: Leaderboard) -> str:
     return " ".join(said)
 
 
+def _with_test(
+    board: Leaderboard, facts: ModelFacts | None, description: ModelDescription | None
+) -> ModelFacts | None:
+    """What is drawn is of the test part where there is one: no choice was made by these rows."""
+    if board.best is None or facts is None or description is None:
+        return facts
+    said, classes = Predictions.read(Path(board.best.model_path), TEST_FILE), description.classes
+    if said is None or said.actual is None:
+        return facts
+    scorer = Scorer.of(board.domain, facts.metric, len(classes))
+    return replace(facts, picture={**facts.picture, **judged_figures(scorer, said, classes, TEST)})
+
+
 def _practice(facts: ModelFacts | None, description: ModelDescription | None) -> Evaluation:
     if facts is None:
         return Evaluation()
-    picture = facts.picture
+    picture, of = facts.picture, str(facts.picture.get("of", ""))
     classes = description.classes if description else ()
     target = description.target if description else None
-    confused = evaluation.confusion(picture["confusion"], classes) if "confusion" in picture else None
-    left = evaluation.residuals(picture["residuals"], target) if "residuals" in picture else None
+    confused = evaluation.confusion(picture["confusion"], classes, of) if "confusion" in picture else None
+    left = evaluation.residuals(picture["residuals"], target, of) if "residuals" in picture else None
     clusters = evaluation.silhouette(picture["silhouette"]) if "silhouette" in picture else None
     drawn: list[Figure] = []
     if left is not None:

@@ -57,6 +57,11 @@ class LeaderboardEntry:
         """The share of the training rows that it saw."""
         return float(self.transforms.get(SAMPLE, {}).get("fraction", 1.0))
 
+    @property
+    def settings_key(self) -> str:
+        """What two models share that differ in nothing but the machines on which they were trained."""
+        return repr((self.algorithm, sorted(self.hyperparameters.items()), sorted(self.transforms.items())))
+
     def to_dict(self) -> dict[str, Any]:
         said = {**asdict(self), "fraction": self.fraction}
         return said if self.members else {name: each for name, each in said.items() if name != "members"}
@@ -108,6 +113,8 @@ class Leaderboard:
     """The score that guessing reaches, where that is known."""
     tied: tuple[str, ...] = ()
     """Other algorithms whose best model cannot be told from the first."""
+    unfinished: str = ""
+    """What time or money did not allow for the first model, in a sentence."""
 
     @property
     def over_usd(self) -> float:
@@ -122,7 +129,7 @@ class Leaderboard:
     @property
     def notes(self) -> tuple[str, ...]:
         """What must be known of the first model beside its score, in sentences."""
-        return tuple(note for note in (self.guessing, self.no_clear_leader) if note)
+        return tuple(note for note in (self.guessing, self.no_clear_leader, self.unfinished) if note)
 
     @property
     def guessing(self) -> str:

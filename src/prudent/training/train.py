@@ -16,8 +16,9 @@ from prudent.cloud.meter import BudgetGuard
 from prudent.core.errors import BadInput, RunFailed, unknown
 from prudent.core.units import format_money
 from prudent.training.algorithms.algorithm import FUNCTION, domain
-from prudent.training.engines.engine import Engine, SavedSession, TrainingSession
+from prudent.training.engines.engine import Engine, TrainingSession
 from prudent.training.engines.functions import FunctionSession
+from prudent.training.engines.saved_session import SavedSession
 from prudent.training.leaderboard import (
     ClusterReady,
     EventCallback,
@@ -38,7 +39,8 @@ from prudent.training.request.resources import (
     parallelism_of,
     trial_price,
 )
-from prudent.training.search.job import MachinesInUse
+from prudent.training.search.final import FinalBoard
+from prudent.training.search.rented_job import MachinesInUse
 from prudent.training.search.search import SearchOutcome, TrainingSearch
 from prudent.training.search.stopping import SearchLimits
 
@@ -147,9 +149,10 @@ def run_training(
     finally:
         if machines is not None:
             run.report_spending()  # its last machines are gone
+    final = outcome.final
     board = output.rank(
         Leaderboard(
-            tuple(outcome.entries),
+            final.entries,
             tuple(outcome.failures),
             request.domain,
             outcome.metric,
@@ -160,9 +163,10 @@ def run_training(
             outcome.ended,
             budget_usd=request.budget.usd,
             interrupted_usd=outcome.interrupted_usd,
-            warnings=outcome.warnings,
-            guess=outcome.guess,
-            tied=outcome.tied,
+            warnings=final.warnings,
+            guess=final.guess,
+            tied=final.tied,
+            unfinished=final.unfinished,
         ),
         outcome.data_description,
     )
@@ -238,19 +242,14 @@ class TrainingRun:
             try:
                 check_payable(self._machines)
             except BadInput:
-                if not self._data_file.exists():
+                if not SavedSession.exists(self._output.work):
                     raise
                 # The models of earlier sessions are ranked; that needs no machines.
-                return SavedSession(self._data_file), replace(use, is_gone=lambda: True)
+                return SavedSession.read(self._output.work), replace(use, is_gone=lambda: True)
         if domain(request.domain).task == FUNCTION:
             return FunctionSession(), use
         output.engine_work.mkdir(parents=True, exist_ok=True)
         return self._engine.open(request, output.engine_work, self._parallelism), use
-
-    @property
-    def _data_file(self) -> Path:
-        """Where a session on rented machines keeps what it found out about the data."""
-        return self._output.work / "data.json"
 
     def _nothing_trained(self) -> SearchOutcome:
         """The outcome when the money was gone before the machines, or the data on them, were ready."""
@@ -258,7 +257,7 @@ class TrainingRun:
             f"the budget of {format_money(self._request.budget.usd or 0.0)} was spent before its machines "
             "were ready (raise it, or take fewer or smaller ones)"
         )
-        return SearchOutcome((), (), ended, self._metric(0), {})
+        return SearchOutcome(FinalBoard(()), (), ended, self._metric(0), {})
 
     def _metric(self, classes: int) -> str:
         return self._request.metric or domain(self._request.domain).metric_for(classes)
@@ -268,8 +267,8 @@ class TrainingRun:
         ending_s = 0.0 if use is None else use.meter.ending_s
         metric = self._metric(session.shape.classes)
         limits = SearchLimits.of(self._request, self._price, self._parallelism, elapsed_s, metric, ending_s)
-        if use is not None:
-            SavedSession.write(self._data_file, session)
+        if use is not None:  # so that a resumed request can rank without machines
+            SavedSession.of(session).write(self._output.work)
         outcome = TrainingSearch(self._request, session, self._output, limits, self._watch, use).run()
         self._spent_usd = outcome.spent_usd
         return outcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,12 +96,26 @@ def tune(
 
 
 def run_trials(
-    job: Job, study: Study, parallel: int = 1, watch: Watch | None = None, max_trials: int | None = None
+    job: Job,
+    study: Study,
+    parallel: int = 1,
+    watch: Watch | None = None,
+    max_trials: int | None = None,
+    finish: Callable[[bool], None] | None = None,
 ) -> bool:
-    """Run the trials that a study asks for until it has enough or no money; True if it was interrupted."""
+    """Run the trials that a study asks for until it has enough or no money; True if it was interrupted.
+
+    `finish` is called with that answer when they have ended: while rented machines are still there, unless
+    it was interrupted.
+    """
     with _machines(job, study):
         crew: ActiveTrials = ReplayedTrials(study.clock_s) if job.virtual else LiveTrials(study.clock_s)
-        return StudyRunner(job, study, crew, parallel, watch or _silent, max_trials).run()
+        interrupted = StudyRunner(job, study, crew, parallel, watch or _silent, max_trials).run()
+        if finish is not None and not interrupted:
+            finish(False)
+    if finish is not None and interrupted:
+        finish(True)
+    return interrupted
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import psutil
 import pytest
 
@@ -35,7 +36,9 @@ OWN = "mine.small"
 PRICES = f"name,price_usd_per_h,vcpus,memory_gb\n{OWN},0.1,1,4\n"
 
 
-def begun(folder: Path, most: int, budget: str, *more: str, prices: str = PRICES) -> subprocess.Popen[str]:
+def begun(
+    folder: Path, most: int, budget: str, *more: str, prices: str = PRICES, **asked_for: Any
+) -> subprocess.Popen[str]:
     asked: dict[str, Any] = {
         "domain": "regression",
         "methods": [{"algorithm": "linear-regression"}],
@@ -50,6 +53,7 @@ def begun(folder: Path, most: int, budget: str, *more: str, prices: str = PRICES
             "minTotalInstances": 1,
             "maxTotalInstances": most,
         },
+        **asked_for,
     }
     (folder / "request.json").write_text(json.dumps(asked))
     (folder / "prices.csv").write_text(prices)
@@ -205,6 +209,37 @@ def test_the_machine_is_given_back_while_spark_starts_when_the_money_is_gone(tmp
     assert bill_usd == pytest.approx(board["spent_usd"])
     # On a computer that is too busy to end it in five seconds, that is told.
     assert process.returncode == (3 if bill_usd > 0.08 else 1)
+
+
+def test_a_request_ends_as_a_local_one_before_its_machine_is_given_back(tmp_path: Path) -> None:
+    """From 500 rows on there is a test part, which is asked of the machine when the trials have ended."""
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(600, 3))
+    kinds = np.where(rows[:, 0] + 0.3 * rng.normal(size=600) > 0, "yes", "no")
+    lines = [f"{a:.4f},{b:.4f},{c:.4f},{kind}" for (a, b, c), kind in zip(rows, kinds, strict=True)]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,b,c,kind", *lines]))
+    process = begun(
+        tmp_path, 1, "$1", "--json", domain="binomial-classification", test=0.2, parameterSearch="grid",
+        dataset={"path": "rows.csv", "target": "kind"}, validation={"folds": 2},
+        methods=[
+            {"algorithm": "binomial-logistic-regression", "hyperparameters": []},
+            {"algorithm": "decision-tree-classification", "hyperparameters": []},
+        ],
+    )  # fmt: skip
+    said, told = process.communicate(timeout=900)
+    assert process.returncode == 0, told
+    assert_gone(tmp_path / "home")
+    board = json.loads(said)
+    single = [entry for entry in board["entries"] if entry["algorithm"] != "ensemble"]
+    assert [entry["refitted"] and entry["rows_trained"] for entry in single] == [600, 600]
+    assert all(entry["test_score"] > 0.5 and entry["interval"] for entry in single)
+    best = tmp_path / board["entries"][0]["model_path"]
+    insight = json.loads((best / "insight.json").read_text())
+    assert insight["importance"]["columns"][0]["column"] == "a"
+    assert insight["reliability"] is not None
+    assert not any("not trained on all rows" in note for note in board["notes"])
+    bill_usd = sum(lease.cost_usd(time.time()) for lease in LeaseRegister(tmp_path / "home").leases())
+    assert board["spent_usd"] == pytest.approx(bill_usd)
 
 
 @pytest.mark.soak

@@ -36,6 +36,8 @@ def asked(rows: Path, depths: list[int], shares: list[float]) -> dict[str, Any]:
         "machines": {"types": ["small", "large"], "count": [1]},
         "fractions": shares,
         "parameterSearch": "grid",
+        "refit": False,  # so that entries tell the share of the rows that judged them
+        "ensemble": False,
         "budget": f"${BUDGET_USD}",
     }
 
@@ -77,7 +79,9 @@ def test_machines_parameters_and_data_are_searched_together(tmp_path: Path) -> N
     entries = board["entries"]
     tried = {(e["machines"], e["hyperparameters"]["maxDepth"], e["fraction"]) for e in entries}
     assert tried == {(m, d, f) for m in ("1*small", "1*large") for d in depths for f in shares}
-    scores = {(e["hyperparameters"]["maxDepth"], e["fraction"], round(e["score"], 9)) for e in entries}
+    scores = {
+        (e["hyperparameters"]["maxDepth"], e["fraction"], round(e["validation_score"], 9)) for e in entries
+    }
     assert len(scores) == len(depths) * len(shares)  # the same rows judge, wherever it was trained
     best = entries[0]
     assert best["hyperparameters"]["maxDepth"] == BEST

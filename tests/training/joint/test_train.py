@@ -24,9 +24,10 @@ from prudent.cloud.leases.register import LeaseRegister
 from prudent.cloud.meter import RELEASE_S, Meter
 from prudent.cloud.providers.local.provider import LocalProvider
 from prudent.core.errors import BadInput, RunFailed
-from prudent.training.engines.engine import TrainingSession
+from prudent.training.engines.engine import ReadableSession, TrainingSession
 from prudent.training.engines.local.engine import LocalEngine, open_pool
 from prudent.training.engines.local.pool import WorkerPool
+from prudent.training.insight.insight import ModelInsight
 from prudent.training.joint.cluster import ClusterHandle, ClusterSize, SharedCluster
 from prudent.training.joint.job import JointJob
 from prudent.training.joint.space import ALGORITHM
@@ -39,9 +40,16 @@ from prudent.training.joint.train import (
     joint_study,
     train_jointly,
 )
-from prudent.training.leaderboard import SpendingUpdated, TrainingEvent
+from prudent.training.leaderboard import (
+    ENSEMBLE,
+    Leaderboard,
+    SpendingUpdated,
+    TrainingEvent,
+    TrainingTrialEnded,
+)
 from prudent.training.request.errors import BadRequest
 from prudent.training.request.request import TrainingRequest
+from prudent.training.request.resources import lease_run_name
 from prudent.training.search.allocation import TIME_UP
 from prudent.training.search.board import TrialBoard
 from prudent.training.search.search import run_study
@@ -217,10 +225,17 @@ class Bench:
     def cluster_opener(
         self, asked: TrainingRequest, meter: Meter
     ) -> Callable[[ClusterSize, int], tuple[ClusterHandle, Callable[[], TrainingSession]]]:
+        run = lease_run_name(self.folder / "out")
+
         def rent(kind: ClusterSize, number: int) -> tuple[ClusterHandle, Callable[[], TrainingSession]]:
             rented = Rented(
                 Rental(
-                    self.provider, kind.type, kind.count, run="joint", register=self.register, lease_s=60.0
+                    self.provider,
+                    kind.type,
+                    kind.count,
+                    run=run,
+                    register=self.register,
+                    lease_s=60.0,
                 )
             )
             self.made.append(rented)
@@ -247,7 +262,7 @@ class Bench:
         meter = Meter(asked.budget.usd, self.bill_usd(), self.ending_s)
         shared_cluster = SharedCluster(self.cluster_opener(asked, meter), meter)
         limits = SearchLimits(FREE, 1, asked.budget.usd, left_s, most)
-        job = JointJob(asked, space, self.provider, shared_cluster, trials, TrialTimes(limits))
+        self.job = job = JointJob(asked, space, self.provider, shared_cluster, trials, TrialTimes(limits))
         assert isinstance(job, Job)
         assert isinstance(job, RentingJob)
         assert isinstance(job, SupervisingJob)
@@ -266,6 +281,8 @@ class _Closing:
     def __init__(self, session: TrainingSession, rented: Rented, bench: Bench) -> None:
         self._session, self._rented, self._bench = session, rented, bench
         self.shape, self.description = session.shape, session.description
+        assert isinstance(session, ReadableSession)
+        self.test_rows, self.rows_of = session.test_rows, session.rows_of
 
     def start(self, spec: Any) -> Any:
         if self._rented.trouble:
@@ -350,9 +367,13 @@ def test_the_budget_holds_for_all_that_machines_cost(bench: Bench) -> None:
     assert "is spent" in bench.ended
 
 
-def test_the_leaderboard_of_a_request_tells_what_its_machines_cost(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+Train = Callable[..., Leaderboard]
+
+
+@pytest.fixture
+def train(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Train:
+    """`train_jointly` with the local engine on the machines that it rents."""
+
     def on_machines(request: TrainingRequest, *said: Any) -> Any:
         *_, meter, _, told = said
         rent = bench.cluster_opener(request, meter)
@@ -372,18 +393,90 @@ def test_the_leaderboard_of_a_request_tells_what_its_machines_cost(
         return cluster_opener
 
     monkeypatch.setattr("prudent.training.joint.train.SparkClusterOpener", on_machines)
+
+    def run(asked: TrainingRequest, **more: Any) -> Leaderboard:
+        place = f"local:{bench.folder / 'prices.csv'}"
+        home = bench.folder / "home"
+        board = train_jointly(asked, "spark", bench.folder / "out", where=place, home=home, **more)
+        assert bench.provider.list() == ()
+        assert board.spent_usd == pytest.approx(bench.bill_usd(), abs=1e-9)
+        return board
+
+    return run
+
+
+def test_the_leaderboard_of_a_request_tells_what_its_machines_cost(bench: Bench, train: Train) -> None:
     events: list[TrainingEvent] = []
-    out, place = bench.folder / "out", f"local:{bench.folder / 'prices.csv'}"
-    asked = asked_of(bench, budget={"usd": 1.0, "trials": 2})
-    board = train_jointly(asked, "spark", out, where=place, home=bench.folder / "home", watch=events.append)
-    assert bench.provider.list() == ()
-    assert len(board.entries) == 2
+    board = train(asked_of(bench, budget={"usd": 1.0, "trials": 2}), watch=events.append)
+    assert len([entry for entry in board.entries if entry.algorithm != ENSEMBLE]) == 2
     assert all((Path(entry.model_path) / "model.json").exists() for entry in board.entries)
-    assert board.spent_usd == pytest.approx(bench.bill_usd(), abs=1e-9)
     assert (board.budget_usd, board.over_usd) == (1.0, 0.0)
     assert [event for event in events if isinstance(event, SpendingUpdated)][-1].total_usd == pytest.approx(
         board.spent_usd
     )
+
+
+def test_it_ends_as_any_other_request_on_the_machines_that_are_there(bench: Bench, train: Train) -> None:
+    asked = asked_of(bench, budget={"usd": 1.0, "trials": 4}, test=0.2, machines={"types": ["small"]})
+    board = train(asked)
+    best = board.entries[0]
+    single = [entry for entry in board.entries if entry.algorithm != ENSEMBLE]
+    assert all(entry.refitted and entry.rows_trained == 200 for entry in single)
+    assert all(entry.fraction == 1.0 for entry in single)  # a share judged them, all rows trained them
+    assert bench.started == [1, 2, 3, 4, *bench.started[4:]]
+    assert sorted(bench.started[4:]) == [1, 2, 3, 4]
+    assert all(entry.test_score is not None and entry.interval is not None for entry in single)
+    assert best.interval is not None
+    assert best.interval[0] <= best.score <= best.interval[1]
+    found = ModelInsight.read(Path(best.model_path))
+    assert found is not None
+    assert found.importance is not None
+    assert (board.guess, board.unfinished) == (0.0, "")
+    assert board.ended == "4 trials were made"
+
+    # To go on needs no machines, and answers the same.
+    leases = len(bench.register.leases())
+    again = train(asked, resume=True)
+    assert len(bench.register.leases()) == leases
+    told = [(entry.algorithm, entry.score, entry.interval, entry.refitted) for entry in board.entries]
+    assert [(one.algorithm, one.score, one.interval, one.refitted) for one in again.entries] == told
+    assert (again.warnings, again.tied, again.unfinished) == (board.warnings, board.tied, "")
+
+
+def test_what_two_types_of_machines_gave_is_trained_on_all_rows_once(bench: Bench, train: Train) -> None:
+    only = [{"algorithm": "binomial-logistic-regression", "hyperparameters": []}]
+    board = train(asked_of(bench, methods=only, fractions=[1.0], parameterSearch="grid"))
+    assert [entry.machines for entry in board.entries] == ["1*small", "1*large"]
+    assert [entry.refitted for entry in board.entries] == [True, False]
+    assert bench.started == [1, 2, board.entries[0].trial]
+
+
+def test_without_machines_at_the_end_that_is_told(bench: Bench, train: Train) -> None:
+    """The only machine is lost when the models have been trained: they are ranked all the same."""
+    asked = asked_of(bench, budget={"usd": 1.0, "trials": 2}, machines={"types": ["small"]})
+
+    def lose(event: TrainingEvent) -> None:
+        if isinstance(event, TrainingTrialEnded) and event.result.trial == 2:
+            bench.made[-1].trouble = "The machine was taken back"
+
+    board = train(asked, watch=lose)
+    assert [entry.refitted for entry in board.entries] == [False, False]
+    assert board.notes[-1] == (
+        "The best model was not looked at closer or trained on all rows, because no machines were left at "
+        "the end of the search; raise the budget and continue with --resume."
+    )
+
+
+def test_money_for_the_end_is_kept_back(bench: Bench) -> None:
+    """From the first model on a share of the budget is nobody's but the end's, and it is given out there."""
+    bench.study(asked_of(bench), most=1)
+    job, study = bench.job, bench.job.study
+    assert study is not None
+    assert job.keeps_money
+    assert 0 < study.ledger.reserved_usd <= 0.2
+    job.free_kept()
+    assert study.ledger.reserved_usd == 0
+    assert not job.keeps_money
 
 
 def test_a_trial_whose_machines_are_lost_begins_again_on_others(bench: Bench) -> None:

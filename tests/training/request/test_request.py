@@ -296,3 +296,23 @@ def test_what_is_a_request_is_valid_by_the_schema() -> None:
         judge.validate(TrainingRequest.parse(document).to_dict())
     assert not judge.is_valid(changed(domain="cooking"))
     assert not judge.is_valid(changed(budget={"dollars": 1}))
+
+
+def test_only_a_document_in_the_form_of_the_paper_is_exported_as_pmml_unasked() -> None:
+    paper: dict[str, Any] = {
+        "domain": "regression",
+        "dataset": {"path": "flats.libsvm", "format": "libsvm"},
+        "methods": [{"algorithm": "linear-regression", "hyperparameters": []}],
+        "parameterSearch": "grid",
+        "emailAddress": "mia@example.org",
+    }
+    both = ("onnx", "pmml")
+    assert TrainingRequest.parse(paper).export == both
+    assert TrainingRequest.parse(paper).changed({"budget": "3 trials"}).export == both
+    for own in (
+        {key: said for key, said in paper.items() if key != "emailAddress"},
+        {**paper, "budget": "3 trials"},
+        {**paper, "dataset": {"path": "flats.csv", "target": "price"}},
+        {**paper, "export": ["onnx"]},
+    ):
+        assert TrainingRequest.parse(own).export == ("onnx",)

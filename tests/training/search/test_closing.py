@@ -14,7 +14,7 @@ import pytest
 from prudent.training.engines.engine import DataShape, ModelFacts, TrialSpec, UnseenRows
 from prudent.training.engines.model_files import write_model
 from prudent.training.engines.onnx_export import GraphOutputs, OnnxGraph, export_pipeline
-from prudent.training.engines.predictions import Predictions
+from prudent.training.engines.predictions import TEST_FILE, Predictions
 from prudent.training.insight.insight import ModelInsight
 from prudent.training.leaderboard import ENSEMBLE, Leaderboard, LeaderboardEntry
 from prudent.training.models.description import read_description, read_facts, write_facts
@@ -97,7 +97,8 @@ class PreparedSession:
         told.write(place)
         write_facts(place, ModelFacts(metric, value, score, 0.1, 0.001, 0.0, 300, 600, {"prudent": "1"}))
         kind = KINDS[number % 3] if self.classes else "linear-regression"
-        return LeaderboardEntry(0, kind, {}, score, metric, value, str(place), 0.1, 0.001, 0.01, number)
+        settings = {"seed": number}
+        return LeaderboardEntry(0, kind, settings, score, metric, value, str(place), 0.1, 0.001, 0.01, number)
 
     def _value(self, actual: Any, predicted: np.ndarray) -> float:
         return mcc(confusion(actual, predicted, 2)) if self.classes else rmse(actual, predicted)
@@ -173,6 +174,14 @@ def test_copies_make_no_ensemble(tmp_path: Path) -> None:
     assert session.closing(tmp_path).with_ensemble(models) == models
 
 
+def test_the_same_model_from_other_machines_is_no_member(tmp_path: Path) -> None:
+    session = PreparedSession()
+    models = _ranked([session.model(tmp_path, n, _blind(2 * n)) for n in range(3)])
+    again = [replace(models[0], trial=9, machines="2*m5.large"), *models]
+    first, *_ = session.closing(tmp_path).with_ensemble(again)
+    assert {member["trial"] for member in first.members} == {9, models[1].trial, models[2].trial}
+
+
 def test_no_ensemble_where_none_is_wanted(tmp_path: Path) -> None:
     session = PreparedSession()
     models = _ranked([session.model(tmp_path, n, _blind(2 * n)) for n in range(3)])
@@ -196,6 +205,8 @@ def test_the_test_part_has_a_say(tmp_path: Path) -> None:
     session.test = UnseenRows(fresh.X, worse.astype(np.int64), 10_000 + np.arange(3000))
     entries = session.closing(tmp_path).with_ensemble(models)
     assert entries[0] == models[0]
+    told = [Predictions.read(Path(entry.model_path), TEST_FILE) for entry in entries]
+    assert all(each is not None and len(each) == 3000 for each in told)  # the ensemble's, too
 
 
 def test_members_are_described_and_a_vote_counts(tmp_path: Path) -> None:

@@ -51,14 +51,16 @@ def train(tmp_path: Path) -> Train:
         takes_s: float,
         data_s: float = 0.0,
         earlier_usd: float = 0.0,
+        values: Sequence[float] = (0.0, 1.0),
+        refits: bool = False,
         **more: Any,
     ) -> Any:
         request = TrainingRequest.parse(
-            asked([0.0, 1.0], parameterSearch="grid", parallelism=1, budget=budget, **more)
+            asked(list(values), parameterSearch="grid", parallelism=1, budget=budget, **more)
         )
         cluster = Cluster(cloud, cluster_request, tmp_path / "leases", request.budget.usd)
         cluster.meter.earlier_usd = earlier_usd
-        engine = OnMachines(cluster, takes_s, data_s)
+        engine = OnMachines(cluster, takes_s, data_s, refits)
         output = OutputFolder(tmp_path / "out", request, engine.name, earlier_usd > 0)
         events: list[TrainingEvent] = []
         board = run_training(request, engine, output, cluster, watch=events.append)
@@ -243,3 +245,46 @@ def test_what_ctrl_c_ended_on_rented_machines_was_paid_once(
     assert len(board.entries) == 2
     assert board.interrupted_usd == pytest.approx(first.interrupted_usd)
     assert cloud.bill_usd() == pytest.approx(0.25, rel=0.05)
+
+
+# The end of the search
+
+
+def test_the_best_are_trained_on_all_rows_while_the_machines_are_there(clock: Clock, train: Train) -> None:
+    cloud = Cloud(clock, {"a": CENT})
+    board = train(cloud, ClusterRequest.exactly(1, "a"), "$1", takes_s=10.0, refits=True)
+    assert [entry.refitted for entry in board.entries] == [True, True]
+    assert board.ended == "everything was tried"
+    assert 0.40 <= cloud.bill_usd() <= 1.0  # two trials and two models on all rows
+    assert board.unfinished == ""
+
+
+def test_money_for_the_best_on_all_rows_is_kept_back(clock: Clock, train: Train) -> None:
+    """The second trial never ends: it is cut while there is money for the first model on all rows."""
+    cloud = Cloud(clock, {"a": CENT}, end_s=2.0)
+    machine = ClusterRequest.exactly(1, "a")
+    board = train(cloud, machine, "$1", takes_s=5.0, values=(0.0, 7.0), refits=True)
+    assert [entry.refitted for entry in board.entries] == [True]
+    assert [failure.why for failure in board.failures] == ["the budget could not pay for more"]
+    assert 0.85 < cloud.bill_usd() <= 1.0
+    assert (board.over_usd, board.unfinished) == (0, "")
+
+
+def test_what_the_money_did_not_pay_for_is_told(clock: Clock, train: Train) -> None:
+    """A model on all rows takes longer than money was kept for, and stays as it was judged."""
+    cloud = Cloud(clock, {"a": CENT}, end_s=2.0)
+    machine = ClusterRequest.exactly(1, "a")
+    board = train(cloud, machine, "$1", takes_s=30.0, values=(0.0, 7.0), refits=True)
+    assert [entry.refitted for entry in board.entries] == [False]
+    assert board.notes == (
+        "The best model was not trained on all rows, because the money left did not pay for it; raise the "
+        "budget and continue with --resume.",
+    )
+    assert 0.85 < cloud.bill_usd() <= 1.0
+
+
+def test_a_request_that_wants_no_more_than_its_trials_pays_for_no_more(clock: Clock, train: Train) -> None:
+    cloud = Cloud(clock, {"a": CENT})
+    board = train(cloud, ClusterRequest.exactly(1, "a"), "$1", takes_s=10.0, refits=True, refit=False)
+    assert not any(entry.refitted for entry in board.entries)
+    assert cloud.bill_usd() == pytest.approx(0.20, abs=0.01)

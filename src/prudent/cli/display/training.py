@@ -89,7 +89,9 @@ def answer_lines(board: Leaderboard, report: Path | None) -> list[RenderableType
         lines.append(Text(f"No model: {board.ended}, and no trial gave one.", style="yellow"))
     else:
         lines += [_best(best, board), ""]
-        lines += [Text(note) for note in (expectation(board), board.no_clear_leader) if note]
+        lines += [
+            Text(note) for note in (expectation(board), board.no_clear_leader, board.unfinished) if note
+        ]
         lines += [""] if best.interval is not None else []
         guessing = guessing_note(board)
         if guessing:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.core.errors import RunFailed
 from prudent.core.seeds import rng_for
 from prudent.training.algorithms.hyperparameter import SEED
 from prudent.tuning.jobs.job import Run
@@ -167,29 +165,3 @@ class Engine(Protocol):
 
     def open(self, request: Any, work: Path, parallelism: int) -> TrainingSession:
         """Read the request's data, split it, keep it ready. `work` is a folder for the engine's own files."""
-
-
-class SavedSession:
-    """What a session on machines that are gone knew about the data, read from `path`; it trains nothing.
-
-    It is enough to rank the models that were trained there.
-    """
-
-    def __init__(self, path: Path) -> None:
-        said = json.loads(path.read_text())
-        self.shape = DataShape(**said["shape"])
-        self.description: Mapping[str, Any] = said["description"]
-
-    @staticmethod
-    def write(path: Path, session: TrainingSession) -> None:
-        said = {"shape": asdict(session.shape), "description": dict(session.description)}
-        path.write_text(json.dumps(said, default=lambda value: value.tolist()))
-
-    def start(self, spec: TrialSpec) -> Run:
-        raise RunFailed(f"Trial {spec.number} has no machines to run on; raise the budget.")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from prudent.training.algorithms.algorithm import CLASSIFICATION, CLUSTERING
 from prudent.training.engines.fit_task import LearningCurve
+from prudent.training.engines.predictions import Predictions
 from prudent.training.engines.scoring import Scorer
 from prudent.training.models.metrics import confusion, silhouettes
 
@@ -36,6 +37,23 @@ def prediction_figures(
     if scorer.task == CLASSIFICATION:
         return confusion_figure(confusion(actual, predicted, scorer.classes), labels)
     return residuals_figure(predicted[some], actual[some])
+
+
+FOLDS, TEST = "folds", "test"
+"""Which rows a picture is of: those that folds held out in turn, or the test part; else those held out."""
+
+
+def judged_figures(
+    scorer: Scorer, said: Predictions, labels: Sequence[Any], of: str = FOLDS
+) -> dict[str, Any]:
+    """What there is to draw of predictions for rows that their models had not seen, each row once.
+
+    Of clusters there is nothing.
+    """
+    if said.actual is None or scorer.task == CLUSTERING:
+        return {}
+    once = said.once()
+    return {**prediction_figures(scorer, once.predicted, once.actual, None, labels), "of": of}
 
 
 def confusion_figure(counts: NDArray[np.int64], labels: Sequence[Any]) -> dict[str, Any]:

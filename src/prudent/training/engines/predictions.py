@@ -42,6 +42,10 @@ class Predictions:
         arrays = {field: getattr(self, field) for field in self.__dataclass_fields__}
         return Predictions(**{name: each[places] for name, each in arrays.items() if each is not None})
 
+    def once(self) -> Predictions:
+        """Each row once: of several judgements the first."""
+        return self.at(np.unique(self.rows, return_index=True)[1])
+
     def write(self, folder: Path, name: str = PREDICTIONS_FILE) -> None:
         """Write the file, whole or not at all."""
         arrays = {field: getattr(self, field) for field in self.__dataclass_fields__}

@@ -16,10 +16,10 @@ from prudent.core.seeds import rng_for
 from prudent.training.algorithms.algorithm import CLASSIFICATION, REGRESSION, score_of
 from prudent.training.data.dataset import Matrix
 from prudent.training.engines.engine import ModelFacts
-from prudent.training.engines.figures import prediction_figures
+from prudent.training.engines.figures import FOLDS, judged_figures
 from prudent.training.engines.model_files import library_versions, write_model
 from prudent.training.engines.onnx_export import DOUBLE, FLOAT, check_export
-from prudent.training.engines.predictions import Predictions
+from prudent.training.engines.predictions import TEST_FILE, Predictions
 from prudent.training.engines.scoring import Scorer
 from prudent.training.ensembles.graph import EnsembleGraph, outputs_of, raw_predictor
 from prudent.training.ensembles.selection import (
@@ -59,6 +59,8 @@ class Ensemble:
     gain: float
     validation_score: float
     test_score: float | None = None
+    tested: Predictions | None = None
+    """What they say together of the test part."""
 
     def settings(self) -> dict[str, float]:
         """The weights by algorithm, as a leaderboard shows them."""
@@ -118,10 +120,10 @@ def choose_ensemble(
     outputs = cross_fitted(candidates, rng)
     best = candidates.ranking()[0]
     both, rows, test_score = np.stack([outputs, *candidates.outputs[[best, 0]]]), candidates, None
-    test = _on_test(chosen, [*used, best, 0], scorer, tested)
-    if test is not None:
+    test, told = _on_test(chosen, [*used, best, 0], scorer, tested)
+    if test is not None and told is not None:
         together = np.tensordot(weights[used], test.outputs[: len(used)], axes=1)
-        test_score = test.score_of(together)
+        test_score, told = test.score_of(together), _told(told, together, scorer)
         both = np.concatenate([both, np.stack([together, *test.outputs[-2:]])], axis=1)
         assert test.rows is not None
         rows = OutOfFoldOutputs(
@@ -139,6 +141,16 @@ def choose_ensemble(
         rows.score_of(both[0]) - rows.score_of(both[2]),
         candidates.score_of(outputs),
         test_score,
+        told,
+    )
+
+
+def _told(said: Predictions, outputs: Outputs, scorer: Scorer) -> Predictions:
+    """The same rows, with what an ensemble says of them."""
+    return replace(
+        said,
+        predicted=outputs.argmax(axis=1) if scorer.classes else outputs,
+        probabilities=outputs.astype(np.float32) if scorer.classes else None,
     )
 
 
@@ -147,16 +159,16 @@ def _on_test(
     places: Sequence[int],
     scorer: Scorer,
     tested: Callable[[Path], Predictions | None],
-) -> OutOfFoldOutputs | None:
-    """What some models said of the test part; None unless all of them were asked."""
+) -> tuple[OutOfFoldOutputs | None, Predictions | None]:
+    """What some models said of the test part, and the first of them; None unless all of them were asked."""
     said = [tested(Path(chosen[place].model_path)) for place in places]
     known = [each for each in said if each is not None and each.actual is not None]
     if len(known) < len(places) or any(len(each) != len(known[0]) for each in known):
-        return None
+        return None, None
     outputs = np.stack([outputs_of(each.predicted, each.probabilities, scorer.classes) for each in known])
     actual = known[0].actual
     assert actual is not None
-    return OutOfFoldOutputs(outputs, actual, score_function(scorer), known[0].rows)
+    return OutOfFoldOutputs(outputs, actual, score_function(scorer), known[0].rows), known[0]
 
 
 def write_ensemble(
@@ -182,14 +194,11 @@ def write_ensemble(
             "The ensemble's file says something else than its members; use the best single model."
         )
     entry = _entry_of(ensemble, folder, scorer, leader, checked.predict_ms)
-    predicted = ensemble.outputs.argmax(axis=1) if scorer.classes else ensemble.outputs
+    told = _told(ensemble.judged, ensemble.outputs, scorer)
     write_model(folder, onnx, None)
-    replace(
-        ensemble.judged,
-        predicted=predicted,
-        probabilities=ensemble.outputs.astype(np.float32) if scorer.classes else None,
-    ).write(folder)
-    labels = list(range(scorer.classes))
+    told.write(folder)
+    if ensemble.tested is not None:
+        ensemble.tested.write(folder, TEST_FILE)
     said = ModelFacts(
         metric=scorer.metric,
         value=entry.value,
@@ -201,7 +210,7 @@ def write_ensemble(
         rows_validated=len(ensemble.judged),
         versions=library_versions(),
         notes=(NO_PMML,) if pmml else (),
-        picture=prediction_figures(scorer, predicted, ensemble.judged.actual, None, labels),
+        picture=judged_figures(scorer, told, range(scorer.classes), FOLDS if told.split.any() else ""),
         refitted=all(each.refitted for each in facts),
     )
     write_facts(folder, said)
@@ -254,13 +263,17 @@ def _candidates(
     outputs: list[Outputs] = []
     first: Predictions | None = None
     kinds: Counter[str] = Counter()
+    seen: set[str] = set()
     for entry in entries:
+        if entry.settings_key in seen:  # the same model from other machines
+            continue
         if len(chosen) == MOST_CANDIDATES or kinds[entry.algorithm] == MOST_OF_AN_ALGORITHM:
             continue
         told = _judged_rows(Path(entry.model_path), first, seed)
         if told is None:
             continue
         first = first or told
+        seen.add(entry.settings_key)
         chosen.append(entry)
         kinds[entry.algorithm] += 1
         outputs.append(outputs_of(told.predicted, told.probabilities, scorer.classes))

@@ -52,7 +52,7 @@ class Examination:
         told = Predictions.read(Path(leader.model_path))
         if told is None:
             return ()
-        once = self._spread(told.at(np.unique(told.rows, return_index=True)[1]))
+        once = self._spread(told.once())
         judged, test = self.session.rows_of(once.rows), self.session.test_rows()
         if judged is None:
             return ()

@@ -148,6 +148,12 @@ class SharedCluster:
         self._cluster = TrainingCluster(size, handle, open_session, before)
         return self._cluster
 
+    @property
+    def session(self) -> TrainingSession | None:
+        """The session on the machines that are there; None where none are, or they cannot be used."""
+        cluster = self._cluster
+        return cluster.session if cluster is not None and cluster.done.is_set() and cluster.usable else None
+
     def lasts_s(self, cluster: TrainingCluster, usd: float) -> float:
         """For how long from now `usd` pay for what no trial was charged for yet, and for this cluster to its
         end; 0 if it must not be ordered."""

@@ -19,6 +19,7 @@ from prudent.training.joint.space import JointSpace
 from prudent.training.request.request import TrainingRequest
 from prudent.training.search.job import GRACE_S, TrialJob
 from prudent.training.search.methods import FRACTION
+from prudent.training.search.rented_job import FETCHED_LOOK_S
 from prudent.training.search.stopping import SAFE_SHARE, TrialTimes
 from prudent.tuning.jobs.job import LiveRun, Run, fingerprint_of
 from prudent.tuning.study.limits import OUT_OF_MONEY
@@ -30,6 +31,8 @@ class JointJob(TrialJob):
 
     Trials come one after another: each has its machines for itself, so that what they cost is its cost.
     """
+
+    last_look_s, pays_for_look = FETCHED_LOOK_S, True
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class JointJob(TrialJob):
 
     def start(self, configuration: Configuration, number: int) -> JointRun:
         spec, size = self.spec(configuration, number), self._size(configuration)
-        return JointRun(self._shared_cluster, size, spec, self.times.left_s)
+        return JointRun(self._shared_cluster, size, spec, self.times.left_s, lambda: self.keeps_money)
 
     def check(self) -> list[str]:
         return self._provider.check(self.space.types)
@@ -85,7 +88,8 @@ class JointRun:
     Its clock starts when the machines are ordered, because booting costs money (see `RentedRun`).
 
     It notifies when its machines are there, and when its model reports something (see `LiveRun`); an engine
-    that cannot notify is polled with the bill. `left_s` tells how much time is left.
+    that cannot notify is polled with the bill. `left_s` tells how much time is left, `needed_later` whether
+    the end of the search has money of its own for the machines.
     """
 
     def __init__(
@@ -94,8 +98,10 @@ class JointRun:
         size: ClusterSize,
         spec: TrialSpec,
         left_s: Callable[[], float] = lambda: math.inf,
+        needed_later: Callable[[], bool] = lambda: False,
     ) -> None:
         self._shared_cluster, self._size, self._spec, self._left_s = shared_cluster, size, spec, left_s
+        self._needed_later = needed_later
         self._zero_s = time.monotonic()
         self._cluster: TrainingCluster = shared_cluster.cluster_for(size)
         self._inner: Run | None = None
@@ -113,7 +119,7 @@ class JointRun:
 
     def cut(self, at_s: float, why: str) -> Outcome:
         """End the training. A cluster that was ordered stays for the next trial."""
-        if why == OUT_OF_MONEY:
+        if why == OUT_OF_MONEY and not self._needed_later():
             self._cluster.end()  # first the machines: the model stops later
         if self._inner is None:
             self._cluster.withdraw_approval()

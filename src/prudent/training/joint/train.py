@@ -7,7 +7,6 @@ these machines cost, their boot included. What comes out is what any request giv
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -24,10 +23,11 @@ from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.units import format_money
 from prudent.training.algorithms.algorithm import domain
 from prudent.training.engines.engine import DataShape, TrainingSession
+from prudent.training.engines.saved_session import SavedSession
 from prudent.training.joint.cluster import SharedCluster, SparkClusterOpener
 from prudent.training.joint.job import JointJob
 from prudent.training.joint.space import MACHINES, JointSpace
-from prudent.training.leaderboard import ClusterReady, EventCallback, Leaderboard, SpendingUpdated, rank_key
+from prudent.training.leaderboard import ClusterReady, EventCallback, Leaderboard, SpendingUpdated
 from prudent.training.models.output import CLUSTER, OutputFolder
 from prudent.training.request.errors import BadRequest, RequestError
 from prudent.training.request.request import FRUGAL, TrainingRequest
@@ -39,6 +39,8 @@ from prudent.training.request.resources import (
     provider_catalog,
 )
 from prudent.training.search.board import TrialBoard
+from prudent.training.search.ending import SearchEnding, rented_limits
+from prudent.training.search.final import FinalBoard
 from prudent.training.search.methods import MULTI_FIDELITY, method_plans, strategy_name
 from prudent.training.search.preview import preview
 from prudent.training.search.search import INTERRUPTED, run_study
@@ -56,6 +58,7 @@ FRACTIONS = (0.1, 0.3, 1.0)
 DEFAULT, PREDICTS_FULL_DATA = "nephele", ("fabolas", "fabulinus")
 """The search of a request that names none, and the searches that predict scores at full data from parts."""
 GOAL = "maximise score"
+NO_MACHINES = "no machines were left at the end of the search; raise the budget and continue with --resume"
 SPENT_SHARE = 0.95
 """From this share on a budget counts as spent."""
 ANY_CLASSES = 3
@@ -172,7 +175,7 @@ def joint_ending(result: Result, job: JointJob) -> str:
     budget_usd = result.budget_usd or 0.0
     if job.stopped:
         return job.stopped
-    if result.spent_usd > SPENT_SHARE * budget_usd:
+    if max(result.spent_usd, job.committed_usd) > SPENT_SHARE * budget_usd:
         return f"the budget of {format_money(budget_usd)} is spent"
     tried = len(result.trials) == job.space.size
     return "everything was tried" if tried else "nothing else was worth its money"
@@ -209,7 +212,7 @@ class _JointTraining:
         self._request, self._output, self._began_s = request, output, began_s
         self._provider, self._space = provider, space
         self._watch = watch or (lambda event: None)
-        self._data_description: dict[str, Any] = {}
+        self._final = FinalBoard(())
         self._board = TrialBoard(space, output.trials, self._metric, self._watch)
         run = lease_run_name(output.folder)
         logs = output.folder / CLUSTER
@@ -236,16 +239,15 @@ class _JointTraining:
         try:
             with BudgetGuard(self._shared_cluster.meter, self._shared_cluster.end):
                 study = joint_study(request, self._job, output.journal)
-                interrupted = run_study(self._job, study, board)
+                interrupted = run_study(self._job, study, board, self._finish)
         finally:
             self._watch(SpendingUpdated(self._shared_cluster.meter.spent_usd()))
-        result = summary(study, self._job.name, interrupted)
-        ranked = sorted(board.entries, key=rank_key)
+        result, final = summary(study, self._job.name, interrupted), self._final
         ranking = Leaderboard(
-            tuple(ranked),
+            final.entries,
             tuple(board.failures),
             request.domain,
-            ranked[0].metric if ranked else self._metric(),
+            self._metric(),
             SPARK,
             str(output.folder),
             time.monotonic() - self._began_s,
@@ -254,8 +256,29 @@ class _JointTraining:
             _recommended(result, self._space),
             request.budget.usd,
             result.interrupted_usd,
+            final.warnings,
+            final.guess,
+            final.tied,
+            final.unfinished,
         )
-        return output.rank(ranking, self._data() if ranked else {})
+        return output.rank(ranking, self._data() if final.entries else {})
+
+    def _finish(self, interrupted: bool) -> None:
+        """Do what is done at the end of any search, on the machines that the last trial has left."""
+        self._job.free_kept()
+        if not self._board.entries:
+            return
+        study, session = self._job.study, None if interrupted else self._shared_cluster.session
+        assert study is not None
+        gone = "" if session is not None else NO_MACHINES
+        limits = rented_limits(study, self._shared_cluster.meter, self._job.times, gone)
+        known = session or SavedSession.read(self._output.work)
+        ending = SearchEnding(self._request, known, self._output.trials, self._metric(), limits)
+        if interrupted:
+            self._final = ending.chosen(self._board.entries)
+            return
+        self._final = ending.final(self._board.entries, time.monotonic() - self._began_s)
+        ending.saved(self._final).write(self._output.work)
 
     # Money and time
 
@@ -280,21 +303,15 @@ class _JointTraining:
 
     def _keep_data_description(self, session: TrainingSession) -> None:
         """Keep what a session knows about the data, so that a resumed request can rank without machines."""
-        self._data_description = {**session.description, "fingerprint": session.shape.fingerprint}
-        self._data_file.write_text(json.dumps(self._data_description, default=lambda value: value.tolist()))
+        SavedSession.of(session).write(self._output.work)
 
     def _data(self) -> Mapping[str, Any]:
-        if not self._data_description:
-            self._data_description = json.loads(self._data_file.read_text())
-        return self._data_description
-
-    @property
-    def _data_file(self) -> Path:
-        return self._output.work / "data.json"
+        known = SavedSession.read(self._output.work)
+        return {**known.description, "fingerprint": known.shape.fingerprint}
 
     def _metric(self) -> str:
-        asked = self._request
-        classes = len(self._data()["classes"]) if self._data_description or self._data_file.exists() else 0
+        asked, work = self._request, self._output.work
+        classes = SavedSession.read(work).shape.classes if SavedSession.exists(work) else 0
         return asked.metric or domain(asked.domain).metric_for(classes)
 
 

@@ -231,6 +231,8 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
     def _checked(cls, document: dict[str, Any]) -> Self:
         from prudent.training.request.checks import check
 
+        if is_of_the_paper(document):
+            document = {**document, "export": [ONNX, PMML]}
         try:
             request, wrong = cls.model_validate(document), list[RequestError]()
         except ValidationError as error:
@@ -278,6 +280,20 @@ deep-learning, binomial-classification, multinomial-classification, misc-functio
             },
         )
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+
+
+_PAPER_KEYS = {"domain", "dataset", "methods", "parameterSearch", "computationalResources", "emailAddress"}
+_PAPER_NEEDS = {"methods", "parameterSearch", "emailAddress"}
+
+
+def is_of_the_paper(document: Mapping[str, Any]) -> bool:
+    """Whether a document has the form of Zygarde's paper: all that it must have there, and nothing else.
+
+    Its readers had their models as PMML, so it is written unasked.
+    """
+    said, dataset = set(document), document.get("dataset")
+    own_data = isinstance(dataset, Mapping) and not set(dataset) <= {"path", "format"}
+    return _PAPER_NEEDS <= said <= _PAPER_KEYS and not own_data
 
 
 def schema() -> dict[str, Any]:

@@ -11,9 +11,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from prudent.core.errors import PrudentError
 from prudent.training.algorithms.algorithm import CLASSIFICATION, REGRESSION
 from prudent.training.data.dataset import Column
-from prudent.training.engines.engine import ReadableSession, TrainingSession
+from prudent.training.engines.engine import ReadableSession, TrainingSession, UnseenRows
 from prudent.training.engines.predictions import Predictions
 from prudent.training.engines.scoring import Scorer
 from prudent.training.ensembles.build import Ensemble, choose_ensemble, write_ensemble
@@ -40,6 +41,8 @@ class SearchClosing:
         self._session = session if isinstance(session, ReadableSession) else None
         self._scorer = Scorer.of(request.domain, request.metric, session.shape.classes)
         self._ensemble: Ensemble | None = None
+        self.sample: UnseenRows | None = None
+        """The rows on which an ensemble was compared with its members."""
 
     def with_ensemble(self, ranked: Sequence[LeaderboardEntry]) -> list[LeaderboardEntry]:
         """The models, the best first, with their ensemble if there is one.
@@ -129,9 +132,10 @@ class SearchClosing:
         self, chosen: Ensemble, leader: LeaderboardEntry, session: ReadableSession
     ) -> LeaderboardEntry | None:
         """Write the ensemble of its members as they are now."""
-        sample = session.rows_of(np.unique(chosen.judged.rows)[:_CHECKED_ROWS])
+        sample = self.sample or session.rows_of(np.unique(chosen.judged.rows)[:_CHECKED_ROWS])
         if sample is None:
             return None
+        self.sample = sample
         folder, pmml = self._folder / ENSEMBLE_FOLDER, PMML in self._request.export
         return write_ensemble(chosen, folder, self._scorer, sample.X, leader, pmml)
 
@@ -139,6 +143,9 @@ class SearchClosing:
 def _unless_failed(make: Callable[[], Result]) -> Result | None:
     try:
         return make()
+    except PrudentError as error:  # machines that are gone, say
+        logging.getLogger(__name__).info("Left out what comes on top of the models: %s", error)
+        return None
     except Exception:  # what was paid for must not be lost for what comes on top
         logging.getLogger(__name__).warning("Left out what comes on top of the models", exc_info=True)
         return None

@@ -60,6 +60,8 @@ class FinalBoard:
     tied: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     """What is suspicious about the data."""
+    unfinished: str = ""
+    """What time or money did not allow, in a sentence."""
 
 
 def judge(
@@ -80,7 +82,7 @@ def judge(
     leader = places[chosen.leader]
     told = {place: _told(ranked[place], number, chosen) for number, place in enumerate(places)}
     ordered = [leader, *(place for place in range(len(ranked)) if place != leader)]
-    unseen = session.test_rows() if isinstance(session, RefittingSession) else None
+    unseen = _unseen(session)
     final: list[LeaderboardEntry] = []
     for number, place in enumerate(ordered):
         entry, (score, error) = ranked[place], told.get(place, (ranked[place].score, math.nan))
@@ -92,6 +94,13 @@ def judge(
     said = models[leader].predictions
     guess = None if said.actual is None else scorer.to_score(scorer.guess_value(said.actual))
     return FinalBoard(tuple(final), guess, tuple(sorted(chosen.tied)))
+
+
+def _unseen(session: TrainingSession) -> UnseenRows | None:
+    """The test part; None where there is none, or its machines were lost."""
+    with contextlib.suppress(PrudentError):
+        return session.test_rows() if isinstance(session, RefittingSession) else None
+    return None
 
 
 def _judged_models(ranked: Sequence[LeaderboardEntry]) -> dict[int, JudgedModel]:
@@ -186,11 +195,17 @@ class Refit:
     def entries(
         self, entries: Sequence[LeaderboardEntry], left_s: float, left_usd: float
     ) -> tuple[LeaderboardEntry, ...]:
-        """The same entries, of which the few best are refitted, the first one first."""
+        """The same entries, of which the few best are refitted, the first one first.
+
+        What was trained on several machines with the same settings is the same on all rows, and made once.
+        """
         until_s = time.monotonic() + left_s
-        found = list(entries)
+        found, made = list(entries), set[str]()
         with contextlib.suppress(KeyboardInterrupt):
             for place, entry in enumerate(found[:FEW]):
+                if entry.settings_key in made:
+                    continue
+                made.add(entry.settings_key)
                 paid_s = self._price.seconds_for(left_usd - self.spent_usd)
                 found[place] = self._if_time(entry, min(until_s - time.monotonic(), paid_s))
         return tuple(found)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from prudent.cloud.meter import Meter
-from prudent.core.errors import BadInput, PrudentError
+from prudent.core.errors import BadInput
+from prudent.core.ledger import Reservation
 from prudent.core.money import ROUNDING_USD, Price
 from prudent.core.units import format_duration, format_money
-from prudent.training.engines.engine import RefittingSession, TrainingSession, TrialSpec
+from prudent.training.engines.engine import ModelFacts, RefittingSession, TrainingSession, TrialSpec
 from prudent.training.models.description import read_facts
 from prudent.training.request.checks import MEASURES
 from prudent.training.request.request import TrainingRequest
@@ -20,6 +21,7 @@ from prudent.training.search.final import refit_s
 from prudent.training.search.method_search import QUEUED, SCORE
 from prudent.training.search.space import MethodSpace, SettingsSpace, TrialSettings
 from prudent.training.search.stopping import (
+    MOST_KEPT,
     OTHERS_BETTER,
     SAFE_SHARE,
     FinishedCurves,
@@ -29,7 +31,7 @@ from prudent.training.search.stopping import (
 from prudent.tuning.jobs.job import Run, fingerprint_of
 from prudent.tuning.study.limits import FIRST_S, OUT_OF_MONEY
 from prudent.tuning.study.study import Study
-from prudent.tuning.trial import CUT, FAILED, Configuration, Outcome, Progress, Trial
+from prudent.tuning.trial import Configuration, Outcome, Progress, Trial
 
 MARGIN_S = 2 * FIRST_S
 """What noticing that money is over, and cutting a trial, are taken to need."""
@@ -38,6 +40,7 @@ LAST_LOOK_S, LAST_LOOK_SHARE = 0.5, 0.05
 that an ensemble and a closer look at the leader may take besides."""
 MOST_CLOSING_S = 60.0
 """Of a longer time than this no more is needed for them."""
+ENDING = "the end of the search"
 GRACE_S = 5.0
 """So long after a trial's limit an engine ends the trial itself, if the study has not cut it."""
 
@@ -66,6 +69,7 @@ class TrialJob:
     name = "train"
     measures = MEASURES
     poll_every_s = math.inf
+    last_look_s, pays_for_look = LAST_LOOK_S, False
 
     def __init__(
         self, request: TrainingRequest, space: SettingsSpace, folder: Path, times: TrialTimes
@@ -79,6 +83,12 @@ class TrialJob:
         self._bar: tuple[float, ...] = ()
         self._best = -math.inf
         self.stopped = ""
+        self.study: Study | None = None
+        """The study of this job, once there is one: it keeps the money."""
+        self._kept: Reservation | None = None
+        self._ending_s = 0.0
+        self.committed_usd = 0.0
+        """What the trials had cost in the end, with what was put aside for the end of the search."""
 
     def spec(self, configuration: Configuration, number: int) -> TrialSpec:
         """The model that a trial trains, with the time that it has; the trial is under way from now on."""
@@ -99,6 +109,10 @@ class TrialJob:
             bar=self._bar if self._cuts(settings) else (),
         )
 
+    def price(self, configuration: Configuration) -> Price:
+        """What an hour of a trial costs."""
+        raise NotImplementedError
+
     def take(self, trial: Trial) -> None:
         """A trial has ended, in this session or an earlier one."""
         self._trials += 1
@@ -107,8 +121,46 @@ class TrialJob:
         too_short = trial.why == OUT_OF_MONEY and trial.time_s <= MARGIN_S
         self._money_too_short = self._money_too_short or too_short
         ended = self._under_way.pop(trial.number, None)
-        if ended is not None and gave_model(trial):
+        if not gave_model(trial):
+            return
+        if ended is not None:
             self._finished_curves.add(ended.group, ended.progress, trial.measures[SCORE])
+        if trial.measures[SCORE] > self._best:
+            self._best = trial.measures[SCORE]
+            with contextlib.suppress(BadInput):
+                self._improved(trial, read_facts(self._folder / str(trial.number)))
+
+    def _improved(self, trial: Trial, facts: ModelFacts) -> None:
+        """There is a better model: time and money are kept for it at the end, by what it has taken."""
+        look_s = LAST_LOOK_SHARE * min(self.times.limits.time_limit_s, MOST_CLOSING_S) + self.last_look_s
+        fraction = self._settings_space.settings_of(trial.configuration).fraction
+        refitting_s = refit_s(facts, fraction) if self._request.refit else 0.0
+        self._ending_s = look_s + refitting_s
+        self.times.keep(self._ending_s)
+        price = replace(self.price(trial.configuration), minimum_s=0.0, step_s=0.0)  # the machines are there
+        self._keep_money(price.cost_usd(self._ending_s if self.pays_for_look else refitting_s))
+
+    def _keep_money(self, usd: float) -> None:
+        """Put money aside for the end, but no more than a share of the budget."""
+        if self.study is None or (budget_usd := self.study.ledger.budget_usd) is None:
+            return
+        ledger = self.study.ledger
+        if self._kept is not None:
+            ledger.release(self._kept)
+        self._kept = ledger.reserve(ENDING, min(usd, MOST_KEPT * budget_usd, ledger.left_usd))
+
+    @property
+    def keeps_money(self) -> bool:
+        """Whether money is put aside for the end."""
+        return self._kept is not None
+
+    def free_kept(self) -> None:
+        """The trials have ended: what was put aside for the end may be spent."""
+        if self._kept is not None and self.study is not None:
+            ledger = self.study.ledger
+            self.committed_usd = ledger.spent_usd + ledger.reserved_usd
+            ledger.release(self._kept)
+        self._kept, self._ending_s = None, 0.0
 
     # What the study asks
 
@@ -185,24 +237,12 @@ class TrainingJob(TrialJob):
         super().__init__(request, space, folder, times)
         self.space = space
         self._session, self._allocation = session, allocation
-        self.study: Study | None = None
-        """The study of this job, once there is one: it keeps the money."""
 
-    def take(self, trial: Trial) -> None:
-        """A better model is what others are measured by, and what is refitted in the end."""
-        super().take(trial)
-        if not gave_model(trial) or trial.measures[SCORE] <= self._best:
-            return
-        self._best = trial.measures[SCORE]
-        try:
-            facts = read_facts(self._folder / str(trial.number))
-        except BadInput:
-            return
+    def _improved(self, trial: Trial, facts: ModelFacts) -> None:
+        """A better model is what others are measured by."""
         self._bar = facts.split_scores
         if isinstance(self._session, RefittingSession):
-            fraction = self._settings_space.settings_of(trial.configuration).fraction
-            closing_s = LAST_LOOK_SHARE * min(self.times.limits.time_limit_s, MOST_CLOSING_S)
-            self.times.keep(LAST_LOOK_S + closing_s + refit_s(facts, fraction))
+            super()._improved(trial, facts)
 
     def price(self, configuration: Configuration) -> Price:
         del configuration
@@ -273,91 +313,3 @@ class TrainingJob(TrialJob):
             return "everything was tried"
         left = format_duration(max(self.times.left_s(), 0.0))
         return f"everything was tried, and the {left} left are too short for what was cut"
-
-
-@dataclass(frozen=True)
-class MachinesInUse:
-    """Machines rented for a request: their meter, how to give them back, and whether that was done for lack
-    of money.
-    """
-
-    meter: Meter
-    give_back: Callable[[], None]
-    is_gone: Callable[[], bool]
-
-
-class RentedTrainingJob(TrainingJob):
-    """The same on machines that were rented for the request (see `RentingJob`).
-
-    What they cost is divided among the trials under way; while none is, no trial is charged. The budget
-    covers all of it, from the order to the give-back; a `BudgetGuard` ends them in time. Machines that do not
-    end are `trouble`, for later: the models come first.
-    """
-
-    poll_every_s = 0.1
-
-    def __init__(
-        self,
-        request: TrainingRequest,
-        space: MethodSpace,
-        session: TrainingSession,
-        folder: Path,
-        times: TrialTimes,
-        allocation: MethodAllocation,
-        machines: MachinesInUse,
-    ) -> None:
-        super().__init__(request, space, session, folder, times, allocation)
-        self._meter, self._machines = machines.meter, machines
-        self._divided_usd = machines.meter.spent_usd()
-        self._shares_usd: dict[int, float] = {}
-        self.trouble: PrudentError | None = None
-
-    def start(self, configuration: Configuration, number: int) -> Run:
-        self._divide()
-        self._shares_usd[number] = 0.0
-        return super().start(configuration, number)
-
-    # What the study asks
-
-    def limit_s(self, number: int, lasted_s: float) -> float:
-        return min(super().limit_s(number, lasted_s), lasted_s + self._lasts_s() - MARGIN_S)
-
-    def at_limit(self, number: int, lasted_s: float) -> str:
-        return OUT_OF_MONEY if self._lasts_s() <= MARGIN_S else super().at_limit(number, lasted_s)
-
-    def settled(self, number: int, outcome: Outcome) -> Outcome:
-        self._divide()
-        if outcome.status == FAILED and self._machines.is_gone():
-            outcome = replace(outcome, status=CUT, why=OUT_OF_MONEY)
-        return replace(outcome, bill_usd=self._shares_usd.pop(number))
-
-    def check(self) -> list[str]:
-        return []  # the machines are there
-
-    def bill_usd(self) -> float:
-        return self._meter.spent_usd()
-
-    def release(self) -> None:
-        try:
-            self._machines.give_back()
-        except PrudentError as error:
-            self.trouble = error
-
-    # Money
-
-    def _left_usd(self) -> float:
-        """What the time left is worth: a billing minimum that was paid is there to be used."""
-        rate, lasts_s = self._meter.usd_per_s, self._lasts_s()
-        return self._meter.left_usd if rate == 0 and lasts_s > 0 else lasts_s * rate
-
-    def _affordable_s(self, reserved_usd: float = 0.0) -> float:
-        return self._lasts_s()
-
-    def _lasts_s(self) -> float:
-        return 0.0 if self._machines.is_gone() else self._meter.lasts_s()
-
-    def _divide(self) -> None:
-        spent_usd = self._meter.spent_usd()
-        more_usd, self._divided_usd = spent_usd - self._divided_usd, spent_usd
-        for number in self._shares_usd:
-            self._shares_usd[number] += more_usd / len(self._shares_usd)

@@ -9,18 +9,25 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from prudent.core.errors import PrudentError
-from prudent.training.engines.engine import RefittingSession, TrainingSession
-from prudent.training.engines.scoring import Scorer
-from prudent.training.leaderboard import EventCallback, LeaderboardEntry, TrialFailure
+from prudent.training.engines.engine import TrainingSession
+from prudent.training.leaderboard import EventCallback, TrialFailure
 from prudent.training.models.output import OutputFolder
 from prudent.training.request.request import TrainingRequest
 from prudent.training.search.allocation import MethodAllocation
 from prudent.training.search.board import TrialBoard
-from prudent.training.search.closing import SearchClosing
-from prudent.training.search.final import FinalBoard, Refit, judge
-from prudent.training.search.job import MachinesInUse, RentedTrainingJob, TrainingJob, TrialJob
+from prudent.training.search.ending import (
+    MACHINES_GONE,
+    MORE_ROWS_SHARE,
+    EndingLimits,
+    SearchEnding,
+    charge_for_ending,
+    rented_limits,
+)
+from prudent.training.search.final import FinalBoard
+from prudent.training.search.job import TrainingJob, TrialJob
 from prudent.training.search.method_search import QUEUED, SCORE, search_for
 from prudent.training.search.methods import MethodPlan, method_plans
+from prudent.training.search.rented_job import MachinesInUse, RentedTrainingJob
 from prudent.training.search.space import MethodSpace
 from prudent.training.search.stopping import SearchLimits, TrialTimes
 from prudent.tuning.jobs.job import Job
@@ -31,9 +38,6 @@ from prudent.tuning.tune import Event, TrialEnded, run_trials
 LEFT_FOR_MORE_DATA = 0.2
 """The share of a budget that a search on parts of the data reserves for training the best on all of them."""
 
-MORE_ROWS_SHARE = 0.25
-"""Of the time that a search took, so much more may go into whether more rows would help."""
-
 INTERRUPTED = "it was interrupted"
 
 
@@ -41,7 +45,7 @@ INTERRUPTED = "it was interrupted"
 class SearchOutcome:
     """What a search gave: models best first, why it ended, and what is known of the data."""
 
-    entries: Sequence[LeaderboardEntry]
+    final: FinalBoard
     failures: Sequence[TrialFailure]
     ended: str
     metric: str
@@ -50,10 +54,6 @@ class SearchOutcome:
     interrupted_usd: float = 0.0
     trouble: PrudentError | None = None
     """Machines that would not end."""
-    warnings: tuple[str, ...] = ()
-    """What is suspicious about the data."""
-    guess: float | None = None
-    tied: tuple[str, ...] = ()
 
 
 class TrainingSearch:
@@ -81,7 +81,7 @@ class TrainingSearch:
         self._allocation = self._allocate(request, space, len(more_data))
         parts = (request, space, session, output.trials, self._times, self._allocation)
         self._job = TrainingJob(*parts) if machines is None else RentedTrainingJob(*parts, machines)
-        self._study = self._job.study = Study(
+        self._study = Study(
             space,
             f"maximise {SCORE}",
             self._job.price,
@@ -112,7 +112,7 @@ class TrainingSearch:
         ended = INTERRUPTED if interrupted else self._job.ended(self._allocation.exhausted)
         trouble = self._job.trouble if isinstance(self._job, RentedTrainingJob) else None
         return SearchOutcome(
-            final.entries,
+            final,
             board.failures,
             ended,
             self._metric,
@@ -120,40 +120,32 @@ class TrainingSearch:
             study.spent_usd,
             lost_usd,
             trouble,
-            final.warnings,
-            final.guess,
-            final.tied,
         )
 
     def _final(self, interrupted: bool) -> FinalBoard:
         """Choose the best, judge it once more and train it on all rows, while there is time and money."""
-        request, study = self._request, self._study
-        scorer = Scorer.of(request.domain, self._metric, self._session.shape.classes)
-        final = judge(self._board.entries, self._session, scorer, request.seed)
-        gone = self._machines is not None and self._machines.is_gone()
-        if interrupted or gone or not final.entries:
-            return final
-        closing = SearchClosing(request, self._session, self._work)
-        entries = closing.with_ensemble(final.entries)
+        self._job.free_kept()
         took_s = time.monotonic() - self._began_s
-        warnings = closing.examine(entries[0], took_s, self._left_s(took_s))
-        if request.refit and self._machines is None and isinstance(self._session, RefittingSession):
-            price = self._times.limits.price
+        limits = self._ending_limits(took_s, interrupted)
+        ending = SearchEnding(self._request, self._session, self._work, self._metric, limits)
+        if interrupted:
+            return ending.chosen(self._board.entries)
+        final = ending.final(self._board.entries, took_s)
+        if self._machines is not None:
+            ending.saved(final).write(self._work.parent)
+        return final
 
-            def charge(usd: float) -> None:
-                study.charge("models on all rows", usd, price)
-
-            refit = Refit(self._session, self._work, request.seed, price, charge)
-            anew = refit.entries(closing.to_refit(entries), self._times.whole_s(), study.ledger.left_usd)
-            entries = closing.refitted(entries, anew)
-        return replace(final, entries=tuple(entries), warnings=warnings)
-
-    def _left_s(self, took_s: float) -> float:
-        """Time to train the leader once more on parts of the rows; none where every second is paid for."""
-        limits = self._times.limits
-        if limits.budget_usd is not None or self._machines is not None:
-            return 0.0
-        return min(self._times.left_s(), MORE_ROWS_SHARE * took_s)
+    def _ending_limits(self, took_s: float, interrupted: bool) -> EndingLimits:
+        study, machines, limits = self._study, self._machines, self._times.limits
+        if machines is None:
+            curve_s = 0.0 if limits.budget_usd is not None else MORE_ROWS_SHARE * took_s
+            price, own = limits.price, charge_for_ending(study, limits.price)
+            left_s = min(self._times.left_s(), curve_s)
+            return EndingLimits(
+                price, own, self._times.whole_s, lambda: study.ledger.left_usd, more_rows_s=left_s
+            )
+        gone = MACHINES_GONE if interrupted or machines.is_gone() else ""
+        return rented_limits(study, machines.meter, self._times, gone)
 
     def _allocate(self, request: TrainingRequest, space: MethodSpace, more_data: int) -> MethodAllocation:
         limits, machines = self._times.limits, self._machines
@@ -181,6 +173,7 @@ def run_study(
     """
     assert isinstance(job, Job)
     parallelism = job.times.limits.parallelism
+    job.study = study
     job.times.add_earlier(sum(entry.seconds for entry in study.ledger.entries) / parallelism)
     for trial in study.trials:
         job.take(trial)
@@ -194,10 +187,7 @@ def run_study(
         board.watch(event, study)
 
     try:
-        interrupted = run_trials(job, study, parallelism, watch)
-        if finish is not None:
-            finish(interrupted)
-        return interrupted
+        return run_trials(job, study, parallelism, watch, finish=finish)
     finally:
         study.close()
         board.report_spending(study)

@@ -15,6 +15,8 @@ import prudent
 from prudent.training.algorithms.registry import algorithms
 from prudent.training.engines.engine import TrialSpec
 from prudent.training.engines.local.engine import LocalEngine
+from prudent.training.engines.model_files import PMML
+from prudent.training.models.description import read_facts
 from prudent.training.request.request import TrainingRequest
 from prudent.training.train import train
 
@@ -32,6 +34,8 @@ TRIALS = {
     "multilayer-perceptron-classifier": 2,
 }
 """As many models as a document asks for; two where nothing is said here."""
+
+NOT_IN_PMML = ("ensemble",)
 
 
 @dataclass
@@ -90,6 +94,12 @@ def test_a_document_of_the_paper_is_answered(engine, folder, tmp_path, name):
     assert np.isfinite([entry.score for entry in board.entries]).all()
     if said["domain"] == "misc-functions":
         return
+    for entry in board.entries:
+        folder = Path(entry.model_path)
+        notes = read_facts(folder).notes
+        written = (folder / PMML).exists()
+        assert [note.startswith("No PMML: ") for note in notes] == ([] if written else [True])
+        assert written == (entry.algorithm not in NOT_IN_PMML)
     model = prudent.load(board.entries[0].model_path)
     rows = [dict.fromkeys((column.name for column in model.description.columns), 0.5)] * 2
     assert len(model.predict(rows)) == 2

@@ -117,6 +117,7 @@ def test_what_a_report_can_draw(bench, data_for, facts_of):
     assert np.sum(picture["confusion"]["counts"]) == 120
     assert len(picture["curve"]["step"]) == len(picture["curve"]["validation"])
     assert picture["stopped"]["of"] == 30
+    assert "of" not in picture  # there is one split, and all of it is drawn
     clusters = bench(data_for(CLUSTERS), CLUSTERS)
     picture = facts_of(clusters.train("k-means", k=3)[1])["picture"]
     assert set(picture["silhouette"]["cluster"]) == {0, 1, 2}
@@ -179,10 +180,20 @@ def test_folds_measure_every_row_and_a_refit_learns_them_all(bench, data_for, fa
     ]
     assert scores == pytest.approx(facts["split_scores"])
     assert said.probabilities.shape == (400, 3)
+    counts = confusion(said.actual, said.predicted, 3)  # of all folds, not of the last one
+    assert facts["picture"]["confusion"] == {"labels": ["a", "b", "c"], "counts": counts.tolist()}
+    assert facts["picture"]["of"] == "folds"
     again, place = folded.train("gradient-boosted-tree-classification", maxIter=30, refit=facts["iterations"])
     refitted = facts_of(place)
     assert again.status == "finished"
     assert (refitted["rows_trained"], refitted["refitted"]) == (400, True)
+
+
+def test_rows_that_are_judged_twice_are_drawn_once(bench, data_for, facts_of):
+    here = bench(data_for(CLASSES), CLASSES, validation=ValidationMethod())
+    facts = facts_of(here.train("decision-tree-classification", maxDepth=3)[1])
+    assert len(here.session._partition.splits) == 10  # five folds, dealt twice
+    assert np.sum(facts["picture"]["confusion"]["counts"]) == facts["rows_validated"] == 400
 
 
 def test_rows_that_rank_have_no_say_in_how_long_a_model_is_trained(bench, data_for, facts_of):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from prudent.training.engines.model_files import PMML
 from prudent.training.engines.spark.engine import SparkEngine
 from prudent.training.train import train
 
@@ -43,3 +44,5 @@ def test_a_document_of_the_paper_is_answered_on_spark(
     assert {entry.algorithm for entry in models} == {name}
     seeds = {entry.hyperparameters.get("seed") for entry in models}
     assert seeds == ({None} if name == "branin" else {8})
+    documents = [(Path(entry.model_path) / PMML).exists() for entry in models]
+    assert documents == [name != "branin"] * len(models)

@@ -12,7 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prudent.core.errors import BadInput
+from prudent.cloud.clusters.autoscaling import ClusterRequest
+from prudent.cloud.clusters.spark_cluster import SparkCluster
+from prudent.cloud.leases.register import LeaseRegister
+from prudent.cloud.providers.local.provider import LocalProvider
+from prudent.core.errors import BadInput, RunFailed
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.engines.engine import TrialSpec
 from prudent.training.engines.onnx_export import export_pipeline
@@ -290,6 +294,8 @@ def test_folds_report_progress_and_keep_what_was_said_of_every_row(
     ]
     assert facts["split_scores"] == pytest.approx(scores)
     assert facts["value"] == pytest.approx(np.mean(scores))
+    counts = confusion(kept.actual, kept.predicted, 3)  # of both folds, not of the last one
+    assert (facts["picture"]["confusion"]["counts"], facts["picture"]["of"]) == (counts.tolist(), "folds")
     assert (kept.probabilities.argmax(axis=1) == kept.predicted).mean() > 0.95
     # What is delivered at the end has seen all rows.
     whole = replace(spec, refit=True, fraction=1.0, folder=tmp_path / "whole")
@@ -329,6 +335,23 @@ def test_a_test_part_is_in_no_trial_and_the_final_model_is_judged_by_it(
     np.testing.assert_array_equal(looked_at.y, kept.actual[::-3])
     again = model.run(["prediction"], {model.get_inputs()[0].name: looked_at.X})[0]
     np.testing.assert_array_equal(again, kept.predicted[::-3])
+
+
+def test_rows_are_not_waited_for_once_the_machines_are_given_back(
+    spark: Any, people: SparkTrainingSession, tmp_path: Path
+) -> None:
+    register = LeaseRegister(tmp_path)
+    machines = ClusterRequest.exactly(1, "m3.medium")
+    cluster = SparkCluster(
+        LocalProvider(tmp_path), machines, run="test", register=register, logs=tmp_path / "logs"
+    )
+    session = SparkTrainingSession(spark, people._context, False, cluster)
+    rows = np.arange(5)
+    assert session.rows_of(rows) is not None
+    session.close()
+    with pytest.raises(RunFailed, match=r"The rows could not be fetched \(The machines were given back"):
+        session.rows_of(rows)
+    assert people.rows_of(rows) is not None  # Spark itself is still there
 
 
 def test_xgboost_takes_categories_and_gaps_as_they_are(people: SparkTrainingSession, tmp_path: Path) -> None:

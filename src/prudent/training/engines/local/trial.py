@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from prudent.training.engines.delivery import TrainedPipeline, deliver, mean_val
 from prudent.training.engines.engine import ModelFacts, TrialSpec
 from prudent.training.engines.figures import (
     importance_figure,
+    judged_figures,
     learning_curve_figures,
     prediction_figures,
 )
@@ -89,18 +91,19 @@ def train(context: TrialContext, spec: TrialSpec, report: ReportProgress) -> Mod
     scores = tuple(context.scorer.to_score(each.value) for each in judged)
     if len(scores) < len(context.data.splits):  # what it is behind in some splits, it is behind in all
         value = context.scorer.to_score(score_behind(spec.bar, scores))
+    told = _predictions(context, judged)
     steps = [each.learning_curve.best_step for each in judged if each.learning_curve is not None]
     facts = replace(
         _facts(context, spec, judged[-1], began_s),
         value=value,
         score=context.scorer.to_score(value),
-        rows_validated=sum(len(split.validation) for split in context.data.splits[: len(judged)]),
-        picture=_figures(context, judged[-1]),
+        rows_validated=len({*chain(*(split.validation for split in context.data.splits[: len(judged)]))}),
+        picture={**_figures(context, judged[-1]), **_of_folds(context, told)},
         iterations=max(1, round(float(np.mean(steps)))) if steps else None,
         split_scores=scores,
     )
     spec.folder.mkdir(parents=True, exist_ok=True)
-    _predictions(context, judged).write(spec.folder)
+    told.write(spec.folder)
     return _deliver(context, spec, judged[-1], facts)
 
 
@@ -254,6 +257,13 @@ def _predictions(context: TrialContext, judged: Sequence[FitResult]) -> Predicti
             )
         )
     return Predictions.joined(parts)
+
+
+def _of_folds(context: TrialContext, told: Predictions) -> dict[str, Any]:
+    """What is drawn of all folds; nothing where there is one split, of which all rows are drawn."""
+    if len(context.data.splits) == 1:
+        return {}
+    return judged_figures(context.scorer, told, context.data.classes)
 
 
 def _figures(context: TrialContext, fitted: FitResult) -> dict[str, Any]:

@@ -116,7 +116,7 @@ class SparkEngine:
                 _EXECUTOR_JAVA_OPTIONS: f"{options.get(_EXECUTOR_JAVA_OPTIONS, '')} {QUICK_JAVA}",
             }
         _refuse_if_closing(cluster)
-        with _stoppable(cluster) as ended_by:
+        with stoppable(cluster) as ended_by:
             spark, own = start_spark(master, work, options, small, environment, ended_by)
             try:
                 ended_by(lambda: interrupt_spark(spark))
@@ -133,8 +133,8 @@ class SparkEngine:
 
 
 @contextmanager
-def _stoppable(cluster: SparkCluster | None) -> Iterator[Callable[[Callable[[], None]], None]]:
-    """While a driver gets ready: takes what ends it, for whoever gives its machines back.
+def stoppable(cluster: SparkCluster | None) -> Iterator[Callable[[Callable[[], None]], None]]:
+    """While a driver waits for its machines: takes what ends it, for whoever gives them back.
 
     Without them it would wait a minute before it believes that they are gone.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
@@ -14,9 +14,10 @@ from prudent.cloud.clusters.autoscaling import Autoscaler
 from prudent.cloud.clusters.spark_cluster import SparkCluster
 from prudent.core.errors import RunFailed
 from prudent.training.engines.engine import DataShape, TrialSpec, UnseenRows
+from prudent.training.engines.spark.engine import stoppable
 from prudent.training.engines.spark.evaluation import collect_unseen
-from prudent.training.engines.spark.run import SparkRun
-from prudent.training.engines.spark.spark_session import stop_spark
+from prudent.training.engines.spark.run import SparkRun, failure_reason
+from prudent.training.engines.spark.spark_session import interrupt_spark, stop_spark
 from prudent.training.engines.spark.trial import SparkTrialContext
 from prudent.training.models.description import data_description
 
@@ -56,20 +57,28 @@ class SparkTrainingSession:
 
     @cached_property
     def _test_rows(self) -> UnseenRows | None:
-        if self._context.dataset.target is None or (frame := self._context.split.test()) is None:
+        if self._context.dataset.target is None or self._context.split.test() is None:
             return None
-        return self._collected(frame)
+        return self._collected(self._context.split.test)
 
     def rows_of(self, rows: NDArray[np.int64]) -> UnseenRows | None:
         if self._context.dataset.target is None:
             return None
-        found = self._collected(self._context.split.at(rows))
+        found = self._collected(lambda: self._context.split.at(rows))
         order = np.argsort(found.rows)
         places = np.searchsorted(found.rows[order], rows[np.isin(rows, found.rows)])
         return found.at(order[places])
 
-    def _collected(self, frame: Any) -> UnseenRows:
-        found = collect_unseen(frame, self._context.dataset)
+    def _collected(self, frame: Callable[[], Any]) -> UnseenRows:
+        """Rows on this computer; RunFailed if the machines are gone, also while somebody waits for them."""
+        try:
+            with stoppable(self._cluster) as ended_by:
+                ended_by(lambda: interrupt_spark(self._spark))
+                found = collect_unseen(frame(), self._context.dataset)
+        except Exception as error:
+            if self._cluster is None:
+                raise
+            raise RunFailed(f"The rows could not be fetched ({failure_reason(error)}).") from error
         return replace(found, rows=self._context.split.numbers(found.rows))
 
     def start(self, spec: TrialSpec) -> SparkRun:

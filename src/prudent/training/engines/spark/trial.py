@@ -17,7 +17,7 @@ from prudent.training.algorithms.algorithm import CLUSTERING
 from prudent.training.algorithms.registry import algorithm
 from prudent.training.engines.delivery import TrainedPipeline, deliver, mean_value
 from prudent.training.engines.engine import ModelFacts, TrialSpec
-from prudent.training.engines.figures import importance_figure, learning_curve_figures
+from prudent.training.engines.figures import importance_figure, judged_figures, learning_curve_figures
 from prudent.training.engines.fit_task import ReportProgress, fold_progress, unreported
 from prudent.training.engines.fitted_transforms import apply_all
 from prudent.training.engines.model_files import library_versions
@@ -96,6 +96,7 @@ def train(context: SparkTrialContext, spec: TrialSpec, report: ReportProgress) -
     scores = tuple(scorer.to_score(each.result.value) for each in judged)
     if len(scores) < context.split.splits:  # what it is behind in some splits, it is behind in all
         value = scorer.to_score(score_behind(spec.bar, scores))
+    told = Predictions.joined([each.kept for each in judged])
     steps = [each.fitted.curve.best_step for each in judged if each.fitted.curve is not None]
     size = context.split.size(len(judged) - 1, spec.fraction)
     facts = replace(
@@ -105,6 +106,7 @@ def train(context: SparkTrialContext, spec: TrialSpec, report: ReportProgress) -
         rows_validated=sum(each.result.rows for each in judged),
         picture={
             **last.result.figures,
+            **_of_folds(context, told),
             **_learning(last.fitted),
             **_importance(last.fitted, context.dataset),
         },
@@ -112,7 +114,7 @@ def train(context: SparkTrialContext, spec: TrialSpec, report: ReportProgress) -
         split_scores=scores,
     )
     spec.folder.mkdir(parents=True, exist_ok=True)
-    Predictions.joined([each.kept for each in judged]).write(spec.folder)
+    told.write(spec.folder)
     collected = last.collected
     if collected is None:
         collected = collect_predictions(last.fitted.predict(_sampled_rows(context)), context.dataset)
@@ -278,6 +280,13 @@ def _sampled_rows(context: SparkTrialContext) -> Any:
     """Held-out rows enough to see a difference or take the time."""
     most = max(1, min(_SAMPLE, MOST_CELLS // (len(context.dataset.columns) + 8)))
     return context.split.held_out(context.split.splits - 1).orderBy(ROW).limit(most)
+
+
+def _of_folds(context: SparkTrialContext, told: Predictions) -> dict[str, Any]:
+    """What is drawn of all folds; nothing where there is one split, of which all rows are drawn."""
+    if context.split.splits == 1:
+        return {}
+    return judged_figures(context.scorer, told, range(context.scorer.classes))
 
 
 def _learning(fitted: FittedPipeline) -> dict[str, Any]:
