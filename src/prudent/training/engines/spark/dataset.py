@@ -11,11 +11,18 @@ from numpy.typing import NDArray
 from prudent.training.data.dataset import CATEGORICAL, Column
 
 ROW, LABEL, FEATURES = "row", "label", "features"
+LINK = "link"
+"""The column of groups, or of times, by which rows are split; not there, as a rule."""
+MAIN, JUDGING, TESTING = range(3)
+"""Where rows come from: the data, a file for validation, a file for the test."""
+_FROM = 1 << 60
 
 
 @dataclass(frozen=True, eq=False)
 class SparkDataset:
     """A cached frame of `row` (a number for each row), `label` (unless there is none) and the features.
+
+    Numbers of rows tell their order, and where they come from: `origin_of`.
 
     Features are one vector column `features` where all are numbers and none is missing; else a column for
     each, `c0` and on: categories by their numbers, NaN where a value is missing. All are float32 numbers, as
@@ -30,6 +37,8 @@ class SparkDataset:
     fingerprint: str
     is_vector: bool
     missing: tuple[bool, ...]
+    apart: tuple[int, int] = (0, 0)
+    """How many rows come from a file for validation, and how many from one for the test."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -44,6 +53,20 @@ class SparkDataset:
     @property
     def categorical(self) -> tuple[bool, ...]:
         return tuple(column.kind == CATEGORICAL for column in self.columns)
+
+
+def row_numbers(origin: Any) -> Any:
+    """A number for each row of a frame, in their order; the data come first, then the files beside them."""
+    from pyspark.sql import functions as sf
+
+    return sf.monotonically_increasing_id() + origin * sf.lit(_FROM)
+
+
+def origin_of(row: Any) -> Any:
+    """Where a row comes from, by its number: MAIN, JUDGING or TESTING."""
+    from pyspark.sql import functions as sf
+
+    return sf.floor(row / sf.lit(_FROM))
 
 
 def column_names(number: int) -> tuple[str, ...]:

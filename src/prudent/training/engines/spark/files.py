@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput
 from prudent.training.algorithms.algorithm import REGRESSION
-from prudent.training.data.csv_files import MISSING, layout_of
+from prudent.training.data.csv_files import MISSING, CsvLayout, layout_of
 from prudent.training.data.formats import AVRO, CSV, JSON, LIBSVM, PARQUET
 from prudent.training.data.libsvm_files import libsvm_blocks
 from prudent.training.data.reading import table_batches
+from prudent.training.engines.spark.dataset import MAIN
 from prudent.training.engines.spark.spark_session import first_line
 
 
@@ -25,40 +29,68 @@ class RawFrame:
     untyped: bool
 
 
-def read_libsvm(spark: Any, parts: Sequence[Path]) -> Any:
-    """A frame of `label` and `features` (sparse vectors)."""
-    return spark.read.format("libsvm").load(_paths(parts))
+Sources = Sequence[Sequence[Path]]
+"""Files by where their rows come from: the data (MAIN), a file for validation, one for the test."""
+ORIGIN = "prudent's origin"
+"""The column of a raw frame that says which of the sources a row is from."""
+
+
+def read_libsvm(spark: Any, sources: Sources) -> Any:
+    """A frame of `label`, `features` (sparse vectors, all as wide as the widest) and ORIGIN."""
+    reader = spark.read.format("libsvm")
+    frames = [reader.load(_paths(parts)) for parts in sources if parts]
+    if len(frames) > 1:
+        first = [frame.select("features").first() for frame in frames]
+        widest = max(row["features"].size for row in first if row is not None)
+        reader = reader.option("numFeatures", widest)
+    return _united([reader.load(_paths(parts)) if parts else None for parts in sources])
 
 
 def read_columns(
-    spark: Any, parts: Sequence[Path], kind: str, known: Sequence[str], work: Path, lines: bool = False
+    spark: Any, sources: Sources, kind: str, known: Sequence[str], work: Path, lines: bool = False
 ) -> RawFrame:
     """A frame of named columns; `lines`: CSV values may hold line breaks, which is slower to read."""
-    reader = spark.read
     if kind == CSV:
-        return read_csv(reader, parts, known, lines)
-    if kind == PARQUET:
-        frame = reader.parquet(*_paths(parts))
-    elif kind == JSON:
-        frame = reader.option("mode", "FAILFAST").json(_paths(parts))
-    else:
-        frame = reader.parquet(_as_parquet(parts, work))
-    return RawFrame(frame, tuple(frame.columns), False)
+        return read_csv(spark, sources, known, lines)
+
+    def read(parts: Sequence[Path], place: int) -> Any:
+        if kind == PARQUET:
+            return spark.read.parquet(*_paths(parts))
+        if kind == JSON:
+            return spark.read.option("mode", "FAILFAST").json(_paths(parts))
+        return spark.read.parquet(_as_parquet(parts, work / f"avro-as-parquet-{place}"))
+
+    frames = [read(parts, place) if parts else None for place, parts in enumerate(sources)]
+    return RawFrame(_united(frames), tuple(frames[MAIN].columns), False)
 
 
 def read_csv(
-    reader: Any, parts: Sequence[Path], known: Sequence[str], lines: bool, numeric: Collection[str] = ()
+    spark: Any, sources: Sources, known: Sequence[str], lines: bool, numeric: Collection[str] = ()
 ) -> RawFrame:
     """CSV as text, but for columns that are known to be `numeric`."""
+    layout = layout_of(sources[MAIN][0], known)
+
+    def read(parts: Sequence[Path]) -> Any:
+        own = [(part, layout_of(part, known, layout)) for part in parts]
+        for part, found in own:
+            if found.header != layout.header:
+                raise BadInput(
+                    f'"{sources[MAIN][0].name}" and "{part.name}" differ in their first line; give every '
+                    "part the same header, or none."
+                )
+        # Columns may stand in another order in another part.
+        alike = [(found, [part for part, _ in some]) for found, some in groupby(own, key=itemgetter(1))]
+        frames = [_csv_frame(spark, some, found, lines, numeric) for found, some in alike]
+        return reduce(lambda one, other: one.unionByName(other), frames)
+
+    return RawFrame(_united([read(parts) if parts else None for parts in sources]), layout.names, True)
+
+
+def _csv_frame(
+    spark: Any, parts: Sequence[Path], layout: CsvLayout, lines: bool, numeric: Collection[str]
+) -> Any:
     from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
-    layout = layout_of(parts[0], known)
-    for part in parts[1:]:
-        if layout_of(part, known, layout).header != layout.header:
-            raise BadInput(
-                f'"{parts[0].name}" and "{part.name}" differ in their first line; give every part the same '
-                "header, or none."
-            )
     kinds = [DoubleType() if name in numeric else StringType() for name in layout.names]
     schema = StructType([StructField(*field) for field in zip(layout.names, kinds, strict=True)])
     options = {
@@ -74,16 +106,24 @@ def read_csv(
         # Else a row with too many values goes unnoticed when the last column is not asked for.
         "columnPruning": False,
     }
-    frame = reader.options(**options).schema(schema).csv(_paths(parts))
-    return RawFrame(frame, layout.names, True)
+    return spark.read.options(**options).schema(schema).csv(_paths(parts))
 
 
-def _as_parquet(parts: Sequence[Path], work: Path) -> str:
+def _united(frames: Sequence[Any]) -> Any:
+    """The frames of sources (None where there is none) one after the other, with ORIGIN."""
+    from pyspark.sql import functions as sf
+
+    marked = [
+        frame.withColumn(ORIGIN, sf.lit(place)) for place, frame in enumerate(frames) if frame is not None
+    ]
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), marked)
+
+
+def _as_parquet(parts: Sequence[Path], folder: Path) -> str:
     """Avro as Parquet, a batch at a time: Spark reads Avro only with a jar that pip does not bring."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    folder = work / "avro-as-parquet"
     folder.mkdir(parents=True, exist_ok=True)
     for number, batch in enumerate(table_batches(parts, AVRO)):
         table = pa.table(dict(batch.columns))

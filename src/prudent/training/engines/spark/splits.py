@@ -2,7 +2,8 @@
 
 Up to some hundred thousand rows the split is the very one of the local engine, made on the driver. Beyond,
 a hash of the row's number decides: nothing is collected, and every share holds its part of each class as
-nearly as makes no difference at that size; one row of every class is in every sample.
+nearly as makes no difference at that size; one row of every class is in every sample. Groups and times are
+then counted, and split as on the local engine.
 """
 
 from __future__ import annotations
@@ -12,17 +13,40 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.core.errors import BadInput
-from prudent.training.data.splitting import subsample
-from prudent.training.engines.partition import FOLDS, INNER_SHARE, REPEAT_ROWS, Partition, inner_split
+from prudent.training.data.splitting import (
+    UNLINKED,
+    RowLinks,
+    fold_values,
+    judging_values,
+    learns_before,
+    subsample,
+)
+from prudent.training.engines.partition import (
+    FOLDS,
+    INNER_SHARE,
+    REPEAT_ROWS,
+    Partition,
+    inner_split,
+    seed_of,
+)
 from prudent.training.engines.predictions import MOST_CELLS, MOST_ROWS, Predictions, kept_places
-from prudent.training.engines.spark.dataset import LABEL, ROW, SparkDataset
+from prudent.training.engines.spark.dataset import (
+    JUDGING,
+    LABEL,
+    LINK,
+    MAIN,
+    ROW,
+    TESTING,
+    SparkDataset,
+    origin_of,
+)
 from prudent.training.engines.spark.evaluation import CollectedPredictions
 from prudent.training.request.limits import ValidationMethod
 
 PART = "part"
 MOST_ON_DRIVER = 300_000
 _BUCKETS = 1_000_000
+_BUCKET, _MOST_BUCKETS = "bucket", 1 << 20
 _MOST_WATCHED, _WATCHED = 50_000, "watched"
 _ALWAYS_TRAINS, _TESTS = -1, -2  # in place of the split in which a row judges
 
@@ -35,8 +59,11 @@ class SparkSplit(Protocol):
     def train(self, split: int | None, fraction: float) -> Any:
         """The frame to train on; of all rows, those of the test part too, where `split` is None."""
 
-    def inner(self, split: int, fraction: float) -> tuple[Any, Any]:
-        """The rows of `train` in two frames: to learn from, and to watch where it is learned in steps."""
+    def inner(self, split: int, fraction: float) -> tuple[Any, Any] | None:
+        """The rows of `train` in two frames: to learn from, and to watch where it is learned in steps.
+
+        None where they are too few to be parted.
+        """
 
     def held_out(self, split: int) -> Any:
         """The frame to judge on."""
@@ -66,9 +93,14 @@ class SparkSplit(Protocol):
 def split(
     spark: Any, dataset: SparkDataset, validation: ValidationMethod, seed: int, test_share: float = 0.0
 ) -> SparkSplit:
-    """Split a table; `validation` says how, and `test_share` how much of it is the test part."""
+    """Split a table; `validation` says how, and `test_share` how much of it is the test part.
+
+    Rows that come from files for validation and for the test judge and test in any case.
+    """
     if dataset.rows <= MOST_ON_DRIVER:
         return _DriverSplit(spark, dataset, validation, seed, test_share)
+    if LINK in dataset.frame.columns:
+        return _LinkedSplit(spark, dataset, validation, seed, test_share)
     return _HashSplit(dataset, validation, seed, test_share)
 
 
@@ -83,15 +115,26 @@ class _DriverSplit:
     ) -> None:
         self._spark, self._seed, self._dataset = spark, seed, dataset
         labelled = dataset.target is not None
-        arrow = dataset.frame.select(ROW, *([LABEL] if labelled else [])).orderBy(ROW).toArrow()
+        asked = [name for name in (ROW, LABEL, LINK) if name in dataset.frame.columns]
+        arrow = dataset.frame.select(*asked).orderBy(ROW).toArrow()
         self._numbers: NDArray[np.int64] = arrow.column(ROW).to_numpy()
         self._y: NDArray[Any] | None = None
         if labelled:
             y = arrow.column(LABEL).to_numpy()
             self._y = y.astype(np.int64) if dataset.classes else y
-        rows = len(self._numbers)
+        rows, self._links = len(self._numbers), UNLINKED
+        if LINK in asked:
+            values = arrow.column(LINK).to_numpy()
+            self._links = RowLinks(times=values) if validation.time is not None else RowLinks(groups=values)
         found = Partition.of(
-            self._y, rows, len(dataset.columns), _once(validation, rows, labelled), seed, test_share
+            self._y,
+            rows,
+            len(dataset.columns),
+            _once(validation, rows, labelled),
+            seed,
+            test_share,
+            self._links,
+            dataset.apart,
         )
         self._partition, self.splits = found, len(found.splits)
         developed = rows - len(found.test)
@@ -127,14 +170,14 @@ class _DriverSplit:
     def size(self, split: int | None, fraction: float) -> int:
         return len(self._chosen(split, fraction))
 
-    def inner(self, split: int, fraction: float) -> tuple[Any, Any]:
+    def inner(self, split: int, fraction: float) -> tuple[Any, Any] | None:
         import pyarrow as pa
         from pyspark.sql import functions as sf
 
         chosen = self._chosen(split, fraction)
-        found = inner_split(chosen, self._y, self._seed)
+        found = inner_split(chosen, self._y, self._seed, self._links)
         if found is None:
-            raise BadInput("One row cannot be split into training and watched rows; give more rows.")
+            return None
         numbers = np.concatenate([found.train, found.validation])
         watched = np.arange(len(numbers)) >= len(found.train)
         marks = self._spark.createDataFrame(pa.table({ROW: self._numbers[numbers], _WATCHED: watched}))
@@ -189,9 +232,9 @@ class _DriverSplit:
 
 def _once(validation: ValidationMethod, rows: int, labelled: bool) -> ValidationMethod:
     """Folds where the local engine has them, but no repeats: on a cluster every fit has its price."""
-    by_default = validation.folds is None and validation.holdout is None
+    by_default = validation.folds is None and validation.holdout is None and validation.path is None
     if by_default and labelled and 2 * FOLDS <= rows < REPEAT_ROWS:
-        return ValidationMethod(folds=FOLDS)
+        return validation.model_copy(update={"folds": FOLDS})
     return validation
 
 
@@ -203,9 +246,9 @@ class _HashSplit:
     ) -> None:
         from pyspark.sql import functions as sf
 
-        self._dataset, self._seed = dataset, seed
+        self._dataset, self._seed, self._frame = dataset, seed, dataset.frame
         self._share, self._test_share = validation.share, test_share
-        self.splits = validation.folds or 1
+        self.splits = 1 if dataset.apart[0] else validation.folds or 1
         self._always: list[int] = []
         if dataset.classes:
             firsts = dataset.frame.groupBy(LABEL).agg(sf.min(ROW).alias(ROW)).collect()
@@ -224,35 +267,45 @@ class _HashSplit:
 
         return chosen & ~sf.col(ROW).isin(self._always) if self._always else chosen
 
+    def _is_from(self, origin: int) -> Any:
+        from pyspark.sql import functions as sf
+
+        return origin_of(sf.col(ROW)) == origin
+
     def _is_test(self) -> Any:
-        return self._unless_needed(self._hash_fraction(4) < self._test_share)
+        if self._dataset.apart[1]:
+            return self._is_from(TESTING)
+        return self._is_from(MAIN) & self._unless_needed(self._hash_fraction(4) < self._test_share)
 
     def _is_held_out(self, split: int) -> Any:
         from pyspark.sql import functions as sf
 
+        if self._dataset.apart[0]:
+            return self._is_from(JUDGING)
         if self.splits > 1:
             return sf.floor(self._hash_fraction(1) * self.splits) == split
         return self._unless_needed(self._hash_fraction(1) >= 1.0 - self._share)
 
+    def _trains(self, split: int) -> Any:
+        return ~self._is_test() & ~self._is_held_out(split)
+
     def train(self, split: int | None, fraction: float) -> Any:
         from pyspark.sql import functions as sf
 
-        frame = self._dataset.frame
-        if split is not None:
-            frame = frame.where(~self._is_test() & ~self._is_held_out(split))
+        frame = self._frame if split is None else self._frame.where(self._trains(split))
         if fraction >= 1:
             return frame
         chosen = self._hash_fraction(2) < fraction
         return frame.where(chosen | sf.col(ROW).isin(self._always) if self._always else chosen)
 
-    def inner(self, split: int, fraction: float) -> tuple[Any, Any]:
+    def inner(self, split: int, fraction: float) -> tuple[Any, Any] | None:
         rows = self.train(split, fraction)
         share = min(INNER_SHARE, _MOST_WATCHED / max(fraction * self._dataset.rows, 1.0))
         watched = self._unless_needed(self._hash_fraction(3) < share)
         return rows.where(~watched), rows.where(watched)
 
     def held_out(self, split: int) -> Any:
-        return self._dataset.frame.where(~self._is_test() & self._is_held_out(split))
+        return self._frame.where(~self._is_test() & self._is_held_out(split))
 
     def size(self, split: int | None, fraction: float) -> int:
         return int(self.train(split, fraction).count())
@@ -261,8 +314,8 @@ class _HashSplit:
         import pyarrow as pa
         from pyspark.sql import functions as sf
 
-        rows = self._dataset.frame.sparkSession.createDataFrame(pa.table({ROW: numbers}))
-        return self._dataset.frame.join(sf.broadcast(rows), ROW, "left_semi")
+        rows = self._frame.sparkSession.createDataFrame(pa.table({ROW: numbers}))
+        return self._frame.join(sf.broadcast(rows), ROW, "left_semi")
 
     def numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return rows
@@ -273,15 +326,101 @@ class _HashSplit:
     def sampled(self, split: int, frame: Any) -> Any:
         del split
         most = min(MOST_ROWS, MOST_CELLS // max(len(self._dataset.classes), 1)) // self.splits
-        share = most / (self._dataset.rows * (1.0 if self.splits > 1 else self._share))
+        judges = self._dataset.rows * (1.0 if self.splits > 1 else self._share)
+        share = most / (self._dataset.apart[0] or judges)
         return frame.where(self._hash_fraction(5) < min(share, 1.0)).limit(most)
 
     def test(self) -> Any | None:
-        if not self._test_share:
+        size = self._dataset.apart[1] or self._dataset.rows * self._test_share
+        if not size:
             return None
-        share = MOST_ROWS / (self._dataset.rows * self._test_share)
-        rows = self._dataset.frame.where(self._is_test())
-        return rows.where(self._hash_fraction(5) < min(share, 1.0)).limit(MOST_ROWS)
+        rows = self._frame.where(self._is_test())
+        return rows.where(self._hash_fraction(5) < min(MOST_ROWS / size, 1.0)).limit(MOST_ROWS)
 
     def release(self) -> None:
-        self._dataset.frame.unpersist()
+        self._frame.unpersist()
+
+
+class _LinkedSplit(_HashSplit):
+    """Many rows that are linked: what is split are groups, by hashes of their names, or stretches of time."""
+
+    def __init__(
+        self, spark: Any, dataset: SparkDataset, validation: ValidationMethod, seed: int, test_share: float
+    ) -> None:
+        from pyspark.sql import functions as sf
+
+        super().__init__(dataset, validation, seed, test_share)
+        self._spark, self._ordered = spark, validation.time is not None
+        marked = dataset.frame.withColumn(_BUCKET, self._bucket())
+        own = marked.where(self._is_from(MAIN)).groupBy(_BUCKET).count().orderBy(_BUCKET).toArrow()
+        self._buckets: NDArray[np.int64] = own.column(_BUCKET).to_numpy()
+        self._sizes: NDArray[np.int64] = own.column("count").to_numpy()
+        self._part = self._parts(validation.folds)
+        table = self._table(PART, self._part, self._buckets)
+        # Rows of files beside the data are in no bucket: what they do is known by where they are from.
+        everywhere = sf.coalesce(sf.col(PART), sf.lit(_ALWAYS_TRAINS)).alias(PART)
+        kept = [name for name in marked.columns if name != _BUCKET]
+        self._frame = (
+            marked.join(sf.broadcast(table), _BUCKET, "left").select(*kept, _BUCKET, everywhere).persist()
+        )
+        self._frame.count()
+        dataset.frame.unpersist()
+
+    def _bucket(self) -> Any:
+        """A number for each row, the same for all of a group, or in the order of time."""
+        from pyspark.sql import functions as sf
+
+        link = sf.col(LINK)
+        if not self._ordered:
+            return sf.pmod(sf.xxhash64(link, sf.lit(self._seed)), sf.lit(_MOST_BUCKETS))
+        rows = self._dataset.frame.where(self._is_from(MAIN))
+        low, high = rows.agg(sf.min(link), sf.max(link)).first()
+        width = (high - low) / (_MOST_BUCKETS - 1) or 1.0
+        return sf.floor((link - low) / width)
+
+    def _parts(self, folds: int | None) -> NDArray[np.int32]:
+        """For each bucket the split in which it is held out, _TESTS or _ALWAYS_TRAINS."""
+        part = np.full(len(self._sizes), _ALWAYS_TRAINS, dtype=np.int32)
+        if self._test_share:
+            seed = seed_of(self._seed, "test")
+            part[judging_values(self._sizes, self._ordered, seed, self._test_share)] = _TESTS
+        rest = np.flatnonzero(part != _TESTS)
+        if self.splits > 1:
+            part[rest] = fold_values(self._sizes[rest], self._ordered, self._seed, folds or 1)
+            self.splits = int(part.max()) + 1
+        else:
+            judges = judging_values(self._sizes[rest], self._ordered, self._seed, self._share)
+            part[rest[judges]] = 0
+        return part
+
+    def _table(self, name: str, values: NDArray[Any], buckets: NDArray[np.int64]) -> Any:
+        import pyarrow as pa
+
+        return self._spark.createDataFrame(pa.table({_BUCKET: buckets, name: values}))
+
+    def _is_test(self) -> Any:
+        from pyspark.sql import functions as sf
+
+        return self._is_from(TESTING) if self._dataset.apart[1] else sf.col(PART) == _TESTS
+
+    def _is_held_out(self, split: int) -> Any:
+        from pyspark.sql import functions as sf
+
+        return sf.col(PART) == split
+
+    def _trains(self, split: int) -> Any:
+        from pyspark.sql import functions as sf
+
+        return ~self._is_test() & learns_before(sf.col(PART), split, self._ordered)
+
+    def inner(self, split: int, fraction: float) -> tuple[Any, Any] | None:
+        from pyspark.sql import functions as sf
+
+        learns = np.flatnonzero((self._part != _TESTS) & learns_before(self._part, split, self._ordered))
+        if len(learns) < 2:
+            return None
+        seed = seed_of(self._seed, "inner")
+        watched = judging_values(self._sizes[learns], self._ordered, seed, INNER_SHARE)
+        table = self._table(_WATCHED, watched, self._buckets[learns])
+        both = self.train(split, fraction).join(sf.broadcast(table), _BUCKET)
+        return both.where(~sf.col(_WATCHED)).drop(_WATCHED), both.where(_WATCHED).drop(_WATCHED)

@@ -261,7 +261,11 @@ def _fit_split(
     if not algorithm(spec.algorithm).iterative:
         every = split.train(number, spec.fraction)
         return fit(spec, settings, every, None, dataset, scorer, report, until_s)
-    rows, watched = split.inner(number, spec.fraction)
+    parted = split.inner(number, spec.fraction)
+    if parted is None:
+        every = split.train(number, spec.fraction)
+        return fit(spec, settings, every, None, dataset, scorer, report, until_s)
+    rows, watched = parted
     again = spec.fraction * dataset.rows <= MOST_ON_DRIVER
     now_s = time.monotonic()
     inner_until_s = now_s + (until_s - now_s) / 2 if again else until_s
